@@ -809,17 +809,12 @@ def stop(data_dir: Path, timeout: float = 15.0) -> bool:
         running, timeout = _noted(data_dir), 0.0
     with (running.data_dir / LOCK_FILE).open("w") as file:
         end = time.monotonic() + timeout
-        while not _try_lock(file):
+        # A process releases the lock a little before it ends, and a new emulator may take it at once.
+        while _lives(running.pid) if own_process else not _try_lock(file):
             if time.monotonic() > end:
-                os.kill(running.pid, signal.SIGKILL)  # its nodes notice the closed sockets and also end
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(running.pid, signal.SIGKILL)  # its nodes notice the closed sockets and also end
             time.sleep(0.02)
-    while own_process and _lives(
-        running.pid
-    ):  # the lock is released a little before the process ends: threads may still be running
-        if time.monotonic() > end:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(running.pid, signal.SIGKILL)
-        time.sleep(0.02)
     _reap(running.pid)
     return True
 

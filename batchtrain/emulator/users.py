@@ -6,6 +6,8 @@ are not stored.
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from batchtrain.emulator import documents, endpoints, nodes, wire
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.indexes import PoolEntry
@@ -31,7 +33,7 @@ def create_user(world: World, call: Call) -> Reply:
     if name in node.users:
         raise Fault("NodeUserExists")
     _keep(world, node, name, document, call.now)
-    url = f"{documents.node_url(call.base, entry.record.id, node.id)}/users/{name}"
+    url = f"{documents.node_url(call.base, entry.record.id, node.id)}/users/{quote(name)}"
     return Reply(201, headers={"Location": url, "DataServiceId": url})
 
 

@@ -78,6 +78,8 @@ def parse_timestamp(text: str) -> int:
     except OverflowError as error:
         raise ValueError(f"not a time stamp: {text}") from error
     seconds = (moment - _YEAR_ONE) // timedelta(seconds=1)
+    if seconds < 0:
+        raise ValueError(f"not a time stamp: {text}")
     return seconds * SECOND + int((fraction or "0").ljust(7, "0")[:7])
 
 

@@ -95,8 +95,11 @@ class MountedContainer:
             if acts:
                 with ThreadPoolExecutor(AT_ONCE) as pool:
                     list(pool.map(lambda act: act(), acts))
-                self._state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                mapped_images.write_atomically(self._state, json.dumps(self._pairs))
+                try:
+                    self._state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    mapped_images.write_atomically(self._state, json.dumps(self._pairs))
+                except OSError as error:
+                    self._tell("", f"has copies that cannot be noted: {error}")
 
     def _files(self) -> Iterator[tuple[str, Stamp]]:
         for entry in Walk(self._tree):

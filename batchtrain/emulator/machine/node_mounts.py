@@ -78,20 +78,25 @@ class NodeMounts:
                 current, scopes = self._mounts.get(mount.target, (None, set()))
                 if current == mount:
                     scopes.add(scope)
-                elif current is not None and not scopes <= set(self._ended):
+                    continue
+                if current is not None and not scopes <= set(self._ended):
                     return f"{mount.target} is {current.source} for another task that runs on this node"
-                elif failure := (await self._ask(op="mount", **mount._asdict()))["failure"]:
+                if current is not None:
+                    await self._unmount(mount.target)
+                if failure := (await self._ask(op="mount", **mount._asdict()))["failure"]:
                     return f"{mount.source} cannot be mounted at {mount.target}: {failure}"
-                else:
-                    self._mounts[mount.target] = (mount, {scope})
+                self._mounts[mount.target] = (mount, {scope})
         return ""
 
     async def unmount_unused(self) -> None:
         """Unmount what no scope uses any more. Raises NodeLost."""
         async with self._lock:
             for target in [target for target, (_, scopes) in self._mounts.items() if scopes <= set(self._ended)]:
-                del self._mounts[target]
-                await self._ask(op="unmount", target=target)
+                await self._unmount(target)
+
+    async def _unmount(self, target: str) -> None:
+        del self._mounts[target]
+        await self._ask(op="unmount", target=target)
 
 
 def impossible(targets: Iterable[str], why: str, remedy: str) -> str:

@@ -191,14 +191,18 @@ class ProcessMachine:
     async def _boot(self, spec: NodeSpec, membership: Joined | None, on_lost: Callable[[str], None]) -> NodeUp:
         pool = self._pool(spec.pool_id)
         pool.admit(spec)
-        await asyncio.to_thread(pool.empty_tmp, spec.node_id)
-        up = self._lay_out(spec, pool, membership)
-        files = files_of(up)
-        await self._install(files, spec.packages)
-        _mount_all(self._data_dir, files, spec.mounts)
-        await self._storage.mount(spec)
-        if membership is not None:
-            await asyncio.to_thread(pool_key.install, pool.keys, files)
+        try:
+            await asyncio.to_thread(pool.empty_tmp, spec.node_id)
+            up = self._lay_out(spec, pool, membership)
+            files = files_of(up)
+            await self._install(files, spec.packages)
+            _mount_all(self._data_dir, files, spec.mounts)
+            await self._storage.mount(spec)
+            if membership is not None:
+                await asyncio.to_thread(pool_key.install, pool.keys, files)
+        except BaseException:
+            pool.dismiss(spec)
+            raise
         node = _Node(spec, up)
         self._nodes[spec.node_id] = node
         try:
@@ -734,7 +738,9 @@ class _Pool:
         if links:
             places.add(str(Path(os.path.realpath(links[-1])).parent.parent))
         return sorted(
-            directory for directory in places if directory.startswith(("/tmp/", "/var/tmp/", f"{self.data_dir}/"))
+            directory
+            for directory in places
+            if directory.startswith(("/tmp/", "/var/tmp/", f"{mapped_images.main_dir(self.data_dir)}/"))
         )
 
     def binds(self, spec: NodeSpec, root: Path) -> list[tuple[str, str, bool]]:
@@ -808,7 +814,7 @@ def _boot_message(
         "address": spec.address,
         "environment": dict(up.environment),
         "peers": str(pool.peers),
-        "data_dir": str(pool.data_dir),
+        "data_dir": str(mapped_images.main_dir(pool.data_dir)),
         "tmp": str(pool.tmp(spec.node_id)),
         # A mapped environment may be gone.
         "visible_paths": sorted(path for path in pool.visible_paths if Path(path).is_dir()),

@@ -92,8 +92,10 @@ class Agent:
     def __init__(self) -> None:
         self.mounted: dict[str, str] = {}
         self.failure = ""
+        self.asked: list[str] = []
 
     async def ask(self, op: str, target: str, source: str = "", **_: Any) -> dict[str, Any]:
+        self.asked.append(f"{op} {target}")
         if op == "unmount":
             del self.mounted[target]
             return {}
@@ -133,6 +135,7 @@ def test_a_path_shows_one_directory_at_a_time() -> None:
         ended.add("first")
         assert await node.mount([NodeMount("/b", "/x")], "second") == ""
         assert agent.mounted == {"/x": "/b"}
+        assert agent.asked == ["mount /x", "unmount /x", "mount /x"]  # not one on top of the other
 
     asyncio.run(story())
 

@@ -27,6 +27,7 @@ from batchtrain.emulator.interface import (
     Mount,
     NodeLost,
     NodeSpec,
+    NodeUnfit,
     NodeUp,
     Package,
     Run,
@@ -417,6 +418,16 @@ def test_the_packages_of_a_node_and_of_a_run_are_unpacked_before_they_are_needed
         assert (up.root / "applications/other/1.0/bin/solve").read_text() == "x"
         missing = await nodes.run("exit 0", packages=(Package("solver", "2.0"),))
         assert (missing.code, missing.failure) == (None, "ApplicationPackageError")
+
+    play(story)
+
+
+def test_a_node_that_does_not_come_up_has_no_name_in_its_pool(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        with pytest.raises(NodeUnfit):
+            await nodes.boot(packages=(Package("solver", "2.0"),))
+        assert "Host-a" not in nodes.pool("hosts").read_text()
+        assert list(nodes.pool("peers").iterdir()) == []
 
     play(story)
 

@@ -172,3 +172,5 @@ def test_a_node_user_has_a_location_and_no_etag() -> None:
     (node,) = stage.pool(1)
     path = f"/pools/pool/nodes/{node.id}/users"
     assert kinds_of(ask(stage, users.create_user, path, {"name": "ann"})) == {"Location", ACTION}
+    answer = ask(stage, users.create_user, path, {"name": "名前"})
+    assert answer.headers["Location"].endswith("/users/%E5%90%8D%E5%89%8D")

@@ -396,6 +396,15 @@ def test_the_state_of_a_mounted_container_is_its_owners(mounted: Mounted) -> Non
     assert [path.name for path in state.iterdir()] == ["box.json"]
 
 
+def test_a_copy_that_cannot_be_noted_is_told_and_fails_nothing(
+    mounted: Mounted, caplog: pytest.LogCaptureFixture
+) -> None:
+    mounted.write("a", "a")
+    (mounted.data_dir / "storage").write_text("a disk that is full")
+    assert mounted.copy()[0] == {"a": "a"}
+    assert "copies that cannot be noted" in caplog.text
+
+
 @pytest.mark.parametrize("name", ["a//b", "a/../b", "./a", "a\x01b", "a" * 1025])
 def test_a_blob_whose_name_cannot_be_a_files_is_told_once(
     mounted: Mounted, name: str, caplog: pytest.LogCaptureFixture

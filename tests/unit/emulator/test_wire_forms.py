@@ -92,5 +92,10 @@ def test_the_first_and_the_last_moment_there_are_stay_what_they_are(text: str) -
     assert wire.timestamp(wire.parse_timestamp(text)) == text
 
 
+def test_a_time_before_the_first_moment_is_no_time() -> None:
+    with pytest.raises(ValueError, match="not a time stamp"):
+        wire.parse_timestamp("0001-01-01T00:00:00+10:00")
+
+
 def test_a_time_beyond_the_last_moment_is_the_last_moment() -> None:
     assert wire.timestamp(wire.FOREVER) == "9999-12-31T23:59:59.9999999Z"
