@@ -453,8 +453,9 @@ def _build_horovod(directory: Path, horovod: Horovod, wheels: Path) -> None:
         _run("build Horovod", build, variables)
         wheels.mkdir(parents=True, exist_ok=True)
         for wheel in (folder / "built").iterdir():  # one that is whole, or none
-            partial_copy = shutil.copy(wheel, wheels / f"{wheel.name}.part")
-            partial_copy.rename(wheels / wheel.name)
+            part = wheels / f"{wheel.name}.part"
+            shutil.copy(wheel, part)
+            part.rename(wheels / wheel.name)
 
 
 # --- CNTK -----------------------------------------------------------------------------------------------------------
