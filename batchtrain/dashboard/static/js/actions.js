@@ -2,6 +2,15 @@
 
 import { post } from "./api.js";
 import { h } from "./dom.js";
+import { button, path } from "./parts.js";
+
+export const terminate = (job) => change("Terminate", job, "Its running tasks end.");
+export const disable = (job) => change("Disable", job, "Its running tasks are requeued.");
+const change = (label, job, effect) => [
+  label,
+  `${label} job ${job}? ${effect}`,
+  `${path("jobs", job)}/${label.toLowerCase()}`,
+];
 
 /** Buttons that ask first; nothing where the dashboard is read-only. */
 export function actions(context, ...items) {
@@ -9,9 +18,7 @@ export function actions(context, ...items) {
   return h(
     "div",
     { class: "actions" },
-    items.map(([label, question, path, fields]) =>
-      h("button", { type: "button", class: "small", onclick: () => ask(label, question, path, fields ?? {}) }, label),
-    ),
+    items.map(([label, question, path, fields]) => button(label, () => ask(label, question, path, fields ?? {}))),
   );
 }
 

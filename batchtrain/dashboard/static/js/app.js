@@ -2,7 +2,7 @@
 
 import { Failed, get, post, Stream } from "./api.js";
 import { h, morph } from "./dom.js";
-import { command, unknown } from "./parts.js";
+import { address, command, here, unknown } from "./parts.js";
 import * as jobs from "./jobs.js";
 import * as overview from "./overview.js";
 import * as pools from "./pools.js";
@@ -69,14 +69,8 @@ class Context {
     return new URLSearchParams(location.search);
   }
 
-  /** The address of this page with other values in its query. */
   with(values) {
-    const query = this.query;
-    for (const [name, value] of Object.entries(values))
-      if (value === null || value === "") query.delete(name);
-      else query.set(name, value);
-    const text = query.toString();
-    return location.pathname + (text ? `?${text}` : "");
+    return here(values);
   }
 
   /** Change the address without a new entry in the history. */
@@ -110,8 +104,7 @@ class Context {
     query.delete(name);
     for (const each of values.includes(value) ? values.filter((other) => other !== value) : [...values, value])
       query.append(name, each);
-    const text = query.toString();
-    history.replaceState(null, "", location.pathname + (text ? `?${text}` : ""));
+    history.replaceState(null, "", address(query));
     follow();
   }
 

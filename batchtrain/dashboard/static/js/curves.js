@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { number } from "./format.js";
+import { button, checkbox, here, select } from "./parts.js";
 
 const COLORS = ["--c1", "--c2", "--c3", "--c4", "--c5", "--c6", "--c7", "--c8"];
 const MOST_SERIES = 16,
@@ -42,7 +43,8 @@ export class Curves {
       new Group("Metrics", "metrics", (columns) => !columns.system),
       new Group("System", "system", (columns) => columns.system),
     ];
-    this.controls = h("div", { class: "filters" }, this.axis(), this.smoothing(), this.scale(), this.exports());
+    const save_ = button("Save as CSV", () => this.csv());
+    this.controls = h("div", { class: "filters" }, this.axis(), this.smoothing(), this.scale(), save_);
     this.node = h(
       "section",
       { class: "curves", "aria-label": "Curves" },
@@ -65,12 +67,7 @@ export class Curves {
   // --- controls -----------------------------------------------------------------------------------------------------
 
   axis() {
-    const select = h(
-      "select",
-      { onchange: (event) => this.choose({ x: event.target.value }) },
-      Object.keys(AXES).map((name) => h("option", { value: name, selected: this.options.x === name }, AXES[name])),
-    );
-    return h("label", null, "By ", select);
+    return select("By", this.options.x, Object.entries(AXES), (x) => this.choose({ x }));
   }
 
   smoothing() {
@@ -86,30 +83,14 @@ export class Curves {
   }
 
   scale() {
-    const field = h("input", {
-      type: "checkbox",
-      checked: this.options.log,
-      onchange: (event) => this.choose({ log: event.target.checked }),
-    });
-    return h("label", { class: "box" }, field, "Logarithmic");
-  }
-
-  exports() {
-    return h("button", { type: "button", class: "small", onclick: () => this.csv() }, "Save as CSV");
+    return checkbox("Logarithmic", this.options.log, (log) => this.choose({ log }));
   }
 
   choose(options) {
     this.options = { ...this.options, ...options };
-    const query = new URLSearchParams(location.search);
     const { x, smooth, log } = this.options;
-    for (const [name, value] of [
-      ["x", x === "step" ? "" : x],
-      ["smooth", smooth ? String(smooth) : ""],
-      ["y", log ? "log" : ""],
-    ])
-      if (value) query.set(name, value);
-      else query.delete(name);
-    history.replaceState(null, "", location.pathname + (query.toString() ? `?${query}` : ""));
+    const values = { x: x === "step" ? "" : x, smooth: smooth ? String(smooth) : "", y: log ? "log" : "" };
+    history.replaceState(null, "", here(values));
     this.draw();
   }
 
@@ -226,11 +207,7 @@ class Chart {
     this.canvas = h("div", { class: "plot", role: "img" });
     this.keys = h("ul", { class: "keys" });
     this.undefined = h("p", { class: "undefined" });
-    const picture = h(
-      "button",
-      { type: "button", class: "small", "aria-label": `Save ${metric} as PNG`, onclick: () => this.png() },
-      "PNG",
-    );
+    const picture = button("PNG", () => this.png(), { "aria-label": `Save ${metric} as PNG` });
     this.node = h(
       "figure",
       null,

@@ -1,23 +1,33 @@
 // Jobs, and one job with its tasks, its timeline and its requests.
 
-import { actions } from "./actions.js";
+import { actions, disable, terminate } from "./actions.js";
 import { h } from "./dom.js";
 import { count, duration, lasted, short } from "./format.js";
 import { numbers } from "./many.js";
 import { jobRow } from "./overview.js";
 import {
+  asked,
+  awaited,
+  axis,
+  block,
+  chip,
+  counts,
   crumbs,
   document_,
   empty,
   facts,
   head,
   kind,
+  lane,
   link,
   more,
   outcome,
   path,
+  progressLine,
+  quiet,
   right,
   row,
+  search,
   state,
   table,
   tabs,
@@ -31,39 +41,20 @@ import {
 /** Tasks of a job whose page is that of its run, also while it runs. */
 const FEW = 20;
 
-const search = (context, name, label) =>
-  h(
-    "label",
-    { class: "search" },
-    `${label} `,
-    h("input", {
-      type: "search",
-      name,
-      value: context.query.get(name) ?? "",
-      placeholder: "begins with…",
-      oninput: (event) => context.set({ [name]: event.target.value, skip: "" }),
-    }),
+const idSearch = (context, label) =>
+  search(label, "prefix", context.query.get("prefix") ?? "", "begins with…", (prefix) =>
+    context.set({ prefix, skip: "" }),
   );
-
-function asked(context, path_, ...names) {
-  const query = new URLSearchParams(
-    names.map((name) => [name, context.query.get(name) ?? ""]).filter(([, value]) => value),
-  ).toString();
-  return path_ + (query ? `?${query}` : "");
-}
 
 const chips = (context, label, items) =>
   h(
     "nav",
     { class: "chips", "aria-label": label },
     items.map(([text, value, number, chosen]) =>
-      h(
-        "a",
-        {
-          class: `chip${value === "failed" && number ? " bad" : ""}`,
-          href: context.with({ state: value, skip: "" }),
-          "aria-current": chosen ? "true" : null,
-        },
+      chip(
+        context.with({ state: value, skip: "" }),
+        chosen,
+        { class: `chip${value === "failed" && number ? " bad" : ""}` },
         text,
         number === null || number === undefined ? null : h("span", { class: "quiet" }, ` ${count(number)}`),
       ),
@@ -89,17 +80,17 @@ export const list = {
           ["Disabled", "disabled", null, chosen === "disabled"],
           ["Completed", "completed", null, chosen === "completed"],
         ]),
-        search(context, "prefix", "Id"),
+        idSearch(context, "Id"),
       ),
       !jobs
-        ? h("p", { class: "quiet" }, "Loading…")
+        ? quiet("Loading…")
         : jobs.rows.length
           ? [
               table(["Job", "State", "Tasks", "Pool", "Time"], jobs.rows.map(jobRow), "Jobs"),
               more(context, jobs.next, jobs.rows.length),
             ]
           : filtered
-            ? h("p", { class: "quiet" }, "No job matches.")
+            ? quiet("No job matches.")
             : empty("There are no jobs. Start one:", ...context.account.start),
     ];
   },
@@ -119,7 +110,7 @@ export const job = {
     const seen = context.data.job,
       name = context.params.job;
     const ofRun = context.query.has("view") ? null : (seen?.run ?? gone(context));
-    if (ofRun && (!seen || context.trouble.job || seen.state === "completed" || total(seen) <= FEW))
+    if (ofRun && (!seen || context.trouble.job || seen.state === "completed" || counts(seen).all <= FEW))
       context.hand(path("runs", ofRun));
     if (!seen && context.trouble.job)
       return unknown(`There is no job ${name} in this account.`, context.trouble.job, ["/jobs", "All jobs"]);
@@ -131,10 +122,8 @@ export const job = {
         seen && state(seen.state),
         actions(
           context,
-          seen?.state === "disabled"
-            ? ["Enable", `Enable job ${name}?`, `${base}/enable`]
-            : ["Disable", `Disable job ${name}? Its running tasks are requeued.`, `${base}/disable`],
-          ["Terminate", `Terminate job ${name}? Its running tasks end.`, `${base}/terminate`],
+          seen?.state === "disabled" ? ["Enable", `Enable job ${name}?`, `${base}/enable`] : disable(name),
+          terminate(name),
           ["Delete", `Delete job ${name} with its tasks and their files?`, `${base}/delete`],
         ),
       ),
@@ -148,15 +137,13 @@ export const job = {
 
 const VIEW = { tasks, numbers, timeline, request };
 
-const total = (seen) => (seen.active ?? 0) + (seen.running ?? 0) + (seen.succeeded ?? 0) + (seen.failed ?? 0);
-
 /** The run of a job that is not here any more. */
 const gone = (context) => (context.trouble.job ? context.once(`${path("jobs", context.params.job)}/run`)?.run : "");
 
 function summary(seen) {
-  const done = (seen.succeeded ?? 0) + (seen.failed ?? 0);
+  const { done, all } = counts(seen);
   return [
-    h("p", { class: "progress" }, taskBar(seen), h("span", null, `${count(done)} of ${count(total(seen))} tasks done`)),
+    progressLine(taskBar(seen), `${count(done)} of ${count(all)} tasks done`),
     facts({
       Pool: seen.pool && link(path("pools", seen.pool), seen.pool),
       Created: when(seen.created),
@@ -184,11 +171,11 @@ function tasks(context, seen) {
         ["Active", "active", seen?.active, chosen === "active"],
         ["Succeeded", "succeeded", seen?.succeeded, chosen === "succeeded"],
       ]),
-      search(context, "prefix", "Task"),
+      idSearch(context, "Task"),
     ),
     trouble(context.trouble.tasks),
     !page
-      ? h("p", { class: "quiet" }, "Loading…")
+      ? quiet("Loading…")
       : rows.length
         ? [
             table(
@@ -198,7 +185,7 @@ function tasks(context, seen) {
             ),
             more(context, page.next, rows.length),
           ]
-        : h("p", { class: "quiet" }, all ? "No task matches." : "This job has no tasks yet."),
+        : quiet(all ? "No task matches." : "This job has no tasks yet."),
   ];
 }
 
@@ -213,19 +200,17 @@ const taskRow = (context, task) =>
   ]);
 
 function request(context) {
-  const found = context.once(`${path("jobs", context.params.job)}/plan`);
-  if (!found)
-    return (
-      trouble(context.trouble[`${path("jobs", context.params.job)}/plan`]) || h("p", { class: "quiet" }, "Loading…")
-    );
+  const at = `${path("jobs", context.params.job)}/plan`,
+    found = context.once(at);
+  if (!found) return awaited(context.trouble[at]);
   return [
-    h("p", { class: "quiet" }, "What the service keeps of the requests; secrets are masked."),
+    quiet("What the service keeps of the requests; secrets are masked."),
     document_("Job", found.job),
     found.tasks.map((task) => [
       document_(`Task ${task.id}`, task),
       task.commandLine ? document_(`Command of ${task.id}`, task.commandLine) : null,
     ]),
-    found.more && h("p", { class: "quiet" }, `Only the first ${found.tasks.length} tasks are shown.`),
+    found.more && quiet(`Only the first ${found.tasks.length} tasks are shown.`),
   ];
 }
 
@@ -247,9 +232,9 @@ function stacked(items) {
 
 function timeline(context) {
   const found = context.data.timeline;
-  if (!found) return trouble(context.trouble.timeline) || h("p", { class: "quiet" }, "Loading…");
+  if (!found) return awaited(context.trouble.timeline);
   const ran = found.tasks.filter((task) => task.started && task.node);
-  if (!ran.length) return h("p", { class: "quiet" }, "No task has started yet.");
+  if (!ran.length) return quiet("No task has started yet.");
   const begin = Math.min(...ran.map((task) => Date.parse(task.started)));
   const end = Math.max(...ran.map((task) => (task.ended ? Date.parse(task.ended) : Date.now())), begin + 1000);
   const nodes = new Map();
@@ -259,41 +244,21 @@ function timeline(context) {
     h(
       "ul",
       { class: "timeline", "aria-label": "Tasks by node and time" },
-      [...nodes].slice(0, MOST_NODES).map(([node, items], at) =>
-        h(
-          "li",
-          { key: node },
-          h("span", { class: "lane", title: node }, `n${at} ${short(node)}`),
-          h(
-            "span",
-            { class: "track", style: { height: `${Math.max(1, stacked(items)) * 16}px` } },
-            items.map((task) => {
-              const start = share(Date.parse(task.started)),
-                stop = share(task.ended ? Date.parse(task.ended) : Date.now());
-              const text = `${task.id}: ${duration(lasted(task.started, task.ended))}, ${task.result || task.state}`;
-              const look = task.result === "failure" ? "failed" : task.state === "completed" ? "succeeded" : task.state;
-              return h("a", {
-                key: task.id,
-                href: path("jobs", context.params.job, "tasks", task.id),
-                class: `block ${kind(look)}`,
-                title: text,
-                "aria-label": text,
-                style: { top: `${task.lane * 16 + 1}px`, left: `${start}%`, width: `${Math.max(stop - start, 0.4)}%` },
-              });
-            }),
-          ),
-        ),
-      ),
+      [...nodes].slice(0, MOST_NODES).map(([node, items], at) => {
+        const height = `${Math.max(1, stacked(items)) * 16}px`;
+        const blocks = items.map((task) => {
+          const text = `${task.id}: ${duration(lasted(task.started, task.ended))}, ${task.result || task.state}`;
+          const look = task.result === "failure" ? "failed" : task.state === "completed" ? "succeeded" : task.state;
+          const start = share(Date.parse(task.started)),
+            stop = share(task.ended ? Date.parse(task.ended) : Date.now()),
+            href = path("jobs", context.params.job, "tasks", task.id);
+          return block(kind(look), text, start, stop, 0.4, { key: task.id, href }, task.lane * 16 + 1);
+        });
+        return lane(node, `n${at} ${short(node)}`, blocks, { height });
+      }),
     ),
-    h(
-      "p",
-      { class: "axis quiet" },
-      h("span", null, new Date(begin).toLocaleTimeString()),
-      h("span", null, duration((end - begin) / 1000)),
-      h("span", null, new Date(end).toLocaleTimeString()),
-    ),
-    nodes.size > MOST_NODES &&
-      h("p", { class: "quiet" }, `${count(nodes.size - MOST_NODES)} more nodes are not shown.`),
-    found.more && h("p", { class: "quiet" }, "The 1,000 tasks are shown whose state changed last."),
+    axis(new Date(begin).toLocaleTimeString(), duration((end - begin) / 1000), new Date(end).toLocaleTimeString()),
+    nodes.size > MOST_NODES && quiet(`${count(nodes.size - MOST_NODES)} more nodes are not shown.`),
+    found.more && quiet("The 1,000 tasks are shown whose state changed last."),
   ];
 }

@@ -1,9 +1,10 @@
 // Output of programs: live or from a file, by lines, with colours, ranks and a search. All of it is text.
 
-import { get, part, url } from "./api.js";
+import { part, url } from "./api.js";
 import { spans } from "./ansi.js";
 import { h } from "./dom.js";
 import { bytes, clocks, moment } from "./format.js";
+import { button, fileAt, quiet } from "./parts.js";
 
 const MOST_LINES = 20000,
   BLOCK_LINES = 200,
@@ -22,6 +23,14 @@ export function parse(text) {
   return { who: match ? (match[2] ?? match[3]) : "", text: rest.replace(/\r+$/, "").split("\r").pop() };
 }
 
+/** The lines from one byte of a file to another. */
+const blockOf = (start, end, text) => ({
+  start,
+  end,
+  lines: text.replace(/\n$/, "").split("\n"),
+  node: h("div", { class: "block" }),
+});
+
 const size = (text) => new TextEncoder().encode(text).length;
 
 /** Lines that grow at the end, and can be loaded at the beginning. */
@@ -33,12 +42,12 @@ class Lines {
     this.current = null;
     this.blocks = [];
     this.partial = "";
-    this.button = h("button", { type: "button", class: "small", onclick: () => this.load() }, "Load earlier lines");
+    this.button = button("Load earlier lines", () => this.load());
     this.before = h("div", { class: "before" }, this.button);
     this.after = h(
       "div",
       { class: "before" },
-      h("button", { type: "button", class: "small", onclick: () => this.further() }, "Load later lines"),
+      button("Load later lines", () => this.further()),
     );
     this.body = h("div", { class: "lines" });
     this.tail = h("div", { class: "line" });
@@ -129,10 +138,7 @@ class Lines {
   }
 
   push({ start, end, text }) {
-    const block = this.open(start);
-    block.end = end;
-    block.lines = text.replace(/\n$/, "").split("\n");
-    this.fill(block);
+    this.fill(this.add(blockOf(start, end, text)));
   }
 
   async further() {
@@ -160,7 +166,8 @@ class Lines {
     const fresh = !this.partial;
     this.partial = lines.pop().slice(-200000);
     let block = this.blocks.at(-1);
-    if (!block || block.gap || (fresh && block.lines.length >= BLOCK_LINES)) block = this.open(start);
+    if (!block || block.gap || (fresh && block.lines.length >= BLOCK_LINES))
+      block = this.add({ ...blockOf(start, start, ""), lines: [] });
     for (const line of lines) this.put(block, line, block.lines.push(line) - 1);
     block.end = end;
     this.tail.replaceChildren(
@@ -171,8 +178,7 @@ class Lines {
     if (this.options.follow) this.bottom();
   }
 
-  open(start) {
-    const block = { start, end: start, lines: [], node: h("div", { class: "block" }) };
+  add(block) {
     this.blocks.push(block);
     this.body.append(block.node);
     return block;
@@ -183,29 +189,15 @@ class Lines {
     const node = h(
       "div",
       { class: "gap" },
-      h(
-        "button",
-        {
-          type: "button",
-          class: "small",
-          onclick: async () => {
-            const found = await this.earlier(end, Math.min(end - start, 4 * LIMIT), start);
-            const block = {
-              start: found.start,
-              end,
-              lines: found.text.replace(/\n$/, "").split("\n"),
-              node: h("div", { class: "block" }),
-            };
-            this.fill(block);
-            node.replaceWith(block.node);
-            this.blocks[this.blocks.findIndex((each) => each.node === node)] = block;
-          },
-        },
-        `${bytes(end - start)} came too fast and are not shown; load them`,
-      ),
+      button(`${bytes(end - start)} came too fast and are not shown; load them`, async () => {
+        const found = await this.earlier(end, Math.min(end - start, 4 * LIMIT), start);
+        const block = blockOf(found.start, end, found.text);
+        this.fill(block);
+        node.replaceWith(block.node);
+        this.blocks[this.blocks.findIndex((each) => each.node === node)] = block;
+      }),
     );
-    this.blocks.push({ start, end, lines: [], node, gap: true });
-    this.body.append(node);
+    this.add({ start, end, lines: [], node, gap: true });
   }
 
   drop() {
@@ -280,12 +272,7 @@ class Lines {
       const found = await this.earlier(this.start ?? 0, LIMIT);
       const height = this.scroller.scrollHeight;
       this.options.follow = false;
-      const block = {
-        start: found.start,
-        end: found.end,
-        lines: found.text.replace(/\n$/, "").split("\n"),
-        node: h("div", { class: "block" }),
-      };
+      const block = blockOf(found.start, found.end, found.text);
       this.fill(block);
       this.blocks.unshift(block);
       this.body.prepend(block.node);
@@ -301,7 +288,7 @@ class Lines {
     this.before.hidden = !this.start;
     this.after.hidden = !this.frozen;
     const shown = this.body.querySelectorAll(".line").length;
-    this.empty ??= this.scroller.appendChild(h("p", { class: "quiet" }));
+    this.empty ??= this.scroller.appendChild(quiet());
     this.empty.textContent =
       shown || this.partial
         ? ""
@@ -386,6 +373,12 @@ export class FileView extends Lines {
     }
     this.status();
   }
+}
+
+/** A file in a component of a page. base: the address of what has it. */
+export function viewer(context, base, file) {
+  context.component(`file ${file}`, () => new FileView(file, fileAt(base, file)));
+  return h("div", { keep: `file ${file}` });
 }
 
 function hex(content) {

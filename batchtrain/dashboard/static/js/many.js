@@ -3,7 +3,7 @@
 import { actions } from "./actions.js";
 import { h } from "./dom.js";
 import { count, duration, plural, short } from "./format.js";
-import { link, path, right, row, table, trouble } from "./parts.js";
+import { awaited, axis, link, path, quiet, right, row, section, table } from "./parts.js";
 
 const seconds = (number) => (number < 0.1 ? `${(number * 1000).toFixed(1)} ms` : `${number.toFixed(2)} s`);
 const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
@@ -20,19 +20,13 @@ function histogram(title, bars, name) {
       { class: "columns", role: "img", "aria-label": bars.map(words).join("; ") },
       bars.map((bar) => h("span", { title: words(bar), style: { height: `${(100 * bar.count) / most}%` } })),
     ),
-    h(
-      "p",
-      { class: "axis quiet" },
-      h("span", null, name(bars[0].from)),
-      h("span", null, `at most ${plural(most, "task")}`),
-      h("span", null, name(bars[bars.length - 1].to)),
-    ),
+    axis(name(bars[0].from), `at most ${plural(most, "task")}`, name(bars[bars.length - 1].to)),
   );
 }
 
 export function numbers(context) {
   const found = context.data.numbers;
-  if (!found) return trouble(context.trouble.numbers) || h("p", { class: "quiet" }, "Loading…");
+  if (!found) return awaited(context.trouble.numbers);
   const job = context.params.job,
     task = (id) => link(path("jobs", job, "tasks", id), id);
   return [
@@ -40,8 +34,8 @@ export function numbers(context) {
       h(
         "section",
         null,
-        h("h2", null, "Failures by cause"),
-        table(
+        section(
+          "Failures by cause",
           ["#Tasks", "Cause", "Example", ""],
           found.failures.map((failure) =>
             row(failure.cause, [
@@ -55,12 +49,11 @@ export function numbers(context) {
               ]) ?? "",
             ]),
           ),
-          "Failures by cause",
         ),
       ),
     found.tasks
       ? [
-          h("p", { class: "quiet" }, `From the ${count(found.tasks)} tasks that ended last.`),
+          quiet(`From the ${count(found.tasks)} tasks that ended last.`),
           histogram("Ended tasks over time", found.throughput, clock),
           histogram("Duration of a task", found.durations, seconds),
           h("h2", null, "The slowest"),
@@ -70,6 +63,6 @@ export function numbers(context) {
             "The slowest tasks",
           ),
         ]
-      : h("p", { class: "quiet" }, "No task has ended yet."),
+      : quiet("No task has ended yet."),
   ];
 }

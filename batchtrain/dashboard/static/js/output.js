@@ -4,7 +4,7 @@ import { get, url } from "./api.js";
 import { h } from "./dom.js";
 import { count, plural } from "./format.js";
 import { LogView } from "./log.js";
-import { trouble } from "./parts.js";
+import { button, checkbox, chip, quiet, search, select, trouble } from "./parts.js";
 
 const BUFFERED = 256 * 1024,
   MOST_PANES = 8,
@@ -197,6 +197,11 @@ export function output(context, subject) {
     view.atCause = true;
     view.search(subject.cause.text, subject.cause.rank ?? "", true);
   }
+  const choices = [
+    ["", "merged"],
+    ["split", "side by side"],
+    ...subject.ranks.map((number) => [String(number), `only r${number}`]),
+  ];
   const earlier = subject.files.filter((name) => name.startsWith("attempt-"));
   return h(
     "section",
@@ -209,26 +214,23 @@ export function output(context, subject) {
         "nav",
         { class: "chips", "aria-label": "Stream" },
         STREAMS.map((name) =>
-          h(
-            "a",
-            {
-              class: "chip",
-              href: context.with({ file: name === firstStream(context, subject.failed) ? "" : name }),
-              "aria-current": stream === name ? "true" : null,
-            },
+          chip(
+            context.with({ file: name === firstStream(context, subject.failed) ? "" : name }),
+            stream === name,
+            null,
             name.replace(".txt", ""),
           ),
         ),
       ),
       earlier.length
-        ? choice(context, "Attempt", "file", file, [["", "last"], ...earlier.map((name) => [name, name])])
+        ? select("Attempt", file, [["", "last"], ...earlier.map((name) => [name, name])], (name) =>
+            context.set({ file: name }),
+          )
         : null,
       subject.ranks.length > 1
-        ? choice(context, "Ranks", null, isSplit ? "split" : one, [
-            ["", "merged"],
-            ["split", "side by side"],
-            ...subject.ranks.map((number) => [String(number), `only r${number}`]),
-          ])
+        ? select("Ranks", isSplit ? "split" : one, choices, (chosen) =>
+            context.set({ rank: chosen === "split" ? "" : chosen, split: chosen === "split" ? "on" : "" }),
+          )
         : null,
       box(context, "follow", "Follow", true),
       box(context, "wrap", "Wrap", true),
@@ -241,19 +243,9 @@ export function output(context, subject) {
     h(
       "div",
       { class: "filters" },
-      h(
-        "label",
-        { class: "search" },
-        "Find ",
-        h("input", {
-          type: "search",
-          name: "find",
-          value: find,
-          placeholder: "in the whole file",
-          oninput: (event) => context.set({ find: event.target.value }),
-          onkeydown: (event) => event.key === "Enter" && view.step(event.shiftKey ? -1 : 1),
-        }),
-      ),
+      search("Find", "find", find, "in the whole file", (text) => context.set({ find: text }), {
+        onkeydown: (event) => event.key === "Enter" && view.step(event.shiftKey ? -1 : 1),
+      }),
       find &&
         h(
           "span",
@@ -267,39 +259,14 @@ export function output(context, subject) {
     trouble(context.trouble.log),
     h("div", { keep: `output ${subject.base} ${file}` }),
     isSplit && subject.ranks.length > MOST_PANES
-      ? h("p", { class: "quiet" }, `The first ${MOST_PANES} of ${count(subject.ranks.length)} ranks.`)
+      ? quiet(`The first ${MOST_PANES} of ${count(subject.ranks.length)} ranks.`)
       : null,
   );
 }
 
-const step = (view, by, text) =>
-  h("button", { type: "button", class: "small", disabled: !view.found?.matches, onclick: () => view.step(by) }, text);
+const step = (view, by, text) => button(text, () => view.step(by), { disabled: !view.found?.matches });
 
 const box = (context, name, text, isDefault) =>
-  h(
-    "label",
-    { class: "box" },
-    h("input", {
-      type: "checkbox",
-      checked: isDefault ? context.query.get(name) !== "off" : context.query.get(name) === "on",
-      onchange: (event) => context.set({ [name]: event.target.checked === isDefault ? "" : isDefault ? "off" : "on" }),
-    }),
-    text,
+  checkbox(text, isDefault ? context.query.get(name) !== "off" : context.query.get(name) === "on", (checked) =>
+    context.set({ [name]: checked === isDefault ? "" : isDefault ? "off" : "on" }),
   );
-
-function choice(context, label, name, value, items) {
-  const set = (chosen) =>
-    context.set(
-      name ? { [name]: chosen } : { rank: chosen === "split" ? "" : chosen, split: chosen === "split" ? "on" : "" },
-    );
-  return h(
-    "label",
-    null,
-    `${label} `,
-    h(
-      "select",
-      { onchange: (event) => set(event.target.value) },
-      items.map(([key, text]) => h("option", { value: key, selected: key === value }, text)),
-    ),
-  );
-}

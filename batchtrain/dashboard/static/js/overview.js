@@ -2,14 +2,29 @@
 
 import { h } from "./dom.js";
 import { count, duration, lasted, number, plural } from "./format.js";
-import { bar, empty, head, link, outcome, path, row, state, table, taskBar, trouble, when } from "./parts.js";
+import {
+  bar,
+  counts,
+  empty,
+  head,
+  link,
+  outcome,
+  path,
+  quiet,
+  row,
+  state,
+  table,
+  taskBar,
+  trouble,
+  when,
+} from "./parts.js";
 
 export const page = {
   title: () => "Overview",
   topics: () => ({ all: "/overview" }),
   render(context) {
     const all = context.data.all;
-    const body = all ? sections(context, all) : [h("p", { class: "quiet" }, "Loading…")];
+    const body = all ? sections(context, all) : [quiet("Loading…")];
     return [head("Overview"), trouble(context.trouble.all), ...body];
   },
 };
@@ -40,8 +55,7 @@ function now(context, jobs) {
 
 export function jobRow(job) {
   const counted = job.active !== null && job.active !== undefined;
-  const done = (job.succeeded ?? 0) + (job.failed ?? 0),
-    total = done + (job.running ?? 0) + (job.active ?? 0);
+  const { done, all } = counts(job);
   return row(job.id, [
     link(path("jobs", job.id), job.id),
     state(job.state),
@@ -50,7 +64,7 @@ export function jobRow(job) {
           "span",
           { class: "tasks" },
           taskBar(job),
-          h("span", { class: "quiet" }, `${count(done)}/${count(total)}`),
+          h("span", { class: "quiet" }, `${count(done)}/${count(all)}`),
           job.failed ? h("strong", { class: "bad" }, ` ${count(job.failed)} failed`) : null,
         )
       : h("span", { class: "quiet", title: job.reason }, "–"),

@@ -50,6 +50,73 @@ export const path = (...parts) => `/${parts.map(encodeURIComponent).join("/")}`;
 export const when = (time) => h("time", { datetime: time ?? "", title: moment(time) }, ago(time));
 export const id = (text) => h("span", { class: "id", title: text }, short(text));
 export const command = (text) => h("code", { class: "command" }, text);
+export const quiet = (...text) => h("p", { class: "quiet" }, ...text);
+export const warned = (...text) => h("p", { class: "card warned" }, ...text);
+export const button = (text, onclick, attributes) =>
+  h("button", { type: "button", class: "small", onclick, ...attributes }, text);
+
+/** A field of a form that is on or off. */
+export const checkbox = (text, checked, set) =>
+  h(
+    "label",
+    { class: "box" },
+    h("input", { type: "checkbox", checked, onchange: (event) => set(event.target.checked) }),
+    text,
+  );
+
+/** A choice of one of several. items: each with the text that is shown. */
+export const select = (label, value, items, set) =>
+  h(
+    "label",
+    null,
+    `${label} `,
+    h(
+      "select",
+      { onchange: (event) => set(event.target.value) },
+      items.map(([key, text]) => h("option", { value: key, selected: key === value }, text)),
+    ),
+  );
+
+/** A field that searches while it is written. */
+export const search = (label, name, value, placeholder, set, attributes) =>
+  h(
+    "label",
+    { class: "search" },
+    `${label} `,
+    h("input", {
+      type: "search",
+      name,
+      value,
+      placeholder,
+      oninput: (event) => set(event.target.value),
+      ...attributes,
+    }),
+  );
+
+/** A link that chooses what is shown. */
+export const chip = (to, chosen, attributes, ...text) =>
+  h("a", { class: "chip", href: to, "aria-current": chosen ? "true" : null, ...attributes }, ...text);
+
+/** The address of a file. base: the address of what has it. */
+export const fileAt = (base, file) => `${base}/file?path=${encodeURIComponent(file)}`;
+
+/** The address of this page with a query. */
+export const address = (query) => location.pathname + (String(query) ? `?${query}` : "");
+
+/** The address of this page with other values in its query. */
+export function here(values) {
+  const query = new URLSearchParams(location.search);
+  for (const [name, value] of Object.entries(values))
+    if (value === null || value === "") query.delete(name);
+    else query.set(name, value);
+  return address(query);
+}
+
+/** An address with those values of the query of the page that it takes. */
+export function asked(context, path_, ...names) {
+  const values = names.map((name) => [name, context.query.get(name) ?? ""]).filter(([, value]) => value);
+  return path_ + (values.length ? `?${new URLSearchParams(values)}` : "");
+}
 
 /** What to do where nothing is. */
 export const empty = (text, ...commands) =>
@@ -95,6 +162,9 @@ export function table(heads, rows, label) {
   );
 }
 
+/** A table below its title. */
+export const section = (title, heads, rows) => [h("h2", null, title), table(heads, rows, title)];
+
 export const row = (key, cells) =>
   h(
     "tr",
@@ -114,7 +184,7 @@ export const fileTable = (context, files, base) =>
         h(
           "a",
           {
-            href: url(`${base}/file?path=${encodeURIComponent(file.path)}`),
+            href: url(fileAt(base, file.path)),
             download: file.path.split("/").pop(),
             "aria-label": `Download ${file.path}`,
           },
@@ -140,6 +210,46 @@ export function bar(parts) {
       .map(([name, amount]) => h("span", { class: kind(name), style: { "flex-grow": String(amount / total) } })),
   );
 }
+
+/** The numbers of tasks of a job: those that have ended, and all. */
+export function counts(job) {
+  const done = (job.succeeded ?? 0) + (job.failed ?? 0);
+  return { done, all: done + (job.running ?? 0) + (job.active ?? 0) };
+}
+
+/** How far something is, as a bar and in words. */
+export const progressLine = (bar, ...words) => h("p", { class: "progress" }, bar, h("span", null, ...words));
+
+/** The ends of an axis, and what stands between them. */
+export const axis = (...texts) =>
+  h(
+    "p",
+    { class: "axis quiet" },
+    texts.map((text) => h("span", null, text)),
+  );
+
+/** A lane of a timeline with its blocks. */
+export const lane = (key, name, blocks, style) =>
+  h("li", { key }, h("span", { class: "lane", title: key }, name), h("span", { class: "track", style }, blocks));
+
+/** A block from one share of its lane to another, in percent. */
+export const block = (look, text, start, end, least, attributes, top = 1) =>
+  h(attributes.href ? "a" : "span", {
+    class: `block ${look}`,
+    title: text,
+    "aria-label": text,
+    style: { top: `${top}px`, left: `${start}%`, width: `${Math.max(end - start, least)}%` },
+    ...attributes,
+  });
+
+/** A node or rank of a heat map, filled as far as `full`, in percent. */
+export const tile = (href, look, text, full, letter) =>
+  h(
+    "a",
+    { href, class: `tile ${look}`, title: text, "aria-label": text },
+    h("span", { class: "fill", style: { height: `${full}%` } }),
+    h("span", { class: "letter" }, letter),
+  );
 
 export const taskBar = (job) =>
   bar([
@@ -184,7 +294,7 @@ export function cause(found, to) {
     h("h2", null, "Why it failed"),
     h("p", null, short(found.message)),
     found.card?.length ? h("pre", { tabindex: "0", class: "finding" }, short(found.card.join("\n"))) : null,
-    found.raised && h("p", { class: "quiet" }, "raised at ", h("code", null, found.raised)),
+    found.raised && quiet("raised at ", h("code", null, found.raised)),
     found.lines?.length ? h("pre", { tabindex: "0" }, found.lines.slice(-8).join("\n")) : null,
     to && h("p", null, to),
   );
@@ -193,7 +303,7 @@ export function cause(found, to) {
 /** A page for what does not exist: what was asked for, why it is not here, and where to go on. */
 export const unknown = (text, reason, ...links) => [
   head(text),
-  reason && h("p", { class: "quiet" }, reason),
+  reason && quiet(reason),
   h(
     "ul",
     { class: "ways" },
@@ -204,7 +314,10 @@ export const unknown = (text, reason, ...links) => [
 ];
 
 /** Until data comes: nothing if it cannot. */
-export const loading = (troubles) => (troubles ? null : h("p", { class: "quiet" }, "Loading…"));
+export const loading = (troubles) => (troubles ? null : quiet("Loading…"));
+
+/** In place of data: why it cannot be read, or that it comes. */
+export const awaited = (troubles) => trouble(troubles) || quiet("Loading…");
 
 export const head = (title, ...more) => h("div", { class: "head" }, h("h1", null, title), ...more);
 
@@ -234,19 +347,11 @@ export function document_(title, value) {
 }
 
 export const copy = (text) =>
-  h(
-    "button",
-    {
-      type: "button",
-      class: "small",
-      onclick: (event) => {
-        navigator.clipboard.writeText(text).then(() => {
-          event.target.textContent = "Copied";
-          setTimeout(() => {
-            event.target.textContent = "Copy";
-          }, 1500);
-        });
-      },
-    },
-    "Copy",
+  button("Copy", (event) =>
+    navigator.clipboard.writeText(text).then(() => {
+      event.target.textContent = "Copied";
+      setTimeout(() => {
+        event.target.textContent = "Copy";
+      }, 1500);
+    }),
   );

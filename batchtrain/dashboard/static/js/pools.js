@@ -5,6 +5,7 @@ import { h } from "./dom.js";
 import { count, duration, lasted, moment, money, plural, short } from "./format.js";
 import {
   bar,
+  chip,
   copy,
   crumbs,
   document_,
@@ -15,11 +16,14 @@ import {
   kind,
   link,
   path,
+  quiet,
   right,
   row,
+  section,
   state,
   table,
   tabs,
+  tile,
   trouble,
   view,
   when,
@@ -37,7 +41,7 @@ export const list = {
       head("Pools"),
       trouble(context.trouble.pools),
       !pools
-        ? h("p", { class: "quiet" }, "Loading…")
+        ? quiet("Loading…")
         : pools.length
           ? table(["Pool", "State", "Nodes", "Size", "#Dedicated", "#Spot", "#Slots"], pools.map(poolRow), "Pools")
           : empty("There are no pools. A run creates one:", ...context.account.start),
@@ -103,8 +107,7 @@ export const pool = {
   },
 };
 
-const loaded = (context, show) =>
-  context.data.nodes ? show(context.data.nodes) : h("p", { class: "quiet" }, "Loading…");
+const loaded = (context, show) => (context.data.nodes ? show(context.data.nodes) : quiet("Loading…"));
 
 const VIEW = {
   nodes: (context, seen) => loaded(context, (nodes) => heat(context, nodes, seen?.slots ?? 1)),
@@ -125,9 +128,7 @@ function spent(price, nodes) {
 
 function request(context) {
   const document = context.once(`${path("pools", context.params.pool)}/plan`);
-  return document
-    ? document_("The pool as the service keeps it; secrets are masked", document)
-    : h("p", { class: "quiet" }, "Loading…");
+  return document ? document_("The pool as the service keeps it; secrets are masked", document) : quiet("Loading…");
 }
 
 const MOST_CHANGES = 200,
@@ -164,10 +165,9 @@ function timeline(nodes) {
             ),
           "Changes of the nodes",
         ),
-        rows.length > MOST_CHANGES &&
-          h("p", { class: "quiet" }, `${count(rows.length - MOST_CHANGES)} older changes are not shown.`),
+        rows.length > MOST_CHANGES && quiet(`${count(rows.length - MOST_CHANGES)} older changes are not shown.`),
       ]
-    : h("p", { class: "quiet" }, "No node has been allocated yet.");
+    : quiet("No node has been allocated yet.");
 }
 
 function heat(context, nodes, slots) {
@@ -187,13 +187,10 @@ function heat(context, nodes, slots) {
       [...states]
         .sort((a, b) => b[1] - a[1])
         .map(([word, amount]) =>
-          h(
-            "a",
-            {
-              href: context.with({ state: chosen === word ? "" : word }),
-              class: "chip",
-              "aria-current": chosen === word ? "true" : null,
-            },
+          chip(
+            context.with({ state: chosen === word ? "" : word }),
+            chosen === word,
+            null,
             h("span", { class: `tile mini ${kind(word)}`, "aria-hidden": "true" }, letter(word)),
             `${word} ${count(amount)}`,
           ),
@@ -205,48 +202,32 @@ function heat(context, nodes, slots) {
       nodes
         .map((node, at) => [node, at])
         .filter(([node]) => !chosen || node.state === chosen)
-        .map(([node, at]) => tile(context, node, at, slots)),
+        .map(([node, at]) => nodeTile(context, node, at, slots)),
     ),
     broken.length
-      ? [
-          h("h2", null, "Nodes with errors"),
-          table(
-            ["Node", "State", "Errors"],
-            broken
-              .slice(0, 50)
-              .map((node) =>
-                row(node.id, [
-                  link(path("pools", context.params.pool, "nodes", node.id), short(node.id)),
-                  state(node.state),
-                  node.errors.map(short).join("; ") || `start task: ${node.start_task}`,
-                ]),
-              ),
-            "Nodes with errors",
-          ),
-        ]
+      ? section(
+          "Nodes with errors",
+          ["Node", "State", "Errors"],
+          broken
+            .slice(0, 50)
+            .map((node) =>
+              row(node.id, [
+                link(path("pools", context.params.pool, "nodes", node.id), short(node.id)),
+                state(node.state),
+                node.errors.map(short).join("; ") || `start task: ${node.start_task}`,
+              ]),
+            ),
+        )
       : null,
   ];
 }
 
-function tile(context, node, at, slots) {
-  const full = Math.min(1, node.running_slots / slots);
+function nodeTile(context, node, at, slots) {
+  const full = Math.round(Math.min(1, node.running_slots / slots) * 100);
   const tasks = node.running_tasks ? `, ${plural(node.running_tasks, "task")}` : "";
   const text = `n${at}: ${node.state}${tasks}, ${short(node.id)}`;
-  return h(
-    "li",
-    { key: node.id },
-    h(
-      "a",
-      {
-        href: path("pools", context.params.pool, "nodes", node.id),
-        class: `tile ${kind(node.state)}`,
-        "aria-label": text,
-        title: text,
-      },
-      h("span", { class: "fill", style: { height: `${Math.round(full * 100)}%` } }),
-      h("span", { class: "letter" }, letter(node.state)),
-    ),
-  );
+  const href = path("pools", context.params.pool, "nodes", node.id);
+  return h("li", { key: node.id }, tile(href, kind(node.state), text, full, letter(node.state)));
 }
 
 export const node = {
@@ -270,7 +251,7 @@ export const node = {
       trouble(context.trouble.node),
       seen?.errors.map((text) => h("p", { class: "card bad" }, text)),
       !seen
-        ? h("p", { class: "quiet" }, "Loading…")
+        ? quiet("Loading…")
         : [
             facts({
               "In this state": h("span", null, duration(lasted(seen.since))),
@@ -302,7 +283,7 @@ export const node = {
                   ),
                   "Recent tasks",
                 )
-              : h("p", { class: "quiet" }, "No task has run on this node yet."),
+              : quiet("No task has run on this node yet."),
           ],
     ];
   },

@@ -1,7 +1,7 @@
 // The ranks of a gang beside one another: a strip for each, or a heat map by node and the ranks that matter.
 
 import { h } from "./dom.js";
-import { bar, link } from "./parts.js";
+import { bar, link, progressLine, quiet, tile } from "./parts.js";
 import { count, duration, number, plural } from "./format.js";
 
 const CONDITIONS = {
@@ -34,34 +34,21 @@ export function warning(data) {
 /** How far the slowest rank is. `running`: whether the remaining time is estimated. */
 export function progress(data, running) {
   if (!data?.progress) return null;
-  const { unit, of } = data.progress;
-  const at = data.progress.at;
+  const { unit, at, of } = data.progress;
   const goesOn = running && data.rows.every((row) => !["stands", "quiet"].includes(row.condition));
   const left = goesOn && unit === "step" && data.step_seconds ? (of - at) * data.step_seconds : null;
-  return h(
-    "p",
-    { class: "progress" },
-    bar([
-      ["running", at],
-      ["active", of - at],
-    ]),
-    h(
-      "span",
-      null,
-      `${unit} ${count(at)} of ${count(of)}`,
-      h(
-        "span",
-        { class: "quiet" },
-        data.count > 1 ? " · the slowest rank" : "",
-        left ? ` · about ${duration(left)} left` : "",
-      ),
-    ),
-  );
+  const parts = [
+    ["running", at],
+    ["active", of - at],
+  ];
+  const slowest = data.count > 1 ? " · the slowest rank" : "",
+    time = left ? ` · about ${duration(left)} left` : "";
+  return progressLine(bar(parts), `${unit} ${count(at)} of ${count(of)}`, h("span", { class: "quiet" }, slowest, time));
 }
 
 /** `to`: the address of the output of a rank. */
 export function ranks(data, to) {
-  if (!data?.count) return h("p", { class: "quiet" }, "No rank has printed a line yet.");
+  if (!data?.count) return quiet("No rank has printed a line yet.");
   const text = warning(data);
   const most = Math.max(...data.rows.flatMap((row) => row.step_seconds), 0);
   return [
@@ -147,17 +134,8 @@ function heat(data, to) {
             const words = `${label(rank)}${step === null ? "" : `, step ${step}`}${
               condition ? `, ${CONDITIONS[condition][1]}` : ""
             }`;
-            return h(
-              "a",
-              {
-                class: `tile micro ${CONDITIONS[condition]?.[0] ?? ""}`,
-                href: to(rank),
-                title: words,
-                "aria-label": words,
-              },
-              h("span", { class: "fill", style: { height: `${100 - (100 * behind) / spread}%` } }),
-              h("span", { class: "letter" }, LETTERS[condition] ?? ""),
-            );
+            const look = `micro ${CONDITIONS[condition]?.[0] ?? ""}`;
+            return tile(to(rank), look, words, 100 - (100 * behind) / spread, LETTERS[condition] ?? "");
           }),
         ),
       ),

@@ -1,27 +1,35 @@
 // The page of a run, from its first node to its record: live data flows in, and the record takes over.
 
-import { actions } from "./actions.js";
-import { url } from "./api.js";
+import { actions, disable, terminate } from "./actions.js";
 import { Curves } from "./curves.js";
 import { h } from "./dom.js";
 import { bytes, count, duration, lasted, moment, money, number, plural, short } from "./format.js";
-import { FileView } from "./log.js";
+import { viewer } from "./log.js";
 import { chosenFile, output, outputView } from "./output.js";
 import {
+  awaited,
+  block,
   cause,
+  checkbox,
   command,
+  counts,
   crumbs,
   document_,
   facts,
+  fileAt,
   fileTable,
   head,
   id,
-  kind,
+  lane,
   link,
   outcome,
   path,
+  progressLine,
+  quiet,
   right,
   row,
+  section,
+  select,
   state,
   table,
   tabs,
@@ -29,7 +37,7 @@ import {
   trouble,
   unknown,
   view,
-  when,
+  warned,
 } from "./parts.js";
 import { progress, ranks, warning } from "./ranks.js";
 
@@ -88,11 +96,15 @@ export const page = {
     if (!seen)
       return context.trouble.run
         ? unknown(`There is no run ${context.params.run} here.`, context.trouble.run, ["/runs", "All runs"])
-        : [head(context.params.run), h("p", { class: "quiet" }, "Loading…")];
+        : [head(context.params.run), quiet("Loading…")];
     return [
       crumbs(link("/runs", "Runs")),
-      head(seen.job, result(seen), seen.live && context.data.job ? changes(context, seen.job, context.data.job) : null),
-      h("p", { class: "quiet" }, seen.id, ages(seen)),
+      head(
+        seen.job,
+        result(seen),
+        seen.live && context.data.job ? actions(context, terminate(seen.job), disable(seen.job)) : null,
+      ),
+      quiet(seen.id, ages(seen)),
       tabs(context, "Views of the run", Object.keys(VIEW), { look: "" }, marked(context) ? ["ranks"] : []),
       ...(VIEW[view(context)] ?? VIEW.overview)(context, seen),
     ];
@@ -121,31 +133,13 @@ function ages(seen) {
   return seen.seconds === null ? "" : ` · ended after ${duration(seen.seconds)}`;
 }
 
-const changes = (context, job) =>
-  actions(
-    context,
-    ["Terminate", `Terminate job ${job}? Its running tasks end.`, `${path("jobs", job)}/terminate`],
-    ["Disable", `Disable job ${job}? Its running tasks are requeued.`, `${path("jobs", job)}/disable`],
-  );
-
 /** A choice between the tasks of a run that has several. */
 function which(context, seen) {
   const ids = seen.task_ids;
   if (ids.length < 2) return null;
-  return h(
-    "p",
-    { class: "filters" },
-    h(
-      "label",
-      null,
-      "Task ",
-      h(
-        "select",
-        { onchange: (event) => context.set({ task: event.target.value, file: "", rank: "" }) },
-        ids.map((each) => h("option", { value: each, selected: each === taskOf(context) }, each)),
-      ),
-    ),
-  );
+  const items = ids.map((each) => [each, each]);
+  const choice = select("Task", taskOf(context), items, (task) => context.set({ task, file: "", rank: "" }));
+  return h("p", { class: "filters" }, choice);
 }
 
 /** What a fabric check measured beside the marks of the size, and the matrix of pairs of nodes. */
@@ -159,11 +153,8 @@ const fabric = ({ fabric: check }) => {
   return h(
     "section",
     null,
-    h("h2", null, "Fabric"),
-    table(["Metric", "Value", "Expected", "Verdict", "Source"], values, "Fabric"),
-    check.slow_nodes.length
-      ? h("p", { class: "card warned" }, `Slow: ${check.slow_nodes.map(short).join(", ")}`)
-      : null,
+    section("Fabric", ["Metric", "Value", "Expected", "Verdict", "Source"], values),
+    check.slow_nodes.length ? warned(`Slow: ${check.slow_nodes.map(short).join(", ")}`) : null,
     pairs.length > 1 ? table(["GB/s", ...check.matrix.map(([name]) => name)], pairs, "Pairs of nodes") : null,
   );
 };
@@ -179,8 +170,8 @@ const VIEW = {
         seen.failure &&
           link(context.with({ view: "output", file: "stderr.txt", look: "" }), "Show the output at the cause"),
       ),
-      seen.warnings?.map((warning) => h("p", { class: "card warned" }, short(warning))),
-      text && h("p", { class: "card warned" }, text, " ", link(context.with({ view: "ranks" }), "Show the ranks")),
+      seen.warnings?.map((warning) => warned(short(warning))),
+      text && warned(text, " ", link(context.with({ view: "ranks" }), "Show the ranks")),
       data && !over(seen) ? progress(data, true) : null,
       seen.live ? counted(context) : null,
       facts({
@@ -213,12 +204,12 @@ const VIEW = {
       data && !over(seen) ? progress(data, true) : null,
       data
         ? ranks({ ...data, nodes: byName(context, { ...data.nodes, ...newest(context.data.samples) }) }, to)
-        : h("p", { class: "quiet" }, taskOf(context) ? "Loading…" : waiting(seen)),
+        : quiet(taskOf(context) ? "Loading…" : waiting(seen)),
     ];
   },
   output(context, seen) {
     const task = taskOf(context);
-    if (!task) return [h("p", { class: "quiet" }, waiting(seen))];
+    if (!task) return [quiet(waiting(seen))];
     const at = `${base(context)}${path("tasks", task)}`,
       row_ = [...seen.tasks, ...(context.data.tasks?.rows ?? [])].find((each) => each.id === task);
     return [
@@ -231,8 +222,7 @@ const VIEW = {
         cause: failed(context, seen) && seen.failure ? proof(seen.failure) : null,
         ranks: (context.data.ranks?.rows ?? []).map((each) => each.rank).sort((a, b) => a - b),
         files: outputFiles(context, seen),
-        raw: (file) =>
-          `${base(context)}/file?path=${encodeURIComponent(`${seen.log_folders[task] ?? `logs/${task}`}/${file}`)}`,
+        raw: (file) => fileAt(base(context), `${seen.log_folders[task] ?? `logs/${task}`}/${file}`),
       }),
     ];
   },
@@ -243,8 +233,8 @@ const VIEW = {
     return [
       which(context, seen),
       trouble(context.trouble.curves),
-      data ? overlays(context, seen) : h("p", { class: "quiet" }, taskOf(context) ? "Loading…" : waiting(seen)),
-      empty && h("p", { class: "quiet" }, "Nothing was measured yet."),
+      data ? overlays(context, seen) : quiet(taskOf(context) ? "Loading…" : waiting(seen)),
+      empty && quiet("Nothing was measured yet."),
       data && h("div", { keep: "curves" }),
     ];
   },
@@ -254,8 +244,8 @@ const VIEW = {
     return [
       seen.files.length
         ? fileTable(context, seen.files, base(context))
-        : h("p", { class: "quiet" }, "The results are fetched when the tasks have ended."),
-      look && viewer(context, look),
+        : quiet("The results are fetched when the tasks have ended."),
+      look && viewer(context, base(context), look),
       seen.live &&
         task &&
         h(
@@ -268,11 +258,11 @@ const VIEW = {
   configuration(context, seen) {
     const at = `${base(context)}/configuration`,
       all = context.once(at);
-    if (!all) return [trouble(context.trouble[at]) || h("p", { class: "quiet" }, "Loading…")];
+    if (!all) return [awaited(context.trouble[at])];
     return [
       h("h2", null, all.previous ? ["Differences to ", link(path("runs", all.previous), all.previous)] : "Differences"),
       !all.previous
-        ? h("p", { class: "quiet" }, "No earlier run of this job is recorded here.")
+        ? quiet("No earlier run of this job is recorded here.")
         : all.differences.length
           ? table(
               ["", "Before", "This run"],
@@ -284,17 +274,14 @@ const VIEW = {
               ),
               "Differences",
             )
-          : h("p", { class: "quiet" }, "No setting differs."),
+          : quiet("No setting differs."),
       all.source_difference && document_("Difference of the source", all.source_difference),
       all.source.length
-        ? [
-            h("h2", null, "Source"),
-            table(
-              ["File", "#Size"],
-              all.source.map((each) => row(each.path, [each.path, right(bytes(each.size))])),
-              "Source",
-            ),
-          ]
+        ? section(
+            "Source",
+            ["File", "#Size"],
+            all.source.map((each) => row(each.path, [each.path, right(bytes(each.size))])),
+          )
         : null,
       all.settings && document_("Settings", all.settings),
       all.plan && document_("Plan", all.plan),
@@ -328,35 +315,24 @@ function cost({ cost: known, started, ended }) {
 
 function counted(context) {
   const job = context.data.job;
-  if (!job || (job.active ?? 0) + (job.running ?? 0) + (job.succeeded ?? 0) + (job.failed ?? 0) < 2) return null;
-  const done = job.succeeded + job.failed;
-  return h(
-    "p",
-    { class: "progress" },
+  if (!job || counts(job).all < 2) return null;
+  const { done, all } = counts(job);
+  return progressLine(
     taskBar(job),
-    h("span", null, `${count(done)} of ${plural(done + job.running + job.active, "task")} done `),
+    `${count(done)} of ${plural(all, "task")} done `,
     job.run && link(`${path("jobs", job.id)}?view=tasks`, "All tasks"),
   );
 }
 
 const results = (seen) =>
   seen.metrics.length
-    ? [
-        h("h2", null, "Results"),
-        table(
-          ["Metric", "#Last", "#Best", "#Step", "Unit"],
-          seen.metrics.map((metric) =>
-            row(metric.metric, [
-              metric.metric,
-              right(metric.last),
-              right(metric.best),
-              right(metric.step ?? ""),
-              metric.unit,
-            ]),
-          ),
-          "Results",
+    ? section(
+        "Results",
+        ["Metric", "#Last", "#Best", "#Step", "Unit"],
+        seen.metrics.map(({ metric, last, best, step, unit }) =>
+          row(metric, [metric, right(last), right(best), right(step ?? ""), unit]),
         ),
-      ]
+      )
     : null;
 
 /** Attempts as bands over the time of the run. */
@@ -373,31 +349,20 @@ function bands(seen) {
       "ul",
       { class: "timeline", "aria-label": "Attempts over time" },
       tasks_.slice(0, MOST_TASKS).map((task) =>
-        h(
-          "li",
-          { key: task },
-          h("span", { class: "lane", title: task }, task),
-          h(
-            "span",
-            { class: "track" },
-            started
-              .filter((attempt) => attempt.task === task)
-              .map((attempt) => {
-                const left = share(attempt.started),
-                  right_ = attempt.ended ? share(attempt.ended) : over(seen) ? 100 : share(new Date().toISOString());
-                const how = attempt.ended_by || (over(seen) ? "" : "running");
-                const look = { completed: "good", "": over(seen) ? "idle" : "run" }[attempt.reason] ?? "bad";
-                const time = duration(attempt.seconds ?? lasted(attempt.started)),
-                  text = `attempt ${attempt.attempt}: ${time}, ${how}`;
-                return h("span", {
-                  class: `block ${look}`,
-                  role: "img",
-                  title: text,
-                  "aria-label": text,
-                  style: { left: `${Math.max(0, left)}%`, width: `${Math.max(right_ - left, 0.6)}%`, top: "1px" },
-                });
-              }),
-          ),
+        lane(
+          task,
+          task,
+          started
+            .filter((attempt) => attempt.task === task)
+            .map((attempt) => {
+              const how = attempt.ended_by || (over(seen) ? "" : "running");
+              const look = { completed: "good", "": over(seen) ? "idle" : "run" }[attempt.reason] ?? "bad";
+              const time = duration(attempt.seconds ?? lasted(attempt.started));
+              const start = share(attempt.started),
+                stop = attempt.ended ? share(attempt.ended) : over(seen) ? 100 : share(new Date().toISOString());
+              const text = `attempt ${attempt.attempt}: ${time}, ${how}`;
+              return block(look, text, Math.max(0, start), stop, 0.6, { role: "img" });
+            }),
         ),
       ),
     ),
@@ -424,27 +389,19 @@ function bands(seen) {
 function tasks(context, seen) {
   const rows = seen.tasks.length ? seen.tasks : seen.live ? (context.data.tasks?.rows ?? []) : [];
   if (!rows.length) return null;
-  return [
-    h("h2", null, "Tasks"),
-    table(
-      ["Task", "Outcome", "#Exit code", "#Time", "Node"],
-      rows.map((task) =>
-        row(task.id, [
-          link(context.with({ view: "output", task: task.id }), task.id),
-          outcome(task),
-          right(task.exit_code ?? ""),
-          right(duration(task.seconds ?? lasted(task.started))),
-          id(task.node ?? ""),
-        ]),
-      ),
-      "Tasks",
+  return section(
+    "Tasks",
+    ["Task", "Outcome", "#Exit code", "#Time", "Node"],
+    rows.map((task) =>
+      row(task.id, [
+        link(context.with({ view: "output", task: task.id }), task.id),
+        outcome(task),
+        right(task.exit_code ?? ""),
+        right(duration(task.seconds ?? lasted(task.started))),
+        id(task.node ?? ""),
+      ]),
     ),
-  ];
-}
-
-function viewer(context, file) {
-  context.component(`file ${file}`, () => new FileView(file, `${base(context)}/file?path=${encodeURIComponent(file)}`));
-  return h("div", { keep: `file ${file}` });
+  );
 }
 
 // --- curves ---------------------------------------------------------------------------------------------------------
@@ -500,18 +457,15 @@ function overlays(context, seen) {
       "p",
       { class: "filters" },
       runs.map((run) =>
-        h(
-          "label",
-          { class: "box" },
-          h("input", {
-            type: "checkbox",
-            checked: chosen.includes(run.id),
-            onchange: () => context.toggle("with", run.id),
-          }),
-          run.id,
-          run.results.length
-            ? h("span", { class: "quiet" }, `${run.results[0].name} ${number(run.results[0].last)}`)
-            : null,
+        checkbox(
+          [
+            run.id,
+            run.results.length
+              ? h("span", { class: "quiet" }, `${run.results[0].name} ${number(run.results[0].last)}`)
+              : null,
+          ],
+          chosen.includes(run.id),
+          () => context.toggle("with", run.id),
         ),
       ),
     ),

@@ -3,14 +3,12 @@
 import { Curves } from "./curves.js";
 import { h } from "./dom.js";
 import { duration, number } from "./format.js";
-import { crumbs, empty, head, link, more, path, right, row, table, trouble, when } from "./parts.js";
+import { asked, crumbs, empty, head, link, more, path, quiet, right, row, table, trouble, when } from "./parts.js";
 import { result } from "./run.js";
 
 export const list = {
   title: () => "Runs",
-  topics: (context) => ({
-    runs: `/runs${context.query.get("skip") ? `?skip=${encodeURIComponent(context.query.get("skip"))}` : ""}`,
-  }),
+  topics: (context) => ({ runs: asked(context, "/runs", "skip") }),
   render(context) {
     const runs = context.data.runs;
     const chosen = context.query.getAll("id");
@@ -18,7 +16,7 @@ export const list = {
       head("Runs"),
       trouble(context.trouble.runs),
       !runs
-        ? h("p", { class: "quiet" }, "Loading…")
+        ? quiet("Loading…")
         : !runs.rows.length
           ? empty(
               `No run is recorded in ${context.account.runs_dir}. Start one:`,
@@ -30,14 +28,7 @@ export const list = {
                 "p",
                 { class: "filters" },
                 chosen.length > 1
-                  ? h(
-                      "a",
-                      {
-                        class: "button",
-                        href: `/runs/compare?${chosen.map((name) => `id=${encodeURIComponent(name)}`).join("&")}`,
-                      },
-                      `Compare ${chosen.length} runs`,
-                    )
+                  ? h("a", { class: "button", href: comparison(chosen) }, `Compare ${chosen.length} runs`)
                   : h("span", { class: "quiet" }, "Choose two or more runs to compare them."),
               ),
               table(
@@ -50,6 +41,8 @@ export const list = {
     ];
   },
 };
+
+const comparison = (names) => `/runs/compare?${names.map((name) => `id=${encodeURIComponent(name)}`).join("&")}`;
 
 const runRow = (context, run, chosen) =>
   row(run.id, [
@@ -81,12 +74,7 @@ const runRow = (context, run, chosen) =>
 
 export const compare = {
   title: () => "Compare runs",
-  topics: (context) => ({
-    all: `/runs/compare?${context.query
-      .getAll("id")
-      .map((name) => `id=${encodeURIComponent(name)}`)
-      .join("&")}`,
-  }),
+  topics: (context) => ({ all: comparison(context.query.getAll("id")) }),
   news: {
     all(context, value) {
       context
@@ -107,7 +95,7 @@ export const compare = {
         trouble(context.trouble.all) ||
           (context.query.getAll("id").length < 2
             ? h("p", null, "Choose two or more runs in the ", link("/runs", "list of runs"), ".")
-            : h("p", { class: "quiet" }, "Loading…")),
+            : quiet("Loading…")),
       ];
     return [
       crumbs(link("/runs", "Runs")),

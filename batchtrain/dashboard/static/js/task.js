@@ -3,18 +3,20 @@
 import { Curves } from "./curves.js";
 import { h } from "./dom.js";
 import { duration, lasted, short } from "./format.js";
-import { FileView } from "./log.js";
+import { viewer } from "./log.js";
 import { chosenFile, output, outputView } from "./output.js";
 import {
   cause,
   crumbs,
   facts,
+  fileAt,
   fileTable,
   head,
   link,
   loading,
   outcome,
   path,
+  quiet,
   tabs,
   trouble,
   unknown,
@@ -101,7 +103,7 @@ const VIEW = {
       cause: seen.cause && { text: seen.cause.exception || seen.cause.lines.at(-1)?.trim(), rank: seen.cause.rank },
       ranks: (context.data.ranks?.rows ?? []).map((each) => each.rank).sort((a, b) => a - b),
       files: [],
-      raw: (file) => `${base(context)}/file?path=${encodeURIComponent(file)}`,
+      raw: (file) => fileAt(base(context), file),
     }),
   ],
   curves: (context) => [
@@ -110,27 +112,22 @@ const VIEW = {
       ? loading(context.trouble.curves)
       : Object.keys(context.data.curves).length
         ? null
-        : h("p", { class: "quiet" }, "Nothing was measured yet."),
+        : quiet("Nothing was measured yet."),
     context.data.curves && h("div", { keep: "curves" }),
   ],
   files(context, seen) {
-    if (!seen.node) return [h("p", { class: "quiet" }, "The task has not started yet.")];
+    if (!seen.node) return [quiet("The task has not started yet.")];
     const at = `${base(context)}/files`,
       all = context.once(at),
       look = context.query.get("look");
-    if (look)
-      context.component(
-        `file ${look}`,
-        () => new FileView(look, `${base(context)}/file?path=${encodeURIComponent(look)}`),
-      );
     return [
       trouble(context.trouble[at]),
       !all
         ? loading(context.trouble[at])
         : all.length
           ? fileTable(context, all.filter((each) => !each.path.startsWith(".batchtrain/")).slice(0, 500), base(context))
-          : h("p", { class: "quiet" }, "The task has no files."),
-      look && h("div", { keep: `file ${look}` }),
+          : quiet("The task has no files."),
+      look && viewer(context, base(context), look),
     ];
   },
 };
