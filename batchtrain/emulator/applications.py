@@ -27,8 +27,7 @@ def list_applications(world: World, call: Call) -> Reply:
 
 
 def get_application(world: World, call: Call) -> Reply:
-    application = _find(world, call.path[0])
-    if application is None:
+    if (application := find(world, call.path[0])) is None:
         raise Fault("ApplicationNotFound")
     return element("getapplicationsummaryresponse", call.base, _document(application))
 
@@ -37,7 +36,7 @@ def _document(application: Application) -> Document:
     return {"id": application.id, "displayName": application.id, "versions": list(application.versions)}
 
 
-def _find(world: World, application_id: str) -> Application | None:
+def find(world: World, application_id: str) -> Application | None:
     """The application of an id, ignoring case. Returns None if there is none."""
     key = application_id.lower()
     return next((application for application in world.applications() if application.id.lower() == key), None)
@@ -59,7 +58,7 @@ def check_references(world: World, references: list[Document]) -> None:
 
 def resolve(world: World, reference: Document) -> Package | None:
     """The package that a reference currently means."""
-    application = _find(world, reference["applicationId"])
+    application = find(world, reference["applicationId"])
     version = reference.get("version") or (application.default if application else "")
     return Package(application.id, version) if application and version in application.versions else None
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from batchtrain.emulator import tokens, wire
+from batchtrain.emulator.applications import find
+from batchtrain.emulator.arm_request import Account, Document, Request
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import DEFAULT, DISPLAY_NAME, PackageFiles
 from batchtrain.emulator.reply import Reply
 from batchtrain.emulator.world import Application, World
-
-Document = dict[str, Any]
 
 UPLOADS = "/_emulator/packages/"
 """The prefix of the links to which clients upload packages."""
@@ -36,20 +35,26 @@ class ApplicationBody(msgspec.Struct, frozen=True):
     properties: ApplicationProperties = ApplicationProperties()
 
 
-def list_applications(world: World, account_id: str) -> Reply:
+def list_applications(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
     """GET applications."""
-    return Reply(200, {"value": [_application(world, account_id, item) for item in sorted(world.applications())]})
+    return Reply(200, {"value": [_application(world, arm_request.path, item) for item in sorted(world.applications())]})
 
 
-def get_application(world: World, account_id: str, name: str) -> Reply:
+def get_application(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
     """GET an application. Raises Fault 404."""
-    return Reply(200, _application(world, account_id, application_of(world, name)))
+    return Reply(200, _application(world, arm_request.path, _application_of(world, name)))
 
 
-def put(world: World, account_id: str, name: str, body: bytes) -> Reply:
-    """PUT or PATCH an application: it is created, or given properties are changed."""
-    properties = _read(body, ApplicationBody).properties
-    application = next((item for item in world.applications() if item.id.lower() == name.lower()), None)
+def patch_application(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
+    """PATCH an application. Raises Fault 404."""
+    _application_of(world, name)
+    return put_application(world, account, arm_request, name, revision)
+
+
+def put_application(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
+    """PUT an application: it is created, or given properties are changed."""
+    properties = arm_request._replace(body=arm_request.body or b"{}").read(ApplicationBody).properties
+    application = find(world, name)
     if application is None:
         files(world).add(name)
         application = Application(name, ())
@@ -60,12 +65,12 @@ def put(world: World, account_id: str, name: str, body: bytes) -> Reply:
             text = f"The version {properties.defaultVersion} of {application.id} does not exist or is not active."
             raise Fault("InvalidApplicationPackageReferences", text)
         files(world).set(application.id, DEFAULT, properties.defaultVersion)
-    return get_application(world, account_id, application.id)
+    return get_application(world, account, arm_request, application.id, revision)
 
 
-def delete(world: World, name: str) -> Reply:
+def delete_application(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
     """DELETE an application; 409 if it has packages, as in the service."""
-    application = next((item for item in world.applications() if item.id.lower() == name.lower()), None)
+    application = find(world, name)
     if application is None:
         return Reply(204)
     if files(world).versions(application.id):
@@ -77,48 +82,49 @@ def delete(world: World, name: str) -> Reply:
 # Packages ------------------------------------------------------------------------------------------------------------
 
 
-def list_packages(world: World, account_id: str, name: str) -> Reply:
+def list_packages(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
     """GET versions."""
-    application = application_of(world, name)
+    application = _application_of(world, name)
     versions = files(world).versions(application.id)
-    return Reply(200, {"value": [_package(account_id, application.id, *pair) for pair in versions.items()]})
+    return Reply(200, {"value": [_package(arm_request, application.id, *pair) for pair in versions.items()]})
 
 
-def get_package(world: World, account_id: str, name: str, version: str) -> Reply:
+def get_package(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
     """GET a version. Raises Fault 404."""
-    application = application_of(world, name)
+    application = _application_of(world, name)
     versions = files(world).versions(application.id)
-    if version not in versions:
+    if arm_request.version not in versions:
         raise Fault("ResourceNotFound")
-    return Reply(200, _package(account_id, application.id, version, versions[version]))
+    return Reply(200, _package(arm_request, application.id, arm_request.version, versions[arm_request.version]))
 
 
-def put_package(world: World, account_id: str, name: str, version: str, key: str, base: str, now: int) -> Reply:
+def put_package(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
     """PUT a version: its document has the link for its content."""
-    application = application_of(world, name)
-    files(world).announce(application.id, version)
-    package = _package(account_id, application.id, version, is_active=False)
-    path = f"{application.id}/{version}"
-    link = f"{base}{UPLOADS}{path}?sig={_signature(key, path)}"
-    package["properties"] |= {"storageUrl": link, "storageUrlExpiry": wire.timestamp(now + LIFE)}
+    application = _application_of(world, name)
+    files(world).announce(application.id, arm_request.version)
+    package = _package(arm_request, application.id, arm_request.version, is_active=False)
+    path = f"{application.id}/{arm_request.version}"
+    link = f"{arm_request.base}{UPLOADS}{path}?sig={_signature(account.key, path)}"
+    package["properties"] |= {"storageUrl": link, "storageUrlExpiry": wire.timestamp(arm_request.now + LIFE)}
     return Reply(200, package)
 
 
-def activate(world: World, account_id: str, name: str, version: str) -> Reply:
+def activate(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
     """POST activate: nodes can have the package from now on. Raises Fault 409 without content."""
-    application = application_of(world, name)
-    if not files(world).activate(application.id, version):
-        text = f"The package {application.id} {version} has no content: upload a zip file to its storageUrl."
+    application = _application_of(world, name)
+    if not files(world).activate(application.id, arm_request.version):
+        package = f"{application.id} {arm_request.version}"
+        text = f"The package {package} has no content: upload a zip file to its storageUrl."
         raise Fault("OperationInvalidForCurrentState", text)
-    return get_package(world, account_id, name, version)
+    return get_package(world, account, arm_request, name, revision)
 
 
-def delete_package(world: World, name: str, version: str) -> Reply:
+def delete_package(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
     """DELETE a version; 204 if it does not exist."""
-    application = application_of(world, name)
-    if version not in files(world).versions(application.id):
+    application = _application_of(world, name)
+    if arm_request.version not in files(world).versions(application.id):
         return Reply(204)
-    files(world).remove_version(application.id, version)
+    files(world).remove_version(application.id, arm_request.version)
     return Reply(200)
 
 
@@ -135,12 +141,10 @@ def _signature(key: str, path: str) -> str:
     return tokens.derived(key, f"content of package {path}".encode()).hex()
 
 
-def application_of(world: World, name: str) -> Application:
-    """The application of a name, ignoring case. Raises Fault 404."""
-    for application in world.applications():
-        if application.id.lower() == name.lower():
-            return application
-    raise Fault("ApplicationNotFound")
+def _application_of(world: World, name: str) -> Application:
+    if (application := find(world, name)) is None:
+        raise Fault("ApplicationNotFound")
+    return application
 
 
 def files(world: World) -> PackageFiles:
@@ -160,14 +164,7 @@ def _application(world: World, account_id: str, application: Application) -> Doc
     return {"id": where, "name": application.id, "type": _TYPE, "properties": properties}
 
 
-def _package(account_id: str, application: str, version: str, is_active: bool) -> Document:
+def _package(arm_request: Request, application: str, version: str, is_active: bool) -> Document:
     properties = {"state": "Active" if is_active else "Pending", **({"format": "zip"} if is_active else {})}
-    where = f"{account_id}/applications/{application}/versions/{version}"
+    where = f"{arm_request.path}/applications/{application}/versions/{version}"
     return {"id": where, "name": version, "type": f"{_TYPE}/versions", "properties": properties}
-
-
-def _read(body: bytes, kind: type[ApplicationBody]) -> ApplicationBody:
-    try:
-        return msgspec.json.decode(body or b"{}", type=kind)
-    except msgspec.DecodeError as error:
-        raise Fault("InvalidRequestBody", f"The specified request body is not valid: {error}.") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import math
 import os
 import re
 import shutil
@@ -50,17 +51,7 @@ class BlobStore:
         if job not in job_ids:
             self._awaited.add(job)
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, aside = tempfile.mkstemp(dir=target.parent, prefix=".coming-")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                async for part in parts:
-                    file.write(part)
-                    if file.tell() > MOST_BYTES:
-                        raise Fault("RequestBodyTooLarge", MaxLimit=str(MOST_BYTES))
-            Path(aside).rename(target)
-        except BaseException:
-            Path(aside).unlink(missing_ok=True)
-            raise
+        await store(target, parts, MOST_BYTES)
 
     def give(self, path: str, query: Mapping[str, str], now: float) -> Slice:
         """The file of a link. Raises Fault if the link has no valid signature, is expired, or leads to no file."""
@@ -88,3 +79,18 @@ class BlobStore:
             raise Fault("InvalidUri")
         job = match["job"].lower()
         return self._home / job / match["name"], job
+
+
+async def store(target: Path, parts: AsyncIterator[bytes], most: float = math.inf) -> None:
+    """Write a file as it comes; it has its name only when it is complete. Raises Fault if it is too large."""
+    descriptor, aside = tempfile.mkstemp(dir=target.parent, prefix=".coming-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            async for part in parts:
+                file.write(part)
+                if file.tell() > most:
+                    raise Fault("RequestBodyTooLarge", MaxLimit=str(most))
+        Path(aside).rename(target)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise

@@ -30,6 +30,21 @@ def check_id(document: Document, path: str = "id") -> str:
     return str(document["id"])
 
 
+def check_retries(count: int, path: str = "constraints/maxTaskRetryCount") -> None:
+    """Check a number of retries. Raises Fault 400."""
+    if count < -1:
+        raise invalid_property(path, count, "The least value is -1, for no limit.")
+
+
+def check_command(document: Document, path: str = "") -> None:
+    """Check the command of a task and the files that it reads, and replace its passwords. path: ends with `/`. Raises
+    Fault 400."""
+    if not document["commandLine"].strip() and "containerSettings" not in document:
+        raise invalid_property(f"{path}commandLine", "", "The command line cannot be empty.")
+    check_resource_files(document.get("resourceFiles", []), f"{path}resourceFiles")
+    scrub_registry(document)
+
+
 def scrub_registry(document: Document) -> None:
     """Replace passwords, which answers never contain."""
     document.get("containerSettings", {}).get("registry", {}).pop("password", None)

@@ -57,9 +57,9 @@ def task_directory(job: Job, task: Task) -> str:
 def pool_document(entry: PoolEntry, base: str) -> Document:
     pool = entry.record
     spec = pool.spec
-    document: Document = {
+    document = {
         "id": pool.id,
-        **({"displayName": spec["displayName"]} if "displayName" in spec else {}),
+        "displayName": spec.get("displayName"),
         "url": pool_url(base, pool),
         **_history(pool),
         "allocationState": pool.allocation,
@@ -68,12 +68,20 @@ def pool_document(entry: PoolEntry, base: str) -> Document:
         "currentLowPriorityNodes": entry.current(dedicated=False),
         "targetDedicatedNodes": pool.target_dedicated,
         "targetLowPriorityNodes": pool.target_spot,
+        "resizeErrors": pool.resize_errors or None,
+        "autoScaleRun": pool.autoscale_run or None,
     }
-    if pool.resize_errors:
-        document["resizeErrors"] = pool.resize_errors
-    if pool.autoscale_run:
-        document["autoScaleRun"] = pool.autoscale_run
-    return {**document, **FORMER, **spec}
+    return {**_present(document), **FORMER, **spec}
+
+
+def _present(document: Document) -> Document:
+    """A document without the properties that have no value."""
+    return {name: value for name, value in document.items() if value is not None}
+
+
+def _time(ticks: int) -> str | None:
+    """A time; None for what has not happened."""
+    return wire.timestamp(ticks) if ticks else None
 
 
 def _exact(image: Document) -> Document:
@@ -94,7 +102,9 @@ FORMER: Mapping[str, Any] = {
 def node_document(world: World, entry: PoolEntry, node: Node, base: str) -> Document:
     running = entry.running[node.id]
     spec = entry.record.spec
-    document: Document = {
+    provision = spec.get("networkConfiguration", {}).get("publicIPAddressConfiguration", {}).get("provision")
+    public, ipv6 = provision != "nopublicipaddresses", endpoints.ipv6_address(entry, node) or None
+    document = {
         "id": node.id,
         "url": node_url(base, entry.record.id, node.id),
         "state": node.state,
@@ -113,26 +123,16 @@ def node_document(world: World, entry: PoolEntry, node: Node, base: str) -> Docu
         "nodeAgentInfo": {"version": AGENT_VERSION, "lastUpdateTime": wire.timestamp(node.booted or node.created)},
         "virtualMachineInfo": {"imageReference": _exact(spec["virtualMachineConfiguration"]["imageReference"])},
         "certificateReferences": [],
+        "publicIPAddress": node.address if public else None,
+        "ipv6Address": ipv6,
+        "publicIPv6Address": ipv6 if public else None,
+        "lastBootTime": _time(node.booted),
+        "recentTasks": list(_recent_tasks(world, node, base)) or None,
+        "startTask": spec.get("startTask"),
+        "startTaskInfo": node.start or None,
+        "errors": node.errors or None,
     }
-    provision = spec.get("networkConfiguration", {}).get("publicIPAddressConfiguration", {}).get("provision")
-    public = provision != "nopublicipaddresses"
-    if public:
-        document["publicIPAddress"] = node.address
-    if address := endpoints.ipv6_address(entry, node):
-        document["ipv6Address"] = address
-        if public:
-            document["publicIPv6Address"] = address
-    if node.booted:
-        document["lastBootTime"] = wire.timestamp(node.booted)
-    if recent := list(_recent_tasks(world, node, base)):
-        document["recentTasks"] = recent
-    if "startTask" in spec:
-        document["startTask"] = spec["startTask"]
-    if node.start:
-        document["startTaskInfo"] = node.start
-    if node.errors:
-        document["errors"] = node.errors
-    return document
+    return _present(document)
 
 
 def _recent_tasks(world: World, node: Node, base: str) -> Iterable[Document]:
@@ -159,17 +159,15 @@ def node_counts(nodes: Iterable[Node]) -> Document:
 
 def job_document(entry: JobEntry, base: str) -> Document:
     job = entry.record
-    execution: Document = {"startTime": wire.timestamp(job.started)}
-    if job.ended:
-        execution["endTime"] = wire.timestamp(job.ended)
-    if entry.pool_id:
-        execution["poolId"] = entry.pool_id
-    if job.error is not None:
-        execution["schedulingError"] = job.error
-    if job.reason:
-        execution["terminateReason"] = job.reason
-    spec = _shown(job.spec)
-    return {"id": job.id, "url": job_url(base, job), **_history(job), **spec, "executionInfo": execution}
+    execution = {
+        "startTime": wire.timestamp(job.started),
+        "endTime": _time(job.ended),
+        "poolId": entry.pool_id or None,
+        "schedulingError": job.error,
+        "terminateReason": job.reason or None,
+    }
+    history, spec = _history(job), _shown(job.spec)
+    return {"id": job.id, "url": job_url(base, job), **history, **spec, "executionInfo": _present(execution)}
 
 
 SECRETS = frozenset({"password", "sshPrivateKey", "accountKey", "sasKey", "protectedSettings"})
@@ -193,70 +191,63 @@ def without_secrets(value: Any) -> Any:
 
 def schedule_document(entry: ScheduleEntry, base: str, next_run: int) -> Document:
     """`next_run` is when the next job is due; 0 if no job is due."""
-    schedule = entry.record
-    execution: Document = {}
-    if next_run and schedule.state in ("active", "disabled"):
-        execution["nextRunTime"] = wire.timestamp(next_run)
-    if latest := next(reversed(entry.jobs.values()), None):
-        execution["recentJob"] = {"id": latest.record.id, "url": job_url(base, latest.record)}
-    if schedule.ended:
-        execution["endTime"] = wire.timestamp(schedule.ended)
+    schedule, latest = entry.record, next(reversed(entry.jobs.values()), None)
+    execution = {
+        "nextRunTime": _time(next_run) if schedule.state in ("active", "disabled") else None,
+        "recentJob": {"id": latest.record.id, "url": job_url(base, latest.record)} if latest else None,
+        "endTime": _time(schedule.ended),
+    }
     return {
         "id": schedule.id,
         "url": schedule_url(base, schedule),
         **_history(schedule),
         **schedule.spec,
         "jobSpecification": _shown(schedule.spec["jobSpecification"]),
-        "executionInfo": execution,
+        "executionInfo": _present(execution),
     }
 
 
 def job_node_document(entry: JobEntry, job_node: JobNode, base: str) -> Document:
     """The state of a job's preparation and release tasks on one node."""
-    url = node_url(base, job_node.pool, job_node.id)
-    spec = entry.record.spec
-    document: Document = {
+    url, spec = node_url(base, job_node.pool, job_node.id), entry.record.spec
+    run, release = job_node.preparation, job_node.release
+    preparation = {
+        **_node_run(entry, spec["jobPreparationTask"], run, url),
+        "retryCount": run.retries,
+        "lastRetryTime": _time(run.last_retry),
+    }
+    document = {
         "poolId": job_node.pool,
         "nodeId": job_node.id,
         "nodeUrl": url,
-        "jobPreparationTaskExecutionInfo": {
-            **_node_run(entry, spec["jobPreparationTask"], job_node.preparation, url),
-            "retryCount": job_node.preparation.retries,
-        },
+        "jobPreparationTaskExecutionInfo": _present(preparation),
     }
-    if job_node.preparation.last_retry:
-        document["jobPreparationTaskExecutionInfo"]["lastRetryTime"] = wire.timestamp(job_node.preparation.last_retry)
-    if job_node.release is not None and job_node.release.start:
-        document["jobReleaseTaskExecutionInfo"] = _node_run(entry, spec["jobReleaseTask"], job_node.release, url)
+    if release is not None and release.start:
+        document["jobReleaseTaskExecutionInfo"] = _node_run(entry, spec["jobReleaseTask"], release, url)
     return document
 
 
 def _node_run(entry: JobEntry, spec: Document, run: NodeRun, url: str) -> Document:
-    directory = f"{job_directory(entry.record)}/{spec['id']}"
-    document: Document = {
+    directory, has_ended = f"{job_directory(entry.record)}/{spec['id']}", run.phase in ("ended", "lost")
+    return {
         "startTime": wire.timestamp(run.start),
-        "state": "completed" if run.phase in ("ended", "lost") else "running",
+        "state": "completed" if has_ended else "running",
         "taskRootDirectory": directory,
         "taskRootDirectoryUrl": f"{url}/files/{directory}",
+        **(_outcome(run, run.end) if has_ended else {}),
     }
-    if document["state"] == "running":
-        return document
-    if run.end:
-        document["endTime"] = wire.timestamp(run.end)
-    return {**document, **_outcome(run)}
 
 
-def _outcome(run: NodeRun | Instance) -> Document:
+def _outcome(run: NodeRun | Instance, end: int) -> Document:
     """The result of a command that has ended."""
-    document: Document = {}
-    if run.exit_code is not None:
-        document["exitCode"] = run.exit_code
-    if run.container is not None:
-        document["containerInfo"] = run.container
-    if run.failure is not None:
-        document["failureInfo"] = run.failure
-    document["result"] = "success" if run.exit_code == 0 and run.failure is None else "failure"
-    return document
+    document = {
+        "endTime": _time(end),
+        "exitCode": run.exit_code,
+        "containerInfo": run.container,
+        "failureInfo": run.failure,
+        "result": "success" if run.exit_code == 0 and run.failure is None else "failure",
+    }
+    return _present(document)
 
 
 def task_document_of(entry: JobEntry, task: Task, base: str) -> Document:
@@ -304,27 +295,20 @@ def task_part(entry: JobEntry, task: Task, base: str, names: Iterable[str]) -> D
 def task_execution(task: Task) -> Document:
     """How the task runs or ran. The end of a run is recorded before its output files and nodes are done; as in the
     service, it is visible only with the state `completed`."""
-    execution: Document = {}
     completed = task.state == "completed"
-    if task.start:
-        execution["startTime"] = wire.timestamp(task.start)
-    if completed and task.end:
-        execution["endTime"] = wire.timestamp(task.end)
-    if completed and task.exit_code is not None:
-        execution["exitCode"] = task.exit_code
-    if task.instances and task.instances[0].container is not None:
-        execution["containerInfo"] = task.instances[0].container
-    if completed and task.failure is not None:
-        execution["failureInfo"] = task.failure
-    execution["retryCount"] = task.retries
-    if task.last_retry:
-        execution["lastRetryTime"] = wire.timestamp(task.last_retry)
-    execution["requeueCount"] = task.requeues
-    if task.last_requeue:
-        execution["lastRequeueTime"] = wire.timestamp(task.last_requeue)
-    if task.result:
-        execution["result"] = task.result
-    return execution
+    execution = {
+        "startTime": _time(task.start),
+        "endTime": _time(task.end) if completed else None,
+        "exitCode": task.exit_code if completed else None,
+        "containerInfo": task.instances[0].container if task.instances else None,
+        "failureInfo": task.failure if completed else None,
+        "retryCount": task.retries,
+        "lastRetryTime": _time(task.last_retry),
+        "requeueCount": task.requeues,
+        "lastRequeueTime": _time(task.last_requeue),
+        "result": task.result or None,
+    }
+    return _present(execution)
 
 
 def subtask_documents(entry: JobEntry, task: Task, base: str) -> list[Document]:
@@ -338,18 +322,15 @@ def subtask_documents(entry: JobEntry, task: Task, base: str) -> list[Document]:
 
 def _subtask(entry: JobEntry, task: Task, instance: Instance, base: str) -> Document:
     state = states.SUBTASK_STATE.get(instance.phase, "running")
-    document: Document = {
+    document = {
         "nodeInfo": _node_info(entry, task, instance, base),
         "state": state,
         "stateTransitionTime": wire.timestamp(instance.phase_time),
+        "startTime": _time(instance.start),
     }
-    if instance.start:
-        document["startTime"] = wire.timestamp(instance.start)
-    if state != "completed":
-        return document
-    document["previousState"] = "running"
-    document["endTime"] = wire.timestamp(instance.end or instance.phase_time)
-    return {**document, **_outcome(instance)}
+    if state == "completed":
+        document |= {"previousState": "running", **_outcome(instance, instance.end or instance.phase_time)}
+    return _present(document)
 
 
 def _node_info(entry: JobEntry, task: Task, instance: Instance, base: str) -> Document:
@@ -366,14 +347,13 @@ def _node_info(entry: JobEntry, task: Task, instance: Instance, base: str) -> Do
 
 
 def _history(record: Record) -> Document:
-    history: Document = {
+    history = {
         "eTag": record.etag,
         "lastModified": wire.timestamp(record.modified),
         "creationTime": wire.timestamp(record.created),
         "state": record.state,
         "stateTransitionTime": wire.timestamp(record.state_time),
+        "previousState": record.previous or None,
+        "previousStateTransitionTime": wire.timestamp(record.previous_time) if record.previous else None,
     }
-    if record.previous:
-        history["previousState"] = record.previous
-        history["previousStateTransitionTime"] = wire.timestamp(record.previous_time)
-    return history
+    return _present(history)

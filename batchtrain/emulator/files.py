@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
@@ -75,6 +75,19 @@ def _below(node: Node) -> RootedPath:
     return RootedPath(node.root, {node.root_inside: node.root})
 
 
+Operation = Callable[[Tree, Call], Reply | Work]
+
+
+def of_node(operation: Operation) -> Callable[[World, Call], Reply | Work]:
+    """An operation on the files of a node."""
+    return lambda world, call: operation(node_tree(world, call), call)
+
+
+def of_task(operation: Operation) -> Callable[[World, Call], Reply | Work]:
+    """An operation on the files of a task."""
+    return lambda world, call: operation(task_tree(world, call), call)
+
+
 # Paths ---------------------------------------------------------------------------------------------------------------
 
 
@@ -92,15 +105,7 @@ def _is_name(name: str) -> bool:
 # Listing -------------------------------------------------------------------------------------------------------------
 
 
-def list_node_files(world: World, call: Call) -> Work:
-    return _list(node_tree(world, call), call)
-
-
-def list_task_files(world: World, call: Call) -> Work:
-    return _list(task_tree(world, call), call)
-
-
-def _list(tree: Tree, call: Call) -> Work:
+def list_(tree: Tree, call: Call) -> Work:
     return Work(_pages(tree, call, Page(call, "files")))
 
 
@@ -173,15 +178,7 @@ def content_type(name: str) -> str:
 # Reading -------------------------------------------------------------------------------------------------------------
 
 
-def get_node_file(world: World, call: Call) -> Reply:
-    return _read(node_tree(world, call), call)
-
-
-def get_task_file(world: World, call: Call) -> Reply:
-    return _read(task_tree(world, call), call)
-
-
-def _read(tree: Tree, call: Call) -> Reply:
+def read(tree: Tree, call: Call) -> Reply:
     name = call.path[2]
     file = os.fdopen(_open(tree, name), "rb")
     try:
@@ -195,15 +192,7 @@ def _read(tree: Tree, call: Call) -> Reply:
     return Reply(200, headers=_headers(tree, name, status), content=Slice(file, start, length))
 
 
-def head_node_file(world: World, call: Call) -> Reply:
-    return _head(node_tree(world, call), call)
-
-
-def head_task_file(world: World, call: Call) -> Reply:
-    return _head(task_tree(world, call), call)
-
-
-def _head(tree: Tree, call: Call) -> Reply:
+def head(tree: Tree, call: Call) -> Reply:
     name = call.path[2]
     try:
         status = tree.node.status(locate(tree, name))
@@ -261,15 +250,11 @@ def byte_range(header: str | None, size: int) -> tuple[int, int]:
 # Deleting ------------------------------------------------------------------------------------------------------------
 
 
-def delete_node_file(world: World, call: Call) -> Work:
-    return Work(_delete(node_tree(world, call), call))
+def delete(tree: Tree, call: Call) -> Work:
+    return Work(_deletion(tree, call))
 
 
-def delete_task_file(world: World, call: Call) -> Work:
-    return Work(_delete(task_tree(world, call), call))
-
-
-def _delete(tree: Tree, call: Call) -> Iterator[Reply]:
+def _deletion(tree: Tree, call: Call) -> Iterator[Reply]:
     path = locate(tree, call.path[2])
     try:
         if call.flag("recursive") or not stat.S_ISDIR(tree.node.status(path, follow=False).st_mode):

@@ -18,6 +18,7 @@ import msgspec
 
 from batchtrain.emulator import (
     arm_applications,
+    arm_request,
     blob_store,
     checks,
     control,
@@ -201,13 +202,13 @@ class Application:
         """Answer azure-mgmt-batch: the account and its pools, with refusals in the form of Resource Manager."""
         identity_here = self.control.identity
         host = identity_here.host or urlsplit(self.driver.world.endpoint).netloc
-        account = resource_manager.Account(identity_here.account, self.key, host)
-        arm_request = resource_manager.Request(request.verb, request.raw_path, dict(wire.query_pairs(request.query)),
-                                       request.headers, b"", request.base, now)  # fmt: skip
+        account = arm_request.Account(identity_here.account, self.key, host)
+        query = dict(wire.query_pairs(request.query))
+        asked = arm_request.Request(request.verb, request.raw_path, query, request.headers, b"", request.base, now)
         try:
             resource_manager.check_token(account, request.verb, request.headers, self._now())
-            arm_request = arm_request._replace(body=await _body(receive))
-            return self.driver.change(lambda: resource_manager.answer(self.driver.world, account, arm_request))
+            asked = asked._replace(body=await _body(receive))
+            return self.driver.change(lambda: resource_manager.answer(self.driver.world, account, asked))
         except Fault as fault:
             return resource_manager.refusal(fault)
 

@@ -9,8 +9,8 @@ from batchtrain.emulator import documents, endings, launching, quotas, schedules
 from batchtrain.emulator.checks import check_id
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.indexes import JobEntry
-from batchtrain.emulator.query import Row, by_id, listing, number, selected
-from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
+from batchtrain.emulator.query import Row, by_id, listing, number, one
+from batchtrain.emulator.reply import Call, Reply, accepted, created, element
 from batchtrain.emulator.world import Deadline, World, job_wall_clock
 
 Document = dict[str, Any]
@@ -50,9 +50,7 @@ def _document(entry: JobEntry, call: Call) -> Document:
 def get_job(world: World, call: Call) -> Reply:
     entry = world.job(call.path[0])
     call.check(entry.record, reading=True)
-    return element(
-        "jobs", call.base, selected(_document(entry, call), call.query.get("$select", "")), stamped(entry.record)
-    )
+    return one(call, "jobs", _document(entry, call), entry.record)
 
 
 def update_job(world: World, call: Call) -> Reply:

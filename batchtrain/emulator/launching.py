@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from batchtrain.catalog import meaning
-from batchtrain.emulator import documents, pools, tasks, wire
-from batchtrain.emulator.checks import check_id, check_resource_files, passwords, scrub_registry
+from batchtrain.emulator import documents, pools, tasks, tokens, wire
+from batchtrain.emulator.checks import check_command, check_id, check_retries, passwords
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import JobEntry, ScheduleEntry
@@ -80,18 +79,14 @@ def checked(spec: Document) -> None:
     if spec["maxParallelTasks"] != -1 and spec["maxParallelTasks"] < 1:
         reason = "The value must be -1, for no limit, or at least 1."
         raise invalid_property("maxParallelTasks", spec["maxParallelTasks"], reason)
-    if constraints["maxTaskRetryCount"] < -1:
-        count = constraints["maxTaskRetryCount"]
-        raise invalid_property("constraints/maxTaskRetryCount", count, "The least value is -1, for no limit.")
+    check_retries(constraints["maxTaskRetryCount"])
     check_meaning(meaning.job(spec))
 
 
 def _preparation(document: Document) -> Document:
-    _check_command(document, "jobPreparationTask")
+    check_command(document, "jobPreparationTask/")
     constraints = {**CONSTRAINTS, "retentionTime": tasks.RETENTION, **document.get("constraints", {})}
-    if constraints["maxTaskRetryCount"] < -1:
-        path = "jobPreparationTask/constraints/maxTaskRetryCount"
-        raise invalid_property(path, constraints["maxTaskRetryCount"], "The least value is -1, for no limit.")
+    check_retries(constraints["maxTaskRetryCount"], "jobPreparationTask/constraints/maxTaskRetryCount")
     return {**PREPARATION, **document, "constraints": constraints}
 
 
@@ -100,19 +95,12 @@ def _release(spec: Document) -> Document:
     if "jobPreparationTask" not in spec:
         reason = "A job release task needs a job preparation task."
         raise Fault("MissingRequiredProperty", PropertyName="jobPreparationTask", Reason=reason)
-    _check_command(document, "jobReleaseTask")
+    check_command(document, "jobReleaseTask/")
     completed = {**RELEASE, **document}
     if not 0 < wire.parse_duration(completed["maxWallClockTime"]) <= LONGEST_RELEASE:
         path = "jobReleaseTask/maxWallClockTime"
         raise invalid_property(path, completed["maxWallClockTime"], "A job release task runs for at most 15 minutes.")
     return completed
-
-
-def _check_command(document: Document, path: str) -> None:
-    if not document["commandLine"].strip() and "containerSettings" not in document:
-        raise invalid_property(f"{path}/commandLine", "", "The command line cannot be empty.")
-    check_resource_files(document.get("resourceFiles", []), f"{path}/resourceFiles")
-    scrub_registry(document)
 
 
 def _manager(world: World, spec: Document) -> Document:
@@ -192,7 +180,7 @@ def _make_pool(world: World, job: Job, schedule: ScheduleEntry | None, now: int)
     if sharing and sharing.record.auto_pool.lower() in world.pools:
         job.auto_pool = sharing.record.auto_pool
         return
-    pool_id = auto.get("autoPoolIdPrefix", "") + _guid(world)
+    pool_id = auto.get("autoPoolIdPrefix", "") + tokens.guid(f"{world.seed}/pool/{world.new_seq()}").upper()
     try:
         pools.make(world, pool_id, copy.deepcopy(auto["pool"]), now)
     except Fault as fault:
@@ -208,11 +196,6 @@ def _make_pool(world: World, job: Job, schedule: ScheduleEntry | None, now: int)
 def _scheduling_error(fault: Fault) -> Document:
     details = [{"name": name, "value": value} for name, value in fault.details.items()]
     return {"category": "UserError", "code": fault.code, "message": fault.text, "details": details}
-
-
-def _guid(world: World) -> str:
-    digest = hashlib.sha256(f"{world.seed}/pool/{world.new_seq()}".encode()).hexdigest()
-    return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32])).upper()
 
 
 def end_pool(world: World, entry: JobEntry, now: int) -> None:

@@ -153,10 +153,10 @@ def alone(file: Path) -> Iterator[None]:
         yield
 
 
-def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
+def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> None:
     """Replace the file by rename, so that it is never incomplete."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+    with os.fdopen(descriptor, "wb") as file:
         os.fchmod(descriptor, mode)
-        file.write(text)
+        file.write(content.encode() if isinstance(content, str) else content)
     os.replace(name, path)  # noqa: PTH105 - Path.replace says less

@@ -133,9 +133,7 @@ def node_down(world: World, node_id: str, now: int) -> None:
     if pool_and_node := node_of(world, node_id):
         entry, node = pool_and_node
         node.phase = "unwiped" if node.state == "reimaging" else "down"
-        if node.state == "deallocating":
-            usage.keep(world, entry, node, now)
-            world.move(node, states.NODE, "down", now)
+        usage.deallocated(world, entry, node, now)
         world.save_node(node)
 
 

@@ -8,7 +8,7 @@ from batchtrain.emulator import documents, endings, states, wire
 from batchtrain.emulator.checks import check_url, refuse_identity
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.indexes import PoolEntry
-from batchtrain.emulator.query import Row, listing, number, selected
+from batchtrain.emulator.query import Row, listing, number, one
 from batchtrain.emulator.records import Document, Node
 from batchtrain.emulator.reply import ENTITIES, Call, Reply, data_service_id, element
 from batchtrain.emulator.world import LogUpload, World, task_document
@@ -61,8 +61,7 @@ def list_nodes(world: World, call: Call) -> Reply:
 
 def get_node(world: World, call: Call) -> Reply:
     entry, node = world.node(*call.path)
-    document = documents.node_document(world, entry, node, call.base)
-    return element("nodes", call.base, selected(document, call.query.get("$select", "")))
+    return one(call, "nodes", documents.node_document(world, entry, node, call.base))
 
 
 REFUSALS: Mapping[str, str] = {
@@ -82,23 +81,21 @@ def refusal(node: Node) -> Fault:
 
 
 def reboot_node(world: World, call: Call) -> Reply:
-    options = call.read("BatchNodeRebootOptions")
-    return _take_down(world, call, "reboot", options.get("nodeRebootOption", "requeue"))
+    return _take_down(world, call, "reboot", "BatchNodeRebootOptions", "nodeRebootOption")
 
 
 def reimage_node(world: World, call: Call) -> Reply:
     """Reimage: delete all data of the node, and boot it as new."""
-    options = call.read("BatchNodeReimageOptions")
-    return _take_down(world, call, "reimage", options.get("nodeReimageOption", "requeue"))
+    return _take_down(world, call, "reimage", "BatchNodeReimageOptions", "nodeReimageOption")
 
 
 def deallocate_node(world: World, call: Call) -> Reply:
     """Deallocate: the node stays in the pool, costs nothing, and keeps its directory until it is started again."""
-    options = call.read("BatchNodeDeallocateOptions")
-    return _take_down(world, call, "deallocate", options.get("nodeDeallocateOption", "requeue"))
+    return _take_down(world, call, "deallocate", "BatchNodeDeallocateOptions", "nodeDeallocateOption")
 
 
-def _take_down(world: World, call: Call, event: str, option: str) -> Reply:
+def _take_down(world: World, call: Call, event: str, model: str, name: str) -> Reply:
+    option = call.read(model).get(name, "requeue")
     entry, node = world.node(*call.path)
     if not states.allows(states.NODE, node.state, event):
         raise refusal(node)
@@ -177,8 +174,7 @@ def get_extension(world: World, call: Call) -> Reply:
     entry, node = world.node(*call.path[:2])
     for extension in _extensions(entry):
         if extension["name"] == call.path[2]:
-            document = selected(_extension(node, extension), call.query.get("$select", ""))
-            return element("extensions", call.base, document)
+            return one(call, "extensions", _extension(node, extension))
     raise Fault("NodeExtensionNotFound")
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from batchtrain.emulator.blob_store import store
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.mapped_images import write_atomically
 
@@ -56,15 +55,7 @@ class PackageFolder:
         target = self._pending(application, version)
         if not target.exists():
             raise Fault("ResourceNotFound")
-        descriptor, aside = tempfile.mkstemp(dir=target.parent, prefix=".coming-")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                async for part in parts:
-                    file.write(part)
-            Path(aside).rename(target)
-        except BaseException:
-            Path(aside).unlink(missing_ok=True)
-            raise
+        await store(target, parts)
 
     def activate(self, application: str, version: str) -> bool:
         pending = self._pending(application, version)

@@ -26,9 +26,9 @@ from batchtrain.emulator import (
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import PoolEntry
-from batchtrain.emulator.query import Row, by_id, listing, number, selected
+from batchtrain.emulator.query import Row, by_id, listing, number, one
 from batchtrain.emulator.records import Pool
-from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
+from batchtrain.emulator.reply import Call, Reply, accepted, created, stamped
 from batchtrain.emulator.resizing import TARGETS, allocate, begin, changeable, check_targets
 from batchtrain.emulator.world import World
 
@@ -148,13 +148,8 @@ def _check_timeout(timeout: str) -> None:
 
 def start_task(document: Document) -> Document:
     """A start task with the service's defaults."""
-    if not document["commandLine"].strip() and "containerSettings" not in document:
-        raise invalid_property("startTask/commandLine", "", "The command line cannot be empty.")
-    checks.check_resource_files(document.get("resourceFiles", []), "startTask/resourceFiles")
-    checks.scrub_registry(document)
-    if document.get("maxTaskRetryCount", 0) < -1:
-        count = document["maxTaskRetryCount"]
-        raise invalid_property("startTask/maxTaskRetryCount", count, "The least value is -1, for no limit.")
+    checks.check_command(document, "startTask/")
+    checks.check_retries(document.get("maxTaskRetryCount", 0), "startTask/maxTaskRetryCount")
     identity = {"autoUser": {"scope": "pool", "elevationLevel": "nonadmin"}}
     return {"maxTaskRetryCount": 0, "waitForSuccess": True, "userIdentity": identity, **document}
 
@@ -190,8 +185,7 @@ def _document(world: World, entry: PoolEntry, call: Call) -> Document:
 def get_pool(world: World, call: Call) -> Reply:
     entry = world.pool(call.path[0])
     call.check(entry.record, reading=True)
-    document = selected(_document(world, entry, call), call.query.get("$select", ""))
-    return element("pools", call.base, document, stamped(entry.record))
+    return one(call, "pools", _document(world, entry, call), entry.record)
 
 
 def pool_exists(world: World, call: Call) -> Reply:

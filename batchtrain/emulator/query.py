@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 from batchtrain.emulator import models, wire
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.reply import Call, Reply
+from batchtrain.emulator.records import Record
+from batchtrain.emulator.reply import Call, Reply, element, stamped
 
 Document = Mapping[str, Any]
 
@@ -309,6 +310,12 @@ def selected(document: dict[str, Any], select: str) -> dict[str, Any]:
     if not names:
         return document
     return {name: value for name, value in document.items() if name in names or name.startswith("odata.")}
+
+
+def one(call: Call, kind: str, document: dict[str, Any], record: Record | None = None) -> Reply:
+    """The answer with one entity: its properties in $select, and the headers of its record."""
+    document = selected(document, call.query.get("$select", ""))
+    return element(kind, call.base, document, stamped(record) if record else None)
 
 
 def selection(select: str) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchtrain.emulator import endings, job_preparation, lines, schedules, states, usage
+from batchtrain.emulator import endings, job_preparation, lines, schedules, usage
 from batchtrain.emulator.indexes import JobEntry
 from batchtrain.emulator.records import Task
 from batchtrain.emulator.reports import gone
@@ -18,9 +18,7 @@ def recover(world: World, now: int) -> None:
         for node in entry.nodes.values():
             node.phase = "unwiped" if node.state == "reimaging" else "down"
             node.hold = "retaineddata" if node.hold else ""
-            if node.state == "deallocating":
-                usage.keep(world, entry, node, now)
-                world.move(node, states.NODE, "down", now)
+            usage.deallocated(world, entry, node, now)
             if node.state not in STAYING:
                 node.state, node.state_time = "unknown", now
             node.start = {}

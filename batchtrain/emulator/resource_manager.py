@@ -7,22 +7,21 @@ back, so both sides see the same pools.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from batchtrain.catalog import sizes
 from batchtrain.emulator import arm_applications, autoscale, models, pools, query, quotas, tokens, wire
+from batchtrain.emulator.arm_request import Account, Document, Operation, Request
 from batchtrain.emulator.documents import pool_document
 from batchtrain.emulator.faults import Fault, NeedsToken
 from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.interface import STORAGE_ACCOUNT
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.world import USER_SUBSCRIPTION, World
-
-Document = dict[str, Any]
 
 PREFIXES = ("/subscriptions", "/providers", "/tenants")
 VERSIONS: Mapping[str, int] = {
@@ -67,18 +66,6 @@ _ACCOUNTS = r"/subscriptions/[^/]+(?:/resourceGroups/[^/]+)?/providers/Microsoft
 _ACCOUNT = (
     r"(?P<id>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Batch/batchAccounts/(?P<account>[^/]+))"
 )
-
-
-class Account(NamedTuple):
-    """The account as Resource Manager shows it."""
-
-    name: str
-    key: str
-    host: str
-    """The host name of the service, without the scheme."""
-
-    def __repr__(self) -> str:
-        return f"Account(name={self.name!r}, host={self.host!r})"
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -172,22 +159,6 @@ class PoolBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: Any = None
     etag: Any = None
     tags: Any = None
-
-
-class Request(NamedTuple):
-    """One request whose token is checked."""
-
-    verb: str
-    path: str
-    query: Mapping[str, str]
-    headers: Mapping[str, str]
-    body: bytes
-    base: str
-    now: int
-    version: str = ""
-    """Of the package that the path names."""
-    raw_path: str = ""
-    """The whole path; `path` is the id of the account while the request is carried out."""
 
 
 def is_path(raw_path: str) -> bool:
@@ -400,7 +371,7 @@ def _list_keys(world: World, account: Account, arm_request: Request, _: str, rev
 
 
 def _put_pool(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
-    pool_body = _body(arm_request)
+    pool_body = arm_request.read(PoolBody)
     call = _call(arm_request, (), {"id": pool_id, **request(pool_body.properties)}, revision)
     entry = world.pools.get(pool_id.lower())
     if entry is None:
@@ -455,7 +426,7 @@ SERVICE_NAMES = {
 
 def _patch_pool(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
     """PATCH changes the given properties only."""
-    entry, pool_body, given = world.pool(pool_id), _body(arm_request), models.decode(arm_request.body)
+    entry, pool_body, given = world.pool(pool_id), arm_request.read(PoolBody), models.decode(arm_request.body)
     names = given.get("properties") or {}
     service_request = request(pool_body.properties)
     changed = [SERVICE_NAMES[name] for name in names if name in SERVICE_NAMES]
@@ -483,65 +454,12 @@ def _stop_resize(world: World, account: Account, arm_request: Request, pool_id: 
     return _pool(world.pool(pool_id), arm_request, revision)
 
 
-def _body(arm_request: Request) -> PoolBody:
-    try:
-        return msgspec.json.decode(arm_request.body, type=PoolBody)
-    except msgspec.DecodeError as error:
-        raise Fault("InvalidRequestBody", f"The specified request body is not valid: {error}.") from None
-
-
 def _call(arm_request: Request, path: tuple[str, ...], document: Document, revision: int) -> Call:
     """The service's own request in place of one of Resource Manager."""
     body = msgspec.json.encode(document)
     headers = {name: arm_request.headers[name] for name in ("if-match",) if name in arm_request.headers}
     where = "/".join(("/pools", *path))
     return Call(path, {}, headers, body, where, arm_request.base, arm_request.now, revision, signed_by=tokens.TOKEN)
-
-
-# Applications --------------------------------------------------------------------------------------------------------
-
-
-def _list_applications(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    return arm_applications.list_applications(world, arm_request.path)
-
-
-def _get_application(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
-    return arm_applications.get_application(world, arm_request.path, name)
-
-
-def _put_application(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
-    return arm_applications.put(world, arm_request.path, name, arm_request.body)
-
-
-def _patch_application(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
-    arm_applications.application_of(world, name)
-    return _put_application(world, account, arm_request, name, revision)
-
-
-def _delete_application(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
-    return arm_applications.delete(world, name)
-
-
-def _list_packages(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
-    return arm_applications.list_packages(world, arm_request.path, name)
-
-
-def _get_package(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
-    return arm_applications.get_package(world, arm_request.path, name, arm_request.version)
-
-
-def _put_package(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
-    return arm_applications.put_package(
-        world, arm_request.path, name, arm_request.version, account.key, arm_request.base, arm_request.now
-    )
-
-
-def _delete_package(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
-    return arm_applications.delete_package(world, name, arm_request.version)
-
-
-def _activate(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
-    return arm_applications.activate(world, arm_request.path, name, arm_request.version)
 
 
 def _delete_pool(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
@@ -679,9 +597,6 @@ def _spelled(value: Any, name: str = "") -> Any:
     return WORDS.get(value.lower(), value) if name in ENUMERATED and isinstance(value, str) else value
 
 
-Operation = Callable[[World, Account, Request, str, int], Reply]
-
-
 Route = tuple[str, re.Pattern[str], Operation, tuple[str, ...]]
 
 
@@ -720,16 +635,16 @@ ROUTES: tuple[Route, ...] = (
     _route("POST", f"{_POOL}/disableAutoScale", _disable_autoscale),
     _route("POST", f"{_POOL}/stopResize", _stop_resize),
     _route("GET", f"{_ACCOUNT}/poolOperationResults/(?P<name>[^/]+)", _deletion),
-    _route("GET", f"{_ACCOUNT}/applications", _list_applications, *_PAGES),
-    _route("GET", _APPLICATION, _get_application),
-    _route("PUT", _APPLICATION, _put_application),
-    _route("PATCH", _APPLICATION, _patch_application),
-    _route("DELETE", _APPLICATION, _delete_application),
-    _route("GET", f"{_APPLICATION}/versions", _list_packages, *_PAGES),
-    _route("GET", _PACKAGE, _get_package),
-    _route("PUT", _PACKAGE, _put_package),
-    _route("DELETE", _PACKAGE, _delete_package),
-    _route("POST", f"{_PACKAGE}/activate", _activate),
+    _route("GET", f"{_ACCOUNT}/applications", arm_applications.list_applications, *_PAGES),
+    _route("GET", _APPLICATION, arm_applications.get_application),
+    _route("PUT", _APPLICATION, arm_applications.put_application),
+    _route("PATCH", _APPLICATION, arm_applications.patch_application),
+    _route("DELETE", _APPLICATION, arm_applications.delete_application),
+    _route("GET", f"{_APPLICATION}/versions", arm_applications.list_packages, *_PAGES),
+    _route("GET", _PACKAGE, arm_applications.get_package),
+    _route("PUT", _PACKAGE, arm_applications.put_package),
+    _route("DELETE", _PACKAGE, arm_applications.delete_package),
+    _route("POST", f"{_PACKAGE}/activate", arm_applications.activate),
     _route("GET", f"{_LOCATION}/quotas", _location_quotas),
     _route("GET", f"{_LOCATION}/virtualMachineSkus", _sizes, *_PAGES, "$filter"),
     _route("POST", f"{_LOCATION}/checkNameAvailability", _check_name),

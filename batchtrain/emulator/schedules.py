@@ -10,9 +10,9 @@ from batchtrain.emulator.checks import check_id
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import ScheduleEntry
-from batchtrain.emulator.query import by_id, listing, selected
+from batchtrain.emulator.query import by_id, listing, one
 from batchtrain.emulator.records import JobSchedule
-from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
+from batchtrain.emulator.reply import Call, Reply, accepted, created, stamped
 from batchtrain.emulator.world import Deadline, World
 
 Document = dict[str, Any]
@@ -86,8 +86,7 @@ def _document(entry: ScheduleEntry, call: Call) -> Document:
 def get_schedule(world: World, call: Call) -> Reply:
     entry = world.schedule(call.path[0])
     call.check(entry.record, reading=True)
-    document = selected(_document(entry, call), call.query.get("$select", ""))
-    return element("jobschedules", call.base, document, stamped(entry.record))
+    return one(call, "jobschedules", _document(entry, call), entry.record)
 
 
 def schedule_exists(world: World, call: Call) -> Reply:

@@ -13,9 +13,9 @@ from batchtrain.emulator import applications, checks, documents, endings, lines,
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import JobEntry
-from batchtrain.emulator.query import FILTERS, Row, listing, parse_filter, selected, selection
+from batchtrain.emulator.query import FILTERS, Row, listing, one, parse_filter, selected, selection
 from batchtrain.emulator.records import Task
-from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
+from batchtrain.emulator.reply import Call, Reply, accepted, created
 from batchtrain.emulator.world import Deadline, World, task_document
 
 Document = dict[str, Any]
@@ -143,12 +143,9 @@ def _limit(duration: str) -> int:
 def checked(world: World, job_spec: Document, document: Document) -> Document:
     """A task's document with the service's defaults; raises Fault."""
     spec = {key: value for key, value in document.items() if key != "id"}
-    if not spec["commandLine"].strip() and "containerSettings" not in spec:
-        raise invalid_property("commandLine", "", "The command line cannot be empty.")
-    checks.check_resource_files(spec.get("resourceFiles", []), "resourceFiles")
+    checks.check_command(spec)
     checks.check_output_files(spec.get("outputFiles", []), "outputFiles")
     checks.check_identity(spec, "userIdentity")
-    checks.scrub_registry(spec)
     spec.setdefault("userIdentity", IDENTITY)
     spec["constraints"] = constraints_of(job_spec, spec.get("constraints"))
     spec.setdefault("requiredSlots", 1)
@@ -173,9 +170,7 @@ def constraints_of(job_spec: Document, task_constraints: Document | None) -> Doc
         "maxTaskRetryCount": retries,
         **(task_constraints or {}),
     }
-    if constraints["maxTaskRetryCount"] < -1:
-        count = constraints["maxTaskRetryCount"]
-        raise invalid_property("constraints/maxTaskRetryCount", count, "The least value is -1, for no limit.")
+    checks.check_retries(constraints["maxTaskRetryCount"])
     return constraints
 
 
@@ -257,8 +252,7 @@ def _document(entry: JobEntry, task: Task, call: Call) -> Document:
 def get_task(world: World, call: Call) -> Reply:
     entry, task = world.task(*call.path)
     call.check(task, reading=True)
-    document = selected(_document(entry, task, call), call.query.get("$select", ""))
-    return element("tasks", call.base, document, stamped(task))
+    return one(call, "tasks", _document(entry, task, call), task)
 
 
 def replace_task(world: World, call: Call) -> Reply:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from batchtrain.emulator import documents, quotas, wire
+from batchtrain.emulator import documents, quotas, states, wire
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.query import Row, listing
@@ -37,6 +37,13 @@ def keep(world: World, entry: PoolEntry, node: Node, now: int) -> None:
     entry.record.core_time += _core_time(node, usage.cores, now)
     world.save_usage(usage)
     world.save_pool(entry)
+
+
+def deallocated(world: World, entry: PoolEntry, node: Node, now: int) -> None:
+    """Record the usage of a node that is down, if it was to be deallocated."""
+    if node.state == "deallocating":
+        keep(world, entry, node, now)
+        world.move(node, states.NODE, "down", now)
 
 
 def _core_time(node: Node, cores: int, now: int) -> int:

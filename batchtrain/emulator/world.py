@@ -131,35 +131,15 @@ class World:
         self.images = images
         self.shelf = Shelf()
         """The tasks in memory, and where the others are read."""
-        self.pools: dict[str, PoolEntry] = {}
-        self.jobs: dict[str, JobEntry] = {}
-        self.schedules: dict[str, ScheduleEntry] = {}
-        self.schedule_of: dict[int, ScheduleEntry] = {}
-        self.jobs_of_node: dict[str, dict[int, records.JobNode]] = {}
-        """By node id and job number: the preparation and release tasks there."""
-        self.jobs_of_pool: dict[str, dict[str, JobEntry]] = {}
-        self.pool_of_node: dict[str, PoolEntry] = {}
-        self.job_of: dict[int, JobEntry] = {}
-        self.hints: dict[int, str] = {}
-        """Why an active task (by number) cannot start, which the service does not report."""
         self.rubbish: list[tuple[str, str]] = []
         """Directories to delete: a node's root and a path below it."""
-        self.log_uploads: list[LogUpload] = []
-        self.usage: dict[tuple[str, str], records.Usage] = {}
-        """By pool id and VM size: the hours of deleted nodes."""
         self._on_disk: set[str] = set()
         """Pools whose nodes keep files."""
         self.injections = Injections()
         """Injected faults."""
         self.last_seq = 0
         self._last_tag = 0
-        self._changes: dict[tuple[str, str, str], Change] = {}
-        self._deadlines: list[Deadline] = []
-        self._pools: dict[str, None] = {}
-        self._jobs: dict[str, None] = {}
-        self._tasks: dict[records.Task, None] = {}
-        self._schedules: dict[str, None] = {}
-        self._job_nodes: dict[records.JobNode, None] = {}
+        self.forget_all()
 
     # Finding -------------------------------------------------------------------------------------------------------
 
@@ -320,11 +300,27 @@ class World:
 
     def forget_all(self) -> None:
         """Empty the account. Numbers continue, so that late reports match no record."""
-        self.pools, self.jobs, self.jobs_of_pool, self.pool_of_node, self.job_of = {}, {}, {}, {}, {}
-        self.hints, self._changes, self._deadlines = {}, {}, []
-        self.schedules, self.schedule_of, self.jobs_of_node = {}, {}, {}
-        self._pools, self._jobs, self._tasks, self._schedules, self._job_nodes = {}, {}, {}, {}, {}
-        self.log_uploads, self.usage = [], {}
+        self.pools: dict[str, PoolEntry] = {}
+        self.jobs: dict[str, JobEntry] = {}
+        self.schedules: dict[str, ScheduleEntry] = {}
+        self.schedule_of: dict[int, ScheduleEntry] = {}
+        self.jobs_of_node: dict[str, dict[int, records.JobNode]] = {}
+        """By node id and job number: the preparation and release tasks there."""
+        self.jobs_of_pool: dict[str, dict[str, JobEntry]] = {}
+        self.pool_of_node: dict[str, PoolEntry] = {}
+        self.job_of: dict[int, JobEntry] = {}
+        self.hints: dict[int, str] = {}
+        """Why an active task (by number) cannot start, which the service does not report."""
+        self.log_uploads: list[LogUpload] = []
+        self.usage: dict[tuple[str, str], records.Usage] = {}
+        """By pool id and VM size: the hours of deleted nodes."""
+        self._changes: dict[tuple[str, str, str], Change] = {}
+        self._deadlines: list[Deadline] = []
+        self._pools: dict[str, None] = {}
+        self._jobs: dict[str, None] = {}
+        self._tasks: dict[records.Task, None] = {}
+        self._schedules: dict[str, None] = {}
+        self._job_nodes: dict[records.JobNode, None] = {}
         self.shelf.tasks.clear()
 
     # Changing ------------------------------------------------------------------------------------------------------

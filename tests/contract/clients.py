@@ -287,7 +287,7 @@ def _operation(verb: str, path: str) -> str:
         return TOKEN
     for route_verb, pattern, operation, _ in resource_manager.ROUTES:
         if route_verb == verb and pattern.fullmatch(path):
-            return f"management{operation.__name__}"
+            return f"management_{operation.__name__.lstrip('_')}"
     try:
         return routes.find(verb, path)[0].name
     except Fault:
@@ -336,7 +336,7 @@ def page(columns: Mapping[str, Mapping[str, str]]) -> str:
         marks = " | ".join("✓" if scheme in client.schemes else "–" for scheme in BOTH)
         lines.append(f"| {client.name} | {client.signs} | {marks} |")
     called = {name for column in columns.values() for name in column}
-    management = [f"management{operation.__name__}" for _, _, operation, _ in resource_manager.ROUTES]
+    management = [f"management_{operation.__name__.lstrip('_')}" for _, _, operation, _ in resource_manager.ROUTES]
     order = dict.fromkeys([*(route.name for route in routes.ROUTES), *sorted(called - {TOKEN, *management}), TOKEN,
                            *management])  # fmt: skip
     table = [f"| operation | {' | '.join(client.name for client in clients)} |", "|---" * (len(clients) + 1) + "|"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
 from pathlib import Path
 
 from batchtrain.emulator.machine.rooted_path import RootedPath
+from batchtrain.emulator.mapped_images import write_atomically
 
 HOME = "home/_azbatch"
 """Below the directory of a node: stands for /home/_azbatch."""
@@ -40,13 +39,5 @@ def _make(keys: Path) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=BITS)
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b" batch-pool\n"
     keys.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _write(keys / f"{NAME}.pub", public, 0o644)
-    _write(keys / NAME, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()), 0o600)
-
-
-def _write(path: Path, data: bytes, mode: int) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, mode)
-        file.write(data)
-    os.replace(name, path)  # noqa: PTH105 - Path.replace says less
+    write_atomically(keys / f"{NAME}.pub", public, 0o644)
+    write_atomically(keys / NAME, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()), 0o600)

@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 import pytest
 
-from batchtrain.emulator import arm_applications, control, http, identity, sign_in, tokens, wire
+from batchtrain.emulator import arm_applications, arm_request, control, http, identity, sign_in, tokens, wire
 from batchtrain.emulator.blob_store import BlobStore
 from batchtrain.emulator.interface import NodeLogin, NodeLost, StorageAccount, StorageMissing
 from batchtrain.emulator.machine import packages
@@ -256,7 +256,8 @@ def test_the_content_of_a_package_is_received_at_its_link(tmp_path: Path) -> Non
         world = service.account.world
         world.package_files, world.applications = PackageFolder(tmp_path), lambda: packages.installed(tmp_path)
         arm_applications.files(world).add("solver")
-        made = arm_applications.put_package(world, "", "solver", "1.0", KEY, "", START)
+        package = arm_request.Request("PUT", "", {}, {}, b"", "", START, version="1.0")
+        made = arm_applications.put_package(world, arm_request.Account("", KEY, ""), package, "solver", 0)
         path, _, query = made.document["properties"]["storageUrl"].partition("?")  # type: ignore[index]
         assert (await service.ask("PUT", path, query=query, chunks=[b"zi", b"p"], signed=False)).status == 201
         assert arm_applications.files(world).activate("solver", "1.0")

@@ -130,7 +130,7 @@ def test_a_task_s_files_go_when_its_retention_time_is_over(stage: Stage) -> None
     stage.settle()
     assert stage.world.rubbish == [(node.root, "workitems/job/job-1/task")]
     with pytest.raises(Fault, match="TaskFilesCleanedup"):
-        stage.do(files.list_task_files, "job", "task")
+        stage.do(files.of_task(files.list_), "job", "task")
 
 
 def test_files_stay_for_seven_days_unless_told_otherwise_also_over_a_restart(stage: Stage) -> None:

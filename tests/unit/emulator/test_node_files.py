@@ -34,7 +34,7 @@ def stage(tmp_path: Path) -> Stage:
 
 
 def read(stage: Stage, name: str, **headers: str) -> bytes:
-    reply = files.get_task_file(stage.world, call("job", "task", name, headers=headers_of(headers)))
+    reply = files.of_task(files.read)(stage.world, call("job", "task", name, headers=headers_of(headers)))
     assert reply.status == 200 and reply.content is not None
     with reply.content.file as file:
         file.seek(reply.content.start)
@@ -50,23 +50,23 @@ def names(reply: Reply) -> list[str]:
 
 
 def test_a_list_shows_the_top_or_with_recursive_all(stage: Stage) -> None:
-    assert names(stage.do(files.list_task_files, "job", "task")) == ["stdout.txt", "wd"]
-    recursive = stage.do(files.list_task_files, "job", "task", recursive="true")
+    assert names(stage.do(files.of_task(files.list_), "job", "task")) == ["stdout.txt", "wd"]
+    recursive = stage.do(files.of_task(files.list_), "job", "task", recursive="true")
     assert names(recursive) == ["stdout.txt", "wd", "wd/a b.txt"]
 
 
 def test_a_file_s_length_is_a_string_and_a_directory_has_no_properties(stage: Stage) -> None:
-    file, directory = document(stage.do(files.list_task_files, "job", "task"))["value"]
+    file, directory = document(stage.do(files.of_task(files.list_), "job", "task"))["value"]
     assert (file["properties"]["contentLength"], file["properties"]["fileMode"]) == ("10", "0o100644")
     assert (directory["isDirectory"], "properties" in directory) == (True, False)
 
 
 def test_lists_are_filtered_and_paged(stage: Stage) -> None:
-    found = stage.do(files.list_task_files, "job", "task", recursive="true", filter="startswith(name, 'wd/')")
+    found = stage.do(files.of_task(files.list_), "job", "task", recursive="true", filter="startswith(name, 'wd/')")
     assert names(found) == ["wd/a b.txt"]
-    first = stage.do(files.list_task_files, "job", "task", maxresults="1")
+    first = stage.do(files.of_task(files.list_), "job", "task", maxresults="1")
     assert names(first) == ["stdout.txt"]
-    assert names(stage.do(files.list_task_files, "job", "task", maxresults="1", skiptoken="stdout.txt")) == ["wd"]
+    assert names(stage.do(files.of_task(files.list_), "job", "task", maxresults="1", skiptoken="stdout.txt")) == ["wd"]
 
 
 def test_the_next_page_of_a_list_goes_on_with_its_walk(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,9 @@ def test_the_next_page_of_a_list_goes_on_with_its_walk(stage: Stage, monkeypatch
     monkeypatch.setattr(files, "_walk", lambda *of, **more: starts.append(of) or begin(*of, **more))
     token, shown = "", list[str]()
     for _ in range(2):
-        page = stage.do(files.list_task_files, "job", "task", maxresults="1", **({"skiptoken": token} if token else {}))
+        page = stage.do(
+            files.of_task(files.list_), "job", "task", maxresults="1", **({"skiptoken": token} if token else {})
+        )
         shown += names(page)
         token = shown[-1]
     assert (len(set(shown)), len(starts)) == (2, 1)
@@ -83,7 +85,7 @@ def test_the_next_page_of_a_list_goes_on_with_its_walk(stage: Stage, monkeypatch
 
 def test_the_node_s_files_hold_the_task_s(stage: Stage) -> None:
     node = stage.nodes()[0]
-    reply = stage.do(files.head_node_file, "pool", node.id, f"{TASK}/stdout.txt")
+    reply = stage.do(files.of_node(files.head), "pool", node.id, f"{TASK}/stdout.txt")
     assert reply.headers["Content-Length"] == "10"
     assert reply.headers["ocp-batch-file-isdirectory"] == "False"
 
@@ -117,7 +119,7 @@ def test_names_that_lead_nowhere_or_elsewhere_are_404(stage: Stage, name: str) -
     with pytest.raises(Fault, match="FileNotFound"):
         read(stage, name)
     with pytest.raises(Fault, match="FileNotFound"):
-        stage.do(files.delete_task_file, "job", "task", name)
+        stage.do(files.of_task(files.delete), "job", "task", name)
 
 
 def test_a_directory_cannot_be_read(stage: Stage) -> None:
@@ -133,14 +135,14 @@ def test_a_link_out_of_the_node_is_not_followed_listed_or_deleted_through(stage:
         with pytest.raises(Fault, match="FileNotFound"):
             read(stage, name)
     with pytest.raises(Fault, match="FileNotFound"):
-        stage.do(files.delete_task_file, "job", "task", "wd/up/secret")
+        stage.do(files.of_task(files.delete), "job", "task", "wd/up/secret")
     listed = {
         item["name"]: item
-        for item in document(stage.do(files.list_task_files, "job", "task", recursive="true"))["value"]
+        for item in document(stage.do(files.of_task(files.list_), "job", "task", recursive="true"))["value"]
     }
     assert list(listed) == ["stdout.txt", "wd", "wd/a b.txt", "wd/link", "wd/up"]
     assert {listed[name]["properties"]["fileMode"] for name in ("wd/link", "wd/up")} == {"0o120777"}
-    stage.do(files.delete_task_file, "job", "task", "wd", recursive="true")
+    stage.do(files.of_task(files.delete), "job", "task", "wd", recursive="true")
     assert (tmp_path / "secret").read_text() == "secret"
 
 
@@ -154,14 +156,14 @@ def test_a_link_to_a_directory_of_the_task_is_listed_as_that_directory(stage: St
     (work / "ckpt/step100").mkdir(parents=True)
     (work / "ckpt/step100/model.pt").write_text("model")
     (work / "best").symlink_to("ckpt/step100")
-    listed = names(stage.do(files.list_task_files, "job", "task", recursive="true"))
+    listed = names(stage.do(files.of_task(files.list_), "job", "task", recursive="true"))
     assert [name for name in listed if "best" in name] == ["wd/best", "wd/best/model.pt"]
     assert read(stage, "wd/best/model.pt") == b"model"
 
 
 def test_a_name_that_is_not_utf_8_is_read_by_its_url(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "node" / TASK / "wd" / os.fsdecode(b"\xff\xfebad")).write_text("x")
-    item = document(stage.do(files.list_task_files, "job", "task", recursive="true"))["value"][-1]
+    item = document(stage.do(files.of_task(files.list_), "job", "task", recursive="true"))["value"][-1]
     assert item["name"] == "wd/\ufffd\ufffdbad"
     assert item["url"].endswith("/files/wd/%FF%FEbad")
     _, path = routes.find("GET", "/jobs/job/tasks/task/files/wd%2F%FF%FEbad")
@@ -176,15 +178,15 @@ def test_a_pipe_is_no_file_and_blocks_no_request(stage: Stage, tmp_path: Path) -
 
 def test_a_directory_is_deleted_with_recursive_only(stage: Stage) -> None:
     with pytest.raises(Fault, match="OperationInvalidForCurrentState"):
-        stage.do(files.delete_task_file, "job", "task", "wd")
-    stage.do(files.delete_task_file, "job", "task", "wd", recursive="true")
-    assert names(stage.do(files.list_task_files, "job", "task")) == ["stdout.txt"]
+        stage.do(files.of_task(files.delete), "job", "task", "wd")
+    stage.do(files.of_task(files.delete), "job", "task", "wd", recursive="true")
+    assert names(stage.do(files.of_task(files.list_), "job", "task")) == ["stdout.txt"]
 
 
 def test_the_files_of_a_task_that_waits_cannot_be_accessed_in_its_state(stage: Stage) -> None:
     stage.task("waits")
     with pytest.raises(Fault, match="OperationInvalidForCurrentState") as refusal:
-        stage.do(files.list_task_files, "job", "waits")
+        stage.do(files.of_task(files.list_), "job", "waits")
     assert refusal.value.details["Reason"].endswith("cannot be accessed as the task state is still active")
 
 
@@ -192,11 +194,11 @@ def test_a_task_that_was_withdrawn_has_no_files(stage: Stage) -> None:
     stage.task("waits")
     stage.do(tasks.terminate_task, "job", "waits")
     with pytest.raises(Fault, match="TaskFilesUnavailable"):
-        stage.do(files.list_task_files, "job", "waits")
+        stage.do(files.of_task(files.list_), "job", "waits")
 
 
 def test_a_task_s_directory_that_became_a_link_out_of_the_node_is_not_listed(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "node" / TASK).rename(tmp_path / "node" / "moved")
     (tmp_path / "node" / TASK).symlink_to(tmp_path)
     with pytest.raises(Fault, match="FileNotFound"):
-        stage.do(files.list_task_files, "job", "task")
+        stage.do(files.of_task(files.list_), "job", "task")

@@ -70,7 +70,6 @@ TRUSTED = {
     "machine/pool_key.py": {
         "install": "the pool's keys, in the data directory",
         "_make": "the pool's keys, in the data directory",
-        "_write": "the pool's keys, in the data directory",
     },
     "machine/process.py": {
         "open_machine": "the data directory",

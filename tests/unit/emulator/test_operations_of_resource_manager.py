@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from batchtrain.emulator import arm_applications, resource_manager, wire
+from batchtrain.emulator.arm_request import Account, Request
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.machine import packages
 from batchtrain.emulator.package_files import FOLDER, PackageFolder
 from batchtrain.emulator.reply import Reply
-from batchtrain.emulator.resource_manager import Account, Request
 from tests.emulation import BASE, START, Stage
 
 KEY = "c2VjcmV0"

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from batchtrain.emulator import resource_manager
+from batchtrain.emulator.arm_request import Account, Request
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Reply
-from batchtrain.emulator.resource_manager import Account, Request
 from batchtrain.emulator.world import Application
 from tests.emulation import BASE, Stage, document
 
