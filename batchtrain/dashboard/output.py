@@ -6,13 +6,12 @@ import codecs
 import io
 import threading
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from batchtrain.dashboard.board import News
+from batchtrain.dashboard.board import DocumentTopic, News
 from batchtrain.errors import NotFound, ServiceError, UsageError
 from batchtrain.metrics.extract import split
 from batchtrain.service.downloads import PAST_THE_END
@@ -195,23 +194,15 @@ def part(
     return {"file": path, "size": size, "start": first, "end": first + len(content), "text": text}
 
 
-class Numbered:
+class Numbered(DocumentTopic):
     """A topic that a file of a task feeds: its curves or its ranks."""
 
-    remote = True
-
     def __init__(self, advance: Callable[[], int], show: Callable[[], Any], seconds: float) -> None:
-        self._advance, self._show, self.seconds = advance, show, seconds
-        self._news: News | None = None
+        super().__init__(show, 1, seconds)
+        self._advance = advance
 
     def read(self) -> int:
         """Read its files, unless the log did so just now."""
         requests = self._advance()
-        body = msgspec.json.encode(self._show())
-        self._news = News(f"{zlib.crc32(body):08x}", body)
+        super().read()
         return requests
-
-    def since(self, position: str) -> News | None:
-        """The whole value, if it has changed."""
-        news = self._news
-        return news if news is not None and news.position != position else None

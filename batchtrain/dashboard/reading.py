@@ -219,7 +219,7 @@ def tasks(connection: Connection, request: Asked) -> Found:
 
 def task(connection: Connection, request: Asked) -> dict[str, Any]:
     """One task, its nodes, and why it failed."""
-    document = connection.outputs(request.names["job"], request.names["task"]).document()
+    document = _outputs(connection, request).document()
     if cause := document["cause"]:
         document["cause"] = {**cause, "card": [connection.completed(row) for row in cause["card"]]}
     return document
@@ -227,64 +227,60 @@ def task(connection: Connection, request: Asked) -> dict[str, Any]:
 
 def files(connection: Connection, request: Asked) -> list[dict[str, Any]]:
     """The files of a task."""
-    return connection.outputs(request.names["job"], request.names["task"]).files()
+    return _outputs(connection, request).files()
 
 
 def logs(connection: Connection, request: Asked) -> dict[str, Any]:
-    """A part of the output of a task. Query: file, rank, start or end, limit."""
-    outputs = connection.outputs(request.names["job"], request.names["task"])
-    return outputs.log(request.word("file") or STDOUT, **_bounds(request))
+    """A part of the output of a task, or of a task of a run. Query: file, rank, start or end, limit."""
+    bounds = {name: request.number(name) for name in ("start", "end", "rank")}
+    return _task(connection, request).log(_file(request), limit=request.number("limit") or LIMIT, **bounds)
 
 
 def metrics(connection: Connection, request: Asked) -> dict[str, Any]:
     """The curves of a task, by metric and rank."""
-    outputs = connection.outputs(request.names["job"], request.names["task"])
+    outputs = _outputs(connection, request)
     outputs.metrics().read()
     return outputs.numbers.metrics()
 
 
 def ranks(connection: Connection, request: Asked) -> dict[str, Any]:
     """The ranks of a task, those that matter first: what each printed last, and how far it is."""
-    outputs = connection.outputs(request.names["job"], request.names["task"])
+    outputs = _outputs(connection, request)
     outputs.ranks().read()
     return outputs.ranks_document()
 
 
 def samples(connection: Connection, request: Asked) -> dict[str, Any]:
     """What the node of a task's primary measures, by metric and node."""
-    outputs = connection.outputs(request.names["job"], request.names["task"])
+    outputs = _outputs(connection, request)
     outputs.samples().read()
     return outputs.numbers.metrics()
 
 
 def search(connection: Connection, request: Asked) -> dict[str, Any]:
-    """Where a text is in the output of a task. Query: find, file, rank, skip."""
-    return connection.outputs(request.names["job"], request.names["task"]).search(*_sought(request))
+    """Where a text is in the output of a task, or of a task of a run. Query: find, file, rank, skip."""
+    find, rank, skip = request.word("find"), request.number("rank"), request.number("skip") or 0
+    return _task(connection, request).search(_file(request), find, rank, skip)
 
 
 def times(connection: Connection, request: Asked) -> dict[str, Any]:
-    """When a part of the output of a task was printed: times (seconds since 1970) of positions. Query: file, start,
-    end."""
-    outputs = connection.outputs(request.names["job"], request.names["task"])
-    return outputs.times(*_part(request))
+    """When a part of the output of a task, or of a task of a run, was printed: times (seconds since 1970) of positions.
+    Query: file, start, end."""
+    start, end = request.number("start") or 0, request.number("end")
+    return _task(connection, request).times(_file(request), start, 1 << 62 if end is None else end)
 
 
-def _part(request: Asked) -> tuple[str, int, int]:
-    end = request.number("end")
-    return request.word("file") or STDOUT, request.number("start") or 0, 1 << 62 if end is None else end
+def _task(connection: Connection, request: Asked) -> TaskOutputs | RunTask:
+    """A task of the account, or of a run."""
+    return _run_task(connection, request) if "run" in request.names else _outputs(connection, request)
 
 
-def _sought(request: Asked) -> tuple[str, str, int | None, int]:
-    return request.word("file") or STDOUT, request.word("find"), request.number("rank"), request.number("skip") or 0
+def _outputs(connection: Connection, request: Asked) -> TaskOutputs:
+    return connection.outputs(request.names["job"], request.names["task"])
 
 
-def _bounds(request: Asked) -> dict[str, Any]:
-    return {
-        "start": request.number("start"),
-        "end": request.number("end"),
-        "limit": request.number("limit") or LIMIT,
-        "rank": request.number("rank"),
-    }
+def _file(request: Asked) -> str:
+    return request.word("file") or STDOUT
 
 
 def job_run(connection: Connection, request: Asked) -> dict[str, str]:
@@ -330,21 +326,6 @@ def run_files(connection: Connection, request: Asked) -> list[str]:
     return _run_task(connection, request).logs()
 
 
-def run_logs(connection: Connection, request: Asked) -> dict[str, Any]:
-    """A part of the output of a task of a run. Query: file, rank, start or end, limit."""
-    return _run_task(connection, request).log(request.word("file") or STDOUT, **_bounds(request))
-
-
-def run_search(connection: Connection, request: Asked) -> dict[str, Any]:
-    """Where a text is in the output of a task of a run. Query: find, file, rank, skip."""
-    return _run_task(connection, request).search(*_sought(request))
-
-
-def run_times(connection: Connection, request: Asked) -> dict[str, Any]:
-    """When a part of the output of a task of a run was printed. Query: file, start, end."""
-    return _run_task(connection, request).times(*_part(request))
-
-
 def run_metrics(connection: Connection, request: Asked) -> dict[str, Any]:
     """The curves of a task of a run, by metric and rank."""
     return _run_task(connection, request).metrics()
@@ -386,9 +367,9 @@ DOCUMENTS = (
     Document("/runs/{run}/curves", curves, cost=0),
     Document("/runs/{run}/configuration", configuration, cost=0),
     Document(f"{RUN_TASK}/files", run_files, cost=0),
-    Document(f"{RUN_TASK}/logs", run_logs, cost=0),
-    Document(f"{RUN_TASK}/search", run_search, cost=0),
-    Document(f"{RUN_TASK}/times", run_times, cost=0),
+    Document(f"{RUN_TASK}/logs", logs, cost=0),
+    Document(f"{RUN_TASK}/search", search, cost=0),
+    Document(f"{RUN_TASK}/times", times, cost=0),
     Document(f"{RUN_TASK}/metrics", run_metrics, cost=0),
     Document(f"{RUN_TASK}/ranks", run_ranks, cost=0),
 )
@@ -410,12 +391,10 @@ def matched(url: str) -> tuple[Document, Asked]:
 def topic(connection: Connection, url: str) -> Topic:
     """What a viewer watches: the output of a task, or a document. Raises UsageError."""
     document, request = matched(url)
-    if document.read is run_logs:
-        return _run_task(connection, request).output(request.word("file") or STDOUT)
     if document.read is logs:
-        return connection.outputs(request.names["job"], request.names["task"]).file(request.word("file") or STDOUT)
+        return _task(connection, request).output(_file(request))
     if make := _OF_OUTPUT.get(document.read):
-        return make(connection.outputs(request.names["job"], request.names["task"]))
+        return make(_outputs(connection, request))
     return DocumentTopic(functools.partial(_watched, document, connection, request), document.cost, document.seconds)
 
 

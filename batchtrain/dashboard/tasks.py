@@ -51,7 +51,7 @@ class TaskOutputs:
         self._task: Task | None = None
         """As it was read last."""
 
-    def file(self, path: str) -> Output:
+    def output(self, path: str) -> Output:
         """A file of the task, followed."""
         if path not in self._files:
             take = self._takers.get(path)
@@ -88,7 +88,7 @@ class TaskOutputs:
 
     def samples(self) -> Numbered:
         """The topic of what the primary's node measures."""
-        return Numbered(self.file(SAMPLES).read, self.numbers.metrics, OTHER_SECONDS)
+        return Numbered(self.output(SAMPLES).read, self.numbers.metrics, OTHER_SECONDS)
 
     def _advance(self) -> int:
         """Read what the task measures: the records of its gang, or its own file and its output; and the samples of the
@@ -101,8 +101,8 @@ class TaskOutputs:
         for path in (RECORDS, SAMPLES, OWN, STDOUT):
             if path in (OWN, STDOUT) and self.numbers.has_records:
                 break
-            if is_due or path == STDOUT or self.file(path).exists:
-                requests += self.file(path).read()
+            if is_due or path == STDOUT or self.output(path).exists:
+                requests += self.output(path).read()
         return requests
 
     def _size(self, path: str) -> int:

@@ -354,7 +354,7 @@ def test_what_only_changes_with_the_run_of_a_task_is_read_once_for_each(client: 
 
 def test_the_files_of_an_ended_task_are_read_less_often(client: Client, service: Service) -> None:
     failed_task(service, exitCode=0, result="success")
-    output = client.connection.outputs("j", "t").file("stdout.txt")
+    output = client.connection.outputs("j", "t").output("stdout.txt")
     service.documents[TASK]["state"] = "running"
     client.get(TASK)
     assert output.seconds == 5.0
@@ -466,7 +466,7 @@ def test_the_log_of_a_gang_that_is_written_anew_does_not_forget_its_numbers(
     service.files[STDOUT] = b"a long first try\n"
     outputs = Connection(NEAR, tmp_path).outputs("j", "t")
     outputs.metrics().read()
-    log = outputs.file("stdout.txt")
+    log = outputs.output("stdout.txt")
     log.read()
     service.files[STDOUT] = b"again\n"
     monkeypatch.setattr(log, "_every", 0)
@@ -524,11 +524,11 @@ def test_the_ranks_of_a_task_that_has_ended_are_judged_at_its_end(
 def test_a_log_is_followed_by_its_bytes_and_curves_and_ranks_by_their_numbers(client: Client) -> None:
     outputs = client.connection.outputs("j", "t")
     watch = lambda name: reading.topic(client.connection, f"{TASK}/{name}")  # noqa: E731
-    assert watch("logs") is outputs.file("stdout.txt")
-    assert watch("logs?file=stderr.txt") is outputs.file("stderr.txt") is not outputs.file("stdout.txt")
+    assert watch("logs") is outputs.output("stdout.txt")
+    assert watch("logs?file=stderr.txt") is outputs.output("stderr.txt") is not outputs.output("stdout.txt")
     metrics, ranks = watch("metrics"), watch("ranks")
     assert isinstance(metrics, Numbered) and isinstance(ranks, Numbered)
-    assert (metrics._show, ranks._show) == (outputs.numbers.metrics, outputs.ranks_document)
+    assert (metrics._read, ranks._read) == (outputs.numbers.metrics, outputs.ranks_document)
 
 
 def test_names_of_a_watched_path_are_unquoted() -> None:
@@ -559,13 +559,13 @@ def test_only_what_the_account_is_asked_for_is_remote(client: Client, path: str,
 
 @pytest.mark.parametrize(("account", "every"), [(NEAR, 0.05), (FAR, 4.0)])
 def test_a_file_is_read_at_most_so_often(service: Service, tmp_path: Path, account: Any, every: float) -> None:
-    output = Connection(account, tmp_path).outputs("j", "t").file("stdout.txt")
+    output = Connection(account, tmp_path).outputs("j", "t").output("stdout.txt")
     assert isinstance(output, Output) and output._every == every
 
 
 def test_the_errors_of_a_task_and_its_other_files_are_read_less_often_than_its_output(client: Client) -> None:
     outputs = client.connection.outputs("j", "t")
-    assert [outputs.file(path).seconds for path in ("stdout.txt", "stderr.txt", "wd/x")] == [5.0, 10.0, 15.0]
+    assert [outputs.output(path).seconds for path in ("stdout.txt", "stderr.txt", "wd/x")] == [5.0, 10.0, 15.0]
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
