@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -174,9 +173,9 @@ def _total(cases: list[Planned], minutes: float) -> str:
 
 
 def _folder(file: Path) -> Path:
-    from batchtrain.runs.directory import check, root_of
+    from batchtrain.runs.directory import check
 
-    root = root_of(settings().runs_dir, os.environ)
+    root = settings().runs_root
     check(root)
     return root / f"bench-{file.stem}"
 

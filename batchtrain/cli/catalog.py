@@ -10,7 +10,7 @@ import click
 
 from batchtrain.cli.help import Group
 from batchtrain.cli.options import say, settings
-from batchtrain.cli.output import show, show_rows
+from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -106,14 +106,7 @@ def _document(size: VmSize) -> dict[str, Any]:
     from batchtrain.catalog.sizes import today_for
 
     today = today_for(size)
-    return {**_plain(size), "today": today.today, "old_cuda": today.old_cuda, "reason": today.reason}
-
-
-def _plain(value: Any) -> dict[str, Any]:
-    from batchtrain.cli.output import plain
-
-    document: dict[str, Any] = plain(value)
-    return document
+    return {**plain(size), "today": today.today, "old_cuda": today.old_cuda, "reason": today.reason}
 
 
 def _size_row(size: VmSize) -> SizeRow:
@@ -155,7 +148,7 @@ def images(
         and _wanted(image.retired, retired, everything)
     ]
     if settings().output != "table":
-        show_rows([{**_plain(image), "capabilities": sorted(image.capabilities)} for image in selection])
+        show_rows([{**plain(image), "capabilities": sorted(image.capabilities)} for image in selection])
         return
     left_out = len(matches) - len(selection)
     show_rows([_image_row(image) for image in selection], empty=f"no such image ({left_out} left out; --all)")
@@ -254,7 +247,7 @@ def _refresh_prices(file: Path, location: str | None, currency: str) -> None:
     fresh = prices.read(region, date.today(), currency=currency, url=url, ca=os.environ.get(CA_VARIABLE) or None)
     _write(file, Catalog(prices=(fresh,)).above(_before(file)), region)
     count = f"{len(fresh.dedicated)} prices of dedicated nodes and {len(fresh.spot)} of spot nodes in {currency}"
-    document = {"file": str(file), "location": region, **_plain(fresh)}
+    document = {"file": str(file), "location": region, **plain(fresh)}
     show(document, f"wrote {file}, {count}")
 
 

@@ -49,11 +49,10 @@ def command(
     It listens on 127.0.0.1 only. The printed link signs in, so keep it private. Links to pages have no token.
     """
     from batchtrain.dashboard.serve import Options, serve
-    from batchtrain.runs.directory import root_of
 
     options = Options(
         account=_account(),
-        runs=root_of(settings().runs_dir, os.environ),
+        runs=settings().runs_root,
         port=port,
         changes=allow_changes,
         hosts=frozenset(name.lower() for name in hosts),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -57,8 +56,8 @@ def fetch(run: str, link: str | None) -> None:
 
     client = settings().connect()
     storage = detached_results.storage_of(client, link)
-    name, _ = account_runs.find(client, _root(), run)
-    recording = detached_results.fetch(client, storage, _root(), name)
+    name, _ = account_runs.find(client, settings().runs_root, run)
+    recording = detached_results.fetch(client, storage, settings().runs_root, name)
     _show_results(recording)
     if (record := recording.run.record()).state == detached_results.DETACHED and settings().output == "table":
         say(f"job {record.job} has not ended: results come with the end of each attempt; fetch again")
@@ -78,7 +77,7 @@ def attach(run: str, link: str | None, timeout: float) -> None:
     from batchtrain.client import account_runs, detached_results
     from batchtrain.runs.directory import RunDirectory
 
-    client, root = settings().connect(), _root()
+    client, root = settings().connect(), settings().runs_root
     storage = detached_results.storage_of(client, link)
     name, job_id = account_runs.find(client, root, run)
     try:
@@ -109,7 +108,7 @@ def stop(run: str) -> None:
     from batchtrain.client import account_runs
 
     client = settings().connect()
-    name, job_id = account_runs.find(client, _root(), run)
+    name, job_id = account_runs.find(client, settings().runs_root, run)
     settings().confirm(f"Stop run {name}, job {job_id}, on {options.service_of(client)}?")
     _stopped(client, name, job_id)
     say(f"run {name} ends; next: `batchtrain runs fetch {name}`")
@@ -167,12 +166,6 @@ def _cost(run: RunDirectory, client: Client, job_id: str) -> str:
     if job.created is None or job.wall_clock is None:
         return hour
     return f"{hour}, until {job.created + timedelta(seconds=job.wall_clock):%Y-%m-%d %H:%M} UTC at the latest"
-
-
-def _root() -> Path:
-    from batchtrain.runs.directory import root_of
-
-    return root_of(settings().runs_dir, os.environ)
 
 
 def refuse_others(**options: object) -> None:

@@ -202,7 +202,7 @@ def start(
             return
         status = server.spawn(options)
     text = f"listening at {status.endpoint}; `batchtrain emulator stop{_same(data_dir)}` ends it"
-    show(_document(status), f"{status.data_loss}\n{text}".lstrip())
+    show(plain(status), f"{status.data_loss}\n{text}".lstrip())
 
 
 def _keep(running: Status, options: Settings) -> None:
@@ -213,7 +213,7 @@ def _keep(running: Status, options: Settings) -> None:
     text = f"already running at {running.endpoint}, and stays"
     if differences := server.differences(running, options):
         text += f"; but {'; '.join(differences)}: `batchtrain emulator stop`, then start it again to change this"
-    show({**_document(running), "differences": differences}, text)
+    show({**plain(running), "differences": differences}, text)
 
 
 @command.command()
@@ -241,7 +241,7 @@ def status(data_dir: str | None) -> int:
 
     running = _running(data_dir)
     with _faults():
-        document = {**_document(running), **_snake(steering.account(running))}
+        document = {**plain(running), **_snake(steering.account(running))}
     show(document, "\n".join(f"{name}: {value}" for name, value in document.items() if not isinstance(value, dict)))
     return 0
 
@@ -554,8 +554,3 @@ def _snake(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {re.sub("(?<=[a-z])([A-Z])", r"_\1", name).lower(): _snake(item) for name, item in value.items()}
-
-
-def _document(status: object) -> dict[str, object]:
-    document: dict[str, object] = plain(status)
-    return document

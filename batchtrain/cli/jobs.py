@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import re
 import shlex
 import sys
@@ -193,10 +192,9 @@ def wait(job_id: str | None, timeout: float) -> None:
     """
     from batchtrain.client import orphans
     from batchtrain.client.run import watch_job
-    from batchtrain.runs.directory import root_of
 
     name, client = opened(job_id)
-    orphan = orphans.orphan_of(client, root_of(settings().runs_dir, os.environ), name)
+    orphan = orphans.orphan_of(client, settings().runs_root, name)
     if orphan is not None:
         say(f"run {orphan.run.name} lost its process: when its tasks have ended, it is ended as `run` does")
     with waiting("job", name, client), live.block(client.account, None, name) as block:

@@ -192,15 +192,21 @@ class Settings:
             say(f"{changes} on {service_of(connection)}")
         return connection
 
+    @property
+    def runs_root(self) -> Path:
+        """The directory of the runs: that of --runs-dir, of the environment, or the usual one."""
+        from batchtrain.runs.directory import root_of
+
+        return root_of(self.runs_dir, os.environ)
+
     def origin(self, directory: str | None = None) -> Origin:
         """The location of the run directory, and the facts about the start of the run that it stores."""
         from batchtrain.config import load
-        from batchtrain.runs.directory import root_of
         from batchtrain.runs.recording import Origin
 
         files = load.read(load.find(directory, self.files), self.files) if directory else {}
         command = ("batchtrain", *sys.argv[1:])
-        return Origin(root_of(self.runs_dir, os.environ), command, dict(self.values), files)
+        return Origin(self.runs_root, command, dict(self.values), files)
 
     def settle_copy(self, recipe: Recipe) -> None:
         """Ask once whether a copied recipe continues the checkpoints of the original. Without a terminal it is another

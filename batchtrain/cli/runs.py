@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
@@ -42,16 +41,10 @@ for detached_command in (detached.attach, detached.fetch, detached.stop):
     command.add_command(detached_command)
 
 
-def _root() -> Path:
-    from batchtrain.runs.directory import root_of
-
-    return root_of(settings().runs_dir, os.environ)
-
-
 def _run(name: str) -> RunDirectory:
     from batchtrain.runs.directory import find
 
-    return find(_root(), name)
+    return find(settings().runs_root, name)
 
 
 def _record_or_none(run: RunDirectory) -> RunRecord | None:
@@ -72,9 +65,9 @@ def list_(account: bool) -> None:
     from batchtrain.runs import compare
     from batchtrain.runs.directory import runs
 
-    records = [_record_or_none(run) for run in runs(_root())]
+    records = [_record_or_none(run) for run in runs(settings().runs_root)]
     rows = [compare.row(record) for record in records if record]
-    show_rows(rows, empty=f"no runs in {_root()}")
+    show_rows(rows, empty=f"no runs in {settings().runs_root}")
 
 
 @command.command("show")
@@ -257,12 +250,13 @@ def clean(all_users: bool, older_than: float | None, elsewhere: bool) -> None:
     catalog = catalog_file.load(Path(settings().configdir or "."))
     mine = None if all_users else user()
     things = leftovers.leftovers(
-        client.batch, client.account, _root(), catalog, now(), user=mine, older_than=older_than or 0.0
+        client.batch, client.account, settings().runs_root, catalog, now(), user=mine, older_than=older_than or 0.0
     )
     show_rows([item.row for item in things], empty="nothing was left")
     others = 0 if elsewhere else sum(item.elsewhere for item in things)
     if others:
-        say(f"{others} of them belong to runs that are not in {_root()} and may be alive; --elsewhere deletes them too")
+        runs = f"runs that are not in {settings().runs_root}"
+        say(f"{others} of them belong to {runs} and may be alive; --elsewhere deletes them too")
     things = tuple(item for item in things if elsewhere or not item.elsewhere)
     if not things:
         return
