@@ -288,18 +288,12 @@ async def _body(receive: Receive) -> bytes:
     """The whole body. Raises Fault 413 past the limit, after reading the rest, and Disconnected."""
     parts: list[bytes] = []
     size = 0
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Disconnected
-        part = message.get("body", b"")
+    async for part in _parts(receive):
         size += len(part)
         if size <= MAX_BODY:
             parts.append(part)
         elif size > DRAINED:
             break
-        more = message.get("more_body", False)
     if size > MAX_BODY:
         raise Fault("RequestBodyTooLarge", MaxLimit=str(MAX_BODY))
     return b"".join(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from batchtrain.emulator import endings, job_preparation, states, usage, wire
+from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.interface import Exit, NodeUp
 from batchtrain.emulator.records import Node
 from batchtrain.emulator.reports import conclude_if_over, gone, node_of, set_phase
@@ -14,8 +15,7 @@ MAX_LOSSES = 5
 
 def node_up(world: World, node_id: str, up: NodeUp, now: int) -> None:
     """A node booted: start its start task, or make it available."""
-    pool_and_node = node_of(world, node_id)
-    if pool_and_node is None or pool_and_node[1].phase != "booting":
+    if (pool_and_node := _booting(world, node_id)) is None:
         return
     entry, node = pool_and_node
     node.phase, node.booted = "up", now
@@ -29,10 +29,14 @@ def node_up(world: World, node_id: str, up: NodeUp, now: int) -> None:
     world.save_node(node)
 
 
+def _booting(world: World, node_id: str) -> tuple[PoolEntry, Node] | None:
+    pool_and_node = node_of(world, node_id)
+    return pool_and_node if pool_and_node is not None and pool_and_node[1].phase == "booting" else None
+
+
 def node_failed(world: World, node_id: str, message: str, now: int) -> None:
     """A node did not boot: a new node is given up and the resize fails; an old one becomes unusable."""
-    pool_and_node = node_of(world, node_id)
-    if pool_and_node is None or pool_and_node[1].phase != "booting":
+    if (pool_and_node := _booting(world, node_id)) is None:
         return
     entry, node = pool_and_node
     node.phase = "down"
@@ -51,8 +55,7 @@ def node_failed(world: World, node_id: str, message: str, now: int) -> None:
 
 def node_unfit(world: World, node_id: str, code: str, message: str, now: int) -> None:
     """A node booted but can never run a task: an application package of its pool is not available."""
-    pool_and_node = node_of(world, node_id)
-    if pool_and_node is None or pool_and_node[1].phase != "booting":
+    if (pool_and_node := _booting(world, node_id)) is None:
         return
     _, node = pool_and_node
     node.phase = "down"

@@ -28,7 +28,7 @@ from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.query import Row, by_id, listing, number, one
 from batchtrain.emulator.records import Pool
-from batchtrain.emulator.reply import Call, Reply, accepted, created, stamped
+from batchtrain.emulator.reply import Call, Reply, accepted, created
 from batchtrain.emulator.resizing import TARGETS, allocate, begin, changeable, check_targets
 from batchtrain.emulator.world import World
 
@@ -189,9 +189,7 @@ def get_pool(world: World, call: Call) -> Reply:
 
 
 def pool_exists(world: World, call: Call) -> Reply:
-    entry = world.pool(call.path[0])
-    call.check(entry.record, reading=True)
-    return Reply(200, headers=stamped(entry.record))
+    return get_pool(world, call)._replace(document=None)
 
 
 def update_pool(world: World, call: Call) -> Reply:

@@ -21,18 +21,11 @@ from batchtrain.emulator.faults import Fault, NeedsToken
 from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.interface import STORAGE_ACCOUNT
 from batchtrain.emulator.reply import Call, Reply
+from batchtrain.emulator.versions import REVISIONS
 from batchtrain.emulator.world import USER_SUBSCRIPTION, World
 
 PREFIXES = ("/subscriptions", "/providers", "/tenants")
-VERSIONS: Mapping[str, int] = {
-    "2022-10-01": 16,
-    "2023-05-01": 17,
-    "2023-11-01": 18,
-    "2024-02-01": 19,
-    "2024-07-01": 20,
-    "2025-06-01": 21,
-    "2026-10-01": 22,
-}
+VERSIONS: Mapping[str, int] = {name[:10]: revision for name, revision in REVISIONS.items() if revision >= 16}
 """API version -> the revision of the service's tables that it corresponds to."""
 RENAMED = {
     "nodeAgentSkuId": "nodeAgentSKUId",

@@ -12,7 +12,7 @@ from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import ScheduleEntry
 from batchtrain.emulator.query import by_id, listing, one
 from batchtrain.emulator.records import JobSchedule
-from batchtrain.emulator.reply import Call, Reply, accepted, created, stamped
+from batchtrain.emulator.reply import Call, Reply, accepted, created
 from batchtrain.emulator.world import Deadline, World
 
 Document = dict[str, Any]
@@ -90,9 +90,7 @@ def get_schedule(world: World, call: Call) -> Reply:
 
 
 def schedule_exists(world: World, call: Call) -> Reply:
-    entry = world.schedule(call.path[0])
-    call.check(entry.record, reading=True)
-    return Reply(200, headers=stamped(entry.record))
+    return get_schedule(world, call)._replace(document=None)
 
 
 def update_schedule(world: World, call: Call) -> Reply:
