@@ -127,6 +127,20 @@ _INTEL = Mpi(
     in_names=("intelmpi", "impi"),
     lost_peer=_ERROR_CLASSES,
 )
+_MPICH = Mpi(
+    library="MPICH",
+    rank_options=_HYDRA % "-ppn",
+    launchers=(*_HYDRAS, "mpiexec.mpich"),
+    rank=("PMI_RANK",),
+    ranks=_HYDRA_RANKS,
+    sizes=_HYDRA_SIZES,
+    fabric={Fabric.SR_IOV: _BY_UCX},
+    starts=_PMI,
+    in_names=("mpich",),
+    abort="MPIR_CVAR_COREDUMP_ON_ABORT",
+    unbound="-bind-to none",
+    lost_peer=_ERROR_CLASSES,
+)
 
 MPIS: dict[str, Mpi] = {
     "intelmpi": _INTEL,
@@ -139,33 +153,13 @@ MPIS: dict[str, Mpi] = {
         },
         in_names=(),
     ),
-    "mpich": Mpi(
-        library="MPICH",
-        rank_options=_HYDRA % "-ppn",
-        launchers=(*_HYDRAS, "mpiexec.mpich"),
-        rank=("PMI_RANK",),
-        ranks=_HYDRA_RANKS,
-        sizes=_HYDRA_SIZES,
-        fabric={Fabric.SR_IOV: _BY_UCX},
-        starts=_PMI,
-        in_names=("mpich",),
-        abort="MPIR_CVAR_COREDUMP_ON_ABORT",
-        unbound="-bind-to none",
-        lost_peer=_ERROR_CLASSES,
-    ),
-    "mvapich": Mpi(
+    "mpich": _MPICH,
+    "mvapich": _MPICH._replace(
         library="MVAPICH",
-        rank_options=_HYDRA % "-ppn",
         launchers=_HYDRAS,
         rank=("PMI_RANK", "MV2_COMM_WORLD_RANK", "MPIRUN_RANK"),
-        ranks=_HYDRA_RANKS,
         sizes=(*_HYDRA_SIZES, "MV2_COMM_WORLD_SIZE"),
-        fabric={Fabric.SR_IOV: _BY_UCX},
-        starts=_PMI,
         in_names=("mvapich",),
-        abort="MPIR_CVAR_COREDUMP_ON_ABORT",
-        unbound="-bind-to none",
-        lost_peer=_ERROR_CLASSES,
     ),
     "openmpi": Mpi(
         library="Open MPI",

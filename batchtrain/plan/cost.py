@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from batchtrain.catalog.prices import Hour, Price, region_of
 from batchtrain.config.scaling import most_nodes
-from batchtrain.config.types import Credentials, Pool, Recipe
-from batchtrain.errors import PlanError
-from batchtrain.plan.image import is_windows
+from batchtrain.config.types import Credentials, Recipe
+from batchtrain.plan.image import seems_windows
 
 
 def price_of(recipe: Recipe, region: str | None) -> Price | None:
@@ -17,16 +16,9 @@ def price_of(recipe: Recipe, region: str | None) -> Price | None:
     region: empty if it is unknown; None for the emulator, which costs nothing.
     """
     pool = recipe.pool
-    if region is None or pool is None or not recipe.catalog.prices or _runs_windows(pool, recipe):
+    if region is None or pool is None or not recipe.catalog.prices or seems_windows(recipe):
         return None
     return recipe.catalog.price(pool.vm_size, region)
-
-
-def _runs_windows(pool: Pool, recipe: Recipe) -> bool:
-    try:
-        return is_windows(pool, recipe.catalog)
-    except PlanError:
-        return False  # an unknown image; the plan refuses it
 
 
 def hour_of(recipe: Recipe, region: str | None) -> Hour | None:

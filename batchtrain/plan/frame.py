@@ -9,8 +9,7 @@ from batchtrain.catalog.sizes import VmSize
 from batchtrain.config import travel
 from batchtrain.config.ids import project_id
 from batchtrain.config.types import Job, Recipe
-from batchtrain.errors import PlanError
-from batchtrain.plan.image import is_windows
+from batchtrain.plan.image import seems_windows
 from batchtrain.plan.types import Facts, PoolFacts, Sources
 
 Value = TypeVar("Value")
@@ -64,17 +63,9 @@ def frame(recipe: Recipe, job: Job, path: str, facts: Facts, sources: Sources) -
         facts.blob_store,
         facts.project or project_id(recipe.directory),
         facts.former,
-        _windows(recipe),
+        seems_windows(recipe),
         results=facts.results,
     )
-
-
-def _windows(recipe: Recipe) -> bool:
-    """Whether the pool file's nodes run Windows; where its image is not known, the pool's own plan says so."""
-    try:
-        return recipe.pool is not None and is_windows(recipe.pool, recipe.catalog)
-    except PlanError:
-        return False
 
 
 def either(mine: Value | None, jobs: Value | None) -> Value | None:

@@ -108,6 +108,14 @@ def is_windows(pool: Pool, catalog: Catalog) -> bool:
     return "windows" in node_agent(image_of(pool), catalog).lower()
 
 
+def seems_windows(recipe: Recipe) -> bool:
+    """Whether the pool file's nodes run Windows; where its image is not known, the pool's own plan says so."""
+    try:
+        return recipe.pool is not None and is_windows(recipe.pool, recipe.catalog)
+    except PlanError:
+        return False
+
+
 def _reference(image: Image) -> wire.ImageReference:
     match image:
         case CustomImage():

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from batchtrain.config.types import Pool, Recipe, UserAccount
+from batchtrain.config.types import Pool, Rdp, Recipe, Ssh, UserAccount
 from batchtrain.plan import wire, wire_times
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
@@ -36,32 +36,17 @@ def logins(pool: Pool, *, windows: bool) -> tuple[Step, ...]:
     A plan has no clock, so the expiry is a duration from the time of sending. With 0 days, the service's default of one
     day is used.
     """
-    user = _rdp(pool) if windows else _ssh(pool)
-    return (Step("node.user", pool.id, user),) if user else ()
-
-
-def _ssh(pool: Pool) -> wire.NodeUserCreate | None:
-    ssh = pool.ssh
-    if ssh is None:
-        return None
-    return wire.NodeUserCreate(
-        name=ssh.username,
-        is_admin=True,
-        expiry_time=_ends(ssh.expiry_days),
-        ssh_public_key=ssh.ssh_public_key_data or wire.later("ssh", ssh.ssh_public_key or ""),
-    )
-
-
-def _rdp(pool: Pool) -> wire.NodeUserCreate | None:
-    rdp = pool.rdp
-    if rdp is None:
-        return None
-    return wire.NodeUserCreate(
-        name=rdp.username,
-        is_admin=True,
-        expiry_time=_ends(rdp.expiry_days),
-        password=wire.later("user", f"{rdp.username}:password"),
-    )
+    login: Rdp | Ssh | None = pool.rdp if windows else pool.ssh
+    if login is None:
+        return ()
+    ends = wire.later("expires", f"P{login.expiry_days}D") if login.expiry_days else None
+    user = wire.NodeUserCreate(name=login.username, is_admin=True, expiry_time=ends)
+    if isinstance(login, Rdp):
+        user = msgspec.structs.replace(user, password=wire.later("user", f"{login.username}:password"))
+    else:
+        key = login.ssh_public_key_data or wire.later("ssh", login.ssh_public_key or "")
+        user = msgspec.structs.replace(user, ssh_public_key=key)
+    return (Step("node.user", pool.id, user),)
 
 
 def with_dates(plan: Plan, now: datetime) -> Plan:
@@ -75,7 +60,3 @@ def with_dates(plan: Plan, now: datetime) -> Plan:
         return step._replace(body=msgspec.structs.replace(body, expiry_time=expiry))
 
     return plan._replace(steps=tuple(map(step_with_date, plan.steps)))
-
-
-def _ends(days: int) -> wire.Text | None:
-    return wire.later("expires", f"P{days}D") if days else None

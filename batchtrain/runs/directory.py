@@ -33,7 +33,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from batchtrain.errors import Finding, NotFound, UsageError
+from batchtrain.errors import BatchtrainError, Finding, NotFound, UsageError
 from batchtrain.metrics.point import COUNTERS, of_json
 from batchtrain.plan.lineage import Commit
 from batchtrain.records import Attempt, FabricCheck, Metric, Point, RanksRecord, Task
@@ -300,6 +300,13 @@ class RunDirectory(NamedTuple):
             raise NotFound(f"{self.path} is not a run directory: it has no run.json") from None
         except (OSError, msgspec.DecodeError) as error:
             raise UsageError(f"{path} cannot be read: {error}") from None
+
+    def record_or_none(self) -> RunRecord | None:
+        """The same; None if it is not here, or cannot be read."""
+        try:
+            return self.record()
+        except BatchtrainError:
+            return None
 
     def points(self) -> Iterator[tuple[str, Point]]:
         """The lines of metrics/TASK.jsonl of all tasks."""

@@ -14,7 +14,7 @@ from batchtrain.catalog.prices import money
 from batchtrain.errors import BatchtrainError, NotFound
 from batchtrain.plan.marks import Marks, marks_of
 from batchtrain.records import Job, JobSchedule, Pool
-from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.service import read, submit
 from batchtrain.service.connect import Account
 from batchtrain.service.register import KINDS, Kind, Thing, read_marks
@@ -67,11 +67,11 @@ def leftovers(
         for record in _marked(client, kind):
             marks = marks_of(record.metadata)
             age = now - (record.created or now)
-            run = RunDirectory(root / marks.run)
+            run = RunDirectory(root / marks.run).record_or_none()
             of_user = user is None or marks.user == user
-            if marks.run and of_user and age >= timedelta(seconds=older_than) and _state(run) != "running":
+            if marks.run and of_user and age >= timedelta(seconds=older_than) and not (run and run.state == "running"):
                 row = _row(account, kind, record, marks, age, catalog, run)
-                rows.append(Leftover(Thing(kind, record.id), marks, row, _state(run) == ""))
+                rows.append(Leftover(Thing(kind, record.id), marks, row, run is None))
     return tuple(rows)
 
 
@@ -97,14 +97,6 @@ def _marked(client: BatchClient, kind: Kind) -> Sequence[Pool | Job | JobSchedul
     return read.jobs(client, read.MARKED) if kind == "job" else read.schedules(client, read.MARKED)
 
 
-def _state(run: RunDirectory) -> str:
-    """The state of a run on this machine; empty if it is not here."""
-    try:
-        return run.record().state
-    except BatchtrainError:
-        return ""
-
-
 def _row(
     account: Account,
     kind: Kind,
@@ -112,7 +104,7 @@ def _row(
     marks: Marks,
     age: timedelta,
     catalog: Catalog,
-    run: RunDirectory,
+    run: RunRecord | None,
 ) -> LeftoverRow:
     price = cost = nodes = None
     if isinstance(record, Pool):
@@ -129,12 +121,5 @@ def _row(
         span(age.total_seconds()),
         nodes,
         money(cost, price.currency) if price is not None and cost is not None else "",
-        _results(run) if kind == "job" else "",
+        ("here" if run and run.results == "complete" else "not here") if kind == "job" else "",
     )
-
-
-def _results(run: RunDirectory) -> str:
-    try:
-        return "here" if run.record().results == "complete" else "not here"
-    except BatchtrainError:
-        return "not here"

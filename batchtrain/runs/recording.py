@@ -172,13 +172,16 @@ class Recording:
                     self.run.write(self._record)
         elif isinstance(event, events.CandidateTried) and event.attempt is not None:
             attempt = replace(event.attempt, reason=masked_text(event.attempt.reason, self._secrets))
-            self._record = replace(self._record, candidates=(*self._record.candidates, attempt))
             with self._written():
-                self.run.write(self._record)
+                self._update(candidates=(*self._record.candidates, attempt))
         if event.text and not isinstance(event, events.Output):
             text = masked_text(event.text, self._secrets)
             with self._written():
                 self.run.add_event(EventRecord(now(), event.kind, event.subject, text))
+
+    def _update(self, **changes: Any) -> None:
+        self._record = replace(self._record, **changes)
+        self.run.write(self._record)
 
     def _warn(self) -> None:
         """Take what may have made the run slow."""
@@ -409,8 +412,7 @@ class Recording:
     def move(self, client: BatchClient, account: Account, recipe: Recipe, plan: Plan) -> None:
         """The pool of the run is to be created from another candidate."""
         self._client, self._patience = client, patience(account.endpoint)
-        self._record = replace(self._record, **_place_of(recipe, account))
-        self.run.write(self._record)
+        self._update(**_place_of(recipe, account))
         self._write_plan(plan)
 
     def restart(self) -> None:
@@ -423,14 +425,12 @@ class Recording:
 
     def detach(self) -> None:
         """Leave the run to the service: no process records it once it is released."""
-        self._record = replace(self._record, state="detached")
-        self.run.write(self._record)
+        self._update(state="detached")
 
     def leave(self, leaver: str) -> None:
         """Leave the end of the run, which continues, to a later command. leaver: `user` or `terminal`."""
-        self._record = replace(self._record, left_by=leaver)
         with self._written():
-            self.run.write(self._record)
+            self._update(left_by=leaver)
         self.release()
 
     def release(self) -> None:
@@ -701,7 +701,7 @@ def adopt(
 def _recorded(root: Path, fits: Callable[[RunRecord], bool]) -> tuple[RunDirectory, RunRecord] | None:
     """The newest matching run directory with its record; None if there is none."""
     for run in reversed(tuple(directory.runs(root))):
-        record = _record_or_none(run)
+        record = run.record_or_none()
         if record and fits(record):
             return run, record
     return None
@@ -740,13 +740,6 @@ def _same(tasks: Iterable[Task], others: Iterable[Task]) -> bool:
     """Whether the same tasks ended in the same way."""
     names = (*Task.columns, "parameters")
     return all(a and b and shown(a, names) == shown(b, names) for a, b in itertools.zip_longest(tasks, others))
-
-
-def _record_or_none(run: RunDirectory) -> RunRecord | None:
-    try:
-        return run.record()
-    except BatchtrainError:
-        return None
 
 
 def secrets_of_job(client: BatchClient, job_id: str) -> tuple[Secret, ...]:

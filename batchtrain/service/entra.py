@@ -173,11 +173,9 @@ class _Remembered:
         from azure import identity
 
         self._record = _record_file(sign_in, environment)
+        names = {"tenant_id": sign_in.tenant, "client_id": sign_in.client}
         all_options: dict[str, Any] = {**options, "prompt_callback": _prompt(sign_in)}
-        if sign_in.tenant:
-            all_options["tenant_id"] = sign_in.tenant
-        if sign_in.client:
-            all_options["client_id"] = sign_in.client
+        all_options |= {name: value for name, value in names.items() if value}
         if sign_in.cache:
             all_options["cache_persistence_options"] = identity.TokenCachePersistenceOptions(name=sign_in.cache)
         if self._record is not None and self._record.is_file():
