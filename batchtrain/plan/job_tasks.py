@@ -8,7 +8,7 @@ from batchtrain.launchers import preparation as placing
 from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import command, container, inputs, outputs, wire, wire_times
 from batchtrain.plan.frame import Frame
-from batchtrain.plan.task import INPUT
+from batchtrain.plan.task import INPUT, constraints
 
 
 def preparation(frame: Frame) -> tuple[wire.JobPreparationTask | None, tuple[Implicit, ...]]:
@@ -29,14 +29,14 @@ def preparation(frame: Frame) -> tuple[wire.JobPreparationTask | None, tuple[Imp
     text = "\n".join(part for part in (moves, (task.command or "").strip()) if part) or nothing
     line, command_variables = command.carried(text, on_windows=frame.windows)
     where = f"{frame.path}.job_preparation" if job_preparation else f"{frame.path}.input_data"
-    identity, by_identity = _admin(task, "what prepares a node installs and mounts", where)
+    identity, by_identity = _identity(task, "what prepares a node installs and mounts", where)
     preparation_task = wire.JobPreparationTask(
         command_line=line,
         container_settings=container.of_a_job(task),
         resource_files=inputs.resource_files(task.resource_files)
         + tuple(file for blobs in downloads for file in blobs.files),
         environment_settings=inputs.environment(task.environment_variables, command_variables),
-        constraints=_constraints(task),
+        constraints=constraints(task, task.retention_time),
         wait_for_success=task.wait_for_success,
         user_identity=identity,
         rerun_on_node_reboot_after_success=task.rerun_on_node_reboot,
@@ -53,7 +53,7 @@ def release(frame: Frame) -> tuple[wire.JobReleaseTask | None, tuple[Implicit, .
         return None, ()
     line, command_variables = command.carried(job_release.command, on_windows=frame.windows)
     path = f"{frame.path}.job_release"
-    identity, by_identity = _admin(job_release, "what cleans up a node undoes what root did", path)
+    identity, by_identity = _identity(job_release, "what cleans up a node undoes what root did", path)
     release_task = wire.JobReleaseTask(
         command_line=line,
         container_settings=container.of_a_job(job_release),
@@ -72,7 +72,9 @@ def manager(frame: Frame) -> tuple[wire.JobManagerTask | None, tuple[Implicit, .
     if job_manager is None:
         return None, ()
     line, command_variables = command.carried(job_manager.command, on_windows=frame.windows)
-    identity, by_identity = _leader(job_manager, f"{frame.path}.job_manager")
+    in_container = bool(job_manager.docker_image)  # as tasks: the administrator only in a container
+    because = "a container's processes are root" if in_container else "it adds tasks, and asks for nothing more"
+    identity, by_identity = _identity(job_manager, because, f"{frame.path}.job_manager", is_admin=in_container)
     manager_task = wire.JobManagerTask(
         id=job_manager.id,
         display_name=job_manager.display_name,
@@ -80,7 +82,7 @@ def manager(frame: Frame) -> tuple[wire.JobManagerTask | None, tuple[Implicit, .
         container_settings=container.of_a_job(job_manager),
         resource_files=inputs.resource_files(job_manager.resource_files),
         environment_settings=inputs.environment(job_manager.environment_variables, command_variables),
-        constraints=_constraints(job_manager),
+        constraints=constraints(job_manager, job_manager.retention_time),
         kill_job_on_completion=job_manager.kill_job_on_completion,
         output_files=outputs.outputs(frame.recipe, job_manager.output_data.azure_storage),
         required_slots=job_manager.required_slots,
@@ -91,32 +93,13 @@ def manager(frame: Frame) -> tuple[wire.JobManagerTask | None, tuple[Implicit, .
     return manager_task, by_identity
 
 
-def _leader(task: JobManager, where: str) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
-    """The user's choice, otherwise the default of tasks: the administrator only in a container."""
-    identity_choice = container.user_of(task.user_identity)
-    if identity_choice is not None:
-        return identity_choice, ()
-    because = "a container's processes are root" if task.docker_image else "it adds tasks, and asks for nothing more"
-    value = "pool, admin" if task.docker_image else "pool, nonadmin"
-    identity = wire.POOL_ADMIN if task.docker_image else wire.POOL_NONADMIN
-    return identity, (Implicit("user_identity", value, because, "user-identity", where),)
-
-
-def _admin(
-    task: JobPreparation | JobRelease, because: str, where: str
+def _identity(
+    task: JobManager | JobPreparation | JobRelease, because: str, where: str, *, is_admin: bool = True
 ) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
-    """The user's choice, otherwise the administrator."""
+    """The user's choice, otherwise the administrator or the user of the pool."""
     identity_choice = container.user_of(task.user_identity)
     if identity_choice is not None:
         return identity_choice, ()
-    return wire.POOL_ADMIN, (Implicit("user_identity", "pool, admin", because, "user-identity", where),)
-
-
-def _constraints(task: JobManager | JobPreparation) -> wire.TaskConstraints | None:
-    if task.max_wall_time is None and task.max_task_retries is None and task.retention_time is None:
-        return None
-    return wire.TaskConstraints(
-        max_wall_clock_time=wire_times.duration(task.max_wall_time) if task.max_wall_time else None,
-        retention_time=wire_times.duration(task.retention_time) if task.retention_time else None,
-        max_task_retry_count=task.max_task_retries,
-    )
+    value = "pool, admin" if is_admin else "pool, nonadmin"
+    identity = wire.POOL_ADMIN if is_admin else wire.POOL_NONADMIN
+    return identity, (Implicit("user_identity", value, because, "user-identity", where),)

@@ -6,6 +6,8 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+import msgspec
+
 from batchtrain.config.types import Recipe, Results, StorageOutput, Task
 from batchtrain.plan import inputs, wire
 
@@ -33,17 +35,18 @@ def left(recipe: Recipe, container: str, task: Task, task_id: str) -> tuple[wire
         return ()
     link, _, name = container.partition("/")
     url = inputs.results_link(recipe, link, name)
+    whole = wire.OutputContainer(container_url=url)
     return tuple(
-        wire.OutputFile(
-            file_pattern=pattern,
-            destination=wire.OutputDestination(
-                container=wire.OutputContainer(
-                    container_url=url, path=posixpath.join("tasks", task_id, *_directory(pattern))
-                )
-            ),
-            upload_options=wire.UploadOptions(upload_condition="taskcompletion"),
-        )
+        _file(pattern, whole, posixpath.join("tasks", task_id, *_directory(pattern)), "taskcompletion")
         for pattern in dict.fromkeys((*LEFT, *_of_results(task.results or Results())))
+    )
+
+
+def _file(pattern: str, container: wire.OutputContainer, path: str | None, condition: str) -> wire.OutputFile:
+    return wire.OutputFile(
+        file_pattern=pattern,
+        destination=wire.OutputDestination(container=msgspec.structs.replace(container, path=path)),
+        upload_options=wire.UploadOptions(upload_condition=condition),
     )
 
 
@@ -77,23 +80,10 @@ def _directory(pattern: str) -> list[str]:
 
 def _output(recipe: Recipe, output: StorageOutput) -> tuple[wire.OutputFile, ...]:
     container, _, path = output.remote_path.strip("/").partition("/")
-    url = _url(recipe, output, container)
     headers = tuple(wire.UploadHeader(name=name, value=value) for name, value in output.upload_headers.items())
-    return tuple(
-        wire.OutputFile(
-            file_pattern=pattern,
-            destination=wire.OutputDestination(
-                container=wire.OutputContainer(
-                    container_url=url,
-                    path=_target(path, pattern),
-                    identity_reference=inputs.identity(output.identity),
-                    upload_headers=headers,
-                )
-            ),
-            upload_options=wire.UploadOptions(upload_condition=output.condition),
-        )
-        for pattern in patterns(output)
-    )
+    url, identity = _url(recipe, output, container), inputs.identity(output.identity)
+    whole = wire.OutputContainer(container_url=url, identity_reference=identity, upload_headers=headers)
+    return tuple(_file(pattern, whole, _target(path, pattern), output.condition) for pattern in patterns(output))
 
 
 def patterns(output: StorageOutput) -> tuple[str, ...]:

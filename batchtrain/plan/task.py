@@ -9,7 +9,7 @@ import msgspec
 from batchtrain.config import task_resources, travel
 from batchtrain.config.task_paths import OURS
 from batchtrain.config.travel import AnySource, LargeSource, Source
-from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, MultiInstance, Task
+from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, JobManager, JobPreparation, MultiInstance, Task
 from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.launchers import apptainer, package_list, plain, steps, sweep, variables
@@ -131,7 +131,7 @@ def _request(
             vault_id=task.environment_variables_keyvault_secret_id,
         ),
         affinity_info=wire.Affinity(affinity_id=task.affinity_id) if task.affinity_id else None,
-        constraints=_constraints(frame, task),
+        constraints=constraints(task, either(task.retention_time, frame.job.retention_time)),
         required_slots=task.required_slots or (1 if gang else None),
         user_identity=identity,
         multi_instance_settings=_multi_instance(gang, shape, carrier) if gang else None,
@@ -515,13 +515,12 @@ def _dependencies(task: Task) -> wire.Dependencies | None:
     return wire.Dependencies(task_ids=task.depends_on, task_id_ranges=ranges)
 
 
-def _constraints(frame: Frame, task: Task) -> wire.TaskConstraints | None:
-    """Only tasks have a retention time, so a task takes that of its job; the service applies the job's other limits."""
-    retention = either(task.retention_time, frame.job.retention_time)
-    if task.max_wall_time is None and retention is None and task.max_task_retries is None:
-        return None
-    return wire.TaskConstraints(
+def constraints(task: Task | JobManager | JobPreparation, retention: str | None) -> wire.TaskConstraints | None:
+    """The limits of a task; None without any. Only tasks have a retention time, so a task takes that of its job; the
+    service applies the job's other limits."""
+    body = wire.TaskConstraints(
         max_wall_clock_time=wire_times.duration(task.max_wall_time) if task.max_wall_time else None,
         retention_time=wire_times.duration(retention) if retention else None,
         max_task_retry_count=task.max_task_retries,
     )
+    return None if body == wire.TaskConstraints() else body
