@@ -528,8 +528,7 @@ def list_(data_dir: str | None) -> None:
     except ValueError as error:
         raise UsageError(f"the list of images in {_data_directory(data_dir)} cannot be read: {error}") from None
     show_rows(
-        [_row(image, environment) for image, environment in sorted(environments.items())],
-        empty="no images are mapped",
+        [_row(image, environment) for image, environment in sorted(environments.items())], empty="no images are mapped"
     )
 
 

@@ -33,11 +33,7 @@ class New(NamedTuple):
 @click.argument("script", metavar="[SCRIPT]", required=False)
 @click.option("--image", is_flag=True, help="Name an image, also without a registry and without --local.")
 @scripts.options
-def command(
-    script: str | None,
-    image: bool,
-    wish: scripts.Options,
-) -> None:
+def command(script: str | None, image: bool, wish: scripts.Options) -> None:
     """Write batchtrain.yaml beside a script: pool, launch, image and command, found as `run SCRIPT` does.
 
     SCRIPT is by default train.py, main.py or the only Python file of this directory. The file is a whole recipe, to be

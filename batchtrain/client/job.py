@@ -317,12 +317,7 @@ class Job:
         return collector.stats({cause: str(self.failure_of(task)) for cause, task in examples})
 
     def sweep(
-        self,
-        metric: str,
-        *,
-        highest: bool | None = None,
-        runs_dir: str | Path | None = None,
-        tell: Tell = SHOW,
+        self, metric: str, *, highest: bool | None = None, runs_dir: str | Path | None = None, tell: Tell = SHOW
     ) -> Table[SweepRow]:
         """The tasks of the job with their named parameters and the last value of a metric, best first.
 
@@ -356,12 +351,7 @@ class Job:
         return recorded_job(root, self._client.account, self.id, None)
 
     def _examined(
-        self,
-        task_id: str | None,
-        *,
-        hints: tuple[str, ...] = (),
-        logs: str = "",
-        seen: tuple[Attempt, ...] = (),
+        self, task_id: str | None, *, hints: tuple[str, ...] = (), logs: str = "", seen: tuple[Attempt, ...] = ()
     ) -> Diagnosis:
         from batchtrain.client import diagnose  # compiles the pattern of every rule, and only here
 

@@ -196,12 +196,7 @@ class _FollowedTask:
     """The output of a task, and what it measures."""
 
     def __init__(
-        self,
-        batch: BatchClient,
-        job_id: str,
-        task_id: str,
-        tell: Callable[[Event], None],
-        ranks: Sequence[int] = (),
+        self, batch: BatchClient, job_id: str, task_id: str, tell: Callable[[Event], None], ranks: Sequence[int] = ()
     ) -> None:
         self._batch, self._job_id, self._task_id, self._tell, self._ranks = batch, job_id, task_id, tell, ranks
         self._own_files: dict[tuple[int, str], files.Follower] = {}

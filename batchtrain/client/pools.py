@@ -202,12 +202,7 @@ class Pools:
 
     @displayed("interrupted; the pool stays, and its nodes still start")
     def wait(
-        self,
-        pool_id: str,
-        *,
-        timeout: float = POOL_SECONDS,
-        tell: Tell = SHOW,
-        recipe: Recipe | None = None,
+        self, pool_id: str, *, timeout: float = POOL_SECONDS, tell: Tell = SHOW, recipe: Recipe | None = None
     ) -> Table[Node]:
         """Wait until the nodes of a pool are ready; with its recipe, unusable nodes are rebooted as configured."""
 

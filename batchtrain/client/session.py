@@ -103,12 +103,7 @@ class Session:
         return Register(marks_here(recipe.settings, name, lineage_of(recipe, beginning)), names)
 
     def carry_out(
-        self,
-        todo: Plan,
-        recipe: Recipe,
-        tell: Tell,
-        options: AddOptions = ONCE,
-        register: Register | None = None,
+        self, todo: Plan, recipe: Recipe, tell: Tell, options: AddOptions = ONCE, register: Register | None = None
     ) -> None:
         """Send a plan's requests in order. register: receives what they create."""
         add_catalog(recipe, self.account)

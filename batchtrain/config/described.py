@@ -291,10 +291,7 @@ def Mpi(
     runtime: the MPI implementation, as in jobs.yaml. executable_path: the launcher. options: its options.
     """
     return MpiBlock(
-        runtime=runtime,
-        executable_path=executable_path,
-        options=tuple(options),
-        processes_per_node=processes_per_node,
+        runtime=runtime, executable_path=executable_path, options=tuple(options), processes_per_node=processes_per_node
     )
 
 

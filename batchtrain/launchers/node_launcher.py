@@ -143,10 +143,7 @@ _OWN_GPUS = Variable(
     _GPUS, "an equal share of the node's; none for roles without", "a process would take every GPU that it sees"
 )
 _BOUND = Implicit(
-    "binding",
-    "auto",
-    "each process has its own cores near its GPU, if the node has enough cores",
-    "process-binding",
+    "binding", "auto", "each process has its own cores near its GPU, if the node has enough cores", "process-binding"
 )
 
 

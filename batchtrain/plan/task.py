@@ -157,11 +157,7 @@ def _shape(frame: Frame, task: Task, where: str, path: str) -> tuple[Shape, tupl
     pool = frame.recipe.pool
     replaces_nodes = pool is not None and pool.on_bad_node == "replace"
     shape = Shape(instances, fabric, task.docker_image is not None, replaces_nodes=replaces_nodes)
-    return (
-        _with_size(shape, frame, task),
-        (implicit + _gpus(frame, task)),
-        warnings,
-    )
+    return (_with_size(shape, frame, task), (implicit + _gpus(frame, task)), warnings)
 
 
 def _with_size(shape: Shape, frame: Frame, task: Task) -> Shape:

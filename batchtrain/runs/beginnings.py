@@ -84,11 +84,7 @@ def git(repository: Path, *words: str, stdin: str = "") -> str:
 
     try:
         return subprocess.run(
-            ["git", "-C", str(repository), *words],
-            input=stdin.encode(),
-            capture_output=True,
-            timeout=5,
-            check=True,
+            ["git", "-C", str(repository), *words], input=stdin.encode(), capture_output=True, timeout=5, check=True
         ).stdout.decode(errors="replace")
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -139,11 +139,7 @@ def keep(
     if not (entries or difference or inputs):
         return ""
     record = SourceRecord(
-        kept=keeps,
-        reason=reason,
-        sources=tuple(directories),
-        uncommitted=bool(difference),
-        inputs=inputs,
+        kept=keeps, reason=reason, sources=tuple(directories), uncommitted=bool(difference), inputs=inputs
     )
     replace(run.path / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
     return reason if entries else ""

@@ -49,12 +49,7 @@ def _create_pool(client: BatchClient, body: Mapping[str, Any], attempts: retry.A
 
 
 CREATIONS: Mapping[Action, _Creation] = {
-    "pool.add": _Creation(
-        "pool",
-        events.PoolAdding,
-        events.PoolAdded,
-        _create_pool,
-    ),
+    "pool.add": _Creation("pool", events.PoolAdding, events.PoolAdded, _create_pool),
     "schedule.add": _Creation(
         "job schedule",
         events.ScheduleAdding,

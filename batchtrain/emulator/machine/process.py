@@ -420,11 +420,7 @@ class ProcessMachine:
             await asyncio.shield(node.gone)
             raise NodeLost(f"{node.spec.node_id}: a Docker Engine answers now; the node boots again to have it")
         missing = self._containers.missing or "the pool's nodes came up without it"
-        return Exit(
-            None,
-            "ContainerInvalidImage",
-            mapped_images.unserved(run.image or "", missing),
-        )
+        return Exit(None, "ContainerInvalidImage", mapped_images.unserved(run.image or "", missing))
 
     def _environment(self, node: _Node, run: Run) -> dict[str, str]:
         """Set PATH: the stand-ins come first, even if the task or its image sets PATH; the programs of the image
