@@ -28,6 +28,7 @@ EXAMPLES: Mapping[str, Any] = {
     "resource_group": "my-group",
     "username": "ann",
     "identity": _IDENTITY,
+    "controller_identity": _IDENTITY,
     "identities": [_IDENTITY],
     "subscription_id": "00000000-0000-0000-0000-000000000000",
     "ssh_private_key": "~/.ssh/id_ed25519",

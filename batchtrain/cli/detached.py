@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from batchtrain.runs.recording import Origin, Recording
 
 
-def run(client: Client, recipe: Recipe, origin: Origin, limits: Limits) -> None:
+def run(client: Client, recipe: Recipe, origin: Origin, limits: Limits, *, controller: bool) -> None:
     """Add the jobs, and say how to come back to them."""
     from batchtrain.client.detach import detach
 
-    runs = detach(client, recipe, tell=tell, origin=origin, limits=limits)
+    runs = detach(client, recipe, tell=tell, origin=origin, limits=limits, has_controller=controller)
     rows = [{"run": made.run.name, "job": made.job, "ends_after": made.seconds} for made in runs]
     if settings().output != "table":
         show_rows(rows)

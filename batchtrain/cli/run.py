@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 NAMED = 20
 """Tasks that succeeded and are named at the end; more are counted."""
 DETACH = "Return after the job is added: the service ends it, deletes its pool, and uploads its results to storage."
+CONTROLLER = "With --detach: a job on a small node moves the job if its pool loses nodes (`candidates.recover`)."
 MAX_PRICE = "End the run when its nodes have cost this, by the prices of the catalogue. The emulator counts the same."
 
 
@@ -45,6 +46,7 @@ MAX_PRICE = "End the run when its nodes have cost this, by the prices of the cat
     help="Maximum seconds for each wait. Default: the tasks' wall-clock limits and an hour; else 24 hours.",
 )
 @click.option("--detach", is_flag=True, help=DETACH)
+@click.option("--controller", is_flag=True, help=CONTROLLER)
 @click.option("--keep", is_flag=True, help="Keep the pool and the jobs. Results are always kept, in the run directory.")
 @click.option("--reuse", is_flag=True, help="Use the existing pool, or create it, and keep it for the next run.")
 @options.idle
@@ -61,6 +63,7 @@ def command(
     wish: scripts.Options,
     timeout: float | None,
     detach: bool,
+    controller: bool,
     keep: bool,
     reuse: bool,
     idle: str | None,
@@ -85,6 +88,10 @@ def command(
         detached.refuse_others(
             keep=keep, reuse=reuse, idle=idle, timeout=timeout, fresh=fresh, resume=resume, dashboard=dashboard
         )
+    if controller and not detach:
+        raise UsageError(
+            "--controller moves the job of a detached run; give --detach, too, or leave it out: `run` moves it"
+        )
     if idle is not None and not reuse:
         raise UsageError("--idle is for a pool that stands; give --reuse, too")
     from batchtrain.client.idling import with_idle_timeout
@@ -101,7 +108,7 @@ def command(
     client = options.connect(config, changes=f"running {source}", ends_it=True)
     limits = Limits(max_price, max_duration)
     if detach:
-        detached.run(client, config.recipe, origin, limits)
+        detached.run(client, config.recipe, origin, limits, controller=controller)
         return
 
     def report(outcome: Outcome) -> None:

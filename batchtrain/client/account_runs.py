@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from batchtrain.client import detached_results
+from batchtrain.client import controller, detached_results
 from batchtrain.client.run import watch_job
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.plan.marks import marks_of
@@ -44,7 +44,7 @@ def listed(client: Operations) -> Table[AccountRun]:
     rows = []
     for job in read.jobs(client.batch, f"{read.MARKED},executionInfo"):
         marks = marks_of(job.metadata)
-        if marks.run:
+        if marks.run and not controller.is_one(job.metadata):
             rows.append(
                 AccountRun(marks.run, job.id, job.state, job.created, job.ended, job.reason, marks.user, marks.host)
             )
@@ -83,6 +83,7 @@ def check(client: Operations, name: str, job_id: str) -> None:
 def stop(client: Operations, name: str, job_id: str) -> None:
     """End the tasks and the job of a run. The service uploads what the tasks of a detached run have left, and deletes
     its pool; the command of another run fetches its results, and deletes what it created."""
+    controller.end(client, job_id, name)  # it would move the job
     check(client, name, job_id)
     if client.jobs.state(job_id) not in ("completed", "terminating"):
         submit.terminate_job(client.batch, job_id)

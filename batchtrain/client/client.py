@@ -152,12 +152,14 @@ class Client(Operations):
         runs_dir: str | Path | None = None,
         max_price: float | None = None,
         max_duration: float | None = None,
+        controller: bool = False,
     ) -> tuple[Detached, ...]:
         """Adds each job with a pool of its own, and returns. The service ends the job, deletes the pool, and uploads
         the results to storage. runs_dir, max_price, max_duration: as for `run`; without a limit a job ends after 24
-        hours. Raises UsageError and PlanError before anything is created."""
+        hours. controller: a job on a small node moves it to the next candidate of its pool (`recover: true`). Raises
+        UsageError and PlanError before anything is created."""
         origin, limits = Origin(root_of(runs_dir, os.environ)), Limits(max_price, max_duration)
-        return detach(self, recipe, tell=tell, origin=origin, limits=limits)
+        return detach(self, recipe, tell=tell, origin=origin, limits=limits, has_controller=controller)
 
     @displayed("interrupted; only the following ends, the run continues")
     def attach(

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from batchtrain.catalog.prices import Price
+from batchtrain.client import controller
 from batchtrain.client.ending import registered
 from batchtrain.client.limits import UNLIMITED, Limits, hour_of_all, price_for
 from batchtrain.client.planning import refuse_unattended
-from batchtrain.config.types import AutoPool, Job, Pool, Recipe, seconds_of, span_of
+from batchtrain.config.types import AutoPool, Job, Recipe, seconds_of, span_of
 from batchtrain.errors import AlreadyExists, PlanError, UsageError
 from batchtrain.plan.inputs import sas_days
 from batchtrain.records import events
@@ -47,16 +47,28 @@ class Detached(NamedTuple):
 
 
 def detach(
-    client: Operations, recipe: Recipe, *, tell: Tell, origin: Origin, limits: Limits = UNLIMITED
+    client: Operations,
+    recipe: Recipe,
+    *,
+    tell: Tell,
+    origin: Origin,
+    limits: Limits = UNLIMITED,
+    has_controller: bool = False,
 ) -> tuple[Detached, ...]:
-    """Add each job with a pool of its own, and return.
+    """Add each job with a pool of its own, and return. has_controller: a job moves it among the candidates of the pool.
 
     Raises UsageError and PlanError, before anything is created, for what the service cannot end or whose results
     could not be fetched."""
+    region = client.account.region
+    overseer = controller.foresee(client, recipe) if has_controller else None
+    recipes = [option.recipe for option in overseer.options] if overseer else [recipe]
+    recipe = recipes[0]
     refuse_unfit(recipe)
     link = storage_link(recipe, emulated=client.account.emulated)
-    price = price_for(limits, recipe, client.account.region)
-    seconds = {job.id: wall_seconds(job, recipe.pool, limits, price, len(recipe.jobs)) for job in recipe.jobs}
+    hour = max(_hour(option, limits, region) for option in recipes)
+    if overseer is not None:
+        hour += _hour(replace(recipe, pool=overseer.pool), limits, region)
+    seconds = {job.id: wall_seconds(job, limits, hour, len(recipe.jobs)) for job in recipe.jobs}
     refuse_short_links(recipe, link, max(seconds.values()), emulated=client.account.emulated)
     for job in recipe.jobs:
         if state := client.jobs.state(job.id):
@@ -65,26 +77,39 @@ def detach(
                 operation=f"add job {job.id}",
                 code="JobExists",
             )
-    for text in remarks(recipe, seconds, price):
+        if overseer is not None:
+            controller.make_room(client, job.id, tell)
+    for text in (*remarks(recipe, seconds), *((overseer.remark(recipe, region),) if overseer else ())):
         tell(events.Waiting("", text))
-    return tuple(_detached(client, recipe, job, link, seconds[job.id], tell, origin) for job in recipe.jobs)
+    return tuple(_detached(client, recipe, job, link, seconds[job.id], tell, origin, overseer) for job in recipe.jobs)
 
 
 def _detached(
-    client: Operations, recipe: Recipe, job: Job, link: str, seconds: float, tell: Tell, origin: Origin
+    client: Operations,
+    recipe: Recipe,
+    job: Job,
+    link: str,
+    seconds: float,
+    tell: Tell,
+    origin: Origin,
+    overseer: controller.Overseer | None,
 ) -> Detached:
     name = directory.new_name(job.id, now())
     alone = replace(recipe, jobs=(bounded(job, seconds),))
     foreseen = client.foresee(alone, results=f"{link}/{container_of(name)}")
+    addition = overseer.foresee(client, alone, seconds, name, link) if overseer else None
     recording = begin(
         client.batch, client.account, alone, alone.jobs[0], foreseen.jobs, origin, (), foreseen.sources, foreseen.blobs,
         name=name,
     )  # fmt: skip
     recording.detach()
     try:
-        with registered(client, client.register(alone, {job.id: name}), tell) as ending:
+        names = {job.id: name, controller.id_of(job.id): name}
+        with registered(client, client.register(alone, names), tell) as ending:
             put_run(client.storage(alone)(link), recording.run.path)
             client.jobs.add_all(alone, tell=tell, foreseen=foreseen, resume=False, register=ending.register)
+            if addition is not None:
+                addition.carry_out(client, ending.register, tell)
     except (Exception, KeyboardInterrupt) as error:
         recording.end("failed", error)
         raise
@@ -100,12 +125,13 @@ def bounded(job: Job, seconds: float) -> Job:
     return replace(job, auto_pool=AutoPool(), auto_complete=True, max_wall_time=span_of(seconds))
 
 
-def wall_seconds(job: Job, pool: Pool | None, limits: Limits, price: Price | None, jobs: int = 1) -> float:
+def wall_seconds(job: Job, limits: Limits, hour: float, jobs: int = 1) -> float:
     """The wall clock of a job: the shortest of its own, the limit, and the time that the price pays for all its nodes;
-    24 hours without any. jobs: how many share the price. Raises UsageError for less than a minute."""
+    24 hours without any. hour: what all nodes cost. jobs: how many share the price. Raises UsageError for less than a
+    minute."""
     times = [float(seconds_of(job.max_wall_time))] if job.max_wall_time else []
     times += [limits.seconds] if limits.seconds is not None else []
-    if limits.price is not None and (hour := hour_of_all(pool, price)):
+    if limits.price is not None and hour:
         times.append(limits.price / jobs / hour * 3600)
     seconds = min(times, default=DEFAULT_SECONDS)
     if seconds < LEAST_SECONDS:
@@ -113,7 +139,12 @@ def wall_seconds(job: Job, pool: Pool | None, limits: Limits, price: Price | Non
     return seconds
 
 
-def remarks(recipe: Recipe, seconds: dict[str, float], price: Price | None) -> Iterator[str]:
+def _hour(recipe: Recipe, limits: Limits, region: str | None) -> float:
+    """What an hour of all nodes of the pool costs; 0 without a limit of the price. Raises UsageError."""
+    return hour_of_all(recipe.pool, price_for(limits, recipe, region))
+
+
+def remarks(recipe: Recipe, seconds: dict[str, float]) -> Iterator[str]:
     """What is reported before anything is created."""
     for job_id, time in seconds.items():
         yield (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from batchtrain.client import controller
 from batchtrain.client.detach import only_link
 from batchtrain.config.source_directory import sha256_of
 from batchtrain.config.types import Recipe, Results
@@ -81,11 +82,11 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str) -> Record
         tasks = job.tasks
         settings = read.all_fetch_settings(client.batch, record.job)
         results = {task.id: settings[task.id].results if task.id in settings else None for task in tasks}
-        for task in tasks:
-            _take_live(storage, run, task)
-        recording.take(
-            tasks, [file for task in tasks for file in _of_task(storage, run, job.id, task, results[task.id])]
-        )
+        before = {task.id: _take_live(storage, run, task) for task in tasks}
+        files = [file for task in tasks for file in _of_task(storage, run, job.id, task, results[task.id])]
+        recording.take(tasks, files, before)
+        if is_over:
+            controller.end(client, record.job, name)
         if is_over and record.state == DETACHED:
             failure = failure_of(client, run, record.job)
             recording.end("failed" if failure else "completed", failure)
@@ -165,17 +166,19 @@ def _of_task(storage: Storage, run: RunDirectory, job_id: str, task: Task, resul
     ]
 
 
-def _take_live(storage: Storage, run: RunDirectory, task: Task) -> None:
-    """What a gang printed while it ran: of its earlier attempts, whose nodes may be lost, and of one that runs."""
+def _take_live(storage: Storage, run: RunDirectory, task: Task) -> int:
+    """What a gang printed while it ran: of its earlier attempts, whose nodes may be lost, and of one that runs. Returns
+    how many attempts ran before a controller added the job again."""
     container, top = container_of(run.name), f"{LIVE}/{task.id}"
     starts: dict[str, list[Stored]] = {}
     for item in blob.below(storage, container, top):
         starts.setdefault(item.name.split("/")[2], []).append(item)
-    last = number_of(task)
+    last = max(number_of(task), len(starts))
     for number, start in enumerate(sorted(starts, key=int), last - len(starts) + 1):
-        if number > 0 and (number < last or task.state != "completed"):
+        if number < last or task.state != "completed":
             logs = run.logs(task.id, number if number < last else None)
             _download(storage, container, [(item, logs / Path(item.name).name) for item in starts[start]])
+    return last - number_of(task)
 
 
 def _download(storage: Storage, container: str, files: list[tuple[Stored, Path]]) -> None:

@@ -51,7 +51,7 @@ def gathered(
         pool=pool,
         listings=read_listings(recipe, connect) if listed else {},
         made=read_made(recipe),
-        blob_store=blob_store(account),
+        blob_store=results or blob_store(account),
         results=results,
         project=project_of(recipe.directory).id,
         former=has_former(recipe.directory),
@@ -88,7 +88,7 @@ def refuse_unattended(recipe: Recipe) -> None:
     if recipe.pool is not None and candidates is not None and candidates.recover:
         raise PlanError(
             f"pool {recipe.pool.id} has `candidates.recover`, which needs a client that follows the job; use"
-            " `batchtrain run` without --detach, or `--set pool_specification.candidates.recover=false`"
+            " `batchtrain run`, for a detached run with `--controller`, or `--set pool_specification.candidates.recover=false`"
         )
     if recipe.pool is not None and recipe.pool.on_bad_node == "replace":
         raise PlanError(

@@ -117,6 +117,14 @@ class Session:
         for event in submit.submit(self.batch, todo, kept.fill, kept.upload, others, options, register=register):
             tell(event)
 
+    def filled(self, todo: Plan, recipe: Recipe) -> tuple[Step, ...]:
+        """The requests of a plan with their links and secrets. Uploads its files."""
+        uploads = [step for step in todo.steps if step.action in ("blob.upload", "files.upload")]
+        self.carry_out(todo._replace(steps=tuple(uploads)), recipe, lambda event: None)
+        fill = self._values(recipe).fill
+        steps = (step for step in todo.steps if step not in uploads)
+        return tuple(Step(step.action, step.subject, submit.filled(step.body, fill)) for step in steps)
+
 
 def _bring(step: Step, recipe: Recipe, values: Placeholders) -> Event:
     """Uploads files of this machine to a storage container."""

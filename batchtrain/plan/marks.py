@@ -16,6 +16,8 @@ DIGEST = "batchtrain:plan"
 """The digest of a job's plan, which is added when the job is sent."""
 COMPLETE = "batchtrain:tasks"
 """The number of tasks of a large job, which is added when all of them exist."""
+CONTROLS = "batchtrain:controls"
+"""The run whose job a job moves among the candidates of its pool."""
 VARIABLE = "BATCHTRAIN_RUN"
 """The run as a variable of a job's tasks. It separates their attempts from those of an earlier job of the same id."""
 OWN = frozenset({RUN, USER, HOST, DIGEST, COMPLETE, VARIABLE, lineage.VARIABLE})

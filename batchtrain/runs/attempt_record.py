@@ -73,10 +73,10 @@ class AttemptRecord:
         self._seen.setdefault(attempt.task, {})[attempt.number] = attempt
         self._run.add_attempt(attempt)
 
-    def restart(self) -> None:
-        """The job is added again: the service counts the attempts of its tasks anew."""
-        for task_id in self._seen:
-            self._before[task_id] = self.current(task_id)
+    def restart(self, before: Mapping[str, int] | None = None) -> None:
+        """The job is added again: the service counts the attempts of its tasks anew. before: how many there were
+        by task; by default those that were seen."""
+        self._before |= {task_id: self.current(task_id) for task_id in self._seen} if before is None else before
 
     def _counted(self, task: Task) -> Task:
         """The task with the attempts before its job was added again as requeues."""

@@ -397,9 +397,11 @@ class Recording:
         if self._unwritten is not None:
             raise self._unwritten
 
-    def take(self, tasks: Iterable[Task], files: Iterable[FileRecord]) -> None:
-        """Record the tasks of a detached run, and their files that came from storage."""
+    def take(self, tasks: Iterable[Task], files: Iterable[FileRecord], before: Mapping[str, int]) -> None:
+        """Record the tasks of a detached run, and their files that came from storage. before: by task, how many
+        attempts ran before its job was added again."""
         tasks = tuple(tasks)
+        self._attempts.restart(before)
         self.run.write_tasks(self._records(tasks))
         self._attempts.prepare(tasks)
         self._files = {(file.task, file.node, file.path): file for file in files}

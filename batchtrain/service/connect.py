@@ -69,6 +69,11 @@ class Account(NamedTuple):
         return (" --local" if self.emulated else "") + (f" --batch-account {self.label}" if self.label else "")
 
     @property
+    def node_key(self) -> str:
+        """The key for a program on a node of the emulator. Nodes of Azure have a managed identity in place of a key."""
+        return self.key.reveal() if self.emulated and self.key is not None else ""
+
+    @property
     def region(self) -> str | None:
         """Its region, by its endpoint, whose prices apply; empty if it is unknown. None for the emulator, which costs
         nothing."""

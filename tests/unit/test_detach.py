@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from batchtrain.catalog.prices import Price
-from batchtrain.client import account_runs, detach, detached_results, orphans
+from batchtrain.client import account_runs, controller, detach, detached_results, orphans
 from batchtrain.client.limits import Limits
 from batchtrain.config.types import Credentials, Recipe, Secret, Settings, StorageCredentials, VmCount, VmSizes
 from batchtrain.errors import NotFound, PlanError, UsageError
@@ -23,7 +22,6 @@ from batchtrain.service import read
 from tests.unit.plan.jobs import recipe
 
 DAY = 86400.0
-PRICE = Price("STANDARD_D2S_V5", "westeurope", "USD", 2.0, 0.5)
 KEYED = StorageCredentials(account="a", account_key=Secret("k"))
 KEYLESS = StorageCredentials(account="a")
 
@@ -50,14 +48,13 @@ def stored(*links: str, account: StorageCredentials = KEYED) -> Recipe:
     ],
 )
 def test_the_wall_clock_is_the_shortest_of_the_limits(limits: Limits, job: dict[str, Any], seconds: float) -> None:
-    made = of(job, {"vm_count": VmCount(dedicated=3)})
-    assert detach.wall_seconds(made.jobs[0], made.pool, limits, PRICE if limits.price else None, 2) == seconds
+    assert detach.wall_seconds(of(job).jobs[0], limits, 6.0, 2) == seconds
 
 
 def test_a_wall_clock_in_which_no_node_starts_is_refused() -> None:
     made = of()
     with pytest.raises(UsageError, match="nodes need minutes to start"):
-        detach.wall_seconds(made.jobs[0], made.pool, Limits(seconds=59), None)
+        detach.wall_seconds(made.jobs[0], Limits(seconds=59), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +141,7 @@ def test_the_launcher_of_a_detached_gang_uploads_its_output_and_keeps_that_of_ot
 
 def test_the_job_of_another_run_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(account_runs, "read_marks", lambda client, thing: SimpleNamespace(run="B"))
+    monkeypatch.setattr(controller, "end", lambda client, job, run: None)
     client: Any = SimpleNamespace(batch=None)
     with pytest.raises(NotFound, match="job train of this account is not that of run A"):
         account_runs.stop(client, "A", "train")

@@ -1006,6 +1006,7 @@ ROWS |= {
     f"{CANDIDATES}.alternatives.zones.max_percent_per_zone": Row(50, effect=tried),
     f"{CANDIDATES}.order": Row("price", effect=waits("order"), files={"catalog.yaml": PRICES}),
     f"{CANDIDATES}.patience": Row("20m", effect=waits("patience")),
+    f"{CANDIDATES}.controller_identity": Row(IDENTITY, effect=waits("controller_identity")),
     f"{CANDIDATES}.recover": Row(
         True, effect=waits("recover"), beside={VOLUME: NFS, f"{TASK}.checkpoint.volume": "share"}
     ),

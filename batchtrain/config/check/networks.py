@@ -304,6 +304,8 @@ def _ids(subject: Subject) -> Iterator[tuple[Path, str, str]]:
     if pool is not None:
         for number, identity in enumerate(pool.identities):
             yield (*POOL, "identities", number), "identity", identity
+        if pool.candidates is not None and pool.candidates.controller_identity is not None:
+            yield (*POOL, "candidates", "controller_identity"), "identity", pool.candidates.controller_identity
     for path, identity in identities(subject):
         yield path, "identity", identity
 

@@ -518,6 +518,9 @@ class Candidates(Block, frozen=True, kw_only=True):
     recover: Annotated[bool, says(
         "If the pool of a running job cannot get its nodes back within `patience`, `run` moves the job to the next"
         " candidate, where it continues from its checkpoint.", "batchtrain: moves a job")] = False
+    controller_identity: Annotated[str | None, says(
+        "Resource id of the managed identity with which the controller of a detached run (`run --detach --controller`)"
+        " signs in to the Batch account.", "batchtrain: `identity` of the controller's pool")] = None
 
 
 class Pool(Block, frozen=True, kw_only=True):

@@ -1,0 +1,244 @@
+"""`run --detach --controller`: a small job that moves the job of a detached run to the next candidate of its pool.
+
+The client plans the requests for every candidate, with all links and secrets, and puts them into the container of the
+run. A job on a pool of one node has them. It needs no credentials but the rights to the jobs of the Batch account.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import io
+import math
+import shlex
+import sys
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+from packaging.requirements import Requirement
+
+from batchtrain.client import controller_program
+from batchtrain.client.controller_program import FILE, Request, Requests, metadata
+from batchtrain.client.identities import refuse_identities
+from batchtrain.client.operations import Operations
+from batchtrain.client.planning import Foreseen
+from batchtrain.client.shown_progress import Tell
+from batchtrain.config.candidates import Candidate, ordered
+from batchtrain.config.described import IMAGE
+from batchtrain.config.times import duration
+from batchtrain.config.types import (
+    GlobalResources,
+    InputData,
+    Job,
+    Pool,
+    Recipe,
+    StorageInput,
+    Task,
+    VmConfiguration,
+    VmCount,
+    span_of,
+)
+from batchtrain.errors import AlreadyExists, NotFound, UsageError
+from batchtrain.plan.cost import hour_of
+from batchtrain.plan.marks import CONTROLS
+from batchtrain.plan.types import Plan
+from batchtrain.service import read, submit
+from batchtrain.service.register import Register, Thing
+from batchtrain.storage import blob
+from batchtrain.storage.run_container import container_of
+
+TASK = "controller"
+PACKAGE = f"{TASK}/batchtrain.zip"
+LEFT_OUT = frozenset({"__pycache__", "_data", "static"})
+"""Directories of the package that a controller does not need."""
+FAMILIES = frozenset({"Dlsv5", "Dldsv5", "Dsv5", "Ddsv5", "Dasv5", "Dadsv5"})
+"""The series of sizes for the node of a controller: without GPUs, and offered in most regions."""
+
+
+def id_of(job_id: str) -> str:
+    """The id of the controller's job and of its pool."""
+    return f"{job_id[:53]}-{TASK}"
+
+
+# --- before anything is created -------------------------------------------------------------------------------------
+
+
+def foresee(client: Operations, recipe: Recipe) -> Overseer:
+    """The controller of a recipe. Raises UsageError for a recipe without `recover`, for several accounts, and where
+    the controller could not sign in."""
+    pool = recipe.pool
+    if pool is None or pool.candidates is None or not pool.candidates.recover:
+        raise UsageError(
+            "--controller moves a job among the `candidates` of its pool; write `candidates` with `recover: true` in"
+            f" pool.yaml of {recipe.directory}, or leave --controller out"
+        )
+    options = ordered(recipe, client.account.region or "")
+    if others := dict.fromkeys(option.account for option in options if option.account):
+        raise UsageError(
+            f"a controller has the rights of one Batch account, and the candidates name others ({', '.join(others)});"
+            " use `batchtrain run` without --detach, or candidates without `account`"
+        )
+    if not client.account.emulated and pool.candidates.controller_identity is None:
+        raise UsageError(
+            "a controller signs in to the Batch account with a managed identity: write its resource id as"
+            " `candidates.controller_identity` in pool.yaml, and give it the role Azure Batch Data Contributor; or use"
+            " `batchtrain run` without --detach"
+        )
+    refuse_identities(recipe, client.account)
+    patience = duration(pool.candidates.patience) or 0.0
+    return Overseer(options, pool_of(recipe, recipe.jobs[0].id, client.account.region), patience)
+
+
+def pool_of(recipe: Recipe, job_id: str, region: str | None) -> Pool:
+    """The pool of a controller: a node of the cheapest size, or of the smallest one without prices. Its formula removes
+    the node when nothing runs there."""
+    pool, catalog = recipe.pool, recipe.catalog
+    assert pool is not None
+    identity = pool.candidates.controller_identity if pool.candidates is not None else None
+    prices = {size: catalog.price(size.name, region or "") for size in catalog.sizes if size.family in FAMILIES}
+    costs = {size: price.dedicated if price else None for size, price in prices.items()}
+    size = min(costs, key=lambda size: (costs[size] or math.inf, size.cores, size.memory_gib))
+    return Pool(
+        id=id_of(job_id),
+        vm_size=size.name.upper(),
+        vm_count=VmCount(dedicated=1),
+        vm_configuration=VmConfiguration(platform_image=replace(IMAGE, native=False)),
+        virtual_network=pool.virtual_network,
+        identities=(identity,) if identity else (),
+        idle_timeout="5m",
+    )
+
+
+class Overseer(NamedTuple):
+    """The controller of a recipe, before the run has a name."""
+
+    options: tuple[Candidate, ...]
+    pool: Pool
+    patience: float
+
+    def remark(self, recipe: Recipe, region: str | None) -> str:
+        """What is reported before anything is created."""
+        hour = hour_of(replace(recipe, pool=self.pool), region)
+        return f"a controller moves job {recipe.jobs[0].id} if its pool does not get its nodes back; an hour: {hour}"
+
+    def foresee(self, client: Operations, recipe: Recipe, seconds: float, run: str, link: str) -> Addition:
+        """Plan the requests of the controller of a run, and those for each candidate.
+
+        recipe: of the one job of the run. link: the storage account that has the container of the run."""
+        results = f"{link}/{container_of(run)}"
+        plans = []
+        for option in self.options:
+            there = replace(option.recipe, jobs=recipe.jobs)
+            plans.append((str(option), there, client.foresee(there, results=results).jobs))
+        small = self.recipe_of(recipe, seconds, run, link, emulated=client.account.emulated)
+        return Addition(small, client.foresee(small), tuple(plans), self.patience, results)
+
+    def recipe_of(self, recipe: Recipe, seconds: float, run: str, link: str, *, emulated: bool) -> Recipe:
+        """The pool and the job of the controller of a run."""
+        blobs = StorageInput(storage_account_settings=link, remote_path=f"{container_of(run)}/{TASK}")
+        python = shlex.quote(sys.executable) if emulated else "python3"
+        commands = [f"{python} -m zipfile -e {PACKAGE} {TASK}"]
+        if not emulated:
+            commands += ["python3 -m venv venv", f"venv/bin/pip install --quiet {shlex.join(_packages())}"]
+            python = "venv/bin/python"
+        commands.append(f"PYTHONPATH={TASK} {python} -m {controller_program.__name__}")
+        task = Task(
+            id=TASK, command=" && ".join(commands), input_data=InputData(azure_storage=(blobs,)), max_task_retries=3
+        )
+        job = Job(
+            id=self.pool.id, auto_complete=True, max_wall_time=span_of(seconds), metadata={CONTROLS: run}, tasks=(task,)
+        )
+        return replace(recipe, pool=self.pool, jobs=(job,), resources=GlobalResources())
+
+
+def _packages() -> list[str]:
+    """What batchtrain requires, without its extras."""
+    requirements = map(Requirement, importlib.metadata.requires("batchtrain") or ())
+    return [f"{item.name}{item.specifier}" for item in requirements if "extra" not in str(item.marker)]
+
+
+def _package() -> bytes:
+    """The code of this batchtrain as an archive."""
+    package, content = Path(__file__).parents[1], io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(package.rglob("*")):
+            if path.is_file() and not LEFT_OUT.intersection(path.parts):
+                archive.write(path, path.relative_to(package.parent))
+    return content.getvalue()
+
+
+class Addition(NamedTuple):
+    """The planned requests of the controller of a run."""
+
+    recipe: Recipe
+    foreseen: Foreseen
+    plans: tuple[tuple[str, Recipe, Plan], ...]
+    """Each candidate, its recipe, and the requests that add the job there."""
+    patience: float
+    results: str
+    """`link/container` of the run."""
+
+    def carry_out(self, client: Operations, register: Register, tell: Tell) -> None:
+        """Add the pool and the job of the controller."""
+        job_id = self.plans[0][1].jobs[0].id
+        requests = Requests(
+            job=job_id,
+            marks=register.marks(Thing("job", job_id)),
+            patience=self.patience,
+            candidates=tuple(name for name, _, _ in self.plans),
+            requests=tuple(tuple(map(Request.of, client.filled(plan, at))) for _, at, plan in self.plans),
+            key=client.account.node_key,
+        )
+        link, _, container = self.results.partition("/")
+        for name, content in ((FILE, msgspec.json.encode(requests)), (PACKAGE, _package())):
+            blob.upload(client.storage(self.recipe)(link), container, name, content)
+        client.pools.add(self.recipe, wait=False, tell=tell, foreseen=self.foreseen, register=register)
+        client.jobs.add_all(self.recipe, tell=tell, foreseen=self.foreseen, resume=False, register=register)
+
+
+# --- its end --------------------------------------------------------------------------------------------------------
+
+
+def end(client: Operations, job_id: str, run: str) -> None:
+    """End the controller of a run, if it has one, and delete its pool."""
+    controller = id_of(job_id)
+    if _run_of(client, controller) != run:
+        return
+    if client.jobs.state(controller) not in ("completed", "terminating"):
+        submit.terminate_job(client.batch, controller)
+    pool = read.pool_or_none(client.batch, controller)
+    if pool is not None and pool.state != "deleting":
+        submit.delete_pool(client.batch, controller)
+
+
+def make_room(client: Operations, job_id: str, tell: Tell) -> None:
+    """Delete the controller of an earlier job of the same id. Raises AlreadyExists if it has not ended."""
+    controller = id_of(job_id)
+    run = _run_of(client, controller)
+    if run and client.jobs.state(controller) != "completed":
+        raise AlreadyExists(
+            f"job {controller} still follows job {job_id} of run {run}; end it with `batchtrain jobs term"
+            f" {controller}`",
+            operation=f"add job {controller}",
+            code="JobExists",
+        )
+    if run:
+        end(client, job_id, run)
+        client.jobs.handle(controller).delete(tell=tell)
+        client.pools.gone(controller, tell=tell)
+
+
+def is_one(items: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a job with this metadata controls a run."""
+    return any(item["name"] == CONTROLS for item in items)
+
+
+def _run_of(client: Operations, job_id: str) -> str:
+    """The run that a job controls; empty if there is no such job, or if it is no controller."""
+    try:
+        return metadata(read.job_document(client.batch, job_id)).get(CONTROLS, "")
+    except NotFound:
+        return ""

@@ -1,0 +1,54 @@
+"""A detached run with a controller, whose pool loses its nodes for good: another machine has one curve of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from batchtrain.client.client import load
+from batchtrain.emulator import steering
+from batchtrain.emulator.interface import StorageAccount
+from batchtrain.emulator.server import Emulator, Settings
+from tests.waiting import until
+
+from .test_checkpoints import recipe as checkpointed
+from .test_outlived import PREEMPTED, client_of, read_or_empty, recipe
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+CANDIDATES = '{"alternatives": [{"vm_size": "STANDARD_D8DS_V5"}], "patience": "1s", "recover": true}'
+
+
+def test_a_job_without_a_client_moves_to_the_next_candidate_and_has_one_curve(
+    azurite: StorageAccount, tmp_path: Path
+) -> None:
+    gang = {"num_instances": 2, "pytorch": {"processes_per_node": 1}}
+    often = {"BATCHTRAIN_UPLOAD_SECONDS": "0.1"}
+    directory = checkpointed(tmp_path, PREEMPTED, multi_instance=gang, environment_variables=often)
+    made = load(
+        directory,
+        local=True,
+        settings={"pool_specification.candidates": CANDIDATES},
+        ignore=("environment-launcher",),
+    )
+    made = msgspec.structs.replace(made, credentials=recipe("j", azurite).credentials)
+    with Emulator(Settings(tmp_path / "data", port=0)) as emulator:
+        client = client_of(emulator, made.credentials)
+        [begun] = client.detach(made, runs_dir=tmp_path / "runs", max_duration=1800, controller=True)
+        shutil.rmtree(tmp_path / "runs")
+        job = client.jobs.handle("training")
+        until(lambda: read_or_empty(job).count(b"waits on") == 2)
+        steering.limit(emulator.status, {"STANDARD_D4DS_V5": 0})
+        steering.befall(emulator.status, job.seen_task().node, "preempt")
+        until(lambda: client.jobs.state("training") == "completed")
+        until(lambda: client.jobs.state("training-controller") == "completed")
+        assert [row.run for row in client.account_runs()] == [begun.run.name]
+        run = client.fetch_run(runs_dir=tmp_path / "elsewhere")
+        until(lambda: client.pools.list() == ())
+    assert (run.state, run.record.results) == ("completed", "complete")
+    (curve,) = run.plot("loss").figures["loss"].values()
+    assert curve == [(step, 100 - step) for step in range(1, 11)]
+    assert [(attempt.checkpoint, attempt.step) for attempt in run.attempts] == [("", 7), ("step-6", 10)]
+    assert list(run.path.glob("outputs/*/step-9/manifest.json"))

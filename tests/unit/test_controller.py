@@ -1,0 +1,91 @@
+"""The controller of a detached run: what it costs, what it runs, and what is refused before anything is created."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from batchtrain.catalog.prices import Prices
+from batchtrain.client import controller
+from batchtrain.client.detach import bounded
+from batchtrain.config.types import Alternative, Candidates, Recipe
+from batchtrain.errors import UsageError
+from batchtrain.plan import plan_jobs, plan_pool
+from batchtrain.plan.types import Facts
+from batchtrain.service.connect import Account
+from tests.unit.plan.jobs import recipe
+
+IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i"
+AZURE = Account("https://a.westeurope.batch.azure.com", "a")
+PRICES = Prices("westeurope", "USD", {"STANDARD_D2AS_V5": 0.1, "STANDARD_D2LS_V5": 0.2})
+
+
+def of(**candidates: Any) -> Recipe:
+    made = recipe({})
+    assert made.pool is not None
+    options = Candidates(**{"alternatives": (Alternative(vm_size="STANDARD_D8S_V5"),), "recover": True, **candidates})
+    return replace(made, pool=replace(made.pool, candidates=options), catalog=made.catalog._replace(prices=(PRICES,)))
+
+
+def foresee(made: Recipe, account: Account = AZURE) -> controller.Overseer:
+    client: Any = SimpleNamespace(account=account)
+    return controller.foresee(client, made)
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (recipe({}), "write `candidates` with `recover: true` in pool.yaml"),
+        (of(recover=False), "write `candidates` with `recover: true` in pool.yaml"),
+        (of(alternatives=(Alternative(account="west"),)), r"candidates name others \(west\)"),
+        (of(), "write its resource id as `candidates.controller_identity`"),
+    ],
+)
+def test_what_cannot_be_moved_is_refused_with_the_way_out(made: Recipe, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        foresee(made)
+
+
+def test_the_emulator_needs_no_identity() -> None:
+    assert foresee(of(), AZURE._replace(emulated=True)).pool.identities == ()
+
+
+def test_its_node_has_the_cheapest_size_whose_price_is_reported() -> None:
+    made = of(controller_identity=IDENTITY)
+    overseer = foresee(made)
+    assert overseer.pool.vm_size == "STANDARD_D2AS_V5"
+    assert "1 node hours of STANDARD_D2AS_V5 (1 dedicated, 0 spot)" in overseer.remark(made, "westeurope")
+    assert "0.1" in overseer.remark(made, "westeurope")
+
+
+def test_its_pool_has_the_identity_and_no_node_when_nothing_runs() -> None:
+    made = of(controller_identity=IDENTITY)
+    steps = plan_pool(replace(made, pool=foresee(made).pool)).steps
+    identity, grows = steps[-2:]
+    assert identity.document == {"identities": [IDENTITY]}
+    assert "$TargetDedicatedNodes = busy > 0 ? 1 : 0;" in grows.document["autoScaleFormula"]
+
+
+def test_its_task_on_azure_installs_what_batchtrain_requires_and_not_batchtrain() -> None:
+    made = of(controller_identity=IDENTITY)
+    there = foresee(made).recipe_of(made, 3600, "20261126T000000Z-job-0000", "link", emulated=False)
+    [job] = there.jobs
+    line = str(job.tasks[0].command)
+    assert "venv/bin/pip install --quiet" in line
+    assert "azure-batch<16,>=15.1" in line
+    assert " batchtrain" not in line.partition("pip install")[2].partition("&&")[0]
+    [addition] = [step for step in plan_jobs(there, Facts()).steps if step.action == "job.add"]
+    assert addition.document["constraints"]["maxWallClockTime"] == "PT1H"
+
+
+def test_the_job_of_a_run_has_a_pool_of_its_own_at_each_candidate() -> None:
+    made = of(controller_identity=IDENTITY)
+    sizes = []
+    for option in foresee(made).options:
+        plan = plan_jobs(replace(option.recipe, jobs=(bounded(made.jobs[0], 60),)), Facts())
+        [addition] = [step for step in plan.steps if step.action == "job.add"]
+        sizes.append(addition.document["poolInfo"]["autoPoolSpecification"]["pool"]["vmSize"])
+    assert sizes == [made.pool.vm_size if made.pool else "", "STANDARD_D8S_V5"]
