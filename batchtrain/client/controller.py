@@ -46,7 +46,7 @@ from batchtrain.plan.cost import hour_of
 from batchtrain.plan.marks import CONTROLS
 from batchtrain.plan.types import Plan
 from batchtrain.service import read, submit
-from batchtrain.service.register import Register, Thing
+from batchtrain.service.register import Register, Thing, read_marks
 from batchtrain.storage import blob
 from batchtrain.storage.run_container import container_of
 
@@ -204,31 +204,28 @@ class Addition(NamedTuple):
 
 def end(client: Operations, job_id: str, run: str) -> None:
     """End the controller of a run, if it has one, and delete its pool."""
-    controller = id_of(job_id)
-    if _run_of(client, controller) != run:
-        return
-    if client.jobs.state(controller) not in ("completed", "terminating"):
-        submit.terminate_job(client.batch, controller)
-    pool = read.pool_or_none(client.batch, controller)
-    if pool is not None and pool.state != "deleting":
-        submit.delete_pool(client.batch, controller)
+    own_id = id_of(job_id)
+    if _run_of(client, own_id) == run and client.jobs.state(own_id) not in ("completed", "terminating"):
+        submit.terminate_job(client.batch, own_id)
+    pool = read.pool_or_none(client.batch, own_id)
+    if pool is not None and pool.state != "deleting" and read_marks(client.batch, Thing("pool", own_id)).run == run:
+        submit.delete_pool(client.batch, own_id)
 
 
 def make_room(client: Operations, job_id: str, tell: Tell) -> None:
     """Delete the controller of an earlier job of the same id. Raises AlreadyExists if it has not ended."""
-    controller = id_of(job_id)
-    run = _run_of(client, controller)
-    if run and client.jobs.state(controller) != "completed":
+    own_id = id_of(job_id)
+    run = _run_of(client, own_id)
+    if run and client.jobs.state(own_id) != "completed":
         raise AlreadyExists(
-            f"job {controller} still follows job {job_id} of run {run}; end it with `batchtrain jobs term"
-            f" {controller}`",
-            operation=f"add job {controller}",
+            f"job {own_id} still follows job {job_id} of run {run}; end it with `batchtrain jobs term {own_id}`",
+            operation=f"add job {own_id}",
             code="JobExists",
         )
     if run:
         end(client, job_id, run)
-        client.jobs.handle(controller).delete(tell=tell)
-        client.pools.gone(controller, tell=tell)
+        client.jobs.handle(own_id).delete(tell=tell)
+        client.pools.gone(own_id, tell=tell)
 
 
 def is_one(items: Iterable[Mapping[str, Any]]) -> bool:

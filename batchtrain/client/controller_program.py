@@ -104,8 +104,8 @@ class Controller:
         else:
             if marks_of(document["metadata"]).run != self._requests.marks.run:
                 return None
-            is_there = int(metadata(document).get(CANDIDATE, 0)) == number
-            if is_there and (not number or read.counts(self._client.batch, self._requests.job).total):
+            is_whole = document["onAllTasksComplete"] == "terminatejob"  # set after its tasks were added
+            if is_whole and int(metadata(document).get(CANDIDATE, 0)) == number:
                 return number
             self._delete()
         self._add(number)

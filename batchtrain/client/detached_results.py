@@ -13,7 +13,7 @@ from batchtrain.client import controller
 from batchtrain.client.detach import only_link
 from batchtrain.config.source_directory import sha256_of
 from batchtrain.config.types import Recipe, Results
-from batchtrain.errors import NotFound, TaskFailed, UsageError
+from batchtrain.errors import NotFound, ServiceError, TaskFailed, UsageError
 from batchtrain.records import Task
 from batchtrain.records.attempt import number_of
 from batchtrain.records.rank_end import ENDS, RankEnd
@@ -86,7 +86,8 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str) -> Record
         files = [file for task in tasks for file in _of_task(storage, run, job.id, task, results[task.id])]
         recording.take(tasks, files, before)
         if is_over:
-            controller.end(client, record.job, name)
+            with contextlib.suppress(ServiceError):  # a reader may delete nothing, and the pool has no nodes
+                controller.end(client, record.job, name)
         if is_over and record.state == DETACHED:
             failure = failure_of(client, run, record.job)
             recording.end("failed" if failure else "completed", failure)

@@ -88,7 +88,8 @@ def refuse_unattended(recipe: Recipe) -> None:
     if recipe.pool is not None and candidates is not None and candidates.recover:
         raise PlanError(
             f"pool {recipe.pool.id} has `candidates.recover`, which needs a client that follows the job; use"
-            " `batchtrain run`, for a detached run with `--controller`, or `--set pool_specification.candidates.recover=false`"
+            " `batchtrain run` without --detach, or with --controller, or"
+            " `--set pool_specification.candidates.recover=false`"
         )
     if recipe.pool is not None and recipe.pool.on_bad_node == "replace":
         raise PlanError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -12,10 +13,12 @@ from batchtrain.client.client import load
 from batchtrain.emulator import steering
 from batchtrain.emulator.interface import StorageAccount
 from batchtrain.emulator.server import Emulator, Settings
+from tests import azurite as azurite_program
 from tests.waiting import until
 
+from .conftest import Shell
 from .test_checkpoints import recipe as checkpointed
-from .test_outlived import PREEMPTED, client_of, read_or_empty, recipe
+from .test_outlived import PREEMPTED, client_of, printed_so_far, recipe
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 CANDIDATES = '{"alternatives": [{"vm_size": "STANDARD_D8DS_V5"}], "patience": "1s", "recover": true}'
@@ -38,10 +41,10 @@ def test_a_job_without_a_client_moves_to_the_next_candidate_and_has_one_curve(
         client = client_of(emulator, made.credentials)
         [begun] = client.detach(made, runs_dir=tmp_path / "runs", max_duration=1800, controller=True)
         shutil.rmtree(tmp_path / "runs")
-        job = client.jobs.handle("training")
-        until(lambda: read_or_empty(job).count(b"waits on") == 2)
+        until(lambda: client.jobs.handle("training").seen_task().state == "running")
+        until(lambda: printed_so_far(client, tmp_path).count("waits on") == 2)
         steering.limit(emulator.status, {"STANDARD_D4DS_V5": 0})
-        steering.befall(emulator.status, job.seen_task().node, "preempt")
+        steering.befall(emulator.status, client.jobs.handle("training").seen_task().node, "preempt")
         until(lambda: client.jobs.state("training") == "completed")
         until(lambda: client.jobs.state("training-controller") == "completed")
         assert [row.run for row in client.account_runs()] == [begun.run.name]
@@ -52,3 +55,22 @@ def test_a_job_without_a_client_moves_to_the_next_candidate_and_has_one_curve(
     assert curve == [(step, 100 - step) for step in range(1, 11)]
     assert [(attempt.checkpoint, attempt.step) for attempt in run.attempts] == [("", 7), ("step-6", 10)]
     assert list(run.path.glob("outputs/*/step-9/manifest.json"))
+
+
+def test_a_controller_is_named_with_its_price_and_ends_when_the_run_is_stopped(
+    batchtrain: Shell, tmp_path: Path
+) -> None:
+    azurite_program.require()
+    directory = checkpointed(tmp_path, "import signal; signal.pause()")
+    command = ("run", directory, "--local", "--set", f"pool_specification.candidates={CANDIDATES}", "--controller")
+    refused = batchtrain(*command, code=2)
+    assert "--controller moves the job of a detached run; give --detach, too" in refused.stderr
+    said = batchtrain(*command, "--detach", "--max-duration", "30m", "--runs-dir", "first")
+    assert "1 node hours of STANDARD_D2LS_V5 (1 dedicated, 0 spot)" in said.stderr
+    for job in ("training", "training-controller"):
+        tasks = ("jobs", "tasks", job, "--local", "-o", "json")
+        until(lambda tasks=tasks: '"running"' in batchtrain(*tasks).stdout)  # type: ignore[misc]
+    batchtrain("runs", "stop", "--local", "--runs-dir", "other", "-y")
+    until(lambda: batchtrain("pool", "list", "--local", "-o", "json").stdout.strip() == "[]")
+    jobs = json.loads(batchtrain("jobs", "list", "--local", "-o", "json").stdout)
+    assert {job["id"]: job["state"] for job in jobs} == {"training": "completed", "training-controller": "completed"}
