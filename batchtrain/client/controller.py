@@ -6,22 +6,24 @@ run. A job on a pool of one node has them. It needs no credentials but the right
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import io
 import math
 import shlex
 import sys
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from azure.batch import BatchClient
 from msgspec.structs import replace
 from packaging.requirements import Requirement
 
 from batchtrain.client import controller_program
-from batchtrain.client.controller_program import FILE, Request, Requests, metadata
+from batchtrain.client.controller_program import FILE, Request, Requests
 from batchtrain.client.identities import refuse_identities
 from batchtrain.client.operations import Operations
 from batchtrain.client.planning import Foreseen
@@ -41,12 +43,12 @@ from batchtrain.config.types import (
     VmCount,
     span_of,
 )
-from batchtrain.errors import AlreadyExists, NotFound, UsageError
+from batchtrain.errors import NotFound, UsageError
 from batchtrain.plan.cost import hour_of
-from batchtrain.plan.marks import CONTROLS
+from batchtrain.plan.marks import CONTROLS, marks_of
 from batchtrain.plan.types import Plan
 from batchtrain.service import read, submit
-from batchtrain.service.register import Register, Thing, read_marks
+from batchtrain.service.register import COLLECTIONS, Kind, Register, Thing
 from batchtrain.storage import blob
 from batchtrain.storage.run_container import container_of
 
@@ -54,6 +56,10 @@ TASK = "controller"
 PACKAGE = f"{TASK}/batchtrain.zip"
 LEFT_OUT = frozenset({"__pycache__", "_data", "static"})
 """Directories of the package that a controller does not need."""
+KINDS: tuple[tuple[Kind, Callable[[BatchClient, str], None]], ...] = (
+    ("job", submit.delete_job),
+    ("pool", submit.delete_pool),
+)
 FAMILIES = frozenset({"Dlsv5", "Dldsv5", "Dsv5", "Ddsv5", "Dasv5", "Dadsv5"})
 """The series of sizes for the node of a controller: without GPUs, and offered in most regions."""
 
@@ -122,7 +128,7 @@ class Overseer(NamedTuple):
     def remark(self, recipe: Recipe, region: str | None) -> str:
         """What is reported before anything is created."""
         hour = hour_of(replace(recipe, pool=self.pool), region)
-        return f"a controller moves job {recipe.jobs[0].id} if its pool does not get its nodes back; an hour: {hour}"
+        return f"a controller moves job {recipe.jobs[0].id} if its pool does not get its nodes back; {hour}"
 
     def foresee(self, client: Operations, recipe: Recipe, seconds: float, run: str, link: str) -> Addition:
         """Plan the requests of the controller of a run, and those for each candidate.
@@ -157,7 +163,8 @@ class Overseer(NamedTuple):
 def _packages() -> list[str]:
     """What batchtrain requires, without its extras."""
     requirements = map(Requirement, importlib.metadata.requires("batchtrain") or ())
-    return [f"{item.name}{item.specifier}" for item in requirements if "extra" not in str(item.marker)]
+    needed = (item for item in requirements if item.marker is None or item.marker.evaluate({"extra": ""}))
+    return [f"{item.name}{item.specifier}" for item in needed]
 
 
 def _package() -> bytes:
@@ -203,39 +210,15 @@ class Addition(NamedTuple):
 
 
 def end(client: Operations, job_id: str, run: str) -> None:
-    """End the controller of a run, if it has one, and delete its pool."""
+    """Delete the job and the pool of the controller of a run, if it has one."""
     own_id = id_of(job_id)
-    if _run_of(client, own_id) == run and client.jobs.state(own_id) not in ("completed", "terminating"):
-        submit.terminate_job(client.batch, own_id)
-    pool = read.pool_or_none(client.batch, own_id)
-    if pool is not None and pool.state != "deleting" and read_marks(client.batch, Thing("pool", own_id)).run == run:
-        submit.delete_pool(client.batch, own_id)
-
-
-def make_room(client: Operations, job_id: str, tell: Tell) -> None:
-    """Delete the controller of an earlier job of the same id. Raises AlreadyExists if it has not ended."""
-    own_id = id_of(job_id)
-    run = _run_of(client, own_id)
-    if run and client.jobs.state(own_id) != "completed":
-        raise AlreadyExists(
-            f"job {own_id} still follows job {job_id} of run {run}; end it with `batchtrain jobs term {own_id}`",
-            operation=f"add job {own_id}",
-            code="JobExists",
-        )
-    if run:
-        end(client, job_id, run)
-        client.jobs.handle(own_id).delete(tell=tell)
-        client.pools.gone(own_id, tell=tell)
+    for kind, delete in KINDS:
+        with contextlib.suppress(NotFound):
+            document = read.document(client.batch, kind, COLLECTIONS[kind], own_id)
+            if marks_of(document.get("metadata", ())).run == run and document["state"] != "deleting":
+                delete(client.batch, own_id)
 
 
 def is_one(items: Iterable[Mapping[str, Any]]) -> bool:
     """Whether a job with this metadata controls a run."""
     return any(item["name"] == CONTROLS for item in items)
-
-
-def _run_of(client: Operations, job_id: str) -> str:
-    """The run that a job controls; empty if there is no such job, or if it is no controller."""
-    try:
-        return metadata(read.job_document(client.batch, job_id)).get(CONTROLS, "")
-    except NotFound:
-        return ""

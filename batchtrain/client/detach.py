@@ -70,15 +70,21 @@ def detach(
         hour += _hour(replace(recipe, pool=overseer.pool), limits, region)
     seconds = {job.id: wall_seconds(job, limits, hour, len(recipe.jobs)) for job in recipe.jobs}
     refuse_short_links(recipe, link, max(seconds.values()), emulated=client.account.emulated)
-    for job in recipe.jobs:
-        if state := client.jobs.state(job.id):
+    own_ids = [overseer.pool.id] if overseer else []
+    for job_id in (*seconds, *own_ids):
+        if state := client.jobs.state(job_id):
             raise AlreadyExists(
-                f"job {job.id} exists, and is {state}; delete it with `batchtrain jobs del {job.id}`",
-                operation=f"add job {job.id}",
+                f"job {job_id} exists, and is {state}; delete it with `batchtrain jobs del {job_id}`",
+                operation=f"add job {job_id}",
                 code="JobExists",
             )
-        if overseer is not None:
-            controller.make_room(client, job.id, tell)
+    for pool_id in own_ids:
+        if client.pools.stands(pool_id):
+            raise AlreadyExists(
+                f"pool {pool_id} exists; delete it with `batchtrain pool del {pool_id}`",
+                operation=f"add pool {pool_id}",
+                code="PoolExists",
+            )
     for text in (*remarks(recipe, seconds), *((overseer.remark(recipe, region),) if overseer else ())):
         tell(events.Waiting("", text))
     return tuple(_detached(client, recipe, job, link, seconds[job.id], tell, origin, overseer) for job in recipe.jobs)

@@ -91,7 +91,7 @@ def test_a_controller_that_is_ended_after_any_request_moves_the_job_once(
         assert [task.result for task in client.jobs.handle(begun.job).tasks] == ["success"]
         client.stop_run(begun.run.name, runs_dir=tmp_path / "elsewhere")
         until(lambda: client.pools.list() == ())
-        until(lambda job_id=own_id: client.jobs.state(job_id) == "completed")  # type: ignore[misc]
+        until(lambda job_id=own_id: client.jobs.state(job_id) == "")  # type: ignore[misc]
         if is_whole:
             break
     assert number > 5

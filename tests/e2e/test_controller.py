@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -72,5 +71,4 @@ def test_a_controller_is_named_with_its_price_and_ends_when_the_run_is_stopped(
         until(lambda tasks=tasks: '"running"' in batchtrain(*tasks).stdout)  # type: ignore[misc]
     batchtrain("runs", "stop", "--local", "--runs-dir", "other", "-y")
     until(lambda: batchtrain("pool", "list", "--local", "-o", "json").stdout.strip() == "[]")
-    jobs = json.loads(batchtrain("jobs", "list", "--local", "-o", "json").stdout)
-    assert {job["id"]: job["state"] for job in jobs} == {"training": "completed", "training-controller": "completed"}
+    until(lambda: "training-controller" not in batchtrain("jobs", "list", "--local", "-o", "json").stdout)
