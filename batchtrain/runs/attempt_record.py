@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -38,8 +38,9 @@ class AttemptRecord:
     The output is kept where it is fetched to at the end. It is moved aside when the next attempt begins.
     """
 
-    def __init__(self, run: RunDirectory) -> None:
-        self._run = run
+    def __init__(self, run: RunDirectory, forget: Callable[[str], None] = lambda task_id: None) -> None:
+        """forget: called before the output of a task is moved aside."""
+        self._run, self._forget = run, forget
         self._seen: dict[str, dict[int, Attempt]] = {}
         for attempt in run.attempts():
             self._seen.setdefault(attempt.task, {})[attempt.number] = attempt
@@ -139,6 +140,7 @@ class AttemptRecord:
             self._noted.pop((task_id, name.removesuffix(".txt")), None)
             path = self._run.logs(task_id) / name
             if path.exists():
+                self._forget(task_id)
                 target = self._run.logs(task_id, self.current(task_id)) / path.name
                 target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 path.replace(target)

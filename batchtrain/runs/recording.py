@@ -133,7 +133,7 @@ class Recording:
         """Whether a fetch did not come to its end."""
         self.has_fetched = False
         """Whether a fetch came to its end."""
-        self._attempts = AttemptRecord(run)
+        self._attempts = AttemptRecord(run, self._forget_logs)
         self._addresses: dict[str, str] = {}
         """The ids of the nodes that were seen, by address."""
         self._numbers = Recorded(run, lambda task_id: self._settings(task_id).metrics)
@@ -269,6 +269,14 @@ class Recording:
             self._attempts.conclude(tasks, self._addresses, self._nodes.values())
             self._moments = self._moments._replace(tasks_ended=began)
             self._fetching += (now() - began).total_seconds()
+
+    def _forget_logs(self, task_id: str) -> None:
+        """The output of a task belongs to an attempt before: no record says any more that it was fetched."""
+        folder = self.run.logs(task_id).relative_to(self.run.path)
+        kept = {key: file for key, file in self._files.items() if Path(file.fetched).parent != folder}
+        if len(kept) < len(self._files):
+            self._files = kept
+            self.run.write_files(kept.values())
 
     def _records(self, tasks: Iterable[Task]) -> Iterator[Task]:
         for task in tasks:

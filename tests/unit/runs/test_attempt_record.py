@@ -50,6 +50,15 @@ def test_the_output_of_an_attempt_stays_when_the_next_one_begins(run: RunDirecto
     assert [(attempt.number, attempt.reason) for attempt in run.attempts()] == [(1, "preempted"), (2, "completed")]
 
 
+def test_the_record_of_fetched_output_goes_before_the_output_is_moved(run: RunDirectory) -> None:
+    there: list[bool] = []
+    record = AttemptRecord(run, lambda task_id: there.append((run.logs(task_id) / "stdout.txt").exists()))
+    record.see(Attempt("t", 1, ("n0",), NOW))
+    record.keep("t", "stdout", ["step 1"])
+    record.see(Attempt("t", 2, ("n1",), LATER))
+    assert there == [True]
+
+
 def test_a_client_that_follows_later_keeps_what_an_earlier_one_saw(run: RunDirectory) -> None:
     first = AttemptRecord(run)
     first.see(Attempt("t", 1, ("n0",), NOW))
