@@ -284,6 +284,10 @@ class Invariants:
     def ended(self, number: int) -> None:
         self._running.pop(number, None)
 
+    def lost(self, node_id: str) -> None:
+        """A node is gone, and with it what runs there, also an upload."""
+        self._running = {number: row for number, row in self._running.items() if row[0] != node_id}
+
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def settled(self, world: World) -> None:

@@ -250,12 +250,17 @@ class Machine(SimulatedMachine):
     def fail_node(self, node_id: str) -> None:
         """The node dies by itself."""
         if lost := self._lost.get(node_id):
+            self._service.invariants.lost(node_id)
             for key in [key for key in self._running if key[0] == node_id]:
                 end = self._running.pop(key)
                 if not end.done():
                     end.set_exception(NodeLost(node_id))
             self._lost.pop(node_id, None)
             lost(node_id)
+
+    async def shutdown(self, node_id: str) -> None:
+        self._service.invariants.lost(node_id)
+        await super().shutdown(node_id)
 
     async def run(self, node_id: str, run: Run) -> Exit:
         if node_id not in self._lost:
