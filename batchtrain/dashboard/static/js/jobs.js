@@ -5,44 +5,13 @@ import { h } from "./dom.js";
 import { count, duration, lasted, short } from "./format.js";
 import { numbers } from "./many.js";
 import { jobRow } from "./overview.js";
-import {
-  asked,
-  awaited,
-  axis,
-  block,
-  chip,
-  counts,
-  crumbs,
-  document_,
-  empty,
-  facts,
-  head,
-  kind,
-  lane,
-  link,
-  more,
-  outcome,
-  path,
-  progressLine,
-  quiet,
-  right,
-  row,
-  search,
-  state,
-  table,
-  tabs,
-  taskBar,
-  trouble,
-  unknown,
-  view,
-  when,
-} from "./parts.js";
+import * as ui from "./parts.js";
 
 /** Tasks of a job whose page is that of its run, also while it runs. */
 const FEW = 20;
 
 const idSearch = (context, label) =>
-  search(label, "prefix", context.query.get("prefix") ?? "", "begins with…", (prefix) =>
+  ui.search(label, "prefix", context.query.get("prefix") ?? "", "begins with…", (prefix) =>
     context.set({ prefix, skip: "" }),
   );
 
@@ -51,7 +20,7 @@ const chips = (context, label, items) =>
     "nav",
     { class: "chips", "aria-label": label },
     items.map(([text, value, number, chosen]) =>
-      chip(
+      ui.chip(
         context.with({ state: value, skip: "" }),
         chosen,
         { class: `chip${value === "failed" && number ? " bad" : ""}` },
@@ -63,14 +32,15 @@ const chips = (context, label, items) =>
 
 export const list = {
   title: () => "Jobs",
-  topics: (context) => (context.account.endpoint ? { jobs: asked(context, "/jobs", "state", "prefix", "skip") } : {}),
+  topics: (context) =>
+    context.account.endpoint ? { jobs: ui.asked(context, "/jobs", "state", "prefix", "skip") } : {},
   render(context) {
     const jobs = context.data.jobs ?? (context.account.endpoint ? null : { rows: [] });
     const chosen = context.query.get("state") ?? "",
       filtered = chosen || context.query.get("prefix");
     return [
-      head("Jobs"),
-      trouble(context.trouble.jobs),
+      ui.head("Jobs"),
+      ui.trouble(context.trouble.jobs),
       h(
         "div",
         { class: "filters" },
@@ -83,15 +53,15 @@ export const list = {
         idSearch(context, "Id"),
       ),
       !jobs
-        ? quiet("Loading…")
+        ? ui.quiet("Loading…")
         : jobs.rows.length
           ? [
-              table(["Job", "State", "Tasks", "Pool", "Time"], jobs.rows.map(jobRow), "Jobs"),
-              more(context, jobs.next, jobs.rows.length),
+              ui.table(["Job", "State", "Tasks", "Pool", "Time"], jobs.rows.map(jobRow), "Jobs"),
+              ui.more(context, jobs.next, jobs.rows.length),
             ]
           : filtered
-            ? quiet("No job matches.")
-            : empty("There are no jobs. Start one:", ...context.account.start),
+            ? ui.quiet("No job matches.")
+            : ui.empty("There are no jobs. Start one:", ...context.account.start),
     ];
   },
 };
@@ -99,10 +69,10 @@ export const list = {
 export const job = {
   title: (context) => context.params.job,
   topics(context) {
-    const base = path("jobs", context.params.job),
-      chosen = view(context, "tasks");
+    const base = ui.path("jobs", context.params.job),
+      chosen = ui.view(context, "tasks");
     const topics = { job: base };
-    if (chosen === "tasks") topics.tasks = asked(context, `${base}/tasks`, "state", "prefix", "skip");
+    if (chosen === "tasks") topics.tasks = ui.asked(context, `${base}/tasks`, "state", "prefix", "skip");
     if (["timeline", "numbers"].includes(chosen)) topics[chosen] = `${base}/${chosen}`;
     return topics;
   },
@@ -110,16 +80,16 @@ export const job = {
     const seen = context.data.job,
       name = context.params.job;
     const ofRun = context.query.has("view") ? null : (seen?.run ?? gone(context));
-    if (ofRun && (!seen || context.trouble.job || seen.state === "completed" || counts(seen).all <= FEW))
-      context.hand(path("runs", ofRun));
+    if (ofRun && (!seen || context.trouble.job || seen.state === "completed" || ui.counts(seen).all <= FEW))
+      context.hand(ui.path("runs", ofRun));
     if (!seen && context.trouble.job)
-      return unknown(`There is no job ${name} in this account.`, context.trouble.job, ["/jobs", "All jobs"]);
-    const base = path("jobs", name);
+      return ui.unknown(`There is no job ${name} in this account.`, context.trouble.job, ["/jobs", "All jobs"]);
+    const base = ui.path("jobs", name);
     return [
-      crumbs(link("/jobs", "Jobs")),
-      head(
+      ui.crumbs(ui.link("/jobs", "Jobs")),
+      ui.head(
         name,
-        seen && state(seen.state),
+        seen && ui.state(seen.state),
         actions(
           context,
           seen?.state === "disabled" ? ["Enable", `Enable job ${name}?`, `${base}/enable`] : disable(name),
@@ -127,10 +97,10 @@ export const job = {
           ["Delete", `Delete job ${name} with its tasks and their files?`, `${base}/delete`],
         ),
       ),
-      trouble(context.trouble.job),
+      ui.trouble(context.trouble.job),
       seen && summary(seen),
-      tabs(context, "Views of the job", Object.keys(VIEW), { state: "", prefix: "", skip: "" }),
-      (VIEW[view(context, "tasks")] ?? tasks)(context, seen),
+      ui.tabs(context, "Views of the job", Object.keys(VIEW), { state: "", prefix: "", skip: "" }),
+      (VIEW[ui.view(context, "tasks")] ?? tasks)(context, seen),
     ];
   },
 };
@@ -138,19 +108,19 @@ export const job = {
 const VIEW = { tasks, numbers, timeline, request };
 
 /** The run of a job that is not here any more. */
-const gone = (context) => (context.trouble.job ? context.once(`${path("jobs", context.params.job)}/run`)?.run : "");
+const gone = (context) => (context.trouble.job ? context.once(`${ui.path("jobs", context.params.job)}/run`)?.run : "");
 
 function summary(seen) {
-  const { done, all } = counts(seen);
+  const { done, all } = ui.counts(seen);
   return [
-    progressLine(taskBar(seen), `${count(done)} of ${count(all)} tasks done`),
-    facts({
-      Pool: seen.pool && link(path("pools", seen.pool), seen.pool),
-      Created: when(seen.created),
+    ui.progressLine(ui.taskBar(seen), `${count(done)} of ${count(all)} tasks done`),
+    ui.facts({
+      Pool: seen.pool && ui.link(ui.path("pools", seen.pool), seen.pool),
+      Created: ui.when(seen.created),
       Time: duration(lasted(seen.created, seen.ended)),
-      Ended: seen.ended && when(seen.ended),
+      Ended: seen.ended && ui.when(seen.ended),
       Reason: seen.reason,
-      "Recorded run": seen.run && link(path("runs", seen.run), seen.run),
+      "Recorded run": seen.run && ui.link(ui.path("runs", seen.run), seen.run),
     }),
   ];
 }
@@ -173,44 +143,44 @@ function tasks(context, seen) {
       ]),
       idSearch(context, "Task"),
     ),
-    trouble(context.trouble.tasks),
+    ui.trouble(context.trouble.tasks),
     !page
-      ? quiet("Loading…")
+      ? ui.quiet("Loading…")
       : rows.length
         ? [
-            table(
+            ui.table(
               ["Task", "State", "#Exit code", "#Time", "Node", "Failure"],
               rows.map((task) => taskRow(context, task)),
               "Tasks",
             ),
-            more(context, page.next, rows.length),
+            ui.more(context, page.next, rows.length),
           ]
-        : quiet(all ? "No task matches." : "This job has no tasks yet."),
+        : ui.quiet(all ? "No task matches." : "This job has no tasks yet."),
   ];
 }
 
 const taskRow = (context, task) =>
-  row(task.id, [
-    link(path("jobs", context.params.job, "tasks", task.id), task.id),
-    outcome(task),
-    right(task.exit_code ?? ""),
-    right(duration(task.seconds ?? lasted(task.started))),
-    task.node ? link(path("pools", task.pool, "nodes", task.node), short(task.node)) : "",
+  ui.row(task.id, [
+    ui.link(ui.path("jobs", context.params.job, "tasks", task.id), task.id),
+    ui.outcome(task),
+    ui.right(task.exit_code ?? ""),
+    ui.right(duration(task.seconds ?? lasted(task.started))),
+    task.node ? ui.link(ui.path("pools", task.pool, "nodes", task.node), short(task.node)) : "",
     h("span", { class: "cut", title: task.failure ?? "" }, task.failure ?? ""),
   ]);
 
 function request(context) {
-  const at = `${path("jobs", context.params.job)}/plan`,
+  const at = `${ui.path("jobs", context.params.job)}/plan`,
     found = context.once(at);
-  if (!found) return awaited(context.trouble[at]);
+  if (!found) return ui.awaited(context.trouble[at]);
   return [
-    quiet("What the service keeps of the requests; secrets are masked."),
-    document_("Job", found.job),
+    ui.quiet("What the service keeps of the requests; secrets are masked."),
+    ui.document_("Job", found.job),
     found.tasks.map((task) => [
-      document_(`Task ${task.id}`, task),
-      task.commandLine ? document_(`Command of ${task.id}`, task.commandLine) : null,
+      ui.document_(`Task ${task.id}`, task),
+      task.commandLine ? ui.document_(`Command of ${task.id}`, task.commandLine) : null,
     ]),
-    found.more && quiet(`Only the first ${found.tasks.length} tasks are shown.`),
+    found.more && ui.quiet(`Only the first ${found.tasks.length} tasks are shown.`),
   ];
 }
 
@@ -232,9 +202,9 @@ function stacked(items) {
 
 function timeline(context) {
   const found = context.data.timeline;
-  if (!found) return awaited(context.trouble.timeline);
+  if (!found) return ui.awaited(context.trouble.timeline);
   const ran = found.tasks.filter((task) => task.started && task.node);
-  if (!ran.length) return quiet("No task has started yet.");
+  if (!ran.length) return ui.quiet("No task has started yet.");
   const begin = Math.min(...ran.map((task) => Date.parse(task.started)));
   const end = Math.max(...ran.map((task) => (task.ended ? Date.parse(task.ended) : Date.now())), begin + 1000);
   const nodes = new Map();
@@ -251,14 +221,14 @@ function timeline(context) {
           const look = task.result === "failure" ? "failed" : task.state === "completed" ? "succeeded" : task.state;
           const start = share(Date.parse(task.started)),
             stop = share(task.ended ? Date.parse(task.ended) : Date.now()),
-            href = path("jobs", context.params.job, "tasks", task.id);
-          return block(kind(look), text, start, stop, 0.4, { key: task.id, href }, task.lane * 16 + 1);
+            href = ui.path("jobs", context.params.job, "tasks", task.id);
+          return ui.block(ui.kind(look), text, start, stop, 0.4, { key: task.id, href }, task.lane * 16 + 1);
         });
-        return lane(node, `n${at} ${short(node)}`, blocks, { height });
+        return ui.lane(node, `n${at} ${short(node)}`, blocks, { height });
       }),
     ),
-    axis(new Date(begin).toLocaleTimeString(), duration((end - begin) / 1000), new Date(end).toLocaleTimeString()),
-    nodes.size > MOST_NODES && quiet(`${count(nodes.size - MOST_NODES)} more nodes are not shown.`),
-    found.more && quiet("The 1,000 tasks are shown whose state changed last."),
+    ui.axis(new Date(begin).toLocaleTimeString(), duration((end - begin) / 1000), new Date(end).toLocaleTimeString()),
+    nodes.size > MOST_NODES && ui.quiet(`${count(nodes.size - MOST_NODES)} more nodes are not shown.`),
+    found.more && ui.quiet("The 1,000 tasks are shown whose state changed last."),
   ];
 }

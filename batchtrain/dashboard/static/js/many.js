@@ -3,7 +3,7 @@
 import { actions } from "./actions.js";
 import { h } from "./dom.js";
 import { count, duration, plural, short } from "./format.js";
-import { awaited, axis, link, path, quiet, right, row, section, table } from "./parts.js";
+import * as ui from "./parts.js";
 
 const seconds = (number) => (number < 0.1 ? `${(number * 1000).toFixed(1)} ms` : `${number.toFixed(2)} s`);
 const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
@@ -20,32 +20,32 @@ function histogram(title, bars, name) {
       { class: "columns", role: "img", "aria-label": bars.map(words).join("; ") },
       bars.map((bar) => h("span", { title: words(bar), style: { height: `${(100 * bar.count) / most}%` } })),
     ),
-    axis(name(bars[0].from), `at most ${plural(most, "task")}`, name(bars[bars.length - 1].to)),
+    ui.axis(name(bars[0].from), `at most ${plural(most, "task")}`, name(bars[bars.length - 1].to)),
   );
 }
 
 export function numbers(context) {
   const found = context.data.numbers;
-  if (!found) return awaited(context.trouble.numbers);
+  if (!found) return ui.awaited(context.trouble.numbers);
   const job = context.params.job,
-    task = (id) => link(path("jobs", job, "tasks", id), id);
+    task = (id) => ui.link(ui.path("jobs", job, "tasks", id), id);
   return [
     found.failures.length > 0 &&
       h(
         "section",
         null,
-        section(
+        ui.section(
           "Failures by cause",
           ["#Tasks", "Cause", "Example", ""],
           found.failures.map((failure) =>
-            row(failure.cause, [
-              right(count(failure.tasks)),
+            ui.row(failure.cause, [
+              ui.right(count(failure.tasks)),
               failure.cause,
               task(failure.example),
               actions(context, [
                 "Retry these",
                 `Run all failed tasks again that ended with ${failure.cause}?`,
-                path("jobs", job, "tasks", failure.example, "retry-alike"),
+                ui.path("jobs", job, "tasks", failure.example, "retry-alike"),
               ]) ?? "",
             ]),
           ),
@@ -53,16 +53,18 @@ export function numbers(context) {
       ),
     found.tasks
       ? [
-          quiet(`From the ${count(found.tasks)} tasks that ended last.`),
+          ui.quiet(`From the ${count(found.tasks)} tasks that ended last.`),
           histogram("Ended tasks over time", found.throughput, clock),
           histogram("Duration of a task", found.durations, seconds),
           h("h2", null, "The slowest"),
-          table(
+          ui.table(
             ["Task", "#Time", "Node"],
-            found.slowest.map((slow) => row(slow.id, [task(slow.id), right(duration(slow.seconds)), short(slow.node)])),
+            found.slowest.map((slow) =>
+              ui.row(slow.id, [task(slow.id), ui.right(duration(slow.seconds)), short(slow.node)]),
+            ),
             "The slowest tasks",
           ),
         ]
-      : quiet("No task has ended yet."),
+      : ui.quiet("No task has ended yet."),
   ];
 }

@@ -2,30 +2,15 @@
 
 import { h } from "./dom.js";
 import { count, duration, lasted, number, plural } from "./format.js";
-import {
-  bar,
-  counts,
-  empty,
-  head,
-  link,
-  outcome,
-  path,
-  quiet,
-  row,
-  state,
-  table,
-  taskBar,
-  trouble,
-  when,
-} from "./parts.js";
+import * as ui from "./parts.js";
 
 export const page = {
   title: () => "Overview",
   topics: () => ({ all: "/overview" }),
   render(context) {
     const all = context.data.all;
-    const body = all ? sections(context, all) : [quiet("Loading…")];
-    return [head("Overview"), trouble(context.trouble.all), ...body];
+    const body = all ? sections(context, all) : [ui.quiet("Loading…")];
+    return [ui.head("Overview"), ui.trouble(context.trouble.all), ...body];
   },
 };
 
@@ -35,7 +20,7 @@ function sections(context, { pools, jobs, runs }) {
 }
 
 const noAccount = ({ account }) =>
-  empty(
+  ui.empty(
     "No account is configured, so only recorded runs are shown. To see those of the emulator, or of an account:",
     `${account.program} dashboard --local`,
     `${account.program} dashboard --configdir DIR`,
@@ -47,34 +32,34 @@ function now(context, jobs) {
   return [
     h("h2", null, "Jobs"),
     jobs.length
-      ? table(["Job", "State", "Tasks", "Pool", "Time"], [...open, ...ended].map(jobRow), "Jobs")
-      : empty("There are no jobs. Start one:", ...context.account.start),
-    jobs.length ? h("p", { class: "more" }, link("/jobs", "All jobs")) : null,
+      ? ui.table(["Job", "State", "Tasks", "Pool", "Time"], [...open, ...ended].map(jobRow), "Jobs")
+      : ui.empty("There are no jobs. Start one:", ...context.account.start),
+    jobs.length ? h("p", { class: "more" }, ui.link("/jobs", "All jobs")) : null,
   ];
 }
 
 export function jobRow(job) {
   const counted = job.active !== null && job.active !== undefined;
-  const { done, all } = counts(job);
-  return row(job.id, [
-    link(path("jobs", job.id), job.id),
-    state(job.state),
+  const { done, all } = ui.counts(job);
+  return ui.row(job.id, [
+    ui.link(ui.path("jobs", job.id), job.id),
+    ui.state(job.state),
     counted
       ? h(
           "span",
           { class: "tasks" },
-          taskBar(job),
+          ui.taskBar(job),
           h("span", { class: "quiet" }, `${count(done)}/${count(all)}`),
           job.failed ? h("strong", { class: "bad" }, ` ${count(job.failed)} failed`) : null,
         )
       : h("span", { class: "quiet", title: job.reason }, "–"),
-    job.pool ? link(path("pools", job.pool), job.pool) : "–",
+    job.pool ? ui.link(ui.path("pools", job.pool), job.pool) : "–",
     h(
       "span",
       null,
       job.ended ? duration(lasted(job.created, job.ended)) : "",
       " ",
-      h("span", { class: "quiet" }, when(job.ended ?? job.created)),
+      h("span", { class: "quiet" }, ui.when(job.ended ?? job.created)),
     ),
   ]);
 }
@@ -84,7 +69,7 @@ function pooled(context, pools) {
     h("h2", null, "Pools"),
     pools.length
       ? h("ul", { class: "strips" }, pools.map(strip))
-      : empty("There are no pools. A run creates one:", ...context.account.start),
+      : ui.empty("There are no pools. A run creates one:", ...context.account.start),
   ];
 }
 
@@ -93,8 +78,8 @@ function strip(pool) {
   return h(
     "li",
     { key: pool.id },
-    link(path("pools", pool.id), pool.id),
-    bar(states),
+    ui.link(ui.path("pools", pool.id), pool.id),
+    ui.bar(states),
     h(
       "span",
       { class: "quiet" },
@@ -110,18 +95,18 @@ function recent(context, runs) {
   return [
     h("h2", null, "Recorded runs"),
     runs.length
-      ? table(["Run", "Outcome", "Results", "Time"], runs.map(runRow), "Recorded runs")
-      : empty("No run is recorded here yet. A run leaves its directory below ./runs:", ...context.account.start),
-    runs.length ? h("p", { class: "more" }, link("/runs", "All runs")) : null,
+      ? ui.table(["Run", "Outcome", "Results", "Time"], runs.map(runRow), "Recorded runs")
+      : ui.empty("No run is recorded here yet. A run leaves its directory below ./runs:", ...context.account.start),
+    runs.length ? h("p", { class: "more" }, ui.link("/runs", "All runs")) : null,
   ];
 }
 
 const runRow = (run) =>
-  row(run.id, [
-    link(path("runs", run.id), run.id),
-    run.state === "completed" ? outcome(run) : state(run.state),
+  ui.row(run.id, [
+    ui.link(ui.path("runs", run.id), run.id),
+    run.state === "completed" ? ui.outcome(run) : ui.state(run.state),
     run.results
       .map((result) => `${result.name} ${number(result.last)}${result.unit ? ` ${result.unit}` : ""}`)
       .join(", ") || h("span", { class: "quiet cut", title: run.failure }, run.failure || "–"),
-    h("span", null, duration(run.seconds), " ", h("span", { class: "quiet" }, when(run.started))),
+    h("span", null, duration(run.seconds), " ", h("span", { class: "quiet" }, ui.when(run.started))),
   ]);

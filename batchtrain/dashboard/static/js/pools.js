@@ -3,31 +3,7 @@
 import { actions } from "./actions.js";
 import { h } from "./dom.js";
 import { count, duration, lasted, moment, money, plural, short } from "./format.js";
-import {
-  bar,
-  chip,
-  copy,
-  crumbs,
-  document_,
-  empty,
-  facts,
-  head,
-  id,
-  kind,
-  link,
-  path,
-  quiet,
-  right,
-  row,
-  section,
-  state,
-  table,
-  tabs,
-  tile,
-  trouble,
-  view,
-  when,
-} from "./parts.js";
+import * as ui from "./parts.js";
 
 const LETTERS = { waitingforstarttask: "w", starttaskfailed: "f", leavingpool: "l" };
 const letter = (word) => (LETTERS[word] ?? word[0] ?? "?").toUpperCase();
@@ -38,13 +14,13 @@ export const list = {
   render(context) {
     const pools = context.data.pools ?? (context.account.endpoint ? null : []);
     return [
-      head("Pools"),
-      trouble(context.trouble.pools),
+      ui.head("Pools"),
+      ui.trouble(context.trouble.pools),
       !pools
-        ? quiet("Loading…")
+        ? ui.quiet("Loading…")
         : pools.length
-          ? table(["Pool", "State", "Nodes", "Size", "#Dedicated", "#Spot", "#Slots"], pools.map(poolRow), "Pools")
-          : empty("There are no pools. A run creates one:", ...context.account.start),
+          ? ui.table(["Pool", "State", "Nodes", "Size", "#Dedicated", "#Spot", "#Slots"], pools.map(poolRow), "Pools")
+          : ui.empty("There are no pools. A run creates one:", ...context.account.start),
     ];
   },
 };
@@ -52,47 +28,47 @@ export const list = {
 const target = (now, wanted) => (now === wanted ? count(now) : `${count(now)} of ${count(wanted)}`);
 
 const poolRow = (pool) =>
-  row(pool.id, [
-    link(path("pools", pool.id), pool.id),
+  ui.row(pool.id, [
+    ui.link(ui.path("pools", pool.id), pool.id),
     h(
       "span",
       null,
-      state(pool.state === "active" ? pool.allocation : pool.state),
+      ui.state(pool.state === "active" ? pool.allocation : pool.state),
       pool.resize_errors.length ? h("strong", { class: "bad" }, " resize failed") : null,
     ),
-    h("span", { class: "tasks" }, bar(Object.entries(pool.node_states))),
+    h("span", { class: "tasks" }, ui.bar(Object.entries(pool.node_states))),
     pool.vm_size,
-    right(target(pool.dedicated, pool.target_dedicated)),
-    right(target(pool.spot, pool.target_spot)),
-    right(count(pool.slots)),
+    ui.right(target(pool.dedicated, pool.target_dedicated)),
+    ui.right(target(pool.spot, pool.target_spot)),
+    ui.right(count(pool.slots)),
   ]);
 
 export const pool = {
   title: (context) => context.params.pool,
-  topics: ({ params }) => ({ pool: path("pools", params.pool), nodes: `${path("pools", params.pool)}/nodes` }),
+  topics: ({ params }) => ({ pool: ui.path("pools", params.pool), nodes: `${ui.path("pools", params.pool)}/nodes` }),
   render(context) {
     const { pool: seen, nodes } = context.data;
     const name = context.params.pool;
     return [
-      crumbs(link("/pools", "Pools")),
-      head(
+      ui.crumbs(ui.link("/pools", "Pools")),
+      ui.head(
         name,
-        seen && state(seen.state === "active" ? seen.allocation : seen.state),
+        seen && ui.state(seen.state === "active" ? seen.allocation : seen.state),
         actions(
           context,
           [
             "Resize",
             `How many nodes shall pool ${name} have?`,
-            `${path("pools", name)}/resize`,
+            `${ui.path("pools", name)}/resize`,
             seen ? { dedicated: seen.target_dedicated, spot: seen.target_spot } : {},
           ],
-          ["Delete", `Delete pool ${name} with all its nodes?`, `${path("pools", name)}/delete`],
+          ["Delete", `Delete pool ${name} with all its nodes?`, `${ui.path("pools", name)}/delete`],
         ),
       ),
-      trouble(context.trouble.pool || context.trouble.nodes),
+      ui.trouble(context.trouble.pool || context.trouble.nodes),
       seen?.resize_errors.map((text) => h("p", { class: "card bad" }, text)),
       seen &&
-        facts({
+        ui.facts({
           Size: seen.vm_size,
           Dedicated: target(seen.dedicated, seen.target_dedicated),
           Spot: target(seen.spot, seen.target_spot),
@@ -101,13 +77,13 @@ export const pool = {
           "Node hours": nodes && nodes.reduce((sum, node) => sum + (node.node_hours ?? 0), 0).toFixed(2),
           Cost: seen.price && nodes && spent(seen.price, nodes),
         }),
-      tabs(context, "Views of the pool", Object.keys(VIEW), { state: "" }),
-      (VIEW[view(context, "nodes")] ?? VIEW.nodes)(context, seen),
+      ui.tabs(context, "Views of the pool", Object.keys(VIEW), { state: "" }),
+      (VIEW[ui.view(context, "nodes")] ?? VIEW.nodes)(context, seen),
     ];
   },
 };
 
-const loaded = (context, show) => (context.data.nodes ? show(context.data.nodes) : quiet("Loading…"));
+const loaded = (context, show) => (context.data.nodes ? show(context.data.nodes) : ui.quiet("Loading…"));
 
 const VIEW = {
   nodes: (context, seen) => loaded(context, (nodes) => heat(context, nodes, seen?.slots ?? 1)),
@@ -127,8 +103,10 @@ function spent(price, nodes) {
 }
 
 function request(context) {
-  const document = context.once(`${path("pools", context.params.pool)}/plan`);
-  return document ? document_("The pool as the service keeps it; secrets are masked", document) : quiet("Loading…");
+  const document = context.once(`${ui.path("pools", context.params.pool)}/plan`);
+  return document
+    ? ui.document_("The pool as the service keeps it; secrets are masked", document)
+    : ui.quiet("Loading…");
 }
 
 const MOST_CHANGES = 200,
@@ -156,23 +134,23 @@ function timeline(nodes) {
       : names.join(", ");
   return rows.length
     ? [
-        table(
+        ui.table(
           ["Time", "Change", "#Nodes", "Names"],
           rows
             .slice(0, MOST_CHANGES)
             .map(({ time, what, names }) =>
-              row(`${time} ${what}`, [moment(time), state(what), right(count(names.length)), named(names)]),
+              ui.row(`${time} ${what}`, [moment(time), ui.state(what), ui.right(count(names.length)), named(names)]),
             ),
           "Changes of the nodes",
         ),
-        rows.length > MOST_CHANGES && quiet(`${count(rows.length - MOST_CHANGES)} older changes are not shown.`),
+        rows.length > MOST_CHANGES && ui.quiet(`${count(rows.length - MOST_CHANGES)} older changes are not shown.`),
       ]
-    : quiet("No node has been allocated yet.");
+    : ui.quiet("No node has been allocated yet.");
 }
 
 function heat(context, nodes, slots) {
   if (!nodes.length)
-    return empty(
+    return ui.empty(
       "This pool has no nodes. Give it some:",
       `${context.account.program} pool resize ${context.params.pool} --dedicated 2${context.account.option}`,
     );
@@ -187,11 +165,11 @@ function heat(context, nodes, slots) {
       [...states]
         .sort((a, b) => b[1] - a[1])
         .map(([word, amount]) =>
-          chip(
+          ui.chip(
             context.with({ state: chosen === word ? "" : word }),
             chosen === word,
             null,
-            h("span", { class: `tile mini ${kind(word)}`, "aria-hidden": "true" }, letter(word)),
+            h("span", { class: `tile mini ${ui.kind(word)}`, "aria-hidden": "true" }, letter(word)),
             `${word} ${count(amount)}`,
           ),
         ),
@@ -205,15 +183,15 @@ function heat(context, nodes, slots) {
         .map(([node, at]) => nodeTile(context, node, at, slots)),
     ),
     broken.length
-      ? section(
+      ? ui.section(
           "Nodes with errors",
           ["Node", "State", "Errors"],
           broken
             .slice(0, 50)
             .map((node) =>
-              row(node.id, [
-                link(path("pools", context.params.pool, "nodes", node.id), short(node.id)),
-                state(node.state),
+              ui.row(node.id, [
+                ui.link(ui.path("pools", context.params.pool, "nodes", node.id), short(node.id)),
+                ui.state(node.state),
                 node.errors.map(short).join("; ") || `start task: ${node.start_task}`,
               ]),
             ),
@@ -226,64 +204,64 @@ function nodeTile(context, node, at, slots) {
   const full = Math.round(Math.min(1, node.running_slots / slots) * 100);
   const tasks = node.running_tasks ? `, ${plural(node.running_tasks, "task")}` : "";
   const text = `n${at}: ${node.state}${tasks}, ${short(node.id)}`;
-  const href = path("pools", context.params.pool, "nodes", node.id);
-  return h("li", { key: node.id }, tile(href, kind(node.state), text, full, letter(node.state)));
+  const href = ui.path("pools", context.params.pool, "nodes", node.id);
+  return h("li", { key: node.id }, ui.tile(href, ui.kind(node.state), text, full, letter(node.state)));
 }
 
 export const node = {
   title: (context) => short(context.params.node),
-  topics: ({ params }) => ({ node: path("pools", params.pool, "nodes", params.node) }),
+  topics: ({ params }) => ({ node: ui.path("pools", params.pool, "nodes", params.node) }),
   render(context) {
     const seen = context.data.node,
       { pool: poolId, node: nodeId } = context.params;
     return [
-      crumbs(link("/pools", "Pools"), link(path("pools", poolId), poolId)),
-      head(
-        id(nodeId),
-        seen && state(seen.state),
-        copy(nodeId),
+      ui.crumbs(ui.link("/pools", "Pools"), ui.link(ui.path("pools", poolId), poolId)),
+      ui.head(
+        ui.id(nodeId),
+        seen && ui.state(seen.state),
+        ui.copy(nodeId),
         actions(context, [
           "Reboot",
           `Reboot node ${short(nodeId)}? Its tasks are requeued.`,
-          `${path("pools", poolId, "nodes", nodeId)}/reboot`,
+          `${ui.path("pools", poolId, "nodes", nodeId)}/reboot`,
         ]),
       ),
-      trouble(context.trouble.node),
+      ui.trouble(context.trouble.node),
       seen?.errors.map((text) => h("p", { class: "card bad" }, text)),
       !seen
-        ? quiet("Loading…")
+        ? ui.quiet("Loading…")
         : [
-            facts({
+            ui.facts({
               "In this state": h("span", null, duration(lasted(seen.since))),
               Size: seen.size,
               Kind: seen.dedicated ? "dedicated" : "spot",
               Address: seen.address,
               "Start task": seen.start_task,
-              Allocated: when(seen.allocated),
-              Booted: when(seen.booted),
+              Allocated: ui.when(seen.allocated),
+              Booted: ui.when(seen.booted),
               "Running tasks": count(seen.running_tasks),
               "Tasks run": count(seen.total_run),
               "Node hours": seen.node_hours?.toFixed(2),
             }),
             h("h2", null, "Recent tasks"),
             seen.recent?.length
-              ? table(
+              ? ui.table(
                   ["Task", "Job", "State"],
                   seen.recent.map((each, at) =>
-                    row(`${at}`, [
+                    ui.row(`${at}`, [
                       h(
                         "span",
                         null,
-                        link(path("jobs", each.jobId, "tasks", each.taskId), each.taskId),
+                        ui.link(ui.path("jobs", each.jobId, "tasks", each.taskId), each.taskId),
                         each.subtaskId ? ` (subtask ${each.subtaskId})` : "",
                       ),
-                      link(path("jobs", each.jobId), each.jobId),
-                      state(each.taskState),
+                      ui.link(ui.path("jobs", each.jobId), each.jobId),
+                      ui.state(each.taskState),
                     ]),
                   ),
                   "Recent tasks",
                 )
-              : quiet("No task has run on this node yet."),
+              : ui.quiet("No task has run on this node yet."),
           ],
     ];
   },

@@ -6,49 +6,17 @@ import { h } from "./dom.js";
 import { bytes, count, duration, lasted, moment, money, number, plural, short } from "./format.js";
 import { viewer } from "./log.js";
 import { chosenFile, output, outputView } from "./output.js";
-import {
-  awaited,
-  block,
-  cause,
-  checkbox,
-  command,
-  counts,
-  crumbs,
-  document_,
-  facts,
-  fileAt,
-  fileTable,
-  head,
-  id,
-  lane,
-  link,
-  outcome,
-  path,
-  progressLine,
-  quiet,
-  right,
-  row,
-  section,
-  select,
-  state,
-  table,
-  tabs,
-  taskBar,
-  trouble,
-  unknown,
-  view,
-  warned,
-} from "./parts.js";
+import * as ui from "./parts.js";
 import { progress, ranks, warning } from "./ranks.js";
 
 const MOST_TASKS = 50,
   MOST_OVERLAYS = 8;
 
-const base = (context) => path("runs", context.params.run);
+const base = (context) => ui.path("runs", context.params.run);
 const over = (seen) => seen.state !== "running";
 
 /** The outcome of a run; `completed` alone would not say that it succeeded. */
-export const result = (run) => (run.state === "completed" ? state("succeeded") : state(run.state));
+export const result = (run) => (run.state === "completed" ? ui.state("succeeded") : ui.state(run.state));
 
 /** The task that the page shows: that of the address, else the first that failed, else the first. */
 function taskOf(context) {
@@ -70,18 +38,18 @@ export const page = {
     const task = taskOf(context),
       live = seen.live;
     if (live) {
-      topics.job = path("jobs", seen.job);
-      topics.tasks = `${path("jobs", seen.job)}/tasks?limit=${MOST_TASKS}`;
+      topics.job = ui.path("jobs", seen.job);
+      topics.tasks = `${ui.path("jobs", seen.job)}/tasks?limit=${MOST_TASKS}`;
     }
     if (!task) return topics;
-    const at = `${base(context)}${path("tasks", task)}`;
+    const at = `${base(context)}${ui.path("tasks", task)}`;
     topics.ranks = `${at}/ranks`;
-    if (view(context) === "output") topics.log = `${at}/logs?file=${encodeURIComponent(shownFile(context, seen))}`;
-    if (view(context) === "curves")
+    if (ui.view(context) === "output") topics.log = `${at}/logs?file=${encodeURIComponent(shownFile(context, seen))}`;
+    if (ui.view(context) === "curves")
       topics.curves =
         seen.task_ids.length > 1 && !context.query.get("task") ? `${base(context)}/curves` : `${at}/metrics`;
-    if (live && ["curves", "ranks"].includes(view(context))) {
-      topics.task = path("jobs", seen.job, "tasks", task);
+    if (live && ["curves", "ranks"].includes(ui.view(context))) {
+      topics.task = ui.path("jobs", seen.job, "tasks", task);
       topics.samples = `${topics.task}/samples`;
     }
     return topics;
@@ -95,18 +63,18 @@ export const page = {
     const seen = context.data.run;
     if (!seen)
       return context.trouble.run
-        ? unknown(`There is no run ${context.params.run} here.`, context.trouble.run, ["/runs", "All runs"])
-        : [head(context.params.run), quiet("Loading…")];
+        ? ui.unknown(`There is no run ${context.params.run} here.`, context.trouble.run, ["/runs", "All runs"])
+        : [ui.head(context.params.run), ui.quiet("Loading…")];
     return [
-      crumbs(link("/runs", "Runs")),
-      head(
+      ui.crumbs(ui.link("/runs", "Runs")),
+      ui.head(
         seen.job,
         result(seen),
         seen.live && context.data.job ? actions(context, terminate(seen.job), disable(seen.job)) : null,
       ),
-      quiet(seen.id, ages(seen)),
-      tabs(context, "Views of the run", Object.keys(VIEW), { look: "" }, marked(context) ? ["ranks"] : []),
-      ...(VIEW[view(context)] ?? VIEW.overview)(context, seen),
+      ui.quiet(seen.id, ages(seen)),
+      ui.tabs(context, "Views of the run", Object.keys(VIEW), { look: "" }, marked(context) ? ["ranks"] : []),
+      ...(VIEW[ui.view(context)] ?? VIEW.overview)(context, seen),
     ];
   },
 };
@@ -119,14 +87,14 @@ function failed(context, seen) {
 const marked = (context) => context.data.ranks?.rows.some((each) => each.condition === "stands");
 const subjectView = (context) => {
   const seen = context.data.run;
-  return outputView(context, `${base(context)}${path("tasks", taskOf(context))}`, shownFile(context, seen));
+  return outputView(context, `${base(context)}${ui.path("tasks", taskOf(context))}`, shownFile(context, seen));
 };
 
 const shownFile = (context, seen) => chosenFile(context, failed(context, seen), outputFiles(context, seen));
 
 /** The files with the output of the task of a run that has ended. */
 const outputFiles = (context, seen) =>
-  over(seen) ? (context.once(`${base(context)}${path("tasks", taskOf(context))}/files`) ?? []) : [];
+  over(seen) ? (context.once(`${base(context)}${ui.path("tasks", taskOf(context))}/files`) ?? []) : [];
 
 function ages(seen) {
   if (!over(seen)) return ` · running for ${duration(lasted(seen.started))}`;
@@ -138,7 +106,7 @@ function which(context, seen) {
   const ids = seen.task_ids;
   if (ids.length < 2) return null;
   const items = ids.map((each) => [each, each]);
-  const choice = select("Task", taskOf(context), items, (task) => context.set({ task, file: "", rank: "" }));
+  const choice = ui.select("Task", taskOf(context), items, (task) => context.set({ task, file: "", rank: "" }));
   return h("p", { class: "filters" }, choice);
 }
 
@@ -147,15 +115,21 @@ const fabric = ({ fabric: check }) => {
   if (!check) return null;
   const digits = (value) => (value === null ? "" : value.toPrecision(3));
   const values = check.rows.map((each) =>
-    row(each.metric, [each.metric, right(digits(each.value)), right(digits(each.expected)), each.verdict, each.source]),
+    ui.row(each.metric, [
+      each.metric,
+      ui.right(digits(each.value)),
+      ui.right(digits(each.expected)),
+      each.verdict,
+      each.source,
+    ]),
   );
-  const pairs = check.matrix.map(([name, ...rates]) => row(name, [name, ...rates.map((rate) => right(rate))]));
+  const pairs = check.matrix.map(([name, ...rates]) => ui.row(name, [name, ...rates.map((rate) => ui.right(rate))]));
   return h(
     "section",
     null,
-    section("Fabric", ["Metric", "Value", "Expected", "Verdict", "Source"], values),
-    check.slow_nodes.length ? warned(`Slow: ${check.slow_nodes.map(short).join(", ")}`) : null,
-    pairs.length > 1 ? table(["GB/s", ...check.matrix.map(([name]) => name)], pairs, "Pairs of nodes") : null,
+    ui.section("Fabric", ["Metric", "Value", "Expected", "Verdict", "Source"], values),
+    check.slow_nodes.length ? ui.warned(`Slow: ${check.slow_nodes.map(short).join(", ")}`) : null,
+    pairs.length > 1 ? ui.table(["GB/s", ...check.matrix.map(([name]) => name)], pairs, "Pairs of nodes") : null,
   );
 };
 
@@ -164,25 +138,25 @@ const VIEW = {
     const data = context.data.ranks,
       text = data && seen.state !== "completed" ? warning(data) : "";
     return [
-      trouble(context.trouble.run),
-      cause(
+      ui.trouble(context.trouble.run),
+      ui.cause(
         seen.failure && { message: seen.failure.message, card: seen.card },
         seen.failure &&
-          link(context.with({ view: "output", file: "stderr.txt", look: "" }), "Show the output at the cause"),
+          ui.link(context.with({ view: "output", file: "stderr.txt", look: "" }), "Show the output at the cause"),
       ),
-      seen.warnings?.map((warning) => warned(short(warning))),
-      text && warned(text, " ", link(context.with({ view: "ranks" }), "Show the ranks")),
+      seen.warnings?.map((warning) => ui.warned(short(warning))),
+      text && ui.warned(text, " ", ui.link(context.with({ view: "ranks" }), "Show the ranks")),
       data && !over(seen) ? progress(data, true) : null,
       seen.live ? counted(context) : null,
-      facts({
+      ui.facts({
         Started: moment(seen.started),
         Time: duration(seen.seconds ?? lasted(seen.started)),
         Account: seen.account,
-        Pool: seen.pool && (seen.live ? link(path("pools", seen.pool), nodes(seen)) : nodes(seen)),
+        Pool: seen.pool && (seen.live ? ui.link(ui.path("pools", seen.pool), nodes(seen)) : nodes(seen)),
         "Node hours": seen.node_hours?.toFixed(2),
         Cost: cost(seen),
         Commit: seen.commit && `${seen.commit.id.slice(0, 12)}${seen.commit.dirty ? " with changes" : ""}`,
-        Command: command(seen.command.join(" ")),
+        Command: ui.command(seen.command.join(" ")),
         Settings: Object.entries(seen.settings)
           .map(([name, value]) => `${name}=${value}`)
           .join(", "),
@@ -200,17 +174,17 @@ const VIEW = {
     const to = (rank) => context.with({ view: "output", rank, split: "" });
     return [
       which(context, seen),
-      trouble(context.trouble.ranks),
+      ui.trouble(context.trouble.ranks),
       data && !over(seen) ? progress(data, true) : null,
       data
         ? ranks({ ...data, nodes: byName(context, { ...data.nodes, ...newest(context.data.samples) }) }, to)
-        : quiet(taskOf(context) ? "Loading…" : waiting(seen)),
+        : ui.quiet(taskOf(context) ? "Loading…" : waiting(seen)),
     ];
   },
   output(context, seen) {
     const task = taskOf(context);
-    if (!task) return [quiet(waiting(seen))];
-    const at = `${base(context)}${path("tasks", task)}`,
+    if (!task) return [ui.quiet(waiting(seen))];
+    const at = `${base(context)}${ui.path("tasks", task)}`,
       row_ = [...seen.tasks, ...(context.data.tasks?.rows ?? [])].find((each) => each.id === task);
     return [
       which(context, seen),
@@ -222,7 +196,7 @@ const VIEW = {
         cause: failed(context, seen) && seen.failure ? proof(seen.failure) : null,
         ranks: (context.data.ranks?.rows ?? []).map((each) => each.rank).sort((a, b) => a - b),
         files: outputFiles(context, seen),
-        raw: (file) => fileAt(base(context), `${seen.log_folders[task] ?? `logs/${task}`}/${file}`),
+        raw: (file) => ui.fileAt(base(context), `${seen.log_folders[task] ?? `logs/${task}`}/${file}`),
       }),
     ];
   },
@@ -232,9 +206,9 @@ const VIEW = {
     const empty = data && !Object.keys(data).length && !Object.keys(context.data.samples ?? {}).length;
     return [
       which(context, seen),
-      trouble(context.trouble.curves),
-      data ? overlays(context, seen) : quiet(taskOf(context) ? "Loading…" : waiting(seen)),
-      empty && quiet("Nothing was measured yet."),
+      ui.trouble(context.trouble.curves),
+      data ? overlays(context, seen) : ui.quiet(taskOf(context) ? "Loading…" : waiting(seen)),
+      empty && ui.quiet("Nothing was measured yet."),
       data && h("div", { keep: "curves" }),
     ];
   },
@@ -243,50 +217,54 @@ const VIEW = {
       task = taskOf(context);
     return [
       seen.files.length
-        ? fileTable(context, seen.files, base(context))
-        : quiet("The results are fetched when the tasks have ended."),
+        ? ui.fileTable(context, seen.files, base(context))
+        : ui.quiet("The results are fetched when the tasks have ended."),
       look && viewer(context, base(context), look),
       seen.live &&
         task &&
         h(
           "p",
           null,
-          link(`${path("jobs", seen.job, "tasks", task)}?view=files`, "The files on the node, while it runs"),
+          ui.link(`${ui.path("jobs", seen.job, "tasks", task)}?view=files`, "The files on the node, while it runs"),
         ),
     ];
   },
   configuration(context, seen) {
     const at = `${base(context)}/configuration`,
       all = context.once(at);
-    if (!all) return [awaited(context.trouble[at])];
+    if (!all) return [ui.awaited(context.trouble[at])];
     return [
-      h("h2", null, all.previous ? ["Differences to ", link(path("runs", all.previous), all.previous)] : "Differences"),
+      h(
+        "h2",
+        null,
+        all.previous ? ["Differences to ", ui.link(ui.path("runs", all.previous), all.previous)] : "Differences",
+      ),
       !all.previous
-        ? quiet("No earlier run of this job is recorded here.")
+        ? ui.quiet("No earlier run of this job is recorded here.")
         : all.differences.length
-          ? table(
+          ? ui.table(
               ["", "Before", "This run"],
               all.differences.map((each) =>
-                row(
+                ui.row(
                   each.name,
                   [each.name, ...each.values].map((text) => h("code", null, text)),
                 ),
               ),
               "Differences",
             )
-          : quiet("No setting differs."),
-      all.source_difference && document_("Difference of the source", all.source_difference),
+          : ui.quiet("No setting differs."),
+      all.source_difference && ui.document_("Difference of the source", all.source_difference),
       all.source.length
-        ? section(
+        ? ui.section(
             "Source",
             ["File", "#Size"],
-            all.source.map((each) => row(each.path, [each.path, right(bytes(each.size))])),
+            all.source.map((each) => ui.row(each.path, [each.path, ui.right(bytes(each.size))])),
           )
         : null,
-      all.settings && document_("Settings", all.settings),
-      all.plan && document_("Plan", all.plan),
+      all.settings && ui.document_("Settings", all.settings),
+      all.plan && ui.document_("Plan", all.plan),
       seen.live &&
-        h("p", null, link(`${path("jobs", seen.job)}?view=request`, "The requests as the service keeps them")),
+        h("p", null, ui.link(`${ui.path("jobs", seen.job)}?view=request`, "The requests as the service keeps them")),
     ];
   },
 };
@@ -315,22 +293,22 @@ function cost({ cost: known, started, ended }) {
 
 function counted(context) {
   const job = context.data.job;
-  if (!job || counts(job).all < 2) return null;
-  const { done, all } = counts(job);
-  return progressLine(
-    taskBar(job),
+  if (!job || ui.counts(job).all < 2) return null;
+  const { done, all } = ui.counts(job);
+  return ui.progressLine(
+    ui.taskBar(job),
     `${count(done)} of ${plural(all, "task")} done `,
-    job.run && link(`${path("jobs", job.id)}?view=tasks`, "All tasks"),
+    job.run && ui.link(`${ui.path("jobs", job.id)}?view=tasks`, "All tasks"),
   );
 }
 
 const results = (seen) =>
   seen.metrics.length
-    ? section(
+    ? ui.section(
         "Results",
         ["Metric", "#Last", "#Best", "#Step", "Unit"],
         seen.metrics.map(({ metric, last, best, step, unit }) =>
-          row(metric, [metric, right(last), right(best), right(step ?? ""), unit]),
+          ui.row(metric, [metric, ui.right(last), ui.right(best), ui.right(step ?? ""), unit]),
         ),
       )
     : null;
@@ -349,7 +327,7 @@ function bands(seen) {
       "ul",
       { class: "timeline", "aria-label": "Attempts over time" },
       tasks_.slice(0, MOST_TASKS).map((task) =>
-        lane(
+        ui.lane(
           task,
           task,
           started
@@ -361,23 +339,23 @@ function bands(seen) {
               const start = share(attempt.started),
                 stop = attempt.ended ? share(attempt.ended) : over(seen) ? 100 : share(new Date().toISOString());
               const text = `attempt ${attempt.attempt}: ${time}, ${how}`;
-              return block(look, text, Math.max(0, start), stop, 0.6, { role: "img" });
+              return ui.block(look, text, Math.max(0, start), stop, 0.6, { role: "img" });
             }),
         ),
       ),
     ),
-    table(
+    ui.table(
       ["Task", "#Attempt", "Ended by", "#Time", "#Last step", "Next from", "#Node hours", "#Cost"],
       seen.attempts.map((attempt) =>
-        row(`${attempt.task} ${attempt.attempt}`, [
+        ui.row(`${attempt.task} ${attempt.attempt}`, [
           attempt.task,
-          right(attempt.attempt),
+          ui.right(attempt.attempt),
           attempt.ended_by,
-          right(duration(attempt.seconds)),
-          right(attempt.last_step ?? ""),
+          ui.right(duration(attempt.seconds)),
+          ui.right(attempt.last_step ?? ""),
           attempt.next_from,
-          right(attempt.node_hours?.toFixed(2) ?? ""),
-          right(attempt.cost),
+          ui.right(attempt.node_hours?.toFixed(2) ?? ""),
+          ui.right(attempt.cost),
         ]),
       ),
       "Attempts",
@@ -389,16 +367,16 @@ function bands(seen) {
 function tasks(context, seen) {
   const rows = seen.tasks.length ? seen.tasks : seen.live ? (context.data.tasks?.rows ?? []) : [];
   if (!rows.length) return null;
-  return section(
+  return ui.section(
     "Tasks",
     ["Task", "Outcome", "#Exit code", "#Time", "Node"],
     rows.map((task) =>
-      row(task.id, [
-        link(context.with({ view: "output", task: task.id }), task.id),
-        outcome(task),
-        right(task.exit_code ?? ""),
-        right(duration(task.seconds ?? lasted(task.started))),
-        id(task.node ?? ""),
+      ui.row(task.id, [
+        ui.link(context.with({ view: "output", task: task.id }), task.id),
+        ui.outcome(task),
+        ui.right(task.exit_code ?? ""),
+        ui.right(duration(task.seconds ?? lasted(task.started))),
+        ui.id(task.node ?? ""),
       ]),
     ),
   );
@@ -431,11 +409,11 @@ function overlaid(context, data) {
   for (const [metric, lines] of Object.entries({ ...Object.fromEntries(system), ...data }))
     all[metric] = isSystem(lines) ? byName(context, lines) : { ...lines };
   for (const run of chosenOverlays(context))
-    for (const [metric, lines] of Object.entries(context.once(`${path("runs", run)}/curves`) ?? {}))
+    for (const [metric, lines] of Object.entries(context.once(`${ui.path("runs", run)}/curves`) ?? {}))
       if (all[metric])
         for (const [key, columns] of Object.entries(lines)) if (!columns.system) all[metric][`${run} ${key}`] = columns;
   const drawn = JSON.stringify(
-    chosenOverlays(context).map((run) => Boolean(context.loaded[`${path("runs", run)}/curves`])),
+    chosenOverlays(context).map((run) => Boolean(context.loaded[`${ui.path("runs", run)}/curves`])),
   );
   const curves = context.component("curves", () => new Curves());
   const sources = [data, drawn, context.data.samples, Boolean(context.data.task)];
@@ -457,7 +435,7 @@ function overlays(context, seen) {
       "p",
       { class: "filters" },
       runs.map((run) =>
-        checkbox(
+        ui.checkbox(
           [
             run.id,
             run.results.length

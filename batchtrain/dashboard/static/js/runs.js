@@ -3,22 +3,22 @@
 import { Curves } from "./curves.js";
 import { h } from "./dom.js";
 import { duration, number } from "./format.js";
-import { asked, crumbs, empty, head, link, more, path, quiet, right, row, table, trouble, when } from "./parts.js";
+import * as ui from "./parts.js";
 import { result } from "./run.js";
 
 export const list = {
   title: () => "Runs",
-  topics: (context) => ({ runs: asked(context, "/runs", "skip") }),
+  topics: (context) => ({ runs: ui.asked(context, "/runs", "skip") }),
   render(context) {
     const runs = context.data.runs;
     const chosen = context.query.getAll("id");
     return [
-      head("Runs"),
-      trouble(context.trouble.runs),
+      ui.head("Runs"),
+      ui.trouble(context.trouble.runs),
       !runs
-        ? quiet("Loading…")
+        ? ui.quiet("Loading…")
         : !runs.rows.length
-          ? empty(
+          ? ui.empty(
               `No run is recorded in ${context.account.runs_dir}. Start one:`,
               ...context.account.start,
               `${context.account.program} dashboard --runs-dir DIR`,
@@ -31,12 +31,12 @@ export const list = {
                   ? h("a", { class: "button", href: comparison(chosen) }, `Compare ${chosen.length} runs`)
                   : h("span", { class: "quiet" }, "Choose two or more runs to compare them."),
               ),
-              table(
+              ui.table(
                 ["", "Run", "Outcome", "#Time", "#Cost", "Started", "Nodes", "Results", "Settings"],
                 runs.rows.map((run) => runRow(context, run, chosen)),
                 "Runs",
               ),
-              more(context, runs.next, runs.rows.length),
+              ui.more(context, runs.next, runs.rows.length),
             ],
     ];
   },
@@ -45,7 +45,7 @@ export const list = {
 const comparison = (names) => `/runs/compare?${names.map((name) => `id=${encodeURIComponent(name)}`).join("&")}`;
 
 const runRow = (context, run, chosen) =>
-  row(run.id, [
+  ui.row(run.id, [
     h(
       "td",
       { class: "check" },
@@ -56,11 +56,11 @@ const runRow = (context, run, chosen) =>
         onchange: () => context.toggle("id", run.id),
       }),
     ),
-    link(path("runs", run.id), run.id),
+    ui.link(ui.path("runs", run.id), run.id),
     result(run),
-    right(duration(run.seconds)),
-    right(run.cost || (run.node_hours === null ? "" : `${run.node_hours.toFixed(2)} h`)),
-    when(run.started),
+    ui.right(duration(run.seconds)),
+    ui.right(run.cost || (run.node_hours === null ? "" : `${run.node_hours.toFixed(2)} h`)),
+    ui.when(run.started),
     h("span", { class: "line1" }, run.nodes ? `${run.nodes} × ${run.vm_size}` : ""),
     run.results.map((each) => `${each.name} ${number(each.last)}`).join(", "),
     h(
@@ -90,24 +90,24 @@ export const compare = {
     const all = context.data.all;
     if (!all)
       return [
-        crumbs(link("/runs", "Runs")),
-        head("Compare runs"),
-        trouble(context.trouble.all) ||
+        ui.crumbs(ui.link("/runs", "Runs")),
+        ui.head("Compare runs"),
+        ui.trouble(context.trouble.all) ||
           (context.query.getAll("id").length < 2
-            ? h("p", null, "Choose two or more runs in the ", link("/runs", "list of runs"), ".")
-            : quiet("Loading…")),
+            ? h("p", null, "Choose two or more runs in the ", ui.link("/runs", "list of runs"), ".")
+            : ui.quiet("Loading…")),
       ];
     return [
-      crumbs(link("/runs", "Runs")),
-      head("Compare runs"),
-      table(
+      ui.crumbs(ui.link("/runs", "Runs")),
+      ui.head("Compare runs"),
+      ui.table(
         ["", ...all.runs.map((each) => each.id)],
         [
-          row("outcome", ["outcome", ...all.runs.map(result)]),
+          ui.row("outcome", ["outcome", ...all.runs.map(result)]),
           ...all.rows
             .filter((each) => each.name !== "state")
             .map((each) =>
-              row(each.name, [
+              ui.row(each.name, [
                 each.name,
                 ...each.values.map((value) =>
                   each.values.every((other) => other === value) ? value : h("strong", null, value),

@@ -5,35 +5,18 @@ import { h } from "./dom.js";
 import { duration, lasted, short } from "./format.js";
 import { viewer } from "./log.js";
 import { chosenFile, output, outputView } from "./output.js";
-import {
-  cause,
-  crumbs,
-  facts,
-  fileAt,
-  fileTable,
-  head,
-  link,
-  loading,
-  outcome,
-  path,
-  quiet,
-  tabs,
-  trouble,
-  unknown,
-  view,
-  when,
-} from "./parts.js";
+import * as ui from "./parts.js";
 import { progress, ranks } from "./ranks.js";
 
-const base = ({ params }) => path("jobs", params.job, "tasks", params.task);
+const base = ({ params }) => ui.path("jobs", params.job, "tasks", params.task);
 const failed = (context) => Boolean(context.data.task?.cause);
 
 export const page = {
   title: (context) => context.params.task,
   topics(context) {
     const topics = { task: base(context), ranks: `${base(context)}/ranks` };
-    if (view(context) === "curves") topics.curves = `${base(context)}/metrics`;
-    if (view(context) === "output" && (context.data.task || context.trouble.task))
+    if (ui.view(context) === "curves") topics.curves = `${base(context)}/metrics`;
+    if (ui.view(context) === "output" && (context.data.task || context.trouble.task))
       topics.log = `${base(context)}/logs?file=${encodeURIComponent(chosenFile(context, failed(context)))}`;
     return topics;
   },
@@ -49,20 +32,20 @@ export const page = {
   render(context) {
     const seen = context.data.task,
       { job, task } = context.params,
-      at = `${path("jobs", job)}/run`;
-    const run = view(context) === "files" ? null : context.once(at);
-    if (run?.run) context.hand(`${path("runs", run.run)}?${new URLSearchParams({ ...query(context), task })}`);
+      at = `${ui.path("jobs", job)}/run`;
+    const run = ui.view(context) === "files" ? null : context.once(at);
+    if (run?.run) context.hand(`${ui.path("runs", run.run)}?${new URLSearchParams({ ...query(context), task })}`);
     if (!seen && context.trouble.task)
-      return unknown(`There is no task ${task} of job ${job}.`, context.trouble.task, [
-        path("jobs", job),
+      return ui.unknown(`There is no task ${task} of job ${job}.`, context.trouble.task, [
+        ui.path("jobs", job),
         `Job ${job}`,
       ]);
     return [
-      crumbs(link("/jobs", "Jobs"), link(path("jobs", job), job)),
-      head(task, seen && outcome(seen)),
-      trouble(context.trouble.task),
-      tabs(context, "Views of the task", Object.keys(VIEW), { look: "" }),
-      ...(seen ? (VIEW[view(context)] ?? VIEW.overview)(context, seen) : [loading(context.trouble.task)]),
+      ui.crumbs(ui.link("/jobs", "Jobs"), ui.link(ui.path("jobs", job), job)),
+      ui.head(task, seen && ui.outcome(seen)),
+      ui.trouble(context.trouble.task),
+      ui.tabs(context, "Views of the task", Object.keys(VIEW), { look: "" }),
+      ...(seen ? (VIEW[ui.view(context)] ?? VIEW.overview)(context, seen) : [ui.loading(context.trouble.task)]),
     ];
   },
 };
@@ -71,17 +54,17 @@ const query = (context) => Object.fromEntries(context.query);
 
 const VIEW = {
   overview: (context, seen) => [
-    cause(
+    ui.cause(
       seen.cause,
-      seen.cause && link(context.with({ view: "output", file: "stderr.txt" }), "Show the output at the cause"),
+      seen.cause && ui.link(context.with({ view: "output", file: "stderr.txt" }), "Show the output at the cause"),
     ),
     !seen.cause && seen.failure && h("p", { class: "card bad" }, short(seen.failure)),
     seen.state === "running" ? progress(context.data.ranks, true) : null,
-    facts({
+    ui.facts({
       "Exit code": seen.exit_code,
       Time: duration(seen.seconds ?? lasted(seen.started)),
-      Started: seen.started && when(seen.started),
-      Ended: seen.ended && when(seen.ended),
+      Started: seen.started && ui.when(seen.started),
+      Ended: seen.ended && ui.when(seen.ended),
       Nodes: seen.nodes?.length ? nodes(seen) : "",
       Retries: seen.retries || "",
       Requeues: seen.requeues || "",
@@ -89,10 +72,10 @@ const VIEW = {
     }),
   ],
   ranks: (context) => [
-    trouble(context.trouble.ranks),
+    ui.trouble(context.trouble.ranks),
     context.data.ranks
       ? ranks(context.data.ranks, (rank) => context.with({ view: "output", rank }))
-      : loading(context.trouble.ranks),
+      : ui.loading(context.trouble.ranks),
   ],
   output: (context, seen) => [
     output(context, {
@@ -103,30 +86,34 @@ const VIEW = {
       cause: seen.cause && { text: seen.cause.exception || seen.cause.lines.at(-1)?.trim(), rank: seen.cause.rank },
       ranks: (context.data.ranks?.rows ?? []).map((each) => each.rank).sort((a, b) => a - b),
       files: [],
-      raw: (file) => fileAt(base(context), file),
+      raw: (file) => ui.fileAt(base(context), file),
     }),
   ],
   curves: (context) => [
-    trouble(context.trouble.curves),
+    ui.trouble(context.trouble.curves),
     !context.data.curves
-      ? loading(context.trouble.curves)
+      ? ui.loading(context.trouble.curves)
       : Object.keys(context.data.curves).length
         ? null
-        : quiet("Nothing was measured yet."),
+        : ui.quiet("Nothing was measured yet."),
     context.data.curves && h("div", { keep: "curves" }),
   ],
   files(context, seen) {
-    if (!seen.node) return [quiet("The task has not started yet.")];
+    if (!seen.node) return [ui.quiet("The task has not started yet.")];
     const at = `${base(context)}/files`,
       all = context.once(at),
       look = context.query.get("look");
     return [
-      trouble(context.trouble[at]),
+      ui.trouble(context.trouble[at]),
       !all
-        ? loading(context.trouble[at])
+        ? ui.loading(context.trouble[at])
         : all.length
-          ? fileTable(context, all.filter((each) => !each.path.startsWith(".batchtrain/")).slice(0, 500), base(context))
-          : quiet("The task has no files."),
+          ? ui.fileTable(
+              context,
+              all.filter((each) => !each.path.startsWith(".batchtrain/")).slice(0, 500),
+              base(context),
+            )
+          : ui.quiet("The task has no files."),
       look && viewer(context, base(context), look),
     ];
   },
@@ -140,7 +127,7 @@ const nodes = (seen) =>
       .slice(0, 8)
       .map((node, at) => [
         at ? ", " : "",
-        link(path("pools", node.pool, "nodes", node.id), `${node.name} ${short(node.id)}`),
+        ui.link(ui.path("pools", node.pool, "nodes", node.id), `${node.name} ${short(node.id)}`),
       ]),
     seen.nodes.length > 8 ? ` and ${seen.nodes.length - 8} more` : "",
   );
