@@ -17,6 +17,7 @@ from batchtrain.config.types import Job as JobSettings
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.errors import TaskFailed
 from batchtrain.plan.diff import PlanComparison
+from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
 from batchtrain.records import Node, Pool, Table, Task
 from batchtrain.runs.beginnings import Beginning
@@ -55,6 +56,7 @@ class Client:
     async def carry_out(
         self, todo: Plan, recipe: Recipe, tell: Tell, options: AddOptions = ..., register: Register | None = ...
     ) -> None: ...
+    async def filled(self, todo: Plan, recipe: Recipe) -> tuple[Step, ...]: ...
     async def plan(self, recipe: Recipe) -> Plan: ...
     async def compare(self, recipe: Recipe) -> PlanComparison: ...
     async def run(
@@ -79,6 +81,7 @@ class Client:
         runs_dir: str | Path | None = ...,
         max_price: float | None = ...,
         max_duration: float | None = ...,
+        controller: bool = ...,
     ) -> tuple[Detached, ...]: ...
     async def attach(
         self,

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from packaging.requirements import Requirement
 
 from batchtrain.client import controller_program
-from batchtrain.client.controller_program import FILE, Request, Requests
+from batchtrain.client.controller_program import FILE, Requests
 from batchtrain.client.identities import refuse_identities
 from batchtrain.client.operations import Operations
 from batchtrain.client.planning import Foreseen
@@ -196,7 +196,9 @@ class Addition(NamedTuple):
             marks=register.marks(Thing("job", job_id)),
             patience=self.patience,
             candidates=tuple(name for name, _, _ in self.plans),
-            requests=tuple(tuple(map(Request.of, client.filled(plan, at))) for _, at, plan in self.plans),
+            requests=tuple(
+                tuple((*step[:2], step.document) for step in client.filled(plan, at)) for _, at, plan in self.plans
+            ),
             key=client.account.node_key,
         )
         link, _, container = self.results.partition("/")

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
@@ -23,7 +23,6 @@ from batchtrain.plan import wire_times
 from batchtrain.plan.marks import Marks, marks_of
 from batchtrain.plan.step import Action, Step
 from batchtrain.plan.types import Plan
-from batchtrain.plan.wire import Placeholder
 from batchtrain.records.events import Event, Waiting
 from batchtrain.runs.recording import now
 from batchtrain.service import connect, read, submit, watch
@@ -39,16 +38,8 @@ LEAST_SECONDS = 60.0
 """The least time left for a job that is added again."""
 
 
-class Request(msgspec.Struct, frozen=True):
-    """A step of a plan without placeholders."""
-
-    action: Action
-    subject: str
-    body: dict[str, Any]
-
-    @classmethod
-    def of(cls, step: Step) -> Request:
-        return cls(step.action, step.subject, step.document)
+Request = tuple[Action, str, dict[str, Any]]
+"""A step of a plan without placeholders."""
 
 
 class Requests(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,14 +131,13 @@ class Controller:
         """Add the job at a candidate, for the rest of its time."""
         limit = wire_times.duration(span_of(max(self._seconds_left(), LEAST_SECONDS)))
         steps = []
-        for request in self._requests.requests[number % len(self._requests.requests)]:
-            body = request.body
-            if request.action == "job.add":
+        for action, subject, body in self._requests.requests[number % len(self._requests.requests)]:
+            if action == "job.add":
                 times = {**body["constraints"], "maxWallClockTime": limit}
                 body = {**body, "constraints": times, "metadata": with_number(body.get("metadata", ()), number)}
-            steps.append(Step(request.action, request.subject, body))
-        register = Register(self._requests.marks)
-        for event in submit.submit(self._client.batch, Plan(tuple(steps)), _unfilled, _unsent, register=register):
+            steps.append(Step(action, subject, body))
+        plan, register = Plan(tuple(steps)), Register(self._requests.marks)
+        for event in submit.submit(self._client.batch, plan, str, lambda path, data: False, register=register):
             self._tell(event)
 
     @property
@@ -177,14 +167,6 @@ def with_number(items: Iterable[Mapping[str, Any]], number: int) -> list[Mapping
     """The metadata of a job with the number of its candidate."""
     others = (item for item in items if item["name"] != CANDIDATE)
     return [*others, {"name": CANDIDATE, "value": str(number)}]
-
-
-def _unfilled(placeholder: Placeholder) -> NoReturn:
-    raise AssertionError(placeholder)
-
-
-def _unsent(path: str, _: object) -> NoReturn:
-    raise AssertionError(path)
 
 
 def _print(event: Event) -> None:

@@ -123,7 +123,7 @@ class Session:
         self.carry_out(todo._replace(steps=tuple(uploads)), recipe, lambda event: None)
         fill = self._values(recipe).fill
         steps = (step for step in todo.steps if step not in uploads)
-        return tuple(Step(step.action, step.subject, submit.filled(step.body, fill)) for step in steps)
+        return tuple(step._replace(body=submit.filled(step.body, fill)) for step in steps)
 
 
 def _bring(step: Step, recipe: Recipe, values: Placeholders) -> Event:
