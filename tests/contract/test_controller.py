@@ -88,6 +88,7 @@ def test_a_controller_that_is_ended_after_any_request_moves_the_job_once(
         is_whole, last = sent < number, 0
         until(lambda job_id=begun.job: client.jobs.state(job_id) == "completed")  # type: ignore[misc]
         assert metadata(read.job_document(client.batch, begun.job))[CANDIDATE] == "1"
+        assert (read.job(client.batch, begun.job, read.EXAMINED_JOB).wall_clock or 9999) <= 1800
         assert [task.result for task in client.jobs.handle(begun.job).tasks] == ["success"]
         client.stop_run(begun.run.name, runs_dir=tmp_path / "elsewhere")
         until(lambda: client.pools.list() == ())
