@@ -62,13 +62,13 @@ def map_image(
     data_dir: Path, image: str, prefix: Path, entrypoint: str = "", paths: Mapping[str, Path] | None = None
 ) -> None:
     """Map an image to an environment; also while the emulator runs."""
-    with alone(main_dir(data_dir) / FILE):
+    with alone(main_dir(data_dir)):
         _write(data_dir, {**_others(data_dir, image), image: Mapped(prefix, entrypoint, paths or {})})
 
 
 def unmap(data_dir: Path, image: str) -> bool:
     """Remove the mapping of an image; returns False if there was none."""
-    with alone(main_dir(data_dir) / FILE):
+    with alone(main_dir(data_dir)):
         others = _others(data_dir, image)
         if len(others) == len(list_images(data_dir)):
             return False
@@ -143,14 +143,17 @@ def _write(data_dir: Path, images: Mapping[str, Mapped]) -> None:
 
 
 @contextmanager
-def alone(file: Path) -> Iterator[None]:
-    """While no other process reads and rewrites a file, or makes what it stands for."""
+def alone(directory: Path) -> Iterator[None]:
+    """While no other process rewrites a file of a directory."""
     import fcntl  # not on Windows, which has no emulator
 
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with file.with_name(f"{file.name}.lock").open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(descriptor)
 
 
 def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> None:

@@ -33,7 +33,7 @@ def images(data_dir: Path) -> tuple[Image, ...]:
 
 def add(data_dir: Path, user_sizes: Iterable[VmSize], user_images: Iterable[Image] = ()) -> None:
     """Add sizes and images, or replace those of the same name; also while the emulator runs."""
-    with alone(data_dir / SIZES):
+    with alone(data_dir):
         existing_sizes, existing_images = _sizes(data_dir), _images(data_dir)
         all_sizes = existing_sizes | {sizes.key(size.name): Size(size.cores, size.gpus) for size in user_sizes}
         all_images = {image[:3]: image for image in (*existing_images, *user_images)}
