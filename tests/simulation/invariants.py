@@ -302,7 +302,7 @@ class Invariants:
                 self.fail(f"the service ends a job at its wall clock: {entry.record.id} is {entry.record.state}")
             if entry.record.id in self.detached and entry.record.state != "completed":
                 self.fail(f"the service ends a detached run: {entry.record.id} is {entry.record.state}")
-        alive = {entry.record.auto_pool for entry in world.jobs.values() if entry.record.state == "active"}
+        alive = {entry.record.auto_pool for entry in world.jobs.values() if entry.record.state != "completed"}
         alive |= {entry.record.auto_pool for entry in world.schedules.values()}
         for pool in world.pools.values():
             if pool.record.id in self._auto_pools - alive:
