@@ -138,10 +138,12 @@ def failure_of(client: Operations, run: RunDirectory, job_id: str) -> TaskFailed
 
 
 def _planned_tasks(run: RunDirectory) -> float:
-    """The number of tasks in the plan of a run; infinite if they are made only while they are added."""
+    """The number of tasks in the plan of a run, with its job manager; infinite if they are made only while they are
+    added."""
     steps = msgspec.json.decode((run.config / "plan.json").read_bytes())["steps"]
     bodies = [step["body"] for step in steps if step["action"] == "task.add"]
-    return sum(len(body["value"]) if "value" in body else 1 if "commandLine" in body else math.inf for body in bodies)
+    numbers = [len(body["value"]) if "value" in body else 1 if "commandLine" in body else math.inf for body in bodies]
+    return sum(numbers) + sum("jobManagerTask" in step["body"] for step in steps if step["action"] == "job.add")
 
 
 def _of_task(storage: Storage, run: RunDirectory, job_id: str, task: Task, results: Results | None) -> list[FileRecord]:

@@ -150,6 +150,7 @@ def test_the_job_of_another_run_is_not_stopped(monkeypatch: pytest.MonkeyPatch) 
 ONE = {"action": "task.add", "body": {"id": "t", "commandLine": "true"}}
 TWO = {"action": "task.add", "body": {"value": [{"id": "a"}, {"id": "b"}]}}
 STREAM = {"action": "task.add", "body": {"template": "t"}}
+MANAGED = {"action": "job.add", "body": {"id": "job", "jobManagerTask": {"id": "manager"}}}
 
 
 @pytest.mark.parametrize(
@@ -161,6 +162,8 @@ STREAM = {"action": "task.add", "body": {"template": "t"}}
         ("MaxWallClockTimeExpiry", [TWO, ONE], 2, False),
         ("MaxWallClockTimeExpiry", [TWO, ONE], 3, True),
         ("MaxWallClockTimeExpiry", [STREAM], 9, False),
+        ("UserTerminate", [MANAGED, ONE], 1, False),
+        ("UserTerminate", [MANAGED, ONE], 2, True),
     ],
 )
 def test_a_job_that_ended_before_all_its_tasks_were_added_has_failed(
