@@ -35,6 +35,7 @@ def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
     """The parts of a report that have content, by their titles."""
     tasks = tuple(itertools.islice(run.each_task(), MOST_ROWS))
     attempts = compare.attempt_rows(record, run.attempts()[:MOST_ROWS])
+    placements = compare.placement_rows(record)
     numbers = [(name, short(metric.last), short(metric.best)) for name, metric in record.summary.items()]
     files = run.files()
     records = [record for record in files if not record.fetched or record.fetched.startswith("outputs/")][:MOST_ROWS]
@@ -45,6 +46,7 @@ def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
         "Numbers": table(("metric", "last", "best"), numbers),
         "Curves": "".join(_curves(run, task) for task in tasks),
         "Tasks": table(("task", "state", "exit code", "seconds", "node"), map(_task, tasks)),
+        "Candidates": table(columns(placements), map(cells, placements)) if placements else "",
         "Attempts": table(columns(attempts), map(cells, attempts)) if attempts else "",
         "Files": table(("file", "bytes", ""), rows),
     }

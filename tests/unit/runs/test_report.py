@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 
+import msgspec
+
 from batchtrain.errors import Finding
 from batchtrain.records import Task
+from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs import directory, report
 from batchtrain.runs.directory import FileRecord, RunDirectory, RunFailure, RunRecord
 
@@ -50,6 +53,19 @@ def test_the_cause_of_a_failure_is_on_the_page_with_the_next_step(tmp_path: Path
     assert failure is not None and failure.found == FOUND
     page = report.html(run)
     assert "cause  a disk is full [disk-full]" in page and "next   free space" in page
+
+
+def test_the_page_says_where_nodes_were_looked_for(tmp_path: Path) -> None:
+    run = made(tmp_path, "")
+    began = datetime(2026, 11, 26, tzinfo=timezone.utc)
+    places = (("2 spot STANDARD_D4S_V5", "AllocationFailed"), ("2 spot STANDARD_D8S_V5", ""))
+    attempts = tuple(
+        PoolAttempt(candidate=name, account="a", vm_size="", began=began, ended=began, code=code)
+        for name, code in places
+    )
+    run.write(msgspec.structs.replace(run.record(), candidates=attempts))
+    part = report.sections(run, run.record())["Candidates"]
+    assert part.index("D4S_V5") < part.index("AllocationFailed") < part.index("D8S_V5") < part.index("it had the nodes")
 
 
 def test_a_curve_has_the_lowest_rank_of_each_attempt(tmp_path: Path) -> None:
