@@ -48,7 +48,7 @@ from batchtrain.plan.cost import hour_of
 from batchtrain.plan.marks import CONTROLS, marks_of
 from batchtrain.plan.types import Plan
 from batchtrain.service import read, submit
-from batchtrain.service.register import COLLECTIONS, Kind, Register, Thing
+from batchtrain.service.register import COLLECTIONS, Kind, Register, Thing, read_marks
 from batchtrain.storage import blob
 from batchtrain.storage.run_container import container_of
 
@@ -219,6 +219,15 @@ def end(client: Operations, job_id: str, run: str) -> None:
             document = read.document(client.batch, kind, COLLECTIONS[kind], own_id)
             if marks_of(document.get("metadata", ())).run == run and document["state"] != "deleting":
                 delete(client.batch, own_id)
+
+
+def moves(client: Operations, job_id: str, run: str) -> bool:
+    """Whether a controller follows a run: its job may be away while it is moved."""
+    own_id = id_of(job_id)
+    try:
+        return read_marks(client.batch, Thing("job", own_id)).run == run and client.jobs.state(own_id) == "active"
+    except NotFound:
+        return False
 
 
 def is_one(items: Iterable[Mapping[str, Any]]) -> bool:

@@ -18,7 +18,7 @@ from batchtrain.plan import plan_jobs
 from batchtrain.plan.types import Facts
 from batchtrain.records import Job, Task
 from batchtrain.runs.directory import RunDirectory
-from batchtrain.service import read
+from batchtrain.service import job_actions, read, watch
 from tests.unit.plan.jobs import recipe
 
 DAY = 86400.0
@@ -145,6 +145,31 @@ def test_the_job_of_another_run_is_not_stopped(monkeypatch: pytest.MonkeyPatch) 
     client: Any = SimpleNamespace(batch=None)
     with pytest.raises(NotFound, match="job train of this account is not that of run A"):
         account_runs.stop(client, "A", "train")
+
+
+def test_a_follower_waits_for_a_job_that_its_controller_moves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    looks = []
+
+    def watch_job(*_: Any, **__: Any) -> None:
+        looks.append("look")
+        if len(looks) < 3:
+            raise NotFound("job train is gone", code="JobNotFound")
+
+    run = SimpleNamespace(tasks=lambda: ())
+    for name in ("begin", "fetch"):
+        monkeypatch.setattr(detached_results, name, lambda *_: run)
+    monkeypatch.setattr(account_runs, "watch_job", watch_job)
+    monkeypatch.setattr(account_runs, "check", lambda *_: None)
+    monkeypatch.setattr(job_actions, "until", lambda *_: looks.append("end"))
+    monkeypatch.setattr(controller, "moves", lambda *_: len(looks) < 3)
+    client: Any = SimpleNamespace(batch=None, pace=watch.Pace(0, 0))
+    storage: Any = None
+    account_runs.attach(client, storage, tmp_path, "A", "train", tell=lambda _: None, timeout=60)
+    assert looks == ["look", "look", "look", "end"]
+    monkeypatch.setattr(controller, "moves", lambda *_: False)
+    looks.clear()
+    with pytest.raises(NotFound, match="job train is gone"):
+        account_runs.attach(client, storage, tmp_path, "A", "train", tell=lambda _: None, timeout=60)
 
 
 ONE = {"action": "task.add", "body": {"id": "t", "commandLine": "true"}}
