@@ -431,6 +431,7 @@ def test_the_page_of_a_job_that_is_gone_goes_on_as_that_of_its_run(
         _, err = command.communicate(timeout=GUARD)
         assert f"watch it at {running.url}/runs/{name}\n" in err
         page.wait_for_selector("h1 + .state >> text=succeeded")
+        page.wait_for_selector(".log .line >> text=after 49")
         lines = [line for line in page.inner_text(".log").split("\n") if line]
         assert lines == [f"before {n}" for n in range(50)] + [f"after {n}" for n in range(50)]
         assert len(loads) == 1
