@@ -324,7 +324,10 @@ class Driver:
     async def _attempt(self, node_id: str, command: Run) -> Exit:
         """Run a command. If the machine cannot start it, the command fails; the task never hangs."""
         if struck := self._struck("node-slow", node_id):
+            boots = self._boots_of(node_id)
             await self.alarms.sleep(struck.seconds)
+            if self._boots_of(node_id) != boots:
+                raise NodeLost(node_id)  # what runs there now is another try
         try:
             return await self.machine.run(node_id, command)
         except NodeLost:
@@ -332,6 +335,11 @@ class Driver:
         except Exception as error:
             logger.exception("could not run %s on %s", command.scope, node_id)
             return Exit(None, "CommandLaunchFailed", f"The command could not be launched: {error}", "ServerError")
+
+    def _boots_of(self, node_id: str) -> int:
+        """How often a node has booted; 0 for one that is gone."""
+        entry = self.world.pool_of_node.get(node_id)
+        return entry.nodes[node_id].boots if entry else 0
 
     async def _end(self, effect: scheduler.EndScope) -> None:
         task, number = effect.task, effect.instance
