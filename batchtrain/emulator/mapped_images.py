@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-FILE = "images.json"
+FILE, LOCK_FILE = "images.json", "images.lock"
 ACCOUNTS = "accounts"
 """The folder of a data directory with those of its other accounts, which share its images and its storage."""
 MACHINES_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -143,17 +143,14 @@ def _write(data_dir: Path, images: Mapping[str, Mapped]) -> None:
 
 
 @contextmanager
-def alone(directory: Path) -> Iterator[None]:
-    """While no other process rewrites a file of a directory."""
+def alone(data_dir: Path) -> Iterator[None]:
+    """While no other process rewrites the files of images and sizes."""
     import fcntl  # not on Windows, which has no emulator
 
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (data_dir / LOCK_FILE).open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(descriptor)
 
 
 def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> None:

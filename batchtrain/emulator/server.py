@@ -51,6 +51,7 @@ OURS = {
     LOCK_FILE,
     DATABASE,
     mapped_images.FILE,
+    mapped_images.LOCK_FILE,
     mapped_images.ACCOUNTS,
     own_catalog.SIZES,
     own_catalog.IMAGES,

@@ -8,7 +8,8 @@ import pytest
 
 from batchtrain.catalog import vm_images
 from batchtrain.catalog.sizes import VmSize
-from batchtrain.emulator import mapped_images, own_catalog, pools
+from batchtrain.client import local
+from batchtrain.emulator import mapped_images, own_catalog, pools, server
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Size
 from tests.emulation import POOL, Stage
@@ -66,6 +67,15 @@ def test_images_that_are_mapped_at_once_are_all_mapped(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: mapped_images.map_image(tmp_path, f"example/{number}", tmp_path), range(40)))
     assert len(mapped_images.list_images(tmp_path)) == 40
+
+
+def test_images_are_mapped_beside_a_client_and_before_the_emulator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "_USED", {})
+    local.use(tmp_path / "emulator")  # a client holds a lock of the directory
+    assert not mapped_images.unmap(tmp_path / "emulator", "example/train")
+    server._make_directory(tmp_path / "emulator")  # what the mapping left there is an emulator's
 
 
 def test_images_of_the_catalogue_and_mapped_images_do_not_share_a_file(tmp_path: Path) -> None:
