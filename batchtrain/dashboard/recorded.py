@@ -55,6 +55,7 @@ def shown(root: Path, name: str, account: Account | None = None) -> dict[str, An
         "seconds": compare.seconds(record),
         "card": [pasted(row, option, "") for row in record.failure.card] if record.failure else [],
         "metrics": [row._asdict() for row in compare.metric_rows(record)],
+        "candidates": [row._asdict() for row in compare.placement_rows(record)],
         "live": record.state == "running" and account is not None and is_of_account(record, account),
         "tasks": tasks,
         "task_ids": task_ids,

@@ -103,6 +103,16 @@ def test_a_run_has_its_record_tasks_events_and_files(client: Client) -> None:
     assert document["card"] == []
 
 
+def test_a_run_has_the_candidates_that_were_tried(client: Client, runs: Path) -> None:
+    tried = {"account": "a", "vm_size": "B", "began": "2026-11-22T11:15:02Z", "ended": "2026-11-22T11:15:04Z"}
+    change(runs / FIRST, candidates=[{"candidate": "2 dedicated A", "code": "AllocationFailed", **tried},
+                                     {"candidate": "2 spot B", **tried}])  # fmt: skip
+    assert client.get(f"/runs/{FIRST}")["candidates"] == [
+        {"candidate": "2 dedicated A", "seconds": 2.0, "result": "AllocationFailed"},
+        {"candidate": "2 spot B", "seconds": 2.0, "result": "it had the nodes"},
+    ]
+
+
 def test_a_fabric_check_has_its_values_and_the_matrix_of_pairs(client: Client, runs: Path) -> None:
     assert client.get(f"/runs/{THIRD}")["fabric"] is None
     pairs = (NodePair(0, 1, 24.0), NodePair(0, 2, 11.0), NodePair(1, 2, 11.5))

@@ -163,6 +163,7 @@ const VIEW = {
       }),
       fabric(seen),
       results(seen),
+      placements(seen),
       bands(seen),
       tasks(context, seen),
       h("h2", null, "Events"),
@@ -309,6 +310,18 @@ const results = (seen) =>
         ["Metric", "#Last", "#Best", "#Step", "Unit"],
         seen.metrics.map(({ metric, last, best, step, unit }) =>
           ui.row(metric, [metric, ui.right(last), ui.right(best), ui.right(step ?? ""), unit]),
+        ),
+      )
+    : null;
+
+/** Where the nodes of the pool were looked for. */
+const placements = (seen) =>
+  seen.candidates.length
+    ? ui.section(
+        "Candidates",
+        ["Candidate", "Result", "#Time"],
+        seen.candidates.map(({ candidate, result, seconds }, number) =>
+          ui.row(number, [candidate, result, ui.right(duration(seconds))]),
         ),
       )
     : null;
