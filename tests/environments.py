@@ -69,6 +69,15 @@ def prefix(name: str) -> Path:
     return found
 
 
+def share(name: str) -> None:
+    """Put the environment of PyTorch where `batchtrain run` would make that of a recipe. Missing if there is none."""
+    intended = make_environment.intend(name, environments.ENVIRONMENTS[name], home(), installs_python=False)
+    torch = prefix(name)
+    with make_environment._alone(intended):
+        if not intended.prefix.exists():
+            intended.prefix.symlink_to(torch, target_is_directory=True)
+
+
 def home() -> Path:
     """Where environments are kept."""
     return Path(os.environ.get("BATCHTRAIN_TEST_ENVS") or ROOT / ".cache" / "envs")

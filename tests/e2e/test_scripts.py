@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Mapping
@@ -43,6 +44,8 @@ CASES: Mapping[str, Case] = {
     "deepspeed": Case("train.py", "deepspeed", frozenset({"model.pt"})),
     "horovod": Case("train.py", "horovod", frozenset({"model.pt"})),
 }  # fmt: skip
+SHARED = {"nanogpt": "pytorch", "deepspeed": "deepspeed", "horovod": "horovod-pytorch"}
+"""The environments of scripts for which another one serves: each would be installed and compiled for one test."""
 SLOW = [pytest.mark.slow, pytest.mark.framework]
 
 
@@ -100,6 +103,9 @@ def test_only_the_chosen_rank_of_a_plain_mpi_is_printed(batchtrain: Any, environ
 def test_a_script_of_a_framework_trains_on_two_nodes(
     name: str, batchtrain: Any, environment: Mapping[str, str]
 ) -> None:
+    with contextlib.suppress(environments.Missing):
+        if name in SHARED:
+            environments.share(SHARED[name])
     trained(batchtrain, name, CASES[name], environment)
 
 
