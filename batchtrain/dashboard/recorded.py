@@ -30,15 +30,18 @@ _RECORDS: dict[Path, tuple[int, RunRecord]] = {}
 
 def listed(root: Path, *, skip: int = 0) -> tuple[list[dict[str, Any]], int | None]:
     """The runs, the newest first, and how many to skip for more. One that cannot be read is left out."""
-    newest = sorted(directory.runs(root), key=lambda run: run.name, reverse=True)
+    newest = _newest(root)
     rows = [row for run in newest[skip : skip + ROWS] if (row := _row(run))]
     return rows, skip + ROWS if len(newest) > skip + ROWS else None
 
 
 def _of_job(root: Path, job_id: str) -> Iterator[dict[str, Any]]:
     """The runs of a job, the newest first."""
-    newest = sorted(directory.runs(root), key=lambda run: run.name, reverse=True)
-    return (row for run in newest if (row := _row(run)) and row["job"] == job_id)
+    return (row for run in _newest(root) if (row := _row(run)) and row["job"] == job_id)
+
+
+def _newest(root: Path) -> list[RunDirectory]:
+    return sorted(directory.runs(root), key=lambda run: run.name, reverse=True)
 
 
 def shown(root: Path, name: str, account: Account | None = None) -> dict[str, Any]:
