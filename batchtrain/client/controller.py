@@ -45,7 +45,7 @@ from batchtrain.config.types import (
 )
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.plan.cost import hour_of
-from batchtrain.plan.marks import CONTROLS, marks_of
+from batchtrain.plan.marks import CONTROLS, marks_of, values_of
 from batchtrain.plan.types import Plan
 from batchtrain.service import read, submit
 from batchtrain.service.register import COLLECTIONS, Kind, Register, Thing, read_marks
@@ -137,8 +137,8 @@ class Overseer(NamedTuple):
         results = f"{link}/{container_of(run)}"
         plans = []
         for option in self.options:
-            there = replace(option.recipe, jobs=recipe.jobs)
-            plans.append((str(option), there, client.foresee(there, results=results).jobs))
+            candidate_recipe = replace(option.recipe, jobs=recipe.jobs)
+            plans.append((str(option), candidate_recipe, client.foresee(candidate_recipe, results=results).jobs))
         small = self.recipe_of(recipe, seconds, run, link, emulated=client.account.emulated)
         return Addition(small, client.foresee(small), tuple(plans), self.patience, results)
 
@@ -232,4 +232,4 @@ def moves(client: Operations, job_id: str, run: str) -> bool:
 
 def is_one(items: Iterable[Mapping[str, Any]]) -> bool:
     """Whether a job with this metadata controls a run."""
-    return any(item["name"] == CONTROLS for item in items)
+    return CONTROLS in values_of(items)

@@ -20,7 +20,7 @@ from batchtrain.client.shown_progress import Tell
 from batchtrain.config.types import Secret, span_of
 from batchtrain.errors import BatchtrainError, NodesLost, NotFound
 from batchtrain.plan import wire_times
-from batchtrain.plan.marks import Marks, marks_of
+from batchtrain.plan.marks import Marks, marks_of, values_of
 from batchtrain.plan.step import Action, Step
 from batchtrain.plan.types import Plan
 from batchtrain.records.events import Event, Waiting
@@ -86,7 +86,7 @@ class Controller:
 
     def _prepared(self) -> int | None:
         """The number of the candidate where the job of the run is, once it is there; None if it was deleted."""
-        number = int(metadata(self._document).get(CANDIDATE, 0))
+        number = _number_of(self._document)
         try:
             document = read.job_document(self._client.batch, self._requests.job)
         except NotFound:
@@ -96,7 +96,7 @@ class Controller:
             if marks_of(document["metadata"]).run != self._requests.marks.run:
                 return None
             is_whole = document["onAllTasksComplete"] == "terminatejob"  # set after its tasks were added
-            if is_whole and int(metadata(document).get(CANDIDATE, 0)) == number:
+            if is_whole and _number_of(document) == number:
                 return number
             self._delete()
         self._add(number)
@@ -158,9 +158,9 @@ class Controller:
         self._tell(Waiting(self._requests.job, text))
 
 
-def metadata(document: Mapping[str, Any]) -> dict[str, str]:
-    """The metadata of a job by name."""
-    return {item["name"]: item.get("value", "") for item in document.get("metadata", ())}
+def _number_of(job_document: Mapping[str, Any]) -> int:
+    """The number of moves in the metadata of a job."""
+    return int(values_of(job_document.get("metadata", ())).get(CANDIDATE, 0))
 
 
 def with_number(items: Iterable[Mapping[str, Any]], number: int) -> list[Mapping[str, Any]]:

@@ -47,9 +47,14 @@ SHOWN = "(the name of the run)"
 """Shown in a plan in place of the run, which has no name yet."""
 
 
+def values_of(metadata: Iterable[Document]) -> dict[str, str]:
+    """The values of metadata by their names."""
+    return {item["name"]: item.get("value", "") for item in metadata}
+
+
 def marks_of(metadata: Iterable[Document]) -> Marks:
     """The marks in the metadata of an answer; an empty `run` if batchtrain did not add the object."""
-    items = {item["name"]: item.get("value", "") for item in metadata}
+    items = values_of(metadata)
     return Marks(items.get(RUN, ""), items.get(USER, ""), items.get(HOST, ""))
 
 

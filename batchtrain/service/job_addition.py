@@ -22,7 +22,7 @@ from batchtrain.errors import (
 )
 from batchtrain.plan import diff, wire
 from batchtrain.plan.canonical import digest
-from batchtrain.plan.marks import COMPLETE, DIGEST
+from batchtrain.plan.marks import COMPLETE, DIGEST, values_of
 from batchtrain.plan.step import Step
 from batchtrain.plan.task_stream import TaskDocument, TaskStream
 from batchtrain.plan.types import Plan
@@ -131,7 +131,7 @@ class JobAddition:
     def _continued(self, body: dict[str, Any], mark: str, error: AlreadyExists) -> JobReused:
         """Read the tasks of the job. Raises AlreadyExists and Differs."""
         document = read.job_document(self._client, self._job_id)
-        metadata = {item["name"]: item["value"] for item in document.get("metadata", ())}
+        metadata = values_of(document.get("metadata", ()))
         if DIGEST not in metadata:
             raise error
         if document["state"] not in ("active", "disabled", "disabling", "enabling"):

@@ -13,13 +13,14 @@ from msgspec.structs import replace
 
 from batchtrain.client import controller
 from batchtrain.client.client import Client
-from batchtrain.client.controller_program import CANDIDATE, FILE, Controller, Requests, metadata
+from batchtrain.client.controller_program import CANDIDATE, FILE, Controller, Requests
 from batchtrain.client.detach import detach
 from batchtrain.client.limits import Limits
 from batchtrain.config.types import Candidates, Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.interface import StorageAccount
 from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.plan.marks import values_of
 from batchtrain.runs.recording import Origin
 from batchtrain.service import read
 from batchtrain.service.connect import Account
@@ -87,7 +88,7 @@ def test_a_controller_that_is_ended_after_any_request_moves_the_job_once(
             Controller(client, requests, own_id, QUIET).control()
         is_whole, last = sent < number, 0
         until(lambda job_id=begun.job: client.jobs.state(job_id) == "completed")  # type: ignore[misc]
-        assert metadata(read.job_document(client.batch, begun.job))[CANDIDATE] == "1"
+        assert values_of(read.job_document(client.batch, begun.job)["metadata"])[CANDIDATE] == "1"
         assert (read.job(client.batch, begun.job, read.EXAMINED_JOB).wall_clock or 9999) <= 1800
         assert [task.result for task in client.jobs.handle(begun.job).tasks] == ["success"]
         client.stop_run(begun.run.name, runs_dir=tmp_path / "elsewhere")
