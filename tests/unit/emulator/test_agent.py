@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import signal
 import socket
 import struct
@@ -19,6 +20,7 @@ import pytest
 
 from batchtrain.emulator.machine import agent
 from batchtrain.emulator.machine.agent import Agent, Channel, LaunchError, Login, Loop, Scope
+from tests.waiting import GUARD
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "SHELL": "/bin/sh"}
 
@@ -606,3 +608,67 @@ def test_an_action_in_a_new_process_reports_its_error() -> None:
     with pytest.raises(OSError, match="not allowed") as failure:
         agent._in_new_tree(fail)
     assert failure.value.errno == 13
+
+
+# --- forks ----------------------------------------------------------------------------------------------------------
+
+INIT = """
+import os, sys
+from batchtrain.emulator.machine import agent
+parent = os.getpid()
+pid = agent._fork_init()
+print(pid == os.getpid(), os.getppid() == parent, flush=True)
+os.close(int(sys.argv[1]))
+input()
+os.kill(pid, 9) if sys.argv[2] == "signal" else os._exit(7)
+"""
+
+
+def python(code: str, *arguments: str, keep: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", code, str(keep), *arguments]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, pass_fds=(keep,))
+
+
+@pytest.mark.parametrize(("ending", "code"), [("exit", 7), ("signal", 137)])
+def test_the_parent_of_an_init_keeps_no_file_open_and_ends_as_its_child_does(ending: str, code: int) -> None:
+    reader, writer = os.pipe()
+    with python(INIT, ending, keep=writer) as process, open(reader, "rb") as pipe:
+        os.close(writer)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "True True\n"
+        is_closed, _, _ = select.select([pipe], [], [], GUARD)
+        is_waiting = process.poll() is None
+        process.communicate("\n")
+    assert is_closed, "the child has closed its end, and the parent has none"
+    assert is_waiting
+    assert process.returncode == code
+
+
+SUPERVISOR = """
+import os, socket, sys
+from batchtrain.emulator.machine import agent
+if sys.argv[2:]:
+    agent.Supervisor.serve = lambda supervisor: None
+os.open(os.devnull, os.O_RDONLY)
+agent._supervise(socket.socket(fileno=int(sys.argv[1])))
+"""
+
+
+def test_a_supervisor_keeps_the_socket_of_its_scope_only(pair: tuple[socket.socket, socket.socket]) -> None:
+    with python(SUPERVISOR, keep=pair[1].fileno()) as process:
+        pair[1].close()
+        channel = Channel(pair[0])
+        run = {"op": "run", "id": 1, "scope": "s", "program": ["no-such"], "environment": {}}
+        channel.send({**run, "root": "/no such root", "directory": "task"})
+        answer = channel.wait()
+        files = [file.readlink() for file in Path(f"/proc/{process.pid}/fd").iterdir()]
+        pair[0].close()
+    assert answer is not None and (answer["event"], answer["id"]) == ("failed", 1)
+    assert Path(os.devnull) not in files
+    assert process.returncode == 0
+
+
+def test_a_supervisor_whose_loop_ends_is_a_failure(pair: tuple[socket.socket, socket.socket]) -> None:
+    with python(SUPERVISOR, "ends", keep=pair[1].fileno()) as process:
+        process.communicate()
+    assert process.returncode == 1
