@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.emulator import arm_applications, resource_manager, wire
+from batchtrain.emulator import arm_applications, resource_manager, tokens, wire
 from batchtrain.emulator.arm_request import Account, Request
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.machine import packages
@@ -21,6 +21,7 @@ from batchtrain.emulator.reply import Reply
 from tests.emulation import BASE, START, Stage
 
 KEY = "c2VjcmV0"
+TENANT = tokens.TENANT
 ACCOUNT = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Batch/batchAccounts/batchtrain"
 LOCATION = "/subscriptions/s/providers/Microsoft.Batch/locations/eastus"
 POOL: dict[str, Any] = {
@@ -121,6 +122,68 @@ def test_every_operation_is_answered(stage: Stage, verb: str, path: str, status:
     body = {"properties": POOL} if "/pools/" in path and verb == "PUT" else {}
     reply = ask(stage, verb, path, None if verb in ("GET", "DELETE") else body)
     assert reply.status == status, reply.document
+
+
+@pytest.mark.parametrize(
+    ("path", "document"),
+    [
+        ("/subscriptions", {"value": [resource_manager.SUBSCRIPTION]}),
+        ("/subscriptions/s", resource_manager.SUBSCRIPTION),
+        ("/tenants", {"value": [{"id": f"/tenants/{TENANT}", "tenantId": TENANT, "displayName": "emulator"}]}),
+    ],
+)
+def test_what_az_login_reads_has_other_api_versions(stage: Stage, path: str, document: object) -> None:
+    for version in ("2022-12-01", "2016-06-01"):
+        reply = ask(stage, "GET", path, **{"api-version": version})
+        assert (reply.status, reply.document) == (200, document)
+    assert ask(stage, "GET", ACCOUNT, **{"api-version": "2016-06-01"}).status == 400
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("ab", "Invalid"), ("abc", ""), ("a" * 24, ""), ("a" * 25, "Invalid"), ("Abc", "Invalid"), ("a-b", "Invalid"),
+        ("batchtrain", "AlreadyExists"),
+    ],
+)  # fmt: skip
+def test_a_name_is_available_unless_it_is_invalid_or_taken(stage: Stage, name: str, reason: str) -> None:
+    document = ask(stage, "POST", f"{LOCATION}/checkNameAvailability", {"name": name}).document
+    assert document is not None
+    assert (document["nameAvailable"], document.get("reason", "")) == (not reason, reason)
+
+
+def test_both_keys_of_the_account_are_its_one_key(stage: Stage) -> None:
+    found = ask(stage, "POST", f"{ACCOUNT}/listKeys").document
+    assert found == {"accountName": "batchtrain", "primary": KEY, "secondary": KEY}
+
+
+def test_the_account_has_the_same_answer_in_the_list_and_after_a_change(stage: Stage) -> None:
+    (listed,) = ask(stage, "GET", "/subscriptions/s/providers/Microsoft.Batch/batchAccounts").document["value"]  # type: ignore[index]
+    assert listed["id"].startswith(f"/subscriptions/{TENANT}/resourceGroups/emulator/providers/Microsoft.Batch/")
+    for verb in ("GET", "PUT", "PATCH"):
+        found = ask(stage, verb, ACCOUNT, None if verb == "GET" else {}).document
+        assert found is not None and found["id"] == ACCOUNT
+        properties, expected = found["properties"], listed["properties"]
+        assert {**properties, "autoStorage": 0} == {**expected, "autoStorage": 0}
+        assert properties["autoStorage"]["storageAccountId"].startswith("/subscriptions/s/resourceGroups/g/providers/")
+
+
+def test_sizes_of_a_region_are_listed_by_filter_and_page(stage: Stage) -> None:
+    path = f"{LOCATION}/virtualMachineSkus"
+    (size,) = ask(stage, "GET", path, filter="name eq 'Standard_ND96asr_v4'").document["value"]  # type: ignore[index]
+    assert size["capabilities"][-2:] == [{"name": "GPUs", "value": "8"}, {"name": "RdmaEnabled", "value": "True"}]
+    names, skip = list[str](), ""
+    while True:
+        page = ask(stage, "GET", path, maxresults="100", **({"$skiptoken": skip} if skip else {})).document
+        assert page is not None
+        names += [size["name"] for size in page["value"]]
+        if "nextLink" not in page:
+            break
+        assert len(page["value"]) == 100
+        skip = page["nextLink"].partition("skiptoken=")[2].partition("&")[0]
+    longest = ask(stage, "GET", path).document
+    assert longest is not None and names[:1000] == [size["name"] for size in longest["value"]]
+    assert len(set(names)) == len(names) > 1000
 
 
 def test_a_patch_changes_the_given_properties_only(stage: Stage) -> None:
