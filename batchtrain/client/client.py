@@ -5,17 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from batchtrain.client import account_runs
-from batchtrain.client.account_runs import AccountRun
-from batchtrain.client.detach import Detached, detach
-from batchtrain.client.detached_results import failure_of, fetch, storage_of
-from batchtrain.client.limits import Limits
 from batchtrain.client.operations import Operations
 from batchtrain.client.planning import gathered
-from batchtrain.client.run import run
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.client.target_account import where
 from batchtrain.config.load import load as load_files
@@ -36,6 +31,10 @@ from batchtrain.runs.lease import marks_here
 from batchtrain.runs.recording import Origin
 from batchtrain.service import read
 from batchtrain.service.deadlines import JOB_SECONDS
+
+if TYPE_CHECKING:
+    from batchtrain.client.account_runs import AccountRun
+    from batchtrain.client.detach import Detached
 
 
 def load(
@@ -130,6 +129,9 @@ class Client(Operations):
         fetched. Tasks with `checkpoint` continue the last run of the same project. fresh: they start anew. resume: they
         continue this run, which may be of another project.
         """
+        from batchtrain.client.limits import Limits  # a run needs more than all other calls together
+        from batchtrain.client.run import run
+
         origin = Origin(root_of(runs_dir, os.environ))
         limits = Limits(max_price, max_duration)
         earlier = resume.directory if isinstance(resume, Run) else find(origin.root, resume) if resume else None
@@ -158,6 +160,9 @@ class Client(Operations):
         the results to storage. runs_dir, max_price, max_duration: as for `run`; without a limit a job ends after 24
         hours. controller: a job on a small node moves it to the next candidate of its pool (`recover: true`). Raises
         UsageError and PlanError before anything is created."""
+        from batchtrain.client.detach import detach  # see above
+        from batchtrain.client.limits import Limits
+
         origin, limits = Origin(root_of(runs_dir, os.environ)), Limits(max_price, max_duration)
         return detach(self, recipe, tell=tell, origin=origin, limits=limits, has_controller=controller)
 
@@ -178,23 +183,31 @@ class Client(Operations):
         run: a name, its beginning or end, or `latest`, of this machine or else of the account. link: the storage
         account of the run; by default the one of the credentials.
         """
-        storage, root = storage_of(self, link), root_of(runs_dir, os.environ)
+        from batchtrain.client import account_runs, detached_results  # see above
+
+        storage, root = detached_results.storage_of(self, link), root_of(runs_dir, os.environ)
         name, job_id = account_runs.find(self, root, run)
         recording = account_runs.attach(self, storage, root, name, job_id, tell=tell, timeout=timeout)
-        if check and (failure := failure_of(self, recording.run, job_id)):
+        if check and (failure := detached_results.failure_of(self, recording.run, job_id)):
             raise failure
         return Run(recording.run)
 
     def fetch_run(self, run: str = LATEST, *, runs_dir: str | Path | None = None, link: str | None = None) -> Run:
         """Fetches what the tasks of a detached run have uploaded, and writes its end once its job has ended. Arguments
         as for `attach`."""
-        storage, root = storage_of(self, link), root_of(runs_dir, os.environ)
-        return Run(fetch(self, storage, root, account_runs.find(self, root, run)[0]).run)
+        from batchtrain.client import account_runs, detached_results  # see above
+
+        storage, root = detached_results.storage_of(self, link), root_of(runs_dir, os.environ)
+        return Run(detached_results.fetch(self, storage, root, account_runs.find(self, root, run)[0]).run)
 
     def stop_run(self, run: str = LATEST, *, runs_dir: str | Path | None = None) -> None:
         """Ends the tasks and the job of a run, of this machine or else of the account."""
+        from batchtrain.client import account_runs  # see above
+
         account_runs.stop(self, *account_runs.find(self, root_of(runs_dir, os.environ), run))
 
     def account_runs(self) -> Table[AccountRun]:
         """The runs of all users and machines whose jobs the account still has, the oldest first."""
+        from batchtrain.client import account_runs  # see above
+
         return account_runs.listed(self)

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import msgspec
 from azure.batch import BatchClient
 from msgspec.structs import replace
-from packaging.requirements import Requirement
 
 from batchtrain.client import controller_program
 from batchtrain.client.controller_program import FILE, Requests
@@ -162,6 +161,8 @@ class Overseer(NamedTuple):
 
 def _packages() -> list[str]:
     """What batchtrain requires, without its extras."""
+    from packaging.requirements import Requirement  # every command imports this module
+
     requirements = map(Requirement, importlib.metadata.requires("batchtrain") or ())
     needed = (item for item in requirements if item.marker is None or item.marker.evaluate({"extra": ""}))
     return [f"{item.name}{item.specifier}" for item in needed]

@@ -229,3 +229,10 @@ def test_commands_that_send_nothing_import_no_sdk() -> None:
     for words in (["--help"], ["config", "validate", recipe], ["config", "plan", recipe]):
         done = subprocess.run([sys.executable, "-c", program, *words], check=True, capture_output=True, text=True)
         assert done.stderr.splitlines()[-1] == "[]", words
+
+
+def test_a_client_that_only_asks_imports_nothing_of_a_run() -> None:
+    program = "import sys, batchtrain.client.client; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    of_runs = {f"batchtrain.client.{name}" for name in ("run", "detach", "controller")} | {"batchtrain.storage.blob"}
+    assert not (of_runs | {"packaging"}) & set(done.stdout.split())
