@@ -14,6 +14,7 @@ import pytest
 from batchtrain.emulator import mapped_images, server
 from batchtrain.emulator.machine.azurite import DIRECTORY_VARIABLE
 from tests.azurite import INSTALLED
+from tests.command_forks import Forks, Request, fits
 from tests.waiting import GUARD, until
 
 SCRIPT = Path(sys.executable).parent / "batchtrain"
@@ -27,8 +28,8 @@ IMAGES = {
 class Shell:
     """Runs `batchtrain …` with an emulator's directory in its environment; by the program `through`, if that is set."""
 
-    def __init__(self, home: Path, cwd: Path) -> None:
-        self.home, self.cwd = home, cwd
+    def __init__(self, home: Path, cwd: Path, forks: Forks | None = None) -> None:
+        self.home, self.cwd, self._forks = home, cwd, forks
         self.through: tuple[str, ...] = ()
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AZURE_", "BATCHTRAIN_"))}
         own = {
@@ -58,16 +59,28 @@ class Shell:
 
         Of one that hangs, the failure shows what it printed and what the emulator says of its tasks.
         """
-        process = self.start(*arguments, environment=environment)
         try:
-            out, err = process.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            standing = self._standing()
-            process.kill()
-            out, err = process.communicate()
-            pytest.fail(f"{arguments} hangs\n{out}\n{err}\n{standing}")
-        assert process.returncode == code, f"{arguments}: {process.returncode}\n{out}\n{err}"
-        assert "Traceback" not in err, err
+            done = self.finish(*arguments, timeout=timeout, environment=environment)
+        except subprocess.TimeoutExpired as hanging:
+            pytest.fail("\n".join(map(str, (arguments, "hangs", hanging.stdout, hanging.stderr, self._standing()))))
+        assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
+
+    def finish(
+        self, *arguments: str, timeout: float = GUARD, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, in a fork where there is a process for that."""
+        if self._forks is not None and not self.through and fits(environment or {}):
+            request = Request([str(SCRIPT), *arguments], {**self.environment, **(environment or {})}, str(self.cwd))
+            return self._forks.run(request, timeout)
+        with self.start(*arguments, environment=environment) as process:
+            try:
+                out, err = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, err = process.communicate()
+                raise subprocess.TimeoutExpired(arguments, timeout, out, err) from None
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def _standing(self) -> str:
@@ -94,11 +107,22 @@ def left_running(home: Path) -> list[int]:
     return found
 
 
+@pytest.fixture(scope="session")
+def forks(request: pytest.FixtureRequest) -> Iterator[Forks | None]:
+    """What forks commands instead of starting them, for the tests that only CI runs."""
+    if not request.config.getoption("--rest"):
+        yield None
+        return
+    process = Forks()
+    yield process
+    process.close()
+
+
 @pytest.fixture
-def batchtrain(tmp_path: Path) -> Iterator[Shell]:
+def batchtrain(tmp_path: Path, forks: Forks | None) -> Iterator[Shell]:
     """The command line with an emulator directory of its own; whatever was started is ended, and must be gone."""
     home = tmp_path / "emulator"
-    shell = Shell(home, tmp_path)
+    shell = Shell(home, tmp_path, forks)
     yield shell
     server.stop(home)
     until(lambda: not left_running(home))

@@ -247,11 +247,10 @@ class Hints:
                 running.get("/account")
             return
         added = next((more for begin, more in MORE.items() if hint.startswith(begin)), ())
-        process = self._shell.start(*shlex.split(hint), *added)
-        _, errors = process.communicate(timeout=GUARD)
-        shown = process.returncode == 2 and errors.startswith("Usage: ")  # a group without a verb lists its verbs
-        if not (shown or process.returncode == ENDS.get(hint, 0)) or "Traceback" in errors:
-            self.wrong.append(f"{self._tried[hint]} => {hint}: {process.returncode}\n{errors}")
+        done = self._shell.finish(*shlex.split(hint), *added)
+        shown = done.returncode == 2 and done.stderr.startswith("Usage: ")  # a group without a verb lists its verbs
+        if not (shown or done.returncode == ENDS.get(hint, 0)) or "Traceback" in done.stderr:
+            self.wrong.append(f"{self._tried[hint]} => {hint}: {done.returncode}\n{done.stderr}")
 
     def end(self) -> None:
         """Run what takes away, print the hints, and fail with all that are wrong."""
@@ -272,8 +271,8 @@ def test_every_hint_of_real_messages_reaches_what_it_promises(batchtrain: Any, t
     (batchtrain.cwd / "bench.yaml").write_text(BENCH)
     (batchtrain.cwd / "script.py").write_text("import sys; sys.exit('weights.pt: No space left on device')\n")
     for line, code in CASES:
-        done = batchtrain.start(*shlex.split(line))
-        text = "\n".join(done.communicate(timeout=GUARD))
+        done = batchtrain.finish(*shlex.split(line))
+        text = f"{done.stdout}\n{done.stderr}"
         if done.returncode != code or "Traceback" in text:
             told.wrong.append(f"{line}: {done.returncode}, not {code}\n{text}")
         told.take(text, line)

@@ -34,12 +34,16 @@ def jupyterlab(folder: Path, environment: dict[str, str]) -> Iterator[str]:
         server = subprocess.Popen(command, env={**environment, **own}, cwd=folder, stdout=log, stderr=log)
     try:
         record = folder / ".jupyter" / f"jpserver-{server.pid}.json"
-        until(lambda: record.exists() or server.poll() is not None)
-        running = json.loads(record.read_bytes())
+        until(lambda: "\n}" in _text(record) or server.poll() is not None)  # the whole of it is written
+        running = json.loads(_text(record))
         yield f"{running['url']}lab/tree/{FIRST}?token={running['token']}"
     finally:
         server.kill()  # at SIGTERM it waits for its kernels
         server.wait()
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 def test_the_first_notebook_runs_in_jupyterlab(batchtrain: Any, tmp_path: Path) -> None:
