@@ -126,6 +126,7 @@ def become(request: Request) -> None:
     os.environ.update(request.environment)
     os.chdir(request.cwd)
     sys.argv, sys.path[0] = request.words, str(Path(request.words[0]).parent)
+    sys.modules["__main__"].__package__ = None  # click would name it
     sys.stdout = open(1, "w")  # noqa: SIM115 - a descriptor, for the whole process
     sys.stderr = open(2, "w", errors="backslashreplace", buffering=1)  # noqa: SIM115
 
