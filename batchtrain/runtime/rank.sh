@@ -34,9 +34,10 @@ rank=
 
 # --- the process that the launcher knows
 
-# The value that a variable had when the launcher's daemon was started: by sshd, on every node but the primary.
-daemon_started_with() {
-  tr '\0' '\n' <"/proc/$PPID/environ" 2>/dev/null | sed -n "s/^$1=//p"
+# Sets bt_value to that of a variable when the launcher's daemon was started: by sshd, on every node but the primary.
+daemon_started_with() { # NAME
+  bt_value=''
+  case $bt_daemon in *"$bt_newline$1="*) bt_value=${bt_daemon#*"$bt_newline$1="} bt_value=${bt_value%%"$bt_newline"*} ;; esac
 }
 
 # Nodes that the emulator runs as plain processes share one file system, where each has a root of its own; our path
@@ -44,7 +45,8 @@ daemon_started_with() {
 move_to_emulated_node() {
   # shellcheck source=/dev/null
   [ -r "$here/environment" ] && . "$here/environment"
-  theirs=$AZ_BATCH_NODE_ROOT_DIR ours=$(daemon_started_with BATCHTRAIN_EMULATED_NODE)
+  daemon_started_with BATCHTRAIN_EMULATED_NODE
+  theirs=$AZ_BATCH_NODE_ROOT_DIR ours=$bt_value
   [ -n "$theirs" ] && [ -n "$ours" ] && [ "$theirs" != "$ours" ] || return 0
   export BATCHTRAIN_EMULATED_NODE="$ours"
   case $here in "$theirs"/*) ;; *) return 0 ;; esac
@@ -60,14 +62,15 @@ restore_environment() {
   [ -z "${BATCHTRAIN_HOST_LIST-}" ] || export AZ_BATCH_HOST_LIST="$BATCHTRAIN_HOST_LIST"
 }
 
-# The address that the primary reached this node at.
-own_address() {
+# Sets address to the one that the primary reached this node at.
+find_address() {
   if [ "${AZ_BATCH_IS_CURRENT_NODE_MASTER-}" = true ]; then
-    echo "${AZ_BATCH_MASTER_NODE%:*}"
+    address=${AZ_BATCH_MASTER_NODE%:*}
   else
-    # shellcheck disable=SC2046 # its words
-    set -- $(daemon_started_with SSH_CONNECTION)
-    echo "${3-}"
+    daemon_started_with SSH_CONNECTION
+    # shellcheck disable=SC2086 # its words
+    set -- $bt_value
+    address=${3-}
   fi
 }
 
@@ -154,6 +157,10 @@ end_job() { # SIGNAL PROCESS
 
 wait_for_supervisor() {
   here=${0%/*}
+  # what the launcher's daemon has in its environment, a line each
+  bt_newline='
+'
+  bt_daemon=$bt_newline$(tr '\0' '\n' <"/proc/$PPID/environ" 2>/dev/null)$bt_newline
   [ -z "${BATCHTRAIN_EMULATED_NODE-}" ] || move_to_emulated_node
   restore_environment
   record=$here/ranks/${rank:-$$}
@@ -162,7 +169,7 @@ wait_for_supervisor() {
   prepare_metrics
   prepare_preemption
   mkfifo "$record.life" 2>/dev/null || exec "$@" # nowhere to note anything: an unknown image's user, perhaps
-  address=$(own_address)
+  find_address
   tell_azure_mls_words "$address"
   new_session=setsid
   command -v setsid >/dev/null 2>&1 || new_session=
