@@ -73,7 +73,11 @@ def _of_results(results: Results) -> Iterator[str]:
 
 def _directory(pattern: str) -> list[str]:
     """The blob of a pattern that is one file; the fixed directories of one with wildcards, which the service drops."""
-    parts = posixpath.normpath(posixpath.join("wd", pattern)).split("/")
+    return _fixed(posixpath.join("wd", pattern))
+
+
+def _fixed(pattern: str) -> list[str]:
+    parts = posixpath.normpath(pattern).split("/")
     first_wild = next((number for number, part in enumerate(parts) if _WILD.search(part)), len(parts))
     return parts[:first_wild]
 
@@ -83,7 +87,10 @@ def _output(recipe: Recipe, output: StorageOutput) -> tuple[wire.OutputFile, ...
     headers = tuple(wire.UploadHeader(name=name, value=value) for name, value in output.upload_headers.items())
     url, identity = _url(recipe, output, container), inputs.identity(output.identity)
     whole = wire.OutputContainer(container_url=url, identity_reference=identity, upload_headers=headers)
-    return tuple(_file(pattern, whole, _target(path, pattern), output.condition) for pattern in patterns(output))
+    return tuple(
+        _file(pattern, whole, _target(path, pattern, output, name), output.condition)
+        for pattern, name in zip(patterns(output), output.include or ("",), strict=True)
+    )
 
 
 def patterns(output: StorageOutput) -> tuple[str, ...]:
@@ -112,11 +119,13 @@ def relative(path: str | None) -> str:
     return "" if path in ("", ".", "wd") else path.removeprefix("wd/")
 
 
-def _target(path: str, pattern: str) -> str | None:
-    """Below the path; a pattern that is one file gets its whole name, as the service wants it."""
-    if _WILD.search(pattern):
-        return path or None
-    return posixpath.join(path, posixpath.basename(pattern))
+def _target(path: str, pattern: str, output: StorageOutput, name: str) -> str | None:
+    """Below the path; a pattern that is one file gets its whole name, as the service wants it.
+
+    name: the `include` of the pattern, whose directories stay, so that files of the same name do."""
+    if name and not _WILD.search(output.local_path or ""):
+        return posixpath.join(path, *(part for part in _fixed(name) if part != "..")) or None
+    return (path or None) if _WILD.search(pattern) else posixpath.join(path, posixpath.basename(pattern))
 
 
 def _url(recipe: Recipe, output: StorageOutput, container: str) -> wire.Text:

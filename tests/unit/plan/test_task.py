@@ -446,6 +446,14 @@ def test_one_file_gets_its_whole_name() -> None:
     assert found["destination"]["container"]["path"] == "run/model.pt"
 
 
+def test_files_of_the_same_name_in_two_directories_are_two_blobs() -> None:
+    uploads = outputs(
+        local_path=".", include=["rank0/m.json", "rank1/m.json", "rank0/*.log", "./rank1/**/*", "../*.txt"]
+    )
+    paths = [upload["destination"]["container"]["path"] for upload in uploads]
+    assert paths == ["run/rank0/m.json", "run/rank1/m.json", "run/rank0", "run/rank1", "run"]
+
+
 def test_the_default_output_is_the_whole_directory_of_the_task() -> None:
     [found] = outputs()
     assert found["filePattern"] == "../**/*"
