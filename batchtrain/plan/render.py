@@ -104,7 +104,8 @@ def _numbers(body: Mapping[str, Any]) -> str:
     """What is known of a stream of tasks."""
     if body["count"] is None:
         return "as many tasks as there are values"
-    return f"{body['count']:,} tasks, the largest of {body['largest']:,} bytes"
+    largest = f", the largest of {body['largest']:,} bytes" if body["largest"] is not None else ""
+    return f"{body['count']:,} tasks{largest}"
 
 
 def _json(body: Any) -> str:

@@ -182,6 +182,7 @@ def test_a_long_custom_factory_beside_another_task_is_planned() -> None:
     [stream] = [step.body for step in plan.steps if step.action == "task.add"]
     assert isinstance(stream, TaskStream)
     assert (stream.count, stream.largest, len(list(stream.documents()))) == (151, None, 151)
+    assert "(151 tasks)" in str(plan)
 
 
 def test_a_million_tasks_are_counted_without_making_them() -> None:
