@@ -82,7 +82,7 @@ def _unsupplied(subject: Subject, task: Task, script: re.Match[str]) -> str:
         near = [other for other in survey.names if posixpath.basename(other) == posixpath.basename(name)]
         instead = f"; write `${SHARED}/{near[0]}`" if len(near) == 1 else ""
         return f"`{name}` is not in the `source` {task.source}, which has {_listed(survey.names)}{instead}"
-    if root == SHARED:
+    if root == SHARED or task.link_source:
         return ""
     start = "" if root else ", in which a command starts"
     return (
@@ -123,7 +123,8 @@ def _may_start_elsewhere(job: Job, task: Task) -> bool:
     gang, factory, blobs = task.multi_instance, task.task_factory, task.input_data.azure_storage
     before = f"{gang.pre_execution_command} {gang.coordination_command}" if gang is not None else ""
     return bool(
-        task.resource_files
+        task.link_source
+        or task.resource_files
         or task.input_data.azure_batch
         or any(not item.local_path for item in blobs)
         or (factory is not None and factory.file is not None)

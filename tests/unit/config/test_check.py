@@ -1297,6 +1297,10 @@ CASES = [
     Case("source-script", "task.command", "lies in $AZ_BATCH_TASK_SHARED_DIR",
          task(source="s", command="python a.py", docker_image=None),
          task(source="s", command="cd $AZ_BATCH_TASK_SHARED_DIR && python a.py"), {"s": SCRIPTS}, {"s": SCRIPTS}),
+    Case("source-script", "task.command", "lies in $AZ_BATCH_TASK_SHARED_DIR",
+         task(source="s", command="python a.py", docker_image=None),
+         task(source="s", command="python a.py", docker_image=None, link_source=True),
+         {"s": SCRIPTS}, {"s": SCRIPTS}),
     Case("source-script", "task.command", "has `a.py`, `lib/b.py`",
          task(source="s", docker_image="a/b", command="bash $AZ_BATCH_TASK_SHARED_DIR/run.sh"),
          task(source="s", docker_image="a/b", command='python "$AZ_BATCH_TASK_SHARED_DIR/lib/b.py" --x'),
@@ -1313,6 +1317,7 @@ CASES = [
              {"s": SCRIPTS}, {"s": SCRIPTS})
         for wrong, right in (
             (task(source="s", command="pip install x && python a.py"), task(source="s", command="cd x && python a.py")),
+            (task(source="s", command="python a.py"), task(source="s", command="python a.py", link_source=True)),
             (task(source="s", command="python a.py", docker_image="a/b"),
              task(source="s", command="python a.py", docker_image="a/b", default_working_dir="container")),
             (both(gang(), task(source="s", command="torchrun ./a.py")),
