@@ -181,7 +181,7 @@ def _all_differ(values: Sequence[Any], text: str) -> bool:
     return len({ids.cleaned(_tried(text, value)).lower() for value in values}) == len(values)
 
 
-def _tried(text: str, value: object, **keyword_values: object) -> str:
+def _tried(text: str, value: object, /, **keyword_values: object) -> str:
     """Values written by a format; ones that do not fit are reported by the rule about commands."""
     try:
         return text.format(value, **keyword_values)

@@ -228,6 +228,7 @@ def test_a_factory_of_the_source_s_files_needs_a_source_and_knows_no_url() -> No
         ({"grid": {"lr": ["0.1", "0.2"], "seed": ["1"]}}, "t-{lr}", ""),
         ({"list": [{"a": "1", "b": "1"}, {"a": "1", "b": "2"}]}, "t-{a}", "`list[1]` makes the id of an earlier set"),
         ({"list": [{"a": "1", "b": "1"}, {"a": "1", "b": "2"}]}, "t-{a}-{b}", ""),
+        ({"grid": {"value": ["1", "2"], "text": ["a"]}}, "t-{value}{text}", ""),
         ({"grid": {"a": ["1", "x" * 63]}}, "t-{a}", f"`t-{'x' * 63}` has 65 characters"),
         ({"list": [{"a": "1"}, {"a": "x" * 63}]}, "t-{a}", f"`t-{'x' * 63}` has 65 characters"),
     ],
