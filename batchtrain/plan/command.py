@@ -51,7 +51,7 @@ def carried(text: str, *, on_windows: bool = False) -> tuple[str, tuple[wire.Env
     """A command line for any text, and what it needs in the environment."""
     text = text.strip()
     if on_windows:
-        return windows(" && ".join(text.splitlines())), ()
+        return windows(" && ".join(filter(str.strip, text.splitlines()))), ()
     if fits(text) and "\n" not in text:
         return bash(text), ()
     return in_variable(text)

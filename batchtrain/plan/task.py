@@ -416,7 +416,7 @@ def _command_line(
     if way.direct:
         return (task.command or "").strip(), ()
     if frame.windows:
-        return command.windows(task.command or "ver"), ()
+        return command.carried(task.command or "ver", on_windows=True)
     line, by_line = command.in_variable(task.command or "") if way.carried else ("", ())
     if way.bare:
         return line or (command.bash(task.command) if task.command else ""), by_line

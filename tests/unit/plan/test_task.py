@@ -533,6 +533,11 @@ def test_a_command_on_windows_goes_to_its_own_shell() -> None:
     assert sent["commandLine"] == "cmd.exe /d /s /c \"echo 'a' %PATH%\""
 
 
+def test_all_lines_of_a_command_on_windows_are_one_line() -> None:
+    sent = sent_task(plan(task={"command": "echo one\n\necho two\n"}, pool=WINDOWS))
+    assert sent["commandLine"] == 'cmd.exe /d /s /c "echo one && echo two"'
+
+
 def test_a_gang_on_windows_is_refused() -> None:
     with pytest.raises(PlanError, match="for Linux nodes"):
         plan(task=GANG, pool=WINDOWS)
