@@ -390,7 +390,8 @@ class _Run:
         if token.text in TARGETS:
             number = self._number(value)
             if number is None or not math.isfinite(number):
-                raise _error(token, f"{token.text} must be a number, not {kind_of(value)}")
+                kind = kind_of(value) if number is None else f"{number} (a division by 0?)"
+                raise _error(token, f"{token.text} must be a number, not {kind}")
             return max(0.0, number)
         if token.text == OPTION and value not in OPTIONS:
             raise _error(token, f"{OPTION} must be one of {', '.join(OPTIONS)}")
@@ -403,8 +404,8 @@ class _Run:
             error = _error(node.token, str(unfit))
             error.undefined = unfit.undefined
             raise error from None
-        except OverflowError:
-            raise _error(node.token, "the value is out of range") from None
+        except (OverflowError, ValueError):
+            raise _error(node.token, "the value is out of range, infinite or no number") from None
 
     def _name(self, node: Node) -> Any:
         name = node.token.text
@@ -669,6 +670,12 @@ def _percentile(values: list[Any]) -> float:
     return numbers[max(rank, 1) - 1]
 
 
+def _deviation(numbers: Vector) -> float:
+    """The deviation of a sample. `statistics.stdev` fails with infinite numbers."""
+    mean = statistics.fmean(numbers)
+    return math.sqrt(math.fsum((number - mean) ** 2 for number in numbers) / max(len(numbers) - 1, 1))
+
+
 def _val(values: list[Any]) -> float:
     if len(values) != 2 or not isinstance(values[0], tuple) or not isinstance(values[1], float):
         raise _Unfit("val() takes a vector and a number")
@@ -688,7 +695,7 @@ _FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
     "norm": lambda values: math.hypot(*_list(values)),
     "percentile": _percentile,
     "range": _some(lambda numbers: max(numbers) - min(numbers)),
-    "std": _some(lambda numbers: statistics.stdev(numbers) if len(numbers) > 1 else 0.0),
+    "std": _some(_deviation),
     "sum": lambda values: math.fsum(_list(values)),
     "val": _val,
     "vec": _list,
