@@ -152,6 +152,7 @@ def _listed(around: Frame, expansions: Sequence[Made | None]) -> _Tasks:
     if job.merge_task is not None:
         where.append(f"{around.path}.merge_task")
         plans.append(_merge(around, job.merge_task, groups, len(task_ids)))
+    _refuse_too_large(around, max((len(wire.encoded(item.body)) for item in plans), default=0))
     if len(plans) > COLLECTION_TASKS:
         stream = TaskStream((ListedTasks([item.body for item in plans]),))
     return _Tasks(tuple(plans), tuple(where), stream, _numbering(around, naming))
@@ -207,12 +208,16 @@ def _streamed(around: Frame, expansions: Sequence[Made | None]) -> _Tasks:
         plans.append(_merge(around, job.merge_task, groups, total))
         parts.append(ListedTasks([plans[-1].body]))
     stream = TaskStream(tuple(parts))
-    if (stream.largest or 0) > LARGEST:
-        raise PlanError(
-            f"{around.path}: the largest request of a task has {stream.largest:,} bytes, and the service takes"
-            f" {LARGEST:,}; shorten its command, variables or dependencies"
-        )
+    _refuse_too_large(around, stream.largest or 0)
     return _Tasks(tuple(plans), (), stream, _numbering(around, naming))
+
+
+def _refuse_too_large(around: Frame, size: int) -> None:
+    if size > LARGEST:
+        raise PlanError(
+            f"{around.path}: the largest request of a task has {size:,} bytes, and the service takes {LARGEST:,};"
+            " shorten its command, variables or dependencies, or send its `source` through a storage account"
+        )
 
 
 def _group(item: Task, expansion: Made | None, span: ids.Span | None) -> Callable[[], ids.Group]:

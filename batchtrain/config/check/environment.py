@@ -30,7 +30,8 @@ PLACING = (
 )
 """Variables by which mpirun starts ranks and places them."""
 BATCHS_PORT = "6000"
-LARGEST_REQUEST = 2**20
+MOST_BYTES = 900_000
+"""Bytes of variables in a request (1 MB), with room for the rest of a task."""
 
 
 def _everywhere(subject: Subject) -> Iterator[tuple[Path, dict[str, str]]]:
@@ -148,15 +149,15 @@ def _port(subject: Subject) -> Found:
 
 def _too_large(subject: Subject) -> Found:
     for path, variables in _everywhere(subject):
-        if sum(map(len, variables.values())) * 4 < LARGEST_REQUEST:
+        if sum(map(len, variables.values())) * 4 <= MOST_BYTES:
             continue
         size = sum(len(name.encode()) + len(value.encode()) for name, value in variables.items())
-        if size >= LARGEST_REQUEST:
+        if size > MOST_BYTES:
             largest = max(variables, key=lambda name: len(variables[name]))
             yield (
                 (*path, largest),
-                f"the variables have {size:,} bytes together, and a whole request less than {LARGEST_REQUEST:,}; bring"
-                " large values as a file (`resource_files`, `source`)",
+                f"the variables have {size:,} bytes together, and {MOST_BYTES:,} fit into a request; bring large"
+                " values as a file (`resource_files`, `source`)",
             )
 
 

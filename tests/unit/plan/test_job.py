@@ -49,6 +49,12 @@ def test_a_key_vault_mapping_is_named_and_not_read() -> None:
     assert sent["commonEnvironmentSettings"] == [{"name": "{{keyvault:https://v/secrets/e}}"}]
 
 
+def test_a_task_whose_request_is_too_large_is_refused() -> None:
+    variables = {f"V{number}": "x" * 30_000 for number in range(34)}
+    with pytest.raises(PlanError, match=r"has 1,0\d\d,\d{3} bytes, and the service takes 1,000,000"):
+        plan(task={"environment_variables": variables})
+
+
 # --- failures -------------------------------------------------------------------------------------------------------
 
 
