@@ -335,7 +335,7 @@ _SPAN = re.compile(r"P(?=[0-9T])(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)
 
 def _differences(existing: Document, document: Document, defaults: Document) -> Iterator[tuple[str, Any, Any]]:
     if document.get("enableAutoScale"):
-        existing = {key: value for key, value in existing.items() if key not in COUNTS}
+        existing = {key: value for key, value in existing.items() if key not in COUNTS or key in document}
     yield from _objects(existing, document, defaults, "")
 
 

@@ -42,7 +42,7 @@ def as_the_service_tells(plan: Plan) -> Living:
     for kind, name, body in diff.wanted(plan):
         told = {**filled(diff.FILLED_IN[kind], msgspec.to_builtins(body)), "state": "active", "eTag": "0x1", "url": "x"}
         if kind == "pool":
-            pools[name[0]] = {**told, "vmSize": told["vmSize"].lower(), "resizeTimeout": "PT900S"}
+            pools[name[0]] = {**told, "vmSize": told["vmSize"].lower(), "resizeTimeout": body.get("resizeTimeout", "PT900S")}
         elif kind == "job":
             jobs[name[0]] = told
         else:
@@ -166,6 +166,13 @@ def test_a_pool_that_scales_itself_may_have_any_number_of_nodes() -> None:
     standing = as_the_service_tells(plan_recipe(recipe(scaled)))
     pool = {**standing.pools["p"], "targetDedicatedNodes": 17}
     assert diff.compare(plan_recipe(recipe(scaled)), standing._replace(pools={"p": pool}))[0].state == "same"
+
+
+def test_a_pool_that_scales_itself_is_compared_with_its_timeout() -> None:
+    scaled = {"autoscale": {"formula": "$TargetDedicatedNodes = 1;"}, "resize_timeout": "00:20:00"}
+    assert compared(recipe(scaled), recipe(scaled))[0].state == "same"
+    one = only(compared(recipe({**scaled, "resize_timeout": "00:30:00"}), recipe(scaled)))
+    assert (one.path, one.living, one.planned) == ("resizeTimeout", "PT20M", "PT30M")
 
 
 def test_a_pool_that_is_made_empty_for_its_identities_is_compared_as_grown() -> None:
