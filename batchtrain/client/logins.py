@@ -15,9 +15,9 @@ from azure.batch import BatchClient
 
 from batchtrain.client import local
 from batchtrain.client.late_values import Placeholders
+from batchtrain.config.login_ports import SSH_PORT
 from batchtrain.config.types import Recipe
 from batchtrain.errors import NotFound, UsageError
-from batchtrain.plan.network import SSH_PORT
 from batchtrain.records import Endpoint
 from batchtrain.runtime import INSIDE
 from batchtrain.service import read

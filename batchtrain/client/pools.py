@@ -16,6 +16,7 @@ from batchtrain.client.session import Session
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.client.task_files import FileRow, GotRow, get_node_files, node_files
 from batchtrain.config.candidates import Candidate, ordered
+from batchtrain.config.login_ports import SSH_PORT
 from batchtrain.config.types import Recipe
 from batchtrain.errors import (
     BatchtrainError,
@@ -29,7 +30,6 @@ from batchtrain.errors import (
 )
 from batchtrain.plan import diff, plan_pool
 from batchtrain.plan.job import needs_pool
-from batchtrain.plan.network import SSH_PORT
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
 from batchtrain.records import Node, Pool, Table, nodes_called

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from batchtrain.config.login_ports import login_ports
 from batchtrain.config.types import InboundNatPool, Pool, Recipe, RemoteAccessControl, VirtualNetwork
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import wire
 
 WHERE = "pool_specification"
-SSH_PORT, RDP_PORT = 22, 3389
-LOGIN_PORTS = 1000
-LAST_PORT = 65534
 FIRST_PRIORITY = 150  # the service's own rules come before
 
 
@@ -86,25 +84,21 @@ def _addresses(pool: Pool) -> tuple[wire.PublicIpAddressConfiguration | None, tu
 
 def _ports(pool: Pool, *, windows: bool) -> tuple[tuple[wire.InboundNatPool, ...], tuple[Implicit, ...]]:
     nat_pools = tuple(_nat_pool(nat) for nat in pool.network.inbound_nat_pools)
-    backend, name = (RDP_PORT, "rdp") if windows else (SSH_PORT, "ssh")
-    login = pool.rdp if windows else pool.ssh
-    if login is None or pool.network.public_ip == "nopublicipaddresses":
-        return nat_pools, ()
-    if any(nat.protocol == "tcp" and nat.backend_port == backend for nat in nat_pools):
+    ports = login_ports(pool, windows=windows)
+    if ports is None:
         return nat_pools, ()
     remote_access_control = pool.remote_access_control or RemoteAccessControl()
-    first = remote_access_control.starting_port
-    last = min(first + LOGIN_PORTS - 1, LAST_PORT)
     login_pool = wire.InboundNatPool(
-        name=name,
+        name=ports.name,
         protocol="tcp",
-        backend_port=backend,
-        frontend_port_range_start=first,
-        frontend_port_range_end=last,
+        backend_port=ports.backend,
+        frontend_port_range_start=ports.first,
+        frontend_port_range_end=ports.last,
         network_security_group_rules=access_rules(remote_access_control.allow, remote_access_control.deny),
     )
-    because = f"`{name}` makes a login, and the service maps port {backend} only where it is asked to"
-    implicit = Implicit("network.inbound_nat_pools", f"{name} {first}-{last}", because, "ssh-endpoint", WHERE)
+    because = f"`{ports.name}` makes a login, and the service maps port {ports.backend} only where it is asked to"
+    value = f"{ports.name} {ports.first}-{ports.last}"
+    implicit = Implicit("network.inbound_nat_pools", value, because, "ssh-endpoint", WHERE)
     return (*nat_pools, login_pool), (implicit,)
 
 

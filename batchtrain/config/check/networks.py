@@ -21,6 +21,7 @@ from batchtrain.catalog.meaning import (
 from batchtrain.config.check.subject import POOL, VM, Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, JOBS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
+from batchtrain.config.login_ports import login_ports
 from batchtrain.config.types import NetworkRule, VirtualNetwork
 
 NETWORK: Path = (*POOL, "network")
@@ -28,7 +29,6 @@ NAT: Path = (*NETWORK, "inbound_nat_pools")
 ACCESS: Path = (*POOL, "remote_access_control")
 VNET: Path = (*POOL, "virtual_network")
 
-LOGIN_PORTS = 1000
 NODES_AN_ADDRESS = 100
 
 
@@ -45,7 +45,8 @@ class Ports(NamedTuple):
 
 
 def _nat_names(subject: Subject) -> Found:
-    names: set[str] = set()
+    logins = login_ports(subject.pool, windows=subject.windows) if subject.pool else None
+    names = {logins.name} if logins else set()
     for number, nat in enumerate(subject.pool.network.inbound_nat_pools if subject.pool else ()):
         path = (*NAT, number, "name")
         if len(nat.name) > LONGEST_NAT_NAME:
@@ -103,10 +104,10 @@ def _frontends(subject: Subject) -> Iterator[Ports]:
         return
     for number, nat in enumerate(pool.network.inbound_nat_pools):
         yield Ports((*NAT, number, "frontend_port_range"), *nat.frontend_port_range, f"`{nat.name}`")
-    logins = pool.remote_access_control
+    logins = login_ports(pool, windows=subject.windows)
     if logins is not None:
-        first = logins.starting_port
-        yield Ports((*ACCESS, "starting_port"), first, first + LOGIN_PORTS - 1, "the logins (`remote_access_control`)")
+        path = (*ACCESS, "starting_port") if pool.remote_access_control else (*POOL, logins.name)
+        yield Ports(path, logins.first, logins.last, "the logins (`remote_access_control.starting_port`)")
 
 
 def _nat_rules(subject: Subject) -> Found:
