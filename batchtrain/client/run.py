@@ -19,6 +19,7 @@ from batchtrain.client.notices import Notices
 from batchtrain.client.placement import attempt_of, discard, patience_of, place, recovery_of
 from batchtrain.client.recovering import NodeWatch
 from batchtrain.client.replacing import Replacer
+from batchtrain.config import ids
 from batchtrain.config.candidates import Candidate, ordered, region_at
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, seconds_of
@@ -37,7 +38,7 @@ from batchtrain.errors import (
     UsageError,
 )
 from batchtrain.plan.cost import hour_of, price_of
-from batchtrain.plan.job import merge_id, needs_pool
+from batchtrain.plan.job import needs_pool
 from batchtrain.plan.types import Plan
 from batchtrain.records import Metric, Pool, Table, Task, events
 from batchtrain.runs import directory
@@ -661,7 +662,7 @@ def _followed(work: _Work, job: Job, settings: JobSettings) -> tuple[Task, ...]:
         raise
     tasks = job.tasks
     if settings.merge_task is not None:
-        follow.show_ended(task for task in tasks if task.id == merge_id(settings.merge_task))
+        follow.show_ended(task for task in tasks if task.id == ids.merge_id(settings.merge_task))
     return tasks
 
 

@@ -49,7 +49,7 @@ def _duplicate_ids(subject: Subject) -> Found:
             message = f"another job is called `{first}` (ids do not differ by case, and schedules count too)"
             yield (*path, "id"), message
         first_by_id.setdefault(job.id.lower(), job.id)
-        yield from _duplicate_tasks(path, job)
+        yield from _duplicate_tasks(subject, path, job)
 
 
 def _results_outside(subject: Subject) -> Found:
@@ -60,7 +60,7 @@ def _results_outside(subject: Subject) -> Found:
                     yield (*path, "results", name, number), "the pattern leads out of the working directory"
 
 
-def _duplicate_tasks(path: Path, job: Job) -> Found:
+def _duplicate_tasks(subject: Subject, path: Path, job: Job) -> Found:
     manager = job.job_manager
     owners = {manager.id.lower(): f"the job manager of this job is called `{manager.id}`"} if manager else {}
     for number, task in enumerate(job.tasks):
@@ -71,9 +71,19 @@ def _duplicate_tasks(path: Path, job: Job) -> Found:
             yield (*path, "tasks", number, "id"), f"{owners[key]} (ids do not differ by case)"
         else:
             owners[key] = f"another task of this job is called `{task.id}`"
-    merge = job.merge_task
-    if merge is not None and merge.id is not None and merge.id.lower() in owners:
-        yield (*path, "merge_task", "id"), f"{owners[merge.id.lower()]} (ids do not differ by case)"
+    for at, task_id in _beside(path, job):
+        if at[len(path)] == "merge_task" and task_id.lower() in owners:
+            yield at, f"{owners[task_id.lower()]} (ids do not differ by case)"
+        elif _Made(subject.recipe, job).number(task_id) is not None:
+            yield at, f"a task without an id would get the id `{task_id}`; give one of them another"
+
+
+def _beside(path: Path, job: Job) -> Iterator[tuple[Path, str]]:
+    """The ids of the job manager and the merge task."""
+    if job.job_manager is not None:
+        yield (*path, "job_manager", "id"), job.job_manager.id
+    if job.merge_task is not None:
+        yield (*path, "merge_task", *(("id",) if job.merge_task.id else ())), ids.merge_id(job.merge_task)
 
 
 def _reserved_ids(subject: Subject) -> Found:
@@ -90,8 +100,9 @@ def _reserved_ids(subject: Subject) -> Found:
                     (*path, "tasks", number, "id"),
                     f"`{task.id}` is the id of {roles[task.id.lower()]}; take another",
                 )
-        if job.job_manager is not None and job.job_manager.id.lower() in roles:
-            yield (*path, "job_manager", "id"), f"`{job.job_manager.id}` is the id of another task of the job"
+        for at, task_id in _beside(path, job):
+            if task_id.lower() in roles:
+                yield at, f"`{task_id}` is the id of {roles[task_id.lower()]}; take another"
 
 
 def _braces(subject: Subject) -> Found:
@@ -596,9 +607,12 @@ def _exit_codes(subject: Subject) -> Found:
                 yield (*path, "exit_codes", number, "code"), f"the exit code {condition.code} is listed twice"
             codes.add(condition.code)
         for number, span in enumerate(conditions.exit_code_ranges):
+            earlier = conditions.exit_code_ranges[:number]
             if span.start > span.end:
                 message = f"{span.start} to {span.end} is not a range; write the lower number first"
                 yield (*path, "exit_code_ranges", number), message
+            elif any(span.start <= other.end and other.start <= span.end for other in earlier):
+                yield (*path, "exit_code_ranges", number), f"{span.start} to {span.end} overlaps an earlier range"
 
 
 def _exit_actions(subject: Subject) -> Found:
@@ -627,7 +641,7 @@ _LIMITS = "Azure Batch: batch-quota-limit"
 _FACTORY = "Batch Shipyard: task factories"
 
 RULES = (
-    Rule("duplicate-id", ERROR, JOBS, "Ids are unique.",
+    Rule("duplicate-id", ERROR, (*SETTINGS, *JOBS), "Ids are unique.",
          f"{_JOB}.id; 409 JobWithSameIdExists, JobScheduleWithSameIdExists", _duplicate_ids),
     Rule("reserved-id", ERROR, JOBS, "No task has the id of the job's preparation or release.",
          "409 TaskIdSameAsJobPreparationTask, TaskIdSameAsJobReleaseTask", _reserved_ids),
@@ -686,7 +700,7 @@ RULES = (
     Rule("auto-pool", ERROR, (*READS, *JOBS),
          "An automatic pool needs a pool file, and a schedule if it lives as long as one.",
          "azure-batch 15.1, BatchAutoPoolSpecification", _auto_pool),
-    Rule("exit-codes", ERROR, JOBS, "Exit codes are listed once, ranges from the lower to the higher.",
+    Rule("exit-codes", ERROR, JOBS, "Exit codes are listed once, and ranges do not overlap.",
          "azure-batch 15.1, ExitConditions", _exit_codes),
     Rule("exit-job-action", ERROR, JOBS, "The job allows the job actions of its exit conditions.",
          "azure-batch 15.1, ExitOptions.jobAction: 400 InvalidPropertyValue", _exit_actions),
