@@ -27,6 +27,8 @@ MOST_DIGITS = 4
 
 FEW_TASKS = 100
 """So many values of files and functions are read at once; more are read while their tasks are sent."""
+MOST_TEMPLATE_IDS = 10_000
+"""So many ids of a template are made to judge dependencies."""
 EXAMPLE = "example.dat"
 """Represents the files of a container that were not listed."""
 
@@ -439,6 +441,21 @@ def count_of(task: types.Task) -> int:
     """The number of tasks that one task becomes; 1 if it is unknown."""
     factory = _clear(task)
     return (counted(factory) if factory is not None else None) or 1
+
+
+def template_ids(task: types.Task) -> frozenset[str] | None:
+    """The ids that the values of a factory make of its template; None if they are unknown, or very many."""
+    factory, size = task.task_factory, size_of(task)
+    if factory is None or factory.random is not None or size is None or size > MOST_TEMPLATE_IDS or any(faults(task)):
+        return None
+    parameters = names(factory)
+    try:
+        return frozenset(
+            ids.cleaned(str(task.id).format(*row, **dict(zip(parameters, row, strict=False))))
+            for row in values(factory, 0)
+        )
+    except FORMAT_ERRORS:
+        return None
 
 
 def size_of(task: types.Task) -> int | None:

@@ -140,11 +140,15 @@ def _dependencies(subject: Subject) -> Found:
     for path, job in subject.jobs:
         if not any(task.depends_on for task in job.tasks):
             continue
-        task_ids = frozenset(task.id for task in job.tasks if task.id is not None)
+        templates = {str(task.id): factories.template_ids(task) for task in job.tasks if ids.is_template(task)}
+        task_ids = frozenset(task.id for task in job.tasks if task.id is not None).union(
+            *filter(None, templates.values())
+        )
+        unknown = tuple(template.partition("{")[0] for template, made in templates.items() if made is None)
         automatic = _Made(subject.recipe, job)
         for number, task in enumerate(job.tasks):
             for index, name in enumerate(task.depends_on):
-                if name not in task_ids and automatic.number(name) is None:
+                if name not in task_ids and automatic.number(name) is None and not name.startswith(unknown):
                     hint = subject.nearest(name, task_ids)
                     message = f"no task of this job is called `{name}`{hint}"
                     yield (*path, "tasks", number, "depends_on", index), message
