@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from batchtrain.catalog import sizes
-from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog import fit, sizes
 from batchtrain.catalog.vm_images import Reference
 from batchtrain.config import document, schema
 from batchtrain.config.check.subject import IMAGE_KINDS, Subject
@@ -218,16 +217,23 @@ def _older(review: Examined) -> dict[str, list[_Edit]]:
     pool = review.reading.sections.get("pool_specification")
     if pool is not None and pool.document.readable and isinstance(pool.data, dict):
         edits.setdefault(pool.document.file, []).extend(
-            (*_size(pool, review.recipe.catalog), *_image(pool, review.recipe), *_native(pool, review.recipe))
+            (*_size(pool, review.recipe), *_image(pool, review.recipe), *_native(pool, review.recipe))
         )
     return edits
 
 
-def _size(pool: Section, catalog: Catalog) -> Iterator[_Edit]:
+def _size(pool: Section, recipe: Recipe) -> Iterator[_Edit]:
+    """For a retired size, today's size, unless the image that the pool will have does not start on it."""
     name = str(pool.data.get("vm_size", ""))
-    size = catalog.size(name)
+    size = recipe.catalog.size(name)
     today = sizes.today_for(size).today if size else None
     if size is None or size.retired is None or today is None:
+        return
+    subject, today_size = Subject(recipe), recipe.catalog.size(today)
+    image = subject.image
+    if image is not None and image.retired is not None and (reference := successor(subject, image)):
+        image = recipe.catalog.image(*reference.split(":"))
+    if image is not None and today_size is not None and not fit.starts(today_size, image):
         return
     position = pool.document.position((pool.key, "vm_size"))
     if position.exact:

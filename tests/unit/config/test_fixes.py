@@ -186,7 +186,7 @@ def migrated(image: str, size: str = "STANDARD_D2_V3", *, containers: bool = Tru
     several = ", multi_instance: {num_instances: 2, mpi: {runtime: openmpi}}" if gang else ""
     jobs = f"job_specifications:\n- {{id: j, tasks: [{{command: echo{docker}{several}}}]}}\n"
     files = {"pool.yaml": pool.replace("STANDARD_D4S_V5", size).encode(), "jobs.yaml": jobs.encode()}
-    return fixes.migrate(files, judge).files["pool.yaml"].decode()
+    return fixes.migrate(files, judge).files.get("pool.yaml", files["pool.yaml"]).decode()
 
 
 def test_a_pool_of_containers_gets_an_image_with_an_engine_and_says_native() -> None:
@@ -213,6 +213,12 @@ def test_a_pool_on_infiniband_gets_an_image_with_its_drivers() -> None:
 def test_windows_with_containers_stays_so() -> None:
     windows = "{publisher: MicrosoftWindowsServer, offer: WindowsServerSemiAnnual, sku: Datacenter-Core-1709}"
     assert "with-containers" in migrated(windows, "STANDARD_D4S_V5")
+
+
+@pytest.mark.parametrize("sku", ["2022-datacenter", "2016-datacenter"])
+def test_a_retired_size_stays_if_no_image_starts_on_todays_size(sku: str) -> None:
+    windows = f"{{publisher: microsoftwindowsserver, offer: windowsserver, sku: {sku}}}"
+    assert "vm_size: 'STANDARD_NC24RS_V3'" in migrated(windows, "STANDARD_NC24RS_V3", containers=False)
 
 
 def test_native_is_added_in_the_form_of_the_file_and_once() -> None:

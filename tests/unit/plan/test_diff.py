@@ -42,7 +42,8 @@ def as_the_service_tells(plan: Plan) -> Living:
     for kind, name, body in diff.wanted(plan):
         told = {**filled(diff.FILLED_IN[kind], msgspec.to_builtins(body)), "state": "active", "eTag": "0x1", "url": "x"}
         if kind == "pool":
-            pools[name[0]] = {**told, "vmSize": told["vmSize"].lower(), "resizeTimeout": body.get("resizeTimeout", "PT900S")}
+            timeout = body.get("resizeTimeout", "PT900S")
+            pools[name[0]] = {**told, "vmSize": told["vmSize"].lower(), "resizeTimeout": timeout}
         elif kind == "job":
             jobs[name[0]] = told
         else:
