@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from batchtrain.config.types import FstabEntry, Recipe, SharedDataVolume, StorageCredentials
+from batchtrain.config.types import GONE_DRIVERS, Recipe, SharedDataVolume, StorageCredentials
 from batchtrain.errors import PlanError
 from batchtrain.launchers.preparation import Fstab
 from batchtrain.plan import inputs, wire
 
 ROOT = "$AZ_BATCH_NODE_MOUNTS_DIR"
-GLUSTER = ("glusterfs_on_compute", "storage_cluster")
-"""Drivers that have no successor of their own; a check says what to use instead."""
-
-_NFS = ("nfs", "nfs3", "nfs4")
-_CIFS = ("cifs", "smb3")
 _SECRET_OPTIONS = ("username", "user", "password", "pass")
 
 
@@ -27,26 +22,22 @@ class Mounts(NamedTuple):
 
 def host_path(alias: str, volume: SharedDataVolume) -> str:
     """Where a volume is on each node, with a variable of Batch in it; empty for one that is not mounted."""
-    return "" if volume.volume_driver in GLUSTER else f"{ROOT}/{alias}"
+    return "" if volume.volume_driver in GONE_DRIVERS else f"{ROOT}/{alias}"
 
 
 def mounts(recipe: Recipe) -> Mounts:
     """Every shared volume of config.yaml, each at its alias. Raises PlanError for a volume that lacks its source."""
     result = Mounts()
     for alias, volume in recipe.resources.volumes.shared_data_volumes.items():
-        if volume.volume_driver in GLUSTER:
+        if volume.volume_driver in GONE_DRIVERS:
             continue
         entry = volume.fstab_entry
-        if volume.volume_driver == "custom_linux_mount" and entry is not None and not _by_batch(entry):
+        if entry is not None and not volume.batch_driver:
             line = Fstab(alias, entry.fs_spec, entry.fs_vfstype, entry.fs_mntops, entry.fs_freq, entry.fs_passno)
             result = result._replace(own=(*result.own, line))
         else:
             result = result._replace(mounts=(*result.mounts, _mount(recipe, alias, volume)))
     return result
-
-
-def _by_batch(entry: FstabEntry) -> bool:
-    return entry.fs_vfstype in (*_NFS, *_CIFS)
 
 
 def _mount(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.Mount:
@@ -70,7 +61,7 @@ def _custom(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.Mount:
     if entry is None:
         raise PlanError(f"the volume `{alias}` (custom_linux_mount) has no `fstab_entry`")
     options = tuple(part for part in entry.fs_mntops.split(",") if part and part != "defaults")
-    if entry.fs_vfstype in _CIFS:
+    if volume.batch_driver == "cifs":
         return wire.Mount(cifs_mount_configuration=_cifs(recipe, alias, entry.fs_spec, options))
     has_version = any(option.startswith(("vers=", "nfsvers=")) for option in options)
     older = {"nfs3": ("vers=3",), "nfs4": ("vers=4",)}.get(entry.fs_vfstype, ())

@@ -8,16 +8,23 @@ from collections.abc import Iterator
 from batchtrain.config.check.subject import POOL, Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
-from batchtrain.config.types import DataVolume, Job, Recipe, ResourceFile, SharedDataVolume, Task, TaskSettings
+from batchtrain.config.types import (
+    GONE_DRIVERS,
+    DataVolume,
+    Job,
+    Recipe,
+    ResourceFile,
+    SharedDataVolume,
+    Task,
+    TaskSettings,
+)
 
 ALL = (*GLOBAL, *READS, *JOBS)
 VOLUMES: Path = ("global_resources", "volumes")
 FILES: Path = ("global_resources", "files")
 MOST_MOUNTS = 10
-MOUNTED_BY_BATCH = ("azureblob", "azurefile", "nfs", "cifs")
 SCRATCH = "auto_scratch"
 """Where Batch Shipyard mounted BeeOND, in a task's directory."""
-GONE_DRIVERS = ("glusterfs_on_compute", "storage_cluster")
 NEEDED = {
     "azureblob": ("storage_account_settings", "azure_blob_container_name"),
     "azurefile": ("storage_account_settings", "azure_file_share_name"),
@@ -181,9 +188,9 @@ def _commands(subject: Subject) -> Iterator[tuple[Path, str, bool]]:
 
 def _mounts(subject: Subject) -> Found:
     volumes = subject.recipe.resources.volumes.shared_data_volumes
-    aliases = [alias for alias, volume in volumes.items() if volume.volume_driver in MOUNTED_BY_BATCH]
-    if len(aliases) > MOST_MOUNTS:
-        yield (*VOLUMES, "shared_data_volumes"), f"there are {len(aliases)}, a node mounts at most {MOST_MOUNTS}"
+    count = sum(bool(volume.batch_driver) for volume in volumes.values())
+    if count > MOST_MOUNTS:
+        yield (*VOLUMES, "shared_data_volumes"), f"there are {count}, a node mounts at most {MOST_MOUNTS}"
 
 
 def _windows_mounts(subject: Subject) -> Found:
@@ -202,7 +209,7 @@ def _share_logins(subject: Subject) -> Found:
     for alias, volume in subject.recipe.resources.volumes.shared_data_volumes.items():
         secret = subject.recipe.credentials.shares.get(alias)
         has_password = secret is not None and bool(secret.password or secret.password_keyvault_secret_id)
-        if volume.volume_driver == "cifs" and not has_password:
+        if volume.batch_driver == "cifs" and not has_password:
             message = f"credentials.yaml has no login for this share (`shares.{alias}`, with username and password)"
             yield (*VOLUMES, "shared_data_volumes", alias), message
 

@@ -126,6 +126,9 @@ class FstabEntry(Block, frozen=True, kw_only=True):
 VolumeDriver = Literal[
     "azureblob", "azurefile", "nfs", "cifs", "custom_linux_mount", "glusterfs_on_compute", "storage_cluster",
 ]
+GONE_DRIVERS = ("glusterfs_on_compute", "storage_cluster")
+"""Drivers of volumes that are not mounted."""
+_FSTAB_DRIVERS = {"nfs": "nfs", "nfs3": "nfs", "nfs4": "nfs", "cifs": "cifs", "smb3": "cifs"}
 
 
 class SharedDataVolume(Block, frozen=True, kw_only=True):
@@ -147,6 +150,13 @@ class SharedDataVolume(Block, frozen=True, kw_only=True):
     fstab_entry: Annotated[FstabEntry | None, says("The mount (custom_linux_mount).")] = None
     volume_type: Annotated[str | None, says("Kind of Gluster volume.", IGNORED)] = None
     volume_options: Annotated[tuple[str, ...], says("Options of the Gluster volume.", IGNORED)] = ()
+
+    @property
+    def batch_driver(self) -> str:
+        """What Batch mounts: azureblob, azurefile, nfs or cifs; empty for a volume that it does not mount."""
+        if self.volume_driver == "custom_linux_mount":
+            return _FSTAB_DRIVERS.get(self.fstab_entry.fs_vfstype, "") if self.fstab_entry else ""
+        return "" if self.volume_driver in GONE_DRIVERS else self.volume_driver
 
 
 class Volumes(Block, frozen=True, kw_only=True):

@@ -657,6 +657,10 @@ CASES = [
              f"v{n}": {"volume_driver": "nfs", "source": "s:/x"} for n in range(11)}}}},
          {"global": {"volumes": {"shared_data_volumes": {
              f"v{n}": {"volume_driver": "nfs", "source": "s:/x"} for n in range(10)}}}}),
+    Case("volume-limit", "global.volumes.shared_data_volumes", "there are 11",
+         {"global": {"volumes": {"shared_data_volumes": {
+             f"v{n}": {"volume_driver": "custom_linux_mount", "fstab_entry": {"fs_spec": "s:/x", "fs_vfstype": "nfs4"}}
+             for n in range(11)}}}}, NFS),
     Case("volume-system", "global.volumes.shared_data_volumes.v.volume_driver",
          "`nfs` can only be mounted by Linux nodes",
          both(NFS, pool(**image(WINDOWS))), NFS),
@@ -688,6 +692,9 @@ CASES = [
     Case("share-login", "global.volumes.shared_data_volumes.v", "shares.v",
          shared(volume_driver="cifs", source="//s/x"),
          both(shared(volume_driver="cifs", source="//s/x"), {"credentials": {"shares": {"v": {"password": "p"}}}})),
+    Case("share-login", "global.volumes.shared_data_volumes.v", "shares.v",
+         shared(volume_driver="custom_linux_mount", fstab_entry={
+             "fs_spec": "//s/x", "fs_vfstype": "cifs", "fs_mntops": "username=u,password=p"}), NFS),
     Case("container-name", "task.input_data.azure_storage[0].remote_path", "`My_Box`",
          task(input_data={"azure_storage": [STORED | {"remote_path": "My_Box/in"}]}),
          task(input_data={"azure_storage": [STORED | {"remote_path": "my-box/In_1"}]})),
