@@ -119,6 +119,13 @@ def test_a_property_is_seen_in_the_requests_of_its_own_task() -> None:
     assert one.planned == ("one",)
 
 
+def test_a_task_without_an_id_and_a_merge_task_show_their_own_values() -> None:
+    jobs = b"job_specifications: [{id: j, tasks: [{command: a}, {command: b}], merge_task: {command: c}}]"
+    for path, command in (("tasks[1]", "b"), ("merge_task", "c")):
+        (one,) = asked(f"job_specifications[0].{path}.command", jobs=jobs).settings
+        assert one.planned == (f"/bin/bash -c '{command}'",)
+
+
 def test_a_removed_property_names_its_replacement() -> None:
     pool = POOL + b"  certificates: {abc: {}}\n  batch_insights_enabled: true\n"
     (one,) = asked("batch_insights_enabled", pool=pool).settings
