@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from itertools import combinations, combinations_with_replacement, permutations, product
+from itertools import combinations, combinations_with_replacement, islice, permutations, product
 from string import Formatter
 from typing import Any, NamedTuple
 
@@ -280,10 +280,10 @@ def command_faults(task: types.Task) -> Faults:
         yield Mistake(FACTORY, "a factory writes its values into the `command`, and there is none")
         return
     mistakes: list[Mistake] = []
-    row, words = _example(factory)
 
     def judge(path: types.Path, text: str) -> str:
-        if message := _never(text) if factory.custom is not None else misfit(text, row, words):
+        wrong = (misfit(text, *example) for example in _examples(factory, text))
+        if message := _never(text) if factory.custom is not None else next(filter(None, wrong), ""):
             mistakes.append(Mistake(path, message))
         return text
 
@@ -423,15 +423,26 @@ def _never(command: str) -> str:
     return f"`{{{field_name}}}` fits no value; the factory gives {{0}}, {{1}} and so on. {_TWICE}" if field_name else ""
 
 
-def _example(factory: types.TaskFactory) -> tuple[tuple[Any, ...], dict[str, str]]:
-    """The first values, or the values of a file name."""
+def _examples(factory: types.TaskFactory, text: str) -> Iterator[tuple[Row, dict[str, Any]]]:
+    """The values for which a text must have a format: the first ones, or those of a file name; all of them if only some
+    may fit. Of a grid or a product each value is tried once."""
     if factory.file is not None:
-        return (), dict.fromkeys(keywords(factory.file), EXAMPLE)
+        yield (), dict.fromkeys(keywords(factory.file), EXAMPLE)
+        return
     if factory.custom is not None or factory.repeat is not None:
-        return (), {}
-    row = next(iter(values(factory, 0)))
+        yield (), {}
+        return
+    sweep = factory.parametric_sweep
+    rows = iter(values(factory, 0))
+    if not any(spec or re.search(r"[.\[]", field) for field, spec, _ in _fields(text)):
+        rows = islice(rows, 1)
+    elif factory.grid or (sweep and sweep.product_iterables):
+        first, places = next(rows), enumerate(columns(factory))
+        rows = ((*first[:place], value, *first[place + 1 :]) for place, column in places for value in column)
+    elif not factory.list and not (sweep and sweep.zip):
+        rows = islice(rows, 1)  # numbers or texts throughout
     parameters = names(factory)
-    return ((), dict(zip(parameters, row, strict=True))) if parameters else (row, {})
+    yield from (((), dict(zip(parameters, row, strict=True))) if parameters else (row, {}) for row in rows)
 
 
 # --- values ---------------------------------------------------------------------------------------------------------

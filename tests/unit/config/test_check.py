@@ -934,6 +934,14 @@ CASES = [
     Case("unknown-dependency", "job.tasks[1].depends_on[0]", "`s_c`",
          {"tasks": [{"id": "r_{0}", "task_factory": {"custom": {"module": "m"}}}, {"depends_on": ["s_c"]}]},
          {"tasks": [{"id": "r_{0}", "task_factory": {"custom": {"module": "m"}}}, {"depends_on": ["r_c"]}]}),
+    *(Case("factory-command", "task.command", "`{lr:.2f}` fits no value",
+           task(command="{lr:.2f}", task_factory=wrong), task(command="{lr:.2f}", task_factory=right))
+      for wrong, right in (
+        ({"grid": {"lr": ["0.1", "auto", "1"], "n": ["1"]}}, {"grid": {"lr": ["0.1", "1"], "n": ["auto"]}}),
+        ({"list": [{"lr": "0.1"}, {"lr": "auto"}, {"lr": "1"}]}, {"list": [{"lr": "0.1"}, {"lr": "1"}]}),
+    )),
+    Case("factory-command", "task.command", "`{0[1]}` fits no value",
+         swept("{0[1]}", product_iterables=[["ab", "c", "de"]]), swept("{0[1]}", product_iterables=[["ab", "de"]])),
     Case("factory-command", "task.command", "`{1}` fits no value; the factory gives {0}", swept("{1}", zip=["ab"]),
          swept("{0}", zip=["ab"])),
     Case("factory-command", "task.command", "`{HOME}` fits no value", swept("ls ${HOME}", zip=["ab"]),

@@ -337,7 +337,7 @@ def test_a_brace_that_fits_no_value_says_the_way_out(command: str, words: str) -
 
 def test_a_brace_that_fits_a_later_value_no_more_names_the_task() -> None:
     with pytest.raises(PlanError, match=r"tasks\[0\]\.command, made task 1: `{0\[1\]}` fits no value"):
-        expanded(sweep(product_iterables=[["ab", "c"]]), "{0[1]}")
+        expanded(sweep(permutations={"iterable": ["ab", "c"], "length": 1}), "{0[1]}")
 
 
 def test_a_brace_that_fits_no_file_says_what_a_file_has() -> None:
