@@ -585,6 +585,8 @@ def _not_in_auto_pools(subject: Subject) -> Iterator[str]:
     """Properties of API 2026-10-01. For `zones` this is not documented."""
     if subject.pool is not None and subject.pool.vm_sizes is not None:
         yield "vm_sizes"
+    if subject.pool is not None and subject.pool.identities:
+        yield "identities"
     if not subject.vm.hyper_threading:
         yield "vm_configuration.hyper_threading"
     if subject.vm.zones is not None:

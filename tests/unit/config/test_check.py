@@ -369,6 +369,8 @@ CASES = [
     Case("auto-pool", "job.auto_pool", "`vm_sizes`",
          both(job(auto_pool={"pool_lifetime": "job"}), pool(vm_sizes={"alternatives": ["STANDARD_D4AS_V5"]})),
          pool(vm_sizes={"alternatives": ["STANDARD_D4AS_V5"]})),
+    Case("auto-pool", "job.auto_pool", "`identities`",
+         both(job(auto_pool={"pool_lifetime": "job"}), pool(identities=[IDENTITY])), pool(identities=[IDENTITY])),
     Case("auto-pool", "job.auto_pool", "hyper_threading",
          both(job(auto_pool={"pool_lifetime": "job"}), vm(hyper_threading=False)), vm(hyper_threading=False)),
     Case("auto-pool", "job.auto_pool", "zones",
