@@ -22,9 +22,10 @@ AUTOSCALE: tuple[str | int, ...] = (*POOL, "autoscale")
 
 def _mixed(subject: Subject) -> Found:
     pool = subject.pool
-    if pool and pool.inter_node_communication_enabled and pool.vm_count.dedicated and pool.vm_count.low_priority:
+    if pool and pool.inter_node_communication_enabled and subject.may_have("dedicated") and subject.spot:
         message = "a pool with inter-node communication cannot mix dedicated and spot nodes; set one of them to 0"
-        yield (*POOL, "vm_count"), message
+        is_fixed = pool.vm_count.dedicated and pool.vm_count.low_priority
+        yield (*POOL, "vm_count") if is_fixed else (*AUTOSCALE, "scenario", "maximum_vm_count"), message
 
 
 def _too_many_nodes(subject: Subject) -> Found:

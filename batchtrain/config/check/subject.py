@@ -238,14 +238,17 @@ class Subject:
             return None
         return max(pool_nodes, (caps.dedicated or 0) + (caps.low_priority or 0))
 
+    def may_have(self, kind: str) -> bool:
+        """Whether the pool file asks for nodes of a kind, `dedicated` or `low_priority`."""
+        if self.pool is None:
+            return False
+        scenario = self.scaling.scenario if self.scaling and not self.scaling.formula else None
+        return getattr(self.pool.vm_count, kind) > 0 or bool(scenario and getattr(scenario.maximum_vm_count, kind))
+
     @property
     def spot(self) -> bool:
         """Whether the pool file asks for spot nodes."""
-        pool = self.pool
-        if pool is None:
-            return False
-        scenario = self.scaling.scenario if self.scaling and not self.scaling.formula else None
-        return pool.vm_count.low_priority > 0 or bool(scenario and scenario.maximum_vm_count.low_priority)
+        return self.may_have("low_priority")
 
     # --- one task's ---
 

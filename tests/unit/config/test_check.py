@@ -407,6 +407,9 @@ CASES = [
     # --- pools ---
     Case("inter-node-mixed", "pool.vm_count", "cannot mix", pool(vm_count={"low_priority": 1}), pool(
         vm_count={"low_priority": 1}, inter_node_communication_enabled=False)),
+    Case("inter-node-mixed", "pool.autoscale.scenario.maximum_vm_count", "cannot mix",
+         pool(autoscale={"scenario": SCENARIO | {"maximum_vm_count": {"dedicated": 4, "low_priority": -1}}}),
+         pool(autoscale={"scenario": SCENARIO})),
     Case("inter-node-limit", "pool.vm_count", "101 nodes", pool(vm_count={"dedicated": 101}),
          pool(vm_count={"dedicated": 100})),
     Case("inter-node-limit", "pool.autoscale.scenario.maximum_vm_count", "200 nodes",
