@@ -172,11 +172,17 @@ def _overlong_ids(template: str, factory: types.TaskFactory) -> Faults:
         longest = (max(column, key=lambda value: len(str(value))) for column in columns(factory))
         rows = (dict(zip(factory.grid, longest, strict=True)),)
     for row in rows:
-        name = _tried(template, None, **row)
-        if len(name) > MOST_ID:
-            message = f"`{name}` has {len(name)} characters, and an id may have {MOST_ID}; shorten `id`, or its values"
+        if message := id_fault(_tried(template, None, **row)):
             yield Mistake(("id",), message)
             return
+
+
+def id_fault(task_id: str) -> str:
+    """What is wrong with the length of an id; empty if it is right."""
+    if 1 <= len(task_id) <= MOST_ID:
+        return ""
+    change = "shorten" if task_id else "write more into"
+    return f"`{task_id}` has {len(task_id)} characters, and an id may have 1 to {MOST_ID}; {change} `id`, or its values"
 
 
 def _all_differ(values: Sequence[Any], text: str) -> bool:

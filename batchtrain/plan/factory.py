@@ -183,7 +183,7 @@ class Made(NamedTuple):
         """The task with values in its texts."""
         task = factories.written(self.spot.task, lambda _, text: text.format(*row, **words))
         if task.id is not None:
-            task = replace(task, id=ids.cleaned(task.id) if ids.is_template(self.spot.task) else None)
+            task = replace(task, id=self.id_of(task.id) if ids.is_template(self.spot.task) else None)
         if factories.names(self.spot.factory):
             variables = {factories.PARAMETERS: factories.recorded(words, record), **task.environment_variables}
             task = replace(task, environment_variables=variables)
@@ -194,6 +194,13 @@ class Made(NamedTuple):
             digest = hashlib.sha256(values.encode()).hexdigest()[:ROW_DIGITS]
             task = replace(task, checkpoint=RowCheckpoint(**asdict(task.checkpoint), row=digest))
         return _with_file(self.spot, task, words) if self.spot.factory.file is not None else task
+
+    def id_of(self, text: str) -> str:
+        """The id of a text with values. Raises PlanError if it is too long, or empty."""
+        task_id = ids.cleaned(text)
+        if message := factories.id_fault(task_id):
+            raise PlanError(f"{self.spot.path}.id: {message}")
+        return task_id
 
     def _misfit(self, number: int, row: Row, error: Exception) -> PlanError:
         spot, (values, words) = self.spot, self.arguments(row)

@@ -181,7 +181,7 @@ class _Cut(msgspec.Struct, frozen=True):
         if not all(map(self._fits, args)) or not all(self._fits(words[name]) for name in self.used):
             return None
         filling = {**words, **{f"#{name}": _recorded(words[name]) for name in self.names}}
-        filling[ID] = task_id = ids.cleaned(self.id.format(*args, **words)) if self.id else task_id
+        filling[ID] = task_id = self.made.id_of(self.id.format(*args, **words)) if self.id else task_id
         body = self.whole.format(*args, **filling).encode()
         return TaskDocument(task_id, body, tuple(_filled(part, args, filling) for part in self.open))
 

@@ -238,6 +238,12 @@ def test_values_that_make_the_same_id_are_found_offline(made: dict[str, Any], ta
     assert [fault.message[: len(message)] for fault in id_faults(task)] == ([message] if message else [])
 
 
+@pytest.mark.parametrize(("value", "count"), [("x" * 65, 65), ("", 0)])
+def test_an_id_of_values_is_refused_if_its_length_is(value: str, count: int) -> None:
+    with pytest.raises(PlanError, match=rf"tasks\[0\]\.id: `{value}` has {count} characters"):
+        expanded(sweep(product_iterables=[["a", value]]), id="{0}")
+
+
 def test_a_container_that_was_not_listed_is_refused_for_an_existing_pool() -> None:
     with pytest.raises(PlanError, match="link/data/in has not been listed"):
         expanded({"file": FILES}, "{url}", facts=Facts(pool=POOL))

@@ -171,6 +171,13 @@ def test_an_id_that_values_repeat_ends_the_stream_with_its_number() -> None:
         next(documents)
 
 
+def test_an_id_that_is_too_long_ends_the_stream() -> None:
+    rows: list[tuple[Any, ...]] = [(number,) for number in range(200)]
+    stream = streamed_of({"custom": {"module": "m"}}, [*rows, ("x" * 64,)], id="t-{0}")
+    with pytest.raises(PlanError, match="x` has 66 characters"):
+        list(stream.documents())
+
+
 def test_the_number_of_a_long_custom_factory_is_known_at_its_end() -> None:
     stream = streamed_of({"custom": {"module": "m"}}, [(number,) for number in range(101)])
     assert (stream.count, stream.last, stream.largest) == (None, None, None)
