@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import batchtrain as bt
-from batchtrain.config.load import examine, find, load, read
+from batchtrain.config.load import examine, find, load, load_credentials, read
 from batchtrain.config.unfilled import require_credentials, require_filled
 from batchtrain.errors import ConfigError, UsageError
 from batchtrain.plan import plan_recipe
@@ -208,6 +208,14 @@ def test_silencing_a_check_that_does_not_exist_is_refused(tmp_path: Path) -> Non
 
 def test_a_file_with_a_syntax_error_is_not_called_missing_too(tmp_path: Path) -> None:
     assert [rule for rule, *_ in problems(write(tmp_path, pool=POOL + " x: [", jobs=JOBS))] == ["syntax"]
+
+
+def test_accounts_that_cannot_be_read_are_not_absent(tmp_path: Path) -> None:
+    (tmp_path / "pool.yaml").write_text("a: [")
+    assert load_credentials(tmp_path) is None
+    (tmp_path / "credentials.yaml").write_text("credentials:\n  batch_account: {a: [\n")
+    with pytest.raises(ConfigError, match=r"^\S*credentials\.yaml:2:22: .*\[syntax\]$"):
+        load_credentials(tmp_path)
 
 
 def test_a_misspelt_key_without_a_value_is_found_too(tmp_path: Path) -> None:
