@@ -433,8 +433,13 @@ class Reading:
                 message = f"an item of a list has a number; write it as {dotted((head, *numbered_path))}=..."
                 self._problems.append(Problem("unknown-key", message, SETTING, path=schema.shortened(name)))
                 continue
+            try:
+                data = override.put(section.data, path[1:], self._value(path, text))
+            except IndexError as error:
+                self._problems.append(Problem("unknown-key", str(error), SETTING, path=schema.shortened(name)))
+                continue
             self.settings[_first_new(section.data, path)] = self.settings[path] = name
-            self.sections[head] = section._replace(data=override.put(section.data, path[1:], self._value(path, text)))
+            self.sections[head] = section._replace(data=data)
 
     def choose_registry(self, registry: str) -> None:
         """Set the user's registry in the image names of recipes."""

@@ -121,13 +121,18 @@ def _without(data: Any, branches: dict[str | int, Any]) -> Any:
 
 
 def put(data: Any, path: Path, value: Any) -> Any:
-    """A copy of `data` with one value set at `path`, or removed (None); numbers index lists."""
+    """A copy of `data` with one value set at `path`, or removed (None); numbers index lists, and may add the next item.
+
+    Raises IndexError for an item after that.
+    """
     if not path:
         return value
     step, remaining = path[0], path[1:]
     if isinstance(data, list) or (isinstance(step, int) and not data):
         items = list(data or ())
         index = step if isinstance(step, int) else int(step) if re.fullmatch(_NUMBER, step) else len(items)
+        if index > len(items):
+            raise IndexError(f"the list has no item [{index}]; the next new one is [{len(items)}]")
         changed = put(items[index] if index < len(items) else None, remaining, value)
         items[index : index + 1] = [] if changed is None else [changed]
         return items

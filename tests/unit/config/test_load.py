@@ -537,6 +537,15 @@ def test_a_misspelt_setting_suggests_the_property_even_if_the_file_has_it(path: 
         load(write(tmp_path, pool=POOL, jobs=JOBS), settings={path: "4"})
 
 
+def test_a_setting_may_add_the_next_item_of_a_list_only(tmp_path: Path) -> None:
+    write(tmp_path, pool=POOL, jobs=JOBS)
+    count = len(load(tmp_path).recipe.jobs[0].tasks)
+    added = load(tmp_path, settings={f"job_specifications[0].tasks[{count}].command": "x"}).recipe
+    assert len(added.jobs[0].tasks) == count + 1
+    with pytest.raises(ConfigError, match=r"the list has no item \[9\]; the next new one is"):
+        load(tmp_path, settings={"job_specifications[0].tasks[9].command": "x"})
+
+
 def test_a_setting_in_python_may_be_a_number(tmp_path: Path) -> None:
     recipe = bt.load(write(tmp_path, pool=POOL, jobs=JOBS), settings={"pool_specification.vm_count.dedicated": 7})
     assert recipe.pool is not None
