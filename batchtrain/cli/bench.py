@@ -243,6 +243,7 @@ def _child(case: Planned, folder: Path, number: int) -> Child:
         values[f"job_specifications[{index}].id"] = f"{job.id}-{number}"
     words = ["run", str(case.directory), "-o", "json", "--runs-dir", str(folder.parent)]
     words += ["--local"] if options.local else []
+    words += ["--batch-account", options.batch_account] if options.batch_account else []
     words += ["--fresh"] if training_jobs(case.recipe) else []  # a case measures a whole training
     words += [word for name in options.ignore for word in ("--ignore", name)]
     words += [word for part, file in options.files.items() for word in (f"--{part}", file)]

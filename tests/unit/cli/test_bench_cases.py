@@ -58,6 +58,14 @@ def test_a_case_is_another_one_if_anything_that_runs_has_changed(planned, tmp_pa
     assert len(others | {first}) == 4
 
 
+def test_a_case_runs_on_the_account_of_the_command(planned, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    write(tmp_path / "r")
+    (case,) = planned(recipe="r")
+    with click.Context(click.Command("bench"), obj=Settings(batch_account="gpu")):
+        words = bench._child(case, tmp_path, 0).words
+    assert words[words.index("--batch-account") + 1] == "gpu"
+
+
 def test_framework_and_model_are_axes_of_a_matrix(planned, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     write(tmp_path / "mx", "mx-train")
     write(tmp_path / "tf", "tf-train\n")
