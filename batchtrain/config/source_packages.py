@@ -197,9 +197,17 @@ def _compare(first: SourcePackages, other: SourcePackages) -> None:
             )
 
 
+_LINE = re.compile(r"^(?:(?!\s*#).*\\\n)*.*$", re.MULTILINE)
+"""A line of requirements.txt with those that continue it."""
+
+
 def _of_requirements(text: str) -> list[Package]:
-    lines = ((number, line.partition(" #")[0].strip()) for number, line in enumerate(text.splitlines(), 1))
-    return [Package(line, number) for number, line in lines if line and not line.startswith("#")]
+    """Without hashes: pip takes them only from the file itself."""
+    lines = ((match[0].replace("\\\n", " "), text.count("\n", 0, match.start()) + 1) for match in _LINE.finditer(text))
+    packages = (
+        Package(re.sub(r"\s--hash[= ]\S+", "", line.partition(" #")[0]).strip(), number) for line, number in lines
+    )
+    return [package for package in packages if package.text and not package.text.startswith("#")]
 
 
 def _of_project(text: str) -> list[Package]:

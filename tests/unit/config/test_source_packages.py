@@ -31,6 +31,14 @@ def test_requirements_are_installed_as_they_are_and_shown_without_comments(tmp_p
     assert listed(tmp_path, "another/image") == []
 
 
+def test_a_line_of_requirements_may_continue_on_the_next_and_hashes_are_for_the_file(tmp_path: Path) -> None:
+    text = "# a \\\nnumpy==2.0.0 \\\n    --hash=sha256:aaaa \\\n    --hash=sha256:bbbb\n    # via x\nrich\n"
+    (tmp_path / "requirements.txt").write_text(text, encoding="utf-8")
+    packages = of_directory(tmp_path)
+    assert packages.packages == (Package("numpy==2.0.0", 2), Package("rich", 6))
+    assert packages.words() == ("numpy==2.0.0", "rich")
+
+
 def test_without_them_the_dependencies_of_a_project_are_installed(tmp_path: Path) -> None:
     text = "[project]\nname = 'mine'\ndependencies = ['rich>=13', 'numpy; python_version > \"3.9\"']"
     lines = ("rich>=13", 'numpy; python_version > "3.9"')
