@@ -280,15 +280,17 @@ def _each(dependencies: list[Any]) -> Iterator[tuple[tuple[str | int, ...], str]
 
 def _as_pip(dependency: str) -> str:
     """A package of conda as a requirement of pip; empty for one that is not a package of Python."""
-    name, _, versions = re.sub(r"\s", "", dependency.rpartition("::")[2]).partition("=")
-    if re.fullmatch(r"[A-Za-z0-9._-]+", name) is None:  # `numpy>=2`: an order of versions, as pip writes it
-        return dependency.rpartition("::")[2]
+    match = re.fullmatch(r"([A-Za-z0-9._-]+)\s*(.*)", dependency.rpartition("::")[2].strip())
+    if match is None:
+        return dependency
+    name, versions = NAMES_OF_CONDA.get(match[1], match[1]), match[2]
     if name in OF_CONDA:
         return ""
-    name = NAMES_OF_CONDA.get(name, name)
-    exact = versions.startswith("=")
-    version = versions.lstrip("=").partition("=")[0]  # without the build
-    return f"{name}=={version}{'' if exact or '*' in version else '.*'}" if version else name
+    if versions[:1] in "<>!~[":  # none, or as pip writes them
+        return name + versions
+    fuzzy = versions.startswith("=") and not versions.startswith("==")
+    version = re.split("[= ]", versions.lstrip("= "))[0]  # without the build
+    return f"{name}=={version}{'.*' if fuzzy and '*' not in version else ''}"
 
 
 _READERS: Mapping[str, Callable[[str], list[Package]]] = {

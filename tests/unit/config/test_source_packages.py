@@ -95,6 +95,22 @@ dependencies:
     assert listed(tmp_path, environment__yml=text) == [("environment.yml", lines, lines)]
 
 
+@pytest.mark.parametrize(
+    ("dependency", "requirement"),
+    [
+        ("pytorch>=2.0", "torch>=2.0"),
+        ("pytorch >=2.0,<3", "torch>=2.0,<3"),
+        ("numpy 1.26.*", "numpy==1.26.*"),
+        ("numpy 1.26.4 py311_0", "numpy==1.26.4"),
+        ("numpy = 1.26", "numpy==1.26.*"),
+    ],
+)
+def test_conda_writes_versions_in_several_ways(tmp_path: Path, dependency: str, requirement: str) -> None:
+    text = f"dependencies:\n- {dependency}\n- cudatoolkit>=11\n- pip >=23\n"
+    (tmp_path / "environment.yml").write_text(text, encoding="utf-8")
+    assert of_directory(tmp_path).lines == (requirement,)
+
+
 def test_two_files_with_other_versions_of_a_package_are_an_error_with_both_places(tmp_path: Path) -> None:
     files = {
         "requirements__txt": "numpy\nScikit_Learn==1.9.1\n",
