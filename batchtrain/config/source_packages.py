@@ -105,8 +105,7 @@ class SourcePackages(NamedTuple):
                     f"{self.path}:{package.line} has `{package.text}`, and the files of the source are not there when"
                     " the packages are installed; write the packages themselves"
                 )
-            is_option = package.text.startswith("-")
-            words += shlex.split(package.text) if is_option else [re.sub(r"\s", "", package.text)]
+            words += shlex.split(package.text) if package.text.startswith("-") else [package.text]
         return tuple(words)
 
     @property

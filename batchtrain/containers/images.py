@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -156,7 +157,7 @@ def with_packages(
     """The build that adds the packages of a source to an image; none without packages. Raises UsageError."""
     words = [word for packages in package_lists for word in packages.words()]
     if words:
-        yield Step(shipped("docker") / "packages", tag, base.tag, (f"PACKAGES={' '.join(words)}", *arguments))
+        yield Step(shipped("docker") / "packages", tag, base.tag, (f"PACKAGES={shlex.join(words)}", *arguments))
 
 
 def _known(name: str) -> Image:

@@ -123,7 +123,7 @@ def test_without_a_registry_the_start_task_makes_the_environment_of_the_command(
     (lines,) = recipe.pool.additional_node_prep.commands.post
     prefix = task.command.partition("/bin/python")[0]
     assert prefix.startswith("$AZ_BATCH_NODE_SHARED_DIR/batchtrain/pytorch-")
-    assert f'"{prefix}/bin/pip" install --quiet "${{index[@]}}" \'rich>=13\'' in lines
+    assert f'"{prefix}/bin/pip" install --quiet "${{index[@]}}" \'rich >= 13\'' in lines
     assert f"index=(--extra-index-url {TORCH_INDEX})" in lines
     assert lines.startswith(f'if [ ! -e "{prefix}/{READY}" ]; then\n')
 
