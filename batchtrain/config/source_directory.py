@@ -40,6 +40,7 @@ CREDENTIALS_NAME = re.compile("|".join(map(fnmatch.translate, CREDENTIALS)))
 IGNORE_FILE = ".batchtrainignore"
 """The file in a source that lists what is not sent, in the syntax of gitignore."""
 GIT_IGNORE = ".gitignore"
+LINKS = "the rule that links to directories are not followed"
 MOST_BYTES = 64 * 1024 * 1024
 MOST_FILES = 20_000
 """Limits far above the files of a task, so that a data directory is not read whole."""
@@ -285,6 +286,8 @@ class _Walk:
                             waiting.append((name, rules))
                     elif entry.is_file():
                         yield name, entry
+                    elif entry.is_dir():
+                        self._left_out.setdefault(LINKS, []).append(f"{name}/")
 
     def _leaves_out(self, name: str, last: str, rules: tuple[_Ignores, ...]) -> bool:
         decision_here = self._own[0].decision(name) if self._own else None

@@ -82,6 +82,14 @@ def test_files_that_often_hold_secrets_stay_at_home_unless_they_are_named(name: 
     assert names(home) == sorted(["train.py", name])
 
 
+def test_a_link_to_a_directory_is_left_out_with_mention(home: Path) -> None:
+    write(home, {"src/train.py": "", "common/a.py": ""})
+    (home / "src/common").symlink_to("../common")
+    (home / "src/.venv").symlink_to("../common")
+    assert names(home) == ["train.py"]
+    assert left_out(home) == "1 by the rule that links to directories are not followed (common/)"
+
+
 def test_similar_names_travel_and_caches_stay_without_mention(home: Path) -> None:
     write(home / "src", dict.fromkeys(("id_mapping.py", "credentials.py", "x.pyc", "__pycache__/y", ".git/config"), ""))
     assert (names(home), left_out(home)) == (["credentials.py", "id_mapping.py"], "")
