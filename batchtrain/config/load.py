@@ -179,8 +179,8 @@ def load_credentials(directory: str | Path, files: Mapping[str, str] | None = No
     for file, content in read(folder, files or {}).items():
         reading.take(file, content)
     if "credentials" not in reading.sections:
-        own = {"credentials", Path((files or {}).get("credentials", "")).stem}
-        faults = tuple(fault for fault in reading.problems(frozenset()) if Path(fault.file).stem in own)
+        stems = {"credentials", Path((files or {}).get("credentials", "")).stem}
+        faults = tuple(fault for fault in reading.problems(frozenset()) if Path(fault.file).stem in stems)
         if any(fault.level == "error" for fault in faults):
             raise ConfigError(faults)
         return None
