@@ -333,7 +333,7 @@ class View:
 
     def _table(self, width: int, now: float, states: list[RankState]) -> list[Line]:
         """A row for each rank, also for one that has not started; of a large gang, those that matter first."""
-        if self.expected > MOST_RANKS:
+        if max(self.expected, len(states)) > MOST_RANKS:
             rows = [_row(state, now, width) for state in states[:WORST]]
         else:
             by_number = {state.rank.number: state for state in states}

@@ -38,7 +38,8 @@ def _ranks(recipe: Recipe) -> int:
         return 0
     count = recipe.pool.vm_count.total if recipe.pool else 0
     nodes = int(gangs[0].num_instances) if str(gangs[0].num_instances).isdigit() else count
-    blocks = (getattr(gangs[0], name) for name in gangs[0].__struct_fields__)
-    each = [getattr(block, "processes_per_node", None) for block in blocks]
-    number = next((str(value) for value in each if value is not None), "1")
-    return nodes * (int(number) if number.isdigit() else 1)
+    each = next((block.processes_per_node or getattr(block, "each", 1) for _, block in gangs[0].launches), 1)
+    if each == "auto":  # one per GPU
+        size = recipe.catalog.size(recipe.pool.vm_size) if recipe.pool else None
+        return nodes * (size.gpus or 1) if size else 0
+    return nodes * (int(each) if str(each).isdigit() else 1)
