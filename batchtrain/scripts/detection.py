@@ -99,9 +99,10 @@ def launcher_in(script: Script) -> Place | None:
         *(pattern for kind in FRAMEWORKS.values() for pattern in kind.commands),
         *(re.escape(name) for mpi in MPIS.values() for name in mpi.launchers),
     )
-    launcher = re.compile(rf"(?:\S*/)?(?:{'|'.join(patterns)})(?!\S)")
+    modules = "|".join(pattern for kind in FRAMEWORKS.values() for pattern in kind.modules)
+    launcher = re.compile(rf"(?:(?:^|[;&|]\s*)(?:\S*/)?(?:{'|'.join(patterns)})|\s-m\s+(?:{modules}))(?!\S)")
     calls = (mention for mention in script.calls if mention.name in spawns)
-    programs = (mention for mention in script.programs if launcher.match(mention.name))
+    programs = (mention for mention in script.programs if launcher.search(mention.name))
     return next(iter((*calls, *programs)), None)
 
 

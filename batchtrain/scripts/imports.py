@@ -57,7 +57,8 @@ def read(path: Path) -> Script:
                 imports.setdefault(mention.name, mention)
         for name, call in _called(tree):
             calls.append(Place(name, file, call.lineno))
-            if name.startswith(RUNS_PROGRAMS) and call.args and (text := _written(call.args[0])):
+            arguments = (*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "args"))
+            if name.startswith(RUNS_PROGRAMS) and arguments and (text := _written(arguments[0])):
                 programs.append(Place(text, file, call.lineno))
     return Script(path, tuple(imports.values()), tuple(calls), tuple(programs))
 
@@ -145,5 +146,7 @@ def _names(tree: ast.Module) -> dict[str, str]:
 def _written(argument: ast.expr) -> str:
     """A command that is written as a text, or as a list that begins with texts; empty if it is computed."""
     words = argument.elts if isinstance(argument, ast.List | ast.Tuple) else [argument]
+    if words and ast.unparse(words[0]) == "sys.executable":
+        words = [ast.Constant("python"), *words[1:]]
     texts = itertools.takewhile(lambda word: isinstance(word, ast.Constant) and isinstance(word.value, str), words)
     return " ".join(ast.literal_eval(text) for text in texts)

@@ -73,6 +73,8 @@ def test_every_framework_of_the_registry_says_which_scripts_it_launches() -> Non
         "accelerate launch train.py",
         "mpiexec.hydra",
         "deepspeed train.py",
+        "python -m torch.distributed.run train.py",
+        "cd src && torchrun train.py",
     ],
 )
 def test_a_launcher_of_its_own_is_found(program: str) -> None:

@@ -55,6 +55,7 @@ def test_calls_have_their_full_names(text: str, tmp_path: Path) -> None:
     ("text", "program"),
     [
         ("import subprocess\nsubprocess.run(['mpirun', '-n', str(2)])", "mpirun -n"),
+        ("import subprocess, sys\nsubprocess.run(args=[sys.executable, '-m', 'a'])", "python -m a"),
         ("from os import system\nsystem('/opt/bin/torchrun train.py')", "/opt/bin/torchrun train.py"),
     ],
 )
