@@ -117,9 +117,13 @@ class _Text:
             )
             try:
                 pack(value, {}, where=where, instead=instead)
+                self.values[name] = value
             except TypeError as error:
-                raise UsageError(str(error)) from None
-            self.values[name] = value
+                module, word = _maker(value), getattr(value, "__name__", name)
+                if module == "__main__" or getattr(sys.modules.get(module), word, None) is not value:
+                    raise UsageError(str(error)) from None
+                self._imports.append(f"from {module} import {word} as {name}")
+                self._files.take(module)
 
     def _define_as(self, name: str, thing: FunctionType | type, *, wrapped: bool) -> None:
         """Define a function or class by its own name, and give it the name that is used."""
@@ -131,6 +135,11 @@ class _Text:
         else:
             self._use(defined_name, thing)
             self._parts[defined_name] += f"\n{name} = {defined_name}\n"
+
+
+def _maker(value: Any) -> str:
+    """The module that defines the type of a value, or of the object of a method: `random` for `random.randint`."""
+    return type(getattr(value, "__self__", value)).__module__
 
 
 def _unwrapped(value: Any) -> Any:
@@ -161,7 +170,8 @@ def _definition(thing: FunctionType | type) -> tuple[str, str, ast.stmt]:
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda()):
             return name, source, tree
     raise UsageError(
-        f"the source of {thing.__qualname__} is not known; write it with `def` in a file that is imported, or in a cell"
+        f"the source of {thing.__qualname__} is not known; write it with `def` or `class` in a file that is imported,"
+        " or in a cell"
     )
 
 

@@ -268,6 +268,15 @@ def test_a_module_of_a_package_is_imported_itself(tmp_path: Path, monkeypatch: p
     assert returned(script, tmp_path, monkeypatch) == "a"
 
 
+def test_what_a_module_makes_of_its_own_types_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = """
+        from os import environ
+        from random import randint as number, random
+        def work(): return number(3, 3), random() < 1, hasattr(environ, "keys")
+    """
+    assert returned(script, tmp_path, monkeypatch) == [3, True, True]
+
+
 def test_modules_of_a_package_without_an_init_file_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "spread/inner").mkdir(parents=True)
     (tmp_path / "spread/inner/part.py").write_text("from spread import other\nWORD = other.WORD\n")
