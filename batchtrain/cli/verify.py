@@ -75,7 +75,7 @@ def command(
 
     areas, values = _areas(names), _answers(answers)
     catalog = catalog_file.load(settings().configdir or ".")
-    vm_sizes = [_size(name, catalog) for name in dict.fromkeys(sizes or (SIZE,))]
+    vm_sizes = list(dict.fromkeys(_size(name, catalog) for name in sizes or (SIZE,)))
     image = image or _image()
     region = _region(only_plan=only_plan)
     prices = {size.name: catalog.price(size.name, region) for size in vm_sizes}

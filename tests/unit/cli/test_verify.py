@@ -60,6 +60,11 @@ def test_a_budget_without_prices_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     assert "`batchtrain catalog refresh --prices --location westeurope` reads it" in refused()
 
 
+def test_two_spellings_of_a_size_are_one() -> None:
+    plan = ("--plan", "--local", "-o", "json", "--size", "D4s_v5")
+    assert verify(*plan, "--size", "Standard_D4s_v5")[0] == verify(*plan)[0]
+
+
 def test_answers_of_no_probe_are_refused(here: Path) -> None:
     (here / "answers.json").write_text('{"spot-bil": true}', encoding="utf-8")
     assert "has `spot-bil`; the probes by hand are" in refused("--answers", "answers.json")
