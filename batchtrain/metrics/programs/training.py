@@ -141,7 +141,9 @@ def _recipe(match: re.Match[str], source: Source) -> Point | None:
 _COUNTER = r"(?:step|iter(?:ation)?|global_step|epoch|train step|training step)s?[ :=#]*(?:\[ *)?\d+"
 
 PROGRAMS = (
-    Program("recipes", "epoch ", rf"^epoch (\d+)((?: (?!of |rank )\w+ {NUMBER})+)$", _recipe),
+    Program(
+        "recipes", "epoch ", rf"^epoch (\d+)((?: (?!(?:of|rank|{'|'.join(_COUNTERS)}) )\w+ {NUMBER})+)$", _recipe,
+    ),
     Program(
         "recipes test", "test accuracy", r"^test accuracy (\S+)",
         lambda match, source: Point({"test_accuracy": finite(match[1])}),

@@ -96,6 +96,7 @@ LINES = {
         {"loss": 1.8801, "step_time": 0.0412, "mfu": 3.15}, step=260
     ),
     "iter 35: loss 3.4": Point({"loss": 3.4}, step=35),
+    "epoch 1 step 100 loss 0.5": Point({"loss": 0.5}, step=100, epoch=1.0),
     "Epoch 3: val loss 0.25": Point({"val_loss": 0.25}, epoch=3.0),
     "2026-11-24 10:00:00 INFO step 7/10, mean reward = 12.5": Point({"mean_reward": 12.5}, step=7),
     " [2026-11-24 10:00:00] iteration      100/    5000 | consumed samples:        25600 | elapsed time per iteration"
