@@ -15,9 +15,10 @@ from batchtrain.records import Point
 
 _COUNTERS = {**COUNTERS, "iter": "step", "iters": "step", "steps": "step", "epochs": "epoch", "micro_step": ""}
 """Words before a number that is a position; an empty one is skipped."""
-_OTHER_COUNTERS = frozenset({
+_LEFT_OUT = frozenset({
     "v_num", "rank", "attempt", "node", "global_batch_size", "consumed_samples", "number_skipped_iterations",
-    "number_nan_iterations", "skipped", "num_tokens_seen",
+    "number_nan_iterations", "skipped", "num_tokens_seen", "runningavgsamplespersec", "maxmemallocated", "eta",
+    "remaining_time",
 })  # fmt: skip
 """Numbers that are neither metrics nor positions."""
 _RENAMED = {
@@ -27,13 +28,13 @@ _RENAMED = {
     "currsamplespersec": "total_samples_per_second", "memallocated": "memory_gib",
 }  # fmt: skip
 """The names that programs give to what metrics.md names otherwise."""
-_LEFT_OUT = frozenset({"runningavgsamplespersec", "maxmemallocated"})
 _FACTORS = {"ms": 0.001, "us": 1e-6, "GB": 1.0, "MB": 1 / 1024, "MiB": 1 / 1024}
 _FILLERS = frozenset({"a", "and", "at", "in", "is", "of", "on", "the", "to", "with"})
-_WORD = r"(?!(?:nan|NaN|inf|Infinity)\b)[A-Za-z_][\w./@-]*"
+_WORD = r"(?!(?:nan|NaN|inf|Infinity)\b|(?:cuda|hpu|mps|npu|xla|xpu):\d)[A-Za-z_][\w./@-]*"
 _PAIR = re.compile(
     rf"(?<![\w./@-])(?P<names>(?:{_WORD}[ ]+){{0,4}}{_WORD})(?:[ ]*\((?P<unit>\w+)\))?(?:[\"']?[ ]*[:=][ ]*|[ ]+)"
-    rf"\[?(?P<value>{NUMBER})(?:[ ]?(?P<suffix>(?:ms|us|s|GiB|GB|MiB|MB)\b|%))?(?:[ ]*(?:/|of)[ ]*\d+)?(?![\w.])"
+    rf"\[?(?P<value>{NUMBER})(?:[ ]?(?P<suffix>(?:ms|us|s|GiB|GB|MiB|MB)\b|%))?(?:[ ]*(?:/|of)[ ]*\d+)?"
+    r"(?![\w.]|:\d| days?,)"
 )
 _RATE = re.compile(rf"(?<![\w.,])({NUMBER}) ?([A-Za-z]+)/s(?:ec)?\b")
 _LOG_PREFIX = (
@@ -70,7 +71,7 @@ def _pairs(text: str) -> Iterator[tuple[str, float | None]]:
         words = [word for word in names.lower().split() if word not in _FILLERS]
         name = "_".join(words) or names.lower()
         value, unit = finite(number), suffix or unit or ""
-        if name in _OTHER_COUNTERS or name in _LEFT_OUT:
+        if name in _LEFT_OUT:
             continue
         if words and words[-1] in _COUNTERS and not unit:
             yield words[-1], value
@@ -92,7 +93,7 @@ def _columns(match: re.Match[str], source: Source) -> Point | None:
 def _bar(match: re.Match[str], source: Source) -> Point | None:
     """A bar of tqdm or Lightning: `Epoch 2: 45%|████ | 9/20 [00:03<00:04, 2.7it/s, v_num=0, loss=0.41]`."""
     rate, unit = finite(match["rate"] or ""), match["unit"] or ""
-    values = {name: value for name, value in pairs(match["rest"]).items() if name not in _OTHER_COUNTERS}
+    values = {name: value for name, value in pairs(match["rest"]).items() if name not in _LEFT_OUT}
     if not values:
         return None  # a download or a data set, not a training
     if rate:

@@ -96,6 +96,10 @@ LINES = {
         {"loss": 1.8801, "step_time": 0.0412, "mfu": 3.15}, step=260
     ),
     "iter 35: loss 3.4": Point({"loss": 3.4}, step=35),
+    "step 10 loss 0.5 time=0:01:02 elapsed 1 day, 0:01:23 eta: 9.5 remaining time: 0:12:34": Point(
+        {"loss": 0.5}, step=10
+    ),
+    "step 10 loss=0.5, acc=tensor(0.5, device='cuda:0') on device cuda:0": Point({"loss": 0.5}, step=10),
     "epoch 1 step 100 loss 0.5": Point({"loss": 0.5}, step=100, epoch=1.0),
     "Epoch 3: val loss 0.25": Point({"val_loss": 0.25}, epoch=3.0),
     "2026-11-24 10:00:00 INFO step 7/10, mean reward = 12.5": Point({"mean_reward": 12.5}, step=7),
