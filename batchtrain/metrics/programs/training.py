@@ -30,6 +30,8 @@ _RENAMED = {
 """The names that programs give to what metrics.md names otherwise."""
 _FACTORS = {"ms": 0.001, "us": 1e-6, "GB": 1.0, "MB": 1 / 1024, "MiB": 1 / 1024}
 _FILLERS = frozenset({"a", "and", "at", "in", "is", "of", "on", "the", "to", "with"})
+_VERBS = frozenset({"from", "to", "in", "took", "reached", "finished", "completed"})
+"""A number behind one of these words, without `:` or `=`, belongs to a sentence."""
 _WORD = r"(?!(?:nan|NaN|inf|Infinity)\b|(?:cuda|hpu|mps|npu|xla|xpu):\d)[A-Za-z_][\w./@-]*"
 _PAIR = re.compile(
     rf"(?<![\w./@-])(?P<names>(?:{_WORD}[ ]+){{0,4}}{_WORD})(?:[ ]*\((?P<unit>\w+)\))?(?:[\"']?[ ]*[:=][ ]*|[ ]+)"
@@ -68,12 +70,13 @@ def _point(text: str) -> Point | None:
 def _pairs(text: str) -> Iterator[tuple[str, float | None]]:
     for match in _PAIR.finditer(text):
         names, number, suffix, unit = match.group("names", "value", "suffix", "unit")
-        words = [word for word in names.lower().split() if word not in _FILLERS]
-        name = "_".join(words) or names.lower()
+        before = names.lower().split()
+        words = [word for word in before if word not in _FILLERS] or before
+        name = "_".join(words)
         value, unit = finite(number), suffix or unit or ""
-        if name in _LEFT_OUT:
+        if name in _LEFT_OUT or (before[-1] in _VERBS and text[match.end("names") : match.start("value")].isspace()):
             continue
-        if words and words[-1] in _COUNTERS and not unit:
+        if words[-1] in _COUNTERS and not unit:
             yield words[-1], value
             continue
         renamed = _RENAMED.get(name, name)

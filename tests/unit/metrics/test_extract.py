@@ -174,6 +174,9 @@ def test_each_program_has_a_line_here() -> None:
         "data: 30%|███ | 30/100 [00:10<00:23, 3.0it/s]",
         "starting step 3 of 5",
         "step 3/5",
+        "Epoch 1: val_loss improved from inf to 0.50000, saving model to m.keras",
+        "Epoch 2: val_loss did not improve from 0.50000",
+        "Epoch 3 finished in 12.5 s, evaluation took 3 s",
         "saved step 3",
     ],
 )
