@@ -35,7 +35,7 @@ _VERBS = frozenset({"from", "to", "in", "took", "reached", "finished", "complete
 _WORD = r"(?!(?:nan|NaN|inf|Infinity)\b|(?:cuda|hpu|mps|npu|xla|xpu):\d)[A-Za-z_][\w./@-]*"
 _PAIR = re.compile(
     rf"(?<![\w./@-])(?P<names>(?:{_WORD}[ ]+){{0,4}}{_WORD})(?:[ ]*\((?P<unit>\w+)\))?(?:[\"']?[ ]*[:=][ ]*|[ ]+)"
-    rf"\[?(?P<value>{NUMBER})(?:[ ]?(?P<suffix>(?:ms|us|s|GiB|GB|MiB|MB)\b|%))?(?:[ ]*(?:/|of)[ ]*\d+)?"
+    rf"\[?(?P<value>#?{NUMBER})(?:[ ]?(?P<suffix>(?:ms|us|s|GiB|GB|MiB|MB)\b|%))?(?:[ ]*(?:/|of)[ ]*\d+)?"
     r"(?![\w.]|:\d| days?,)"
 )
 _RATE = re.compile(rf"(?<![\w.,])({NUMBER}) ?([A-Za-z]+)/s(?:ec)?\b")
@@ -73,12 +73,14 @@ def _pairs(text: str) -> Iterator[tuple[str, float | None]]:
         before = names.lower().split()
         words = [word for word in before if word not in _FILLERS] or before
         name = "_".join(words)
-        value, unit = finite(number), suffix or unit or ""
+        value, unit = finite(number.lstrip("#")), suffix or unit or ""
         if name in _LEFT_OUT or (before[-1] in _VERBS and text[match.end("names") : match.start("value")].isspace()):
             continue
         if words[-1] in _COUNTERS and not unit:
             yield words[-1], value
             continue
+        if number[0] == "#":
+            continue  # `GPU #0`
         renamed = _RENAMED.get(name, name)
         if value is not None and renamed in ("step_time", "memory_gib"):
             value *= _FACTORS.get(unit, 1.0)

@@ -100,6 +100,7 @@ LINES = {
         {"loss": 0.5}, step=10
     ),
     "step 10 loss=0.5, acc=tensor(0.5, device='cuda:0') on device cuda:0": Point({"loss": 0.5}, step=10),
+    "Step #10 loss=0.5 on GPU #0": Point({"loss": 0.5}, step=10),
     "epoch 1 step 100 loss 0.5": Point({"loss": 0.5}, step=100, epoch=1.0),
     "Epoch 3: val loss 0.25": Point({"val_loss": 0.25}, epoch=3.0),
     "2026-11-24 10:00:00 INFO step 7/10, mean reward = 12.5": Point({"mean_reward": 12.5}, step=7),
