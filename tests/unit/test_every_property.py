@@ -166,6 +166,7 @@ CONTEXT: dict[str, dict[str, Any]] = {
     f"{POOL}.autoscale": {f"{POOL}.autoscale.formula": "$TargetDedicatedNodes = 1;"},
     f"{POOL}.autoscale.scenario": {
         f"{POOL}.autoscale.formula": None,
+        f"{POOL}.inter_node_communication_enabled": False,
         SCENARIO: {"name": "active_tasks", "maximum_vm_count": {"dedicated": 8, "low_priority": 8}},
     },
     f"{POOL}.autoscale.scenario.time_ranges": {
