@@ -443,8 +443,8 @@ def _examples(factory: types.TaskFactory, text: str) -> Iterator[tuple[Row, dict
     if not any(spec or re.search(r"[.\[]", field) for field, spec, _ in _fields(text)):
         rows = islice(rows, 1)
     elif factory.grid or (sweep and sweep.product_iterables):
-        first, places = next(rows), enumerate(columns(factory))
-        rows = ((*first[:place], value, *first[place + 1 :]) for place, column in places for value in column)
+        first, axes = next(rows), enumerate(columns(factory))
+        rows = ((*first[:index], value, *first[index + 1 :]) for index, column in axes for value in column)
     elif not factory.list and not (sweep and sweep.zip):
         rows = islice(rows, 1)  # numbers or texts throughout
     parameters = names(factory)
