@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+import msgspec
+
 from batchtrain.config import task_paths
 from batchtrain.config.types import ApplicationPackage, Recipe, ResourceFile, StorageCredentials, StorageInput
 from batchtrain.launchers.preparation import Moved, Selected
@@ -108,6 +110,8 @@ def moves(downloads: tuple[Fetched, ...]) -> tuple[Moved, ...]:
 
 
 def _input(recipe: Recipe, item: StorageInput, staging: str) -> Fetched:
+    include, exclude = (tuple(name.removeprefix("./") for name in names) for names in (item.include, item.exclude))
+    item = msgspec.structs.replace(item, include=include, exclude=exclude)
     container, _, path = item.remote_path.strip("/").partition("/")
     target, patterns = task_paths.beyond(item.local_path), _selected(item, path)
     directory = task_paths.below(item.local_path).strip("/").removeprefix("./")

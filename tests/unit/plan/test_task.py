@@ -375,8 +375,9 @@ def test_resource_files_come_in_every_form() -> None:
     ]
 
 
-def test_input_data_is_fetched_by_prefix_into_the_working_directory() -> None:
-    assert inputs(local_path="$AZ_BATCH_TASK_WORKING_DIR/in", include=["train/*"]) == [
+@pytest.mark.parametrize("pattern", ["train/*", "./train/*"])
+def test_input_data_is_fetched_by_prefix_into_the_working_directory(pattern: str) -> None:
+    assert inputs(local_path="$AZ_BATCH_TASK_WORKING_DIR/in", include=[pattern]) == [
         {"storageContainerUrl": "{{sas:data/c?days=30}}", "blobPrefix": "sets/train/", "filePath": "in"}
     ]
 
