@@ -125,7 +125,7 @@ def command(
     variables = environment if isinstance(environment, Mapping) else {}
     picture = _one_of("image", image, "environment", environment if isinstance(environment, str) else None)
     folder = str(_one_of("source", source, "code", code) or "") or None
-    count = _one_of("instances", instances, "instance_count", instance_count) or 1
+    count = 1 if (number := _one_of("instances", instances, "instance_count", instance_count)) is None else number
     known = {key: _input(key, value) for key, value in (inputs or {}).items()}
     task = Task(
         id="task",
@@ -146,7 +146,7 @@ def command(
         display_name=display_name,
         auto_complete=True,
         metadata={**{key: value for key, value in notes.items() if value}, **(tags or {})},
-        max_wall_time=span_of(timeout) if timeout else None,
+        max_wall_time=span_of(timeout) if timeout is not None else None,
         tasks=(task,),
     )
     recipe = Recipe(directory=str(Path.cwd()), pool=new_pool(compute, instance_type, job, count), jobs=(job,))
@@ -198,6 +198,8 @@ def _image(name: str) -> str:
 
 
 def _gang(instances: int, distribution: MpiBlock | Nodes | None) -> MultiInstance | None:
+    if instances < 1:
+        raise UsageError(f"command: `instances` is {instances}; give 1 node or more")
     if distribution is None:
         return MultiInstance(num_instances=instances) if instances > 1 else None
     return new_gang(instances, distribution)

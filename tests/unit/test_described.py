@@ -240,3 +240,10 @@ def test_importing_the_package_imports_no_description() -> None:
     asked = "import sys, batchtrain; print([name for name in sys.modules if name.startswith('batchtrain.')])"
     done = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "['batchtrain.version']"
+
+
+def test_a_command_of_no_node_and_one_of_no_time_are_refused() -> None:
+    with pytest.raises(UsageError, match="`instances` is 0"):
+        bt.command("true", instances=0)
+    with pytest.raises(bt.ConfigError, match="with a time of 0"):
+        bt.command("true", timeout=0)
