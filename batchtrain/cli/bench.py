@@ -12,7 +12,7 @@ import click
 
 from batchtrain.cli.failures import INTERRUPTED
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import say, settings
+from batchtrain.cli.options import FINITE, say, settings
 from batchtrain.cli.output import show_rows
 from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, TimedOut, Unreachable, UsageError
 
@@ -55,7 +55,7 @@ class Planned(NamedTuple):
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--recipe", type=click.Path(exists=True, path_type=Path), help="The recipe, for a config.json of DLBS.")
 @click.option("--parallel", type=click.IntRange(1, 64), default=1, show_default=True, help="Runs at a time.")
-@click.option("--minutes", type=float, default=10, show_default=True, help="Expected minutes of a run, for the plan.")
+@click.option("--minutes", type=FINITE, default=10, show_default=True, help="Expected minutes of a run, for the plan.")
 @click.option("--plan", "only_plan", is_flag=True, help="Show the runs and their node hours; start nothing.")
 def command(file: Path, recipe: Path | None, parallel: int, minutes: float, only_plan: bool) -> None:
     """Run a recipe with each combination of settings, and report speed-up and efficiency.

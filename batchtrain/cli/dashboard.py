@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import say, settings
+from batchtrain.cli.options import FINITE, say, settings
 from batchtrain.errors import NoAccount
 from batchtrain.records.events import Event, RunRecorded
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="Accept requests for this host name, from a proxy."
 )
-@click.option("--until-idle", type=float, hidden=True, help="End when no page was open for so many seconds.")
+@click.option("--until-idle", type=FINITE, hidden=True, help="End when no page was open for so many seconds.")
 def command(
     port: int | None, no_open: bool, allow_changes: bool, hosts: tuple[str, ...], until_idle: float | None
 ) -> None:

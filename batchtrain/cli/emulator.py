@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from batchtrain.cli import diagnose
 from batchtrain.cli.help import Group
-from batchtrain.cli.options import settings
+from batchtrain.cli.options import FINITE, POSITIVE, settings
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import NotFound, UsageError
 
@@ -314,7 +314,7 @@ def reset(data_dir: str | None) -> None:
 @command.command()
 @_data_dir
 @click.option("--advance", "span", metavar="SPAN", help="Advance the clock by [d.]HH:MM:SS, from event to event.")
-@click.option("--scale", type=float, metavar="N", help="Run the clock N times as fast.")
+@click.option("--scale", type=POSITIVE, metavar="N", help="Run the clock N times as fast.")
 @click.option("--step", is_flag=True, help="Stop the clock; only --advance moves it.")
 @click.option("--real", is_flag=True, help="Use the clock of the machine.")
 def clock(data_dir: str | None, span: str | None, scale: float | None, step: bool, real: bool) -> None:
@@ -370,13 +370,15 @@ def fault() -> None:
 @_data_dir
 @click.option("--operation", metavar="NAME", help="Only operations with this name, such as create_task or list_*.")
 @click.option("--resource", metavar="PATH", help="Only paths that match, such as pools/POOL/nodes/* or jobs/JOB*.")
-@click.option("--rate", type=float, metavar="SHARE", help="Probability of the fault, 0 to 1.")
+@click.option("--rate", type=FINITE, metavar="SHARE", help="Probability of the fault, 0 to 1.")
 @click.option("--count", type=int, metavar="N", help="Occur at most N times.")
 @click.option("--seed", type=int, metavar="N", help="Random seed, for a reproducible run.")
 @click.option("--code", metavar="CODE", help="Error code of the service (error, allocation-refused).")
-@click.option("--retry-after", type=float, metavar="SECONDS", help="Retry-After of the answer (error).")
-@click.option("--seconds", type=float, metavar="SECONDS", help="Delay or clock difference (latency, skew, …-slow).")
-@click.option("--fraction", type=float, metavar="SHARE", help="Share that is delivered (allocation-partial, truncate).")
+@click.option("--retry-after", type=FINITE, metavar="SECONDS", help="Retry-After of the answer (error).")
+@click.option("--seconds", type=FINITE, metavar="SECONDS", help="Delay or clock difference (latency, skew, …-slow).")
+@click.option(
+    "--fraction", type=FINITE, metavar="SHARE", help="Share that is delivered (allocation-partial, truncate)."
+)
 @click.option("--exit-code", type=int, metavar="N", help="Exit code (start-task-fails).")
 def add_fault(kind: str, data_dir: str | None, **numbers: object) -> None:
     """Inject faults of KIND from now on.
@@ -423,9 +425,9 @@ def clear_faults(number: int | None, data_dir: str | None) -> None:
 @click.argument("act", type=click.Choice(["preempt", "lose", "break"]))
 @_data_dir
 @click.option(
-    "--seconds", type=float, help="Time until a preempted node comes back. Default: 10; 300 with `--pace azure`."
+    "--seconds", type=FINITE, help="Time until a preempted node comes back. Default: 10; 300 with `--pace azure`."
 )
-@click.option("--notice", type=float, help="Seconds between the notice to the node and its preemption. Default: 0.")
+@click.option("--notice", type=FINITE, help="Seconds between the notice to the node and its preemption. Default: 0.")
 def befall(node: str, act: str, data_dir: str | None, seconds: float | None, notice: float | None) -> None:
     """Make a NODE preempted, lost or unusable now."""
     from batchtrain.emulator import steering

@@ -394,6 +394,22 @@ directory = click.argument("directory", metavar="[DIR]", required=False, shell_c
 """The recipe or its configuration directory. Default: --configdir, otherwise the working directory."""
 
 
+class Number(click.types.FloatParamType):
+    """A number of an option: neither nan nor infinite, and above `above`."""
+
+    def __init__(self, above: float = float("-inf")) -> None:
+        self._above = above
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not self._above < number < float("inf"):
+            self.fail("write a finite number" + (f" above {self._above:g}" if self._above == 0 else ""), param, ctx)
+        return number
+
+
+FINITE, POSITIVE = Number(), Number(above=0)
+
+
 def seconds(_ctx: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
     """The deadline of a wait: a finite number of seconds."""
     if value is not None and not 0 <= value < float("inf"):

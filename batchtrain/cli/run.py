@@ -14,7 +14,7 @@ import click
 
 from batchtrain.cli import detached, live, options, scripts
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import Tone, duration, results_last, say, seconds, settings
+from batchtrain.cli.options import POSITIVE, Tone, duration, results_last, say, seconds, settings
 from batchtrain.cli.output import plain, show_rows
 from batchtrain.errors import ServiceError, UsageError
 
@@ -50,7 +50,7 @@ MAX_PRICE = "End the run when its nodes have cost this, by the prices of the cat
 @click.option("--keep", is_flag=True, help="Keep the pool and the jobs. Results are always kept, in the run directory.")
 @click.option("--reuse", is_flag=True, help="Use the existing pool, or create it, and keep it for the next run.")
 @options.idle
-@click.option("--max-price", type=click.FloatRange(min=0, min_open=True), metavar="AMOUNT", help=MAX_PRICE)
+@click.option("--max-price", type=POSITIVE, metavar="AMOUNT", help=MAX_PRICE)
 @click.option(
     "--max-duration", callback=duration, metavar="TIME", help="End the run after this time, such as 90m or 2h."
 )

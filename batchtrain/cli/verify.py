@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import say, settings, tell
+from batchtrain.cli.options import POSITIVE, say, settings, tell
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import Differs, NoAccount, ServiceError, UsageError
 
@@ -40,7 +40,7 @@ NO_IMAGE = (
 @click.option("--nodes", type=click.IntRange(2, 64), default=2, show_default=True, help="Nodes of each pool.")
 @click.option("--only", "names", multiple=True, metavar="AREA", help="Only the probes of this area; repeatable.")
 @click.option(
-    "--budget", type=click.FloatRange(min=0, min_open=True), default=20, show_default=True, metavar="AMOUNT",
+    "--budget", type=POSITIVE, default=20, show_default=True, metavar="AMOUNT",
     help="The most that the nodes may cost; the service removes them before.",
 )  # fmt: skip
 @click.option("--plan", "only_plan", is_flag=True, help="Show the pools, minutes and price; send nothing.")

@@ -11,8 +11,8 @@ import click
 import pytest
 
 from batchtrain.cli import jobs
-from batchtrain.cli.app import root
-from batchtrain.cli.options import Settings, settings
+from batchtrain.cli.app import member, root
+from batchtrain.cli.options import POSITIVE, Settings, settings
 from batchtrain.cli.pool import _size
 from batchtrain.records import Pool
 
@@ -23,7 +23,7 @@ def commands(command: click.Command, path: str = "batchtrain") -> Iterator[tuple
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
-            below = command.get_command(context, name)
+            below = member(name) if command is root else command.get_command(context, name)
             assert below is not None
             yield from commands(below, f"{path} {name}")
 
@@ -32,6 +32,20 @@ def test_no_command_has_an_option_twice() -> None:
     for path, command in commands(root):
         words = Counter(word for one in command.params if isinstance(one, click.Option) for word in one.opts)
         assert [word for word, count in words.items() if count > 1] == [], path
+
+
+def test_every_number_of_an_option_is_finite() -> None:
+    for path, command in commands(root):
+        for option in command.params:
+            if isinstance(option.type, click.types.FloatParamType):
+                with pytest.raises(click.BadParameter):
+                    option.process_value(click.Context(command), "nan")
+                    pytest.fail(f"{path} takes {option.opts[0]} nan")
+
+
+def test_a_speed_or_a_price_is_above_0() -> None:
+    with pytest.raises(click.BadParameter, match="a finite number above 0"):
+        POSITIVE.convert("0", None, None)
 
 
 def test_every_command_says_in_a_sentence_what_it_does() -> None:
