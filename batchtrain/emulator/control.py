@@ -152,7 +152,8 @@ class Control:
         if not number:
             injections.clear()
         elif not number.isdecimal() or not injections.remove(int(number)):
-            raise Fault("ResourceNotFound")
+            reason = f"there is no fault {number}; `batchtrain emulator fault list` lists them"
+            raise Fault("ResourceNotFound", Reason=reason)
         return Reply(204)
 
     def _limit(self, limits: Mapping[str, Any]) -> Reply:
@@ -181,7 +182,7 @@ class Control:
             raise Fault("InvalidPropertyValue", Reason="seconds is a number, 0 or more")
         entry = self.driver.world.pool_of_node.get(node_id)
         if entry is None:
-            raise Fault("NodeNotFound")
+            raise Fault("NodeNotFound", Reason=f"there is no node {node_id}")
         if act == "preempt" and entry.nodes[node_id].dedicated:
             raise Fault("OperationNotValidOnNode", Reason="only a spot node is preempted")
         if notice := document.get("notice"):

@@ -61,6 +61,10 @@ def read(document: Mapping[str, Any]) -> Injection:
         raise ValueError(f"there is no fault `{injection.kind}`; known: {', '.join(KINDS)}")
     if not 0 <= injection.rate <= 1 or not 0 <= injection.fraction <= 1:
         raise ValueError("rate and fraction are between 0 and 1")
+    if injection.count is not None and injection.count < 1:
+        raise ValueError("count is 1 or more")
+    if injection.exit_code != 1 and injection.kind != "start-task-fails":
+        raise ValueError("only start-task-fails has an exit code")
     if injection.kind == "error" and injection.code not in STATUSES:
         raise ValueError(f"`error` answers with {', '.join(STATUSES)}, not {injection.code}")
     if (injection.kind != "skew" and injection.seconds < 0) or (injection.retry_after or 0) < 0:

@@ -441,6 +441,14 @@ def _check_files(settings: Settings) -> None:
     missing = [str(file) for file in (settings.certificate, settings.private_key) if file and not file.is_file()]
     if missing:
         raise StartFailed(f"there is no file {' and no '.join(missing)}")
+    if settings.certificate:
+        import ssl  # slow to import, and only https needs it
+
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.certificate, settings.private_key)
+        except OSError as error:
+            files = f"{settings.certificate} and {settings.private_key}"
+            raise StartFailed(f"{files} are not a certificate and its key in PEM: {error}") from None
 
 
 def _with_certificates(settings: Settings) -> Settings:

@@ -484,6 +484,15 @@ def test_status_counts_what_there_is(tmp_path: Path) -> None:
     served(tmp_path, story)
 
 
+def test_a_node_and_a_fault_that_do_not_exist_are_named(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        for verb, path, reason in (("POST", "nodes/x", "no node x"), ("DELETE", "faults/99", "no fault 99")):
+            answer = await service.ask(verb, f"/_emulator/{path}", {"act": "lose"})
+            assert (answer.status, f"there is {reason}" in str(answer.document["values"])) == (404, True)
+
+    served(tmp_path, story)
+
+
 def test_an_advanced_clock_is_ahead_by_exactly_that(tmp_path: Path) -> None:
     async def story(service: Service) -> None:
         def ahead(answer: Answer) -> tuple[str, float, float]:

@@ -71,6 +71,8 @@ def test_a_fault_that_was_removed_strikes_no_more() -> None:
         ({"kind": "error", "retry_after": -1}, "cannot be negative"),
         ({"kind": "error", "code": "PoolExists"}, "answers with TooManyRequests"),
         ({"kind": "latency", "seconds": -1}, "cannot be negative"),
+        ({"kind": "error", "count": 0}, "count is 1 or more"),
+        ({"kind": "error", "exit_code": 3}, "only start-task-fails has an exit code"),
         ({"kind": "error", "often": 1}, "unknown field `often`"),
         ({}, "kind"),
     ],

@@ -261,11 +261,14 @@ def test_an_emulator_that_was_killed_comes_back_on_its_port_if_it_is_free(data_d
         assert start(Settings(data_dir, port=0)).endpoint != f"http://127.0.0.1:{port}"
 
 
-def test_https_needs_both_files_and_both_must_exist(data_dir: Path, tmp_path: Path) -> None:
+def test_https_needs_both_files_and_both_must_be_readable(data_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "c").touch()
     with pytest.raises(StartFailed, match="https needs both a certificate and its private key"):
         start(Settings(data_dir, port=0, certificate=tmp_path / "c"))
     with pytest.raises(StartFailed, match=f"there is no file {tmp_path}/k$"):
+        start(Settings(data_dir, port=0, certificate=tmp_path / "c", private_key=tmp_path / "k"))
+    (tmp_path / "k").touch()
+    with pytest.raises(StartFailed, match=r"/c and .*/k are not a certificate and its key in PEM"):
         start(Settings(data_dir, port=0, certificate=tmp_path / "c", private_key=tmp_path / "k"))
 
 
