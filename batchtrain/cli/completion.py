@@ -27,7 +27,7 @@ def ids(kind: str) -> Complete:
         if _has_account(options):
             names = _within(FAR, lambda: _of_account(kind, options))
         else:
-            names = _within(NEAR, _of_emulator(kind))
+            names = _within(NEAR, _of_emulator(kind, options.batch_account))
         return [name for name in names if name.startswith(incomplete)]
 
     return offered
@@ -61,19 +61,20 @@ def _of_account(kind: str, options: Settings) -> list[str]:
     from batchtrain.config.load import load_credentials
 
     credentials = load_credentials(options.configdir or ".", options.files)
-    connection = client.connect(local=False, credentials=credentials)
+    connection = client.connect(local=False, credentials=credentials, account=options.batch_account)
     if kind == "pools":
         return [pool.id for pool in connection.pools.list()]
     return [job.id for job in connection.jobs.list()]
 
 
-def _of_emulator(kind: str) -> Callable[[], list[str]]:
+def _of_emulator(kind: str, account: str) -> Callable[[], list[str]]:
     """Reads the ids without the SDK, whose import takes too long for a shell. The time limit excludes imports."""
-    from batchtrain.client.local import emulator_directory
+    from batchtrain.client.local import account_dir, emulator_directory
     from batchtrain.emulator import server
 
     def look() -> list[str]:
-        to = server.status(emulator_directory())
+        home = emulator_directory()
+        to = server.status(account_dir(home, account) if account else home)
         return [] if to is None else [item["id"] for item in server.signed("GET", to, f"/{kind}", QUESTION)["value"]]
 
     return look

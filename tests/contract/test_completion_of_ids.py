@@ -11,6 +11,7 @@ import pytest
 from batchtrain.cli import completion
 from batchtrain.cli.options import Settings
 from batchtrain.client.client import Client
+from batchtrain.client.local import account_dir
 from batchtrain.config.types import Secret
 from batchtrain.emulator.server import Emulator
 from batchtrain.emulator.server import Settings as Running
@@ -39,6 +40,16 @@ def test_the_pools_and_jobs_of_the_running_emulator_are_offered(
         assert completed("pools", "") == ["p"]
         assert completed("jobs", "") == ["j"]
         assert completed("jobs", "x") == []
+
+
+def test_the_ids_are_those_of_the_account_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion, "NEAR", GUARD)
+    monkeypatch.setenv("BATCHTRAIN_EMULATOR_DIR", str(tmp_path))
+    with Emulator(Running(account_dir(tmp_path, "gpu"), port=0, account="gpu"), FakeMachine.open) as running:
+        client = Client(Account(running.endpoint, running.account, Secret(running.key), emulated=True))
+        client.pools.add(recipe(), timeout=GUARD)
+        assert completed("pools", "", Settings(local=True, batch_account="gpu")) == ["p"]
+        assert completed("pools", "") == []
 
 
 def test_where_no_emulator_runs_none_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
