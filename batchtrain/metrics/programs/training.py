@@ -39,10 +39,13 @@ _PAIR = re.compile(
     r"(?![\w.]|:\d| days?,)"
 )
 _RATE = re.compile(rf"(?<![\w.,])({NUMBER}) ?([A-Za-z]+)/s(?:ec)?\b")
+_LEVEL = r"(?:DEBUG|INFO|WARNING|root)\b"
+_LOGGER = rf"(?!{_LEVEL})[A-Za-z_][\w.]*"
 _LOG_PREFIX = (
-    r"(?:\[[^\]]*\]:?\s*|\(?\w+ pid=\d+[^)]*\)\s*|\d{4}-\d\d-\d\d[ T]\S+\s+|\d\d:\d\d:\d\d\S*\s+"
-    r"|(?:DEBUG|INFO|WARNING)\b[:\s]*|root\b[:\s]*|[\w.]+:\d+\s+|-\s+)*"
+    r"(?:\[[^\]]*\]:?\s*|\(?\w+ pid=\d+[^)]*\)\s*|(?:\d{4}-\d\d-\d\d|\d\d/\d\d/\d{4})[ T]\S+\s+|\d\d:\d\d:\d\d\S*\s+"
+    rf"|{_LEVEL}(?::{_LOGGER}:)?[:\s]*|[\w.]+:\d+\s+|-\s+(?:{_LOGGER}\s+-\s+)?)*?"
 )
+"""Each text fits in one way: with two, a long line would take days."""
 
 
 def _words(match: re.Match[str], source: Source) -> Point | None:
@@ -144,7 +147,7 @@ def _recipe(match: re.Match[str], source: Source) -> Point | None:
     return Point(pairs(match[2], r"(\w+) "), epoch=int(match[1]))
 
 
-_COUNTER = r"(?:step|iter(?:ation)?|global_step|epoch|train step|training step)s?[ :=#]*(?:\[ *)?\d+"
+_COUNTER = r"(?=[\[begist])\[?(?:global[ _]|train(?:ing)? )?(?:step|iter(?:ation)?|epoch|batch)s?[ :=#]*(?:\[ *)?\d+"
 
 PROGRAMS = (
     Program(
@@ -172,7 +175,7 @@ PROGRAMS = (
     ),
     *(
         Program(f"steps by {needle}", needle, rf"^{_LOG_PREFIX}((?i:{_COUNTER})[^\d\w].*)$", _words)
-        for needle in ("tep", "ter", "poch")
+        for needle in ("tep", "ter", "poch", "atch")
     ),
     Program("json", "{", r"^\s*(\{.*\})\s*$", _json_line),
 )  # fmt: skip

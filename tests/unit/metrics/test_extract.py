@@ -100,6 +100,13 @@ LINES = {
         {"loss": 0.5}, step=10
     ),
     "step 10 loss=0.5, acc=tensor(0.5, device='cuda:0') on device cuda:0": Point({"loss": 0.5}, step=10),
+    "INFO:__main__:step 1 loss 0.3": Point({"loss": 0.3}, step=1),
+    "2024-01-01 00:00:00,000 - my.train - INFO - step 1 loss 0.3": Point({"loss": 0.3}, step=1),
+    "01/01/2024 12:00:00 - INFO - __main__ - step 1: loss 0.3": Point({"loss": 0.3}, step=1),
+    "Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.30": Point({"loss": 2.3}, epoch=1.0),
+    "[Epoch 1/9][Step 5] loss 0.5": Point({"loss": 0.5}, step=5, epoch=1.0),
+    "batch 10 loss 0.5": Point({"loss": 0.5}, step=10),
+    "global step 10 loss 0.5": Point({"loss": 0.5}, step=10),
     "Step #10 loss=0.5 on GPU #0": Point({"loss": 0.5}, step=10),
     "epoch 1 step 100 loss 0.5": Point({"loss": 0.5}, step=100, epoch=1.0),
     "Epoch 3: val loss 0.25": Point({"val_loss": 0.25}, epoch=3.0),
@@ -146,7 +153,14 @@ def test_a_line_gives_its_numbers(line: str) -> None:
     assert only(line) == LINES[line]
 
 
-@pytest.mark.parametrize("line", [f"step={' ' * 2_000_000}x", f"1/1{' 1s -' * 400_000} /s"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"step={' ' * 2_000_000}x",
+        f"1/1{' 1s -' * 400_000} /s",
+        *(f"{text * 4_000}step" for text in ("INFO:a:", "INFO:10:00:00 ", "- INFO ", "[Epoch 1] ", "- ")),
+    ],
+)
 def test_a_line_that_almost_is_a_metric_is_read_in_one_pass(line: str) -> None:
     assert points(line) == []  # a pattern that begins again at each place would need days
 
