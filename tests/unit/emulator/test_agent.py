@@ -137,6 +137,15 @@ def test_a_parent_that_cannot_be_changed_is_covered_where_it_exists(
     assert (paths, files.entries) == (covered, entries)
 
 
+def test_a_directory_is_shown_once_and_not_with_one_above_or_in_it() -> None:
+    view, shown = object.__new__(agent.View), list[str]()
+    view._data_dir, view._exposed = "/data", []
+    view.mount = lambda path, target, *, read_only: shown.append(path)  # type: ignore[method-assign,assignment,misc]
+    for path in ("/opt/mpi", "/opt/mpi", "/opt/mpi/lib", "/opt", "/opt/mpi2", "/data/x"):
+        view.expose(path)
+    assert shown == ["/opt/mpi", "/opt/mpi2", "/data/x"]
+
+
 def test_another_failure_covers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent, "RootedPath", lambda root: Files(errno.ENOSPC))
     with pytest.raises(OSError, match="share") as failure:

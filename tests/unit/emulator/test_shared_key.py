@@ -35,6 +35,14 @@ def test_a_request_signed_with_the_key_is_let_in() -> None:
     check("GET", "/pools", "api-version=1", signed())
 
 
+def test_another_account_with_the_same_key_is_refused_by_name() -> None:
+    headers = signed()
+    authorization = headers["authorization"].replace("acct:", "other:")
+    with pytest.raises(Fault) as refusal:
+        check("GET", "/pools", "api-version=1", {**headers, "authorization": authorization})
+    assert refusal.value.details["AuthenticationErrorDetail"].endswith("is acct, the request was signed for other.")
+
+
 def test_the_path_is_signed_as_it_was_sent() -> None:
     check("GET", "/files/a%2Fb", "", signed(path="/files/a%2Fb", query=""))
     with pytest.raises(Fault, match="AuthenticationFailed"):
