@@ -193,6 +193,7 @@ def test_each_program_has_a_line_here() -> None:
         "Epoch 2: val_loss did not improve from 0.50000",
         "Epoch 3 finished in 12.5 s, evaluation took 3 s",
         "saved step 3",
+        "batch=32, lr=0.1",
     ],
 )
 def test_other_lines_give_nothing(line: str) -> None:
