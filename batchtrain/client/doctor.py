@@ -142,7 +142,7 @@ def _region(account: Account, recipe: Recipe | None, environment: Mapping[str, s
 def _emulated(account: Account, recipe: Recipe | None) -> Region | Unknown:
     """The quotas of the emulator, if it has some."""
     quotas = emulator_quotas(account)
-    if not quotas:
+    if not quotas.keys() & {"dedicated_cores", "low_priority_cores"}:
         return Unknown(EMBEDDED)
     pool = recipe.pool if recipe is not None else None
     size = recipe.catalog.size(pool.vm_size) if recipe is not None and pool is not None else None

@@ -151,13 +151,6 @@ def test_a_gang_without_a_limit_of_its_silence_is_given_one(stop_when: StopWhen 
     assert ("stop_when" in check_.next_step) is suggests
 
 
-def test_a_quota_of_pools_of_the_emulator_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "emulator_quotas", lambda account: {"pools": 1})
-    region = doctor._emulated(ACCOUNT._replace(emulated=True), recipe())
-    assert isinstance(region, Region)
-    assert region.account.pools == 1
-
-
 def test_an_account_that_refuses_fails_and_nothing_else_is_held_against_it() -> None:
     refused = Unknown("list pools: refused (AuthenticationFailed)")
     seen = facts(pools=refused, jobs=refused, images=refused, region=Unknown("the account cannot be used"))
