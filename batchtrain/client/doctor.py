@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SKEW_WARNS = 60.0
 """Seconds; a signature that is 15 minutes off is refused."""
 SOON = timedelta(days=90)
-EMBEDDED = "the embedded Azure Batch has no quotas and no regions"
+EMBEDDED = "the embedded Azure Batch has no regions; `batchtrain emulator capacity` shows its quotas"
 NO_RECIPE = "no recipe was given"
 Found = TypeVar("Found")
 

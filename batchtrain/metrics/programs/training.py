@@ -147,7 +147,9 @@ def _recipe(match: re.Match[str], source: Source) -> Point | None:
     return Point(pairs(match[2], r"(\w+) "), epoch=int(match[1]))
 
 
-_COUNTER = r"(?=[\[begist])\[?(?:global[ _]|train(?:ing)? )?(?:step|iter(?:ation)?|epoch|batch(?= ))s?[ :=#]*(?:\[ *)?\d+"
+_COUNTER = (
+    r"(?=[\[begist])\[?(?:global[ _]|train(?:ing)? )?(?:step|iter(?:ation)?|epoch|batch(?= ))s?[ :=#]*(?:\[ *)?\d+"
+)
 
 PROGRAMS = (
     Program(
