@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OWN_START = ("PYTHON", "LANG", "LC_", "LD_")
 """Beginnings of the names of variables that Python reads at its start: a command with such a variable is no fork."""
 WINGS = (
-    "batch", "catalog", "cli", "client", "config", "containers", "diagnosis", "display", "emulator", "frameworks",
+    "catalog", "cli", "client", "config", "containers", "diagnosis", "display", "emulator", "frameworks",
     "launchers", "metrics", "plan", "records", "runs", "service", "storage",
 )  # fmt: skip
 LONGEST = 1 << 20
@@ -134,10 +134,9 @@ def become(request: Request) -> None:
 def import_all() -> None:
     """Import what commands import. What needs a package that is not installed stays out."""
     for wing in WINGS:
-        package = "azure.batch" if wing == "batch" else f"batchtrain.{wing}"
-        module = importlib.import_module(package)
-        for found in pkgutil.walk_packages(module.__path__, f"{package}."):
-            if wing != "batch" and not found.name.endswith("__main__"):
+        package = importlib.import_module(f"batchtrain.{wing}")
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not found.name.endswith("__main__"):
                 with suppress(ImportError):
                     importlib.import_module(found.name)
 

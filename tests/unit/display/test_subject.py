@@ -1,4 +1,4 @@
-"""What the live view is told about a recipe."""
+"""How many ranks the live view expects of a recipe."""
 
 from __future__ import annotations
 
