@@ -73,8 +73,7 @@ def _of_emulator(kind: str, account: str) -> Callable[[], list[str]]:
     from batchtrain.emulator import server
 
     def look() -> list[str]:
-        home = emulator_directory()
-        to = server.status(account_dir(home, account) if account else home)
+        to = server.status(account_dir(emulator_directory(), account))
         return [] if to is None else [item["id"] for item in server.signed("GET", to, f"/{kind}", QUESTION)["value"]]
 
     return look

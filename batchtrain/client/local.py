@@ -61,9 +61,7 @@ def require_linux() -> None:
 
 def emulated(environment: Mapping[str, str], label: str = "") -> Account:
     """An account of the emulator, by default the first one; starts its emulator if it is not running."""
-    home = emulator_directory(environment)
-    if label:
-        home = account_dir(home, label)
+    home = account_dir(emulator_directory(environment), label)
     use(home)
     return _account(home, *ensure_emulator(home, label))._replace(label=label)
 
@@ -141,7 +139,10 @@ def alone(home: Path) -> Iterator[bool]:
 
 
 def account_dir(home: Path, label: str) -> Path:
-    """The data directory of an account of the emulator. Raises UsageError for a name that Azure would refuse."""
+    """The data directory of an account of the emulator; without a name, of the first one. Raises UsageError for a name
+    that Azure would refuse."""
+    if not label:
+        return home
     from batchtrain.emulator import mapped_images  # see above
 
     if not re.fullmatch("[a-z0-9]{3,24}", label):
