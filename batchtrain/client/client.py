@@ -13,9 +13,7 @@ from batchtrain.client.operations import Operations
 from batchtrain.client.planning import gathered
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.client.target_account import where
-from batchtrain.config.load import load as load_files
 from batchtrain.config.projects import has_former, project_of
-from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Credentials, Recipe
 from batchtrain.config.user_settings import is_for_emulator
 from batchtrain.errors import PlanError
@@ -52,6 +50,8 @@ def load(
     BATCHTRAIN_LOCAL=1), which accepts a larger `source`.
     Raises ConfigError with every problem.
     """
+    from batchtrain.config.load import load as load_files  # with the schema and every rule, and only here
+
     is_local = is_for_emulator(local)
     texts = {name: value if isinstance(value, str) else _written(value) for name, value in (settings or {}).items()}
     return load_files(directory, settings=texts, ignore=ignore, files=files, local=is_local).recipe
@@ -88,6 +88,8 @@ class Client(Operations):
 
     def plan(self, recipe: Recipe) -> Plan:
         """The exact requests for a recipe's pool and jobs. Sends nothing."""
+        from batchtrain.config.source_directory import read_sources
+
         facts = Facts(project=project_of(recipe.directory).id, former=has_former(recipe.directory))
         plan = plan_recipe(recipe, facts, read_sources(recipe))
         return marked_plan(plan, marks_here(recipe.settings, SHOWN, lineage_of(recipe)))

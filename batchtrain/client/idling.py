@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from batchtrain.config.scaling import IDLE_LEAST
 from batchtrain.config.times import duration
 from batchtrain.config.types import Pool, Recipe
 from batchtrain.errors import UsageError
-from batchtrain.plan.pool import IDLE_FIELDS, IDLE_LEAST
-from batchtrain.plan.step import Step
+from batchtrain.plan.step import AUTOSCALE_FIELDS, Step
 from batchtrain.plan.types import Plan
 
 DEFAULT = "30m"
@@ -48,5 +48,5 @@ def idles(recipe: Recipe) -> bool:
 def enabling(plan: Plan) -> Plan:
     """The formula of a pool's plan as a request to a pool that exists."""
     [step] = [step for step in plan.steps if step.action == "pool.add"]
-    fields = {name: step.document[name] for name in IDLE_FIELDS if name in step.document}
+    fields = {name: step.document[name] for name in AUTOSCALE_FIELDS if name in step.document}
     return Plan((Step("pool.autoscale", step.subject, fields),))

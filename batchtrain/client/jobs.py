@@ -19,9 +19,7 @@ from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.config.types import Recipe
 from batchtrain.config.unfilled import require_filled
 from batchtrain.errors import NotFound, UsageError
-from batchtrain.plan import plan_jobs
-from batchtrain.plan.job import needs_pool
-from batchtrain.plan.pool import facts_of
+from batchtrain.plan import plan_jobs, planned_facts
 from batchtrain.plan.types import Plan, PoolFacts
 from batchtrain.records import Table
 from batchtrain.records.events import Deleted, JobKept, RecipeCopied
@@ -102,7 +100,7 @@ class Jobs:
             require_filled(recipe, emulated=self._client.account.emulated)
             refuse(recipe, self._client.account)
             refuse_unattended(recipe)
-        pool = self._pool_facts(recipe, timeout, tell) if needs_pool(recipe) else None
+        pool = self._pool_facts(recipe, timeout, tell) if recipe.needs_pool else None
         if foreseen is None:
             account = self._client.account
             return plan_jobs(recipe, *gathered(recipe, account, self._client.storage(recipe), pool=pool))
@@ -112,7 +110,7 @@ class Jobs:
 
     def _pool_facts(self, recipe: Recipe, timeout: float, tell: Tell) -> PoolFacts:
         pool_id = pool_id_of(recipe)
-        planned = facts_of(recipe) if idles(recipe) else None
+        planned = planned_facts(recipe) if idles(recipe) else None
         if planned is not None and (pool := read.pool(self._client.batch, pool_id)).autoscale:
             # It may have no nodes now, and a task brings them back.
             facts = read.facts_of(pool)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeVar
 from batchtrain.config.types import AccountSecret, Credentials, Recipe, RegistryCredentials, Secret, StorageCredentials
 from batchtrain.errors import UsageError
 from batchtrain.plan import wire_times
-from batchtrain.plan.mounts import files_url
 from batchtrain.plan.wire import Placeholder
 
 if TYPE_CHECKING:
@@ -177,7 +176,7 @@ class Placeholders:
         if what == "account":
             return account.account
         if what == "files":
-            return files_url(account)
+            return account.files_url
         return _given(account.account_key, f"the storage account `{link}` has no key", f"storage.{link}")
 
     def _account(self, link: str) -> StorageCredentials:

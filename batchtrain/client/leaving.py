@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from batchtrain.client.idling import DEFAULT, enabling, with_idle_timeout
 from batchtrain.config.types import Recipe
 from batchtrain.errors import TerminalClosed, Terminated
-from batchtrain.plan.job import needs_pool
-from batchtrain.plan.pool import plan as plan_pool
+from batchtrain.plan import plan_pool
 from batchtrain.records.events import Leftover, RunContinues
 from batchtrain.runs.recording import now
 from batchtrain.service import job_actions
@@ -60,7 +59,7 @@ def leave(client: Operations, recipe: Recipe, ending: Ending, guard: Guard, leav
         partial(job_actions.limit, client.batch, job.id, seconds, now()) for job in recipe.jobs if seconds is not None
     ]
     steps += [partial(job_actions.complete, client.batch, job.id) for job in recipe.jobs if job.auto_pool and ends]
-    is_created = needs_pool(recipe) and "pool" not in ending.kept_kinds
+    is_created = recipe.needs_pool and "pool" not in ending.kept_kinds
     idles = ends and is_created and pool is not None and not pool.scales
     if idles:
         plan = enabling(plan_pool(with_idle_timeout(recipe, DEFAULT)))

@@ -6,20 +6,15 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from batchtrain.client.custom_factories import read_made
 from batchtrain.client.local import blob_store, refuse
 from batchtrain.config.masking import secrets_in
 from batchtrain.config.projects import has_former, project_of
-from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe
 from batchtrain.config.unfilled import require_filled
 from batchtrain.errors import PlanError, UsageError
-from batchtrain.plan import plan_jobs, plan_pool
-from batchtrain.plan.job import needs_pool
-from batchtrain.plan.pool import facts_of
+from batchtrain.plan import plan_jobs, plan_pool, planned_facts
 from batchtrain.plan.types import Facts, Plan, PoolFacts, Sources
 from batchtrain.service.connect import Account
-from batchtrain.storage.source import blobs_of, read_listings
 
 if TYPE_CHECKING:
     from batchtrain.storage.blob import Connect
@@ -47,6 +42,10 @@ def gathered(
 ) -> tuple[Facts, Sources]:
     """Read everything that a recipe's tasks need from outside. listed: also list storage, for tasks made from files.
     results: where the service uploads what the tasks leave behind."""
+    from batchtrain.client.custom_factories import read_made  # needed only to plan, as what plans is
+    from batchtrain.config.source_directory import read_sources
+    from batchtrain.storage.source import read_listings
+
     facts = Facts(
         pool=pool,
         listings=read_listings(recipe, connect) if listed else {},
@@ -62,14 +61,16 @@ def gathered(
 def foresee(recipe: Recipe, account: Account, connect: Connect, *, listed: bool = True, results: str = "") -> Foreseen:
     """Plan a whole recipe with its pool as in the pool file. Creates nothing. Raises PlanError and UsageError for a
     recipe that can never run, ConfigError for its placeholders."""
+    from batchtrain.storage.source import blobs_of
+
     require_filled(recipe, emulated=account.emulated)
     refuse(recipe, account)
-    pool = facts_of(recipe) if listed and needs_pool(recipe) else None
+    pool = planned_facts(recipe) if listed and recipe.needs_pool else None
     facts, sources = gathered(recipe, account, connect, pool=pool, listed=listed, results=results)
     return Foreseen(
         facts,
         sources,
-        plan_pool(recipe)._replace(hidden=secrets_in(recipe)) if needs_pool(recipe) else Plan(),
+        plan_pool(recipe)._replace(hidden=secrets_in(recipe)) if recipe.needs_pool else Plan(),
         plan_jobs(recipe, facts, sources) if recipe.jobs else Plan(),
         partial(blobs_of, connect=connect),
     )

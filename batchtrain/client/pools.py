@@ -29,7 +29,6 @@ from batchtrain.errors import (
     UsageError,
 )
 from batchtrain.plan import diff, plan_pool
-from batchtrain.plan.job import needs_pool
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
 from batchtrain.records import Node, Pool, Table, nodes_called
@@ -76,7 +75,7 @@ class Pools:
         """
         if recipe.pool is not None and recipe.pool.candidates is not None:
             return self._add_first(recipe, wait=wait, timeout=timeout, tell=tell, register=register, on_move=on_move)
-        if not needs_pool(recipe):
+        if not recipe.needs_pool:
             raise PlanError(f"each job of {recipe.directory} creates its own pool (`auto_pool`); add the jobs")
         todo = (foreseen or self._client.foresee(recipe, listed=False)).pool
         if any(step.action == "pool.identity" for step in todo.steps):

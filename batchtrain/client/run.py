@@ -38,7 +38,6 @@ from batchtrain.errors import (
     UsageError,
 )
 from batchtrain.plan.cost import hour_of, price_of
-from batchtrain.plan.job import needs_pool
 from batchtrain.plan.types import Plan
 from batchtrain.records import Metric, Pool, Table, Task, events
 from batchtrain.runs import directory
@@ -595,7 +594,7 @@ def _with_pool(work: _Work, plans: Plans, timeout: float, *, reuse: bool) -> _Wo
     if patience is None:
         region = work.client.account.region
         ending.price, ending.planned = price_of(work.recipe, region), hour_of(work.recipe, region)
-        if needs_pool(work.recipe):
+        if work.recipe.needs_pool:
             ending.pool = create(work.client, plans[0][0])
         return work
     options = [candidate for candidate, _ in plans]
@@ -728,7 +727,7 @@ def _refuse_standing(
 
     With `reuse`, returns the creation times of the existing completed jobs, which may be replaced.
     """
-    pools = [recipe.pool] if needs_pool(recipe) and not reuse and recipe.pool is not None else []
+    pools = [recipe.pool] if recipe.needs_pool and not reuse and recipe.pool is not None else []
     standing_pools = [pool.id for pool in pools if client.pools.stands(pool.id)]
     states = {job.id: state for job in recipe.jobs if (state := client.jobs.state(job.id))}
     if origin is not None:

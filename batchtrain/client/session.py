@@ -12,7 +12,6 @@ from batchtrain.client.local import Kept, add_catalog, storage
 from batchtrain.client.planning import Foreseen, foresee, pool_id_of
 from batchtrain.client.shown_progress import Tell
 from batchtrain.client.task_files import Service
-from batchtrain.config.check.storage import links_of
 from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import Credentials, Recipe, StorageCredentials
 from batchtrain.display.progress import line, wanted
@@ -66,6 +65,8 @@ class Session:
         The emulator's storage is installed now if the recipe needs it. results: `link/container` to which the service
         uploads what the tasks leave behind.
         """
+        from batchtrain.config.check.storage import links_of  # imports every rule, and only here
+
         foreseen = foresee(recipe, self.account, self.storage(recipe), listed=listed, results=results)
         is_large = any(isinstance(source, LargeSource) for source in foreseen.sources.values())
         links = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import re
@@ -10,13 +11,12 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from batchtrain.catalog.offer import Catalog
-from batchtrain.config import catalog_file, check, document, override, schema, source_directory, user_settings
-from batchtrain.config.check import CheckFinding
+from batchtrain.config import catalog_file, document, override, schema, source_directory, user_settings
 from batchtrain.config.dialect import OLD_SECTIONS, renamed, today
 from batchtrain.config.document import Document
 from batchtrain.config.image_names import in_registry
@@ -25,6 +25,9 @@ from batchtrain.config.schema import Flaw, Verdict, dotted
 from batchtrain.config.types import ELSEWHERE, ELSEWHERE_FILES, Credentials, Recipe, convert, read_path
 from batchtrain.config.unfilled import CREDENTIALS, filled_in, placeholders, stand_in, to_fill, unfilled
 from batchtrain.errors import ConfigError, Problem, UsageError
+
+if TYPE_CHECKING:
+    from batchtrain.config.check import CheckFinding, Rule
 
 NAMES = ("credentials", "config", "pool", "jobs")
 WHOLE = "batchtrain"
@@ -195,14 +198,18 @@ def load_credentials(directory: str | Path, files: Mapping[str, str] | None = No
 
 def _known_checks(names: Iterable[str]) -> frozenset[str]:
     for name in names:
-        if name not in _CHECKS:
-            hint = schema.did_you_mean(name, _CHECKS) or "`batchtrain config checks` lists them."
+        if name not in _rules():
+            hint = schema.did_you_mean(name, tuple(_rules())) or "`batchtrain config checks` lists them."
             raise UsageError(f"there is no check called `{name}`. {hint}")
     return frozenset(names)
 
 
-_CHECKS = tuple(rule.name for rule in check.RULES)
-_READS = {rule.name: rule.reads for rule in check.RULES}
+@functools.cache
+def _rules() -> Mapping[str, Rule]:
+    """Every rule by its name. Importing them takes a while, and accounts are read without them."""
+    from batchtrain.config.check import RULES
+
+    return {rule.name: rule for rule in RULES}
 
 
 @contextmanager
@@ -520,6 +527,8 @@ class Reading:
 
     def check(self, recipe: Recipe, broken: frozenset[str]) -> None:
         """Run the rules across properties and files."""
+        from batchtrain.config import check
+
         for finding in check.run(recipe, broken, source_directory.surveys(recipe)):
             if not self._hangs_on_mistakes(finding):
                 self._flaws.append(Flaw(finding.path, finding.rule, finding.message, level=finding.level))
@@ -530,7 +539,7 @@ class Reading:
         if finding.path in self._unfilled:
             return True
         section = str(finding.path[0])
-        if any(name in self._pruned for name in _READS.get(finding.rule, ()) if name != section):
+        if any(name in self._pruned for name in _rules()[finding.rule].reads if name != section):
             return True
         omissions = self._pruned.get(section)
         if omissions is None:
@@ -549,10 +558,10 @@ class Reading:
     def silenced(self, names: tuple[str, ...]) -> frozenset[str]:
         """The checks that the files silence; an unknown name is a mistake."""
         for number, name in enumerate(names):
-            if name not in _CHECKS:
+            if name not in _rules():
                 path = ("batchtrain", "ignore_checks", number)
                 message = f"there is no check called `{schema.shortened(name)}`; `batchtrain config checks` lists them"
-                self._flaws.append(Flaw(path, "value", message, word=name, known=_CHECKS))
+                self._flaws.append(Flaw(path, "value", message, word=name, known=tuple(_rules())))
         return frozenset(names)
 
     # --- problems with their places ---

@@ -11,6 +11,8 @@ from batchtrain.config.types import Autoscale, NodeCaps, Path, Pool, Scenario, V
 
 BY_WORK = ("active_tasks", "pending_tasks")
 """Scenarios that follow the number of tasks; the others follow days and hours."""
+IDLE_LEAST = 300
+"""Seconds between two evaluations of the formula of an idle timeout: the fewest that the service takes."""
 OFF_PEAK = "workday_with_offpeak_max_low_priority"
 
 

@@ -21,11 +21,9 @@ from batchtrain.plan.factory_tasks import FactoryTasks
 from batchtrain.plan.frame import Frame, frame
 from batchtrain.plan.judgement import judge
 from batchtrain.plan.step import Step
-from batchtrain.plan.task_stream import ListedTasks, TaskStream
+from batchtrain.plan.task_stream import COLLECTION_BYTES, COLLECTION_TASKS, ListedTasks, TaskStream
 from batchtrain.plan.types import OFFLINE, Built, Facts, Plan, Sources, Upload
 
-COLLECTION_TASKS = 100
-COLLECTION_BYTES = 900_000  # the service takes 1 MB a request
 LARGEST = 1_000_000
 """Bytes of one task that the service takes."""
 PREFIX_CHARACTERS = 20
@@ -71,11 +69,6 @@ def _together(plans: Sequence[Plan]) -> Plan:
         launch=tuple(item for part in plans for item in part.launch),
         uploads=tuple({upload.path: upload for part in plans for upload in part.uploads}.values()),
     )
-
-
-def needs_pool(recipe: Recipe) -> bool:
-    """Whether the recipe's pool must be created; False if each job has its own pool."""
-    return not recipe.jobs or any(job.auto_pool is None for job in recipe.jobs)
 
 
 class _Tasks(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from batchtrain.config.types import GONE_DRIVERS, Recipe, SharedDataVolume, StorageCredentials
+from batchtrain.config.types import GONE_DRIVERS, Recipe, SharedDataVolume
 from batchtrain.errors import PlanError
 from batchtrain.launchers.preparation import Fstab
 from batchtrain.plan import inputs, wire
@@ -89,7 +89,7 @@ def _share(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.FileSha
         account_key=wire.later("storage", f"{link}:key"),
         azure_file_url=wire.Template(wire.Placeholder("storage", f"{link}:files"), f"/{share}")
         if account is None
-        else f"{files_url(account)}/{share}",
+        else f"{account.files_url}/{share}",
         relative_mount_path=alias,
         mount_options=mount_options(volume.mount_options),
     )
@@ -119,13 +119,6 @@ def mount_options(options: tuple[str, ...]) -> str | None:
     switches = [option for option in options if option.startswith("-")]
     values = [option for option in options if not option.startswith("-")]
     return " ".join((*switches, *(("-o", ",".join(values)) if values else ()))) or None
-
-
-def files_url(account: StorageCredentials) -> str:
-    """The URL of an account's file service."""
-    if "://" in account.endpoint:
-        return account.endpoint.rstrip("/").replace(".blob.", ".file.", 1)
-    return f"https://{account.account}.file.{account.endpoint}"
 
 
 def _account(recipe: Recipe, link: str) -> wire.Text:

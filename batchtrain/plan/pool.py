@@ -15,10 +15,10 @@ from batchtrain.plan import autoscale, image, ingress, inputs, mounts, network, 
 from batchtrain.plan.image import uses_containers
 from batchtrain.plan.inputs import environment, resource_files
 from batchtrain.plan.judgement import judge
-from batchtrain.plan.step import Action, Step
-from batchtrain.plan.types import Plan, PoolFacts
+from batchtrain.plan.step import AUTOSCALE_FIELDS, Action, Step
+from batchtrain.plan.types import Plan
 
-__all__ = ["environment", "facts_of", "plan", "resource_files", "specification", "uses_containers"]
+__all__ = ["environment", "plan", "resource_files", "specification", "uses_containers"]
 
 EMPTY: dict[str, Any] = {
     "target_dedicated_nodes": 0,
@@ -34,12 +34,8 @@ RESIZED: tuple[Action, tuple[str, ...]] = (
     "pool.resize",
     ("targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout"),
 )
-IDLE_FIELDS = ("autoScaleFormula", "autoScaleEvaluationInterval")
-SCALED: tuple[Action, tuple[str, ...]] = ("pool.autoscale", IDLE_FIELDS)
+SCALED: tuple[Action, tuple[str, ...]] = ("pool.autoscale", AUTOSCALE_FIELDS)
 """How such a pool gets nodes later: the action of the step and its fields."""
-
-IDLE_LEAST = 300
-"""Seconds between two evaluations of the formula of an idle timeout: the fewest that the service takes."""
 
 
 def plan(recipe: Recipe) -> Plan:
@@ -75,17 +71,6 @@ def specification(recipe: Recipe) -> wire.PoolSpecification:
     Raises PlanError as `plan` does.
     """
     return _specification(recipe, _pool(recipe)).body
-
-
-def facts_of(recipe: Recipe) -> PoolFacts | None:
-    """The pool after its creation. Returns None without a pool, and for an autoscale pool, but not for an idle timeout:
-    such a pool has all its nodes or none, and a waiting task brings them."""
-    pool = recipe.pool
-    if pool is None or (pool.autoscale is not None and autoscale.formula(pool, recipe.jobs) is not None):
-        return None
-    count, inter_node = pool.vm_count, pool.inter_node_communication_enabled
-    size = pool.vm_size.upper()
-    return PoolFacts(pool.id, size, count.dedicated, count.low_priority, inter_node, pool.task_slots_per_node)
 
 
 def _pool(recipe: Recipe) -> Pool:

@@ -35,6 +35,8 @@ REQUESTS: Mapping[Action, tuple[str, str]] = {
     "files.upload": ("PUT", "/{}"),
 }
 """Method and path of each action's request; `{}` stands for the step's subject."""
+AUTOSCALE_FIELDS = ("autoScaleFormula", "autoScaleEvaluationInterval")
+"""The properties of a `pool.autoscale`."""
 COLLECTION = ("POST", "/jobs/{}/addtaskcollection")
 
 

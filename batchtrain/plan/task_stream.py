@@ -12,6 +12,9 @@ from batchtrain.errors import PlanError
 from batchtrain.plan.wire import Fill, TaskCreate, Template, filled_pieces, pieces
 from batchtrain.plan.wire.later import Piece
 
+COLLECTION_TASKS = 100
+COLLECTION_BYTES = 900_000
+"""The most of one request with tasks; the service takes 1 MB."""
 SHOWN = 5
 """Factories of which a plan shows tasks."""
 

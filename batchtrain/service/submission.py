@@ -20,8 +20,7 @@ from azure.core.pipeline import PipelineResponse
 from azure.core.rest import HttpResponse
 
 from batchtrain.errors import BatchtrainError, Refused
-from batchtrain.plan.job import COLLECTION_BYTES, COLLECTION_TASKS
-from batchtrain.plan.task_stream import TaskDocument
+from batchtrain.plan.task_stream import COLLECTION_BYTES, COLLECTION_TASKS, TaskDocument
 from batchtrain.service import retry
 from batchtrain.service.connect import CONNECTIONS
 from batchtrain.service.faults import faults, sentence

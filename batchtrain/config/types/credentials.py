@@ -69,6 +69,13 @@ class StorageCredentials(Block, frozen=True, kw_only=True):
         "DNS suffix of the storage service, or a full blob service URL.", "*.storageContainerUrl")] = "core.windows.net"
     resource_group: Annotated[str | None, says("Resource group of the account.", LOOK_UPS)] = None
 
+    @property
+    def files_url(self) -> str:
+        """The URL of the account's file service."""
+        if "://" in self.endpoint:
+            return self.endpoint.rstrip("/").replace(".blob.", ".file.", 1)
+        return f"https://{self.account}.file.{self.endpoint}"
+
 
 class RegistryCredentials(Block, frozen=True, kw_only=True):
     username: Annotated[str | None, says("User name at the registry.", f"{REGISTRIES}.username")] = None

@@ -79,6 +79,11 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         return saved_recipe
 
     @property
+    def needs_pool(self) -> bool:
+        """Whether the recipe's pool must be created; False if each job has its own pool."""
+        return not self.jobs or any(job.auto_pool is None for job in self.jobs)
+
+    @property
     def files(self) -> dict[str, Block]:
         """The files of the recipe, without credentials.yaml."""
         common = ConfigFile(

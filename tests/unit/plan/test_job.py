@@ -7,7 +7,6 @@ import pytest
 from batchtrain.errors import PlanError
 from batchtrain.launchers.rules import RULES
 from batchtrain.plan import plan_jobs, plan_recipe
-from batchtrain.plan.job import needs_pool
 from tests import judge
 from tests.unit.plan.jobs import STORAGE, bodies, plan, recipe, said, sent_job, sent_task
 from tests.unit.plan.pools import WINDOWS
@@ -286,7 +285,7 @@ def test_an_auto_pool_is_described_in_the_job() -> None:
 
 def test_a_job_with_a_pool_of_its_own_needs_no_other() -> None:
     own = recipe({"auto_pool": {}})
-    assert not needs_pool(own)
+    assert not own.needs_pool
     assert [step.action for step in plan_recipe(own).steps] == ["job.add", "task.add"]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import PlanError, Problem
-from batchtrain.plan import PoolFacts, plan_pool, plan_recipe, pool, render, wire
+from batchtrain.plan import PoolFacts, plan_pool, plan_recipe, planned_facts, render, wire
 from batchtrain.plan.pool import specification
 from tests.unit.plan.pools import IMAGE, WINDOWS, plan, recipe, rules, sent
 
@@ -398,9 +398,9 @@ def test_tasks_are_scheduled_by_a_policy_only_if_the_pool_says_so(told: dict[str
 def test_the_facts_of_a_pool_are_those_after_its_creation() -> None:
     told = {"vm_size": "standard_d4s_v5", "vm_count": {"dedicated": 3, "low_priority": 4}, "task_slots_per_node": 5,
             "inter_node_communication_enabled": False}  # fmt: skip
-    assert pool.facts_of(recipe(told)) == PoolFacts("p", "STANDARD_D4S_V5", 3, 4, False, 5)
-    assert pool.facts_of(recipe({"autoscale": "to_zero"})) is None
-    assert pool.facts_of(convert({"directory": "x"}, Recipe)) is None
+    assert planned_facts(recipe(told)) == PoolFacts("p", "STANDARD_D4S_V5", 3, 4, False, 5)
+    assert planned_facts(recipe({"autoscale": "to_zero"})) is None
+    assert planned_facts(convert({"directory": "x"}, Recipe)) is None
 
 
 def test_a_recipe_of_jobs_with_their_own_pools_makes_no_other() -> None:

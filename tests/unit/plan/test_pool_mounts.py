@@ -9,7 +9,7 @@ import pytest
 
 from batchtrain.config.types import SharedDataVolume, StorageCredentials
 from batchtrain.errors import PlanError
-from batchtrain.plan.mounts import files_url, host_path
+from batchtrain.plan.mounts import host_path
 from tests.unit.plan.pools import plan, sent
 
 STORAGE = {"storage": {"s": {"account": "acct", "account_key": "a2V5"}}}
@@ -130,4 +130,4 @@ def test_a_volume_without_its_source_is_refused(told: dict[str, Any]) -> None:
     ],
 )
 def test_the_file_service_of_an_account_is_beside_its_blob_service(endpoint: str, url: str) -> None:
-    assert files_url(StorageCredentials(account="acct", endpoint=endpoint)) == url
+    assert StorageCredentials(account="acct", endpoint=endpoint).files_url == url

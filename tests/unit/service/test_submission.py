@@ -11,8 +11,7 @@ import pytest
 
 from batchtrain.errors import Refused, TasksRefused
 from batchtrain.plan import Plan, Step
-from batchtrain.plan.job import COLLECTION_BYTES
-from batchtrain.plan.task_stream import TaskDocument
+from batchtrain.plan.task_stream import COLLECTION_BYTES, TaskDocument
 from batchtrain.service import retry, submission
 from batchtrain.service.connect import CONNECTIONS
 from batchtrain.service.job_addition import AddOptions
