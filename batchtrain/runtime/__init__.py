@@ -8,22 +8,13 @@ preemption.py and observe.py need Python (3.6 or later); torchrun.py also needs 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from importlib import resources
+from pathlib import Path
+
+_HERE = Path(__file__).parent
 
 
 def _read(name: str) -> bytes:
-    return resources.files(__name__).joinpath(name).read_bytes()
-
-
-def _package(folder: str) -> Iterator[tuple[str, bytes]]:
-    """Paths and texts of the modules of a package and its sub-packages."""
-    for item in sorted(resources.files(__name__).joinpath(folder).iterdir(), key=lambda item: item.name):
-        name = f"{folder}/{item.name}"
-        if item.is_dir():
-            yield from _package(name)
-        elif name.endswith(".py"):
-            yield name, item.read_bytes()
+    return (_HERE / name).read_bytes()
 
 
 GANG = _read("gang.sh")
@@ -48,7 +39,7 @@ VERDICT = _read("verdict.py")
 """Reports after a run which network NCCL used, from NCCL's own lines."""
 LAUNCH_MAIN = b"import sys\n\nfrom launch.__main__ import main\n\nsys.exit(main(sys.argv[1:]))\n"
 """`__main__.py` of the directory in which the package `launch` travels: it cannot use relative imports itself."""
-LAUNCH = dict(_package("launch"))
+LAUNCH = {path.relative_to(_HERE).as_posix(): path.read_bytes() for path in sorted((_HERE / "launch").rglob("*.py"))}
 """The files of the node launcher, which starts the processes of a framework without MPI on all nodes."""
 ENDS = _read("ends.py")
 """Runs a Python program whose interpreter would wait for other processes before it ends by an exception."""
