@@ -18,7 +18,7 @@ def distribution(place: Path, folder: str, metadata: str) -> None:
 
 def test_the_first_distribution_of_a_name_counts_and_a_broken_one_is_left_out(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    distribution(first, "model-2", "Metadata-Version: 2.1\nName: model\nVersion: 2\n")
+    distribution(first, "model-2", "Metadata-Version: 2.1\nName: model\nVersion: 2\n\nName: page\nVersion: 3\n")
     distribution(second, "model-1", "Metadata-Version: 2.1\nName: model\nVersion: 1\n")
     distribution(second, "broken-1", "")
     (second / "empty-1.dist-info").mkdir()
@@ -28,4 +28,4 @@ def test_the_first_distribution_of_a_name_counts_and_a_broken_one_is_left_out(tm
     )
     packages = json.loads((tmp_path / "list.json").read_text())["packages"]
     assert packages["model"] == "2"
-    assert not {"broken", "empty"} & set(packages)
+    assert not {"broken", "empty", "page"} & set(packages)
