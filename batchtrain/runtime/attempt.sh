@@ -62,7 +62,7 @@ bt_note_attempt() { # EVENT FIELDS
   now=${now/,/.}
   TZ=UTC printf -v time '%(%Y-%m-%dT%H:%M:%S)T' "${now%.*}"
   printf '{"event": "%s", "attempt": %s, "time": "%s.%sZ", %s}\n' \
-    "$1" "$BATCHTRAIN_ATTEMPT" "$time" "${now#*.}" "$2" >"$file.new" && mv "$file.new" "$file" && bt_show_attempts
+    "$1" "$BATCHTRAIN_ATTEMPT" "$time" "${now#*.}" "$2" >"$file" && bt_show_attempts
 } 2>/dev/null
 
 bt_show_attempts() {

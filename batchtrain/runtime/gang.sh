@@ -53,7 +53,8 @@ bt_keep_environment() {
   (
     umask 077
     bt_find_awk
-    BATCHTRAIN_MEMORY_KILLS=$(bash "$bt_home/node.sh" memory_kills 2>/dev/null)
+    # shellcheck source=/dev/null
+    BATCHTRAIN_MEMORY_KILLS=$(. "$bt_home/node.sh" memory_kills)
     for name in ${!AZ_BATCH_@} BATCHTRAIN_AWK BATCHTRAIN_MEMORY_KILLS; do
       value=${!name}
       printf "export %s='%s'\n" "$name" "${value//\'/$quote}"
@@ -247,7 +248,12 @@ bt_knock() { # HOST DEADLINE [EXPECTATION]...
     [ "$left" -lt 5 ] || left=5
     said=$(bt_ask "$host" "$left" "$@" 2>&1 </dev/null)
     code=$?
-    case $code in 0 | 9) sed -n "s/^preflight[a-z ]*: /$host &/p" <<<"$said" && echo "$host" && return ;; esac
+    case $code in
+      0 | 9)
+        [[ $said != *preflight* ]] || sed -n "s/^preflight[a-z ]*: /$host &/p" <<<"$said"
+        echo "$host" && return
+        ;;
+    esac
     sleep 0.5 2>/dev/null || sleep 1
   done
   echo "$host ${said##*$'\n'}"
@@ -345,7 +351,6 @@ bt_begin() {
 # Runs the launcher (the arguments) to its end, while stream.jsonl gets what all ranks print and measure.
 bt_gang() {
   local code remote=() local=''
-  bt_begin_stream
   bt_run_gang "$@"
   code=$?
   bt_end_stream
@@ -373,7 +378,7 @@ bt_begin_stream() { # sets remote and local to the processes
 
 bt_end_stream() {
   [ -n "$local" ] || return 0
-  [ "${#remote[@]}" -eq 0 ] || exec 5>&-
+  bt_end_remote_streams
   local deadline=$((SECONDS + 3))
   bt_wait_until "$deadline" "${remote[@]}"
   exec 4>&-
@@ -381,12 +386,14 @@ bt_end_stream() {
   rm -f "$bt_home/ranks/stream.pipe"
 }
 
+bt_end_remote_streams() { [ "${#remote[@]}" -eq 0 ] || exec 5>&-; }
+
 # Waits for processes to end, and kills those that do not. The gang has ended: its events are over.
 bt_wait_until() { # DEADLINE [PROCESS]...
   local deadline=$1 process
   shift
   for process; do
-    while kill -0 "$process" 2>/dev/null && [ "$SECONDS" -lt "$deadline" ]; do read -r -t 0.005 -u 9 _; done
+    while kill -0 "$process" 2>/dev/null && [ "$SECONDS" -lt "$deadline" ]; do read -r -t 0.002 -u 9 _; done
     bt_end_process "$process"
   done
 }
@@ -404,14 +411,16 @@ bt_run_gang() {
     echo "ended $?" >&9
   } <&0 4>&- 5>&- &
   launcher=$!
-  set +m
   exec 8>&-
+  bt_begin_stream # beside the launcher, which takes longer to start
+  set +m
   bt_watch_launch &
   watch=$!
   bt_await_end
   bt_end_process "$watch"
   [ "$event" != told ] || told=143
   if [ -n "$code" ]; then
+    [ "$code$hint$abort$gone" != 0 ] || bt_end_remote_streams # while the rest of its stderr comes
     bt_drain 2
     [ "$code$abort$gone" != 0 ] || { [ -n "$hint" ] && bt_any_failed; } || return 0
     [ -n "$hint$abort" ] || sleep 0.3 # the ranks are still noting how they ended

@@ -80,7 +80,7 @@ look_at_output() { # FD STREAM
 settle() {
   local pipe turns=0
   for pipe in "$here"/ranks/*.lines.pipe; do
-    until [ -e "${pipe%.pipe}.ended" ] || [ "$((turns += 1))" -gt 200 ]; do read -r -t 0.005 <> <(:); done
+    until [ -e "${pipe%.pipe}.ended" ] || [ "$((turns += 1))" -gt 500 ]; do read -r -t 0.002 <> <(:); done
   done
 }
 
