@@ -366,6 +366,8 @@ def _home(flaw: Flaw, candidates: tuple[str, ...], near: str) -> str:
     for name in names:
         if name in candidates:
             return f"Did you mean `{name}`?"
+    if not names and not is_known(flaw.word):
+        return ""
     path = property_path(names[:1] or (flaw.word,), mapping)
     if path is None or path[-1] in flaw.known:
         return ""
@@ -408,15 +410,18 @@ def _shared(path: Path, other: Path) -> int:
 @cache
 def _paths() -> tuple[Path, ...]:
     """The path of each property; items have the number 0, and user-defined keys are `NAME`."""
-    return tuple(path for section in SECTIONS for path in _paths_below((section,)))
+    return tuple(path for section in SECTIONS for path in _paths_below((section,), shape_of((section,))))
 
 
-def _paths_below(path: Path) -> Iterator[Path]:
-    shape = shape_of(path) or {}
-    for name in fields_of(shape):
+def _paths_below(path: Path, shape: Json | None) -> Iterator[Path]:
+    if shape is None:
+        return
+    names = fields_of(shape)
+    for name in names:
         yield (*path, name)
-    for step in (*fields_of(shape), *(step for step in (0, "NAME") if _below(shape, step))):
-        yield from _paths_below((*path, step))
+    steps: Path = (*names, 0, "NAME")
+    for step in steps:
+        yield from _paths_below((*path, step), _below(shape, step))
 
 
 _SECRET_HOMES = {

@@ -73,7 +73,7 @@ _HAS_OTHER_QUOTES = re.compile(r"<<|`|\$\(")
 def open_quote(text: str) -> str:
     """The rest of a command from a quote that is never closed, such as `'yes`. Empty if there is none, or if that is
     uncertain."""
-    if _HAS_OTHER_QUOTES.search(text):
+    if ("'" not in text and '"' not in text) or _HAS_OTHER_QUOTES.search(text):
         return ""
     return next((text[match.start() :] for match in _QUOTED.finditer(text) if match[0] in ("'", '"')), "")
 

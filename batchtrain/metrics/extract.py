@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -81,8 +80,10 @@ class Extractor:
     def line(self, rank: int | None, line: str, stream: str = "") -> Iterator[Point]:
         """The numbers in a line that a rank printed."""
         if line and len(line) <= LONGEST_LINE:
-            with contextlib.suppress(ValueError, RecursionError, OverflowError):
+            try:  # a context manager would take a tenth of the time
                 yield from self._points(rank, line, stream)
+            except (ValueError, RecursionError, OverflowError):
+                return
 
     def _points(self, rank: int | None, line: str, stream: str) -> Iterator[Point]:
         before = self._sources.get((rank, stream), _START)
@@ -126,7 +127,7 @@ class Prefix(NamedTuple):
 
 def prefix_of(line: str) -> Prefix:
     """The prefix of a line."""
-    match = _PREFIX.match(line) if line.startswith("[") else None
+    match = _PREFIX.match(line)
     if match is None:
         return Prefix()
     return Prefix(match[0], int(match[1]) if match[1] else None, number_of(match[2] or match[3] or match[4]))
@@ -134,6 +135,8 @@ def prefix_of(line: str) -> Prefix:
 
 def split(text: str) -> tuple[int | None, str]:
     """The rank of a line, and the line as its process printed it."""
+    if not text.startswith("["):
+        return None, printed(text)
     prefix = prefix_of(text)
     return prefix.rank, printed(text[len(prefix.text) :])
 

@@ -6,8 +6,10 @@ metric.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from batchtrain.metrics.point import COUNTERS, finite, of_json
 from batchtrain.metrics.programs.base import NUMBER, Program, Source, pairs
@@ -72,15 +74,13 @@ def _point(text: str) -> Point | None:
 
 def _pairs(text: str) -> Iterator[tuple[str, float | None]]:
     for match in _PAIR.finditer(text):
-        names, number, suffix, unit = match.group("names", "value", "suffix", "unit")
-        before = names.lower().split()
-        words = [word for word in before if word not in _FILLERS] or before
-        name = "_".join(words)
-        value, unit = finite(number.lstrip("#")), suffix or unit or ""
-        if name in _LEFT_OUT or (before[-1] in _VERBS and text[match.end("names") : match.start("value")].isspace()):
+        names, unit, number, suffix = match.groups()
+        name, counter, is_verb = _name(names)
+        value, unit = finite(number.lstrip("#") if number[0] == "#" else number), suffix or unit or ""
+        if name in _LEFT_OUT or (is_verb and text[match.end("names") : match.start("value")].isspace()):
             continue
-        if words[-1] in _COUNTERS and not unit:
-            yield words[-1], value
+        if counter and not unit:
+            yield counter, value
             continue
         if number[0] == "#":
             continue  # `GPU #0`
@@ -88,6 +88,22 @@ def _pairs(text: str) -> Iterator[tuple[str, float | None]]:
         if value is not None and renamed in ("step_time", "memory_gib"):
             value *= _FACTORS.get(unit, 1.0)
         yield renamed, value
+
+
+class _Name(NamedTuple):
+    """What the words before a number say; a training repeats them with every line."""
+
+    name: str
+    counter: str
+    """The last word, if a number behind it is a position."""
+    is_verb: bool
+
+
+@functools.lru_cache(maxsize=1000)
+def _name(text: str) -> _Name:
+    before = text.lower().split()
+    words = [word for word in before if word not in _FILLERS] or before
+    return _Name("_".join(words), words[-1] if words[-1] in _COUNTERS else "", before[-1] in _VERBS)
 
 
 def _columns(match: re.Match[str], source: Source) -> Point | None:
