@@ -15,7 +15,7 @@ import pytest
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
-from batchtrain.client import planning
+from batchtrain.client import custom_factories
 from batchtrain.client.client import Client
 from batchtrain.client.limits import Limits
 from batchtrain.client.run import follow, run
@@ -323,7 +323,7 @@ def test_following_reads_what_tasks_are_made_from_once(
 ) -> None:
     wanted, read = recipe("print x"), []
     client.pools.add(wanted, timeout=60)
-    monkeypatch.setattr(planning, "read_made", lambda recipe: read.append(recipe) or {})
+    monkeypatch.setattr(custom_factories, "read_made", lambda recipe: read.append(recipe) or {})
     for recreate in (False, True):
         follow(client, wanted, tell=lambda _: None, timeout=60, origin=origin, recreate=recreate)
     assert read == [wanted, wanted]
