@@ -411,9 +411,9 @@ bt_run_gang() {
     echo "ended $?" >&9
   } <&0 4>&- 5>&- &
   launcher=$!
+  set +m
   exec 8>&-
   bt_begin_stream # beside the launcher, which takes longer to start
-  set +m
   bt_watch_launch &
   watch=$!
   bt_await_end
