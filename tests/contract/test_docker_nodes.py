@@ -346,7 +346,7 @@ def test_no_container_of_a_task_is_left_when_it_has_ended(account: Account) -> N
     wait_for(lambda: task_containers(account.data_dir) == [])
 
 
-ONCE_MORE = "bash -c 'echo up; [ -e $AZ_BATCH_NODE_SHARED_DIR/again ] || sleep 60'"
+ONCE_MORE = "bash -c '[ -e $AZ_BATCH_NODE_SHARED_DIR/again ]; first=$?; echo up; sleep $((60 * first))'"
 """Sleeps, until it is let pass and runs once more."""
 
 

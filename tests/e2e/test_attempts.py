@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from batchtrain.emulator import mapped_images, server, steering
 from batchtrain.runs.finished import Runs
+from tests.waiting import until
 
 from .test_checkpoints import MPICH, recipe
 from .test_frameworks import started
@@ -30,6 +33,12 @@ for step in range(checkpoint.step_of(path) + 1, 21):
         print("rank", rank, "waits on", os.environ["AZ_BATCH_NODE_ID"], flush=True)
         signal.pause()
 """
+
+
+def has_recorded(runs: Path, step: int) -> bool:
+    """Whether the client has a metric of a step."""
+    lines = (line for file in runs.glob("*/metrics/*.jsonl") for line in file.read_text().splitlines())
+    return any(json.loads(line).get("step") == step for line in lines if line.endswith("}"))
 
 
 def gang(**block: Any) -> dict[str, Any]:
@@ -63,6 +72,7 @@ def test_a_training_that_is_preempted_twice_has_three_attempts_and_one_curve(
                 status = server.status(batchtrain.home)
                 assert status is not None
                 lost.append(waiting[max(waiting)])
+                until(partial(has_recorded, batchtrain.cwd / "runs", {1: 7, 2: 13}[len(lost)]))
                 steering.befall(status, lost[-1], "preempt")
                 waiting.clear()
         _, errors = process.communicate()
