@@ -366,8 +366,6 @@ def _home(flaw: Flaw, candidates: tuple[str, ...], near: str) -> str:
     for name in names:
         if name in candidates:
             return f"Did you mean `{name}`?"
-    if not names and not is_known(flaw.word):
-        return ""
     path = property_path(names[:1] or (flaw.word,), mapping)
     if path is None or path[-1] in flaw.known:
         return ""
@@ -386,8 +384,10 @@ def synonyms(word: str) -> tuple[str, ...]:
 
 def property_path(end: Path, beside: Path = ()) -> Path | None:
     """The path of the property that `end` is the end of, such as `vm_count.dedicated`: the nearest one to a mapping."""
+    if not end or not is_known(str(end[-1])):  # sooner than to look at every path
+        return None
     steps = tuple(0 if isinstance(step, int) else step for step in end)
-    paths = [(*path[: -len(end)], *end) for path in _paths() if end and path[-len(end) :] == steps]
+    paths = [(*path[: -len(end)], *end) for path in _paths() if path[-len(end) :] == steps]
     if not paths:
         return None
 
