@@ -409,7 +409,7 @@ bt_run_gang() {
     trap : TERM INT
     "$@" 2>&8 6>&- 8>&- 9>&-
     echo "ended $?" >&9
-  } <&0 4>&- 5>&- &
+  } <&0 &
   launcher=$!
   set +m
   exec 8>&-
@@ -634,7 +634,6 @@ bt_sweep() { # GRACE, or look
 # that prints our tag again and again is not heard for ever.
 bt_tap() {
   trap '' TERM INT
-  exec 4>&- 5>&-
   tee >(
     for _ in {1..100}; do
       LC_ALL=C grep -a -o -m 1 -e "$bt_tag " -e 'Abort([0-9]*) on node [0-9]*[ :]' -e "$bt_gone" >&9 || break
