@@ -61,7 +61,7 @@ def _fits(field: str, value: Any) -> bool:
 def finite(value: float | str) -> float | None:
     """A number, which may have commas between its thousands; None for NaN, an infinite value, and other text."""
     try:
-        number = float(value.replace(",", "") if isinstance(value, str) and "," in value else value)
+        number = float(value.replace(",", "") if isinstance(value, str) else value)
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None

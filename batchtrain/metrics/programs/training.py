@@ -76,7 +76,7 @@ def _pairs(text: str) -> Iterator[tuple[str, float | None]]:
     for match in _PAIR.finditer(text):
         names, unit, number, suffix = match.groups()
         name, counter, is_verb = _name(names)
-        value, unit = finite(number.lstrip("#") if number[0] == "#" else number), suffix or unit or ""
+        value, unit = finite(number.lstrip("#")), suffix or unit or ""
         if name in _LEFT_OUT or (is_verb and text[match.end("names") : match.start("value")].isspace()):
             continue
         if counter and not unit:
