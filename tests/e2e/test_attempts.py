@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from batchtrain.emulator import mapped_images, server, steering
+from batchtrain.runs.directory import points_of
 from batchtrain.runs.finished import Runs
 from tests.waiting import until
 
@@ -37,8 +38,7 @@ for step in range(checkpoint.step_of(path) + 1, 21):
 
 def has_recorded(runs: Path, step: int) -> bool:
     """Whether the client has a metric of a step."""
-    lines = (line for file in runs.glob("*/metrics/*.jsonl") for line in file.read_text().splitlines())
-    return any(json.loads(line).get("step") == step for line in lines if line.endswith("}"))
+    return any(point.step == step for file in runs.glob("*/metrics/*.jsonl") for point in points_of(file))
 
 
 def gang(**block: Any) -> dict[str, Any]:
