@@ -587,15 +587,18 @@ def cli_runs_attach(client: bt.Client, work: Work, told: Told, checks: Checks) -
 
 
 def cli_runs_fetch(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
-    """Fetch, and once more, which changes nothing after the end of the run."""
-    name = _detached(work, checks)
+    """Fetch, and once more, which changes nothing if the job had ended. A run that failed while it added its tasks has
+    ended before its job, which it names as left."""
+    name, entry, before = _detached(work, checks), checks.job(work), dict[str, bytes]()
+    had_ended = entry is not None and entry.record.state == "completed" and checks.has_job_of(work, name)
     for is_again in (False, True):
-        before = _contents(checks.runs / name) if is_again else {}
-        ended = directory.find(checks.runs, name).record().ended
         if code := _cli(work, checks, "runs", "fetch", name):
             raise Exited(f"exit code {code}")
-        if is_again and ended and _contents(checks.runs / name) != before:
-            checks.invariants.fail(f"a run that has ended is fetched again and changes: {name}")
+        after = _contents(checks.runs / name)
+        changed = [path for path in before | after if before.get(path) != after.get(path)]
+        if is_again and had_ended and changed:
+            checks.invariants.fail(f"a run that has ended is fetched again and changes: {name}, {', '.join(changed)}")
+        before = after
     checks.fetched(work, directory.find(checks.runs, name))
 
 
