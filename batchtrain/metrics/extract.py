@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from batchtrain.config.types import MetricPattern
 from batchtrain.metrics.point import finite
 from batchtrain.metrics.programs import PROGRAMS, TABLES, Program, Source
 from batchtrain.metrics.programs.base import NUMBER, Read
 from batchtrain.records import Point
+
+if TYPE_CHECKING:
+    from batchtrain.config.types import MetricPattern
 
 RATE = 5000
 """Up to this number of lines of a merged output per second, all are read; of more lines, a decreasing share."""
@@ -79,26 +81,24 @@ class Extractor:
 
     def line(self, rank: int | None, line: str, stream: str = "") -> Iterator[Point]:
         """The numbers in a line that a rank printed."""
-        if line and len(line) <= LONGEST_LINE:
-            try:  # a context manager would take a tenth of the time
-                yield from self._points(rank, line, stream)
-            except (ValueError, RecursionError, OverflowError):
-                return
-
-    def _points(self, rank: int | None, line: str, stream: str) -> Iterator[Point]:
-        before = self._sources.get((rank, stream), _START)
-        if (source := _state(before, line)) is not before:
-            self._sources[rank, stream] = source
-        for needle, program in self._programs:
-            if needle in line and (match := program.pattern.search(line)):
-                point = program.read(match, source)
-                if point is not None and point.values:
-                    yield point if rank is None or point.rank is not None else point._replace(rank=rank)
-                    if program not in self._own:
-                        return
-        for table in TABLES if source.table else ():
-            if source.table.startswith(table.name) and (point := table.row(source, line)):
-                yield point._replace(rank=rank)
+        if not line or len(line) > LONGEST_LINE:
+            return
+        try:  # a context manager would take a tenth of the time
+            before = self._sources.get((rank, stream), _START)
+            if (source := _state(before, line)) is not before:
+                self._sources[rank, stream] = source
+            for needle, program in self._programs:
+                if needle in line and (match := program.pattern.search(line)):
+                    point = program.read(match, source)
+                    if point is not None and point.values:
+                        yield point if rank is None or point.rank is not None else point._replace(rank=rank)
+                        if program not in self._own:
+                            return
+            for table in TABLES if source.table else ():
+                if source.table.startswith(table.name) and (point := table.row(source, line)):
+                    yield point._replace(rank=rank)
+        except (ValueError, RecursionError, OverflowError):
+            return
 
 
 def _state(source: Source, line: str) -> Source:

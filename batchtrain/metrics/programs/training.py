@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from batchtrain.metrics.point import COUNTERS, finite, of_json
@@ -36,8 +35,9 @@ _VERBS = frozenset({"from", "to", "in", "took", "reached", "finished", "complete
 """A number behind one of these words, without `:` or `=`, belongs to a sentence."""
 _WORD = r"(?!(?:nan|NaN|inf|Infinity)\b|(?:cuda|hpu|mps|npu|xla|xpu):\d)[A-Za-z_][\w./@-]*"
 _PAIR = re.compile(
-    rf"(?<![\w./@-])(?P<names>(?:{_WORD}[ ]+){{0,4}}{_WORD})(?:[ ]*\((?P<unit>\w+)\))?(?:[\"']?[ ]*[:=][ ]*|[ ]+)"
-    rf"\[?(?P<value>#?{NUMBER})(?:[ ]?(?P<suffix>(?:ms|us|s|GiB|GB|MiB|MB)\b|%))?(?:[ ]*(?:/|of)[ ]*\d+)?"
+    rf"(?<![\w./@-])(?P<names>(?:{_WORD}[ ]+){{0,4}}{_WORD})"
+    r"(?P<between>(?:[ ]*\((?P<unit>\w+)\))?(?:[\"']?[ ]*[:=][ ]*|[ ]+)\[?)"
+    rf"(?P<value>#?{NUMBER})(?:[ ]?(?P<suffix>(?:ms|us|s|GiB|GB|MiB|MB)\b|%))?(?:[ ]*(?:/|of)[ ]*\d+)?"
     r"(?![\w.]|:\d| days?,)"
 )
 _RATE = re.compile(rf"(?<![\w.,])({NUMBER}) ?([A-Za-z]+)/s(?:ec)?\b")
@@ -58,36 +58,29 @@ def _point(text: str) -> Point | None:
     """The counters, the metrics and the rates of a line."""
     values: dict[str, float | None] = {}
     position: dict[str, float | None] = {}
-    for name, value in _pairs(text):
-        if name in _COUNTERS:
-            if _COUNTERS[name]:
-                position[_COUNTERS[name]] = value
+    for names, between, bracketed, number, suffix in _PAIR.findall(text):
+        name, counter, is_verb = _name(names)
+        value, unit = finite(number.lstrip("#")), suffix or bracketed
+        if name in _LEFT_OUT or (is_verb and between.isspace()):
+            continue
+        if counter and not unit:
+            name = counter
+        elif number[0] == "#":
+            continue  # `GPU #0`
         else:
+            name = _RENAMED.get(name, name)
+            if value is not None and name in ("step_time", "memory_gib"):
+                value *= _FACTORS.get(unit, 1.0)
+        if name not in _COUNTERS:
             values[name] = value
+        elif _COUNTERS[name]:
+            position[_COUNTERS[name]] = value
     if not position:
         return None
     step, epoch = position.get("step"), position.get("epoch")
     if "/s" in text:
         values |= {f"{unit.lower()}_per_second": finite(rate) for rate, unit in _RATE.findall(text)}
     return Point(values, step=None if step is None else int(step), epoch=epoch)
-
-
-def _pairs(text: str) -> Iterator[tuple[str, float | None]]:
-    for match in _PAIR.finditer(text):
-        names, unit, number, suffix = match.groups()
-        name, counter, is_verb = _name(names)
-        value, unit = finite(number.lstrip("#")), suffix or unit or ""
-        if name in _LEFT_OUT or (is_verb and text[match.end("names") : match.start("value")].isspace()):
-            continue
-        if counter and not unit:
-            yield counter, value
-            continue
-        if number[0] == "#":
-            continue  # `GPU #0`
-        renamed = _RENAMED.get(name, name)
-        if value is not None and renamed in ("step_time", "memory_gib"):
-            value *= _FACTORS.get(unit, 1.0)
-        yield renamed, value
 
 
 class _Name(NamedTuple):
