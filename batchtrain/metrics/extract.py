@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 RATE = 5000
 """Up to this number of lines of a merged output per second, all are read; of more lines, a decreasing share."""
+FILE_RATE = 100_000
+"""The same for a file, whose lines are read long after they were printed."""
 FINAL = ("total images/sec", "__results.", "Total img/sec", "Avg bus bandwidth", "test accuracy")
 """Texts of lines that are always read: they come once, at the end."""
 LONGEST_LINE = 64 * 1024
@@ -47,15 +49,20 @@ def patterns_of(metrics: Iterable[MetricPattern]) -> tuple[Pattern, ...]:
 class Extractor:
     """Reads the lines of one task as they come."""
 
-    def __init__(self, patterns: Iterable[Pattern] = (), otherwise: Iterable[Pattern] = ()) -> None:
+    def __init__(
+        self, patterns: Iterable[Pattern] = (), otherwise: Iterable[Pattern] = (), *, is_of_file: bool = False
+    ) -> None:
         """otherwise: what is searched for in lines that no program reads."""
         self.skipped = 0
         """Lines that were not read because too many came at once."""
         self._own = tuple(_program_of(pattern) for pattern in patterns)
         programs = (*self._own, *PROGRAMS, *map(_program_of, otherwise))
-        self._programs = tuple((program.needle, program) for program in programs)
+        every = [(program.needle, program) for program in programs]
+        self._programs = tuple(pair for pair in every if "/s" not in pair[0]), tuple(every)
+        """Those for a line without a rate, and those for one with a rate."""
         self._sources: dict[tuple[int | None, str], Source] = {}
         self._second, self._count = 0, 0
+        self._rate = FILE_RATE if is_of_file else RATE
 
     def feed(self, lines: Sequence[str], now: float) -> Iterator[Point]:
         """The numbers in lines of a merged output that came at a time (in seconds). Each may begin with its rank. A
@@ -66,12 +73,12 @@ class Extractor:
             yield from self.line(*split(text))
 
     def _sample(self, lines: Sequence[str]) -> Iterator[str]:
-        """The lines to read: of each RATE lines of a second a smaller part, taken without looking at the others."""
+        """The lines to read: of each `_rate` lines of a second a smaller part, taken without looking at the others."""
         at = 0
         while at < len(lines):
             number = self._count + 1
-            every = number // RATE + 1
-            part = lines[at : at + every * RATE - number]
+            every = number // self._rate + 1
+            part = lines[at : at + every * self._rate - number]
             chosen = part[-number % every :: every]
             if every > 1 and _has_final("\n".join(part)):
                 chosen = [line for n, line in enumerate(part, number) if n % every == 0 or _has_final(line)]
@@ -87,11 +94,12 @@ class Extractor:
             before = self._sources.get((rank, stream), _START)
             if (source := _state(before, line)) is not before:
                 self._sources[rank, stream] = source
-            for needle, program in self._programs:
+            for needle, program in self._programs["/s" in line]:
                 if needle in line and (match := program.pattern.search(line)):
                     point = program.read(match, source)
-                    if point is not None and point.values:
-                        yield point if rank is None or point.rank is not None else point._replace(rank=rank)
+                    if point is not None:
+                        if point.values:
+                            yield point if rank is None or point.rank is not None else point._replace(rank=rank)
                         if program not in self._own:
                             return
             for table in TABLES if source.table else ():
@@ -104,8 +112,10 @@ class Extractor:
 def _state(source: Source, line: str) -> Source:
     """The state after a line."""
     if line.startswith("Epoch ") and (match := re.match(r"Epoch (\d+)/\d+", line)):
-        return source._replace(epoch=int(match[1]))
-    if line.lstrip()[:1] in "#|│":
+        return source._replace(epoch=int(match[1]), steps=0)
+    if source.epoch is not None and not source.steps and (match := re.match(r"\s*\d+/(\d+) .*/(?:step|sample)", line)):
+        return source._replace(steps=int(match[1]))
+    if line[0] in "#|│ \t" and line.lstrip()[:1] in "#|│":
         for table in TABLES:
             if (changed := table.header(source, line)) is not None:
                 return changed

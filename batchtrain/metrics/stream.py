@@ -85,10 +85,10 @@ class MetricStream:
         self, patterns: Iterable[Pattern] = (), otherwise: Iterable[Pattern] = (), *, watched: bool = True
     ) -> None:
         """otherwise: what is searched for in lines that no program reads. watched: whether the state of the ranks and
-        the progress are read as well, for which every line is looked at."""
+        the progress are read as well, for which every line is looked at; not for a file, of which more is searched."""
         self._patterns = tuple(patterns), tuple(otherwise)
         self._is_watched = watched
-        self._extractor = Extractor(*self._patterns)
+        self._extractor = Extractor(*self._patterns, is_of_file=not watched)
         self.ranks: dict[int, Rank] = {}
         self._progress: dict[int | None, TrainingProgress] = {}
         self.has_records = False
@@ -126,7 +126,7 @@ class MetricStream:
         has_output = not all(early)  # nodes that join have none yet
         if has_output and not self.has_records:
             again, self.has_records = bool(self._measured or self._printed), True
-            self._extractor = Extractor(*self._patterns)
+            self._extractor = Extractor(*self._patterns, is_of_file=not self._is_watched)
             for before in (self.ranks, self._progress, self._measured, self._printed):
                 before.clear()
         unfit = tuple(record.unfit for record in records if record.unfit)
@@ -260,7 +260,8 @@ class MetricStream:
         """What was not read, and why."""
         skipped, notes = self._skipped + self._extractor.skipped, []
         if skipped:
-            notes.append(f"{skipped:,} lines came too fast and were not searched for metrics")
+            why = "came too fast" if self._is_watched or self._skipped else "are too many"
+            notes.append(f"{skipped:,} lines {why} and were not searched for metrics")
         if self._refused:
             notes.append(f"{self._refused:,} lines of BATCHTRAIN_METRICS were ignored ({self._first_refused})")
         return tuple(notes)

@@ -24,6 +24,8 @@ class Source(NamedTuple):
     """What the earlier lines of one rank say about the next: its epoch, and the table that it prints."""
 
     epoch: int | None = None
+    steps: int = 0
+    """How many steps the epoch has, if it is one of Keras."""
     table: str = ""
     """The name of the table whose rows follow."""
     columns: tuple[str, ...] = ()

@@ -28,19 +28,30 @@ def _cntk(match: re.Match[str], source: Source) -> Point:
 def _torch(match: re.Match[str], source: Source) -> Point:
     """`value (mean so far)`: takes the value, as for the other programs."""
     test = match[1] is None
-    value_pairs = re.findall(rf"(?<!\S)(\S+)\s+({NUMBER}) \(\s*{NUMBER}\)", match[4])
+    value_pairs = re.findall(rf"(?<!\S)(\S+?):?\s+({NUMBER}) \(\s*{NUMBER}\)", match[4])
     names = {"time": "batch_seconds", "data": "data_seconds"}
     values = {names.get(plain(name), plain(name)): finite(value) for name, value in value_pairs}
     values = {f"test_{name}" if test else name: value for name, value in values.items()}
     return Point(values, epoch=None if test else int(match[1]), step=int(match[2]))
 
 
+def _timm(match: re.Match[str], source: Source) -> Point:
+    """`Time: 0.345s,  741.21/s`: of one update, and the images of all ranks."""
+    pairs = {"batch_seconds": match[4], "total_images_per_second": match[5]}
+    pairs |= {plain(name): value for name, value in re.findall(rf"\b(Loss|LR): +({NUMBER})", match[3])}
+    return Point({name: finite(value) for name, value in pairs.items()}, epoch=int(match[1]), step=int(match[2]))
+
+
 def _keras(match: re.Match[str], source: Source) -> Point | None:
-    """Reads only the last line of an epoch: the program redraws the others."""
+    """Reads only the last line of an epoch: the program redraws the others. One of another number of steps is of
+    `evaluate` or, without a metric, of `predict`."""
     if match[1] != match[2]:
         return None
     factor = {"us": 0.001, "ms": 1.0, "s": 1000.0}[match[5]]
-    return Point({"step_ms": float(match[4]) * factor, **pairs(f"{match[3]}{match[6]}")}, epoch=source.epoch)
+    values = pairs(f"{match[3]}{match[6]}")
+    if source.steps not in (0, int(match[2])):
+        return Point({f"test_{name}": value for name, value in values.items()})
+    return Point({"step_ms": float(match[4]) * factor, **values}, epoch=source.epoch)
 
 
 PROGRAMS = (
@@ -63,6 +74,10 @@ PROGRAMS = (
         lambda match, source: Point({f"test_error{'_percent' * bool(match[2])}": finite(match[1])}),
     ),
     Program("pytorch imagenet", "Time", r"^(?:Epoch: \[(\d+)\]|Test: )\[ *(\d+)/ *(\d+)\]\s+(.*)", _torch),
+    Program(
+        "timm", "Train: ",
+        rf"^Train: (\d+) \[ *(\d+)/\d+ \( *\d+%\)\] +(.*?Time: ({NUMBER})s, +({NUMBER})/s.*)", _timm,
+    ),
     Program(
         "pytorch imagenet test", "Acc@1", r"^ \* +Acc@1 (\S+) Acc@5 (\S+)",
         lambda match, source: Point({"test_acc1": finite(match[1]), "test_acc5": finite(match[2])}),

@@ -23,24 +23,29 @@ _LEFT_OUT = frozenset({
 })  # fmt: skip
 """Numbers that are neither metrics nor positions."""
 _RENAMED = {
-    "tps": "tokens_per_second", "tok/sec": "tokens_per_second", "tok/s": "tokens_per_second",
+    "tps": "tokens_per_second",
     "time": "step_time", "dt": "step_time", "iter_time": "step_time", "step_time": "step_time",
     "elapsed_time_per_iteration": "step_time", "train_step_timing_s": "step_time", "memory": "memory_gib",
     "currsamplespersec": "total_samples_per_second", "memallocated": "memory_gib",
 }  # fmt: skip
 """The names that programs give to what metrics.md names otherwise."""
+_RATED = {"tok": "tokens", "img": "images", "it": "iterations"}
+"""What is counted for each second, as programs shorten it."""
 _FACTORS = {"ms": 0.001, "us": 1e-6, "GB": 1.0, "MB": 1 / 1024, "MiB": 1 / 1024}
 _FILLERS = frozenset({"a", "and", "at", "in", "is", "of", "on", "the", "to", "with"})
-_VERBS = frozenset({"from", "to", "in", "took", "reached", "finished", "completed"})
+_OF_SENTENCES = frozenset({
+    "from", "to", "in", "took", "reached", "finished", "completed", "code", "signal", "pid", "port", "line", "top",
+})  # fmt: skip
 """A number behind one of these words, without `:` or `=`, belongs to a sentence."""
 _WORD = r"(?!(?:nan|NaN|inf|Infinity)\b|(?:cuda|hpu|mps|npu|xla|xpu):\d)[A-Za-z_][\w./@-]*"
 _PAIR = re.compile(
     rf"(?<![\w./@-])(?P<names>(?:{_WORD}[ ]+){{0,4}}{_WORD})"
-    r"(?P<between>(?:[ ]*\((?P<unit>\w+)\))?(?:[\"']?[ ]*[:=][ ]*|[ ]+)\[?)"
-    rf"(?P<value>#?{NUMBER})(?:[ ]?(?P<suffix>(?:ms|us|s|GiB|GB|MiB|MB)\b|%))?(?:[ ]*(?:/|of)[ ]*\d+)?"
-    r"(?![\w.]|:\d| days?,)"
+    r"(?P<between>(?:[ ]*\((?P<unit>[\w/]+)\))?(?:[\"']?[ ]*[:=][ ]*|[ ]+)\[?)"
+    rf"(?P<value>#?{NUMBER})(?:[ ]?(?P<suffix>(?:ms|us|s|GiB|GB|MiB|MB)\b|%))?"
+    r"(?:[ ]*(?:/|of)[ ]*(?P<of>\d+)(?P<share>[ ]?\([\d.]+%\)|=[\d.]+)?)?(?![\w.]|:\d| days?,)"
 )
-_RATE = re.compile(rf"(?<![\w.,])({NUMBER}) ?([A-Za-z]+)/s(?:ec)?\b")
+_RATE = re.compile(rf"(?<![\w.,])({NUMBER})([kM]?) ?([A-Za-z]+)/s(?:ec)?\b(?!\"?[ ]*[:=]|[ ]+[\d.])")
+"""A number before its unit; behind `samples/sec: ` comes the number of this name."""
 _LEVEL = r"(?:DEBUG|INFO|WARNING|root)\b"
 _LOGGER = rf"(?!{_LEVEL})[A-Za-z_][\w.]*"
 _LOG_PREFIX = (
@@ -56,31 +61,50 @@ def _words(match: re.Match[str], source: Source) -> Point | None:
 
 def _point(text: str) -> Point | None:
     """The counters, the metrics and the rates of a line."""
+    values, position = _values(text)
+    if not position:
+        return None
+    step, epoch = position.get("step"), position.get("epoch")
+    if "/s" in text:
+        for number, prefix, unit in _RATE.findall(text):
+            values[_rate(unit.lower())] = _scaled(number, prefix)
+    return Point(values, step=None if step is None else int(step), epoch=epoch)
+
+
+def _values(text: str) -> tuple[dict[str, float | None], dict[str, float | None]]:
+    """The metrics and the position of a text. Of a counter the first number counts (`step 100, next eval at step 200`),
+    of two counters for the same the last (`iter 40 step 10`)."""
     values: dict[str, float | None] = {}
-    position: dict[str, float | None] = {}
-    for names, between, bracketed, number, suffix in _PAIR.findall(text):
-        name, counter, is_verb = _name(names)
-        value, unit = finite(number.lstrip("#")), suffix or bracketed
-        if name in _LEFT_OUT or (is_verb and between.isspace()):
+    counters: dict[str, float | None] = {}
+    for names, between, bracketed, number, suffix, whole, share in _PAIR.findall(text):
+        name, counter, is_sentence = _name(names)
+        value, unit = finite(number if number[0] != "#" else number[1:]), suffix or bracketed
+        if name in _LEFT_OUT or (is_sentence and between.isspace()):
             continue
         if counter and not unit:
             name = counter
-        elif number[0] == "#":
-            continue  # `GPU #0`
+        elif number[0] == "#" or (whole and not share):
+            continue  # `GPU #0`, `shard 2/8`
+        elif whole and value is not None:
+            value = value / int(whole) if int(whole) else None  # `Accuracy: 9913/10000 (99%)`
         else:
             name = _RENAMED.get(name, name)
             if value is not None and name in ("step_time", "memory_gib"):
                 value *= _FACTORS.get(unit, 1.0)
         if name not in _COUNTERS:
             values[name] = value
-        elif _COUNTERS[name]:
-            position[_COUNTERS[name]] = value
-    if not position:
-        return None
-    step, epoch = position.get("step"), position.get("epoch")
-    if "/s" in text:
-        values |= {f"{unit.lower()}_per_second": finite(rate) for rate, unit in _RATE.findall(text)}
-    return Point(values, step=None if step is None else int(step), epoch=epoch)
+        else:
+            counters.setdefault(name, value)
+    return values, {_COUNTERS[name]: counters[name] for name in counters if _COUNTERS[name]}
+
+
+def _rate(unit: str) -> str:
+    return f"{_RATED.get(unit, unit)}_per_second"
+
+
+def _scaled(number: str, prefix: str) -> float | None:
+    value = finite(number)
+    return None if value is None else value * {"": 1.0, "k": 1e3, "M": 1e6}[prefix]
 
 
 class _Name(NamedTuple):
@@ -89,14 +113,16 @@ class _Name(NamedTuple):
     name: str
     counter: str
     """The last word, if a number behind it is a position."""
-    is_verb: bool
+    is_sentence: bool
 
 
 @functools.lru_cache(maxsize=1000)
 def _name(text: str) -> _Name:
     before = text.lower().split()
     words = [word for word in before if word not in _FILLERS] or before
-    return _Name("_".join(words), words[-1] if words[-1] in _COUNTERS else "", before[-1] in _VERBS)
+    last, is_rate, _ = words[-1].partition("/s")
+    name = "_".join((*words[:-1], _rate(last) if is_rate and _ in ("", "ec") else words[-1])).replace("@", "")
+    return _Name(name, words[-1] if words[-1] in _COUNTERS else "", before[-1] in _OF_SENTENCES)
 
 
 def _columns(match: re.Match[str], source: Source) -> Point | None:
@@ -109,14 +135,13 @@ def _columns(match: re.Match[str], source: Source) -> Point | None:
 
 def _bar(match: re.Match[str], source: Source) -> Point | None:
     """A bar of tqdm or Lightning: `Epoch 2: 45%|████ | 9/20 [00:03<00:04, 2.7it/s, v_num=0, loss=0.41]`."""
-    rate, unit = finite(match["rate"] or ""), match["unit"] or ""
-    values = {name: value for name, value in pairs(match["rest"]).items() if name not in _LEFT_OUT}
+    values, position = _values(match["rest"])
     if not values:
         return None  # a download or a data set, not a training
-    if rate:
-        values["iterations_per_second"] = 1 / rate if unit.startswith("s/") else rate
+    if rate := _scaled(match["rate"] or "", match["prefix"] or ""):
+        values["iterations_per_second"] = 1 / rate if match["unit"].startswith("s/") else rate
     epoch = re.search(r"\bepoch (\d+)", match["head"], re.IGNORECASE)
-    return Point(values, step=int(match["at"]), epoch=int(epoch[1]) if epoch else None)
+    return Point(values, step=int(match["at"]), epoch=int(epoch[1]) if epoch else position.get("epoch"))
 
 
 def _deepspeed(match: re.Match[str], source: Source) -> Point | None:
@@ -127,7 +152,7 @@ def _optuna(match: re.Match[str], source: Source) -> Point:
     return Point({"value": finite(match[2]), "best_value": finite(match[3])}, step=int(match[1]))
 
 
-_DICT_PAIR = re.compile(rf"'([\w ./()-]+)': '?({NUMBER})'?(?=[,}}])")
+_DICT_PAIR = re.compile(rf"""['"]([^'"]+)['"]: ?(['"]|np\.\w+\(|)({NUMBER})['")]?(?=\s*[,}}])""")
 _OF_TRAINING = ("loss", "eval_", "train_", "accuracy", "reward")
 
 
@@ -140,15 +165,19 @@ def _json_line(match: re.Match[str], source: Source) -> Point | None:
     ):
         return None
     try:
-        return of_json(text)
+        point = of_json(text)
     except ValueError:
-        numbers = dict(_DICT_PAIR.findall(text))
-    counters = {COUNTERS[name]: finite(numbers.pop(name)) for name in tuple(numbers) if name in COUNTERS}
-    step = counters.get("step")
-    return Point(
-        {name: finite(value) for name, value in numbers.items()},
-        step=None if step is None else int(step),
-        epoch=counters.get("epoch"),
+        point = None
+    found = _DICT_PAIR.findall(text) if text.count("{") == 1 else ()
+    numbers = {name: finite(number) for name, quote, number in found if quote or point is None}
+    counters = {COUNTERS[name]: numbers.pop(name) for name in tuple(numbers) if name in COUNTERS}
+    values = {name: value for name, value in numbers.items() if name not in _LEFT_OUT}
+    step, epoch = counters.get("step"), counters.get("epoch")
+    before = point or Point({})
+    return before._replace(
+        values=values | before.values,
+        step=before.step if step is None else int(step),
+        epoch=before.epoch if epoch is None else epoch,
     )
 
 
@@ -169,9 +198,23 @@ PROGRAMS = (
         lambda match, source: Point({"test_accuracy": finite(match[1])}),
     ),
     Program(
+        "PyTorch's MNIST example", "Test set: ", rf"^Test set: Average loss: ({NUMBER}), Accuracy: (\d+)/(\d+)",
+        lambda match, source: Point({
+            "test_loss": finite(match[1]), "test_accuracy": int(match[2]) / max(int(match[3]), 1),
+        }),
+    ),
+    Program(
+        "Lightning checkpoint", ", global step ",
+        rf"^Epoch (\d+), global step (\d+): '([^']+)' (?:reached ({NUMBER})|was not in top)",
+        lambda match, source: Point(
+            {match[3]: finite(match[4])} if match[4] else {}, epoch=int(match[1]), step=int(match[2])
+        ),
+    ),
+    Program(
         "bars", "%|",
         r"^(?P<head>.*?)(?<!\d)\d+%\|[^|]*\| *(?P<at>\d+)/\d+ "
-        rf"\[[^,\]]*(?:, *(?P<rate>{NUMBER}|\?) ?(?P<unit>[a-z]+/s|s/[a-z]+))?(?P<rest>[^\]]*)\]",
+        rf"\[[^,\]]*(?:, *(?P<rate>{NUMBER}|\?) ?(?P<prefix>[kM](?=it/))?(?P<unit>[a-z]+/s|s/[a-z]+))?"
+        r"(?P<rest>[^\]]*)\]",
         _bar,
     ),
     Program(

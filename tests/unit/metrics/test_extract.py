@@ -143,6 +143,35 @@ LINES = {
     "WR11C2R4       20000   192     2     2              52.10              1.024e+02": Point(
         {"gflops": 102.4, "seconds": 52.1}, step=20000
     ),
+    "Train: 0 [  50/1251 (  4%)]  Loss: 6.943 (6.95)  Time: 0.345s,  741.21/s  (0.345s)  LR: 1.000e-05": Point(
+        {"batch_seconds": 0.345, "total_images_per_second": 741.21, "loss": 6.943, "lr": 1e-05}, epoch=0, step=50
+    ),
+    "Test: [   0/48]  Time: 1.234 (1.234)  Loss:   0.543 ( 0.543)  Acc@1:  86.719 ( 86.719)": Point(
+        {"test_batch_seconds": 1.234, "test_loss": 0.543, "test_acc1": 86.719}, step=0
+    ),
+    "Test set: Average loss: 0.0516, Accuracy: 9833/10000 (98%)": Point({"test_loss": 0.0516, "test_accuracy": 0.9833}),
+    "Epoch 3, global step 469: 'val_loss' reached 0.08120 (best 0.08120), saving model to '/x/e=3.ckpt' as top 1": (
+        Point({"val_loss": 0.0812}, epoch=3, step=469)
+    ),
+    "steps: 10 loss: 3.4521 iter time (s): 0.512 samples/sec: 31.250": Point(
+        {"loss": 3.4521, "step_time": 0.512, "samples_per_second": 31.25}, step=10
+    ),
+    "step 100 loss 2.31 tokens/s 5000": Point({"loss": 2.31, "tokens_per_second": 5000.0}, step=100),
+    "step 100 loss 2.31 12.5k tok/s": Point({"loss": 2.31, "tokens_per_second": 12500.0}, step=100),
+    "step 100 val_loss 2.5 (prev step 90 2.6), next eval at step 200": Point({"val_loss": 2.5}, step=100),
+    "Epoch: 1, Loss: 0.5, Accuracy: 9913/10000 (99%), shard 2/8": Point({"loss": 0.5, "accuracy": 0.9913}, epoch=1.0),
+    "step 250 | HellaSwag accuracy: 2500/10000=0.25": Point({"hellaswag_accuracy": 0.25}, step=250),
+    "{'eval_loss': '0.3', 'eval_cosine_ndcg@10': '0.82', 'eval_f1': np.float64(0.7), 'epoch': '1'}": Point(
+        {"eval_loss": 0.3, "eval_cosine_ndcg@10": 0.82, "eval_f1": 0.7}, epoch=1.0
+    ),
+    '{"epoch": 1, "update": 0.021, "loss": "12.3"}': Point({"update": 0.021, "loss": 12.3}, epoch=1),
+    "Epoch 0: :  10%|█  | 10/100 [00:10<01:30, 2.5kit/s, reduced_train_loss=10.90, global_step=9.000,"
+    " consumed_samples=80.0, train_step_timing in s=0.512]": Point(
+        {"reduced_train_loss": 10.9, "step_time": 0.512, "iterations_per_second": 2500.0}, epoch=0, step=10
+    ),
+    "iteration 100/ 5000 | elapsed time per iteration (ms): 300.5 | throughput per GPU (TFLOP/s/GPU): 412.3 |": Point(
+        {"step_time": 0.3005, "throughput_per_gpu": 412.3}, step=100
+    ),
     "Final Summary::HPCG result is VALID with a GFLOP/s rating of=1.94": Point({"gflops": 1.94}),
 }
 """Lines of programs, with the point of each."""
@@ -194,6 +223,8 @@ def test_each_program_has_a_line_here() -> None:
         "Epoch 3 finished in 12.5 s, evaluation took 3 s",
         "saved step 3",
         "batch=32, lr=0.1",
+        "Epoch 4, global step 500: 'val_loss' was not in top 1",
+        "epoch 2 rank 3 fails with code 7",
     ],
 )
 def test_other_lines_give_nothing(line: str) -> None:
@@ -232,6 +263,15 @@ def test_keras_counts_its_epochs_for_each_rank() -> None:
     assert points(*lines) == [
         Point({"step_ms": 0.1, "loss": 0.5}, rank=0, epoch=2),
         Point({"step_ms": 2000.0, "loss": 0.4}, rank=1, epoch=3),
+    ]
+
+
+def test_keras_lines_after_a_training_are_of_a_test_or_a_prediction() -> None:
+    training = ["Epoch 1/1", "3/3 ━━ 1s 9ms/step - loss: 0.5", "3/3 ━━ 1s 9ms/step - loss: 0.5 - val_loss: 0.4"]
+    assert points(*training, "2/2 ━━ 0s 4ms/step - loss: 1.9", "2/2 ━━ 3s 900ms/step") == [
+        Point({"step_ms": 9.0, "loss": 0.5}, epoch=1),
+        Point({"step_ms": 9.0, "loss": 0.5, "val_loss": 0.4}, epoch=1),
+        Point({"test_loss": 1.9}),
     ]
 
 
