@@ -232,11 +232,11 @@ class _Task:
 
     def end(self) -> dict[str, Metric]:
         """Close the file, and read it once for the summary."""
+        if self._stream is not None:
+            self.notes.extend(self._stream.notes)
         if self._file is None:
             return {}
         self._close()
-        if self._stream is not None:
-            self.notes.extend(self._stream.notes)
         summary = Summary({pattern.name: pattern.unit for pattern in self._patterns})
         for point in points_of(self._path):
             summary.add(point)

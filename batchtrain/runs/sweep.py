@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from batchtrain.config.types import FetchSettings
 from batchtrain.errors import BatchtrainError, NotFound
-from batchtrain.metrics.extract import RATE, Pattern, patterns_of
+from batchtrain.metrics.extract import Pattern, patterns_of
 from batchtrain.metrics.stream import OWN, RECORDS, MetricStream
 from batchtrain.metrics.summary import Summary
 from batchtrain.records import Metric, Table, Task
@@ -145,11 +145,8 @@ def _measured(contents: Mapping[str, bytes], patterns: Iterable[Pattern], metric
     stream, summary = MetricStream(patterns, [Pattern(metric, by_name)], watched=False), Summary()
     takes = {RECORDS: stream.records, OWN: stream.own, "stdout.txt": stream.output}
     for path, content in contents.items():
-        lines = content.decode("utf-8", "replace").splitlines()
-        at_once = RATE if path == "stdout.txt" else max(len(lines), 1)
-        for second, start in enumerate(range(0, len(lines), at_once), 1):
-            for point in takes[path](lines[start : start + at_once], second).points:
-                summary.add(point)
+        for point in takes[path](content.decode("utf-8", "replace").splitlines(), 0.0).points:
+            summary.add(point)
     return summary.metrics()
 
 

@@ -76,11 +76,19 @@ def test_of_very_many_lines_some_are_read_and_it_is_said(run: RunDirectory) -> N
     assert numbers.end({"train": (MetricsFile(1, path),)}) == {"train": {"loss": Metric(0.5, 0.5, 1)}}
     assert "every 2. line was read" in numbers.notes[0]
     flood = recorded(run)
-    for _ in range(12_000):
-        flood.lines("train", "stdout", ("hello",))
-    flood.lines("train", "stdout", ("test accuracy 1",))
-    flood.end({})
-    assert "came too fast" in flood.notes[0]
+    flood.lines("train", "stdout", ["hello"] * 300_000)
+    assert flood.end({}) == {}
+    (note,) = flood.notes
+    assert "lines are too many and were not searched for metrics" in note
+
+
+def test_a_file_is_read_long_after_it_was_printed_and_loses_no_line(run: RunDirectory) -> None:
+    numbers = recorded(run)
+    for start in range(0, 60_000, 1000):
+        numbers.lines("train", "stdout", [f"step {n} loss 1" for n in range(start, start + 1000)])
+    assert numbers.end({})["train"]["loss"].step == 59_999
+    assert len(lines(run)) == 60_000
+    assert numbers.notes == ()
 
 
 def test_samples_of_nodes_are_kept_and_are_no_result(run: RunDirectory) -> None:
