@@ -4,7 +4,7 @@ client keeps what it sees. What neither knows is `unknown`."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -17,6 +17,8 @@ from batchtrain.records.tasks import Task
 ATTEMPTS = "wd/ranks/attempts.jsonl"
 """The records of the runtime in the directory of a task: an AttemptEvent on each line, in the order of the attempts."""
 
+_CLOCKS = timedelta(seconds=1)
+"""An old shell notes whole seconds."""
 MOST_MORE = 100
 """Most attempts beyond those that the service counts: it counts from 0 again for a task that was reactivated. A program
 may write anything to `ATTEMPTS`."""
@@ -115,16 +117,28 @@ def attempts_of(
     before if the current run has not begun.
     """
     by_client = {attempt.number: attempt for attempt in seen}
-    by_runtime = _recorded(task.id, possible(task, events), addresses)
+    events = possible(task, events)
+    by_runtime = _recorded(task.id, events, addresses)
     last = max([number_of(task), *by_client, *by_runtime])
-    newest = max(by_runtime, default=last)
-    begun = task.state == "completed" or newest not in by_runtime or by_runtime[newest].ended is None
-    shift = last - newest - (not begun)
+    shift = last - max(by_runtime, default=last) - (not has_begun(task, events))
     attempts = [
         _merged(Attempt(task.id, number), by_client.get(number), by_runtime.get(number - shift))
         for number in range(1, last + 1)
     ]
     return (*(_concluded(attempt, task) for attempt in attempts[:-1]), _current(attempts[-1], task))
+
+
+def has_begun(task: Task, events: Sequence[AttemptEvent]) -> bool:
+    """Whether the newest attempt of these records is the current one, which has no records if it ended before its
+    launch text: then the newest was on another node, or had ended before."""
+    number = max((event.attempt for event in events), default=0)
+    newest = [event for event in events if event.attempt == number]
+    ends = [event.time for event in newest if event.event == "ended"]
+    if task.state != "completed" or not newest or number >= number_of(task):
+        return task.state == "completed" or not ends
+    nodes = {event.node for event in newest if event.event == "began" and event.node}
+    is_before = bool(ends) and task.started is not None and ends[-1] + _CLOCKS < task.started
+    return not is_before and (not task.node or not nodes or task.node in nodes)
 
 
 def _recorded(task_id: str, events: Iterable[AttemptEvent], addresses: Mapping[str, str]) -> dict[int, Attempt]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from batchtrain.metrics import line_times
 from batchtrain.metrics.stream import Line
 from batchtrain.records import Attempt, AttemptEvent, Node, Task
-from batchtrain.records.attempt import attempts_of, number_of, possible, with_reasons
+from batchtrain.records.attempt import attempts_of, has_begun, number_of, possible, with_reasons
 from batchtrain.runs.directory import RunDirectory, line_of, open_private, points_of
 from batchtrain.service.files import decoded_lines
 
@@ -171,16 +171,19 @@ class AttemptRecord:
             self.attempts[task.id] = with_reasons(attempts_of(task, attempts.values(), events, addresses), nodes)
             begun = [event for event in events if event.event == "began"]
             if begun:
-                self._shifts[task.id] = len(self.attempts[task.id]) - max(event.attempt for event in begun)
+                is_current = has_begun(task, events)
+                last = len(self.attempts[task.id]) - (not is_current)
+                self._shifts[task.id] = last - max(event.attempt for event in begun)
                 for stream in STREAMS:
-                    self._part(task.id, stream, begun)
+                    self._part(task.id, stream, begun, is_whole=not is_current and begun[-1].node == task.node)
 
     def _events(self, task_id: str) -> tuple[AttemptEvent, ...]:
         path = self._run.logs(task_id) / "ranks" / "attempts.jsonl"
         return tuple(decoded_lines(path.read_bytes(), AttemptEvent)) if path.exists() else ()
 
-    def _part(self, task_id: str, stream: str, begun: Sequence[AttemptEvent]) -> None:
-        """Copy the output of earlier attempts on the last node from the file that has the output of all of them."""
+    def _part(self, task_id: str, stream: str, begun: Sequence[AttemptEvent], *, is_whole: bool) -> None:
+        """Copy the output of earlier attempts on the last node from the file that has the output of all of them.
+        is_whole: the file has nothing of the current attempt, or no one knows from where on."""
         path = self._run.logs(task_id) / f"{stream}.txt"
         if not path.exists():
             return
@@ -190,6 +193,8 @@ class AttemptRecord:
             for event in begun
             if event.node == begun[-1].node
         ]
+        if is_whole:
+            starts.append((starts[-1][0] + 1, size))
         for (number, start), (_, end) in itertools.pairwise(starts):
             if end > start:
                 _copy(path, self._run.logs(task_id, number) / path.name, start, end)

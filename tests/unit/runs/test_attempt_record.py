@@ -82,6 +82,29 @@ def test_the_output_of_retries_in_one_file_is_parted_by_attempt(run: RunDirector
     assert [(output.attempt, output.start) for output in record.outputs("t", "stdout")] == [(1, 0), (2, 0), (3, 14)]
 
 
+@pytest.mark.parametrize(
+    ("node", "ended_after", "outputs"),
+    [
+        ("n1", 30, [(1, 0), (2, 7)]),
+        ("n0", None, [(2, 0)]),
+    ],
+)
+def test_an_attempt_that_fails_before_its_launch_text_takes_nothing_of_the_one_before(
+    run: RunDirectory, node: str, ended_after: int | None, outputs: list[tuple[int, int]]
+) -> None:
+    events = [AttemptEvent("began", 1, NOW, node=node, checkpoint="step-30")]
+    if ended_after:
+        events.append(AttemptEvent("ended", 1, NOW + timedelta(seconds=ended_after), exit_code=7))
+    fetched(run, "ranks/attempts.jsonl", b"".join(map(line_of, events)).decode())
+    fetched(run, "stdout.txt", "step 1\n")
+    record = AttemptRecord(run)
+    record.conclude([ended(retries=1)], {})
+    first, second = record.attempts["t"]
+    assert (first.nodes, first.exit_code, first.checkpoint) == ((node,), 7 if ended_after else None, "step-30")
+    assert (second.nodes, second.started, second.checkpoint) == (("n1",), LATER, "")
+    assert [(output.attempt, output.start) for output in record.outputs("t", "stdout")] == outputs
+
+
 @pytest.mark.parametrize(("size", "start"), [(-5, 0), (10**15, 7)])
 def test_a_program_that_overwrites_the_records_does_not_stop_the_run(run: RunDirectory, size: int, start: int) -> None:
     begins = [AttemptEvent("began", number, NOW, node="n1", stdout=size) for number in (1, 2, 300_000)]
