@@ -9,7 +9,7 @@
 # rank repeats without end hides none of its other lines. Of other lines the one is written that comes SILENCE seconds
 # after the last. launch/stream.py does the same for the other engine. `at` is the position of a line in what was printed.
 BEGIN {
-  RS = "[\r\n]" # a bar that is drawn again; mawk reads it with the next line
+  RS = "[\r\n]" # a bar that is drawn again; mawk knows lines alone, and rank.sh parts the bar for it
   BURST = 10000; REFILL = 10; SILENCE = 2; LONGEST = 65536; FORMS = 1000
   if (rank != "") { print "{\"rank\": " rank ", \"time\": " systime() "}"; fflush() }
 }

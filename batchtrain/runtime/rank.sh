@@ -189,6 +189,10 @@ start_copies() { # sets copies to their processes; none where they cannot be
   [ -n "$rank" ] && [ "${BATCHTRAIN_RANK_LOGS-}" != false ] && command -v tee >/dev/null || return 0
   set -- "$record.out" "$record.err"
   [ -z "${BATCHTRAIN_AWK-}" ] || set -- "$@" "$record.stdout.lines.pipe" "$record.stderr.lines.pipe"
+  # mawk knows lines alone: it would keep a bar that is drawn again until the bar is done
+  case ${BATCHTRAIN_AWK-} in
+    *interactive) ! command -v stdbuf >/dev/null || set -- "$@" "$record.stdout.bars.pipe" "$record.stderr.bars.pipe" ;;
+  esac
   make_directory "$folder" 2>/dev/null && mkfifo "$@" 2>/dev/null || return 0
   copy stdout <"$record.out" &
   copies=$!
@@ -217,9 +221,14 @@ write_lines() {
   ulimit -d 8192 2>/dev/null
   [ "$stream" != stdout ] || first=$rank
   export LC_ALL=C
+  bars=${pipe%.lines.pipe}.bars.pipe printed=$pipe
+  if [ -p "$bars" ]; then
+    $new_session stdbuf -oL tr '\r' '\n' <"$pipe" >"$bars" &
+    printed=$bars
+  fi
   # shellcheck disable=SC2086 # a command with its options
   exec $new_session $BATCHTRAIN_AWK -v rank="$first" -v head="\"rank\": $rank, \"file\": \"$stream\"" \
-    -v ended="${pipe%.pipe}.ended" -f "${record%/ranks/*}/lines.awk" >"${pipe%.pipe}" <"$pipe"
+    -v ended="${pipe%.pipe}.ended" -f "${record%/ranks/*}/lines.awk" >"${pipe%.pipe}" <"$printed"
 }
 
 # The last output of the rank comes before the message about it. A process that it left may write on: wait 0.3 s.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -374,6 +375,18 @@ def test_a_line_without_an_end_does_not_hold_up_its_rank(node: Node) -> None:
     node.environment["BATCHTRAIN_AWK"] = "awk -W interactive"
     done = node.run("sh", "-c", "head -c 60000000 /dev/zero | tr '\\0' x; echo; echo the end")
     assert done.stdout.endswith("x\nthe end\n")
+
+
+def test_each_state_of_a_bar_is_a_line_of_mawk(node: Node) -> None:
+    node.keep({**node.environment, "AZ_BATCH_TASK_WORKING_DIR": str(node.task / "wd")})
+    (node.task / ".batchtrain/lines.awk").write_bytes(runtime.LINES_AWK)
+    node.environment["BATCHTRAIN_AWK"] = f"{needs.program('mawk')} -W interactive"
+    bar = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); printf '\\r%s of 3000, loss 0.123456789' $i >&2; done"
+    node.run("sh", "-c", f"{bar}; echo >&2; echo done 1 >&2")
+    lines = node.task / ".batchtrain/ranks/3.stderr.lines"
+    until(lines.with_suffix(".lines.ended").exists)
+    texts = [json.loads(line)["line"] for line in lines.read_text().splitlines()]
+    assert texts == [*(f"{n} of 3000, loss 0.123456789" for n in range(1, 3001)), "done 1"]
 
 
 def test_a_copy_ends_at_its_limit_and_the_output_goes_on(node: Node) -> None:
