@@ -67,14 +67,20 @@ bt_note_attempt() { # EVENT FIELDS
 
 bt_show_attempts() {
   local folder=$AZ_BATCH_TASK_WORKING_DIR/ranks store=${BATCHTRAIN_ATTEMPT_DIR%/*} number path
-  local records=() record=()
+  local records=() record=() shown=()
   [ -d "$folder" ] || mkdir -p "$folder" || return
   for ((number = 1; number <= BATCHTRAIN_ATTEMPT; number++)); do
     for path in "$store/attempt-$number"/{began,preempted.*,ended}.json; do
       [ ! -e "$path" ] || { mapfile -t record <"$path" && records+=("${record[@]}"); }
     done
   done
-  printf '%s\n' "${records[@]}" >"$folder/attempts.jsonl.new" && mv "$folder/attempts.jsonl.new" "$folder/attempts.jsonl"
+  path=$folder/attempts.jsonl # has all records that it had, whenever one looks
+  [ ! -e "$path" ] || mapfile -t shown <"$path"
+  if [ "${records[*]:0:${#shown[@]}}" = "${shown[*]-}" ]; then
+    [ "${#records[@]}" = "${#shown[@]}" ] || printf '%s\n' "${records[@]:${#shown[@]}}" >>"$path"
+  else
+    printf '%s\n' "${records[@]}" >"$path.new" && mv "$path.new" "$path"
+  fi
   for ((number = 1; number < BATCHTRAIN_ATTEMPT; number++)); do
     for path in "$store/attempt-$number"/*.metrics.jsonl; do
       [ ! -e "$path" ] || { mkdir -p "$folder/attempt-$number" && cp "$path" "$folder/attempt-$number"; }

@@ -48,7 +48,9 @@ bt_default() { # NAME=VALUE... exports each variable; one that is set, or that t
 # Keep this node's own AZ_BATCH_* values for its ranks, as shell text. Files of an earlier attempt are deleted.
 bt_keep_environment() {
   local name value quote="'\\''"
-  rm -rf "$bt_home/ranks" "${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks/ends.jsonl"
+  for name in "$bt_home/ranks" "${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks/ends.jsonl"; do
+    [ ! -e "$name" ] || rm -rf "$name"
+  done
   mkdir -p "$bt_home/ranks"
   (
     umask 077
@@ -153,7 +155,8 @@ bt_check_ranks() { # COMMAND
 
 bt_order_hosts() { # INSTANCES
   local hosts
-  hosts=$(bash "$bt_home/node.sh" hosts "$1") || exit 1
+  # shellcheck source=/dev/null # in this process: a gang waits for it
+  hosts=$(set +eu && . "$bt_home/node.sh" hosts "$1") || exit 1
   export AZ_BATCH_HOST_LIST="$hosts" BATCHTRAIN_HOST_LIST="$hosts"
 }
 
@@ -361,19 +364,20 @@ bt_gang() {
 # others sent, when fd 4 is.
 bt_begin_stream() { # sets remote and local to the processes
   local host hosts number=0 attempt=${BATCHTRAIN_ATTEMPT:-1} folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks command
+  local pipe=$bt_home/ranks/stream.pipe
   { [ -r "$bt_home/environment" ] && [[ $(<"$bt_home/environment") == *"BATCHTRAIN_AWK='a"* ]] &&
-    bt_make_directories "$folder" "$bt_home/ranks" && mkfifo "$bt_home/ranks/stream.pipe"; } || return 0
+    bt_make_directories "$folder" "$bt_home/ranks" && { [ -p "$pipe" ] || mkfifo "$pipe"; }; } || return 0
   IFS=, read -r -a hosts <<<"$AZ_BATCH_HOST_LIST"
   for host in "${hosts[@]:1}"; do
     number=$((number + 1))
     printf -v command '%q ' bash "$bt_home/lines.sh" "n$number" "$attempt" "${AZ_BATCH_NODE_ROOT_DIR-}"
     ssh -o BatchMode=yes -o ConnectTimeout=10 -o StrictHostKeyChecking=no -o ServerAliveInterval=5 "$host" "$command" \
-      <"$bt_home/ranks/stream.pipe" >"$bt_home/ranks/n$number.node" 2>/dev/null 6>&- 9>&- &
+      <"$pipe" >"$bt_home/ranks/n$number.node" 2>/dev/null 6>&- 9>&- &
     remote+=("$!")
   done
   exec 4> >(exec bash "$bt_home/lines.sh" n0 "$attempt" 7>&1 8>&2 >>"$folder/stream.jsonl" 2>/dev/null 6>&- 9>&-)
   local=$!
-  [ "${#remote[@]}" -eq 0 ] || exec 5>"$bt_home/ranks/stream.pipe"
+  [ "${#remote[@]}" -eq 0 ] || exec 5>"$pipe"
 }
 
 bt_end_stream() {
@@ -383,7 +387,6 @@ bt_end_stream() {
   bt_wait_until "$deadline" "${remote[@]}"
   exec 4>&-
   bt_wait_until "$((deadline + 1))" "$local"
-  rm -f "$bt_home/ranks/stream.pipe"
 }
 
 bt_end_remote_streams() { [ "${#remote[@]}" -eq 0 ] || exec 5>&-; }
