@@ -88,10 +88,7 @@ def fetch(job_id: str | None, everything: bool) -> None:
     orphan = orphans.orphan_of(client, settings().origin().root, name)
     with bar() as progress:
         if orphan is not None and client.jobs.handle(name).open:
-            say(
-                f"run {orphan.run.name} lost its process, and its tasks still run;"
-                f" `batchtrain jobs wait {name}` ends it"
-            )
+            say(f"{orphan.what}, and its tasks still run; `batchtrain jobs wait {name}` ends it")
             recording = orphans.fetch_running(client, orphan, everything=everything, progress=progress)
         elif orphan is not None:
             (recording,) = orphans.end(client, [orphan], tell, everything=everything, progress=progress)

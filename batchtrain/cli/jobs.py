@@ -196,7 +196,7 @@ def wait(job_id: str | None, timeout: float) -> None:
     name, client = opened(job_id)
     orphan = orphans.orphan_of(client, settings().runs_root, name)
     if orphan is not None:
-        say(f"run {orphan.run.name} lost its process: when its tasks have ended, it is ended as `run` does")
+        say(f"{orphan.what}: when its tasks have ended, it is ended as `run` does")
     with waiting("job", name, client), live.block(client.account, None, name) as block:
         job = watch_job(client, name, tell=block, timeout=timeout, output=False)
     if orphan is None:

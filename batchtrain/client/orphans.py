@@ -39,18 +39,24 @@ class Orphan(NamedTuple):
         return Thing("job", self.record.job)
 
     @property
+    def what(self) -> str:
+        """The run and its state, as the subject of a message."""
+        return f"run {self.run.name} {'was left' if self.record.left_by else 'lost its process'}"
+
+    @property
     def things(self) -> tuple[Thing, ...]:
         """What the run may have created."""
         return (self.job, Thing("pool", self.record.pool)) if self.record.pool else (self.job,)
 
 
 def orphans(root: Path, account: Account) -> Iterator[Orphan]:
-    """The runs of an account that were started on this host and lost their process, the newest first."""
+    """The runs of an account that were started on this host and were left or lost their process, the newest first."""
     for run in reversed(tuple(directory.runs(root))):
         with contextlib.suppress(BatchtrainError):
             record, lease_record = run.record(), lease.read(run.path)
-            of_this_host = lease_record is not None and lease_record.host == platform.node()
-            if record.state == "lost" and lease_record is not None and of_this_host and is_of_account(record, account):
+            if record.state not in ("lost", "left") or lease_record is None or lease_record.host != platform.node():
+                continue
+            if is_of_account(record, account):
                 yield Orphan(run, record, lease_record.kept_kinds)
 
 
@@ -107,7 +113,7 @@ def end(
     with Interrupts() as interrupts:
         try:
             for orphan in met:
-                tell(RunAdopted(orphan.run.name, f"run {orphan.run.name} lost its process; it is ended first"))
+                tell(RunAdopted(orphan.run.name, f"{orphan.what}; it is ended first"))
                 recordings.append((orphan, *_fetched(client, orphan, everything, progress)))
             for orphan, recording, _ in recordings:
                 _refuse_unsaved(orphan, recording)

@@ -95,7 +95,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     """`running`, `completed`, `failed` or `interrupted`; `fetched` if the results were fetched before the job had
     ended; `detached` if the service ends it without a client; when it is read, `lost` if the process that recorded the
-    run ended without finishing it."""
+    run ended without finishing it, or `left` if that was wanted."""
     left_by: str = ""
     """By whom a run was left that continued without its command: `user` after Ctrl-C, `terminal` when that was closed;
     empty for any other."""
@@ -293,8 +293,8 @@ class RunDirectory(NamedTuple):
             record = msgspec.json.decode(path.read_bytes(), type=RunRecord)
             if record.state == "running" and lease.holder(self.path) in ("lost", "none"):
                 record = msgspec.json.decode(path.read_bytes(), type=RunRecord)  # it may have ended just now
-                is_lost = record.state == "running"
-                return msgspec.structs.replace(record, state="lost") if is_lost else record
+                if record.state == "running":
+                    return msgspec.structs.replace(record, state="left" if record.left_by else "lost")
             return record
         except FileNotFoundError:
             raise NotFound(f"{self.path} is not a run directory: it has no run.json") from None

@@ -146,7 +146,7 @@ def test_a_run_that_its_user_leaves_continues_within_its_limits(world: World) ->
         assert process.wait(GUARD) == 130
         os.close(main)
     (run,) = directory.runs(world.runs)
-    assert (run.record().state, run.record().left_by) == ("lost", "user")
+    assert (run.record().state, run.record().left_by) == ("left", "user")
     assert world.existing() == {"pool p", "job j"} and world.client.pools.get("p").autoscale
     limit = read.job(world.client.batch, "j", read.EXAMINED_JOB).wall_clock
     assert limit is not None and limit < 3600 + GUARD

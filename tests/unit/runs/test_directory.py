@@ -7,6 +7,7 @@ import tracemalloc
 from datetime import datetime, timezone
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from batchtrain.errors import NotFound, UsageError
@@ -100,7 +101,9 @@ def test_a_run_runs_as_long_as_a_process_has_its_lease_and_is_lost_afterwards(tm
     states.append(run.record().state)
     held.release()
     states.append(run.record().state)
-    assert states == ["lost", "running", "lost"]
+    run.write(msgspec.structs.replace(run.record(), state="running", left_by="user"))
+    states.append(run.record().state)
+    assert states == ["lost", "running", "lost", "left"]
 
 
 @pytest.mark.parametrize("state", ["completed", "failed", "interrupted", "fetched"])
