@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from datetime import timedelta
@@ -146,13 +147,11 @@ def can_ask() -> bool:
 
 def continues(run: str, cost: str) -> bool:
     """Ask whether a run continues without its command. A further Ctrl-C stops it."""
-    settings().undraw()
-    say(f"{run} can continue without this command{f': {cost}' if cost else ''}")
-    try:
-        choice = click.Choice(("stop", "continue"))
+    choice = click.Choice(("stop", "continue"))
+    with settings().undrawn(), contextlib.suppress(click.Abort):
+        say(f"{run} can continue without this command{f': {cost}' if cost else ''}")
         return bool(click.prompt("Stop it, or let it continue?", type=choice, default="stop", err=True) == "continue")
-    except click.Abort:
-        return False
+    return False
 
 
 def _cost(run: RunDirectory, client: Client, job_id: str) -> str:

@@ -72,11 +72,17 @@ def block(account: Account, recipe: Recipe | None, title: str = "") -> Iterator[
                 log.flush()
                 options.tell(event)
 
-        options.settings().drawing, options.settings().undraw = True, screen.stop
+        @contextlib.contextmanager
+        def undrawn() -> Iterator[None]:
+            screen.stop()
+            with log.lock:
+                yield
+
+        options.settings().drawing, options.settings().undrawn = True, undrawn
         try:
             yield tell
         finally:
-            options.settings().drawing, options.settings().undraw = False, lambda: None
+            options.settings().drawing, options.settings().undrawn = False, contextlib.nullcontext
 
 
 class _Log:

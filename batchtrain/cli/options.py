@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
@@ -61,8 +62,8 @@ class Settings:
     """How progress is shown: one of PROGRESS."""
     drawing: bool = False
     """Whether a live block is on the terminal, so that nothing else may be drawn."""
-    undraw: Callable[[], None] = lambda: None
-    """Removes the live block from the terminal, before a question."""
+    undrawn: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+    """Removes the live block from the terminal, and holds the output of tasks back during a question."""
     runs_dir: str | None = None
     """The directory of the runs."""
     recipe: Recipe | None = None

@@ -21,8 +21,8 @@ PAGES = ("*.dist-info/METADATA", "*.egg-info/PKG-INFO", "*.egg-info")
 def main(path: str) -> None:
     """Write the file at once: a reader sees all of it."""
     packages: "dict[str, str]" = {}
-    for place in sys.path:  # the first of a name is the one that is imported
-        pages = [page for form in PAGES for page in glob(os.path.join(escape(place), form)) if os.access(page, os.R_OK)]
+    for folder in sys.path:  # the first of a name is the one that is imported
+        pages = [page for end in PAGES for page in glob(os.path.join(escape(folder), end)) if os.access(page, os.R_OK)]
         for page in filter(os.path.isfile, sorted(pages)):
             with open(page, encoding="utf-8", errors="replace") as file:
                 text = file.read().partition("\n\n")[0]

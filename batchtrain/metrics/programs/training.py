@@ -168,8 +168,8 @@ def _json_line(match: re.Match[str], source: Source) -> Point | None:
         point = of_json(text)
     except ValueError:
         point = None
-    found = _DICT_PAIR.findall(text) if text.count("{") == 1 else ()
-    numbers = {name: finite(number) for name, quote, number in found if quote or point is None}
+    pairs_of_text = _DICT_PAIR.findall(text) if text.count("{") == 1 else ()
+    numbers = {name: finite(number) for name, quote, number in pairs_of_text if quote or point is None}
     counters = {COUNTERS[name]: numbers.pop(name) for name in tuple(numbers) if name in COUNTERS}
     values = {name: value for name, value in numbers.items() if name not in _LEFT_OUT}
     step, epoch = counters.get("step"), counters.get("epoch")

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
+import click
 import pytest
 
 from batchtrain.catalog.prices import Price
+from batchtrain.cli import live, options
 from batchtrain.cli.live import DRAW_SECONDS, _Log
 from batchtrain.cli.log_lines import LogLine
+from batchtrain.config.types import Secret
 from batchtrain.display.live_view import View, span
 from batchtrain.display.terminal import terminal_text
 from batchtrain.metrics.stream import MetricStream
@@ -23,12 +27,14 @@ from batchtrain.records.events import (
     NodesSeen,
     PoolWaits,
     RanksFailed,
+    Stderr,
     Stdout,
     TaskProgress,
     TasksSeen,
 )
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.runs.curves import spark
+from batchtrain.service.connect import Account
 from batchtrain.service.retry import Answers
 from batchtrain.service.tasks import Counts
 from tests import block_pictures
@@ -266,6 +272,25 @@ def test_the_block_is_drawn_four_times_a_second_and_no_line_waits_longer_than_th
     assert min(later - earlier for earlier, later in itertools.pairwise(screen.drawn[:-1])) >= DRAW_SECONDS
     assert len(screen.waited) == 134
     assert max(screen.waited) <= DRAW_SECONDS
+
+
+def test_no_output_comes_into_a_question(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "wanted", lambda: True)
+    account = Account("http://127.0.0.1:1", "x", Secret("a2V5"), emulated=True)
+    with click.Context(click.Command("run"), obj=options.Settings()) as context, live.block(account, None, "a") as tell:
+
+        def follow() -> None:
+            with context:
+                tell(Stderr("train", "train: step 1"))
+
+        following = threading.Thread(target=follow)
+        with options.settings().undrawn():
+            following.start()
+            following.join(0.5)
+            assert following.is_alive()
+            assert "step 1" not in capsys.readouterr().err
+        following.join()
+    assert "step 1" in capsys.readouterr().err
 
 
 def test_nothing_is_drawn_while_the_window_is_dragged() -> None:
