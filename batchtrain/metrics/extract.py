@@ -29,6 +29,7 @@ _START = Source()
 _PREFIX = re.compile(
     r"^\[(\d{1,9}):(\d{1,9}|[A-Za-z]+(?: \d{1,9})?)\] |^\[\d+,(\d{1,9})\]<std(?:out|err)>: ?|^\[rank(\d{1,9})\]: ?"
 )
+_KERAS_STEP = re.compile(r"\s*\d+/(\d+) .*/(?:step|sample)")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*\x07)")
 
 
@@ -113,7 +114,7 @@ def _state(source: Source, line: str) -> Source:
     """The state after a line."""
     if line.startswith("Epoch ") and (match := re.match(r"Epoch (\d+)/\d+", line)):
         return source._replace(epoch=int(match[1]), steps=0)
-    if source.epoch is not None and not source.steps and (match := re.match(r"\s*\d+/(\d+) .*/(?:step|sample)", line)):
+    if source.epoch is not None and not source.steps and "/s" in line and (match := _KERAS_STEP.match(line)):
         return source._replace(steps=int(match[1]))
     if line[0] in "#|│ \t" and line.lstrip()[:1] in "#|│":
         for table in TABLES:

@@ -29,9 +29,9 @@ def main(path: str) -> None:
             head = dict(re.findall(r"^(Name|Version):[ \t]*(.*?)[ \t]*$", text, re.MULTILINE))
             if head.get("Name"):
                 packages.setdefault(head["Name"], head.get("Version", ""))
+    known = {"python": sys.version.split()[0], "executable": sys.executable, "packages": packages}
     with open(path + ".part", "w") as file:
-        python = {"python": sys.version.split()[0], "executable": sys.executable}
-        json.dump({**python, "packages": packages}, file, indent=1, sort_keys=True)
+        json.dump(known, file, indent=1, sort_keys=True)
     os.rename(path + ".part", path)
 
 

@@ -37,9 +37,9 @@ def _torch(match: re.Match[str], source: Source) -> Point:
 
 def _timm(match: re.Match[str], source: Source) -> Point:
     """`Time: 0.345s,  741.21/s`: of one update, and the images of all ranks."""
-    pairs = {"batch_seconds": match[4], "total_images_per_second": match[5]}
-    pairs |= {plain(name): value for name, value in re.findall(rf"\b(Loss|LR): +({NUMBER})", match[3])}
-    return Point({name: finite(value) for name, value in pairs.items()}, epoch=int(match[1]), step=int(match[2]))
+    values = {plain(name): finite(value) for name, value in re.findall(rf"\b(Loss|LR): +({NUMBER})", match[3])}
+    values |= {"batch_seconds": finite(match[4]), "total_images_per_second": finite(match[5])}
+    return Point(values, epoch=int(match[1]), step=int(match[2]))
 
 
 def _keras(match: re.Match[str], source: Source) -> Point | None:

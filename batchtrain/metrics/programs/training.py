@@ -120,8 +120,9 @@ class _Name(NamedTuple):
 def _name(text: str) -> _Name:
     before = text.lower().split()
     words = [word for word in before if word not in _FILLERS] or before
-    last, is_rate, _ = words[-1].partition("/s")
-    name = "_".join((*words[:-1], _rate(last) if is_rate and _ in ("", "ec") else words[-1])).replace("@", "")
+    unit, is_rate, end = words[-1].partition("/s")
+    last = _rate(unit) if is_rate and end in ("", "ec") else words[-1]
+    name = "_".join((*words[:-1], last)).replace("@", "")
     return _Name(name, words[-1] if words[-1] in _COUNTERS else "", before[-1] in _OF_SENTENCES)
 
 
