@@ -28,14 +28,10 @@ def main() -> None:
         signal.signal(signal.SIGHUP, _hang_up)
     sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # unused; JupyterLab brings it, and jsonschema takes 1 s
     for stream in (sys.stdout, sys.stderr):
-        _take_any_character(stream)
+        # Characters that the encoding of the stream lacks are printed as escapes; they never end a command.
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(_run())
-
-
-def _take_any_character(stream: object) -> None:
-    """Characters that the encoding of the stream lacks are printed as escapes; they never end a command."""
-    if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
-        stream.reconfigure(errors="backslashreplace")
 
 
 def _nobody_reads() -> bool:

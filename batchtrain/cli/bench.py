@@ -64,10 +64,24 @@ def command(file: Path, recipe: Path | None, parallel: int, minutes: float, only
     one another; with --parallel, each one has a pool of its own. A second call continues where the first one stopped:
     what has completed, and has not changed since, is not run again.
     """
-    experiment, cases = _planned(file, recipe)
-    folder = _folder(file)
+    from batchtrain.runs.directory import check
+    from batchtrain.runs.experiment import cases as cases_of
+
+    experiment, base = _read(file, recipe)
+    cases = [_loaded(base / case.recipe, case) for case in cases_of(experiment)]
+    check(settings().runs_root)
+    folder = settings().runs_root / f"bench-{file.stem}"
     run_names = _done(folder)
-    rows = [_row(case, minutes, run_names) for case in cases]
+    rows = [
+        PlannedRow(
+            case.case.name,
+            case.nodes,
+            case.nodes * minutes / 60,
+            _total([case], minutes),
+            "done" if case.digest in run_names else "to run",
+        )
+        for case in cases
+    ]
     hours = sum(row.node_hours for row in rows if row.state == "to run")
     if only_plan or settings().output == "table":
         show_rows(rows)
@@ -88,13 +102,6 @@ def command(file: Path, recipe: Path | None, parallel: int, minutes: float, only
 
 
 # --- what is to run --------------------------------------------------------------------------------------------------
-
-
-def _planned(file: Path, recipe: Path | None) -> tuple[Experiment, list[Planned]]:
-    from batchtrain.runs.experiment import cases
-
-    experiment, base = _read(file, recipe)
-    return experiment, [_loaded(base / case.recipe, case) for case in cases(experiment)]
 
 
 def _read(file: Path, recipe: Path | None) -> tuple[Experiment, Path]:
@@ -152,11 +159,6 @@ def _digest(recipe: Recipe) -> str:
     return recipe_hash.hexdigest()
 
 
-def _row(case: Planned, minutes: float, run_names: dict[str, str]) -> PlannedRow:
-    state = "done" if case.digest in run_names else "to run"
-    return PlannedRow(case.case.name, case.nodes, case.nodes * minutes / 60, _total([case], minutes), state)
-
-
 def _total(cases: list[Planned], minutes: float) -> str:
     """What runs of so many minutes cost; empty if a price is unknown."""
     from batchtrain.catalog.prices import money
@@ -170,14 +172,6 @@ def _total(cases: list[Planned], minutes: float) -> str:
 
 
 # --- what has run ----------------------------------------------------------------------------------------------------
-
-
-def _folder(file: Path) -> Path:
-    from batchtrain.runs.directory import check
-
-    root = settings().runs_root
-    check(root)
-    return root / f"bench-{file.stem}"
 
 
 def _done(folder: Path) -> dict[str, str]:

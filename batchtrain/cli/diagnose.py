@@ -107,26 +107,21 @@ def _show(diagnosis: Diagnosis, bundle: Path | None, config: Loaded | None) -> N
     if bundle is not None:
         write(bundle, {"diagnosis.txt": page + "\n", "diagnosis.json": _json(document), "versions.txt": _versions()})
     if settings().output == "table":
-        page = "\n".join(row for line in page.split("\n") for row in _wrapped(_pasted(line)))
+        page = "\n".join(line if line.startswith(OUTPUT) else _wrapped(completed(line)) for line in page.split("\n"))
     show({key: value for key, value in document.items() if key != "record"}, page)
     if bundle is not None:
         say(SENT.format(bundle))
 
 
-def _pasted(line: str) -> str:
-    """A line of the page, whose commands use the same account; output of tasks stays as it is."""
-    return line if line.startswith(OUTPUT) else completed(line)
-
-
-def _wrapped(line: str) -> list[str]:
-    """A line of the page in the width of the terminal; output of tasks stays as it is."""
+def _wrapped(line: str) -> str:
+    """A line of the page in the width of the terminal."""
     import textwrap
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    if not width or len(line) <= width or line.startswith(OUTPUT):
-        return [line]
+    if not width or len(line) <= width:
+        return line
     label = "       " if line[:7].strip() in LABELS else "    "
-    return textwrap.wrap(line, width, subsequent_indent=label, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(line, width, subsequent_indent=label, break_long_words=False, break_on_hyphens=False)
 
 
 def _document(diagnosis: Diagnosis) -> dict[str, object]:

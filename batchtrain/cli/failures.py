@@ -91,33 +91,24 @@ def _for_people(error: BaseException, message: str, flags: Settings) -> Iterator
             sentence, *tail = problem.rendered(color=colored(sys.stderr)).split("\n")
             lines = [line if "|" in line else flags.pasted(line) for line in tail]
             yield broken("\n".join((flags.pasted(sentence), *lines)), sys.stderr)
-    yield _red(_wrapped(f"batchtrain: {shortened(message)}"))
-    if isinstance(error, TaskFailed):
-        yield from _where_the_rest_is(error, flags)
+    text = _wrapped(f"batchtrain: {shortened(message)}")
+    yield f"\x1b[{TONES['failure']}m{text}\x1b[0m" if colored(sys.stderr) else text
+    if isinstance(error, TaskFailed) and flags.rest:
+        yield _wrapped(flags.pasted(flags.rest))
+    elif isinstance(error, TaskFailed):
+        if error.lines:
+            lines = (OF_A_NODE.sub('"…/', shortened(plain_text(line))) for line in error.lines)
+            yield from ("its last lines:", *(f"  {line}" for line in lines))
+        if error.task:  # not of several runs
+            job, _, task = error.task.partition("/")
+            command = f"`batchtrain jobs logs {job} --task {task} --file stderr.txt`"
+            yield _wrapped(flags.pasted(f"the rest: {command}"))
     if isinstance(error, BatchtrainError) and error.finding:
         for row in error.finding.card():
             yield _wrapped(flags.pasted(row))
     if isinstance(error, TaskFailed) and error.__cause__ is not None:
         also, _ = message_of(error.__cause__)
         yield _wrapped(flags.pasted(f"batchtrain: {also}"))
-
-
-def _where_the_rest_is(error: TaskFailed, options: Settings) -> Iterator[str]:
-    if options.rest:
-        yield _wrapped(options.pasted(options.rest))
-        return
-    if error.lines:
-        lines = (OF_A_NODE.sub('"…/', shortened(plain_text(line))) for line in error.lines)
-        yield from ("its last lines:", *(f"  {line}" for line in lines))
-    if not error.task:
-        return  # of several runs
-    job, _, task = error.task.partition("/")
-    command = f"`batchtrain jobs logs {job} --task {task} --file stderr.txt`"
-    yield _wrapped(options.pasted(f"the rest: {command}"))
-
-
-def _red(text: str) -> str:
-    return f"\x1b[{TONES['failure']}m{text}\x1b[0m" if colored(sys.stderr) else text
 
 
 def _wrapped(text: str) -> str:

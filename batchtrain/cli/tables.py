@@ -43,24 +43,20 @@ class Column(NamedTuple):
 def printed(rows: Sequence[Any]) -> None:
     """Print rows as a table if it fits the terminal, otherwise each row as lines of a name and a value."""
     console = Console(highlight=False, soft_wrap=False)
-    every = [
-        _column(name, values) for name, values in zip(columns(rows), zip(*map(_cells, rows), strict=True), strict=True)
-    ]
+    texts = [map(completed, cells(row)) for row in rows]
+    every = [_column(name, values) for name, values in zip(columns(rows), zip(*texts, strict=True), strict=True)]
     fitting = _fitting(every, console.width, alone=len(rows) == 1)
     if not fitting:
         _stack(console, every)
         return
-    table = RichTable(*(_heading(column) for column in fitting), box=None, header_style="bold", padding=(0, GAP, 0, 0))
+    heads = (RichColumn(column.head, width=column.width, overflow="fold") for column in fitting)
+    table = RichTable(*heads, box=None, header_style="bold", padding=(0, GAP, 0, 0))
     for values in zip(*(column.values for column in fitting), strict=True):
         table.add_row(*map(Text, values))
     console.print(table)
     left_out = [column.head for column in every if column.name not in {fit.name for fit in fitting} and _speaks(column)]
     if left_out:
         console.print(Text(f"columns that do not fit: {', '.join(left_out)} (-o json has everything)", style="dim"))
-
-
-def _cells(row: Any) -> tuple[str, ...]:
-    return tuple(map(completed, cells(row)))
 
 
 def _column(name: str, values: Sequence[str]) -> Column:
@@ -70,10 +66,6 @@ def _column(name: str, values: Sequence[str]) -> Column:
     longest = max((cell_len(word) for word in (*head.split(), *words)), default=0)
     wraps = max(map(cell_len, values)) > LONG
     return Column(name, tuple(values), width, longest if wraps else max(longest, *map(cell_len, values)))
-
-
-def _heading(column: Column) -> RichColumn:
-    return RichColumn(column.head, width=column.width, overflow="fold")
 
 
 def _speaks(column: Column) -> bool:
@@ -117,15 +109,15 @@ def _stack(console: Console, every: list[Column]) -> None:
         if row:
             console.print()
         for column in spoken:
-            if column.values[row] not in SAYS_NOTHING:
-                _line(console, column.head, column.values[row], indent)
-
-
-def _line(console: Console, head: str, value: str, indent: int) -> None:
-    if max(map(cell_len, value.split()), default=0) > console.width - indent:
-        console.print(Text(head, style="bold"))
-        head, indent = "", GAP
-    lines = textwrap.wrap(value, console.width - indent, break_long_words=False, break_on_hyphens=False)
-    for number, line in enumerate(lines):
-        row = Text.assemble(((head if number == 0 else "").ljust(indent), "bold"), line)
-        console.print(row, soft_wrap=True)
+            value = column.values[row]
+            if value in SAYS_NOTHING:
+                continue
+            if max(map(cell_len, value.split()), default=0) > console.width - indent:
+                console.print(Text(column.head, style="bold"))
+                head, margin = "", GAP
+            else:
+                head, margin = column.head, indent
+            lines = textwrap.wrap(value, console.width - margin, break_long_words=False, break_on_hyphens=False)
+            for number, line in enumerate(lines):
+                heading = (head if number == 0 else "").ljust(margin)
+                console.print(Text.assemble((heading, "bold"), line), soft_wrap=True)
