@@ -92,6 +92,11 @@ def shortened(text: str) -> str:
     return _NODE.sub(r"\1…\2", text)
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 node`, `2 nodes`, `1,000 nodes`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def _visible(character: str) -> str:
     if character.isprintable():
         return character

@@ -65,23 +65,12 @@ def command(file: Path, recipe: Path | None, parallel: int, minutes: float, only
     what has completed, and has not changed since, is not run again.
     """
     from batchtrain.runs.directory import check
-    from batchtrain.runs.experiment import cases as cases_of
 
-    experiment, base = _read(file, recipe)
-    cases = [_loaded(base / case.recipe, case) for case in cases_of(experiment)]
+    experiment, cases = _planned(file, recipe)
     check(settings().runs_root)
     folder = settings().runs_root / f"bench-{file.stem}"
     run_names = _done(folder)
-    rows = [
-        PlannedRow(
-            case.case.name,
-            case.nodes,
-            case.nodes * minutes / 60,
-            _total([case], minutes),
-            "done" if case.digest in run_names else "to run",
-        )
-        for case in cases
-    ]
+    rows = [_row(case, minutes, run_names) for case in cases]
     hours = sum(row.node_hours for row in rows if row.state == "to run")
     if only_plan or settings().output == "table":
         show_rows(rows)
@@ -102,6 +91,13 @@ def command(file: Path, recipe: Path | None, parallel: int, minutes: float, only
 
 
 # --- what is to run --------------------------------------------------------------------------------------------------
+
+
+def _planned(file: Path, recipe: Path | None) -> tuple[Experiment, list[Planned]]:
+    from batchtrain.runs.experiment import cases
+
+    experiment, base = _read(file, recipe)
+    return experiment, [_loaded(base / case.recipe, case) for case in cases(experiment)]
 
 
 def _read(file: Path, recipe: Path | None) -> tuple[Experiment, Path]:
@@ -157,6 +153,11 @@ def _digest(recipe: Recipe) -> str:
         for path, digest in sorted(travel.digests(files)):
             recipe_hash.update(f"{name}\0{path}\0{digest}\0".encode())
     return recipe_hash.hexdigest()
+
+
+def _row(case: Planned, minutes: float, run_names: dict[str, str]) -> PlannedRow:
+    state = "done" if case.digest in run_names else "to run"
+    return PlannedRow(case.case.name, case.nodes, case.nodes * minutes / 60, _total([case], minutes), state)
 
 
 def _total(cases: list[Planned], minutes: float) -> str:

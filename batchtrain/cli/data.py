@@ -15,7 +15,7 @@ from batchtrain.cli.help import Group
 from batchtrain.cli.options import say, settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.cli.storage_accounts import Remote, accounts, remote
-from batchtrain.errors import NotFound, UsageError
+from batchtrain.errors import NotFound, UsageError, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,9 +109,9 @@ def rm(address: str, patterns: tuple[str, ...]) -> None:
         names = [name for name in names if name.startswith(base) and ingress.fits(name[len(base) :], patterns)]
     if not names:
         raise NotFound(f"no blob to delete at {address}; `batchtrain data list {at.box}` shows what is there")
-    settings().confirm(f"Delete {_counted(names, 'blob')} at {address}?")
+    settings().confirm(f"Delete {counted(len(names), 'blob')} at {address}?")
     tally = sync.remove(at.storage, at.container, names)
-    show({"deleted": tally.total.copied}, f"{_counted(range(tally.total.copied), 'blob')} deleted")
+    show({"deleted": tally.total.copied}, f"{counted(tally.total.copied, 'blob')} deleted")
     tally.check("deleted from")
 
 
@@ -150,7 +150,7 @@ def _up(directory: Path, to: Remote, delete: bool) -> None:
         surplus = sync.surplus_blobs(blobs, base, files)
         if surplus:
             where = f"{to.box}/{to.path}".rstrip("/")
-            settings().confirm(f"Delete {_counted(surplus, 'blob')} of {where} that {directory} does not have?")
+            settings().confirm(f"Delete {counted(len(surplus), 'blob')} of {where} that {directory} does not have?")
             removals = (sync.remove(to.storage, to.container, surplus),)
     _show((tally,), removals)
 
@@ -168,7 +168,9 @@ def _down(source: Remote, directory: Path, delete: bool) -> None:
     if delete and not tally.total.failed:
         surplus = sync.surplus_files(blobs, base.rstrip("/"), directory)
         if surplus:
-            settings().confirm(f"Delete {_counted(surplus, 'file')} of {directory} that {source.box} does not have?")
+            settings().confirm(
+                f"Delete {counted(len(surplus), 'file')} of {directory} that {source.box} does not have?"
+            )
             removals = (sync.remove_files(directory, surplus),)
     _show((tally,), removals)
 
@@ -180,10 +182,6 @@ def _is_local(address: str) -> bool:
 def _base(path: str) -> str:
     """What the names below a path begin with."""
     return f"{path.rstrip('/')}/" if path else ""
-
-
-def _counted(items: Sequence[object], noun: str) -> str:
-    return f"{len(items):,} {noun}{'' if len(items) == 1 else 's'}"
 
 
 def _show(tallies: Sequence[Tally], removals: Sequence[Tally] = ()) -> None:

@@ -17,7 +17,16 @@ import click
 from batchtrain.cli.options import FORMATS, TONES, Settings, colored
 from batchtrain.cli.wrapping import broken, terminal_width, wrapped
 from batchtrain.display.terminal import plain_text
-from batchtrain.errors import BatchtrainError, ConfigError, Differs, ServiceError, TaskFailed, TasksRefused, shortened
+from batchtrain.errors import (
+    BatchtrainError,
+    ConfigError,
+    Differs,
+    ServiceError,
+    TaskFailed,
+    TasksRefused,
+    counted,
+    shortened,
+)
 
 INTERRUPTED = 130
 OF_THE_MACHINE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE})
@@ -50,7 +59,7 @@ def message_of(error: BaseException) -> tuple[str, int]:
     """The message for the terminal, and the exit code."""
     if isinstance(error, ConfigError):
         count = sum(problem.level == "error" for problem in error.problems)
-        return f"{count} error{'s' if count != 1 else ''} in the configuration", error.exit_code
+        return f"{counted(count, 'error')} in the configuration", error.exit_code
     if isinstance(error, BatchtrainError):
         return str(error), error.exit_code
     if isinstance(error, click.ClickException):
@@ -97,8 +106,8 @@ def _for_people(error: BaseException, message: str, flags: Settings) -> Iterator
         yield _wrapped(flags.pasted(flags.rest))
     elif isinstance(error, TaskFailed):
         if error.lines:
-            lines = (OF_A_NODE.sub('"…/', shortened(plain_text(line))) for line in error.lines)
-            yield from ("its last lines:", *(f"  {line}" for line in lines))
+            last_lines = (OF_A_NODE.sub('"…/', shortened(plain_text(line))) for line in error.lines)
+            yield from ("its last lines:", *(f"  {line}" for line in last_lines))
         if error.task:  # not of several runs
             job, _, task = error.task.partition("/")
             command = f"`batchtrain jobs logs {job} --task {task} --file stderr.txt`"

@@ -15,7 +15,7 @@ from batchtrain.cli.help import Command, Group
 from batchtrain.cli.job_tasks import STATES
 from batchtrain.cli.options import say, service_of, settings, tell
 from batchtrain.cli.output import plain, show, show_rows
-from batchtrain.errors import UsageError
+from batchtrain.errors import UsageError, counted
 from batchtrain.service.deadlines import GONE_SECONDS
 
 if TYPE_CHECKING:
@@ -84,16 +84,13 @@ def _chosen(job_id: str, task_ids: tuple[str, ...], state: str | None, question:
     job = client.jobs.handle(job_id)
     ids = task_ids if state is None else [task.id for task in job.iter_tasks(state)]
     if question and ids:
-        settings().confirm(f"{question.format(_counted(ids), job_id)} on {service_of(client)}?")
+        named = f"task {ids[0]}" if len(ids) == 1 else counted(len(ids), "task")
+        settings().confirm(f"{question.format(named, job_id)} on {service_of(client)}?")
     return job, ids
 
 
-def _counted(task_ids: Sequence[str]) -> str:
-    return f"task {task_ids[0]}" if len(task_ids) == 1 else f"{len(task_ids):,} tasks"
-
-
 def _report(changed: Changed, past: str, job_id: str) -> None:
-    text = f"{past} {len(changed.done):,} task{'' if len(changed.done) == 1 else 's'} of job {job_id}"
+    text = f"{past} {counted(len(changed.done), 'task')} of job {job_id}"
     if changed.needless:
         text += f"; {len(changed.needless):,} needed no change"
     show({"job": job_id, past: plain(changed.done), "unchanged": plain(changed.needless)}, text)
@@ -176,17 +173,13 @@ def gc(age: timedelta, dry_run: bool, no_wait: bool) -> None:
         return
     if settings().output == "table":
         show_rows(jobs)
-    settings().confirm(f"Delete {_completed(jobs)} with their tasks on {service_of(client)}?")
+    settings().confirm(f"Delete {counted(len(jobs), 'completed job')} with their tasks on {service_of(client)}?")
     deleted_jobs = client.jobs.delete_seen(jobs, tell=tell)
     for job in deleted_jobs if not no_wait else ():
         client.jobs.handle(job.id).gone(tell=tell)
-    say(f"deleted {_completed(deleted_jobs)}")
+    say(f"deleted {counted(len(deleted_jobs), 'completed job')}")
     if settings().output != "table":
         show_rows(deleted_jobs)
-
-
-def _completed(jobs: Sequence[object]) -> str:
-    return f"{len(jobs):,} completed job{'' if len(jobs) == 1 else 's'}"
 
 
 @click.command(cls=Command)
@@ -203,13 +196,14 @@ def sweep(job_id: str, metric: str, highest: bool | None) -> None:
     job = settings().connect().jobs.handle(job_id)
     rows = job.sweep(metric, highest=highest, runs_dir=settings().runs_dir, tell=tell)
     if settings().output == "table":
-        show_rows([{name: _number(value) for name, value in row.items()} for row in flat(rows, metric)])
+        show_rows(
+            [
+                {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in row.items()}
+                for row in flat(rows, metric)
+            ]
+        )
     else:
         show_rows(flat(rows, metric) if settings().output == "csv" else rows)
-
-
-def _number(value: object) -> object:
-    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 MEMBERS = (task, resubmit, migrate, stats, gc, sweep)

@@ -46,7 +46,8 @@ def command(topic: str | None) -> None:
     """
     paths = pages()
     if topic is None:
-        show_rows([Page(name, _title(path)) for name, path in paths.items()])
+        headings = {name: re.search(r"^# (.*)", path.read_text(encoding="utf-8"), re.M) for name, path in paths.items()}
+        show_rows([Page(name, heading[1] if heading else "") for name, heading in headings.items()])
         return
     name, _, anchor = topic.partition("#")
     if name in GROUPS and name not in paths:
@@ -93,11 +94,6 @@ def pages() -> dict[str, Path]:
     """Every page by its topic."""
     files = sorted(shipped("docs").rglob("*.md"))
     return {path.stem: path for path in files if not LEFT_OUT.intersection((path.stem, path.parent.name))}
-
-
-def _title(path: Path) -> str:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return next((line[2:] for line in lines if line.startswith("# ")), "")
 
 
 def _at(text: str, anchor: str) -> str:

@@ -12,14 +12,12 @@ from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Group
 from batchtrain.cli.options import registered, say, settings, tell, waiting
 from batchtrain.cli.output import show, show_rows
-from batchtrain.errors import UsageError
+from batchtrain.errors import UsageError, counted
 from batchtrain.service.deadlines import POOL_SECONDS
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
     from batchtrain.config.load import Loaded
-    from batchtrain.config.types import Recipe
-    from batchtrain.records import Pool
 
 
 _pool_id = click.argument("pool_id", required=False, shell_complete=ids("pools"))
@@ -60,13 +58,9 @@ def add(directory: str | None, no_wait: bool, timeout: float, idle: str | None) 
         pool = client.pools.add(
             config.recipe, wait=not no_wait, timeout=timeout, tell=block, register=ending.register, on_move=on_move
         )
-    show(pool, _size(pool))
+    show(pool, f"pool {pool.id} has {counted(pool.nodes, 'node')} ({pool.allocation})")
     if remark := costs_while_idle(config.recipe.pool):
         say(remark)
-
-
-def _size(pool: Pool) -> str:
-    return f"pool {pool.id} has {pool.nodes} node{'s' if pool.nodes != 1 else ''} ({pool.allocation})"
 
 
 @command.command()
@@ -151,6 +145,9 @@ def resize(
         raise UsageError("give the number of nodes: --dedicated N, --spot N or both")
     name, config = _named(pool_id)
     client = settings().connect(config, changes=f"resizing pool {name}")
+    if config is None and settings().configdir:  # its files, if they describe this pool
+        config = settings().load(needs=("pool_specification",))
+    recipe = config.recipe if config and config.recipe.pool and config.recipe.pool.id == name else None
     with waiting("pool", name, client):
         pool = client.pools.resize(
             name,
@@ -160,9 +157,9 @@ def resize(
             wait=not no_wait,
             timeout=timeout,
             tell=tell,
-            recipe=_of(name, config),
+            recipe=recipe,
         )
-    show(pool, _size(pool))
+    show(pool, f"pool {pool.id} has {counted(pool.nodes, 'node')} ({pool.allocation})")
 
 
 @command.command()
@@ -267,14 +264,6 @@ def _named(pool_id: str | None) -> tuple[str, Loaded | None]:
     config = settings().load(needs=("pool_specification",))
     assert config.recipe.pool is not None
     return config.recipe.pool.id, config
-
-
-def _of(name: str, config: Loaded | None) -> Recipe | None:
-    """The files of a pool: the files with its name, otherwise those of --configdir if they describe the pool."""
-    if config is None and settings().configdir:
-        config = settings().load(needs=("pool_specification",))
-    pool = config.recipe.pool if config else None
-    return config.recipe if config and pool is not None and pool.id == name else None
 
 
 @command.command()

@@ -16,7 +16,7 @@ from batchtrain.cli import detached, live, options, scripts
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import POSITIVE, Tone, duration, results_last, say, seconds, settings
 from batchtrain.cli.output import plain, show_rows
-from batchtrain.errors import ServiceError, UsageError
+from batchtrain.errors import ServiceError, UsageError, counted
 
 if TYPE_CHECKING:
     from batchtrain.client.client import Client
@@ -112,10 +112,15 @@ def command(
         return
 
     def report(outcome: Outcome) -> None:
-        _report(outcome)
-        if not keep and outcome.failure is None and outcome.problem is None and options.output == "table":
+        if options.output != "table":
+            show_rows(list(task_results(outcome)))
+            return
+        for line, tone in _ends(outcome.tasks):
+            say(line, tone)
+        if not keep and outcome.failure is None and outcome.problem is None:
             say("next, after an edit:" if reuse else "next, to keep the pool for further runs:")
-            say(f"  {_again(source, *wish.words, '--reuse', arguments=wish.arguments)}")
+            words = shlex.join(["batchtrain", "run", source, *wish.words, "--reuse"]) + options.value_options
+            say(f"  {words}" + (f" -- {shlex.join(wish.arguments)}" if wish.arguments else ""))
 
     how = {"timeout": timeout, "reuse": reuse, "limits": limits, "beginning": beginning, "ask": _asks_on}
     carried_out(client, config.recipe, origin, report, opens_page=dashboard, keep=keep, how=how)
@@ -164,22 +169,17 @@ def carried_out(
                 **how,
             )
             report(outcome)
-        _raise_failure(recipe, outcome)
+        if outcome.failure is not None:
+            reason = _raised(recipe, outcome.failure)
+            settings().rest = f"{reason}its output is above, and in {outcome.runs[0].path}"
+            raise outcome.failure from outcome.problem
+        if outcome.problem is not None:
+            raise outcome.problem
         return outcome
     finally:
         for session in (*client.others, client):
             if session.account.started and not keep:
                 _stop_emulator(session)
-
-
-def _raise_failure(recipe: Recipe, outcome: Outcome) -> None:
-    """Raise what failed: of a task, or else of fetching and deleting."""
-    if outcome.failure is not None:
-        reason = _raised(recipe, outcome.failure)
-        settings().rest = f"{reason}its output is above, and in {outcome.runs[0].path}"
-        raise outcome.failure from outcome.problem
-    if outcome.problem is not None:
-        raise outcome.problem
 
 
 def _loaded(directory: str | None, source: str, wish: scripts.Options) -> tuple[Loaded, Origin]:
@@ -194,12 +194,6 @@ def _loaded(directory: str | None, source: str, wish: scripts.Options) -> tuple[
     return options.load(directory, needs=("pool_specification", "job_specifications")), options.origin(source)
 
 
-def _again(source: str, *options: str, arguments: Sequence[str] = ()) -> str:
-    """The command that repeats the run; `say` adds the target."""
-    command = shlex.join(["batchtrain", "run", source, *options]) + settings().value_options
-    return command + (f" -- {shlex.join(arguments)}" if arguments else "")
-
-
 def _raised(recipe: Recipe, failure: TaskFailed) -> str:
     """The line on this machine that raised the exception of a task, if it is in the `source` of the task."""
     file, _, line = failure.raised.rpartition(":")
@@ -212,21 +206,12 @@ def _raised(recipe: Recipe, failure: TaskFailed) -> str:
 def _say_what_is_made(recipe: Recipe) -> None:
     pool = recipe.pool
     if pool is not None:
-        count = pool.vm_count.total
         spot = f" ({pool.vm_count.low_priority} spot)" if pool.vm_count.low_priority else ""
-        say(f"pool {pool.id}: {count} node{'s' if count != 1 else ''} of {pool.vm_size}{spot}")
+        say(f"pool {pool.id}: {counted(pool.vm_count.total, 'node')} of {pool.vm_size}{spot}")
     for job in recipe.jobs:
         ids = [task.id for task in job.tasks]
         label = f"task {ids[0]}" if ids and ids[0] else "tasks with generated ids"
         say(f"job {job.id}: {label if len(ids) == 1 else f'{len(ids)} tasks'}")
-
-
-def _report(outcome: Outcome) -> None:
-    if settings().output != "table":
-        show_rows(list(task_results(outcome)))
-        return
-    for line, tone in _ends(outcome.tasks):
-        say(line, tone)
 
 
 def task_results(outcome: Outcome) -> Iterator[dict[str, Any]]:
@@ -242,15 +227,14 @@ def _ends(tasks: Sequence[Task]) -> Iterator[tuple[str, Tone]]:
     succeeded = [task.seconds or 0.0 for task in tasks if task.state == "completed" and not task.failed]
     for task in tasks:
         if len(succeeded) <= NAMED or task.state != "completed" or task.failed:
-            yield _ended(task), "success" if task.state == "completed" and not task.failed else "failure"
+            took = f" in {task.seconds:.1f} s" if task.seconds is not None else ""
+            how = "without an exit code" if task.exit_code is None else f"with exit code {task.exit_code}"
+            yield (
+                f"task {task.id} ended {how}{took}",
+                "success" if task.state == "completed" and not task.failed else "failure",
+            )
     if len(succeeded) > NAMED:
         yield f"{len(succeeded):,} tasks succeeded, in {min(succeeded):.1f} to {max(succeeded):.1f} s", "success"
-
-
-def _ended(task: Task) -> str:
-    took = f" in {task.seconds:.1f} s" if task.seconds is not None else ""
-    how = "without an exit code" if task.exit_code is None else f"with exit code {task.exit_code}"
-    return f"task {task.id} ended {how}{took}"
 
 
 def _stop_emulator(client: Session) -> None:

@@ -130,16 +130,10 @@ def answer(groups: Sequence[str], words: Sequence[str]) -> str | None:
     names = [" ".join((*groups, *words[:count])) for count in (3, 2, 1)]
     for name in names:
         if name in ANSWERS:
-            return _sentence(name, ANSWERS[name])
+            command, remark = ANSWERS[name]
+            sentence = f"is `batchtrain {command}` here." if command else "does not exist here."
+            return f"Batch Shipyard's `{name}` {sentence} {remark}".rstrip()
     for group in names:
         if any(name.startswith(f"{group} ") for name in ANSWERS):
             return f"`{group}` has commands in Batch Shipyard; `batchtrain help {PAGE}` lists what each is here."
     return None
-
-
-def _sentence(name: str, answer: Answer) -> str:
-    if answer.command:
-        return " ".join(
-            filter(None, (f"Batch Shipyard's `{name}` is `batchtrain {answer.command}` here.", answer.remark))
-        )
-    return f"Batch Shipyard's `{name}` does not exist here. {answer.remark}"

@@ -10,7 +10,7 @@ import pytest
 
 from batchtrain import records
 from batchtrain.cli.jobs import _either
-from batchtrain.cli.run import _ended, _ends
+from batchtrain.cli.run import _ends
 from batchtrain.client import job
 from batchtrain.client.job import Job
 from batchtrain.client.jobs import MOST_COUNTED, Jobs
@@ -92,8 +92,11 @@ def test_what_a_shell_means_by_a_code_is_said_where_nothing_else_says_it(
 
 
 def test_a_task_that_never_ran_has_no_exit_code_to_tell_of() -> None:
-    assert _ended(Task("train", "completed", "failure")) == "task train ended without an exit code"
-    assert _ended(Task("train", "completed", exit_code=0, seconds=1.0)) == "task train ended with exit code 0 in 1.0 s"
+    assert list(_ends([Task("train", "completed", "failure")])) == [
+        ("task train ended without an exit code", "failure")
+    ]
+    ((text, _),) = _ends([Task("train", "completed", exit_code=0, seconds=1.0)])
+    assert text == "task train ended with exit code 0 in 1.0 s"
 
 
 def test_of_many_tasks_the_failed_ones_are_named_and_the_others_counted() -> None:

@@ -13,8 +13,7 @@ import pytest
 from batchtrain.cli import jobs
 from batchtrain.cli.app import member, root
 from batchtrain.cli.options import POSITIVE, Settings, settings
-from batchtrain.cli.pool import _size
-from batchtrain.records import Pool
+from batchtrain.errors import counted
 
 
 def commands(command: click.Command, path: str = "batchtrain") -> Iterator[tuple[str, click.Command]]:
@@ -70,9 +69,9 @@ def test_jobs_tasks_with_the_verb_of_jobs_task_and_a_job_is_jobs_task(words: str
     assert [name, *left] == [*path.split(), *words.split()[len(path.split()) :]]
 
 
-@pytest.mark.parametrize(("nodes", "text"), [(1, "pool p has 1 node (steady)"), (2, "pool p has 2 nodes (steady)")])
-def test_the_nodes_of_a_pool_are_counted_in_the_right_number(nodes: int, text: str) -> None:
-    assert _size(Pool("p", "active", "steady", "standard_d4s_v5", nodes, nodes, 0, 0)) == text
+@pytest.mark.parametrize(("number", "text"), [(1, "1 node"), (0, "0 nodes"), (2000, "2,000 nodes")])
+def test_things_are_counted_in_the_right_number(number: int, text: str) -> None:
+    assert counted(number, "node") == text
 
 
 def test_a_thread_of_a_command_has_its_settings() -> None:
