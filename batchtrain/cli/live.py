@@ -46,8 +46,19 @@ def wanted() -> bool:
 @contextlib.contextmanager
 def block(account: Account, recipe: Recipe | None, title: str = "") -> Iterator[Callable[[Event], None]]:
     """Show a block about a recipe, or about what `title` names, until the body ends. Print the events above it."""
+    current = options.settings()
     if not wanted():
-        yield options.tell
+        printing = threading.RLock()
+
+        def say(event: Event) -> None:
+            with printing:
+                options.tell(event)
+
+        current.undrawn = lambda: printing
+        try:
+            yield say
+        finally:
+            current.undrawn = contextlib.nullcontext
         return
     from rich.console import Console  # 60 ms, and only for a terminal
 
@@ -78,11 +89,11 @@ def block(account: Account, recipe: Recipe | None, title: str = "") -> Iterator[
             with log.lock:
                 yield
 
-        options.settings().drawing, options.settings().undrawn = True, undrawn
+        current.drawing, current.undrawn = True, undrawn
         try:
             yield tell
         finally:
-            options.settings().drawing, options.settings().undrawn = False, contextlib.nullcontext
+            current.drawing, current.undrawn = False, contextlib.nullcontext
 
 
 class _Log:

@@ -62,7 +62,7 @@ class Settings:
     """How progress is shown: one of PROGRESS."""
     drawing: bool = False
     """Whether a live block is on the terminal, so that nothing else may be drawn."""
-    undrawn: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+    undrawn: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
     """Removes the live block from the terminal, and holds the output of tasks back during a question."""
     runs_dir: str | None = None
     """The directory of the runs."""

@@ -274,8 +274,11 @@ def test_the_block_is_drawn_four_times_a_second_and_no_line_waits_longer_than_th
     assert max(screen.waited) <= DRAW_SECONDS
 
 
-def test_no_output_comes_into_a_question(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "wanted", lambda: True)
+@pytest.mark.parametrize("is_drawn", [True, False])
+def test_no_output_comes_into_a_question(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_drawn: bool
+) -> None:
+    monkeypatch.setattr(live, "wanted", lambda: is_drawn)
     account = Account("http://127.0.0.1:1", "x", Secret("a2V5"), emulated=True)
     with click.Context(click.Command("run"), obj=options.Settings()) as context, live.block(account, None, "a") as tell:
 
