@@ -19,7 +19,6 @@ from batchtrain.catalog.sizes import VmSize
 from batchtrain.config.types import Credentials
 from batchtrain.errors import UsageError
 from batchtrain.service import entra
-from batchtrain.service.answers import at
 from batchtrain.service.connect import CA_VARIABLE
 from batchtrain.service.entra import PUBLIC, scope_of
 from batchtrain.service.rest import Rest
@@ -228,8 +227,9 @@ def sold_of(item: Json) -> Sold:
         spot=can.get("LowPriorityCapable") != "False",
         ends=date.fromisoformat(end[:10]) if end else None,
         restrictions=tuple(
-            Restriction(row.get("reasonCode", ""), row.get("type", ""), tuple(at(row, "restrictionInfo/zones") or ()))
+            Restriction(row.get("reasonCode", ""), row.get("type", ""), tuple(info.get("zones") or ()))
             for row in item.get("restrictions") or ()
+            for info in [row.get("restrictionInfo") or {}]
         ),
     )
 
