@@ -90,8 +90,7 @@ def display_name(document: Document) -> Iterator[Refusal]:
 def _mix(document: Document) -> Iterator[Refusal]:
     profile = document.get("vmSkuProfile")
     if (document["vmSize"].lower() == MIX.lower()) != (profile is not None):
-        reason = f"The size is {MIX} with a vmSkuProfile, and only then."
-        yield Refusal("vmSize", document["vmSize"], reason)
+        yield Refusal("vmSize", document["vmSize"], f"The size is {MIX} with a vmSkuProfile, and only then.")
     if profile is None:
         return
     sizes = profile.get("vmSizes", ())
@@ -108,11 +107,10 @@ def _mix(document: Document) -> Iterator[Refusal]:
 
 def _zones(machine: Document) -> Iterator[Refusal]:
     if "placement" in machine and "nodePlacementConfiguration" in machine:
-        reason = "It cannot be given with nodePlacementConfiguration."
-        yield Refusal(f"{VM}/placement", "", reason)
-    policy = machine.get("resiliencyPolicy", {}).get("zoneAllocationPolicy", {})
+        yield Refusal(f"{VM}/placement", "", "It cannot be given with nodePlacementConfiguration.")
     if "resiliencyPolicy" in machine and "placement" not in machine:
         yield Refusal(f"{VM}/resiliencyPolicy", "", "It needs the zonePlacementPolicy Auto.")
+    policy = machine.get("resiliencyPolicy", {}).get("zoneAllocationPolicy", {})
     path = f"{VM}/resiliencyPolicy/zoneAllocationPolicy"
     if policy.get("maxZoneCount", 1) < 1:
         yield Refusal(f"{path}/maxZoneCount", policy["maxZoneCount"], "It is at least 1.")
@@ -131,35 +129,24 @@ def _zones(machine: Document) -> Iterator[Refusal]:
 def _machine(machine: Document, image: Image | None, os: str) -> Iterator[Refusal]:
     agent = machine["nodeAgentSKUId"]
     if image is not None and image.node_agent and agent.lower() != image.node_agent.lower():
-        reason = f"The image needs the node agent {image.node_agent}."
-        yield Refusal(f"{VM}/nodeAgentSKUId", agent, reason)
+        yield Refusal(f"{VM}/nodeAgentSKUId", agent, f"The image needs the node agent {image.node_agent}.")
     if "windowsConfiguration" in machine and os == "linux":
         yield Refusal(f"{VM}/windowsConfiguration", "", "Windows configuration cannot be set on a Linux image.")
     if "containerConfiguration" in machine and image is not None and DOCKER not in image.capabilities:
-        yield Refusal(f"{VM}/containerConfiguration", "", _without_containers(machine["imageReference"]))
-    yield from _disks(machine.get("dataDisks", ()))
-    names = [extension["name"] for extension in machine.get("extensions", ())]
-    for index, name in _repeated(names):
-        yield Refusal(f"{VM}/extensions[{index}]/name", name, "Another extension has this name.")
-
-
-def _without_containers(image: Document) -> str:
-    """Recorded: the pool tests of azure-sdk-for-java."""
-    return (
-        f"The specified imageReference with publisher {image['publisher']} offer {image['offer']} sku {image['sku']}"
-        " does not support container feature."
-    )
-
-
-def _disks(disks: Iterable[Document]) -> Iterator[Refusal]:
-    path = f"{VM}/dataDisks"
+        reference = "publisher {publisher} offer {offer} sku {sku}".format_map(machine["imageReference"])
+        # recorded: the pool tests of azure-sdk-for-java
+        reason = f"The specified imageReference with {reference} does not support container feature."
+        yield Refusal(f"{VM}/containerConfiguration", "", reason)
+    disks = machine.get("dataDisks", ())
     for index, disk in enumerate(disks):
         if disk["lun"] not in LUNS:
-            yield Refusal(f"{path}[{index}]/lun", disk["lun"], f"A lun is between 0 and {LUNS[-1]}.")
+            yield Refusal(f"{VM}/dataDisks[{index}]/lun", disk["lun"], f"A lun is between 0 and {LUNS[-1]}.")
         if disk["diskSizeGB"] < 1:
-            yield Refusal(f"{path}[{index}]/diskSizeGB", disk["diskSizeGB"], "A disk has at least 1 GB.")
+            yield Refusal(f"{VM}/dataDisks[{index}]/diskSizeGB", disk["diskSizeGB"], "A disk has at least 1 GB.")
     for index, lun in _repeated([disk["lun"] for disk in disks]):
-        yield Refusal(f"{path}[{index}]/lun", lun, "Another data disk has this lun.")
+        yield Refusal(f"{VM}/dataDisks[{index}]/lun", lun, "Another data disk has this lun.")
+    for index, name in _repeated([extension["name"] for extension in machine.get("extensions", ())]):
+        yield Refusal(f"{VM}/extensions[{index}]/name", name, "Another extension has this name.")
 
 
 def _repeated(values: list[Any]) -> Iterator[tuple[int, Any]]:
@@ -175,6 +162,7 @@ _ROLLING = f"{_UPGRADE}/rollingUpgradePolicy"
 
 def _upgrade(document: Document) -> Iterator[Refusal]:
     policy, machine = document.get(_UPGRADE, {}), document[VM]
+    is_zonal = machine.get("nodePlacementConfiguration", {}).get("policy") == "zonal"
     rolling = policy.get("rollingUpgradePolicy", {})
     for name, allowed in (
         ("maxBatchInstancePercent", SHARES),
@@ -187,7 +175,7 @@ def _upgrade(document: Document) -> Iterator[Refusal]:
     if batch > rolling.get("maxUnhealthyInstancePercent", SHARES[-1]):
         reason = "It cannot be more than maxUnhealthyInstancePercent."
         yield Refusal(f"{_ROLLING}/maxBatchInstancePercent", batch, reason)
-    if rolling.get("enableCrossZoneUpgrade") and not _is_zonal(machine):
+    if rolling.get("enableCrossZoneUpgrade") and not is_zonal:
         reason = "Only pools with zonal node placement can be upgraded across zones."
         yield Refusal(f"{_ROLLING}/enableCrossZoneUpgrade", True, reason)
     if policy.get("automaticOSUpgradePolicy", {}).get("enableAutomaticOSUpgrade") and machine.get(
@@ -195,10 +183,6 @@ def _upgrade(document: Document) -> Iterator[Refusal]:
     ).get("enableAutomaticUpdates"):
         reason = "Automatic OS upgrades need enableAutomaticUpdates of windowsConfiguration to be false."
         yield Refusal(f"{_UPGRADE}/automaticOSUpgradePolicy/enableAutomaticOSUpgrade", True, reason)
-
-
-def _is_zonal(machine: Document) -> bool:
-    return bool(machine.get("nodePlacementConfiguration", {}).get("policy") == "zonal")
 
 
 # The network ---------------------------------------------------------------------------------------------------------
@@ -230,8 +214,7 @@ def _addresses(addresses: Document) -> Iterator[Refusal]:
     if families is not None and sorted(families) not in (["IPv4"], ["IPv4", "IPv6"]):
         reason = "A pool is single-stack with IPv4, or dual-stack with IPv4 and IPv6."
         yield Refusal(f"{ADDRESSES}/ipFamilies", families, reason)
-    provision = addresses.get("provision", "batchmanaged")
-    if (provision == "usermanaged") != bool(addresses.get("ipAddressIds")):
+    if (addresses.get("provision") == "usermanaged") != bool(addresses.get("ipAddressIds")):
         reason = "The public IP addresses are given with usermanaged, and only then."
         yield Refusal(f"{ADDRESSES}/ipAddressIds", addresses.get("ipAddressIds", ""), reason)
 
@@ -333,19 +316,16 @@ def task(document: Document, *, uses_dependencies: bool) -> Iterator[Refusal]:
     if document["id"].lower() in map(str.lower, document.get("dependsOn", {}).get("taskIds", ())):
         yield Refusal("dependsOn/taskIds", document["id"], "A task cannot depend on itself.")
     conditions = document.get("exitConditions", {})
-    yield from _exit_ranges(conditions.get("exitCodeRanges", ()))
-    if not uses_dependencies and (action := next(_dependency_actions(conditions), "")):
-        reason = "The job does not use task dependencies."
-        yield Refusal("exitConditions/dependencyAction", action, reason)
-
-
-def _exit_ranges(ranges: Sequence[Document]) -> Iterator[Refusal]:
+    ranges: Sequence[Document] = conditions.get("exitCodeRanges", ())
     for index, span in enumerate(ranges):
         path = f"exitConditions/exitCodeRanges[{index}]/start"
         if span["start"] > span["end"]:
             yield Refusal(path, span["start"], "The start of a range cannot be after its end.")
         if any(span["start"] <= other["end"] and span["end"] >= other["start"] for other in ranges[:index]):
             yield Refusal(path, span["start"], "Two ranges of exit codes overlap.")
+    actions = [options["dependencyAction"] for options in exit_options(conditions) if "dependencyAction" in options]
+    if actions and not uses_dependencies:
+        yield Refusal("exitConditions/dependencyAction", actions[0], "The job does not use task dependencies.")
 
 
 def environment(document: Document) -> Iterator[Refusal]:
@@ -354,12 +334,6 @@ def environment(document: Document) -> Iterator[Refusal]:
         if not setting["name"] or "=" in setting["name"]:
             reason = "The name of a variable has at least one character and no `=`."
             yield Refusal(f"environmentSettings[{index}]/name", setting["name"], reason)
-
-
-def _dependency_actions(conditions: Document) -> Iterator[str]:
-    for options in exit_options(conditions):
-        if "dependencyAction" in options:
-            yield options["dependencyAction"]
 
 
 def exit_options(conditions: Document) -> Iterator[Document]:

@@ -81,17 +81,13 @@ class Hour(NamedTuple):
 
 def find(tables: tuple[Prices, ...], size: str, region: str) -> Price | None:
     """The price of a size in a region. Without a region: if only one region has a price, that one."""
-    size_key = key(size)
-    matching = [price for prices in tables if region in ("", prices.region) and (price := _price(prices, size_key))]
+    matching = []
+    for table in tables:
+        names = (*table.dedicated, *table.spot) if region in ("", table.region) else ()
+        if name := {key(name): name for name in names}.get(key(size)):
+            price = Price(name, table.region, table.currency, table.dedicated.get(name), table.spot.get(name))
+            matching.append(price)
     return matching[0] if len(matching) == 1 else None
-
-
-def _price(prices: Prices, size_key: str) -> Price | None:
-    names = {key(name): name for name in (*prices.dedicated, *prices.spot)}
-    if size_key not in names:
-        return None
-    name = names[size_key]
-    return Price(name, prices.region, prices.currency, prices.dedicated.get(name), prices.spot.get(name))
 
 
 def region_of(endpoint: str) -> str:

@@ -470,8 +470,7 @@ _VERSIONED = re.compile(r"(?P<series>.+_v)(?P<version>[0-9])", re.IGNORECASE)
 def is_newer(name: str, other: str) -> bool:
     """Whether the name of a size is that of another one with a later version, as Azure names new sizes."""
     new, old = _VERSIONED.fullmatch(name), _VERSIONED.fullmatch(other)
-    same_series = new is not None and old is not None and key(new["series"]) == key(old["series"])
-    return same_series and name[-1] > other[-1]
+    return new is not None and old is not None and key(new["series"]) == key(old["series"]) and name[-1] > other[-1]
 
 
 MOST_MISTAKES = 2
@@ -607,13 +606,9 @@ def _today_reason(today: str | None) -> str:
         return ""
     gpus = f"{size.gpus} x {size.gpu_model}" if size.gpus else f"{size.cores} cores"
     network = f", {size.hcas} x {size.infiniband.upper()} InfiniBand" if size.infiniband else ""
-    text = f"Today's size for the same launch is {size.name} ({gpus}{network}){_framework(size)}."
+    cuda = needed_cuda(size)
+    platform = "ROCm" if size.gpu_vendor == "amd" else f"CUDA {cuda} or later" if cuda else ""
+    framework = f", with a framework built for {platform}" if platform else ""
+    text = f"Today's size for the same launch is {size.name} ({gpus}{network}){framework}."
     builds = ", ".join(f"{build.name} (CUDA {build.cuda})" for build in too_old_for(size))
     return f"{text} The last builds of {builds} do not support that GPU." if builds else text
-
-
-def _framework(size: VmSize) -> str:
-    if size.gpu_vendor == "amd":
-        return ", with a framework built for ROCm"
-    cuda = needed_cuda(size)
-    return f", with a framework built for CUDA {cuda} or later" if cuda else ""

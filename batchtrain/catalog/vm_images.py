@@ -160,8 +160,8 @@ EVERY = (*IMAGES, *UNLISTED)
 
 def find(publisher: str, offer: str, sku: str, among: Iterable[Image] = EVERY) -> Image | None:
     """The image of that reference, ignoring case. Returns None if these tables do not have it."""
-    reference = Reference(publisher.lower(), offer.lower(), sku.lower())
-    return next((image for image in among if _matches(image, reference)), None)
+    name = (publisher.lower(), offer.lower())
+    return next((image for image in among if image[:2] == name and fnmatch.fnmatchcase(sku.lower(), image.sku)), None)
 
 
 def nearest(reference: str, among: Iterable[Image] = IMAGES) -> tuple[str, ...]:
@@ -175,7 +175,3 @@ def nearest(reference: str, among: Iterable[Image] = IMAGES) -> tuple[str, ...]:
 def service_words(capabilities: Iterable[str]) -> tuple[str, ...]:
     """The capabilities as GET /supportedimages spells them, sorted."""
     return tuple(sorted(SERVICE_WORDS[word] for word in capabilities if word in SERVICE_WORDS))
-
-
-def _matches(image: Image, reference: Reference) -> bool:
-    return (image.publisher, image.offer) == reference[:2] and fnmatch.fnmatchcase(reference.sku, image.sku)

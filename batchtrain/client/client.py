@@ -52,14 +52,11 @@ def load(
     """
     from batchtrain.config.load import load as load_files  # with the schema and every rule, and only here
 
-    is_local = is_for_emulator(local)
-    texts = {name: value if isinstance(value, str) else _written(value) for name, value in (settings or {}).items()}
-    return load_files(directory, settings=texts, ignore=ignore, files=files, local=is_local).recipe
-
-
-def _written(value: object) -> str:
-    """A value as `--set` has it."""
-    return msgspec.json.encode(value).decode()
+    texts = {
+        name: value if isinstance(value, str) else msgspec.json.encode(value).decode()  # as `--set` has it
+        for name, value in (settings or {}).items()
+    }
+    return load_files(directory, settings=texts, ignore=ignore, files=files, local=is_for_emulator(local)).recipe
 
 
 def connect(

@@ -147,7 +147,12 @@ class Overseer(NamedTuple):
         python = shlex.quote(sys.executable) if emulated else "python3"
         commands = [f"{python} -m zipfile -e {PACKAGE} {TASK}"]
         if not emulated:
-            commands += ["python3 -m venv venv", f"venv/bin/pip install --quiet {shlex.join(_packages())}"]
+            from packaging.requirements import Requirement  # every command imports this module
+
+            requirements = map(Requirement, importlib.metadata.requires("batchtrain") or ())
+            needed = (item for item in requirements if item.marker is None or item.marker.evaluate({"extra": ""}))
+            packages = shlex.join(f"{item.name}{item.specifier}" for item in needed)
+            commands += ["python3 -m venv venv", f"venv/bin/pip install --quiet {packages}"]
             python = "venv/bin/python"
         commands.append(f"PYTHONPATH={TASK} {python} -m {controller_program.__name__}")
         task = Task(
@@ -157,15 +162,6 @@ class Overseer(NamedTuple):
             id=self.pool.id, auto_complete=True, max_wall_time=span_of(seconds), metadata={CONTROLS: run}, tasks=(task,)
         )
         return replace(recipe, pool=self.pool, jobs=(job,), resources=GlobalResources())
-
-
-def _packages() -> list[str]:
-    """What batchtrain requires, without its extras."""
-    from packaging.requirements import Requirement  # every command imports this module
-
-    requirements = map(Requirement, importlib.metadata.requires("batchtrain") or ())
-    needed = (item for item in requirements if item.marker is None or item.marker.evaluate({"extra": ""}))
-    return [f"{item.name}{item.specifier}" for item in needed]
 
 
 def _package() -> bytes:

@@ -64,25 +64,15 @@ class Controller:
     def control(self) -> None:
         """Move the job until its tasks have ended, or until it is gone. Raises the errors of the service."""
         number, names = self._prepared(), self._requests.candidates
-        while number is not None and (error := self._end()):
+        while number is not None and (error := self._follow()):
             at, number = names[number % len(names)], number + 1
             self._say(f"{at} does not get its nodes ({error}); the job moves to {names[number % len(names)]}")
             if self._seconds_left() < LEAST_SECONDS:
                 self._say("the wall clock ends the run before nodes start there")
                 return
-            self._go_to(number)
+            body = {"metadata": with_number(self._document["metadata"], number)}
+            ask(self._client.batch, "PATCH", f"/jobs/{quoted(self._id)}", f"update job {self._id}", body)
             number = self._prepared()
-
-    def _end(self) -> NodesLost | None:
-        """Wait until the tasks have ended, or until the job is gone. Returns the loss of its nodes."""
-        try:
-            self._follow()
-        except NodesLost as error:
-            return error
-        except NotFound:  # also a pool that ended with its job
-            if self._client.jobs.state(self._requests.job) not in ("", "terminating", "completed"):
-                raise
-        return None
 
     def _prepared(self) -> int | None:
         """The number of the candidate where the job of the run is, once it is there; None if it was deleted."""
@@ -102,10 +92,9 @@ class Controller:
         self._add(number)
         return number
 
-    def _follow(self) -> None:
-        """Wait until the tasks have ended. Raises NodesLost."""
+    def _follow(self) -> NodesLost | None:
+        """Wait until the tasks have ended, or until the job is gone. Returns the loss of its nodes."""
         job_id, watches = self._requests.job, list[NodeWatch]()
-        deadline = watch.Deadline(self._seconds_left(), watch.tasks_of(job_id), self._tell)
 
         def look(_: Glance) -> int:
             if watches:
@@ -114,7 +103,15 @@ class Controller:
                 watches.append(NodeWatch(self._client, pool, self._requests.patience, self._tell, deadline.now))
             return 1
 
-        watch.tasks_ended(self._client.batch, job_id, deadline, self._client.pace, look)
+        try:
+            deadline = watch.Deadline(self._seconds_left(), watch.tasks_of(job_id), self._tell)
+            watch.tasks_ended(self._client.batch, job_id, deadline, self._client.pace, look)
+        except NodesLost as error:
+            return error
+        except NotFound:  # also a pool that ended with its job
+            if self._client.jobs.state(job_id) not in ("", "terminating", "completed"):
+                raise
+        return None
 
     def _delete(self) -> None:
         """Delete the job, and with it its pool, which needs its quota no more then."""
@@ -150,10 +147,6 @@ class Controller:
         assert job.created is not None and job.wall_clock is not None
         return max(job.wall_clock - (now() - job.created).total_seconds(), 0.0)
 
-    def _go_to(self, number: int) -> None:
-        body = {"metadata": with_number(self._document["metadata"], number)}
-        ask(self._client.batch, "PATCH", f"/jobs/{quoted(self._id)}", f"update job {self._id}", body)
-
     def _say(self, text: str) -> None:
         self._tell(Waiting(self._requests.job, text))
 
@@ -165,8 +158,7 @@ def _number_of(job_document: Mapping[str, Any]) -> int:
 
 def with_number(items: Iterable[Mapping[str, Any]], number: int) -> list[Mapping[str, Any]]:
     """The metadata of a job with the number of its candidate."""
-    others = (item for item in items if item["name"] != CANDIDATE)
-    return [*others, {"name": CANDIDATE, "value": str(number)}]
+    return [*(item for item in items if item["name"] != CANDIDATE), {"name": CANDIDATE, "value": str(number)}]
 
 
 def _print(event: Event) -> None:

@@ -64,8 +64,7 @@ class _Rows:
                 some.extend(islice(rows, AT_ONCE))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - raised after the tasks before it
             after = f" after {count + len(some):,} tasks" if count + len(some) else ""
-            message = f"{self._about} failed{after}: {type(error).__name__}: {error}{_line_of(error)}"
-            return some, UsageError(message)
+            return some, UsageError(f"{self._about} failed{after}: {type(error).__name__}: {error}{_line_of(error)}")
         return some, None
 
     def _called(self) -> Iterator[Any]:
@@ -77,8 +76,7 @@ class _Rows:
         try:
             return iter(generate(*custom.input_args, **custom.input_kwargs))
         except (Exception, SystemExit) as error:
-            message = f"{self._about} failed: {type(error).__name__}: {error}{_line_of(error)}"
-            raise UsageError(message) from error
+            raise UsageError(f"{self._about} failed: {type(error).__name__}: {error}{_line_of(error)}") from error
 
 
 def _line_of(error: BaseException) -> str:

@@ -110,8 +110,7 @@ def _detached(
     )  # fmt: skip
     recording.detach()
     try:
-        names = {job.id: name, controller.id_of(job.id): name}
-        with registered(client, client.register(alone, names), tell) as ending:
+        with registered(client, client.register(alone, {job.id: name, controller.id_of(job.id): name}), tell) as ending:
             put_run(client.storage(alone)(link), recording.run.path)
             client.jobs.add_all(alone, tell=tell, foreseen=foreseen, resume=False, register=ending.register)
             if addition is not None:

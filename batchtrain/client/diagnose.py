@@ -49,7 +49,7 @@ def job(
     """
     unread: list[str] = []
     job = read.counted_job(client, job_id, read.EXAMINED_JOB)
-    pool = _pool_or_none(client, job.pool)
+    pool = read.pool_or_none(client, job.pool, read.EXAMINED_POOL) if job.pool else None
     nodes = _nodes(client, pool, unread) if pool else ()
     recent = [attempt for attempt in seen if not (job.created and attempt.started) or attempt.started >= job.created]
     tasks = _tasks(client, job_id, task_id, unread, [node.node for node in nodes], recent)
@@ -85,15 +85,12 @@ def _tasks(
         tasks = [read.task(client, job_id, task_id, read.EXAMINED_TASK)]
     else:
         tasks = _first(client, job_id, FAILED) or _first(client, job_id, NOT_ENDED)
-    return tuple(_examined(client, job_id, task, unread, nodes, history) for task in sorted(tasks, key=_end))
+    tasks.sort(key=lambda task: task.ended or LATEST)
+    return tuple(_examined(client, job_id, task, unread, nodes, history) for task in tasks)
 
 
 def _first(client: BatchClient, job_id: str, where: str) -> list[Task]:
     return list(read.tasks(client, job_id, where=where, select=read.EXAMINED_TASK, limit=TASKS))
-
-
-def _end(task: Task) -> datetime:
-    return task.ended or LATEST
 
 
 def _examined(
@@ -130,21 +127,11 @@ def _lines(client: BatchClient, tree: Tree, path: str, unread: list[str]) -> tup
 # --- pool and nodes -------------------------------------------------------------------------------------------------
 
 
-def _pool_or_none(client: BatchClient, pool_id: str) -> Pool | None:
-    try:
-        return read.pool(client, pool_id, read.EXAMINED_POOL) if pool_id else None
-    except NotFound:
-        return None
-
-
 def _nodes(client: BatchClient, pool: Pool, unread: list[str]) -> tuple[ExaminedNode, ...]:
     nodes = read.nodes(client, pool.id, read.LOST_NODE)
-    failed = [node.id for node in nodes if node.state == "starttaskfailed"][:NODES]
-    return tuple(
-        ExaminedNode(node, _start_lines(client, pool, node, unread) if node.id in failed else ()) for node in nodes
-    )
-
-
-def _start_lines(client: BatchClient, pool: Pool, node: Node, unread: list[str]) -> tuple[str, ...]:
-    tree = node_tree(pool.id, node.id)
-    return tuple(line for name in ("stdout", "stderr") for line in _lines(client, tree, f"startup/{name}.txt", unread))
+    failed, rows = [node.id for node in nodes if node.state == "starttaskfailed"][:NODES], []
+    for node in nodes:
+        tree, names = node_tree(pool.id, node.id), ("stdout", "stderr") if node.id in failed else ()
+        lines = [line for name in names for line in _lines(client, tree, f"startup/{name}.txt", unread)]
+        rows.append(ExaminedNode(node, tuple(lines)))
+    return tuple(rows)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import key, today_for
@@ -227,7 +227,7 @@ def _pools(facts: Facts) -> Check:
     if isinstance(facts.pools, Unknown):
         return Check("pools", NOT_CHECKED, "see account")
     quota = facts.region.account.pools if isinstance(facts.region, Region) else None
-    pool = facts.recipe.pool if facts.recipe is not None else None
+    pool = _pool(facts)
     count = len(facts.pools)
     text = f"{count} pool{'s' if count != 1 else ''}" + (f" of at most {quota}" if quota is not None else "")
     if pool is not None and any(existing.id == pool.id for existing in facts.pools):
@@ -269,7 +269,8 @@ def _image(facts: Facts) -> Check:
     if isinstance(facts.images, Unknown):
         return Check("image", NOT_CHECKED, "see account")
     name = f"{platform.publisher}:{platform.offer}:{platform.sku}"
-    account_image = next((image for image in facts.images if _same(image, platform)), None)
+    names = {f"{image.publisher}:{image.offer}:{image.sku}".lower(): image for image in reversed(facts.images)}
+    account_image = names.get(name.lower())
     if account_image is None:
         catalog_image = facts.catalog.image(platform.publisher, platform.offer, platform.sku)
         instead = catalog_image.replacement if catalog_image else ""
@@ -410,13 +411,11 @@ def _compared(name: str, facts: Facts, nodes: int, quota: int, of: str, *, spot:
     if cores is None:
         return Check(name, NOT_CHECKED, f"the number of cores of {pool.vm_size} is unknown")
     same = region.families.get(key(pool.vm_size)) if not spot and region.account.by_family else None
-    others = facts.pools if not isinstance(facts.pools, Unknown) else ()
-    load = sum(
-        _nodes(other, spot) * (_cores(facts, other.vm_size) or 0)
-        for other in others
-        if other.id != pool.id and (same is None or region.families.get(key(other.vm_size)) == same)
-    )
-    demand = nodes * cores
+    demand, load = nodes * cores, 0
+    for other in facts.pools if not isinstance(facts.pools, Unknown) else ():
+        if other.id != pool.id and (same is None or region.families.get(key(other.vm_size)) == same):
+            counts = (other.spot, other.target_spot) if spot else (other.dedicated, other.target_dedicated)
+            load += max(counts) * (_cores(facts, other.vm_size) or 0)
     text = f"{demand} cores needed, {load} of {quota} used ({of})"
     if demand + load <= quota:
         return Check(name, OK, text)
@@ -428,34 +427,21 @@ def _cores(facts: Facts, name: str) -> int | None:
     return size.cores if size is not None else None
 
 
-def _nodes(pool: Pool, spot: bool) -> int:
-    return max(pool.spot, pool.target_spot) if spot else max(pool.dedicated, pool.target_dedicated)
-
-
 def _cost(facts: Facts) -> Check:
-    hour = cost.hour_of(facts.recipe, facts.account.region) if facts.recipe is not None else None
-    if hour is None:
+    recipe = facts.recipe
+    hour = cost.hour_of(recipe, facts.account.region) if recipe is not None else None
+    if recipe is None or hour is None:
         return Check("cost", NOT_CHECKED, NO_RECIPE)
     if hour.cost is not None or facts.account.emulated:
-        return Check("cost", OK, str(hour), _stop_when(facts.recipe))
+        may_stand = any(job.is_watched and job.stop_when is None for job in recipe.jobs)  # and costs as much
+        step = "`stop_when: {silent: 20m}` of a job ends a gang that stands still" if may_stand else ""
+        return Check("cost", OK, str(hour), step)
     where = f" --location {facts.account.region or 'REGION'}"
     return Check("cost", OK, str(hour), f"batchtrain catalog refresh --prices{where} reads the price")
 
 
-def _stop_when(recipe: Recipe | None) -> str:
-    """What ends a gang that stands still but costs as much; empty where a job has it, or could not have it."""
-    if recipe is None or not any(job.is_watched and job.stop_when is None for job in recipe.jobs):
-        return ""
-    return "`stop_when: {silent: 20m}` of a job ends a gang that stands still"
-
-
 def _pool(facts: Facts) -> PoolSettings | None:
     return facts.recipe.pool if facts.recipe is not None else None
-
-
-def _same(image: Image, platform: Any) -> bool:
-    names = (platform.publisher, platform.offer, platform.sku)
-    return tuple(map(str.lower, (image.publisher, image.offer, image.sku))) == tuple(map(str.lower, names))
 
 
 CHECKS: tuple[Callable[[Facts], Check], ...] = (

@@ -180,15 +180,9 @@ class Ending:
         waits = [thing for thing in jobs if thing.id not in self.ended]
         if not self.submitted and unrelated(error):
             waits = [thing for thing in things if thing.kind == "pool"]
-        self.tell(
-            Standing(
-                things[0].name, left(things, self.client.account.option, waits=waits, files=jobs, cost=self._cost())
-            )
-        )
-
-    def _cost(self) -> str:
-        """The cost of an hour of the pool; empty on the emulator."""
-        return f"; {self.hour}" if self.hour and not self.client.account.emulated else ""
+        account = self.client.account
+        cost = f"; {self.hour}" if self.hour and not account.emulated else ""
+        self.tell(Standing(things[0].name, left(things, account.option, waits=waits, files=jobs, cost=cost)))
 
     @property
     def hour(self) -> str:

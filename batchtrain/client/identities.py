@@ -14,7 +14,8 @@ from batchtrain.service.connect import Account
 
 def refuse_identities(recipe: Recipe, account: Account) -> None:
     """Raise UsageError where a pool's managed identities could not be set."""
-    if account.emulated or account.key is None or recipe.credentials.aad or _arm_sign_in(recipe):
+    management = recipe.credentials.management
+    if account.emulated or account.key is None or recipe.credentials.aad or (management and management.aad):
         return
     raise UsageError(
         "the pool's `identities` are set through Azure Resource Manager, which takes no account key: sign in with"
@@ -37,8 +38,3 @@ def identify(step: Step, recipe: Recipe, account: Account) -> Event:
         raise NotFound(f"the signed-in identity sees no Batch account at {account.endpoint}; it needs the role Reader")
     arm.set_pool_identity(rest, seen, pool_id, identities)
     return PoolIdentified(pool_id, f"pool {pool_id} has {len(identities)} managed identities")
-
-
-def _arm_sign_in(recipe: Recipe) -> bool:
-    management = recipe.credentials.management
-    return management is not None and management.aad is not None

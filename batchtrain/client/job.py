@@ -105,16 +105,15 @@ class Job:
     def raise_failed(self, known: Iterable[Task] | None = None, *, logs: str = "") -> None:
         """Raise TaskFailed, with its last lines and its cause, for the first task that failed. known: all its tasks, if
         they are listed already. logs: the directory of this machine that keeps their output."""
-        for task in self._first_not_succeeded() if known is None else known:
+        if known is None:
+            still_open = read.tasks(self._client.batch, self.id, where=tasks.OPEN, limit=1)
+            known = itertools.chain(self.iter_tasks("failed", limit=1), still_open)
+        for task in known:
             if task.state != "completed" or task.failed:
                 error = self.failure_of(task)
                 with contextlib.suppress(BatchtrainError):  # the failure itself matters more
                     error.finding = self._examined(task.id, logs=logs).first
                 raise error
-
-    def _first_not_succeeded(self) -> Iterator[Task]:
-        yield from self.iter_tasks("failed", limit=1)
-        yield from read.tasks(self._client.batch, self.id, where=tasks.OPEN, limit=1)
 
     def failure_of(self, task: Task) -> TaskFailed:
         """Why a task failed or did not finish, with the last lines of its stderr."""
@@ -271,7 +270,7 @@ class Job:
         """Run failed tasks again. Raises ServiceError at the end if some were refused, and for a job that is over."""
         return self._change("reactivate", task_ids, tell)
 
-    def _change(self, name: str, task_ids: Sequence[str], tell: Tell | None) -> Changed:
+    def _change(self, name: str, task_ids: Sequence[str], tell: Tell) -> Changed:
         action = task_actions.ACTIONS[name]
         progress = self._progress(action.past, len(task_ids), tell)
         return self._checked(action, task_actions.change(self._client.batch, self.id, action, task_ids, progress))
@@ -281,13 +280,9 @@ class Job:
             raise task_actions.refusal(self.id, action, changed)
         return changed
 
-    def _progress(self, past: str, count: int | None, tell: Tell | None) -> Callable[[int], None]:
-        def report(number: int) -> None:
-            of = f" of {count:,}" if count is not None else ""
-            if tell is not None:
-                tell(TasksChanged(self.id, f"{past} {number:,}{of} tasks"))
-
-        return report
+    def _progress(self, past: str, count: int | None, tell: Tell) -> Callable[[int], None]:
+        of = f" of {count:,}" if count is not None else ""
+        return lambda number: tell(TasksChanged(self.id, f"{past} {number:,}{of} tasks"))
 
     def resubmit_failed(self, *, tell: Tell = SHOW) -> Changed:
         """Run the failed tasks again. Raises ServiceError for a job that is over, and if some were refused."""
@@ -347,8 +342,7 @@ class Job:
 
     def recorded(self, runs_dir: str | Path | None = None) -> RunDirectory | None:
         """Its newest run directory, also of a job that is gone; None if there is none. runs_dir: as for `diagnose`."""
-        root = root_of(runs_dir, os.environ)
-        return recorded_job(root, self._client.account, self.id, None)
+        return recorded_job(root_of(runs_dir, os.environ), self._client.account, self.id, None)
 
     def _examined(
         self, task_id: str | None, *, hints: tuple[str, ...] = (), logs: str = "", seen: tuple[Attempt, ...] = ()

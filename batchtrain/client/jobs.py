@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 from collections.abc import Iterable
-from datetime import datetime, timezone
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -82,13 +82,11 @@ class Jobs:
         """
         todo = self._planned(recipe, foreseen, timeout, tell)
         if copied := copied_from(recipe):
-            tell(
-                RecipeCopied(
-                    copied.id,
-                    f"this recipe was copied from {copied.path}, so its checkpoints are not continued;"
-                    " `batchtrain run --resume RUN` continues those of a run",
-                )
+            text = (
+                f"this recipe was copied from {copied.path}, so its checkpoints are not continued;"
+                " `batchtrain run --resume RUN` continues those of a run"
             )
+            tell(RecipeCopied(copied.id, text))
         if recreate:
             self.remove_all(recipe, tell=tell)
         self._client.carry_out(todo, recipe, tell, AddOptions(resume, fail_fast, timeout), register)
@@ -102,8 +100,7 @@ class Jobs:
             refuse_unattended(recipe)
         pool = self._pool_facts(recipe, timeout, tell) if recipe.needs_pool else None
         if foreseen is None:
-            account = self._client.account
-            return plan_jobs(recipe, *gathered(recipe, account, self._client.storage(recipe), pool=pool))
+            return plan_jobs(recipe, *gathered(recipe, self._client.account, self._client.storage(recipe), pool=pool))
         if pool == foreseen.facts.pool:
             return foreseen.jobs
         return plan_jobs(recipe, foreseen.facts._replace(pool=pool), foreseen.sources)
@@ -113,9 +110,8 @@ class Jobs:
         planned = planned_facts(recipe) if idles(recipe) else None
         if planned is not None and (pool := read.pool(self._client.batch, pool_id)).autoscale:
             # It may have no nodes now, and a task brings them back.
-            facts = read.facts_of(pool)
-            return facts._replace(dedicated=planned.dedicated, low_priority=planned.low_priority)
-        if not _has_gang(recipe):
+            return read.facts_of(pool)._replace(dedicated=planned.dedicated, low_priority=planned.low_priority)
+        if not any(task.multi_instance for job in recipe.jobs if job.auto_pool is None for task in job.tasks):
             return read.facts_of(read.pool(self._client.batch, pool_id))
         return read.facts_of(watch.pool_steady(self._client.batch, pool_id, timeout, self._client.pace, tell))
 
@@ -145,7 +141,7 @@ class Jobs:
         """All jobs. counted: with the counts and the rate of their tasks, for which the newest MOST_COUNTED jobs take a
         request each."""
         rows = read.jobs(self._client.batch)
-        newest = heapq.nlargest(MOST_COUNTED if counted else 0, rows, key=_creation)
+        newest = heapq.nlargest(MOST_COUNTED if counted else 0, rows, key=lambda row: row.created or read.LONG_AGO)
         ids = {row.id for row in newest}
         return Table(self._counted(row) if row.id in ids else row for row in rows)
 
@@ -154,8 +150,7 @@ class Jobs:
             counts = read.counts(self._client.batch, row.id)
         except NotFound:  # deleted since it was listed
             return row
-        end = row.ended or now()
-        seconds = (end - row.created).total_seconds() if row.created else 0.0
+        seconds = ((row.ended or now()) - row.created).total_seconds() if row.created else 0.0
         rate = round(counts.ended / seconds, 2) if seconds > 0 and counts.ended else None
         return replace(row, rate=rate, **counts._asdict())
 
@@ -215,12 +210,3 @@ class JobSchedule:
             submit.delete_schedule(self._client.batch, self.id)
         if wait:
             watch.gone(lambda: self.seen, timeout, self._client.pace, f"job schedule {self.id}")
-
-
-def _has_gang(recipe: Recipe) -> bool:
-    gangs = (task.multi_instance for job in recipe.jobs if job.auto_pool is None for task in job.tasks)
-    return any(gangs)
-
-
-def _creation(job: records.Job) -> datetime:
-    return job.created or datetime.min.replace(tzinfo=timezone.utc)

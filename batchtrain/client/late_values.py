@@ -28,10 +28,6 @@ KEY_NAME = "id_ed25519_batchtrain"
 """The name of a key pair that batchtrain creates."""
 
 
-def _now() -> datetime:
-    return datetime.now(timezone.utc)
-
-
 class Placeholders:
     """Fills the placeholders of one recipe's plans."""
 
@@ -39,7 +35,7 @@ class Placeholders:
         self,
         recipe: Recipe,
         *,
-        now: Callable[[], datetime] = _now,
+        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
         directory: Path | None = None,
         ca: str | None = None,
         own: Own | None = None,
@@ -57,9 +53,9 @@ class Placeholders:
             "share": self._share,
             "keyvault": self._mapping,
             "ssh": self._public_key,
-            "file": self._file,
+            "file": lambda path: self._read(path, "signing_key.file"),
             "management": self._management,
-            "expires": self._moment,
+            "expires": lambda span: wire_times.after(span, self._now()),  # `P30D`: that many days from now
         }
 
     def fill(self, placeholder: Placeholder) -> str | Secret:
@@ -92,11 +88,9 @@ class Placeholders:
         if what == "ssh_private_key":
             path = _given(user.ssh_private_key, f"the user `{name}` has no private key", section)
             return self._read(path, f"{section}.ssh_private_key")
-        return _given(user.password or self._rdp_password(name), f"the user `{name}` has no password", section)
-
-    def _rdp_password(self, name: str) -> Secret | None:
         login = self._recipe.pool.rdp if self._recipe.pool else None
-        return login.password if login and login.username == name else None
+        password = user.password or (login.password if login and login.username == name else None)
+        return _given(password, f"the user `{name}` has no password", section)
 
     def _share(self, reference: str) -> str | Secret:
         alias, _, what = reference.rpartition(":")
@@ -190,19 +184,22 @@ class Placeholders:
         """The public key at a path; without a path, the key of a pair that is created once and never overwritten."""
         if path:
             return self._read(path, "ssh.ssh_public_key").strip()
-        return _public_of(self.key_pair()).strip()
+        from cryptography.hazmat.primitives import serialization  # a slow import (0.1 s), needed only for a login
+
+        private = self.key_pair()
+        public = private.with_name(f"{private.name}.pub")
+        if public.is_file():
+            return public.read_text(encoding="ascii").strip()
+        key = serialization.load_ssh_private_key(private.read_bytes(), None).public_key()
+        return key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
 
     def key_pair(self) -> Path:
         """The private key of the login, if batchtrain creates it; an existing pair is kept."""
         login = self._recipe.pool.ssh if self._recipe.pool else None
-        directory = self._here / Path(login.generated_file_export_path if login else ".").expanduser()
-        path = directory / KEY_NAME
+        path = self._here / Path(login.generated_file_export_path if login else ".").expanduser() / KEY_NAME
         if not path.exists():
             _make_pair(path)
         return path
-
-    def _file(self, path: str) -> str:
-        return self._read(path, "signing_key.file")
 
     def _read(self, path: str, setting: str) -> str:
         """A text file below the directory of the recipe, otherwise below the working directory."""
@@ -212,25 +209,11 @@ class Placeholders:
                 return (base / file).read_text(encoding="utf-8")
         raise UsageError(f"`{setting}` names {path}, which is not a file here or in {self._recipe.directory}")
 
-    def _moment(self, span: str) -> str:
-        """`P30D`: the time that many days from now."""
-        return wire_times.after(span, self._now())
-
 
 def _given(value: Value | None, missing: str, path: str, other: str = "") -> Value:
     if not value:
         raise UsageError(f"{missing}; write `{path}` in credentials.yaml{f', {other}' if other else ''}")
     return value
-
-
-def _public_of(private: Path) -> str:
-    from cryptography.hazmat.primitives import serialization  # a slow import (0.1 s), needed only for a login
-
-    public = private.with_name(f"{private.name}.pub")
-    if public.is_file():
-        return public.read_text(encoding="ascii")
-    key = serialization.load_ssh_private_key(private.read_bytes(), None).public_key()
-    return key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
 
 
 def _make_pair(path: Path) -> None:

@@ -59,8 +59,7 @@ def leave(client: Operations, recipe: Recipe, ending: Ending, guard: Guard, leav
         partial(job_actions.limit, client.batch, job.id, seconds, now()) for job in recipe.jobs if seconds is not None
     ]
     steps += [partial(job_actions.complete, client.batch, job.id) for job in recipe.jobs if job.auto_pool and ends]
-    is_created = recipe.needs_pool and "pool" not in ending.kept_kinds
-    idles = ends and is_created and pool is not None and not pool.scales
+    idles = ends and recipe.needs_pool and "pool" not in ending.kept_kinds and pool is not None and not pool.scales
     if idles:
         plan = enabling(plan_pool(with_idle_timeout(recipe, DEFAULT)))
         steps.append(partial(client.carry_out, plan, recipe, ending.tell))

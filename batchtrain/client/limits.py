@@ -140,8 +140,7 @@ class Guard:
     def _cost(self, now: datetime, price: Price) -> float:
         total = self._spent
         for node, last_seen in self._nodes.values():
-            until = now if node.id in self._present else last_seen
-            total += node_cost((node,), price, until, since=self._began) or 0.0
+            total += node_cost((node,), price, now if node.id in self._present else last_seen, since=self._began) or 0.0
         return total
 
     def _end(self, text: str) -> None:

@@ -337,18 +337,16 @@ def _refuse_unmapped(recipe: Recipe, account: Account) -> None:
         ),
         None,
     )
-    if first_image is None or _only_keeps_time(recipe):
+    if first_image is None:
         return
+    from batchtrain.emulator.indexes import SIMULATED  # slow to import, and only asked where an image is not mapped
+
+    if recipe.pool is not None and recipe.pool.metadata.get(SIMULATED) == "simulated":
+        return  # its nodes only keep time
     with emulator_faults():
         missing = server.ask("GET", server.at(home), "engine")["missing"]
     if missing:
         raise PlanError(f"{first_image[0]}: {mapped_images.unserved(first_image[1], missing, recipe.directory)}")
-
-
-def _only_keeps_time(recipe: Recipe) -> bool:
-    from batchtrain.emulator.indexes import SIMULATED  # slow to import, and only asked where an image is not mapped
-
-    return recipe.pool is not None and recipe.pool.metadata.get(SIMULATED) == "simulated"
 
 
 def _parts(job: Job) -> Iterator[tuple[str, Task | JobManager | JobPreparation | JobRelease | None]]:

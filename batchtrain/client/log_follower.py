@@ -119,7 +119,12 @@ class Follow:
             return self._show_running(glance.first, is_named=len(glance.first) > 1)
         if not self._large:
             self._large = True
-            self._tell(OutputShown(self._job.id, _which_output(self._job.id, glance.counts.total)))
+            text = (
+                f"job {self._job.id} has {glance.counts.total:,} tasks: the output of the first {FIRST} and"
+                " an example of each cause of failure are shown;"
+                f" `batchtrain jobs logs {self._job.id} --task TASK` prints the output of any task"
+            )
+            self._tell(OutputShown(self._job.id, text))
         first = [task for number, task in enumerate(glance.first) if number < FIRST or task.id in self._open]
         return requests + self._show_running(first, is_named=True) + self._show_failed(glance.counts.failed)
 
@@ -132,17 +137,13 @@ class Follow:
         for task in tasks:
             if task.id in self._closed:
                 continue
-            requests += self._show_attempt(task)
+            before = self._attempts.requests
+            for event in self._attempts.look(task):
+                self._tell(event)
+            requests += self._attempts.requests - before
             if task.state in ("running", "completed"):
                 requests += self._show(task, is_named)
         return requests
-
-    def _show_attempt(self, task: Task) -> int:
-        """Tell what happened to the attempts of a task, before its output."""
-        before = self._attempts.requests
-        for event in self._attempts.look(task):
-            self._tell(event)
-        return self._attempts.requests - before
 
     def _show(self, task: Task, is_named: bool) -> int:
         is_last = task.state == "completed"
@@ -290,11 +291,3 @@ class _FollowedTask:
         """All has been read."""
         assert self._stream is not None
         self._tell(self._stream.event(self._job_id, self._task_id, ended=True))
-
-
-def _which_output(job_id: str, count: int) -> str:
-    return (
-        f"job {job_id} has {count:,} tasks: the output of the first {FIRST} and"
-        " an example of each cause of failure are shown;"
-        f" `batchtrain jobs logs {job_id} --task TASK` prints the output of any task"
-    )

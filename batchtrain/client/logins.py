@@ -88,7 +88,11 @@ def forward(target: Login, port: int, local_port: int, ready: Callable[[int], No
         local_port = server.getsockname()[1]
         if target.relay:
             ready(local_port)
-            _serve(server, [*target.ssh, "--", shlex.join([*target.relay, str(port)])])
+            command = [*target.ssh, "--", shlex.join([*target.relay, str(port)])]
+            while True:  # every connection becomes a session on the node, which ends with it
+                connection, _ = server.accept()
+                with connection, contextlib.suppress(OSError):
+                    subprocess.Popen(command, stdin=connection.fileno(), stdout=connection.fileno())
     ready(local_port)
     options = ("-o", "ExitOnForwardFailure=yes", "-N", "-L", f"{HOST}:{local_port}:{HOST}:{port}")
     if code := subprocess.call([*target.ssh, *options]):
@@ -103,11 +107,3 @@ def _listening(port: int) -> socket.socket:
             f"port {port} of this machine: {error.strerror}; `--local-port 0` (`local_port=0`) chooses a free one"
             " (nodes of the emulator without Docker share the ports of this machine)"
         ) from None
-
-
-def _serve(server: socket.socket, command: Sequence[str]) -> None:
-    """Every connection becomes a session on the node, which ends with it."""
-    while True:
-        connection, _ = server.accept()
-        with connection, contextlib.suppress(OSError):
-            subprocess.Popen(command, stdin=connection.fileno(), stdout=connection.fileno())

@@ -79,7 +79,7 @@ def end_met(client: Operations, recipe: Recipe, root: Path, tell: Tell, *, reuse
         shares_pool = bool(pool_id) and orphan.record.pool == pool_id
         if orphan.record.job not in job_ids and not shares_pool:
             continue
-        if _runs(client, orphan):
+        if _has_mark(client, orphan.job, orphan) and client.jobs.handle(orphan.record.job).open:
             if orphan.record.job not in job_ids and reuse:
                 continue  # another job on the same pool
             job_id = orphan.record.job
@@ -116,7 +116,11 @@ def end(
                 tell(RunAdopted(orphan.run.name, f"{orphan.what}; it is ended first"))
                 recordings.append((orphan, *_fetched(client, orphan, everything, progress)))
             for orphan, recording, _ in recordings:
-                _refuse_unsaved(orphan, recording)
+                if recording.unsaved:
+                    raise ResultsLeft(
+                        f"results of run {orphan.run.name} are still on its nodes: {'; '.join(recording.unsaved)};"
+                        f" `batchtrain jobs fetch {orphan.record.job}` fetches them"
+                    )
             for orphan, *_ in recordings:
                 _delete(client, orphan, tell, interrupts, kept_kinds)
         except BaseException:
@@ -173,14 +177,6 @@ def _recording(client: Operations, orphan: Orphan) -> Recording:
     return recording
 
 
-def _refuse_unsaved(orphan: Orphan, recording: Recording) -> None:
-    if recording.unsaved:
-        raise ResultsLeft(
-            f"results of run {orphan.run.name} are still on its nodes: {'; '.join(recording.unsaved)};"
-            f" `batchtrain jobs fetch {orphan.record.job}` fetches them"
-        )
-
-
 def _delete(
     client: Operations, orphan: Orphan, tell: Tell, interrupts: Interrupts, kept_kinds: tuple[Kind, ...]
 ) -> None:
@@ -219,11 +215,6 @@ def _last_state(run: RunDirectory) -> str:
     if not tasks or any(task.state != "completed" for task in tasks):
         return "interrupted"
     return "failed" if any(task.result == "failure" or task.exit_code for task in tasks) else "completed"
-
-
-def _runs(client: Operations, orphan: Orphan) -> bool:
-    """Whether tasks of an orphan wait or run."""
-    return _has_mark(client, orphan.job, orphan) and client.jobs.handle(orphan.record.job).open
 
 
 def _has_mark(client: Operations, thing: Thing, orphan: Orphan) -> bool:

@@ -173,44 +173,34 @@ class Pools:
 
     def log_in(self, recipe: Recipe, *, tell: Tell = SHOW) -> None:
         """Create or update the login of `ssh` or `rdp` on every current node."""
-        logins = _logins(plan_pool(recipe))
-        if not logins:
+        steps = _logins(plan_pool(recipe))
+        if not steps:
             raise UsageError(f"{recipe.directory} has no login; add `ssh` with a `username` to pool.yaml")
-        self._log_in(logins, recipe, tell)
+        self._log_in(steps, recipe, tell)
 
-    def _log_in(self, logins: tuple[Step, ...], recipe: Recipe, tell: Tell) -> None:
-        if logins and self._client.account.emulated:
-            tell(NodeUserAdded(pool_id_of(recipe), "no login is created: the nodes of the emulator are this machine"))
-        elif logins:
-            self._client.carry_out(Plan(logins), recipe, tell)
-            self._say_logins(recipe, tell)
-
-    def _say_logins(self, recipe: Recipe, tell: Tell) -> None:
-        """How to reach each node that is reachable from outside."""
+    def _log_in(self, steps: tuple[Step, ...], recipe: Recipe, tell: Tell) -> None:
+        """Create the logins, and tell how to reach each node that is reachable from outside."""
         pool = recipe.pool
-        if pool is None or pool.ssh is None:
-            return
-        key = logins.key_of(recipe)
-        for endpoint in read.endpoints(self._client.batch, pool.id, SSH_PORT):
-            tell(
-                NodeLogin(
-                    endpoint.node,
-                    f"{shlex.join(logins.words(pool.ssh.username, key, endpoint))}  # node {endpoint.node}",
-                )
-            )
+        if steps and self._client.account.emulated:
+            tell(NodeUserAdded(pool_id_of(recipe), "no login is created: the nodes of the emulator are this machine"))
+        elif steps:
+            self._client.carry_out(Plan(steps), recipe, tell)
+            if pool is None or pool.ssh is None:
+                return
+            key = logins.key_of(recipe)
+            for endpoint in read.endpoints(self._client.batch, pool.id, SSH_PORT):
+                command = shlex.join(logins.words(pool.ssh.username, key, endpoint))
+                tell(NodeLogin(endpoint.node, f"{command}  # node {endpoint.node}"))
 
     @displayed("interrupted; the pool stays, and its nodes still start")
     def wait(
         self, pool_id: str, *, timeout: float = POOL_SECONDS, tell: Tell = SHOW, recipe: Recipe | None = None
     ) -> Table[Node]:
         """Wait until the nodes of a pool are ready; with its recipe, unusable nodes are rebooted as configured."""
-
-        def rebooted(text: str) -> None:
-            tell(NodeRebooted(pool_id, text))
-
-        reboots = watch.Reboots(self._client.batch, pool_id, _mended(recipe), rebooted)
+        batch = self._client.batch
+        reboots = watch.Reboots(batch, pool_id, _mended(recipe), lambda text: tell(NodeRebooted(pool_id, text)))
         try:
-            nodes = watch.pool_ready(self._client.batch, pool_id, timeout, self._client.pace, tell, reboots.mend)
+            nodes = watch.pool_ready(batch, pool_id, timeout, self._client.pace, tell, reboots.mend)
         except ServiceError as error:
             if not isinstance(error, (NotFound, NotAllowed, Unreachable)):
                 with contextlib.suppress(BatchtrainError):  # the failure itself matters more

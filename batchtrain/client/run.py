@@ -316,17 +316,12 @@ class _Work(NamedTuple):
     @property
     def tell(self) -> Tell:
         """Records an event, passes it on, and checks the limits."""
-        return guarded(self.recorder.tell, self.guard)
 
+        def tell_and_note(event: events.Event) -> None:
+            self.recorder.tell(event)
+            self.guard.note(event)
 
-def guarded(tell: Tell, guard: Guard) -> Tell:
-    """Pass events on, then let the guard take them."""
-
-    def tell_and_note(event: events.Event) -> None:
-        tell(event)
-        guard.note(event)
-
-    return tell_and_note
+        return tell_and_note
 
 
 class Recorder:
@@ -629,8 +624,7 @@ def _followed(work: _Work, job: Job, settings: JobSettings) -> tuple[Task, ...]:
     to their last line, and LimitReached is raised."""
     client, guard, tell = work.client, work.guard, work.tell
     seconds = seconds_for(settings) if work.timeout is None else work.timeout
-    clock = retry.CLOCK._replace(sleep=guard.sleep)
-    deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell, clock=clock)
+    deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell, clock=retry.CLOCK._replace(sleep=guard.sleep))
     replacer = Replacer(client, work.recipe, deadline.tell)
     follow = Follow(
         client.batch, job, replacer.note, lines=work.recorder.lines, turns=client.pace.turns, ranks=work.ranks

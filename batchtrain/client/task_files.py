@@ -88,8 +88,7 @@ class TaskFiles:
                 " --all-nodes` lists its files",
                 code="FileNotFound",
             )
-        several = len(parts) > 1
-        names = ((part, file, f"{part.name}/" if several else "") for part, file in matches)
+        names = ((part, file, f"{part.name}/" if len(parts) > 1 else "") for part, file in matches)
         files = [(part.tree, file, f"{node}{file.path.removeprefix('wd/')}") for part, file, node in names]
         return fetch(self._client, files, Path(directory), progress)
 

@@ -143,12 +143,9 @@ def region(arm: Rest, endpoint: str, subscription: str | None, location: str | N
 
 def account(arm: Rest, endpoint: str, subscription: str | None = None) -> AccountSeen | None:
     """The Batch account at `endpoint`, searched in one subscription or in all readable ones."""
-    host = urlsplit(endpoint).hostname or ""
-    for subscription_id in [subscription] if subscription else subscriptions(arm):
-        for account_ in accounts(arm, subscription_id):
-            if account_.endpoint.lower() == host:
-                return account_
-    return None
+    ids = [subscription] if subscription else subscriptions(arm)
+    rows = (row for subscription_id in ids for row in accounts(arm, subscription_id))
+    return next((row for row in rows if row.endpoint.lower() == (urlsplit(endpoint).hostname or "")), None)
 
 
 def subscriptions(arm: Rest) -> tuple[str, ...]:
@@ -159,8 +156,7 @@ def subscriptions(arm: Rest) -> tuple[str, ...]:
 def accounts(arm: Rest, subscription: str) -> Iterator[AccountSeen]:
     """The Batch accounts of a subscription."""
     path = f"/subscriptions/{quote(subscription, safe='')}/providers/Microsoft.Batch/batchAccounts"
-    operation = f"list Batch accounts of subscription {subscription}"
-    return (account_of(item) for item in arm.listed(path, operation, BATCH))
+    return (account_of(item) for item in arm.listed(path, f"list Batch accounts of subscription {subscription}", BATCH))
 
 
 def batch_sizes(arm: Rest, subscription: str, location: str) -> tuple[Sold, ...]:
@@ -175,8 +171,7 @@ def compute_sizes(arm: Rest, subscription: str, location: str) -> tuple[Sold, ..
     if not location.replace("-", "").isalnum():
         raise UsageError(f"`{location}` is no name of a region; `az account list-locations` lists them")
     path = f"/subscriptions/{quote(subscription, safe='')}/providers/Microsoft.Compute/skus"
-    query = {**COMPUTE, "$filter": f"location eq '{location}'"}
-    items = arm.listed(path, f"list the VM sizes of {location}", query)
+    items = arm.listed(path, f"list the VM sizes of {location}", {**COMPUTE, "$filter": f"location eq '{location}'"})
     return tuple(sold_of(item) for item in items if item.get("resourceType") == "virtualMachines")
 
 
@@ -231,13 +226,12 @@ def sold_of(item: Json) -> Sold:
         architecture="arm64" if can.get("CpuArchitectureType", "").lower() == "arm64" else "x64",
         spot=can.get("LowPriorityCapable") != "False",
         ends=date.fromisoformat(end[:10]) if end else None,
-        restrictions=tuple(_restriction(restriction) for restriction in item.get("restrictions") or ()),
+        restrictions=tuple(
+            Restriction(row.get("reasonCode", ""), row.get("type", ""), tuple(info.get("zones") or ()))
+            for row in item.get("restrictions") or ()
+            for info in [row.get("restrictionInfo") or {}]
+        ),
     )
-
-
-def _restriction(item: Json) -> Restriction:
-    zones = (item.get("restrictionInfo") or {}).get("zones") or ()
-    return Restriction(item.get("reasonCode", ""), item.get("type", ""), tuple(zones))
 
 
 def corrected(sold: Sold, size: VmSize | None) -> VmSize | None:

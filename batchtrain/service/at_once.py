@@ -29,7 +29,7 @@ class AtOnce(Generic[Result]):
         self._added: deque[Iterator[Piece[Result]]] = deque()
         self._busy = 0
         self._changed = threading.Condition()
-        self._results: queue.SimpleQueue[Result | _Failed | None] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[Result | BaseException | None] = queue.SimpleQueue()
 
     def add(self, pieces: Iterable[Piece[Result]]) -> None:
         """Add pieces that are due before all others; they are taken one by one. Only a piece may call it."""
@@ -64,8 +64,8 @@ class AtOnce(Generic[Result]):
             result = self._results.get()
             if result is None:
                 threads -= 1
-            elif isinstance(result, _Failed):
-                raise result.error
+            elif isinstance(result, BaseException):
+                raise result
             else:
                 yield result
 
@@ -79,7 +79,7 @@ class AtOnce(Generic[Result]):
                 if result is not None:
                     self._results.put(result)
         except BaseException as error:  # noqa: BLE001 - a bug must not leave the caller waiting
-            self._results.put(_Failed(error))
+            self._results.put(error)
         finally:
             self._results.put(None)
 
@@ -102,8 +102,3 @@ class AtOnce(Generic[Result]):
             self._busy -= 1
             if not self._busy:
                 self._changed.notify_all()
-
-
-class _Failed:
-    def __init__(self, error: BaseException) -> None:
-        self.error = error

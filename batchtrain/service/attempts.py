@@ -57,23 +57,19 @@ class Attempts:
             self._current[task.id] = attempt = Attempt(task.id, number_of(task))
         elif (again := number_of(task) - number_of(before)) > 0:
             if task.requeues > before.requeues:
-                yield self._requeued(attempt, before, task)
+                nodes, repeats = self._nodes(before.pool), self._repeats(task)
+                attempt_end = replace(attempt, ended=repeats.requeued_at, **lost_node(attempt, nodes))
+                node = next((node for node in nodes if node.id == attempt_end.lost), None)
+                yield _over(attempt_end, before, task, repeats, node)
             else:
                 self._failed[task.id] = _Failed(attempt, before)
             self._current[task.id] = attempt = Attempt(task.id, attempt.number + again)
         if task.state in ("running", "completed") and attempt.started != task.started:
-            nodes = (task.node,) if task.node else ()
-            self._current[task.id] = replace(attempt, nodes=nodes, started=task.started)
-            yield AttemptSeen(task.id, attempt=self._current[task.id])
+            attempt = replace(attempt, nodes=(task.node,) if task.node else (), started=task.started)
+            self._current[task.id] = attempt
+            yield AttemptSeen(task.id, attempt=attempt)
         if failed := self._failed.pop(task.id, None):
             yield from self._retried(failed, task)
-
-    def _requeued(self, attempt: Attempt, before: Task, task: Task) -> AttemptEnded:
-        nodes = self._nodes(before.pool)
-        repeats = self._repeats(task)
-        attempt_end = replace(attempt, ended=repeats.requeued_at, **lost_node(attempt, nodes))
-        node = next((node for node in nodes if node.id == attempt_end.lost), None)
-        return _over(attempt_end, before, task, repeats, node)
 
     def _retried(self, failed: _Failed, task: Task) -> Iterator[AttemptEnded]:
         """The exit code is in the records of the runtime, which cannot be read before the next run has begun."""

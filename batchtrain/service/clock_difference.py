@@ -27,5 +27,4 @@ def ahead(date: str | None) -> float | None:
 
 def difference(seconds: float) -> str:
     """The difference as text."""
-    direction = "ahead of" if seconds > 0 else "behind"
-    return f"this machine's clock is {span(abs(seconds))} {direction} the service's"
+    return f"this machine's clock is {span(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} the service's"

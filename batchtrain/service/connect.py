@@ -126,21 +126,16 @@ def account(
         raise UsageError(f"{endpoint} needs a shared key (AZURE_BATCH_ACCESS_KEY): signing in by token needs https")
     if ca and not Path(ca).is_file():
         raise UsageError(f"{CA_VARIABLE} is {ca}, which is no file of certificates")
-    result = Account(endpoint.strip().rstrip("/"), name or host.split(".")[0], _checked_key(key), ca=ca)
-    if result.key is not None:
+    try:
+        base64.b64decode(key.reveal() if key else "", validate=True)
+    except ValueError:
+        raise UsageError("the account key is not base64; copy it whole from the account's Keys page") from None
+    result = Account(endpoint.strip().rstrip("/"), name or host.split(".")[0], key or None, ca=ca)
+    if key:
         return result
     sign_in = entra.sign_in_of(own, general, endpoint=endpoint)
     resource = (own.endpoint if own else None) or entra.cloud_of(sign_in.authority, endpoint).batch
     return result._replace(sign_in=sign_in, resource=resource.rstrip("/") + "/")
-
-
-def _checked_key(key: Secret | None) -> Secret | None:
-    try:
-        if key:
-            base64.b64decode(key.reveal(), validate=True)
-    except ValueError:
-        raise UsageError("the account key is not base64; copy it whole from the account's Keys page") from None
-    return key or None
 
 
 def loopback(endpoint: str) -> bool:

@@ -23,7 +23,7 @@ import msgspec
 from azure.batch import BatchClient
 from azure.core.exceptions import AzureError, HttpResponseError
 from azure.core.pipeline import PipelineResponse
-from azure.core.rest import HttpRequest, HttpResponse
+from azure.core.rest import HttpRequest
 
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
 from batchtrain.plan.wire import API_VERSION
@@ -46,8 +46,6 @@ PAST_THE_END = frozenset({"InvalidRange", "416"})
 """Codes of the service: the range begins at the end of the file, or after it."""
 _GONE = frozenset({"NodeNotFound", "TaskNotFound", "JobNotFound", "PoolNotFound", "TaskFilesUnavailable",
                    "TaskFilesCleanedup", "NodeNotReady", "NodeStateUnusable"})  # fmt: skip
-
-
 LINK = "a link to nothing, out of the node, or to a directory outside of its task; copy its target there instead"
 """Why a file that was listed as a link cannot be read."""
 
@@ -190,7 +188,7 @@ def _pieces(batch: _Batch, items: Iterable[Wanted]) -> Iterator[Piece[Fetched]]:
     for item in items:
         download = _Download(batch, item)
         for span in tuple(download.spans):
-            yield download.piece(span)
+            yield functools.partial(download.piece, span)
 
 
 class _Batch:
@@ -252,11 +250,8 @@ class _Download:
 
     # one range
 
-    def piece(self, span: tuple[int, int]) -> Piece[Fetched]:
+    def piece(self, span: tuple[int, int]) -> Fetched | None:
         """The work on a range."""
-        return lambda: self._piece(span)
-
-    def _piece(self, span: tuple[int, int]) -> Fetched | None:
         self.take(span)
         return self.done(span)
 
@@ -333,22 +328,17 @@ class _Download:
         try:
             response = self._batch.client.send_request(request, stream=True, raw_response_hook=_read_refusal)
             with response:
-                self._check(response, end - start)
+                version = response.headers.get("Last-Modified", "")
+                with self._lock:
+                    self._version = self._version or version
+                is_shorter = int(response.headers.get("Content-Length", end - start)) != end - start
+                if is_shorter or (version != self._version and not self._grows):
+                    raise _Changed
                 yield from response.iter_raw()
         except HttpResponseError as error:
             if error.status_code and code_of(error) in PAST_THE_END:
                 raise _Changed from None
             raise
-
-    def _check(self, response: HttpResponse, length: int) -> None:
-        """Raise _Changed if the answer comes from another version of the file, or from one that has become shorter."""
-        version = response.headers.get("Last-Modified", "")
-        with self._lock:
-            self._version = self._version or version
-        if version != self._version and not self._grows:
-            raise _Changed
-        if int(response.headers.get("Content-Length", length)) != length:
-            raise _Changed
 
     def _open(self) -> None:
         with self._lock:
@@ -391,7 +381,12 @@ class _Download:
             return Fetched(self._wanted, reason=reason, again=True)
         if (self._size != self._wanted.file.size and not self._wanted.file.link) or self._grows:
             note = f"it was being written while it was fetched: these are its first {self._size:,} bytes"
-        return self._named(digest, note)
+        os.close(self._fd)  # Windows renames no open file
+        self._fd = -1
+        if modified := self._wanted.file.modified:
+            os.utime(self._part, (modified.timestamp(), modified.timestamp()))
+        self._part.replace(self._wanted.target)
+        return Fetched(self._wanted, self._size, digest, note)
 
     @property
     def _interrupted(self) -> bool:
@@ -422,24 +417,15 @@ class _Download:
         os.ftruncate(self._fd, self._size)
         total = hashlib.sha256()
         for start, end in self.spans:
-            part = hashlib.sha256()
-            for block in _blocks(self._fd, start, end):
+            part, at = hashlib.sha256(), start
+            while block := read_at(self._fd, min(1 << 20, end - at), at):
                 part.update(block)
                 total.update(block)
+                at += len(block)
             if part.digest() != self._digests.get((start, end), part.digest() if start == end else b""):
                 self._digests = {}
                 return ""
         return total.hexdigest()
-
-    def _named(self, digest: str, note: str) -> Fetched:
-        """Give the file its name."""
-        os.close(self._fd)  # Windows renames no open file
-        self._fd = -1
-        modified = self._wanted.file.modified
-        if modified is not None:
-            os.utime(self._part, (modified.timestamp(), modified.timestamp()))
-        self._part.replace(self._wanted.target)
-        return Fetched(self._wanted, self._size, digest, note)
 
     def _tidy(self) -> None:
         """Keep the ranges of a large file that was not fetched; the next call continues with the rest."""
@@ -455,15 +441,6 @@ def _version(file: File) -> str:
     return f"{file.size} {file.modified}"
 
 
-def _blocks(fd: int, start: int, end: int) -> Iterator[bytes]:
-    while start < end:
-        block = read_at(fd, min(1 << 20, end - start), start)
-        if not block:
-            return
-        yield block
-        start += len(block)
-
-
 def _local(target: Path, error: OSError) -> str:
     """An error of this machine's file system as a sentence."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -477,11 +454,9 @@ def read(client: BatchClient, tree: Tree, path: str, start: int, end: int) -> by
     request = HttpRequest("GET", tree.file_url(path), params={"api-version": API_VERSION}, headers=headers)
     with faults(f"read {path} of {tree.name}"):
         # Streamed, or the pipeline would try to decode the file; the hook reads it where it is still retried.
-        return client.send_request(request, stream=True, raw_response_hook=_read_whole).read()
-
-
-def _read_whole(response: PipelineResponse[Any, Any]) -> None:
-    response.http_response.read()
+        return client.send_request(
+            request, stream=True, raw_response_hook=lambda response: response.http_response.read()
+        ).read()
 
 
 def size_of(client: BatchClient, tree: Tree, path: str) -> File:

@@ -98,7 +98,10 @@ def scope_of(resource: str) -> str:
 def sign_in_of(specific: Aad | None, general: Aad | None = None, *, endpoint: str = "") -> SignIn:
     """The sign-in of a section's own `aad` block, otherwise the general one. Raises UsageError for an invalid one: a
     secret without its application, or two secrets."""
-    block = specific if specific is not None and _identifies(specific) else general or specific or Aad()
+    is_identity = specific is not None and any(
+        (specific.directory_id, specific.application_id, specific.auth_key, specific.rsa_private_key_pem, specific.user)
+    )  # and not only a place or what to keep
+    block = (specific if is_identity else general or specific) or Aad()
     cache = specific.token_cache if specific is not None and specific.token_cache != TokenCache() else block.token_cache
     authority = _host(block.authority_url or "") or cloud_of(None, endpoint).authority
     who = SignIn(DEFAULT, authority, block.directory_id, block.application_id)
@@ -118,11 +121,6 @@ def sign_in_of(specific: Aad | None, general: Aad | None = None, *, endpoint: st
     return who
 
 
-def _identifies(aad: Aad) -> bool:
-    """Whether the block names an identity, and not only a place or what to keep."""
-    return any((aad.directory_id, aad.application_id, aad.auth_key, aad.rsa_private_key_pem, aad.user))
-
-
 def _host(url: str) -> str:
     """The host of a URL, with its port where it has one."""
     return urlsplit(url if "://" in url else f"https://{url}").netloc.lower() if url else ""
@@ -135,7 +133,12 @@ def credential(sign_in: SignIn, *, ca: str | None = None) -> TokenCredential:
     """The credential of azure-identity; `ca` as in Account. Raises UsageError for an unreadable certificate."""
     from azure import identity  # a slow import (0.17 s), needed only for a sign-in
 
-    options = _options(sign_in, ca)
+    # The retry policy of the request repeats failed connections, so azure-identity does not.
+    options: dict[str, Any] = {"authority": f"https://{sign_in.authority}", "retry_connect": 0}
+    if all(sign_in.authority not in (cloud.authority, *cloud.older_authorities) for cloud in CLOUDS):
+        options["disable_instance_discovery"] = True  # the public cloud's list does not have it
+    if ca:
+        options["connection_verify"] = ca
     match sign_in.mode:
         case "client secret":
             secret = sign_in.secret.reveal() if sign_in.secret else ""
@@ -149,38 +152,31 @@ def credential(sign_in: SignIn, *, ca: str | None = None) -> TokenCredential:
                 message = f"the certificate {sign_in.certificate} cannot be used ({error}); it must be a PEM file"
                 raise UsageError(f"{message} with the private key and its certificate") from None
         case "device code":
-            return _Remembered(sign_in, os.environ, options)
+            return _Remembered(sign_in, options)
         case _:
             return identity.DefaultAzureCredential(managed_identity_client_id=sign_in.client, **options)
-
-
-def _options(sign_in: SignIn, ca: str | None) -> dict[str, Any]:
-    """Options of every credential. A sign-in service of no known cloud is not looked up in the public cloud's list. The
-    retry policy of the request repeats failed connections, so azure-identity does not."""
-    options: dict[str, Any] = {"authority": f"https://{sign_in.authority}", "retry_connect": 0}
-    if all(sign_in.authority not in (cloud.authority, *cloud.older_authorities) for cloud in CLOUDS):
-        options["disable_instance_discovery"] = True
-    if ca:
-        options["connection_verify"] = ca
-    return options
 
 
 class _Remembered:
     """A device code's credential that keeps the user's sign-in between commands if this machine can. azure-identity
     keeps the tokens, encrypted; this file keeps only who signed in, which is not secret."""
 
-    def __init__(self, sign_in: SignIn, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
+    def __init__(self, sign_in: SignIn, options: Mapping[str, Any]) -> None:
         from azure import identity
 
-        self._record = _record_file(sign_in, environment)
+        self._sign_in, self._record = sign_in, None
         names = {"tenant_id": sign_in.tenant, "client_id": sign_in.client}
-        all_options: dict[str, Any] = {**options, "prompt_callback": _prompt(sign_in)}
+        all_options: dict[str, Any] = {**options, "prompt_callback": self._prompt}
         all_options |= {name: value for name, value in names.items() if value}
         if sign_in.cache:
             all_options["cache_persistence_options"] = identity.TokenCachePersistenceOptions(name=sign_in.cache)
-        if self._record is not None and self._record.is_file():
-            record = self._record.read_text(encoding="utf-8")
-            all_options["authentication_record"] = identity.AuthenticationRecord.deserialize(record)
+            state_home = os.environ.get("XDG_STATE_HOME", "")
+            base = Path(state_home) if state_home.startswith("/") else Path.home() / ".local" / "state"
+            name = "".join(character if character.isalnum() else "-" for character in sign_in.cache)
+            self._record = base / "batchtrain" / f"sign-in-{name}.json"
+            if self._record.is_file():
+                record = identity.AuthenticationRecord.deserialize(self._record.read_text(encoding="utf-8"))
+                all_options["authentication_record"] = record
         self._known, self._make = all_options, identity.DeviceCodeCredential
         self._inner = self._make(**all_options)
 
@@ -201,20 +197,7 @@ class _Remembered:
         record.write_text(signed_in.serialize(), encoding="utf-8")
         self._known["authentication_record"] = signed_in
 
-
-def _record_file(sign_in: SignIn, environment: Mapping[str, str]) -> Path | None:
-    if not sign_in.cache:
-        return None
-    state_home = environment.get("XDG_STATE_HOME", "")
-    base = Path(state_home) if state_home.startswith("/") else Path.home() / ".local" / "state"
-    name = "".join(character if character.isalnum() else "-" for character in sign_in.cache)
-    return base / "batchtrain" / f"sign-in-{name}.json"
-
-
-def _prompt(sign_in: SignIn) -> Any:
-    def say(url: str, code: str, _expires: object) -> None:
-        if sign_in.note:
-            print(sign_in.note, file=sys.stderr)
-        print(f"sign in as {sign_in.user}: open {url} and enter the code {code}", file=sys.stderr, flush=True)
-
-    return say
+    def _prompt(self, url: str, code: str, _expires: object) -> None:
+        if self._sign_in.note:
+            print(self._sign_in.note, file=sys.stderr)
+        print(f"sign in as {self._sign_in.user}: open {url} and enter the code {code}", file=sys.stderr, flush=True)

@@ -32,9 +32,9 @@ EXPLAINED_TASKS = 20
 def failed(job_id: str, task: Task, lines: tuple[str, ...], end: RankEnd) -> TaskFailed:
     """The error of a task that failed. lines: the last ones of its stderr. end: that of the rank that failed first."""
     reason = cause(lines, end)
-    how = _rank_end(reason) if end.process else _task_end(task, reason, lines)
+    text = f"task {job_id}/{task.id} failed{_how(task, reason, lines)}{_meaning(task, reason, lines)}"
     return TaskFailed(
-        shortened(printable(f"task {job_id}/{task.id} failed{how}{_meaning(task, reason, lines)}")),
+        shortened(printable(text)),
         task=f"{job_id}/{task.id}",
         rank=end.rank,
         node=end.node or task.node,
@@ -80,16 +80,14 @@ def summary(task: Task, lines: tuple[str, ...], end: RankEnd) -> str:
     return shortened(printable(reason.exception or how or last_line or meaning))
 
 
-def _rank_end(reason: Cause) -> str:
-    """The failed rank and its node, then the exception or the exit of the rank."""
+def _how(task: Task, reason: Cause, lines: tuple[str, ...]) -> str:
+    """The failed rank and its node, or that of the task, then the exception or the exit."""
     end = reason.end
-    text = f": {end.process} on {f'node {end.node}' if end.node else 'an unknown node'}"
-    if not reason.exception:
-        return f"{text} {end.words}"
-    return f"{text}: {reason.exception} ({f'then killed by signal {end.signal}' if end.signal else end.words})"
-
-
-def _task_end(task: Task, reason: Cause, lines: tuple[str, ...]) -> str:
+    if end.process:
+        text = f": {end.process} on {f'node {end.node}' if end.node else 'an unknown node'}"
+        if not reason.exception:
+            return f"{text} {end.words}"
+        return f"{text}: {reason.exception} ({f'then killed by signal {end.signal}' if end.signal else end.words})"
     text = f" on node {task.node or '(none)'}"
     how = f"exit code {task.exit_code}" if task.exit_code is not None else str(task.failure) or "no exit code"
     if reason.exception:

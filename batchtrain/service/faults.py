@@ -116,12 +116,6 @@ def code_of(error: azure.HttpResponseError) -> str:
     return str((answer and answer.code) or error.status_code or "")
 
 
-def _next_step(code: str, operation: str) -> str:
-    """The next step after a fault; the object's name is the last word of the operation."""
-    name = operation.rpartition(" ")[2]
-    return NEXT_STEPS.get(code, "").replace(" ID", f" {name}").replace(" JOB`", f" {name.partition('/')[0]}`")
-
-
 def _batch_error(error: azure.HttpResponseError) -> models.BatchError | None:
     """The service's error document, if the SDK could read one."""
     model = getattr(error, "model", None)
@@ -132,30 +126,29 @@ def failure(
     operation: str, code: str, message: str, request_id: str = "", *, status: int = 0, date: str = ""
 ) -> ServiceError:
     """The error for a fault code, or for the HTTP status of an unknown code. date: of the answer."""
-    return _error(_kind(code, status), operation, code, message, request_id, status, date)
-
-
-def _kind(code: str, status: int) -> type[ServiceError]:
     busy = Unreachable if retry.transient_status(status) else ServiceError
-    return CODES.get(code) or STATUSES.get(status, busy)
+    kind = CODES.get(code) or STATUSES.get(status, busy)
+    name = operation.rpartition(" ")[2]  # of the object
+    step = NEXT_STEPS.get(code, "").replace(" ID", f" {name}").replace(" JOB`", f" {name.partition('/')[0]}`")
+    step = clock_step(code, status, date) or (SIGN_IN_AGAIN if status == 401 else step)
+    text = f"{operation}: {message} ({code})" + (f"; {step}" if step else "")
+    return kind(text, operation=operation, code=code, request_id=request_id)
 
 
 def _refused(operation: str, error: azure.HttpResponseError) -> ServiceError:
-    code, status = code_of(error), error.status_code or 0
-    request_id, date = _header(error, "request-id"), _header(error, "Date")
-    refusal = _error(_kind(code, status), operation, code, _message(error), request_id, status, date)
-    answer = _batch_error(error)
-    details = {item.key: item.value for item in (answer.error_values if answer else None) or ()}
-    refusal.property_name = details.get("PropertyName") or ""
+    answer, headers = _batch_error(error), getattr(error.response, "headers", None) or {}
+    details = [(item.key or "", item.value or "") for item in (answer.error_values if answer else None) or ()]
+    text = answer.message.value if answer and answer.message else None
+    refusal = failure(
+        operation,
+        code_of(error),
+        sentence(str(text) if text else _first_line(error), details),
+        str(headers.get("request-id", "")),
+        status=error.status_code or 0,
+        date=str(headers.get("Date", "")),
+    )
+    refusal.property_name = dict(details).get("PropertyName", "")
     return refusal
-
-
-def _error(
-    kind: type[ServiceError], operation: str, code: str, message: str, request_id: str, status: int, date: str
-) -> ServiceError:
-    step = clock_step(code, status, date) or (SIGN_IN_AGAIN if status == 401 else _next_step(code, operation))
-    text = f"{operation}: {message} ({code})" + (f"; {step}" if step else "")
-    return kind(text, operation=operation, code=code, request_id=request_id)
 
 
 def is_final(code: str) -> bool:
@@ -182,14 +175,6 @@ def clock_step(code: str, status: int, date: str | None) -> str:
     return f"{difference(seconds)}, which allows {retry.span(limit)}: {STEP}"
 
 
-def _message(error: azure.HttpResponseError) -> str:
-    """The service's sentence, or the first line of the error."""
-    answer = _batch_error(error)
-    text = answer.message.value if answer and answer.message else None
-    details = ((item.key or "", item.value or "") for item in (answer.error_values if answer else None) or ())
-    return sentence(str(text) if text else _first_line(error), details)
-
-
 def sentence(text: str, details: Iterable[tuple[str, str]]) -> str:
     """A message of the service with the property that it concerns, without request id and time, which are shown
     elsewhere."""
@@ -199,11 +184,6 @@ def sentence(text: str, details: Iterable[tuple[str, str]]) -> str:
 
 
 _TELLING = ("PropertyName", "PropertyValue", "Reason", "AuthenticationErrorDetail")
-
-
-def _header(error: azure.HttpResponseError, name: str) -> str:
-    headers = getattr(error.response, "headers", None) or {}
-    return str(headers.get(name, ""))
 
 
 def _first_line(error: BaseException) -> str:

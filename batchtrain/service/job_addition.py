@@ -104,27 +104,23 @@ class JobAddition:
         try:
             create()
         except QuotaReached as error:
-            if error.code != QUOTA or not self._options.quota_seconds:
+            seconds = self._options.quota_seconds
+            if error.code != QUOTA or not seconds:
                 raise
-            yield QuotaWaits(self._job_id, self._waits())
-            self._when_quota_allows(create)
-
-    def _waits(self) -> str:
-        limit = retry.span(self._options.quota_seconds)
-        return (
-            f"job {self._job_id} waits up to {limit}: the account has as many active jobs as its quota allows;"
-            " `batchtrain jobs list` shows them"
-        )
-
-    def _when_quota_allows(self, create: Any) -> None:
-        patience = retry.Patience(1.0, 30.0, self._options.quota_seconds, 0.0, 0.0, 0.0)
-        try:
-            retry.repeated(create, lambda outcome: isinstance(outcome, QuotaReached), patience)
-        except QuotaReached as error:
-            raise TimedOut(
-                f"job {self._job_id} was not added within {retry.span(self._options.quota_seconds)}: {error};"
-                " end a job with `batchtrain jobs term ID`, or ask Azure for a higher quota"
-            ) from error
+            limit = retry.span(seconds)
+            yield QuotaWaits(
+                self._job_id,
+                f"job {self._job_id} waits up to {limit}: the account has as many active jobs as its quota allows;"
+                " `batchtrain jobs list` shows them",
+            )
+            try:
+                patience = retry.Patience(1.0, 30.0, seconds, 0.0, 0.0, 0.0)
+                retry.repeated(create, lambda outcome: isinstance(outcome, QuotaReached), patience)
+            except QuotaReached as last_error:
+                raise TimedOut(
+                    f"job {self._job_id} was not added within {limit}: {last_error};"
+                    " end a job with `batchtrain jobs term ID`, or ask Azure for a higher quota"
+                ) from last_error
 
     # --- an existing job --------------------------------------------------------------------------------------------
 
@@ -191,17 +187,23 @@ class JobAddition:
         if self._complete:
             yield TasksAdded(self._job_id, f"added 0 tasks; {self._complete:,} existed already")
             return
-        total = _total(steps)
+        counts = [_count(step.body) for step in steps]
+        total = None if None in counts else sum(count or 0 for count in counts)
         comparison = Comparison(self._standing or Standing(()), self._retries)
         submission = Submission(self._client, self._job_id, retries=self._retries, fail_fast=self._options.fail_fast)
         failure: BatchtrainError | None = None
+        documents = self._documents(steps)
+        if self._standing is not None:
+            documents = comparison.missing(documents)
         try:
-            for progress in submission.add(self._missing(steps, comparison)):
+            for progress in submission.add(documents):
                 text = progress._replace(equal=comparison.equal).text(total)
                 yield TaskProgress(self._job_id, text, progress.added_tasks + comparison.equal, total)
         except (BatchtrainError, KeyboardInterrupt) as error:
             if isinstance(error, (ServiceError, KeyboardInterrupt)):
-                yield TasksLeft(self._job_id, self._left(submission.added + comparison.equal, total))
+                stand = submission.added + comparison.equal
+                again = "; `batchtrain jobs add` again adds the others" if self._options.resume else ""
+                yield TasksLeft(self._job_id, f"job {self._job_id} has at least {stand:,}{_of(total)} tasks{again}")
                 raise
             failure = error
         existing = self._existing(submission)
@@ -222,10 +224,6 @@ class JobAddition:
         with contextlib.suppress(ServiceError):  # the tasks stand, such as those of a job that has completed meanwhile
             ask(self._client, "PATCH", url, f"update job {self._job_id}", body)
 
-    def _missing(self, steps: Sequence[Step], comparison: Comparison) -> Iterator[TaskDocument]:
-        documents = self._documents(steps)
-        return comparison.missing(documents) if self._standing is not None else documents
-
     def _documents(self, steps: Iterable[Step]) -> Iterator[TaskDocument]:
         """Every task of the steps as it is sent; here the secrets enter it."""
         for step in steps:
@@ -239,8 +237,7 @@ class JobAddition:
 
     def _existing(self, submission: Submission) -> Comparison:
         """The comparison of the existing tasks with the plan."""
-        names = [name for name, _ in submission.existing]
-        comparison = Comparison(looked_up(self._client, self._job_id, names))
+        comparison = Comparison(looked_up(self._client, self._job_id, [name for name, _ in submission.existing]))
         for name, mark in submission.existing:
             comparison.has(name, mark)
         return comparison
@@ -258,7 +255,8 @@ class JobAddition:
         if not refusals and failure is None:
             return
         differ = f", {len(comparison.differing):,} differ" if comparison.differing else ""
-        counts = f"{stand:,}{_of(total)} tasks stand, {len(refusals):,} {_were(refusals)} refused{differ}"
+        were = "was" if len(refusals) == 1 else "were"
+        counts = f"{stand:,}{_of(total)} tasks stand, {len(refusals):,} {were} refused{differ}"
         again = ", and `batchtrain jobs add` again adds what is missing" if self._options.resume else ""
         raise TasksRefused(
             f"{self._first(refusals, failure)}. {counts}; correct the tasks{again}",
@@ -277,18 +275,9 @@ class JobAddition:
         then = f"; then {failure}" if failure else ""
         return f"add task {self._job_id}/{task}: {reason} ({code}){also}{then}"
 
-    def _left(self, stand: int, total: int | None) -> str:
-        again = "; `batchtrain jobs add` again adds the others" if self._options.resume else ""
-        return f"job {self._job_id} has at least {stand:,}{_of(total)} tasks{again}"
-
-
-def _total(steps: Iterable[Step]) -> int | None:
-    """The number of tasks; None if it is not known."""
-    counts = [_count(step.body) for step in steps]
-    return None if None in counts else sum(count for count in counts if count is not None)
-
 
 def _count(body: Any) -> int | None:
+    """The number of tasks of a step; None if it is not known."""
     if isinstance(body, TaskStream):
         return body.count
     if isinstance(body, wire.TaskCollection):
@@ -304,10 +293,5 @@ def _of(total: int | None) -> str:
     return f" of {total:,}" if total is not None else ""
 
 
-def _were(items: Sequence[object]) -> str:
-    return "was" if len(items) == 1 else "were"
-
-
 def _named(names: Sequence[str]) -> str:
-    text = ", ".join(names[:NAMED])
-    return text + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")

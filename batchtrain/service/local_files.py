@@ -35,13 +35,10 @@ def write_at(fd: int, content: bytes | memoryview, start: int) -> None:
     """Write all the bytes from `start` on."""
     view = memoryview(content)
     while view:
-        count = _written(fd, view, start)
+        if hasattr(os, "pwrite"):
+            count = os.pwrite(fd, view, start)
+        else:
+            with _SEEKING:
+                os.lseek(fd, start, os.SEEK_SET)
+                count = os.write(fd, view)
         view, start = view[count:], start + count
-
-
-def _written(fd: int, view: memoryview, start: int) -> int:
-    if hasattr(os, "pwrite"):
-        return os.pwrite(fd, view, start)
-    with _SEEKING:
-        os.lseek(fd, start, os.SEEK_SET)
-        return os.write(fd, view)

@@ -7,6 +7,7 @@ Source: Microsoft Learn, "Azure Retail Prices REST API overview" (api-version 20
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from datetime import date
 from typing import Any
 
@@ -37,11 +38,8 @@ def read(region: str, today: date, *, currency: str = "USD", url: str = "", ca: 
         "currencyCode": f"'{currency}'",
         "$filter": f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and priceType eq 'Consumption'",
     }
-    api = Rest(where, ca=ca)
-    try:
+    with closing(Rest(where, ca=ca)) as api:
         prices = of(api.listed("", operation, query, items="Items", link="NextPageLink"), region, currency, today)
-    finally:
-        api.close()
     if not prices.dedicated and not prices.spot:
         raise NotFound(f"{where} lists no VM sizes in {region}; `az account list-locations` lists the regions")
     return prices

@@ -70,9 +70,9 @@ def pool(client: BatchClient, pool_id: str, select: str = POOL) -> Pool:
     return answers.record(Pool, document(client, "pool", "pools", pool_id, select=select))
 
 
-def pool_or_none(client: BatchClient, pool_id: str) -> Pool | None:
+def pool_or_none(client: BatchClient, pool_id: str, select: str = POOL) -> Pool | None:
     """One pool; None if it does not exist."""
-    return _if_there(lambda: pool(client, pool_id))
+    return _if_there(lambda: pool(client, pool_id, select))
 
 
 def facts_of(pool: Pool) -> PoolFacts:
@@ -105,8 +105,7 @@ def endpoints(client: BatchClient, pool_id: str, port: int) -> tuple[Endpoint, .
 
 
 def _nodes(client: BatchClient, pool_id: str, select: str) -> Iterator[dict[str, Any]]:
-    url = _url("pools", pool_id, "nodes", select=select)
-    return _documents(client, url, f"list nodes of pool {pool_id}")
+    return _documents(client, _url("pools", pool_id, "nodes", select=select), f"list nodes of pool {pool_id}")
 
 
 def node_counts(client: BatchClient) -> dict[str, dict[str, int]]:
@@ -245,7 +244,8 @@ def task_page(
 ) -> TaskPage:
     """One page of the tasks of a job. skip: the token of an earlier page. Raises NotFound."""
     page = _page(client, job_id, where, select, limit, skip)
-    return TaskPage(tuple(item.record for item in page.value), _skip_token(page.next))
+    token = parse_qs(urlsplit(page.next).query).get("$skiptoken", [""])[0]  # the rest of the link is not needed
+    return TaskPage(tuple(item.record for item in page.value), token)
 
 
 def changes(client: BatchClient, job_id: str, where: str) -> Iterator[Change]:
@@ -315,11 +315,6 @@ def _change(item: TaskAnswer) -> Change:
     return Change(item.state_transition_time or LONG_AGO, item.record)
 
 
-def _skip_token(link: str) -> str:
-    """The token of the next page; the rest of its link is not needed."""
-    return parse_qs(urlsplit(link).query).get("$skiptoken", [""])[0]
-
-
 # --- whole documents, to compare with a plan and to show --------------------------------------------------------------
 
 
@@ -364,8 +359,7 @@ def task_document(client: BatchClient, job_id: str, task_id: str) -> dict[str, A
 
 def task_documents(client: BatchClient, job_id: str, select: str = "") -> Iterator[dict[str, Any]]:
     """The tasks of a job as the service's JSON. Raises NotFound."""
-    url = _url("jobs", job_id, "tasks", select=select)
-    return _documents(client, url, f"list tasks of job {job_id}")
+    return _documents(client, _url("jobs", job_id, "tasks", select=select), f"list tasks of job {job_id}")
 
 
 def _documents(client: BatchClient, url: str, operation: str) -> Iterator[dict[str, Any]]:

@@ -105,8 +105,7 @@ class Register:
                 self.note(thing, None)
                 raise
         except ServiceError as error:
-            is_lost = isinstance(error, Unreachable) and error.code != NO_CONNECTION
-            if not is_lost and not attempts.unsure:
+            if not attempts.unsure and not (isinstance(error, Unreachable) and error.code != NO_CONNECTION):
                 self.note(thing, None)
             raise
         self.note(thing, "ours")
@@ -129,5 +128,4 @@ class Register:
 
 def read_marks(client: BatchClient, thing: Thing) -> Marks:
     """The marks of an existing thing. Raises NotFound."""
-    document = read.document(client, thing.kind, COLLECTIONS[thing.kind], thing.id)
-    return marks_of(document.get("metadata", ()))
+    return marks_of(read.document(client, thing.kind, COLLECTIONS[thing.kind], thing.id).get("metadata", ()))

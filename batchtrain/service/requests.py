@@ -53,7 +53,10 @@ def ask(
     except ServiceError as error:
         if not attempts.unsure or done is None:
             raise
-        if not _was_done(client, method, path, operation, error, done):
+        is_deletion = method == "DELETE"
+        thing = path if is_deletion else path.rpartition("/")[0]
+        is_gone = is_deletion and isinstance(error, NotFound)
+        if not is_gone and not done(_send(client, "GET", thing, operation).json()):
             raise
 
 
@@ -141,13 +144,6 @@ def has(document: Body, body: Body) -> bool:
 def in_state(*states: str) -> Done:
     """Whether it is in one of these states."""
     return lambda document: str(document.get("state", "")).lower() in states
-
-
-def _was_done(client: BatchClient, method: str, path: str, operation: str, error: ServiceError, is_done: Done) -> bool:
-    if method == "DELETE" and isinstance(error, NotFound):
-        return True
-    thing = path if method == "DELETE" else path.rpartition("/")[0]
-    return is_done(_send(client, "GET", thing, operation).json())
 
 
 def _age(document: Body, date: str | None) -> float | None:

@@ -351,7 +351,9 @@ class _Call:
         self._policy, self._request, self._wait = policy, request, _WAIT.get()
         self._patience, self._clock = policy.patience, policy.clock
         self._attempts: Attempts = request.context.options.pop("attempts", None) or Attempts()
-        self._position = _position(request.http_request.body)
+        body = request.http_request.body
+        self._position = body.tell() if hasattr(body, "seek") and hasattr(body, "tell") else None
+        """The start of a body that is read while it is sent."""
         self._began = self._clock.now()
 
     def outcome(self) -> Response:
@@ -361,7 +363,7 @@ class _Call:
             stop=self._over,
             before_sleep=self._note,
             sleep=self._clock.sleep,
-            retry_error_callback=self._given_up,
+            retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
         )
         return retrying(self._attempt)
 
@@ -399,14 +401,12 @@ class _Call:
     def _note(self, state: RetryCallState) -> None:
         outcome = _outcome(state)
         self._attempts.note(outcome)
-        self._policy.outage.report(_words(outcome), state.upcoming_sleep, self._wait.tell)
-
-    def _given_up(self, state: RetryCallState) -> Response:
-        outcome = _outcome(state)
-        if isinstance(outcome, BaseException):
-            raise outcome
-        response: Response = outcome
-        return response
+        if isinstance(outcome, PipelineResponse):
+            response = outcome.http_response
+            why = f"it answers {response.status_code} {response.reason or ''}".rstrip()
+        else:
+            why = reason(outcome)
+        self._policy.outage.report(why, state.upcoming_sleep, self._wait.tell)
 
 
 class Outage:
@@ -498,14 +498,3 @@ def _retry_after(outcome: Any) -> float | None:
         return max((parsedate_to_datetime(header) - datetime.now(timezone.utc)).total_seconds(), 0.0)
     except (TypeError, ValueError, OverflowError):
         return None
-
-
-def _words(outcome: Any) -> str:
-    if isinstance(outcome, PipelineResponse):
-        return f"it answers {outcome.http_response.status_code} {outcome.http_response.reason or ''}".rstrip()
-    return reason(outcome)
-
-
-def _position(body: Any) -> int | None:
-    """The start of a body that is read while it is sent."""
-    return body.tell() if hasattr(body, "seek") and hasattr(body, "tell") else None

@@ -79,20 +79,16 @@ class Collector:
         if end := task.ended:
             self._last = end if self._last is None else max(self._last, end)
         if task.seconds is not None:
-            self._add_run(task, task.seconds)
+            self._ran.append(task.seconds)
+            slots = task.request.instances or min(task.request.slots / self._slots, 1.0)
+            self._node_seconds += task.seconds * slots
+            heapq.heappush(self._slowest, (task.seconds, task.id, task.node))
+            if len(self._slowest) > SLOWEST:
+                heapq.heappop(self._slowest)
         if task.failed:
             cause = cause_of(task)
             self._failures[cause] = self._failures.get(cause, 0) + 1
             self._example.setdefault(cause, task)
-
-    def _add_run(self, task: Task, seconds: float) -> None:
-        self._ran.append(seconds)
-        self._node_seconds += seconds * (task.request.instances or min(task.request.slots / self._slots, 1.0))
-        entry = (seconds, task.id, task.node)
-        if len(self._slowest) < SLOWEST:
-            heapq.heappush(self._slowest, entry)
-        else:
-            heapq.heappushpop(self._slowest, entry)
 
     def examples(self) -> dict[str, Task]:
         """A failed task for each cause, the most frequent cause first."""

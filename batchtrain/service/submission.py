@@ -6,6 +6,7 @@ request.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -155,8 +156,11 @@ class Submission:
         if len(collection) > 1:  # too large, or one of its tasks is malformed: halves find the task
             middle = len(collection) // 2
             return self._sent(collection[:middle]) + self._sent(collection[middle:])
-        fault = _fault(response)
-        self._refuse(Refused(collection[0].id, fault.code or str(response.status_code), fault.reason))
+        fault = _Fault()
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):  # of a proxy, and not of the service
+            fault = msgspec.json.decode(response.content, type=_Fault)
+        code = fault.code or str(response.status_code)
+        self._refuse(Refused(collection[0].id, code, fault.reason(response.reason)))
         return ()
 
     def _post(self, collection: Collection) -> HttpResponse:
@@ -188,7 +192,7 @@ class Submission:
             elif result.error.code == "TaskExists":
                 self.existing.append((result.task_id, marked(by_id[result.task_id], self._retries)))
             else:
-                self._refuse(Refused(result.task_id, result.error.code or result.status, result.error.reason))
+                self._refuse(Refused(result.task_id, result.error.code or result.status, result.error.reason()))
         with self._lock:
             self.added += count
         return tuple(remaining)
@@ -237,20 +241,10 @@ class _Fault(msgspec.Struct, frozen=True):
     message: _Message = _Message()
     values: tuple[_Detail, ...] = ()
 
-    @property
-    def reason(self) -> str:
-        """The service's message, with the property that caused it."""
-        return sentence(self.message.value, ((detail.key, detail.value) for detail in self.values))
-
-
-def _fault(response: HttpResponse) -> _Fault:
-    """The fault of an answer. It has the reason of the HTTP status if the body is not the service's document, for
-    example behind a proxy."""
-    try:
-        fault = msgspec.json.decode(response.content, type=_Fault)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        fault = _Fault()
-    return fault if fault.message.value else _Fault(fault.code, _Message(response.reason), fault.values)
+    def reason(self, status_reason: str = "") -> str:
+        """The service's message, or the reason of the HTTP status, with the property that caused it."""
+        text = self.message.value or status_reason
+        return sentence(text, ((detail.key, detail.value) for detail in self.values))
 
 
 class _Result(msgspec.Struct, frozen=True, rename="camel"):

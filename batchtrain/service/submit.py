@@ -110,8 +110,11 @@ def _job_steps(
     register.tasks_added = True  # or they may be, if the request is interrupted
     if step.collects or job.continued:
         yield from job.tasks(steps)
-    else:
-        yield _add_task(client, step, filled(step.body, fill))
+        return
+    job_id, body = step.subject, filled(step.body, fill)
+    path, name, options = f"/jobs/{quoted(job_id)}/tasks", f"{job_id}/{body['id']}", models.BatchTaskCreateOptions(body)
+    add(client, f"add task {name}", path, body, lambda attempts: client.create_task(job_id, options, attempts=attempts))
+    yield events.TasksAdded(name, f"added task {body['id']}")
 
 
 def _requested(client: BatchClient, step: Step, body: dict[str, Any], register: Register) -> Iterator[events.Event]:
@@ -138,14 +141,6 @@ def revealing(fill: Fill) -> wire.Fill:
         return value.reveal() if isinstance(value, Secret) else value
 
     return text
-
-
-def _add_task(client: BatchClient, step: Step, body: dict[str, Any]) -> events.Event:
-    """Add the one task of a job."""
-    job_id, options = step.subject, models.BatchTaskCreateOptions(body)
-    path, operation = f"/jobs/{quoted(job_id)}/tasks", f"add task {job_id}/{body['id']}"
-    add(client, operation, path, body, lambda attempts: client.create_task(job_id, options, attempts=attempts))
-    return events.TasksAdded(f"{job_id}/{body['id']}", f"added task {body['id']}")
 
 
 def _complete_job(client: BatchClient, step: Step, body: dict[str, Any]) -> events.Event:
@@ -219,11 +214,8 @@ def resize_pool(client: BatchClient, pool_id: str, dedicated: int | None, spot: 
 
 def remove_nodes(client: BatchClient, pool_id: str, node_ids: Sequence[str]) -> None:
     """Remove nodes from a pool that is steady, and lower its target by as many. Their tasks are requeued."""
-    path, body = (
-        f"/pools/{quoted(pool_id)}/removenodes",
-        {"nodeList": list(node_ids), "nodeDeallocationOption": "requeue"},
-    )
-    ask(client, "POST", path, f"remove nodes of pool {pool_id}", body)
+    body = {"nodeList": list(node_ids), "nodeDeallocationOption": "requeue"}
+    ask(client, "POST", f"/pools/{quoted(pool_id)}/removenodes", f"remove nodes of pool {pool_id}", body)
 
 
 def delete_job(client: BatchClient, job_id: str) -> None:
@@ -258,5 +250,5 @@ def disable_job(client: BatchClient, job_id: str, running: str) -> None:
 
 def enable_job(client: BatchClient, job_id: str) -> None:
     """Enable a disabled job."""
-    path = f"/jobs/{quoted(job_id)}/enable"
-    ask(client, "POST", path, f"enable job {job_id}", done=in_state("enabling", "active"))
+    done = in_state("enabling", "active")
+    ask(client, "POST", f"/jobs/{quoted(job_id)}/enable", f"enable job {job_id}", done=done)

@@ -89,8 +89,7 @@ def last(client: BatchClient, job_id: str, count: int, where: str = "") -> list[
     """
     changes, more = read.first_changes(client, job_id, where)
     if more:
-        created = creation(client, f"/jobs/{quoted(job_id)}")
-        for since in (*_moments(created), ""):
+        for since in (*_moments(creation(client, f"/jobs/{quoted(job_id)}")), ""):
             changed = f"stateTransitionTime gt DateTime'{since}'" if since else ""
             recent = read.changes(client, job_id, both(where, changed))
             changes = heapq.nlargest(count, recent, key=attrgetter("time"))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -26,6 +27,12 @@ from batchtrain.service.rest import Rest
 VERSION = {"api-version": "7.4"}
 LARGEST = 4 * 1024 * 1024
 """The largest credentials file in bytes; a secret has 25 KB at most, but compressed text can be of any length."""
+
+LOGINS: Mapping[str, str] = {
+    **dict.fromkeys(("batch_accounts", "storage"), "account_key"),
+    **dict.fromkeys(("docker_registry", "singularity_registry", "user_accounts", "shares"), "password"),
+}
+"""The sections of credentials with several blocks, and the field of a block that may be in a vault."""
 
 Read = Callable[[str], str]
 """Returns a secret's value by its id, or by its name in the vault of `keyvault.uri`."""
@@ -67,24 +74,16 @@ def secret(credential: TokenCredential, secret_id: str, *, ca: str | None = None
     parts = urlsplit(secret_id)
     name = parts.path.strip("/").split("/")
     domains = filter(None, (*(cloud.vault for cloud in CLOUDS), domain))
-    vault = next((item for item in domains if _is_in(parts.netloc, item)), "")
+    vault = next((item for item in domains if f".{parts.netloc}".endswith(f".{item}")), "")
     if parts.scheme != "https" or not vault or name[0] != "secrets" or len(name) not in (2, 3):
         raise UsageError(
             f"{secret_id} is not the id of a secret; an id looks like https://NAME.vault.azure.net/secrets/KEY"
         )
-    client = Rest(f"https://{parts.netloc}", credential, scope_of(f"https://{vault}"), ca=ca)
-    try:
-        answer = client.get(parts.path, f"read the secret {name[1]} of {parts.netloc}", VERSION)
-    finally:
-        client.close()
-    value = answer.get("value")
+    with closing(Rest(f"https://{parts.netloc}", credential, scope_of(f"https://{vault}"), ca=ca)) as client:
+        value = client.get(parts.path, f"read the secret {name[1]} of {parts.netloc}", VERSION).get("value")
     if not isinstance(value, str):
         raise ServiceError(f"the secret {name[1]} of {parts.netloc} has no value")
     return value
-
-
-def _is_in(host: str, domain: str) -> bool:
-    return host == domain or host.endswith(f".{domain}")
 
 
 # --- credentials that stand in a vault ------------------------------------------------------------------------------
@@ -100,16 +99,11 @@ def resolved(credentials: Credentials, read: Read | None = None, *, ca: str | No
     secret_id = credentials.keyvault.credentials_secret_id if credentials.keyvault else None
     if secret_id:
         credentials = _over(credentials, document(get(secret_id), secret_id))
-    return replace(
-        credentials,
-        batch=_filled(credentials.batch, "account_key", get),
-        batch_accounts=_each(credentials.batch_accounts, "account_key", get),
-        storage=_each(credentials.storage, "account_key", get),
-        docker_registry=_each(credentials.docker_registry, "password", get),
-        singularity_registry=_each(credentials.singularity_registry, "password", get),
-        user_accounts=_each(credentials.user_accounts, "password", get),
-        shares=_each(credentials.shares, "password", get),
-    )
+    logins: dict[str, Any] = {
+        field: {key: _filled(block, name, get) for key, block in getattr(credentials, field).items()}
+        for field, name in LOGINS.items()
+    }
+    return replace(credentials, batch=_filled(credentials.batch, "account_key", get), **logins)
 
 
 def needed(credentials: Credentials) -> bool:
@@ -117,31 +111,18 @@ def needed(credentials: Credentials) -> bool:
     if credentials.keyvault is not None and credentials.keyvault.credentials_secret_id:
         return True
     blocks: list[tuple[Any, str]] = [(credentials.batch, "account_key")] if credentials.batch else []
-    blocks += [
-        (block, "account_key") for block in (*credentials.batch_accounts.values(), *credentials.storage.values())
-    ]
-    for logins in (credentials.docker_registry, credentials.singularity_registry, credentials.user_accounts,
-                   credentials.shares):  # fmt: skip
-        blocks += [(block, "password") for block in logins.values()]
+    blocks += [(block, name) for field, name in LOGINS.items() for block in getattr(credentials, field).values()]
     return any(_stands_for(block, name) for block, name in blocks)
 
 
 def _stands_for(block: Any, name: str) -> str | None:
     """The secret that a missing value refers to."""
-    secret_id: str | None = getattr(block, f"{name}_keyvault_secret_id")
-    return None if getattr(block, name) else secret_id
+    return None if getattr(block, name) else getattr(block, f"{name}_keyvault_secret_id")
 
 
 def _filled(block: Block, name: str, read: Read) -> Block:
     stands = _stands_for(block, name) if block is not None else None
-    if not stands:
-        return block
-    result: Block = replace(block, **{name: Secret(read(stands))})
-    return result
-
-
-def _each(blocks: dict[str, Block], name: str, read: Read) -> dict[str, Block]:
-    return {key: _filled(block, name, read) for key, block in blocks.items()}
+    return replace(block, **{name: Secret(read(stands))}) if stands else block
 
 
 def _over(file: Credentials, vault: Credentials) -> Credentials:
@@ -185,7 +166,6 @@ def _unpacked(text: str) -> str:
     """The text itself, or the text that was compressed with zlib and base64."""
     try:
         content = base64.b64decode("".join(text.split()), validate=True)
-        plain = zlib.decompressobj().decompress(content, LARGEST)
-        return plain.decode()
+        return zlib.decompressobj().decompress(content, LARGEST).decode()
     except (binascii.Error, ValueError, zlib.error):
         return text

@@ -170,11 +170,10 @@ def pool_ready(
                 raise failure(f"allocate the nodes of pool {pool_id}", error.code, error.message)
             nodes = read.nodes(client, pool_id)
             _raise_broken(client, pool_id, tuple(node for node in nodes if node.state in BROKEN and not mend(node)))
-            if _ready(pool, nodes):
-                _show_nodes(tell, pool, nodes)
+            _show_nodes(tell, pool, nodes)
+            if pool.allocation == "steady" and len(nodes) >= pool.target and all(node.state in READY for node in nodes):
                 return nodes
             state = _pool_state(pool, nodes)
-            _show_nodes(tell, pool, nodes)
             if state != last_state:
                 deadline.tell(PoolWaits(pool_id, f"pool {pool_id}: {state}"))
                 last_state = state
@@ -212,7 +211,6 @@ def pool_allocated(
                 request_time = seconds_waited
             deadline.pause(min(pause, max(patience - seconds_waited, pace.first)), state)
             seconds_waited += pause
-    raise AssertionError("unreachable")
 
 
 AGAIN = 12
@@ -257,10 +255,6 @@ def _show_nodes(tell: Tell | None, pool: Pool, nodes: tuple[Node, ...]) -> None:
         tell(NodesSeen(pool.id, target=pool.target, nodes=nodes))
 
 
-def _ready(pool: Pool, nodes: tuple[Node, ...]) -> bool:
-    return pool.allocation == "steady" and len(nodes) >= pool.target and all(node.state in READY for node in nodes)
-
-
 def _pool_state(pool: Pool, nodes: tuple[Node, ...]) -> str:
     states: dict[str, int] = {}
     for node in nodes:
@@ -272,7 +266,11 @@ def _pool_state(pool: Pool, nodes: tuple[Node, ...]) -> str:
 def _raise_broken(client: BatchClient, pool_id: str, nodes: tuple[Node, ...]) -> None:
     for node in nodes:
         if node.state == "starttaskfailed":
-            lines = _start_task_lines(client, pool_id, node.id)
+            try:
+                content = files.end_of(client, node_tree(pool_id, node.id), "startup/stderr.txt")
+                lines = files.last_lines(content, START_TASK_LINES) or ("(its stderr is empty)",)
+            except ServiceError as error:
+                lines = (f"(its stderr cannot be read: {error})",)
             raise ServiceError(
                 f"the start task failed on node {node.id} of pool {pool_id} ({node.start_task}); its last lines:\n"
                 + "\n".join(f"  {line}" for line in lines),
@@ -286,14 +284,6 @@ def _raise_broken(client: BatchClient, pool_id: str, nodes: tuple[Node, ...]) ->
                 operation="start node",
                 code="NodeStateUnusable",
             )
-
-
-def _start_task_lines(client: BatchClient, pool_id: str, node_id: str) -> tuple[str, ...]:
-    try:
-        content = files.end_of(client, node_tree(pool_id, node_id), "startup/stderr.txt")
-    except ServiceError as error:
-        return (f"(its stderr cannot be read: {error})",)
-    return files.last_lines(content, START_TASK_LINES) or ("(its stderr is empty)",)
 
 
 def tasks_ended(
@@ -327,7 +317,6 @@ def tasks_ended(
             more = 2 if (turn + 1) % JOB_TURNS == 0 else 0
             least = last_minute.delay(deadline.now(), requests, more) if pace.request else 0.0
             deadline.pause(max(pause, requests * pace.request, least), _task_state(glance))
-    raise AssertionError("unreachable")
 
 
 def tasks_of(job_id: str) -> str:
