@@ -18,7 +18,7 @@ from batchtrain.config.image_names import EXAMPLE
 from batchtrain.config.scaling import most_nodes
 from batchtrain.config.types import PlatformImage, Recipe
 from batchtrain.config.types import Pool as PoolSettings
-from batchtrain.errors import FAIL, NOT_CHECKED, OK, WARN, BatchtrainError, Check, Unreachable, UsageError
+from batchtrain.errors import FAIL, NOT_CHECKED, OK, WARN, BatchtrainError, Check, Unreachable, UsageError, counted
 from batchtrain.plan import cost
 from batchtrain.plan.candidate_rows import CandidateRow, rows
 from batchtrain.records import Image, Job, JobSchedule, Pool
@@ -229,7 +229,7 @@ def _pools(facts: Facts) -> Check:
     quota = facts.region.account.pools if isinstance(facts.region, Region) else None
     pool = _pool(facts)
     count = len(facts.pools)
-    text = f"{count} pool{'s' if count != 1 else ''}" + (f" of at most {quota}" if quota is not None else "")
+    text = counted(count, "pool") + (f" of at most {quota}" if quota is not None else "")
     if pool is not None and any(existing.id == pool.id for existing in facts.pools):
         step = f"use it as it is, or delete it first: batchtrain pool del {pool.id}{facts.account.option}"
         return Check("pools", WARN, f"{text}; pool {pool.id} is there already", step)

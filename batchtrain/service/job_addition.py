@@ -19,6 +19,7 @@ from batchtrain.errors import (
     ServiceError,
     TasksRefused,
     TimedOut,
+    counted,
 )
 from batchtrain.plan import diff, wire
 from batchtrain.plan.canonical import digest
@@ -146,7 +147,7 @@ class JobAddition:
         if metadata[DIGEST] != mark:
             self._refuse_other(body, document)
         count = len(self._standing)
-        tasks = f"{count:,} task{'s' if count != 1 else ''}"
+        tasks = counted(count, "task")
         return JobReused(self._job_id, f"job {self._job_id} exists with {tasks}; adding what is missing")
 
     def _refuse_other(self, body: dict[str, Any], document: dict[str, Any]) -> None:
@@ -213,7 +214,7 @@ class JobAddition:
         self._refuse_differing(comparison)
         self._note_complete(steps, count + comparison.equal)
         before = f"; {comparison.equal:,} existed already" if comparison.equal else ""
-        yield TasksAdded(self._job_id, f"added {count:,} task{'s' if count != 1 else ''}{before}")
+        yield TasksAdded(self._job_id, f"added {counted(count, 'task')}{before}")
 
     def _note_complete(self, steps: Sequence[Step], count: int) -> None:
         """Write into the job that all tasks stand, so that they are not listed the next time. A job whose tasks fit on
