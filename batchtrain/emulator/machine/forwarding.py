@@ -66,15 +66,11 @@ class PortForwards:
         assert task is not None
         self._talks.add(task)
         try:
-            there_reader, there_writer = await asyncio.open_connection(address, port)
-            try:
-                await asyncio.gather(_carry(reader, there_writer), _carry(there_reader, writer))
-            finally:
-                there_writer.close()
-        except OSError:  # the port is closed, or one side is gone
-            pass
-        except asyncio.CancelledError:  # the node ends
-            pass
+            # The port is closed, one side is gone, or the node ends.
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                there_reader, there_writer = await asyncio.open_connection(address, port)
+                with contextlib.closing(there_writer):
+                    await asyncio.gather(_carry(reader, there_writer), _carry(there_reader, writer))
         finally:
             self._talks.discard(task)
             with contextlib.suppress(OSError):

@@ -105,10 +105,8 @@ def seen_from() -> str:
 def _gone(directory: Path) -> bool:
     try:
         directory.stat()
-    except FileNotFoundError:
-        return True
-    except OSError:  # belongs to another user, who alone may check
-        return False
+    except OSError as error:  # only its owner may check another user's
+        return isinstance(error, FileNotFoundError)
     return False
 
 
