@@ -87,11 +87,8 @@ TRUSTED = {
         "_Pool.user": "the pool's folder, in the data directory",
         "_Pool.resolver": "the pool's folder, in the data directory",
         "_Pool._write_hosts": "the pool's folder, in the data directory",
-        "_other_hosts": "/etc/hosts",
         "_probe": "the data directory",
         "_write_program": "the pool's folder of programs",
-        "_link": "the pool's folder of log-in sockets",
-        "_nvidia_smi_program": "a file of the package",
     },
     "machine/output_files.py": {
         "_report": "opens a descriptor of a RootedPath",
