@@ -174,7 +174,9 @@ def put(url: str, file: BinaryIO, headers: Mapping[str, str], called_off: Callab
         _request(_asking(url, comp="block", blockid=names[-1]), part, {})
     blocks = "".join(f"<Latest>{escape(name)}</Latest>" for name in names)
     body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{blocks}</BlockList>'.encode()
-    return _request(_asking(url, comp="blocklist"), body, _as_properties(headers))
+    renamed = {"content-type": "x-ms-blob-content-type"}  # the content type of the blob, with a block list
+    properties = {renamed.get(name.lower(), name): value for name, value in headers.items()}
+    return _request(_asking(url, comp="blocklist"), body, properties)
 
 
 def put_text(url: str, text: bytes) -> None:
@@ -242,12 +244,6 @@ def _put_once(url: str, body: _Part | bytes, headers: Mapping[str, str]) -> str:
 def _asking(url: str, **query: str) -> str:
     where = urlsplit(url)
     return where._replace(query="&".join(filter(None, (urlencode(query, quote_via=quote), where.query)))).geturl()
-
-
-def _as_properties(headers: Mapping[str, str]) -> dict[str, str]:
-    """With a block list, the content type of the blob has another header."""
-    names = {"content-type": "x-ms-blob-content-type"}
-    return {names.get(name.lower(), name): value for name, value in headers.items()}
 
 
 # A node's logs -------------------------------------------------------------------------------------------------------

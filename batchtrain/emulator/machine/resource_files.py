@@ -99,9 +99,12 @@ def listed(item: Download) -> Iterator[Blob]:
     """The list of a container, page by page, without markers of directories (an empty last name)."""
     from xml.etree import ElementTree  # slow to import, and only few tasks list a container
 
-    marker = ""
+    where, query = urlsplit(item.url), {"restype": "container", "comp": "list"}
+    if item.prefix:
+        query["prefix"] = item.prefix
     while True:
-        with _open(_list_url(item, marker)) as body:
+        page_query = "&".join(filter(None, (where.query, urlencode(query))))
+        with _open(where._replace(query=page_query).geturl()) as body:
             try:
                 page = ElementTree.fromstring(body.read())
             except (ElementTree.ParseError, OSError, HTTPException) as error:
@@ -111,16 +114,9 @@ def listed(item: Download) -> Iterator[Blob]:
             name = blob.findtext("./Name") or ""
             if name and not name.endswith("/"):
                 yield Blob(name, *(blob.findtext(f"./Properties/{key}") or "" for key in ("Etag", "Last-Modified")))
-        marker = page.findtext("./NextMarker") or ""
-        if not marker:
+        query["marker"] = page.findtext("./NextMarker") or ""
+        if not query["marker"]:
             return
-
-
-def _list_url(item: Download, marker: str) -> str:
-    where = urlsplit(item.url)
-    query = {"restype": "container", "comp": "list", "prefix": item.prefix, "marker": marker}
-    query = {name: value for name, value in query.items() if value}
-    return where._replace(query="&".join(filter(None, (where.query, urlencode(query))))).geturl()
 
 
 # One answer ----------------------------------------------------------------------------------------------------------
