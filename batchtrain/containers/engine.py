@@ -57,7 +57,8 @@ class Engine:
                 timeout=patience,
             )
         except subprocess.TimeoutExpired as late:
-            return Done(124, _text(late.stdout), f"no end within {patience:g} s")
+            output = late.stdout.decode(errors="replace") if isinstance(late.stdout, bytes) else late.stdout or ""
+            return Done(124, output, f"no end within {patience:g} s")
         return Done(answer.returncode, answer.stdout, answer.stderr.strip())
 
     def follow(self, *arguments: str, source: IO[bytes] | None = None) -> None:
@@ -96,10 +97,6 @@ class Engine:
                 f"{name} is not on this engine, and pulling it failed: {answer.sentence} "
                 "Is the name right, and is there a sign-in for its registry (credentials.yaml, or `docker login`)?"
             )
-
-
-def _text(output: bytes | str | None) -> str:
-    return output.decode(errors="replace") if isinstance(output, bytes) else output or ""
 
 
 def find(environment: Mapping[str, str] | None = None) -> Engine:

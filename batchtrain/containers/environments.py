@@ -103,12 +103,8 @@ ENVIRONMENTS: Mapping[str, Environment] = {
 def size_of(packages: Iterable[str]) -> int:
     """The megabytes of the largest framework among packages, with what it needs; 0 if there is none."""
     ready = (spec for spec in ENVIRONMENTS.values() if spec.packages and not (spec.horovod or spec.late))
-    sizes = {_distribution(spec.packages[0]): spec.megabytes for spec in ready}
+    sizes = {spec.packages[0].partition("=")[0].removesuffix("-cpu"): spec.megabytes for spec in ready}
     return max((sizes.get(package.removesuffix("-cpu"), 0) for package in packages), default=0)
-
-
-def _distribution(requirement: str) -> str:
-    return requirement.partition("=")[0].removesuffix("-cpu")
 
 
 def key(environment: Environment, python: str) -> str:
