@@ -46,10 +46,9 @@ def code_of(end: SystemExit) -> int:
 
 
 def leave(code: int) -> None:
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdout.flush()
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
     os._exit(code & 255)
 
 

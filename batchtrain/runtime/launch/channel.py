@@ -59,11 +59,7 @@ class Loop:
 
 
 HEADER = struct.Struct("!Ic")
-
-
 OUTPUT = struct.Struct("!IB")
-
-
 GREETING = b"\0batchtrain node\0"
 """The first bytes from a node; a login shell may print other text before."""
 

@@ -76,8 +76,6 @@ def threads(gang: Gang, process: Process) -> str:
 
 
 NCCLS_NOTES = ["NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"]
-
-
 AUTOMATIC: "dict[str, Callable[[Gang, Process], str]]" = {
     "OMP_NUM_THREADS": threads,
     "UCX_NET_DEVICES": lambda gang, process: process.node.infiniband.get("ports", ""),
@@ -124,14 +122,8 @@ NODES_OWN = frozenset(
     "HOME USER LOGNAME SHELL HOSTNAME PWD OLDPWD SHLVL TERM TTY _ XDG_RUNTIME_DIR XDG_SESSION_ID"
     " BATCHTRAIN_EMULATED_NODE".split()
 )
-
-
 NODES_OWN_PREFIXES = ("AZ_BATCH_", "SSH_")
-
-
 LAUNCHERS_OWN = ("BATCHTRAIN_SSH", "BATCHTRAIN_FILES_")
-
-
 PROXIES = ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy")
 
 

@@ -116,7 +116,7 @@ class Session:
             words = f" ({self.last_words()})" if self.last_words() else ""
             self.primary.fail(Failure(time.time(), "{}: {}{}".format(self, message["error"], words), 1))
         else:
-            self.primary.stream.joined(self.index, len(self.primary.sessions))
+            self.primary.stream.tell(node=f"n{self.index}", nodes=len(self.primary.sessions))  # it has joined
             self.primary.on_joined()
 
     def on_say(self, message: "Message") -> None:
@@ -372,14 +372,14 @@ class Primary:
     def warn(self, text: str) -> None:
         """Say and record what may make the gang slow, but does not stop it."""
         self.screen.say("warning: " + text)
-        self.stream.warn(text)
+        self.stream.tell(warning=text)
 
     def hold(self, unfit: "list[str]") -> None:
         """Wait for a client that removes the nodes with broken hardware: the service then starts the task again, on
         others."""
         if unfit and self.spec.replace:
             for address in unfit:
-                self.stream.unfit(address)
+                self.stream.tell(unfit=address)
             self.screen.say(f"waits {self.spec.replace:g} s for a client that replaces {sentence(unfit)}")
         seconds = self.spec.replace if unfit else 0
         self.loop.later(seconds, lambda: self.fail(Failure(time.time(), UNFIT, 1)))

@@ -80,19 +80,9 @@ class Stream:
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
             self.fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
-    def joined(self, node: int, nodes: int) -> None:
-        """A node has joined the gang, which has so many."""
-        self.write({"node": f"n{node}", "nodes": nodes})
-        self.flush()
-
-    def unfit(self, address: str) -> None:
-        """The preflight of a node found faults of its hardware, and a client may replace it."""
-        self.write({"unfit": address})
-        self.flush()
-
-    def warn(self, text: str) -> None:
-        """Something may make the gang slow."""
-        self.write({"warning": text})
+    def tell(self, **record: object) -> None:
+        """Write a record at once, for a client that waits for it."""
+        self.write(record)
         self.flush()
 
     def begin(self, gang: Gang) -> None:

@@ -36,8 +36,6 @@ MOST_KEPT = 64 << 20
 """Bytes of a process's stdout, and of its stderr, that a file keeps."""
 WINDOW = 256 * 1024
 """Bytes of output that a node may send before the primary has accepted them."""
-
-
 METRICS = ".metrics.jsonl"
 ERROR = ".error.json"
 TORCHRUNS_ERRORS = "torchelastic/*/attempt_*/*/error.json"
@@ -227,7 +225,10 @@ class Supervisor:
         make_directory(folder)  # programs write their metrics there
         if self.preemption is not None:
             self.watch_preemption()
-        shares = self.cpus(message) if message["bind"] else []
+        shares: "list[list[int]]" = []
+        if message["bind"]:
+            homes = gpu_homes()
+            shares = share_cpus(numa_nodes(), [homes.get(gpu, -1) for gpu in message["slots"]])
         for process in message["processes"]:
             slot = process["slot"]
             process["command"] = prepared(message["before"], process["command"])
@@ -255,10 +256,6 @@ class Supervisor:
         if percent is not None:
             self.channel.send(do="sampled", gpu_percent=percent)
         self.loop.later(self.sample_pause, lambda: self.send_sample(file, line))
-
-    def cpus(self, message: "Message") -> "list[list[int]]":
-        homes = gpu_homes()
-        return share_cpus(numa_nodes(), [homes.get(gpu, -1) for gpu in message["slots"]])
 
     def start(self, process: "Message", folder: str, cpus: "list[int]") -> None:
         environment = without(process["defaults"], nccl_settings_of_image())
