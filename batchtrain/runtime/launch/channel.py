@@ -154,15 +154,12 @@ class Channel:
             body = bytes(memoryview(self._in)[at + HEADER.size : at + HEADER.size + length])
             at += HEADER.size + length
             self.heard = time.monotonic()
-            self._hand_over(kind, body)
+            if kind == b"O" and self.on_output:
+                process, stream = OUTPUT.unpack_from(body)
+                self.on_output(process, stream, body[OUTPUT.size :])
+            elif kind == b"J" and self.on_message:
+                self.on_message(json.loads(body.decode()))
         del self._in[:at]
-
-    def _hand_over(self, kind: bytes, body: bytes) -> None:
-        if kind == b"O" and self.on_output:
-            process, stream = OUTPUT.unpack_from(body)
-            self.on_output(process, stream, body[OUTPUT.size :])
-        elif kind == b"J" and self.on_message:
-            self.on_message(json.loads(body.decode()))
 
     def close(self) -> None:
         if not self.open:

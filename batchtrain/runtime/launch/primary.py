@@ -584,7 +584,9 @@ class Primary:
         self.over = True
         self.screen.end_lines()
         self.stream.end()
-        self.judge_nccl()
+        heard = [(str(session), session.heard) for session in self.joined if session.heard]
+        for sentence, is_warning in verdict()["judge"](heard) if heard else ():
+            (self.warn if is_warning else self.screen.say)(sentence)
         self.tell_cause()
         self.patience = time.monotonic() + 3
         self.leave()
@@ -599,11 +601,6 @@ class Primary:
         else:
             self.loop.later(0.01, self.leave)
 
-    def judge_nccl(self) -> None:
-        heard = [(str(session), session.heard) for session in self.joined if session.heard]
-        for sentence, is_warning in verdict()["judge"](heard) if heard else ():
-            (self.warn if is_warning else self.screen.say)(sentence)
-
     def tell_cause(self) -> None:
         if self.ended_by:
             self.screen.say(f"ended by {signal.Signals(self.ended_by).name}")
@@ -611,19 +608,16 @@ class Primary:
         if not self.failures:
             return
         self.failures.sort(key=lambda failure: failure.at)
-        self.note_ends()
-        cause = self.failures[0]
-        self.screen.say(str(cause.what))
-        for line in cause.lines:
-            self.screen.say("    " + line)
-
-    def note_ends(self) -> None:
         for failure in self.failures:
             failure.error = self.errors.get(failure.process, {})
         try:
             write(ranks_folder(os.getcwd()), self.failures)
         except OSError as error:
             self.screen.say(f"the ends of the ranks are kept in no file: {error}")
+        cause = self.failures[0]
+        self.screen.say(str(cause.what))
+        for line in cause.lines:
+            self.screen.say("    " + line)
 
     def code(self) -> int:
         return 128 + self.ended_by if self.ended_by else self.failures[0].code if self.failures else 0
