@@ -31,9 +31,9 @@ import time
 
 if __name__ == "__main__":
     sys.path.append(os.path.dirname(__file__))  # appended, so that no file there hides a module of Python
-    from rooted_path import RootedPath  # type: ignore[import-not-found, unused-ignore]  # the same file
+    from rooted_path import RootedPath, is_below  # type: ignore[import-not-found, unused-ignore]  # the same file
 else:
-    from batchtrain.emulator.machine.rooted_path import RootedPath
+    from batchtrain.emulator.machine.rooted_path import RootedPath, is_below
 
 # Type checkers take this name as true; importing `typing` would cost a third of the start-up time of this file.
 TYPE_CHECKING = False
@@ -151,8 +151,8 @@ class View:
 
     def expose(self, path: str) -> None:
         """Show a directory of this machine at its own path; returns if it, or a directory above or in it, is shown."""
-        has_shown = any(_is_below(other, path) for other in (self._data_dir, *self._exposed))
-        if not has_shown and not any(_is_below(path, other) for other in self._exposed):
+        has_shown = any(is_below(other, path) for other in (self._data_dir, *self._exposed))
+        if not has_shown and not any(is_below(path, other) for other in self._exposed):
             self.mount(path, path, read_only=True)
             self._exposed.append(path)
 
@@ -165,14 +165,10 @@ class View:
         mount_point = _mount_point(target, is_directory=os.path.isdir(machine_path))
         _bind(machine_path, mount_point)
         self._mount_points[target] = mount_point
-        if _is_below(self._data_dir, source.rstrip("/")):
+        if is_below(self._data_dir, source.rstrip("/")):
             _mount("tmpfs", f"{mount_point}/{self._data_dir[len(source) :]}", "tmpfs", MS_NOSUID | MS_NODEV, "size=1m")
         if read_only:
             _make_read_only(mount_point)
-
-
-def _is_below(path: str, directory: str) -> bool:
-    return f"{path}/".startswith(f"{directory}/")
 
 
 def _by_fd(fd: int) -> str:

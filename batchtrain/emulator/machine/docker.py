@@ -8,6 +8,7 @@ of the emulator removes what a killed one left behind.
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import hashlib
 import itertools
@@ -112,7 +113,8 @@ class ContainerNodes:
         self._ends: dict[str, asyncio.Future[int]] = {}
         """Ids of containers and of executed commands, with the exit code each will have."""
         self._numbers = itertools.count(1)
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: dict[str, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
+        """By id of a node: held while its containers are removed, and while its own is created."""
 
     # The engine --------------------------------------------------------------------------------------------------
 
@@ -229,7 +231,7 @@ class ContainerNodes:
         logins = _logins(spec)
         await asyncio.gather(*(self._images.fetch(name, logins) for name in prefetch))
         address = await self._address(engine, spec)
-        async with self._removing(spec.node_id):  # a container of an earlier start still has the address
+        async with self._locks[spec.node_id]:  # a container of an earlier start still has the address
             container, membership = await self._hold_network(engine, spec, address, root)
         node = self._nodes[spec.node_id] = _Node(spec, container, membership, root)
         node.lost.add_done_callback(lambda _: on_lost() if self._nodes.get(spec.node_id) is node else None)
@@ -241,7 +243,7 @@ class ContainerNodes:
 
     async def leave(self, node_id: str) -> None:
         """Remove a node's containers; idempotent."""
-        async with self._removing(node_id):
+        async with self._locks[node_id]:
             node = self._nodes.pop(node_id, None)
             if node is None or self._engine is None:
                 return
@@ -268,9 +270,6 @@ class ContainerNodes:
                 continue
             return  # its container is gone
 
-    def _removing(self, node_id: str) -> asyncio.Lock:
-        return self._locks.setdefault(node_id, asyncio.Lock())
-
     async def close(self) -> None:
         """Remove everything."""
         await asyncio.gather(*(self.leave(node_id) for node_id in tuple(self._nodes)))
@@ -286,14 +285,6 @@ class ContainerNodes:
     @property
     def _network(self) -> str:
         return f"batchtrain-{hashlib.sha256(str(self._data_dir).encode()).hexdigest()[:10]}"
-
-    def _prefix(self, node_id: str) -> str:
-        """Prefix of the names of the volumes that run options of a node name."""
-        return f"{self._network}-{node_id}-"
-
-    def _labels(self, node_id: str) -> dict[str, str]:
-        """Labels of everything that is removed with the node."""
-        return {LABEL: str(self._data_dir), f"{LABEL}.docker": node_id}
 
     async def _address(self, engine: Engine, spec: NodeSpec) -> str:
         """The address of the node: the network gives the first two bytes, the node's own address the last two."""
@@ -397,11 +388,9 @@ class ContainerNodes:
         async with scope.starting:
             if run.scope in node.ended:
                 raise _Failed(Exit(None, "TaskEnded", "the task ended before its command started"))
-            prefix = self._prefix(node.spec.node_id)
+            options_node = inside.node(node.container, f"{self._network}-{node.spec.node_id}-")
             try:
-                options = run_options.fit(
-                    run.container.options if run.container else "", inside.node(node.container, prefix)
-                )
+                options = run_options.fit(inside.container.options, options_node)
                 run_arguments = tuple(inside.arguments())
             except (run_options.Refused, NotTheNodes) as error:
                 raise _Failed(Exit(None, "ContainerInvalidSettings", str(error))) from None
@@ -430,7 +419,8 @@ class ContainerNodes:
         """The volumes in run options, which are removed with the node."""
         node.has_volumes = node.has_volumes or bool(names)
         try:
-            await make_volumes(engine, names, self._labels(node.spec.node_id))
+            labels = {LABEL: str(self._data_dir), f"{LABEL}.docker": node.spec.node_id}
+            await make_volumes(engine, names, labels)
         except EngineError as error:
             if error.status == 0:
                 raise
@@ -468,12 +458,8 @@ class ContainerNodes:
         container = held or await self._make(node, scope, inside, program, held=True)
         # If the container ends, the engine does not report the end of executed commands.
         container_end = self._end_of(container.id)
-        body = {
-            "AttachStdout": True,
-            "AttachStderr": True,
-            "Cmd": [*container.entrypoint, *program],
-            "Env": inside.pairs(),
-        }
+        words = [*container.entrypoint, *program]
+        body = {"AttachStdout": True, "AttachStderr": True, "Cmd": words, "Env": inside.pairs()}
         command = (await self._engine.ask("POST", f"/containers/{container.id}/exec", body))["Id"]
         end = self._end_of(command)
         start = {"Detach": False, "Tty": False}
@@ -578,9 +564,8 @@ class ContainerNodes:
             if await self._terminate(engine, container) and grace > 0:
                 await self._gone(engine, container, grace)
         await remove(engine, container.id)
-        if (
-            end := self._ends.pop(container.id, None)
-        ) and not end.done():  # it never ran, so the engine does not report its end
+        end = self._ends.pop(container.id, None)
+        if end and not end.done():  # it never ran, so the engine does not report its end
             end.set_result(engine_failures.KILLED)
 
     async def _terminate(self, engine: Engine, container: _Made) -> bool:

@@ -109,10 +109,8 @@ class MountedContainer:
     def _blobs(self) -> Iterator[tuple[str, _Blob]]:
         for blob in listed(Download(self._url, "", container=True)):
             if self._can_travel(blob.name):
-                yield (
-                    blob.name,
-                    _Blob(blob.etag.strip('"'), email.utils.parsedate_to_datetime(blob.changed).timestamp()),
-                )
+                changed = email.utils.parsedate_to_datetime(blob.changed).timestamp()
+                yield blob.name, _Blob(blob.etag.strip('"'), changed)
 
     def _can_travel(self, name: str) -> bool:
         if all(part not in ("", ".", "..") for part in name.split("/")) and name.isprintable() and len(name) <= 1024:

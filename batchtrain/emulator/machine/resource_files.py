@@ -57,7 +57,7 @@ def _fetch(item: Download, directory: str, node: RootedPath, called_off: Callabl
     with _open(item.url, ca) as body:
         try:
             _store(body, node, f"{directory}/{item.path}", int(item.mode, 8) & 0o7777, called_off, end)
-        except (TimeoutError, _TookTooLong) as error:
+        except TimeoutError as error:
             raise DownloadError("BlobDownloadTimedOut", f"{shown(item.url)}: {error}") from None
         except (urllib.error.URLError, ConnectionError, HTTPException) as error:
             raise DownloadError("BlobDownloadMiscError", f"{shown(item.url)}: {error}") from None
@@ -65,10 +65,6 @@ def _fetch(item: Download, directory: str, node: RootedPath, called_off: Callabl
             raise DownloadError("ResourceFileWriteFailed", f"{item.path}: leads out of the node's directory") from None
         except (OSError, ValueError) as error:
             raise DownloadError("ResourceFileWriteFailed", f"{item.path}: {error}") from None
-
-
-class _TookTooLong(Exception):
-    """The time limit of the file passed before it was complete."""
 
 
 # A container's blobs -------------------------------------------------------------------------------------------------
@@ -156,7 +152,7 @@ def _store(
     with node.new(path, mode) as file:
         while not called_off() and (chunk := body.read1(CHUNK)):  # the available data: `read` waits for a whole chunk
             if time.monotonic() > end:
-                raise _TookTooLong(f"it was not complete after {MOST_SECONDS:g} s")
+                raise TimeoutError(f"it was not complete after {MOST_SECONDS:g} s")
             file.write(chunk)
         if called_off():
             raise ConnectionError("called off")

@@ -182,7 +182,7 @@ class RootedPath:
         if not target.startswith("/"):
             return _names(target)
         for name, directory in self._places.items():
-            if f"{target}/".startswith(f"{name}/"):
+            if is_below(target, name):
                 trail.begin(directory)
                 return _names(target[len(name) :])
         raise _leads_out(path)
@@ -222,6 +222,11 @@ class _Trail:
     def _take(self, handle: int) -> None:
         os.close(self.handle)
         self.handle = handle
+
+
+def is_below(path: str, directory: str) -> bool:
+    """Whether a path is that of the directory or begins with it."""
+    return f"{path}/".startswith(f"{directory}/")
 
 
 def _names(path: str) -> list[str]:
