@@ -89,8 +89,7 @@ class Engine:
         return dict(images[0]) if images else None
 
     def fetch(self, name: str, architecture: str) -> None:
-        """Pull an image. Raises NotFound with the engine's message, because a registry does not tell a wrong name from
-        a missing sign-in."""
+        """Pull an image. Raises NotFound with the engine's message: the name is wrong, or a sign-in is missing."""
         answer = self.ask("pull", "--quiet", "--platform", f"linux/{architecture}", name, patience=None)
         if answer.code != 0:
             raise NotFound(

@@ -28,8 +28,7 @@ class Environment(NamedTuple):
 
     packages: tuple[str, ...]
     pythons: tuple[str, ...] = ()
-    """Versions (MAJOR.MINOR) of CPython that it works with, the best first. If empty: the version that runs
-    batchtrain."""
+    """Versions (MAJOR.MINOR) of CPython that it works with, the best first. If empty: that of batchtrain."""
     tools: tuple[str, ...] = ()
     """Build tools, installed before the packages."""
     extra_index: str = ""
@@ -108,8 +107,7 @@ def size_of(packages: Iterable[str]) -> int:
 
 
 def key(environment: Environment, python: str) -> str:
-    """A digest of everything that determines the environment: its packages, the files that its steps use, the
-    Python."""
+    """A digest of all that determines the environment: its packages, the files that its steps use, the Python."""
     content = environment._replace(pythons=(python,), needs=(), megabytes=0, minutes=0)
     files = (_bytes(shipped("docker") / STEPS[step]) for step in environment.steps)
     return hashlib.sha256(b"\0".join((repr(content).encode(), *files))).hexdigest()[:8]

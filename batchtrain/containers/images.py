@@ -44,8 +44,7 @@ BASES: Mapping[str, Base] = {
         "NVIDIA's TensorFlow 1.15, CUDA 12.1, Ubuntu 20.04, Python 3.8; V100 to H100",
     ),
 }
-"""The bases, by the name for `--on`. They are pinned by digest; only NVIDIA's monthly tags, which never change, are
-not."""
+"""The bases, by the name for `--on`, pinned by digest, except NVIDIA's monthly tags, which never change."""
 
 ANY: Mapping[str, tuple[str, ...]] = dict.fromkeys(BASES, ())
 

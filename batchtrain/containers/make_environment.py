@@ -1,5 +1,4 @@
-"""Makes a local environment of `environments.py`: finds its Python, reports what it installs, and installs all or
-nothing."""
+"""Makes an environment of `environments.py`: finds its Python, says what it installs, and installs all or nothing."""
 
 from __future__ import annotations
 
@@ -449,8 +448,7 @@ def _mpi_of_cntk(directory: Path) -> None:
 
 
 def _cntk_on_intelmpi(directory: Path) -> None:
-    """Make in cntk/ and intel/ of the environment what the image of docker/cntk-intelmpi has in /cntk and
-    /opt/intel."""
+    """Make in cntk/ and intel/ what the image of docker/cntk-intelmpi has in /cntk and /opt/intel."""
     source = shipped("docker") / "cntk-intelmpi"
     packages = directory / "lib" / "python3.6" / "site-packages"
     path = {"PATH": f"{directory / 'bin'}{os.pathsep}{os.environ['PATH']}"}

@@ -528,8 +528,7 @@ class Supervisor:
             self._agent.send({"event": "failed", "id": run["id"], "code": code, "message": str(error)})
 
     def _start(self, run: Message) -> int:
-        """A task in a container may have put links in the directory of the node, which this user may follow further
-        than it."""
+        """A container's task may have put links into the node's directory, which this user may follow further."""
         node, directory = RootedPath(run["root"]), run["directory"]
         fds: list[int] = []
         try:
@@ -837,8 +836,7 @@ def _close(fds: set[int]) -> None:
 
 
 def probe(boot: Message) -> NoReturn:
-    """Try everything that a node with its own namespaces needs from this kernel; exit 0, or 1 with the reason on
-    stdout."""
+    """Try all that a node with namespaces needs from this kernel; exit 0, or 1 with the reason on stdout."""
     status = 0
     try:
         enter_namespaces(boot)

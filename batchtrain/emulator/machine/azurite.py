@@ -125,8 +125,7 @@ def _install(node: Node, where: Path, is_ending: Callable[[], bool]) -> None:
 
 
 def _npm(words: Sequence[str], directory: Path, env: dict[str, str], is_ending: Callable[[], bool]) -> str:
-    """Run npm, with the processes that it starts, until its end, the time limit, or `is_ending`. Returns what went
-    wrong."""
+    """Run npm and its processes until its end, the time limit, or `is_ending`. Returns what went wrong."""
     end = time.monotonic() + INSTALL_SECONDS
     alone: Any = {"stdin": subprocess.DEVNULL, "start_new_session": True}
     with (

@@ -96,8 +96,7 @@ class NodePaths(NamedTuple):
         return tuple(self.data_dir / mount.directory for mount in self.mounts)
 
     def on_machine(self, path: str) -> str:
-        """The path on this machine of a path of the node, without links: an engine would follow them as root. Raises
-        NotTheNodes."""
+        """The path on this machine, without links: an engine would follow them as root. Raises NotTheNodes."""
         machine_path = self._without_links(self._translated(os.path.normpath(path) if path.startswith("/") else path))
         real = os.path.realpath(machine_path)
         directories = (self.up.root, self.tmp, *self.mounted)

@@ -36,8 +36,7 @@ logger = logging.getLogger("batchtrain.emulator.machine")
 NODE_IMAGE = "batchtrain/node"
 NODE_TAG = "1"
 NODE_ROOT = "/node"
-"""The path of the node's directory in the node's own container. Through it the engine changes the owner of files that
-root created."""
+"""The path of the node's directory in its own container, through which the engine changes the owner of root's files."""
 HOLD = "/.batchtrain-hold"
 RETURN_SECONDS = 60.0
 """Seconds to wait for an engine that is gone: a restart takes seconds."""
@@ -45,8 +44,7 @@ RETURN_PAUSE = 0.2
 WENT_SECONDS = 20.0
 """Seconds that an engine still reports events while it stops and takes no requests: it gives its containers 15 s."""
 DRAIN_SECONDS = 10.0
-"""Seconds to wait for the output of an ended command. An engine closes it within 2 s, even if a background process
-holds it open."""
+"""Seconds to wait for the output of an ended command. Engines close it within 2 s, even if a process holds it open."""
 
 
 class Joined(NamedTuple):
@@ -477,8 +475,7 @@ class ContainerNodes:
         return await self._outcome(container, (end if end.done() else container_end).result())
 
     async def _exec_over(self, container: _Made, code: int | None, copy: Copy) -> Exit:
-        """The end of a command whose output ended before its exit event, or that never started: then the engine writes
-        the reason to the output."""
+        """The end of a command whose output ended before its exit event, or that never started: its output says why."""
         message = copy.last.decode(errors="replace").strip()
         if code in (126, 127, 255, None) and "OCI runtime exec failed" in message:
             failure = engine_failures.of_start(message)

@@ -67,8 +67,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 class Engine:
-    """Sends requests to one engine. Each has its own connection and HTTP/1.0, so a body lasts to the end of the
-    stream."""
+    """Sends requests to one engine, each on its own connection, by HTTP/1.0: a body lasts to its end."""
 
     def __init__(self, socket: Path) -> None:
         self.socket = socket

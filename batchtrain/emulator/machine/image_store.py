@@ -25,8 +25,7 @@ class ImageStore:
         self._architecture = ""
 
     async def fetch(self, image: str, logins: Iterable[Login] = ()) -> None:
-        """Wait until the image exists and fits this machine. Raises NodeUnfit with a failure code of Batch, or
-        EngineError."""
+        """Wait until the image exists and fits this machine. Raises NodeUnfit with a code of Batch, or EngineError."""
         key = image, login_for(image, logins)  # another login may be wrong, unlike this one
         if key not in self._fetching:
             task = asyncio.create_task(self._fetch(*key))

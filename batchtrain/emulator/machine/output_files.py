@@ -46,8 +46,7 @@ class Source(NamedTuple):
     """The files of a task."""
 
     node: RootedPath
-    """The directory of the node. Nothing outside of it is sent, except from the directories that stand for mounted file
-    systems."""
+    """The directory of the node. Nothing outside of it is sent, except from mounted file systems."""
     inside: str
     """Its path as the task sees it."""
     directory: str
@@ -61,8 +60,7 @@ def applies(upload: Upload, code: int | None) -> bool:
 
 
 def send(uploads: tuple[Upload, ...], source: Source, called_off: Callable[[], bool]) -> None:
-    """Send all matching files. Blocks. A failure does not stop the other uploads; the first one is raised at the
-    end."""
+    """Send all matching files. Blocks. A failure does not stop the other uploads; the first is raised at the end."""
     first: UploadError | None = None
     with _report(source, OUT) as out, _report(source, ERR) as err:
         for upload in uploads:
@@ -250,8 +248,7 @@ def _asking(url: str, **query: str) -> str:
 
 
 def send_logs(data_dir: Path, node_id: str, container_url: str, directory: str) -> None:
-    """Collect the logs of a node: that of its agent, and the lines of the emulator that name it. Blocks. Raises
-    UploadError."""
+    """Upload a node's logs: that of its agent, and the emulator's lines that name it. Blocks. Raises UploadError."""
     agent = b"".join(path.read_bytes() for path in sorted(data_dir.glob(f"machine/*/nodes/{node_id}/agent.log")))
     put_text(blob_url(container_url, f"{directory}/agent.log"), agent)
     logs = (data_dir / name for name in ("emulator.log.1", "emulator.log"))

@@ -413,8 +413,7 @@ class ProcessMachine:
         return up
 
     async def _refusal(self, node: _Node, run: Run) -> Exit:
-        """Why a node without containers does not run this. Raises NodeLost if an engine answers now: the node boots
-        again, with one."""
+        """Why a node without containers does not run this. Raises NodeLost, for a new boot, if an engine answers."""
         if self._prefetched(node.spec) is not None and await self._containers.ready():
             node.kill()
             await asyncio.shield(node.gone)
@@ -423,8 +422,7 @@ class ProcessMachine:
         return Exit(None, "ContainerInvalidImage", mapped_images.unserved(run.image or "", missing))
 
     def _environment(self, node: _Node, run: Run) -> dict[str, str]:
-        """Set PATH: the stand-ins come first, even if the task or its image sets PATH; the programs of the image
-        follow."""
+        """Set PATH: the stand-ins first, even if the task or its image sets PATH, then the image's programs."""
         environment = {**node.up.environment, **run.environment}
         stand_ins = node.up.environment["PATH"].partition(":")[0]
         path = [folder for folder in environment["PATH"].split(":") if folder != stand_ins]
@@ -758,8 +756,7 @@ class _Pool:
         return self._dir / "nodes" / node_id / "tmp"
 
     def _write_hosts(self) -> None:
-        """Written in place, because the nodes mount this very file, and longest first, so that no node reads half of
-        it."""
+        """In place, because the nodes mount this very file, and longest first, so that no node reads half of it."""
         lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
         lines += [f"{spec.address} {spec.hostname}" for spec in self._members.values()]
         with contextlib.suppress(OSError):  # names that resolve on the machine resolve on a node

@@ -1,5 +1,4 @@
-"""Resource files: GETs a file, or the blobs of a container, into the directory of a node, with the failure codes of
-Batch."""
+"""Resource files: GETs a file, or a container's blobs, to the directory of a node, with the failure codes of Batch."""
 
 from __future__ import annotations
 

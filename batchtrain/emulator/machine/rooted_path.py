@@ -78,8 +78,7 @@ class RootedPath:
             return os.open(name, _READ | os.O_DIRECTORY, dir_fd=trail.handle)
 
     def real(self, path: str) -> str:
-        """The path without links by which other programs reach the same file, as long as no task replaces it. The last
-        name may be missing."""
+        """The path without links, as long as no task replaces it, for other programs. The last name may be missing."""
         with self._last(path) as (trail, name):
             return "/".join([trail.directory, *trail.names, *([] if name == "." else [name])])
 
@@ -148,8 +147,7 @@ class RootedPath:
 
     @contextlib.contextmanager
     def _last(self, path: str, *, make: bool = False, follow: bool = True) -> Iterator[tuple[_Trail, str]]:
-        """The directory of the last name of a path, and this name. The name is no link unless `follow` is off; it is
-        "." for the directory itself."""
+        """The directory of a path's last name, and this name: no link unless `follow` is off; "." for none."""
         trail = _Trail(self.root)
         try:
             yield trail, self._walk(trail, path, make=make, follow=follow)
@@ -287,8 +285,7 @@ def _dissolve(top: int, name: str) -> None:
 
 
 def _each(directory: int, rid: Callable[[str], object]) -> None:
-    """Delete each name of a directory. A failed deletion is tried again while others succeed; then the first remaining
-    error is raised."""
+    """Delete each name of a directory. A failed one is tried again while others succeed; then its error is raised."""
     last_try = False
     while names := _some(directory):
         errors = [error for name in names if (error := _error(rid, name)) is not None]

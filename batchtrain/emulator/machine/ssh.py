@@ -76,8 +76,7 @@ def _options(words: list[str], flags: dict[str, str]) -> list[str]:
 
 
 def _cluster(letters: str, words: list[str], flags: dict[str, str]) -> None:
-    """One word of options, e.g. `xnp23`: flags up to the first that takes a value, which is the rest or the next
-    word."""
+    """One word of options, e.g. `xnp23`: flags up to one that takes a value, which is the rest or the next word."""
     while letters:
         letter, letters = letters[0], letters[1:]
         if letter not in VALUE_OPTIONS:

@@ -65,8 +65,7 @@ GREETING = b"\0batchtrain node\0"
 
 
 class Channel:
-    """Frames over two descriptors: length, kind, body. Kind `J` is a message in JSON, `O` is unchanged output, `B` a
-    sign of life."""
+    """Frames over two descriptors: length, kind (`J`: JSON, `O`: unchanged output, `B`: a sign of life), body."""
 
     def __init__(self, loop: Loop, reader: int, writer: int, greeted: bool) -> None:
         self.loop = loop

@@ -4,8 +4,7 @@ from .spec import Any, Callable, Gang, Message, Node, Process, Values, address_o
 
 
 def environment_of(gang: Gang, process: Process) -> "Values":
-    """Variables that replace existing ones: the place of the process in the gang, in the names of the framework and in
-    ours."""
+    """Variables that replace existing ones: the place of the process in the gang, in the framework's names and ours."""
     local = gang.local(process)
     values = {
         "BATCHTRAIN_ROLE": process.role.name,
@@ -54,8 +53,7 @@ def defaults_of(gang: Gang, process: Process) -> "Values":
 
 
 def resolve(gang: Gang, process: Process, name: str, value: "Any") -> "str | None":
-    """The value of an `environment` entry: "auto" is detected on the node; the path of a file is used if the node has
-    it."""
+    """The value of an `environment` entry: "auto" is detected, and the path of a file is used if the node has it."""
     if value != "auto" and missing_files({name: value}, process.node):
         return None
     if value != "auto" or name not in AUTOMATIC:

@@ -112,8 +112,7 @@ def find_interfaces() -> "Values":
 
 
 def find_ports(count: int, index: int, nodes: int) -> "list[int]":
-    """Free ports on all addresses, outside the kernel's own range. Each of `nodes` has its own range, because emulated
-    nodes share one machine."""
+    """Free ports on all addresses, outside the kernel's range; one range for each of `nodes` on one machine."""
     low, high = port_range(*[int(word) for word in text_of("/proc/sys/net/ipv4/ip_local_port_range").split()])
     width = max(1, (high - low) // nodes)
     low += index * width

@@ -194,8 +194,7 @@ class Session:
             self.primary.on_node_gone(self, code, self.last_words())
 
     def cut(self) -> None:
-        """Close the connection: the supervisor sees the end of the channel. The local one is not killed; its guard
-        ends."""
+        """Close the connection, so that the supervisor ends. The local one is not killed; its guard ends."""
         self.done = True
         if self.channel:
             self.channel.close()
@@ -296,8 +295,7 @@ class Primary:
             os._exit(code)
 
     def ssh_line(self, address: str, index: int) -> "list[str]":
-        """Uses the ssh beside this package (bt_use_ssh in gang.sh), which sets the port and accepts any host key;
-        emulated nodes need neither."""
+        """Uses the ssh of bt_use_ssh (gang.sh), which sets the port and accepts any host key, or the emulator's."""
         options = [f"ConnectTimeout={max(1, min(10, int(self.spec.barrier)))}", "ServerAliveInterval=5"]
         line = ["ssh", "-T"] + [word for option in options for word in ("-o", option)]
         return [*line, address, remote_text(HERE, self.environment, f"{self.mark}-{index}")]
@@ -375,8 +373,7 @@ class Primary:
         self.stream.tell(warning=text)
 
     def hold(self, unfit: "list[str]") -> None:
-        """Wait for a client that removes the nodes with broken hardware: the service then starts the task again, on
-        others."""
+        """Wait for a client that removes nodes with broken hardware: the service then starts the task on others."""
         if unfit and self.spec.replace:
             for address in unfit:
                 self.stream.tell(unfit=address)
@@ -390,8 +387,7 @@ class Primary:
             self.begin()
 
     def tell_faults(self, sessions: "list[Session]") -> bool:
-        """Report all faults that the preflight found on these nodes, and missing InfiniBand. Returns whether there were
-        any."""
+        """Report the faults of the preflight on these nodes, and missing InfiniBand. Returns whether any exist."""
         faults = [fault for session in sessions for fault in session.faults]
         for session in sessions if faults else ():
             try:
@@ -533,8 +529,7 @@ class Primary:
             self.fail_by(end, time.time(), identity)
 
     def check_finished(self) -> None:
-        """The gang is complete when all processes of deciding roles have ended well; the others get a moment to end by
-        themselves."""
+        """The gang is complete when all processes that decide have ended well; the others get a moment to end."""
         if self.ending or any(process.role.decides for process in self.alive.values()):
             return
         now, usual = time.monotonic(), self.framework.linger
@@ -641,8 +636,7 @@ class Primary:
                     session.on_process_ended(exit_code(status))
 
     def beat(self) -> None:
-        """A silent node is lost, unless this process could not hear it because it was stopped, alone or with the
-        machine."""
+        """A silent node is lost, unless this process could not hear it, because it, or the machine, was stopped."""
         now, last = time.monotonic(), self.beaten
         self.beaten = now
         for session in self.sessions:

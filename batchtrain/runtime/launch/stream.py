@@ -27,8 +27,7 @@ SILENCE = 2.0
 LONGEST = 64 * 1024
 """Bytes of the longest line that is written."""
 BURST, REFILL = 10000, 10
-"""Lines of one form that a process may write at once, and in each further second: what it repeats without end hides
-none of its other lines."""
+"""Lines of one form that a process may write at once, and per further second, so that none of its others is hidden."""
 FORMS = 1000
 """Forms of lines of a process that have a budget of their own."""
 _MAY_MEASURE = re.compile(rb"[0-9]|nan|inf", re.IGNORECASE)
