@@ -47,15 +47,12 @@ def look(engine: Engine, name: str, *, architecture: str = "amd64", deep: bool =
     if "\t" not in answer.out:
         last = (answer.error.splitlines() or [f"code {answer.code}"])[-1]
         return Looked(outside, why_not=f"its /bin/sh could not be run: {last[-WORDS:]}", layer_keys=keys)
-    passes = _passes(engine, name) if outside.entrypoint else None
+    passes = None
+    if outside.entrypoint:  # it runs its arguments; the sum detects one that only prints them
+        first, second = secrets.randbelow(10**8), secrets.randbelow(10**8)
+        trial = _run(engine, name, after=("/bin/sh", "-c", f"echo $(({first} + {second}))"), patience=QUICK)
+        passes = trial.code == 0 and str(first + second) in trial.out.split()
     return Looked(outside, inside(answer.out), passes=passes, layer_keys=keys)
-
-
-def _passes(engine: Engine, name: str) -> bool:
-    """Whether the entry point runs its arguments; the sum detects an entry point that only prints them."""
-    first, second = secrets.randbelow(10**8), secrets.randbelow(10**8)
-    answer = _run(engine, name, after=("/bin/sh", "-c", f"echo $(({first} + {second}))"), patience=QUICK)
-    return answer.code == 0 and str(first + second) in answer.out.split()
 
 
 def _run(
