@@ -114,6 +114,12 @@ class ContainerNodes:
         self._locks: dict[str, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
         """By id of a node: held while its containers are removed, and while its own is created."""
 
+    @property
+    def _live(self) -> Engine:
+        """The engine, for callers that have a node on it."""
+        assert self._engine is not None
+        return self._engine
+
     # The engine --------------------------------------------------------------------------------------------------
 
     async def sweep(self) -> None:
@@ -381,7 +387,6 @@ class ContainerNodes:
 
     async def _make(self, node: _Node, scope: _Scope, inside: Contained, program: list[str], *, held: bool) -> _Made:
         """Create a container and start it; a held one waits for commands. Raises _Failed."""
-        assert self._engine is not None
         run = inside.run
         async with scope.starting:
             if run.scope in node.ended:
@@ -393,8 +398,8 @@ class ContainerNodes:
             except (run_options.Refused, NotTheNodes) as error:
                 raise _Failed(Exit(None, "ContainerInvalidSettings", str(error))) from None
             _tell(node, options.left_out)
-            await self._make_volumes(self._engine, node, options.volumes)
-            gpus = await self._gpus(self._engine, node.spec)
+            await self._make_volumes(self._live, node, options.volumes)
+            gpus = await self._gpus(self._live, node.spec)
             name = f"{self._network}-{run.scope}-{next(self._numbers)}"
             entry: list[str] = []
             if held:
@@ -406,7 +411,7 @@ class ContainerNodes:
                 f"--label={self._label}", f"--label={LABEL}.node={node.spec.node_id}",  # the last value of a name wins
                 inside.image, *([] if held else program),
             ]  # fmt: skip
-            container = await _tracked(self._engine, self._create(arguments, inside.environment))
+            container = await _tracked(self._live, self._create(arguments, inside.environment))
             record = _Made(container, held, await self._entrypoint(inside.image, options.entrypoint) if held else ())
             scope.made.append(record)
             if held:
@@ -426,11 +431,10 @@ class ContainerNodes:
 
     async def _follow(self, scope: _Scope, inside: Contained, container: _Made) -> Exit:
         """Run the command of a container from start to end."""
-        assert self._engine is not None
-        about = await self._engine.ask("GET", f"/containers/{container.id}/json")
+        about = await self._live.ask("GET", f"/containers/{container.id}/json")
         end = self._end_of(container.id)
         query = {"stream": "1", "stdout": "1", "stderr": "1"}
-        reader, writer = await self._engine.stream("POST", f"/containers/{container.id}/attach", query=query)
+        reader, writer = await self._live.stream("POST", f"/containers/{container.id}/attach", query=query)
         copy = _copy(scope, inside, reader, writer, frames=not about["Config"]["Tty"])
         await self._start(container)
         code = await end
@@ -438,9 +442,8 @@ class ContainerNodes:
         return await self._outcome(container, code)
 
     async def _start(self, container: _Made) -> None:
-        assert self._engine is not None
         try:
-            await self._engine.ask("POST", f"/containers/{container.id}/start", patience=None)
+            await self._live.ask("POST", f"/containers/{container.id}/start", patience=None)
         except EngineError as error:
             if error.status == 0:
                 raise
@@ -452,21 +455,20 @@ class ContainerNodes:
         self, node: _Node, scope: _Scope, inside: Contained, program: list[str], held: _Made | None
     ) -> Exit:
         """Execute a command in the container of the scope that stays."""
-        assert self._engine is not None
         container = held or await self._make(node, scope, inside, program, held=True)
         # If the container ends, the engine does not report the end of executed commands.
         container_end = self._end_of(container.id)
         words = [*container.entrypoint, *program]
         body = {"AttachStdout": True, "AttachStderr": True, "Cmd": words, "Env": inside.pairs()}
-        command = (await self._engine.ask("POST", f"/containers/{container.id}/exec", body))["Id"]
+        command = (await self._live.ask("POST", f"/containers/{container.id}/exec", body))["Id"]
         end = self._end_of(command)
         start = {"Detach": False, "Tty": False}
-        reader, writer = await self._engine.stream("POST", f"/exec/{command}/start", start)
+        reader, writer = await self._live.stream("POST", f"/exec/{command}/start", start)
         copy = _copy(scope, inside, reader, writer, frames=True)
         either: list[asyncio.Future[Any]] = [end, container_end, copy.task]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not end.done() and not container_end.done():
-            about = await self._engine.ask("GET", f"/exec/{command}/json")
+            about = await self._live.ask("GET", f"/exec/{command}/json")
             if not about["Running"]:
                 self._ends.pop(command, None)
                 return await self._exec_over(container, about["ExitCode"], copy)
@@ -483,9 +485,8 @@ class ContainerNodes:
         return await self._outcome(container, 255 if code is None else code)
 
     async def _outcome(self, container: _Made, code: int) -> Exit:
-        assert self._engine is not None
         try:
-            about = await self._engine.ask("GET", f"/containers/{container.id}/json")
+            about = await self._live.ask("GET", f"/containers/{container.id}/json")
         except EngineError as error:
             if error.status != 404:
                 raise
@@ -495,17 +496,15 @@ class ContainerNodes:
         return Exit(code, message=message, container=_info(container.id, state))
 
     async def _info(self, container: str) -> dict[str, str] | None:
-        assert self._engine is not None
         with contextlib.suppress(EngineError):
-            return _info(container, (await self._engine.ask("GET", f"/containers/{container}/json"))["State"])
+            return _info(container, (await self._live.ask("GET", f"/containers/{container}/json"))["State"])
         return None
 
     async def _entrypoint(self, image: str, entrypoint: str | None) -> tuple[str, ...]:
         """The entry point that the engine would put before the command."""
-        assert self._engine is not None
         if entrypoint is not None:
             return (entrypoint,) if entrypoint else ()
-        about = await self._engine.ask("GET", f"/images/{image}/json")
+        about = await self._live.ask("GET", f"/images/{image}/json")
         return tuple(about["Config"].get("Entrypoint") or ())
 
     async def _gpus(self, engine: Engine, spec: NodeSpec) -> tuple[str, ...]:
@@ -519,10 +518,9 @@ class ContainerNodes:
         """`docker create`. Only docker parses the options. Raises _Failed."""
         several = {name: value for name, value in environment.items() if not fits_a_line(value)}
         lines = "".join(f"{name}={value}\n" for name, value in environment.items() if name not in several)
-        assert self._engine is not None
         with tempfile.TemporaryDirectory() as empty:
             command = [
-                self._cli, "--host", f"unix://{self._engine.socket}", "--config", empty, "create", "--pull=never",
+                self._cli, "--host", f"unix://{self._live.socket}", "--config", empty, "create", "--pull=never",
                 "--env-file=/dev/stdin", *(f"--env={name}" for name in several), *arguments,
             ]  # fmt: skip
             process = await asyncio.create_subprocess_exec(
