@@ -663,7 +663,6 @@ class _Pool:
     """What the nodes of a pool share on this machine: the stand-ins, the name table and the sockets of the nodes."""
 
     def __init__(self, data_dir: Path, name: str) -> None:
-        self.name = name
         self._dir = data_dir / "machine" / name
         self.bin = self._dir / "bin"
         self.peers = self._dir / "peers"

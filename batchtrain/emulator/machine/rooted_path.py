@@ -78,7 +78,7 @@ class RootedPath:
             return os.open(name, _READ | os.O_DIRECTORY, dir_fd=trail.handle)
 
     def real(self, path: str) -> str:
-        """The path without links, as long as no task replaces it, for other programs. The last name may be missing."""
+        """The path without links, for other programs, as long as no task replaces it. The last name may be missing."""
         with self._last(path) as (trail, name):
             return "/".join([trail.directory, *trail.names, *([] if name == "." else [name])])
 
@@ -147,7 +147,8 @@ class RootedPath:
 
     @contextlib.contextmanager
     def _last(self, path: str, *, make: bool = False, follow: bool = True) -> Iterator[tuple[_Trail, str]]:
-        """The directory of a path's last name, and this name: no link unless `follow` is off; "." for none."""
+        """The directory of the last name of a path, and this name. The name is no link unless `follow` is off; it is
+        "." for the directory itself."""
         trail = _Trail(self.root)
         try:
             yield trail, self._walk(trail, path, make=make, follow=follow)
@@ -287,7 +288,11 @@ def _dissolve(top: int, name: str) -> None:
 def _each(directory: int, rid: Callable[[str], object]) -> None:
     """Delete each name of a directory. A failed one is tried again while others succeed; then its error is raised."""
     last_try = False
-    while names := _some(directory):
+    while True:
+        with os.scandir(directory) as entries:
+            names = [entry.name for entry in islice(entries, BATCH)]
+        if not names:
+            return
         errors = [error for name in names if (error := _error(rid, name)) is not None]
         if len(errors) < len(names):
             last_try = False
@@ -338,8 +343,3 @@ def _own(parent: int, name: str) -> int:
         return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=handle)
     finally:
         os.close(handle)
-
-
-def _some(directory: int) -> list[str]:
-    with os.scandir(directory) as entries:
-        return [entry.name for entry in islice(entries, BATCH)]

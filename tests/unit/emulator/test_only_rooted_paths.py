@@ -46,7 +46,7 @@ TRUSTED = {
         "Supervisor._start": "/dev/null",
     },
     "machine/contained.py": {"has_device": "/dev"},
-    "machine/marked_processes.py": {"_own_processes": "/proc", "_environment_of": "/proc"},
+    "machine/marked_processes.py": {"_processes_with": "/proc"},
     "machine/node_mounts.py": {"_on_machine": "the folder of a node's volumes, in the data directory"},
     "machine/docker.py": {
         "ContainerNodes._set_up": "the program that holds a node's network, in the data directory",
