@@ -98,7 +98,11 @@ def inside(text: str) -> Inside:
 def checks(inspection: Looked, *, purpose: str = ANY, architecture: str = "amd64") -> tuple[Check, ...]:
     """Checks an image against the contract, for a purpose and the nodes' architecture."""
     outside, facts = inspection.outside, inspection.inside
-    first = (_architecture(outside, architecture), _user(outside), _entrypoint(outside, inspection.passes))
+    user = Check("user", OK, "root")
+    if outside.user not in ROOT:
+        text = f"{outside.user}: sshd only accepts root, and root owns the files of the task"
+        user = Check("user", FAIL, text, "end the Dockerfile with USER root")
+    first = (_architecture(outside, architecture), user, _entrypoint(outside, inspection.passes))
     if facts is None:
         step = "use an image with a shell" if outside.architecture == architecture else "correct the architecture first"
         shell = Check("shell", FAIL, inspection.why_not or "it could not be run", step)
@@ -126,13 +130,6 @@ def _architecture(outside: Outside, architecture: str) -> Check:
         return Check("architecture", OK, text)
     step = f"build it with --platform linux/{architecture}, or pull that variant of it"
     return Check("architecture", FAIL, f"{text}; the nodes are linux/{architecture}", step)
-
-
-def _user(outside: Outside) -> Check:
-    if outside.user in ROOT:
-        return Check("user", OK, "root")
-    text = f"{outside.user}: sshd only accepts root, and root owns the files of the task"
-    return Check("user", FAIL, text, "end the Dockerfile with USER root")
 
 
 def _entrypoint(outside: Outside, passes: bool | None) -> Check:
@@ -173,16 +170,13 @@ def _ssh(facts: Inside) -> tuple[Check, ...]:
     client = [name for name, path in (("ssh", facts.ssh), ("ssh-keygen", facts.ssh_keygen)) if not path]
     text = f"no {' and no '.join(client)} on PATH: mpirun starts the ranks of other nodes with it"
     first = Check("ssh", FAIL, text, "install openssh-client") if client else Check("ssh", OK, facts.ssh)
-    return (first, _sshd(facts), _login(facts))
-
-
-def _sshd(facts: Inside) -> Check:
+    sshd = Check("sshd", OK, "/usr/sbin/sshd -p 23 starts")
     if not facts.sshd:
-        return Check("sshd", FAIL, "there is no /usr/sbin/sshd", "install openssh-server")
-    if not facts.listens:
+        sshd = Check("sshd", FAIL, "there is no /usr/sbin/sshd", "install openssh-server")
+    elif not facts.listens:
         refuses = facts.refuses or "it did not start"
-        return Check("sshd", FAIL, f"`/usr/sbin/sshd -p 23` fails: {refuses}", "correct its configuration")
-    return Check("sshd", OK, "/usr/sbin/sshd -p 23 starts")
+        sshd = Check("sshd", FAIL, f"`/usr/sbin/sshd -p 23` fails: {refuses}", "correct its configuration")
+    return (first, sshd, _login(facts))
 
 
 def _login(facts: Inside) -> Check:
@@ -230,7 +224,8 @@ def _mpi(facts: Inside) -> Check:
         return Check(
             "mpi", WARN, f"{text}, but no libmpi.so", "programs of the ranks must bring the same MPI's library"
         )
-    roots = {_root(path) for path in libraries}
+    # A directory below another one counts as the same installation.
+    roots = {re.sub(r"/(release|debug|openmpi/lib|mt)$", "", path.rpartition("/")[0]) for path in libraries}
     if len(roots) > 1:
         step = "use one MPI per image, or set LD_LIBRARY_PATH to that of the launcher"
         return Check("mpi", WARN, f"{text}; libmpi.so in {', '.join(sorted(roots))}", step)
@@ -247,7 +242,8 @@ def _python(facts: Inside) -> Check:
 
 
 def _cuda(facts: Inside) -> Check:
-    drivers = [path for path in facts.libraries if _is_driver(path)]
+    drivers = [path for path in facts.libraries if re.fullmatch(r"libcuda\.so\.\d.*", _file(path))]
+    drivers = [path for path in drivers if "/stubs/" not in path and "/compat" not in path]
     if drivers:
         step = "remove the driver; the driver of the node is mounted into the container"
         return Check(
@@ -256,10 +252,11 @@ def _cuda(facts: Inside) -> Check:
     if "/stubs" in facts.library_path:
         step = "remove the stubs from LD_LIBRARY_PATH; they are only for linking"
         return Check("cuda", FAIL, f"LD_LIBRARY_PATH has {facts.library_path}: its libcuda.so sees no GPU", step)
-    runtimes = sorted({_file(path) for path in facts.libraries if _is_runtime(path)}, key=len)
+    names = {_file(path) for path in facts.libraries}
+    runtimes = sorted((name for name in names if re.fullmatch(r"libcudart\.so\.\d.*", name)), key=len)
     if not runtimes:
         return Check("cuda", OK, "no CUDA: for nodes without GPUs")
-    nccl = sorted({_file(path) for path in facts.libraries if _file(path).startswith("libnccl.so.")}, key=len)
+    nccl = sorted((name for name in names if name.startswith("libnccl.so.")), key=len)
     return Check("cuda", OK, f"{runtimes[-1]}, {nccl[-1] if nccl else 'no NCCL'}; the driver comes from the node")
 
 
@@ -270,24 +267,8 @@ def _infiniband(facts: Inside) -> Check:
     return Check("infiniband", WARN, "no libibverbs: nodes communicate by TCP, even with InfiniBand", step)
 
 
-def _is_driver(path: str) -> bool:
-    return (
-        re.fullmatch(r"libcuda\.so\.\d.*", _file(path)) is not None and "/stubs/" not in path and "/compat" not in path
-    )
-
-
-def _is_runtime(path: str) -> bool:
-    return re.fullmatch(r"libcudart\.so\.\d.*", _file(path)) is not None
-
-
 def _file(path: str) -> str:
     return path.rpartition("/")[2]
-
-
-def _root(path: str) -> str:
-    """The directory of a library; a directory below another one counts as the same installation."""
-    folder = path.rpartition("/")[0]
-    return re.sub(r"/(release|debug|openmpi/lib|mt)$", "", folder)
 
 
 def _version(text: str) -> tuple[int, ...]:

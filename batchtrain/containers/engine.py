@@ -57,7 +57,8 @@ class Engine:
                 timeout=patience,
             )
         except subprocess.TimeoutExpired as late:
-            return Done(124, _text(late.stdout), f"no end within {patience:g} s")
+            output = late.stdout.decode(errors="replace") if isinstance(late.stdout, bytes) else late.stdout or ""
+            return Done(124, output, f"no end within {patience:g} s")
         return Done(answer.returncode, answer.stdout, answer.stderr.strip())
 
     def follow(self, *arguments: str, source: IO[bytes] | None = None) -> None:
@@ -88,18 +89,13 @@ class Engine:
         return dict(images[0]) if images else None
 
     def fetch(self, name: str, architecture: str) -> None:
-        """Pull an image. Raises NotFound with the engine's message, because a registry does not tell a wrong name from
-        a missing sign-in."""
+        """Pull an image. Raises NotFound with the engine's message: the name is wrong, or a sign-in is missing."""
         answer = self.ask("pull", "--quiet", "--platform", f"linux/{architecture}", name, patience=None)
         if answer.code != 0:
             raise NotFound(
                 f"{name} is not on this engine, and pulling it failed: {answer.sentence} "
                 "Is the name right, and is there a sign-in for its registry (credentials.yaml, or `docker login`)?"
             )
-
-
-def _text(output: bytes | str | None) -> str:
-    return output.decode(errors="replace") if isinstance(output, bytes) else output or ""
 
 
 def find(environment: Mapping[str, str] | None = None) -> Engine:

@@ -28,8 +28,7 @@ class Environment(NamedTuple):
 
     packages: tuple[str, ...]
     pythons: tuple[str, ...] = ()
-    """Versions (MAJOR.MINOR) of CPython that it works with, the best first. If empty: the version that runs
-    batchtrain."""
+    """Versions (MAJOR.MINOR) of CPython that it works with, the best first. If empty: that of batchtrain."""
     tools: tuple[str, ...] = ()
     """Build tools, installed before the packages."""
     extra_index: str = ""
@@ -103,17 +102,12 @@ ENVIRONMENTS: Mapping[str, Environment] = {
 def size_of(packages: Iterable[str]) -> int:
     """The megabytes of the largest framework among packages, with what it needs; 0 if there is none."""
     ready = (spec for spec in ENVIRONMENTS.values() if spec.packages and not (spec.horovod or spec.late))
-    sizes = {_distribution(spec.packages[0]): spec.megabytes for spec in ready}
+    sizes = {spec.packages[0].partition("=")[0].removesuffix("-cpu"): spec.megabytes for spec in ready}
     return max((sizes.get(package.removesuffix("-cpu"), 0) for package in packages), default=0)
 
 
-def _distribution(requirement: str) -> str:
-    return requirement.partition("=")[0].removesuffix("-cpu")
-
-
 def key(environment: Environment, python: str) -> str:
-    """A digest of everything that determines the environment: its packages, the files that its steps use, the
-    Python."""
+    """A digest of all that determines the environment: its packages, the files that its steps use, the Python."""
     content = environment._replace(pythons=(python,), needs=(), megabytes=0, minutes=0)
     files = (_bytes(shipped("docker") / STEPS[step]) for step in environment.steps)
     return hashlib.sha256(b"\0".join((repr(content).encode(), *files))).hexdigest()[:8]

@@ -12,8 +12,7 @@ from batchtrain.containers.environments import ENVIRONMENTS
 from batchtrain.errors import UsageError
 from batchtrain.shipped import shipped
 
-CPU = "cpu"
-NGC = "ngc-tf1"
+CPU, CUDA_13, NGC = "cpu", "cuda13.0", "ngc-tf1"
 
 
 class Base(NamedTuple):
@@ -25,7 +24,7 @@ class Base(NamedTuple):
 
 BASES: Mapping[str, Base] = {
     CPU: Base("debian:12-slim", "Debian 12, Python 3.11; for nodes without GPUs, and for packages that include CUDA"),
-    "cuda13.0": Base(
+    CUDA_13: Base(
         "nvidia/cuda:13.0.2-cudnn-devel-ubuntu24.04"
         "@sha256:e071e85c52ad91fc9ea24158ff5330876b2d1a5c4ac83ccc6066976835873c01",
         "CUDA 13.0, cuDNN 9, NCCL, Ubuntu 24.04, Python 3.12; T4 and later, not V100",
@@ -45,11 +44,9 @@ BASES: Mapping[str, Base] = {
         "NVIDIA's TensorFlow 1.15, CUDA 12.1, Ubuntu 20.04, Python 3.8; V100 to H100",
     ),
 }
-"""The bases, by the name for `--on`. They are pinned by digest; only NVIDIA's monthly tags, which never change, are
-not."""
+"""The bases, by the name for `--on`, pinned by digest, except NVIDIA's monthly tags, which never change."""
 
 ANY: Mapping[str, tuple[str, ...]] = dict.fromkeys(BASES, ())
-CUDA_13 = "cuda13.0"
 
 
 class Image(NamedTuple):
@@ -143,7 +140,13 @@ def chain(
     an image to use in place of that base. tag: the name of the last image. arguments: for all builds. Raises UsageError
     if NAME is unknown.
     """
-    image = _known(name)
+    image = IMAGES.get(name)
+    if image is None:
+        from difflib import get_close_matches  # only for a mistake
+
+        near = get_close_matches(name, IMAGES, 2)
+        meant = f"did you mean {' or '.join(near)}?" if near else "`batchtrain images list` shows all"
+        raise UsageError(f"no image is called {name}, and it is not a directory with a Dockerfile; {meant}")
     if on not in image.on:
         raise UsageError(f"{name} is made on {' or '.join(image.on)}, not on {on}")
     before = chain(image.parent, home, on=on, base=base, arguments=arguments) if image.parent else ()
@@ -158,13 +161,3 @@ def with_packages(
     words = [word for packages in package_lists for word in packages.words()]
     if words:
         yield Step(shipped("docker") / "packages", tag, base.tag, (f"PACKAGES={shlex.join(words)}", *arguments))
-
-
-def _known(name: str) -> Image:
-    if name in IMAGES:
-        return IMAGES[name]
-    from difflib import get_close_matches  # only for a mistake
-
-    near = get_close_matches(name, IMAGES, 2)
-    meant = f"did you mean {' or '.join(near)}?" if near else "`batchtrain images list` shows all"
-    raise UsageError(f"no image is called {name}, and it is not a directory with a Dockerfile; {meant}")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Any
 
 from batchtrain.containers import layers
 from batchtrain.containers.contract import Looked, Outside, inside
 from batchtrain.containers.engine import WORDS, Done, Engine
-from batchtrain.errors import ServiceError
+from batchtrain.errors import NotFound, ServiceError
 
 PROBE = Path(__file__).with_name("probe.sh")
 PATIENCE = 180.0
@@ -28,33 +27,9 @@ def look(engine: Engine, name: str, *, architecture: str = "amd64", deep: bool =
         engine.fetch(name, architecture)
         image = engine.image(name)
     if image is None:
-        from batchtrain.errors import NotFound
-
         raise NotFound(f"{name} is not on this engine; build it (`batchtrain images build`), or allow the pull")
-    outside = _outside(name, image)
-    keys = layers.keys(engine, name) if deep else None
-    if (outside.system, outside.architecture) != ("linux", architecture):
-        return Looked(outside, why_not=f"not tried: it is for {outside.system}/{outside.architecture}", layer_keys=keys)
-    answer = _run(
-        engine,
-        name,
-        "--interactive",
-        "--entrypoint=/bin/sh",
-        after=("-s",),
-        text=PROBE.read_text(encoding="utf-8"),
-        patience=PATIENCE,
-    )
-    if answer.code == 124:
-        raise ServiceError(f"{name}: the probe did not end within {PATIENCE:g} s; is the engine busy?")
-    if "\t" not in answer.out:
-        return Looked(outside, why_not=_why(answer), layer_keys=keys)
-    passes = _passes(engine, name) if outside.entrypoint else None
-    return Looked(outside, inside(answer.out), passes=passes, layer_keys=keys)
-
-
-def _outside(name: str, image: dict[str, Any]) -> Outside:
     config = image.get("Config") or {}
-    return Outside(
+    outside = Outside(
         name=name,
         system=str(image.get("Os", "")),
         architecture=str(image.get("Architecture", "")),
@@ -62,18 +37,22 @@ def _outside(name: str, image: dict[str, Any]) -> Outside:
         entrypoint=tuple(config.get("Entrypoint") or ()),
         size=int(image.get("Size") or 0),
     )
-
-
-def _why(answer: Done) -> str:
-    lines = answer.error.splitlines()
-    return f"its /bin/sh could not be run: {(lines[-1] if lines else f'code {answer.code}')[-WORDS:]}"
-
-
-def _passes(engine: Engine, name: str) -> bool:
-    """Whether the entry point runs its arguments; the sum detects an entry point that only prints them."""
-    first, second = secrets.randbelow(10**8), secrets.randbelow(10**8)
-    answer = _run(engine, name, after=("/bin/sh", "-c", f"echo $(({first} + {second}))"), patience=QUICK)
-    return answer.code == 0 and str(first + second) in answer.out.split()
+    keys = layers.keys(engine, name) if deep else None
+    if (outside.system, outside.architecture) != ("linux", architecture):
+        return Looked(outside, why_not=f"not tried: it is for {outside.system}/{outside.architecture}", layer_keys=keys)
+    probe = PROBE.read_text(encoding="utf-8")
+    answer = _run(engine, name, "--interactive", "--entrypoint=/bin/sh", after=("-s",), text=probe, patience=PATIENCE)
+    if answer.code == 124:
+        raise ServiceError(f"{name}: the probe did not end within {PATIENCE:g} s; is the engine busy?")
+    if "\t" not in answer.out:
+        last = (answer.error.splitlines() or [f"code {answer.code}"])[-1]
+        return Looked(outside, why_not=f"its /bin/sh could not be run: {last[-WORDS:]}", layer_keys=keys)
+    passes = None
+    if outside.entrypoint:  # it runs its arguments; the sum detects one that only prints them
+        first, second = secrets.randbelow(10**8), secrets.randbelow(10**8)
+        trial = _run(engine, name, after=("/bin/sh", "-c", f"echo $(({first} + {second}))"), patience=QUICK)
+        passes = trial.code == 0 and str(first + second) in trial.out.split()
+    return Looked(outside, inside(answer.out), passes=passes, layer_keys=keys)
 
 
 def _run(

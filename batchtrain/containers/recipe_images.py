@@ -59,19 +59,15 @@ ENVIRONMENTS_OF = {"base": "python", "accelerate": "pytorch"}
 """The environments of images of docker/ that have another name."""
 
 
-def _of_scripts() -> Mapping[str, RecipeImage]:
-    """For each image of docker/ that may run a bare script: on CPUs, and on GPUs where it has such a base."""
-    return {
-        f"script:{name}-{'cpu' if on == CPU else 'gpu'}": RecipeImage(name, on, environment)
-        for name, image in IMAGES.items()
-        if (environment := ENVIRONMENTS_OF.get(name, name)) in ENVIRONMENTS
-        for on in tuple(BASES)[::-1]
-        if on in image.on
-    }
-
-
-SCRIPT_IMAGES = _of_scripts()
-"""The images of bare scripts, by the last part of their name without the packages that the script lists."""
+SCRIPT_IMAGES: Mapping[str, RecipeImage] = {
+    f"script:{name}-{'cpu' if on == CPU else 'gpu'}": RecipeImage(name, on, ENVIRONMENTS_OF.get(name, name))
+    for name, image in IMAGES.items()
+    if ENVIRONMENTS_OF.get(name, name) in ENVIRONMENTS
+    for on in tuple(BASES)[::-1]
+    if on in image.on
+}
+"""The images of bare scripts, by the last part of their name without the packages that the script lists: each image of
+docker/ that may run one, on CPUs, and on GPUs where it has such a base."""
 
 
 def script_image(build: str, package_lists: Iterable[SourcePackages], *, gpus: bool) -> str:

@@ -63,13 +63,21 @@ def begin(step: int) -> str:
 def complete(path: str) -> None:
     """Write the manifest: from now on the checkpoint counts. Then remove older ones."""
     run = json.loads(os.environ.get("BATCHTRAIN_LINEAGE") or "{}").get("run")
-    manifest = {"version": 1, "files": _files(path), **({"run": run} if run else {})}
+    files = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+    sizes = {os.path.relpath(file, path): _size(file) for file in files}
+    sizes.pop(MANIFEST, None)
+    manifest = {"version": 1, "files": sizes, **({"run": run} if run else {})}
     text = json.dumps(manifest, indent=1, sort_keys=True)
     with open(os.path.join(path, MANIFEST), "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    _prune(int(os.environ.get("BATCHTRAIN_CHECKPOINT_KEEP", "2")))
+    room = int(os.environ.get("BATCHTRAIN_CHECKPOINT_KEEP", "2"))
+    for _, older in _steps():
+        if room > 0 and is_complete(older):
+            room -= 1
+        elif os.path.exists(os.path.join(older, MANIFEST)):  # else it may belong to another program
+            _remove(older)
 
 
 def is_complete(path: str) -> bool:
@@ -101,31 +109,10 @@ def _steps() -> "list[tuple[int, str]]":
     return sorted(steps, reverse=True)
 
 
-def _files(path: str) -> "dict[str, int]":
-    """The size of each file, by its name below `path`."""
-    counts: "dict[str, int]" = {}
-    for folder, _, names in os.walk(path):
-        for name in names:
-            file = os.path.join(folder, name)
-            counts[os.path.relpath(file, path)] = _size(file)
-    counts.pop(MANIFEST, None)
-    return counts
-
-
 def _size(path: str) -> int:
     """As an open file has it: NFS asks its server then, and not its cache."""
     with open(path, "rb") as file:
         return os.fstat(file.fileno()).st_size
-
-
-def _prune(keep: int) -> None:
-    """Remove all but the newest complete ones. A directory without a manifest may belong to another program."""
-    kept = 0
-    for _, path in _steps():
-        if kept < keep and is_complete(path):
-            kept += 1
-        elif os.path.exists(os.path.join(path, MANIFEST)):
-            _remove(path)
 
 
 def _remove(path: str) -> None:

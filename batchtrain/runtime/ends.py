@@ -20,8 +20,7 @@ import traceback
 import types
 
 SETTLE_SECONDS = 0.05
-"""Threads of gloo release their last work within a millisecond after its end, once they get the lock of the
-interpreter."""
+"""Threads of gloo release their last work within a millisecond after they get the lock of the interpreter."""
 
 
 def run(arguments: "list[str]") -> None:
@@ -46,16 +45,14 @@ def code_of(end: SystemExit) -> int:
 
 
 def leave(code: int) -> None:
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdout.flush()
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
     os._exit(code & 255)
 
 
 def settle() -> None:
-    """Without references to it, a model ends its process group, which waits for its threads; the other threads get
-    time."""
+    """Without references, a model ends its process group, which waits for its threads; the other threads get time."""
     if "torch.distributed" in sys.modules:
         gc.collect()
         time.sleep(SETTLE_SECONDS)

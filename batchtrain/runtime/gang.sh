@@ -78,16 +78,11 @@ bt_start_sshd() {
   ! bt_has_stand_in || return 0
   [ -x /usr/sbin/sshd ] || bt_stop 1 "the image has no /usr/sbin/sshd; install openssh-server or set coordination_command"
   mkdir -p /run/sshd
-  bt_make_host_key
+  # One key of this type is enough and quick to create; the keys of `ssh-keygen -A` take seconds on a busy node.
+  compgen -G '/etc/ssh/ssh_host_*_key' >/dev/null ||
+    ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key </dev/null >/dev/null 2>&1 || ssh-keygen -A >/dev/null
   bt_take_pool_key
   /usr/sbin/sshd -p 23 || bt_stop 1 "/usr/sbin/sshd -p 23 ended with code $?"
-}
-
-# One key of this type is enough and quick to create; the keys of `ssh-keygen -A` take seconds on a busy node.
-bt_make_host_key() {
-  local file=/etc/ssh/ssh_host_ed25519_key
-  ! compgen -G '/etc/ssh/ssh_host_*_key' >/dev/null || return 0
-  ssh-keygen -q -t ed25519 -N '' -f "$file" </dev/null >/dev/null 2>&1 || ssh-keygen -A >/dev/null
 }
 
 # The pool's own key, where the host's /home/_azbatch/.ssh is mounted; without it, keys baked into the image serve.

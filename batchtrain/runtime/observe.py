@@ -69,11 +69,8 @@ def environment(_: Dict[str, Any]) -> Any:
 
 
 def user(_: Dict[str, Any]) -> Any:
-    return {
-        "uid": os.getuid(),
-        "groups": sorted(os.getgroups()),
-        "sudo": bool(shutil.which("sudo")) and ran("sudo", "-n", "true")["code"] == 0,
-    }
+    may_use_sudo = bool(shutil.which("sudo")) and ran("sudo", "-n", "true")["code"] == 0
+    return {"uid": os.getuid(), "groups": sorted(os.getgroups()), "sudo": may_use_sudo}
 
 
 def addresses(_: Dict[str, Any]) -> Any:
@@ -90,9 +87,8 @@ def addresses(_: Dict[str, Any]) -> Any:
 
 def own_address(_: Dict[str, Any]) -> Any:
     """The interface that has an address of AZ_BATCH_HOST_LIST."""
-    hosts = os.environ["AZ_BATCH_HOST_LIST"].split(",")
     for name, address in addresses(_).items():
-        if address in hosts:
+        if address in hosts():
             return name
     raise OSError("no interface has an address of AZ_BATCH_HOST_LIST")
 
@@ -108,18 +104,13 @@ def infiniband(facts: Dict[str, Any]) -> Any:
         }
         for port in sorted(glob.glob("/sys/class/infiniband/*/ports/*"))
     ]
-    return {
-        "ports": ports,
-        "devices": sorted(os.listdir(DEVICES)) if os.path.isdir(DEVICES) else [],
-        "expected": facts["ports"],
-        "rate": facts["rate"],
-    }
+    devices = sorted(os.listdir(DEVICES)) if os.path.isdir(DEVICES) else []
+    return {"ports": ports, "devices": devices, "expected": facts["ports"], "rate": facts["rate"]}
 
 
 def query(field: str) -> List[str]:
-    return [
-        line.strip() for line in ran("nvidia-smi", "--query-gpu=" + field, "--format=csv,noheader,nounits")["lines"]
-    ]
+    lines = ran("nvidia-smi", "--query-gpu=" + field, "--format=csv,noheader,nounits")["lines"]
+    return [line.strip() for line in lines]
 
 
 def gpus(facts: Dict[str, Any]) -> Any:
@@ -165,12 +156,8 @@ def pool_keys(_: Dict[str, Any]) -> Any:
     """The files of the pool's key: the directory where Batch makes it, or its mount in a container."""
     home = next((path for path in KEYS if os.path.isdir(path)), KEYS[0])
     owner = os.stat(home)
-    return {
-        "directory": home,
-        "names": sorted(os.listdir(home)),
-        "owner": owner.st_uid,
-        "mode": oct(owner.st_mode & 0o7777),
-    }
+    mode = oct(owner.st_mode & 0o7777)
+    return {"directory": home, "names": sorted(os.listdir(home)), "owner": owner.st_uid, "mode": mode}
 
 
 def disks(_: Dict[str, Any]) -> Any:
@@ -187,16 +174,13 @@ def metadata(_: Dict[str, Any]) -> Any:
 
 
 def python(_: Dict[str, Any]) -> Any:
-    return {
-        "version": list(sys.version_info[:2]),
-        "venv": ran(sys.executable, "-c", "import venv, ensurepip")["code"] == 0,
-    }
+    makes_environments = ran(sys.executable, "-c", "import venv, ensurepip")["code"] == 0
+    return {"version": list(sys.version_info[:2]), "venv": makes_environments}
 
 
 def start_task(_: Dict[str, Any]) -> Any:
     """What the start task of the pool has left in the shared directory."""
-    names = text(os.environ["AZ_BATCH_NODE_SHARED_DIR"] + "/batchtrain-verify").split()
-    return {"variables": names}
+    return {"variables": text(os.environ["AZ_BATCH_NODE_SHARED_DIR"] + "/batchtrain-verify").split()}
 
 
 def files(_: Dict[str, Any]) -> Any:

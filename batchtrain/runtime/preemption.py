@@ -71,17 +71,14 @@ def wait(process: int) -> "float | None":
     """Until a preemption is announced, or the process has ended."""
     while not process or os.path.exists(f"/proc/{process}"):
         try:
-            at = announced(*_read(*events()))
+            document, name = events()
+            at = announced(json.loads(document.decode()), name)
             if at is not None:
                 return at
         except (OSError, ValueError, http.client.HTTPException):  # not there yet, or cut off: asked again
             pass
         time.sleep(1)
     return None
-
-
-def _read(document: bytes, name: str) -> "tuple[dict[str, object], str]":
-    return json.loads(document.decode()), name
 
 
 def write(path: str, line: str) -> None:

@@ -41,8 +41,7 @@ class Upload:
     def __init__(self, path: str, url: str, query: str) -> None:
         self.path, self.url, self.query = path, url, query
         self.begun, self.unanswered = False, 0
-        """unanswered: bytes of the last request without an answer, or with an error of the service; the blob may have
-        them."""
+        """unanswered: bytes of the last request without an answer, or with an error; the blob may have them."""
         self.start = self.position = os.stat(path).st_size if os.path.exists(path) else 0
 
     def send_new(self) -> None:

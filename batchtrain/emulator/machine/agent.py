@@ -31,9 +31,9 @@ import time
 
 if __name__ == "__main__":
     sys.path.append(os.path.dirname(__file__))  # appended, so that no file there hides a module of Python
-    from rooted_path import RootedPath  # type: ignore[import-not-found, unused-ignore]  # the same file
+    from rooted_path import RootedPath, is_below  # type: ignore[import-not-found, unused-ignore]  # the same file
 else:
-    from batchtrain.emulator.machine.rooted_path import RootedPath
+    from batchtrain.emulator.machine.rooted_path import RootedPath, is_below
 
 # Type checkers take this name as true; importing `typing` would cost a third of the start-up time of this file.
 TYPE_CHECKING = False
@@ -58,7 +58,7 @@ KERNEL = ("dev", "proc", "sys")
 """Top-level directories that stay writable."""
 SERVANTS = ("/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock", "/run/systemd/private",
             "/run/dbus/system_bus_socket")  # fmt: skip
-"""Sockets of programs that run commands outside of the node on request."""
+"""Sockets of programs that run commands outside of the node on request, which no task may reach."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -142,14 +142,17 @@ class View:
         _mount("tmpfs", data_dir, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")  # covers the machine's root, too
         for path in sorted(boot["visible_paths"]):
             self.expose(path)
-        _hide_servants()
+        for servant in filter(os.path.exists, SERVANTS):
+            _bind("/dev/null", servant)
+        if os.path.isdir(session := f"/run/user/{os.getuid()}"):
+            _mount("tmpfs", session, "tmpfs", MS_NOSUID | MS_NODEV, "mode=700,size=1m")
         for source, target, read_only in boot["binds"]:
             self.mount(source, target, read_only=read_only)
 
     def expose(self, path: str) -> None:
         """Show a directory of this machine at its own path; returns if it, or a directory above or in it, is shown."""
-        has_shown = any(_is_below(other, path) for other in (self._data_dir, *self._exposed))
-        if not has_shown and not any(_is_below(path, other) for other in self._exposed):
+        has_shown = any(is_below(other, path) for other in (self._data_dir, *self._exposed))
+        if not has_shown and not any(is_below(path, other) for other in self._exposed):
             self.mount(path, path, read_only=True)
             self._exposed.append(path)
 
@@ -162,14 +165,10 @@ class View:
         mount_point = _mount_point(target, is_directory=os.path.isdir(machine_path))
         _bind(machine_path, mount_point)
         self._mount_points[target] = mount_point
-        if _is_below(self._data_dir, source.rstrip("/")):
+        if is_below(self._data_dir, source.rstrip("/")):
             _mount("tmpfs", f"{mount_point}/{self._data_dir[len(source) :]}", "tmpfs", MS_NOSUID | MS_NODEV, "size=1m")
         if read_only:
             _make_read_only(mount_point)
-
-
-def _is_below(path: str, directory: str) -> bool:
-    return f"{path}/".startswith(f"{directory}/")
 
 
 def _by_fd(fd: int) -> str:
@@ -216,36 +215,32 @@ def _mount_point(path: str, *, is_directory: bool) -> str:
     """The path, without links, of a directory or file of the node; it is created if it is missing. If its parent is
     read-only, a file system in memory with the same entries covers the parent first."""
     view, inside = RootedPath("/"), path.strip("/")
-    parent = nearest = inside.rpartition("/")[0]
+    nearest = inside.rpartition("/")[0]
     if not _exists(view, inside):
         while not _exists(view, nearest):
             nearest = nearest.rpartition("/")[0]
         if f"{nearest}/".startswith(tuple(f"{name}/" for name in KERNEL)):
             raise OSError(errno.EROFS, f"{path} cannot be made: /{nearest} belongs to the kernel")
         try:
-            view.make(parent)
             _make_entry(view, inside, is_directory)
         except OSError as error:
             if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
                 raise
             _cover_with_copy(view, nearest)
-            view.make(parent)
             _make_entry(view, inside, is_directory)
     return f"/{view.real(inside).lstrip('/')}"
 
 
 def _exists(view: RootedPath, path: str) -> bool:
-    try:
+    with contextlib.suppress(FileNotFoundError):
         view.status(path)
-    except FileNotFoundError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _make_entry(view: RootedPath, path: str, is_directory: bool) -> None:
-    if is_directory:
-        view.make(path)
-    else:
+    view.make(path if is_directory else path.rpartition("/")[0])
+    if not is_directory:
         os.close(view.append(path))
 
 
@@ -258,22 +253,6 @@ def _cover_with_copy(view: RootedPath, path: str) -> None:
     os.close(original)
 
 
-def _hide_servants() -> None:
-    """A task must not make another program run its commands outside of the node."""
-    for path in SERVANTS:
-        if os.path.exists(path):
-            _bind("/dev/null", path)
-    if os.path.isdir(session := f"/run/user/{os.getuid()}"):
-        _mount("tmpfs", session, "tmpfs", MS_NOSUID | MS_NODEV, "mode=700,size=1m")
-
-
-def _give_up_escapes() -> None:
-    """Remove these capabilities from all processes that this process starts, root or not; it keeps its own."""
-    for number in ESCAPES.values():
-        with contextlib.suppress(OSError):  # this kernel does not have it
-            _kernel("prctl", PR_CAPBSET_DROP, number, 0, 0, 0)
-
-
 def become_init(boot: Message) -> None:
     """Pid 1 of the new tree: has its own /proc and /dev/shm, and dies with the launcher that waits for it."""
     _kernel("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -283,7 +262,9 @@ def become_init(boot: Message) -> None:
     # The nodes share abstract sockets, which programs name by pid: no pid may exist on two nodes.
     with contextlib.suppress(OSError):
         _write("/proc/sys/kernel/ns_last_pid", str(boot["first_pid"]))
-    _give_up_escapes()
+    for number in ESCAPES.values():  # no process that this one starts has them, root or not; it keeps its own
+        with contextlib.suppress(OSError):  # this kernel does not have it
+            _kernel("prctl", PR_CAPBSET_DROP, number, 0, 0, 0)
 
 
 def _write(path: str, text: str) -> None:
@@ -371,9 +352,7 @@ class Loop:
                 self.on_deadline()
 
     def _timeout(self) -> int | None:
-        if self.deadline is None:
-            return None
-        return max(0, int((self.deadline - time.monotonic()) * 1000) + 1)
+        return None if self.deadline is None else max(0, int((self.deadline - time.monotonic()) * 1000) + 1)
 
     def _drain(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -549,8 +528,7 @@ class Supervisor:
             self._agent.send({"event": "failed", "id": run["id"], "code": code, "message": str(error)})
 
     def _start(self, run: Message) -> int:
-        """A task in a container may have put links in the directory of the node, which this user may follow further
-        than it."""
+        """A container's task may have put links into the node's directory, which this user may follow further."""
         node, directory = RootedPath(run["root"]), run["directory"]
         fds: list[int] = []
         try:
@@ -667,7 +645,9 @@ class Agent:
     def _on_control(self) -> None:
         messages = self._control.receive()
         if messages is None:
-            self._die()
+            if os.getpid() != 1:  # the kernel kills a process namespace together with its init
+                end_everything()
+            os._exit(0)
         for message in messages:
             _OPERATIONS[message["op"]](self, message)
 
@@ -693,12 +673,6 @@ class Agent:
         with contextlib.suppress(OSError):
             self._view.unmount(message["target"])
         self._control.send({"event": "unmounted", "id": message["id"]})
-
-    def _die(self) -> NoReturn:
-        """As pid 1, do nothing: the kernel kills a process namespace together with its init."""
-        if os.getpid() != 1:
-            end_everything()
-        os._exit(0)
 
     # runs
 
@@ -757,16 +731,14 @@ class Agent:
 
     def _kill_orphans(self) -> None:
         """The processes of a killed supervisor; their children become visible when they die."""
-        orphans = [pid for pid in children(os.getpid()) if self._is_orphan_of_a_run(pid)]
+        others = self._supervisors | self._sessions.keys()
+        # A daemon that an ssh session started is also a child of the agent, and continues.
+        orphans = [pid for pid in children(os.getpid()) if pid not in others and not _is_of_a_session(pid)]
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in orphans:
                 _signal(pid, number)
                 signal_tree(pid, number)
         self._killing = bool(orphans)
-
-    def _is_orphan_of_a_run(self, pid: int) -> bool:
-        """A daemon that an ssh session started is also a child of the agent, and continues."""
-        return pid not in self._supervisors and pid not in self._sessions and not _is_of_a_session(pid)
 
     # ssh sessions
 
@@ -864,31 +836,18 @@ def _close(fds: set[int]) -> None:
 
 
 def probe(boot: Message) -> NoReturn:
-    """Try everything that a node with its own namespaces needs from this kernel; exit 0, or 1 with the reason on
-    stdout."""
+    """Try all that a node with namespaces needs from this kernel; exit 0, or 1 with the reason on stdout."""
+    status = 0
     try:
         enter_namespaces(boot)
-        _in_new_tree(lambda: become_init(boot))
+        if pid := os.fork():
+            status = exit_code(os.waitpid(pid, 0)[1])
+        else:
+            become_init(boot)
     except OSError as error:
         print(error.strerror, flush=True)
-        os._exit(1)
-    os._exit(0)
-
-
-def _in_new_tree(action: Callable[[], None]) -> None:
-    report, reporter = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            action()
-        except OSError as error:
-            os.write(reporter, json.dumps([error.errno, error.strerror]).encode())
-        finally:
-            os._exit(0)
-    os.close(reporter)
-    os.waitpid(pid, 0)
-    if failure := os.read(report, 4096):
-        raise OSError(*json.loads(failure))
+        status = 1
+    os._exit(status)
 
 
 def main(control: Channel, boot: Message) -> NoReturn:

@@ -56,20 +56,16 @@ def find_node() -> Node:
     if node is None or npm is None:
         missing = "Node.js" if node is None else "npm"
         raise StorageMissing(f"storage on this machine is Azurite, which needs {missing}, and there is none: {_NODE}")
-    answer = _version(node)
+    answer = ""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        answer = subprocess.run(
+            [node, "--version"], capture_output=True, text=True, check=False, timeout=VERSION_SECONDS
+        ).stdout.strip()
     number = answer.lstrip("v").partition(".")[0]
     if not number.isdecimal() or int(number) < OLDEST_NODE:
         version = answer or "of an unknown version"
         raise StorageMissing(f"storage on this machine is Azurite, for which Node.js {version} is too old: {_NODE}")
     return Node(node, (npm,))
-
-
-def _version(node: str) -> str:
-    try:
-        run = subprocess.run([node, "--version"], capture_output=True, text=True, check=False, timeout=VERSION_SECONDS)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return run.stdout.strip()
 
 
 # Installed once ------------------------------------------------------------------------------------------------------
@@ -129,8 +125,7 @@ def _install(node: Node, where: Path, is_ending: Callable[[], bool]) -> None:
 
 
 def _npm(words: Sequence[str], directory: Path, env: dict[str, str], is_ending: Callable[[], bool]) -> str:
-    """Run npm, with the processes that it starts, until its end, the time limit, or `is_ending`. Returns what went
-    wrong."""
+    """Run npm and its processes until its end, the time limit, or `is_ending`. Returns what went wrong."""
     end = time.monotonic() + INSTALL_SECONDS
     alone: Any = {"stdin": subprocess.DEVNULL, "start_new_session": True}
     with (

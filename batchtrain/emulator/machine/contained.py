@@ -11,7 +11,7 @@ from typing import NamedTuple
 from batchtrain.emulator.interface import Container, Mount, NodeUp, Run
 from batchtrain.emulator.machine import hold, run_options
 from batchtrain.emulator.machine.pool_key import HOME
-from batchtrain.emulator.machine.rooted_path import RootedPath
+from batchtrain.emulator.machine.rooted_path import RootedPath, is_below
 from batchtrain.emulator.mapped_images import main_dir
 
 MARKER = "BATCHTRAIN_EMULATED_NODE"
@@ -96,35 +96,30 @@ class NodePaths(NamedTuple):
         return tuple(self.data_dir / mount.directory for mount in self.mounts)
 
     def on_machine(self, path: str) -> str:
-        """The path on this machine of a path of the node, without links: an engine would follow them as root. Raises
-        NotTheNodes."""
+        """The path on this machine, without links: an engine would follow them as root. Raises NotTheNodes."""
         machine_path = self._without_links(self._translated(os.path.normpath(path) if path.startswith("/") else path))
         real = os.path.realpath(machine_path)
         directories = (self.up.root, self.tmp, *self.mounted)
-        if _is_below(real, os.path.realpath(main_dir(self.data_dir))) and not any(
-            _is_below(real, os.path.realpath(directory)) for directory in directories
-        ):
+        is_the_nodes = any(is_below(real, os.path.realpath(directory)) for directory in directories)
+        if is_below(real, os.path.realpath(main_dir(self.data_dir))) and not is_the_nodes:
             raise NotTheNodes(f"{path} belongs to the emulator, not to the node")
         return machine_path
 
     def _translated(self, path: str) -> str:
         for inside, directory in self._places().items():
-            if _is_below(path, inside):
+            if is_below(path, inside):
                 return f"{directory}{path[len(inside) :]}"
         return path
 
     def _without_links(self, path: str) -> str:
+        link_names = {**{str(directory): directory for directory in self.mounted}, **self._places()}
         for home in (str(self.up.root), str(self.tmp)):
-            if _is_below(path, home):
+            if is_below(path, home):
                 try:
-                    return _real(RootedPath(home, self._names()), path[len(home) + 1 :])
+                    return _real(RootedPath(home, link_names), path[len(home) + 1 :])
                 except OSError as error:
                     raise NotTheNodes(f"{path} cannot be shown to the container: {error}") from None
         return path
-
-    def _names(self) -> dict[str, Path]:
-        """The beginnings that absolute links may have."""
-        return {**{str(directory): directory for directory in self.mounted}, **self._places()}
 
     def _places(self) -> dict[str, Path]:
         root = self.up.root
@@ -143,10 +138,6 @@ def _real(files: RootedPath, path: str) -> str:
     except FileNotFoundError:
         files.make(path.rpartition("/")[0])
         return files.real(path)
-
-
-def _is_below(path: str, directory: str) -> bool:
-    return f"{path}/".startswith(f"{directory}/")
 
 
 def fits_a_line(value: str) -> bool:

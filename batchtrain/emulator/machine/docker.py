@@ -8,6 +8,7 @@ of the emulator removes what a killed one left behind.
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import hashlib
 import itertools
@@ -35,8 +36,7 @@ logger = logging.getLogger("batchtrain.emulator.machine")
 NODE_IMAGE = "batchtrain/node"
 NODE_TAG = "1"
 NODE_ROOT = "/node"
-"""The path of the node's directory in the node's own container. Through it the engine changes the owner of files that
-root created."""
+"""The path of the node's directory in its own container, through which the engine changes the owner of root's files."""
 HOLD = "/.batchtrain-hold"
 RETURN_SECONDS = 60.0
 """Seconds to wait for an engine that is gone: a restart takes seconds."""
@@ -44,8 +44,7 @@ RETURN_PAUSE = 0.2
 WENT_SECONDS = 20.0
 """Seconds that an engine still reports events while it stops and takes no requests: it gives its containers 15 s."""
 DRAIN_SECONDS = 10.0
-"""Seconds to wait for the output of an ended command. An engine closes it within 2 s, even if a background process
-holds it open."""
+"""Seconds to wait for the output of an ended command. Engines close it within 2 s, even if a process holds it open."""
 
 
 class Joined(NamedTuple):
@@ -112,7 +111,14 @@ class ContainerNodes:
         self._ends: dict[str, asyncio.Future[int]] = {}
         """Ids of containers and of executed commands, with the exit code each will have."""
         self._numbers = itertools.count(1)
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: dict[str, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
+        """By id of a node: held while its containers are removed, and while its own is created."""
+
+    @property
+    def _live(self) -> Engine:
+        """The engine, for callers that have a node on it."""
+        assert self._engine is not None
+        return self._engine
 
     # The engine --------------------------------------------------------------------------------------------------
 
@@ -229,7 +235,7 @@ class ContainerNodes:
         logins = _logins(spec)
         await asyncio.gather(*(self._images.fetch(name, logins) for name in prefetch))
         address = await self._address(engine, spec)
-        async with self._removing(spec.node_id):  # a container of an earlier start still has the address
+        async with self._locks[spec.node_id]:  # a container of an earlier start still has the address
             container, membership = await self._hold_network(engine, spec, address, root)
         node = self._nodes[spec.node_id] = _Node(spec, container, membership, root)
         node.lost.add_done_callback(lambda _: on_lost() if self._nodes.get(spec.node_id) is node else None)
@@ -241,7 +247,7 @@ class ContainerNodes:
 
     async def leave(self, node_id: str) -> None:
         """Remove a node's containers; idempotent."""
-        async with self._removing(node_id):
+        async with self._locks[node_id]:
             node = self._nodes.pop(node_id, None)
             if node is None or self._engine is None:
                 return
@@ -268,9 +274,6 @@ class ContainerNodes:
                 continue
             return  # its container is gone
 
-    def _removing(self, node_id: str) -> asyncio.Lock:
-        return self._locks.setdefault(node_id, asyncio.Lock())
-
     async def close(self) -> None:
         """Remove everything."""
         await asyncio.gather(*(self.leave(node_id) for node_id in tuple(self._nodes)))
@@ -286,14 +289,6 @@ class ContainerNodes:
     @property
     def _network(self) -> str:
         return f"batchtrain-{hashlib.sha256(str(self._data_dir).encode()).hexdigest()[:10]}"
-
-    def _prefix(self, node_id: str) -> str:
-        """Prefix of the names of the volumes that run options of a node name."""
-        return f"{self._network}-{node_id}-"
-
-    def _labels(self, node_id: str) -> dict[str, str]:
-        """Labels of everything that is removed with the node."""
-        return {LABEL: str(self._data_dir), f"{LABEL}.docker": node_id}
 
     async def _address(self, engine: Engine, spec: NodeSpec) -> str:
         """The address of the node: the network gives the first two bytes, the node's own address the last two."""
@@ -392,22 +387,19 @@ class ContainerNodes:
 
     async def _make(self, node: _Node, scope: _Scope, inside: Contained, program: list[str], *, held: bool) -> _Made:
         """Create a container and start it; a held one waits for commands. Raises _Failed."""
-        assert self._engine is not None
         run = inside.run
         async with scope.starting:
             if run.scope in node.ended:
                 raise _Failed(Exit(None, "TaskEnded", "the task ended before its command started"))
-            prefix = self._prefix(node.spec.node_id)
+            options_node = inside.node(node.container, f"{self._network}-{node.spec.node_id}-")
             try:
-                options = run_options.fit(
-                    run.container.options if run.container else "", inside.node(node.container, prefix)
-                )
+                options = run_options.fit(inside.container.options, options_node)
                 run_arguments = tuple(inside.arguments())
             except (run_options.Refused, NotTheNodes) as error:
                 raise _Failed(Exit(None, "ContainerInvalidSettings", str(error))) from None
             _tell(node, options.left_out)
-            await self._make_volumes(self._engine, node, options.volumes)
-            gpus = await self._gpus(self._engine, node.spec)
+            await self._make_volumes(self._live, node, options.volumes)
+            gpus = await self._gpus(self._live, node.spec)
             name = f"{self._network}-{run.scope}-{next(self._numbers)}"
             entry: list[str] = []
             if held:
@@ -419,7 +411,7 @@ class ContainerNodes:
                 f"--label={self._label}", f"--label={LABEL}.node={node.spec.node_id}",  # the last value of a name wins
                 inside.image, *([] if held else program),
             ]  # fmt: skip
-            container = await _tracked(self._engine, self._create(arguments, inside.environment))
+            container = await _tracked(self._live, self._create(arguments, inside.environment))
             record = _Made(container, held, await self._entrypoint(inside.image, options.entrypoint) if held else ())
             scope.made.append(record)
             if held:
@@ -430,7 +422,8 @@ class ContainerNodes:
         """The volumes in run options, which are removed with the node."""
         node.has_volumes = node.has_volumes or bool(names)
         try:
-            await make_volumes(engine, names, self._labels(node.spec.node_id))
+            labels = {LABEL: str(self._data_dir), f"{LABEL}.docker": node.spec.node_id}
+            await make_volumes(engine, names, labels)
         except EngineError as error:
             if error.status == 0:
                 raise
@@ -438,11 +431,10 @@ class ContainerNodes:
 
     async def _follow(self, scope: _Scope, inside: Contained, container: _Made) -> Exit:
         """Run the command of a container from start to end."""
-        assert self._engine is not None
-        about = await self._engine.ask("GET", f"/containers/{container.id}/json")
+        about = await self._live.ask("GET", f"/containers/{container.id}/json")
         end = self._end_of(container.id)
         query = {"stream": "1", "stdout": "1", "stderr": "1"}
-        reader, writer = await self._engine.stream("POST", f"/containers/{container.id}/attach", query=query)
+        reader, writer = await self._live.stream("POST", f"/containers/{container.id}/attach", query=query)
         copy = _copy(scope, inside, reader, writer, frames=not about["Config"]["Tty"])
         await self._start(container)
         code = await end
@@ -450,9 +442,8 @@ class ContainerNodes:
         return await self._outcome(container, code)
 
     async def _start(self, container: _Made) -> None:
-        assert self._engine is not None
         try:
-            await self._engine.ask("POST", f"/containers/{container.id}/start", patience=None)
+            await self._live.ask("POST", f"/containers/{container.id}/start", patience=None)
         except EngineError as error:
             if error.status == 0:
                 raise
@@ -464,25 +455,20 @@ class ContainerNodes:
         self, node: _Node, scope: _Scope, inside: Contained, program: list[str], held: _Made | None
     ) -> Exit:
         """Execute a command in the container of the scope that stays."""
-        assert self._engine is not None
         container = held or await self._make(node, scope, inside, program, held=True)
         # If the container ends, the engine does not report the end of executed commands.
         container_end = self._end_of(container.id)
-        body = {
-            "AttachStdout": True,
-            "AttachStderr": True,
-            "Cmd": [*container.entrypoint, *program],
-            "Env": inside.pairs(),
-        }
-        command = (await self._engine.ask("POST", f"/containers/{container.id}/exec", body))["Id"]
+        words = [*container.entrypoint, *program]
+        body = {"AttachStdout": True, "AttachStderr": True, "Cmd": words, "Env": inside.pairs()}
+        command = (await self._live.ask("POST", f"/containers/{container.id}/exec", body))["Id"]
         end = self._end_of(command)
         start = {"Detach": False, "Tty": False}
-        reader, writer = await self._engine.stream("POST", f"/exec/{command}/start", start)
+        reader, writer = await self._live.stream("POST", f"/exec/{command}/start", start)
         copy = _copy(scope, inside, reader, writer, frames=True)
         either: list[asyncio.Future[Any]] = [end, container_end, copy.task]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not end.done() and not container_end.done():
-            about = await self._engine.ask("GET", f"/exec/{command}/json")
+            about = await self._live.ask("GET", f"/exec/{command}/json")
             if not about["Running"]:
                 self._ends.pop(command, None)
                 return await self._exec_over(container, about["ExitCode"], copy)
@@ -491,8 +477,7 @@ class ContainerNodes:
         return await self._outcome(container, (end if end.done() else container_end).result())
 
     async def _exec_over(self, container: _Made, code: int | None, copy: Copy) -> Exit:
-        """The end of a command whose output ended before its exit event, or that never started: then the engine writes
-        the reason to the output."""
+        """The end of a command whose output ended before its exit event, or that never started: its output says why."""
         message = copy.last.decode(errors="replace").strip()
         if code in (126, 127, 255, None) and "OCI runtime exec failed" in message:
             failure = engine_failures.of_start(message)
@@ -500,9 +485,8 @@ class ContainerNodes:
         return await self._outcome(container, 255 if code is None else code)
 
     async def _outcome(self, container: _Made, code: int) -> Exit:
-        assert self._engine is not None
         try:
-            about = await self._engine.ask("GET", f"/containers/{container.id}/json")
+            about = await self._live.ask("GET", f"/containers/{container.id}/json")
         except EngineError as error:
             if error.status != 404:
                 raise
@@ -512,17 +496,15 @@ class ContainerNodes:
         return Exit(code, message=message, container=_info(container.id, state))
 
     async def _info(self, container: str) -> dict[str, str] | None:
-        assert self._engine is not None
         with contextlib.suppress(EngineError):
-            return _info(container, (await self._engine.ask("GET", f"/containers/{container}/json"))["State"])
+            return _info(container, (await self._live.ask("GET", f"/containers/{container}/json"))["State"])
         return None
 
     async def _entrypoint(self, image: str, entrypoint: str | None) -> tuple[str, ...]:
         """The entry point that the engine would put before the command."""
-        assert self._engine is not None
         if entrypoint is not None:
             return (entrypoint,) if entrypoint else ()
-        about = await self._engine.ask("GET", f"/images/{image}/json")
+        about = await self._live.ask("GET", f"/images/{image}/json")
         return tuple(about["Config"].get("Entrypoint") or ())
 
     async def _gpus(self, engine: Engine, spec: NodeSpec) -> tuple[str, ...]:
@@ -536,10 +518,9 @@ class ContainerNodes:
         """`docker create`. Only docker parses the options. Raises _Failed."""
         several = {name: value for name, value in environment.items() if not fits_a_line(value)}
         lines = "".join(f"{name}={value}\n" for name, value in environment.items() if name not in several)
-        assert self._engine is not None
         with tempfile.TemporaryDirectory() as empty:
             command = [
-                self._cli, "--host", f"unix://{self._engine.socket}", "--config", empty, "create", "--pull=never",
+                self._cli, "--host", f"unix://{self._live.socket}", "--config", empty, "create", "--pull=never",
                 "--env-file=/dev/stdin", *(f"--env={name}" for name in several), *arguments,
             ]  # fmt: skip
             process = await asyncio.create_subprocess_exec(
@@ -578,9 +559,8 @@ class ContainerNodes:
             if await self._terminate(engine, container) and grace > 0:
                 await self._gone(engine, container, grace)
         await remove(engine, container.id)
-        if (
-            end := self._ends.pop(container.id, None)
-        ) and not end.done():  # it never ran, so the engine does not report its end
+        end = self._ends.pop(container.id, None)
+        if end and not end.done():  # it never ran, so the engine does not report its end
             end.set_result(engine_failures.KILLED)
 
     async def _terminate(self, engine: Engine, container: _Made) -> bool:

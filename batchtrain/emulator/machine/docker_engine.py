@@ -67,8 +67,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 class Engine:
-    """Sends requests to one engine. Each has its own connection and HTTP/1.0, so a body lasts to the end of the
-    stream."""
+    """Sends requests to one engine, each on its own connection, by HTTP/1.0: a body lasts to its end."""
 
     def __init__(self, socket: Path) -> None:
         self.socket = socket
@@ -85,17 +84,16 @@ class Engine:
     ) -> Any:
         """The decoded JSON answer, None if it is empty. Raises EngineError."""
         try:
-            return await asyncio.wait_for(self._whole(method, _path(path, query), body, headers), patience)
+            return await asyncio.wait_for(self._whole(method, path, body, query, headers), patience)
         except asyncio.TimeoutError:
             raise EngineError(0, f"the Docker Engine did not answer within {patience:g} s") from None
 
-    async def _whole(self, method: str, path: str, body: object, headers: Mapping[str, str] | None) -> Any:
-        reader, writer = await self._open(method, path, body, headers)
-        try:
-            data = await reader.read()
-        finally:
-            writer.close()
-        return _decoded(data)
+    async def _whole(
+        self, method: str, path: str, body: object, query: Mapping[str, str] | None, headers: Mapping[str, str] | None
+    ) -> Any:
+        reader, writer = await self.stream(method, path, body, query=query, headers=headers)
+        with contextlib.closing(writer):
+            return _decoded(await reader.read())
 
     async def lines(
         self,
@@ -106,31 +104,30 @@ class Engine:
         headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[dict[str, Any]]:
         """A stream of JSON objects, until the engine ends it. Raises EngineError."""
-        reader, writer = await self._open(method, _path(path, query), None, headers)
-        try:
+        reader, writer = await self.stream(method, path, query=query, headers=headers)
+        with contextlib.closing(writer):
             async for line in objects(reader):
                 yield line
-        finally:
-            writer.close()
 
     async def stream(
-        self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A raw stream. Raises EngineError."""
-        return await self._open(method, _path(path, query), body, None)
-
-    async def _open(
-        self, method: str, path: str, body: object, headers: Mapping[str, str] | None
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Send a request and read the head of the answer. Raises EngineError for a status that is not a success."""
+        target = quote(path, safe="/:@") + (f"?{urlencode(query)}" if query else "")
         try:
             reader, writer = await asyncio.open_unix_connection(str(self.socket), limit=1 << 20)
         except OSError as error:
             raise EngineError(0, f"cannot connect to {self.socket}: {error.strerror or error}") from None
         try:
-            writer.write(_request(method, path, body, headers))
-            status = _status(await reader.readuntil(b"\r\n\r\n"))
-            if status >= 400:
+            writer.write(_request(method, target, body, headers))
+            _, status_text, *_ = (await reader.readuntil(b"\r\n\r\n")).split(b" ")
+            if (status := int(status_text)) >= 400:
                 message = _decoded(await reader.read())
                 message = message.get("message") if isinstance(message, dict) else None
                 raise EngineError(status, str(message or f"HTTP status {status}").strip())
@@ -150,10 +147,6 @@ def registry_header(login: Login) -> dict[str, str]:
     return {"X-Registry-Auth": base64.urlsafe_b64encode(text.encode()).decode()}
 
 
-def _path(path: str, query: Mapping[str, str] | None) -> str:
-    return quote(path, safe="/:@") + (f"?{urlencode(query)}" if query else "")
-
-
 def _request(method: str, path: str, body: object, headers: Mapping[str, str] | None) -> bytes:
     data, kind = b"", "application/json"
     if isinstance(body, bytes):
@@ -163,12 +156,6 @@ def _request(method: str, path: str, body: object, headers: Mapping[str, str] | 
     lines = [f"{method} {path} HTTP/1.0", "Host: docker", f"Content-Length: {len(data)}", f"Content-Type: {kind}"]
     lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
     return "\r\n".join([*lines, "", ""]).encode() + data
-
-
-def _status(head: bytes) -> int:
-    """Raises ValueError for a head of another protocol."""
-    _, status, *_ = head.split(b" ")
-    return int(status)
 
 
 def _decoded(data: bytes) -> Any:

@@ -1,5 +1,4 @@
-"""Forwarded connections: from a node's frontend ports to its backend ports, and out of a node's own network
-to the service. TCP only."""
+"""Forwarded TCP connections: to a node's backend ports, and out of a node's own network to the service."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ class PortForwards:
         self._talks: set[asyncio.Task[None]] = set()
 
     async def open(self, ways: Iterable[Way], network: str = "") -> None:
-        """Listen in a network namespace, or in that of this machine. A port that another program uses is skipped, with
-        a warning."""
+        """Listen in a network namespace, or in the machine's. A port that is in use is skipped, with a warning."""
         for way in ways:
             talk = partial(self._talk, *way.to)
             try:
@@ -66,15 +64,11 @@ class PortForwards:
         assert task is not None
         self._talks.add(task)
         try:
-            there_reader, there_writer = await asyncio.open_connection(address, port)
-            try:
-                await asyncio.gather(_carry(reader, there_writer), _carry(there_reader, writer))
-            finally:
-                there_writer.close()
-        except OSError:  # the port is closed, or one side is gone
-            pass
-        except asyncio.CancelledError:  # the node ends
-            pass
+            # The port is closed, one side is gone, or the node ends.
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                there_reader, there_writer = await asyncio.open_connection(address, port)
+                with contextlib.closing(there_writer):
+                    await asyncio.gather(_carry(reader, there_writer), _carry(there_reader, writer))
         finally:
             self._talks.discard(task)
             with contextlib.suppress(OSError):
@@ -82,8 +76,7 @@ class PortForwards:
 
 
 def _listen(network: str, address: str, port: int) -> socket.socket:
-    """Each call uses its own thread: a socket stays in the network in which it was created, and a thread cannot leave a
-    network that it entered."""
+    """A thread for each call: a socket stays in the network of its thread, which cannot leave one it entered."""
     if not network:
         return socket.create_server((address, port))
 

@@ -1,5 +1,4 @@
-"""Changes the owner of directories that root created in a container to the user of the emulator, who must delete
-them."""
+"""Gives directories that root created in a container to the user of the emulator, who must delete them."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ MOST_ROUNDS = 64
 
 
 def foreign(node: RootedPath, below: str = "") -> list[Entry]:
-    """The directories below a directory of the node that belong to other users, outermost first, as far as they are
-    readable."""
+    """The directories below a directory of the node that belong to other users, outermost first, as far as readable."""
     try:
         entries = Walk(node, below)
     except OSError:

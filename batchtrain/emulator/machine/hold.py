@@ -36,18 +36,17 @@ def program(architecture: str = "") -> bytes:
     return header + segment + body
 
 
-def _x86_64() -> bytes:
-    return bytes.fromhex(
-        "b80d000000"  # mov  eax, 13        rt_sigaction
-        "bf11000000"  # mov  edi, 17        SIGCHLD
-        "488d3517000000"  # lea  rsi, [rip+23]  the struct behind the code
-        "31d2"  # xor  edx, edx
-        "41ba08000000"  # mov  r10d, 8
-        "0f05"  # syscall
-        "b822000000"  # mov  eax, 34        pause
-        "0f05"  # syscall
-        "ebf7"  # jmp  to the last mov
-    )
+_X86_64 = bytes.fromhex(
+    "b80d000000"  # mov  eax, 13        rt_sigaction
+    "bf11000000"  # mov  edi, 17        SIGCHLD
+    "488d3517000000"  # lea  rsi, [rip+23]  the struct behind the code
+    "31d2"  # xor  edx, edx
+    "41ba08000000"  # mov  r10d, 8
+    "0f05"  # syscall
+    "b822000000"  # mov  eax, 34        pause
+    "0f05"  # syscall
+    "ebf7"  # jmp  to the last mov
+)
 
 
 def _aarch64() -> bytes:
@@ -74,7 +73,7 @@ def _aarch64() -> bytes:
     return struct.pack(f"<{len(words)}I", *words)
 
 
-_CODE = {"x86_64": (62, _x86_64()), "aarch64": (183, _aarch64())}
+_CODE = {"x86_64": (62, _X86_64), "aarch64": (183, _aarch64())}
 MACHINES = tuple(_CODE)
 
 

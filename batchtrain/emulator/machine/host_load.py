@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from batchtrain.emulator.autoscale_samples import Load
@@ -32,7 +32,13 @@ class Gauge:
 
 def read(data_dir: Path, proc: Path = PROC) -> Load:
     """The current numbers; 0 for those that the kernel does not provide."""
-    return Load(_memory(proc), _disk(data_dir), *_disk_traffic(proc), *_network_traffic(proc))
+    kib = {line.partition(":")[0]: int(line.split()[1]) for line in _lines(proc / "meminfo") if len(line.split()) > 1}
+    not_available = 1024.0 * (kib.get("MemTotal", 0) - kib.get("MemAvailable", kib.get("MemTotal", 0)))
+    try:
+        on_disk = float(shutil.disk_usage(data_dir).used)
+    except OSError:
+        on_disk = 0.0
+    return Load(not_available, on_disk, *_disk_traffic(proc), *_network_traffic(proc))
 
 
 def _lines(path: Path) -> list[str]:
@@ -42,37 +48,17 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def _memory(proc: Path) -> float:
-    """Bytes that are not available."""
-    kib = {line.partition(":")[0]: int(line.split()[1]) for line in _lines(proc / "meminfo") if len(line.split()) > 1}
-    return 1024.0 * (kib.get("MemTotal", 0) - kib.get("MemAvailable", kib.get("MemTotal", 0)))
-
-
-def _disk(data_dir: Path) -> float:
-    try:
-        return float(shutil.disk_usage(data_dir).used)
-    except OSError:
-        return 0.0
-
-
 def _disk_traffic(proc: Path) -> tuple[float, float, float, float]:
     """Bytes read and written, and the number of reads and writes, of whole disks."""
-    reads = sectors_read = writes = sectors_written = 0
-    for words in _whole_disks(proc):
-        reads, sectors_read = reads + int(words[3]), sectors_read + int(words[5])
-        writes, sectors_written = writes + int(words[7]), sectors_written + int(words[9])
+    disks = [line.split() for line in _lines(proc / "diskstats")]
+    disks = [words for words in disks if len(words) > 9 and _is_whole_disk(words[2])]
+    reads, sectors_read, writes, sectors_written = (sum(int(words[at]) for words in disks) for at in (3, 5, 7, 9))
     return float(sectors_read * SECTOR), float(sectors_written * SECTOR), float(reads), float(writes)
 
 
-def _whole_disks(proc: Path) -> Iterator[list[str]]:
-    for line in _lines(proc / "diskstats"):
-        words = line.split()
-        if len(words) > 9 and not words[2].startswith(("loop", "ram")) and not _is_partition(words[2]):
-            yield words
-
-
-def _is_partition(name: str) -> bool:
-    return (name[-1:].isdigit() and not name.startswith(("nvme", "mmcblk", "dm-", "md", "sr"))) or "p" in name[4:]
+def _is_whole_disk(name: str) -> bool:
+    ends_like_a_partition = name[-1:].isdigit() and not name.startswith(("nvme", "mmcblk", "dm-", "md", "sr"))
+    return not name.startswith(("loop", "ram")) and not ends_like_a_partition and "p" not in name[4:]
 
 
 def _network_traffic(proc: Path) -> tuple[float, float]:

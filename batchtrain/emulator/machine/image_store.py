@@ -25,8 +25,7 @@ class ImageStore:
         self._architecture = ""
 
     async def fetch(self, image: str, logins: Iterable[Login] = ()) -> None:
-        """Wait until the image exists and fits this machine. Raises NodeUnfit with a failure code of Batch, or
-        EngineError."""
+        """Wait until the image exists and fits this machine. Raises NodeUnfit with a code of Batch, or EngineError."""
         key = image, login_for(image, logins)  # another login may be wrong, unlike this one
         if key not in self._fetching:
             task = asyncio.create_task(self._fetch(*key))
@@ -104,14 +103,11 @@ def server_of(image: str) -> str:
 def login_for(image: str, logins: Iterable[Login]) -> Login | None:
     """The login for an image's registry, if there is one with a password."""
     server = server_of(image).lower()
-    fitting = (login for login in logins if _host(login.server) == server)
-    return next((login for login in fitting if login.username or login.password), None)
-
-
-def _host(server: str) -> str:
-    """The registry of a login, empty for Docker Hub. The property is called a URL, and some users write one."""
-    host = server.rpartition("://")[2].partition("/")[0].lower()
-    return "" if host in HUB else host
+    for login in logins:
+        host = login.server.rpartition("://")[2].partition("/")[0].lower()  # some users write a URL, as it is called
+        if ("" if host in HUB else host) == server and (login.username or login.password):
+            return login
+    return None
 
 
 def reference(image: str) -> tuple[str, str]:

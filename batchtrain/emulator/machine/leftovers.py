@@ -1,5 +1,4 @@
-"""Removes containers, networks and volumes: those of a node that ends, and those that a killed emulator left. Labels
-identify them."""
+"""Removes containers, networks and volumes by their labels: those of a node that ends or a killed emulator."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6)
 
 
 async def remove(engine: Engine, container: str) -> None:
-    """Remove a container with its anonymous volumes and wait until it is gone: then its address and network are
-    free."""
+    """Remove a container with its anonymous volumes, and wait until its address and network are free."""
     refusal = ""
     for pause in PAUSES:
         refusal = await _refusal(engine, f"/containers/{container}")
@@ -77,8 +75,7 @@ async def _remove_network(engine: Engine, network: dict[str, Any]) -> None:
 
 
 async def make_volumes(engine: Engine, names: Iterable[str], labels: Mapping[str, str]) -> None:
-    """Create volumes by name before a container binds them: the engine would create them without labels, and they could
-    not be found."""
+    """Create volumes before a container binds them: the engine would create them without labels."""
     for name in names:
         await engine.ask("POST", "/volumes/create", {"Name": name, "Labels": dict(labels)})
 
@@ -105,10 +102,8 @@ def seen_from() -> str:
 def _gone(directory: Path) -> bool:
     try:
         directory.stat()
-    except FileNotFoundError:
-        return True
-    except OSError:  # belongs to another user, who alone may check
-        return False
+    except OSError as error:  # only its owner may check another user's
+        return isinstance(error, FileNotFoundError)
     return False
 
 

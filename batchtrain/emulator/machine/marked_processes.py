@@ -20,7 +20,7 @@ def kill(marker: str) -> None:
     """Kill what a plain-process node left behind when its agent was killed: all processes with its marker."""
     needle = marker.encode()
     for _ in range(ROUNDS):
-        pids = [pid for pid in _own_processes() if needle in _environment_of(pid)]
+        pids = _processes_with(needle)
         if not pids:
             return
         for pid in pids:
@@ -45,22 +45,15 @@ def _wait_for_end(pid: int, seconds: float) -> None:
         os.close(fd)
 
 
-def _own_processes() -> list[int]:
-    uid, own_pid = os.getuid(), os.getpid()
+def _processes_with(variable: bytes) -> list[int]:
+    """This user's other processes with it in their environment; that of a zombie, which is already dead, is empty."""
     pids = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdigit() and int(entry.name) != own_pid and entry.stat().st_uid == uid:
+            is_own = entry.name.isdigit() and int(entry.name) != os.getpid() and entry.stat().st_uid == os.getuid()
+            if is_own and variable in (entry / "environ").read_bytes().split(b"\0"):
                 pids.append(int(entry.name))
     return pids
-
-
-def _environment_of(pid: int) -> list[bytes]:
-    """Empty for a zombie: it is already dead."""
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
 
 
 def wait_readable(fd: int, seconds: float) -> None:

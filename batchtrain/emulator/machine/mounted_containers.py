@@ -109,10 +109,8 @@ class MountedContainer:
     def _blobs(self) -> Iterator[tuple[str, _Blob]]:
         for blob in listed(Download(self._url, "", container=True)):
             if self._can_travel(blob.name):
-                yield (
-                    blob.name,
-                    _Blob(blob.etag.strip('"'), email.utils.parsedate_to_datetime(blob.changed).timestamp()),
-                )
+                changed = email.utils.parsedate_to_datetime(blob.changed).timestamp()
+                yield blob.name, _Blob(blob.etag.strip('"'), changed)
 
     def _can_travel(self, name: str) -> bool:
         if all(part not in ("", ".", "..") for part in name.split("/")) and name.isprintable() and len(name) <= 1024:
@@ -150,7 +148,8 @@ class MountedContainer:
         self._pairs[name] = _Pair(stamp, etag)
 
     def _fetch(self, name: str, blob: _Blob) -> None:
-        fetch(Download(blob_url(self._url, name), name.rpartition("/")[2], "0777"), _parent(name), self._tree, _never)
+        folder, _, file_name = name.rpartition("/")
+        fetch(Download(blob_url(self._url, name), file_name, "0777"), folder or ".", self._tree, lambda: False)
         self._pairs[name] = _Pair(_stamp(self._tree.status(name, follow=False)), blob.etag)
 
     def _delete_blob(self, name: str) -> None:
@@ -171,14 +170,6 @@ class MountedContainer:
         if line not in self._told:
             self._told.add(line)
             logger.warning("%s", line)
-
-
-def _never() -> bool:
-    return False
-
-
-def _parent(name: str) -> str:
-    return name.rpartition("/")[0] or "."
 
 
 def _stamp(status: os.stat_result) -> Stamp:

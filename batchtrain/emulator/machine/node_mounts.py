@@ -62,8 +62,7 @@ def _on_machine(source: str, paths: NodePaths, volumes: Path) -> str:
 
 
 class NodeMounts:
-    """What is mounted on a node for tasks of mapped images. ask: sends a request to the agent. ended: the scopes that
-    have ended."""
+    """What is mounted on a node for tasks of mapped images. ask: requests to the agent. ended: the ended scopes."""
 
     def __init__(self, ask: Callable[..., Awaitable[dict[str, Any]]], ended: Collection[str]) -> None:
         self._ask, self._ended = ask, ended

@@ -46,8 +46,7 @@ class Source(NamedTuple):
     """The files of a task."""
 
     node: RootedPath
-    """The directory of the node. Nothing outside of it is sent, except from the directories that stand for mounted file
-    systems."""
+    """The directory of the node. Nothing outside of it is sent, except from mounted file systems."""
     inside: str
     """Its path as the task sees it."""
     directory: str
@@ -61,8 +60,7 @@ def applies(upload: Upload, code: int | None) -> bool:
 
 
 def send(uploads: tuple[Upload, ...], source: Source, called_off: Callable[[], bool]) -> None:
-    """Send all matching files. Blocks. A failure does not stop the other uploads; the first one is raised at the
-    end."""
+    """Send all matching files. Blocks. A failure does not stop the other uploads; the first is raised at the end."""
     first: UploadError | None = None
     with _report(source, OUT) as out, _report(source, ERR) as err:
         for upload in uploads:
@@ -174,7 +172,9 @@ def put(url: str, file: BinaryIO, headers: Mapping[str, str], called_off: Callab
         _request(_asking(url, comp="block", blockid=names[-1]), part, {})
     blocks = "".join(f"<Latest>{escape(name)}</Latest>" for name in names)
     body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{blocks}</BlockList>'.encode()
-    return _request(_asking(url, comp="blocklist"), body, _as_properties(headers))
+    renamed = {"content-type": "x-ms-blob-content-type"}  # the content type of the blob, with a block list
+    properties = {renamed.get(name.lower(), name): value for name, value in headers.items()}
+    return _request(_asking(url, comp="blocklist"), body, properties)
 
 
 def put_text(url: str, text: bytes) -> None:
@@ -244,18 +244,11 @@ def _asking(url: str, **query: str) -> str:
     return where._replace(query="&".join(filter(None, (urlencode(query, quote_via=quote), where.query)))).geturl()
 
 
-def _as_properties(headers: Mapping[str, str]) -> dict[str, str]:
-    """With a block list, the content type of the blob has another header."""
-    names = {"content-type": "x-ms-blob-content-type"}
-    return {names.get(name.lower(), name): value for name, value in headers.items()}
-
-
 # A node's logs -------------------------------------------------------------------------------------------------------
 
 
 def send_logs(data_dir: Path, node_id: str, container_url: str, directory: str) -> None:
-    """Collect the logs of a node: that of its agent, and the lines of the emulator that name it. Blocks. Raises
-    UploadError."""
+    """Upload a node's logs: that of its agent, and the emulator's lines that name it. Blocks. Raises UploadError."""
     agent = b"".join(path.read_bytes() for path in sorted(data_dir.glob(f"machine/*/nodes/{node_id}/agent.log")))
     put_text(blob_url(container_url, f"{directory}/agent.log"), agent)
     logs = (data_dir / name for name in ("emulator.log.1", "emulator.log"))

@@ -17,10 +17,8 @@ from batchtrain.emulator.world import Application
 
 def installed(data_dir: Path) -> tuple[Application, ...]:
     """The applications that a data directory contains now."""
-    folder = data_dir / FOLDER
-    if not folder.is_dir():
-        return ()
-    return tuple(_application(path) for path in sorted(folder.iterdir()) if NAME.fullmatch(path.name) and path.is_dir())
+    paths = (path for path in sorted((data_dir / FOLDER).glob("*")) if NAME.fullmatch(path.name) and path.is_dir())
+    return tuple(map(_application, paths))
 
 
 def _application(path: Path) -> Application:

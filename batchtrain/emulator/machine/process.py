@@ -38,6 +38,7 @@ from batchtrain.emulator.interface import (
     StorageAccount,
 )
 from batchtrain.emulator.machine import marked_processes, node_mounts, output_files, packages, pool_key, run_options
+from batchtrain.emulator.machine.agent import Channel
 from batchtrain.emulator.machine.contained import NodePaths, NotTheNodes
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
 from batchtrain.emulator.machine.forwarding import PortForwards, ways
@@ -234,9 +235,11 @@ class ProcessMachine:
             logger.warning("%s: elevated commands run as %s here", node_id, node.up.environment["USER"])
         try:
             program = _program(self._command(run), may_be_empty=in_container)
-            _prepare(node.files, run.directory)
+            node.files.make(f"{run.directory}/wd")
             await self._install(node.files, run.packages)
             await self._fetch(node, run)
+        except LeadsOut as error:
+            return Exit(None, "ResourceDirectoryCreateFailed", str(error))
         except (DownloadError, NodeUnfit) as error:
             return Exit(None, error.code, str(error))
         except run_options.Refused as error:
@@ -260,7 +263,10 @@ class ProcessMachine:
 
     async def _in_container(self, node: _Node, run: Run, program: list[str]) -> Exit:
         try:
-            return await self._prepared(node, run) or await self._contained(node, run, program)
+            tmp = self._pools[node.spec.pool_id].tmp(node.spec.node_id)
+            return await self._prepared(node, run) or await self._containers.run(
+                run, node.spec.node_id, program, node.up, tmp
+            )
         except NodeLost:
             node.kill()
             await asyncio.shield(node.gone)  # the end of the node is reported first, then the loss of its run
@@ -269,16 +275,8 @@ class ProcessMachine:
     async def _prepared(self, node: _Node, run: Run) -> Exit | None:
         """Pull the image; cancelled with the scope. A fault ends the run."""
         preparing = asyncio.ensure_future(self._containers.prepare(node.spec.node_id, run))
-        try:
-            with node.calling_off(run.scope, [preparing]):
-                await asyncio.wait([preparing])
-        finally:
-            preparing.cancel()
+        await node.wait_for(run.scope, [preparing])
         return ENDED_BEFORE if preparing.cancelled() else preparing.result()
-
-    async def _contained(self, node: _Node, run: Run, program: list[str]) -> Exit:
-        tmp = self._pools[node.spec.pool_id].tmp(node.spec.node_id)
-        return await self._containers.run(run, node.spec.node_id, program, node.up, tmp)
 
     async def _on_host(self, node: _Node, run: Run, program: list[str]) -> Exit:
         await self._show(node, self._prefix(run.image))
@@ -398,7 +396,9 @@ class ProcessMachine:
         inside = str(pool.mount_point if has_namespaces else root)
         home_user = pool.user(inside) if has_namespaces and self.isolation.user_namespace else None
         interface = "eth0" if membership is not None and membership.network else "lo"
-        environment = _node_environment(str(pool.bin), inside, home_user or _user_name(), interface)
+        facts = {"bin": pool.bin, "root": inside, "user": home_user or _user_name(), "interface": interface}
+        variables = [variable for variable in NODE_ENVIRONMENT if os.getuid() == 0 or not variable.only_for_root]
+        environment = {variable.name: variable.value.format(**facts) for variable in variables}
         if self.plain_nodes:
             environment[PLAIN] = f"{self.plain_nodes}; {self.plain_nodes_remedy}"
         up = NodeUp(root, inside, environment, "docker" if membership else self.isolation.kind, spec.address)
@@ -413,8 +413,7 @@ class ProcessMachine:
         return up
 
     async def _refusal(self, node: _Node, run: Run) -> Exit:
-        """Why a node without containers does not run this. Raises NodeLost if an engine answers now: the node boots
-        again, with one."""
+        """Why a node without containers does not run this. Raises NodeLost, for a new boot, if an engine answers."""
         if self._prefetched(node.spec) is not None and await self._containers.ready():
             node.kill()
             await asyncio.shield(node.gone)
@@ -423,8 +422,7 @@ class ProcessMachine:
         return Exit(None, "ContainerInvalidImage", mapped_images.unserved(run.image or "", missing))
 
     def _environment(self, node: _Node, run: Run) -> dict[str, str]:
-        """Set PATH: the stand-ins come first, even if the task or its image sets PATH; the programs of the image
-        follow."""
+        """Set PATH: the stand-ins first, even if the task or its image sets PATH, then the image's programs."""
         environment = {**node.up.environment, **run.environment}
         stand_ins = node.up.environment["PATH"].partition(":")[0]
         path = [folder for folder in environment["PATH"].split(":") if folder != stand_ins]
@@ -453,12 +451,7 @@ class ProcessMachine:
             return
         target = f"{run.directory}/{run.downloads_to}"
         waits = [asyncio.ensure_future(self._download(item, target, node.files)) for item in run.downloads]
-        try:
-            with node.calling_off(run.scope, waits):
-                await asyncio.wait(waits)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        await node.wait_for(run.scope, waits)
         errors = [wait.exception() for wait in waits if not wait.cancelled()]
         for error in filter(None, errors):
             raise error
@@ -480,11 +473,9 @@ class ProcessMachine:
         called_off = threading.Event()
         wait = asyncio.ensure_future(in_daemon_thread(lambda: output_files.send(uploads, source, called_off.is_set)))
         try:
-            with node.calling_off(run.scope, [wait]):
-                await asyncio.wait([wait])
+            await node.wait_for(run.scope, [wait])
         finally:
             called_off.set()
-            wait.cancel()
         error = None if wait.cancelled() else wait.exception()
         if isinstance(error, output_files.UploadError):
             return outcome._replace(failure=error.code, message=str(error))
@@ -596,15 +587,16 @@ class _Node:
         self.ended.add(scope)
         self._call_off(scope)
 
-    @contextlib.contextmanager
-    def calling_off(self, scope: str, waits: list[asyncio.Task[Any]]) -> Iterator[None]:
-        """While this is open, the end of the scope or of the node cancels these."""
-        entry = (scope, waits)
+    async def wait_for(self, scope: str, tasks: list[asyncio.Task[Any]]) -> None:
+        """Wait until these are done. The end of the scope, of the node or of this call cancels them."""
+        entry = (scope, tasks)
         self._downloads.append(entry)
         try:
-            yield
+            await asyncio.wait(tasks)
         finally:
             self._downloads.remove(entry)
+            for task in tasks:
+                task.cancel()
 
     def _call_off(self, scope: str | None) -> None:
         for owner, waits in self._downloads:
@@ -651,13 +643,11 @@ class _Node:
         assert self._reader is not None
         with contextlib.suppress(EOFError, OSError):
             while True:
-                self._hand_out(await _receive(self._reader))
+                message = await _receive(self._reader)
+                answer = self._answers.get(message["id"])
+                if answer is not None and not answer.done():
+                    answer.set_result(message)
         await on_end()
-
-    def _hand_out(self, message: dict[str, Any]) -> None:
-        answer = self._answers.get(message["id"])
-        if answer is not None and not answer.done():
-            answer.set_result(message)
 
 
 def _links(path: Path) -> Iterator[Path]:
@@ -673,7 +663,6 @@ class _Pool:
     """What the nodes of a pool share on this machine: the stand-ins, the name table and the sockets of the nodes."""
 
     def __init__(self, data_dir: Path, name: str) -> None:
-        self.name = name
         self._dir = data_dir / "machine" / name
         self.bin = self._dir / "bin"
         self.peers = self._dir / "peers"
@@ -696,9 +685,11 @@ class _Pool:
         """Before a node boots: add its name to the table of the pool, and create the stand-ins for its size."""
         self._members[spec.node_id] = spec
         for name in (spec.hostname.lower(), f"@{spec.node_id}"):
-            _link(self.peers / name, spec.address)
+            (self.peers / name).unlink(missing_ok=True)
+            (self.peers / name).symlink_to(spec.address)
         if spec.gpus and shutil.which("nvidia-smi", path=DEFAULT_PATH) is None:
-            _write_program(self.bin / "nvidia-smi", _nvidia_smi_program(spec))
+            text = (HERE / "nvidia-smi.sh").read_text().replace("@GPUS@", str(spec.gpus))
+            _write_program(self.bin / "nvidia-smi", text.replace("@VM_SIZE@", shlex.quote(spec.vm_size)))
         folder = self._dir / "nodes" / spec.node_id
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "hostname").write_text(f"{spec.hostname}\n")
@@ -764,26 +755,20 @@ class _Pool:
         return self._dir / "nodes" / node_id / "tmp"
 
     def _write_hosts(self) -> None:
-        """Written in place, because the nodes mount this very file, and longest first, so that no node reads half of
-        it."""
+        """In place, because the nodes mount this very file, and longest first, so that no node reads half of it."""
         lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
         lines += [f"{spec.address} {spec.hostname}" for spec in self._members.values()]
-        text = "\n".join([*lines, *_other_hosts()]).encode() + b"\n"
+        with contextlib.suppress(OSError):  # names that resolve on the machine resolve on a node
+            machine_lines = Path("/etc/hosts").read_text().splitlines()
+            others = ("#", "127.", "::1", "fe", "ff")
+            lines += [line for line in machine_lines if line.strip() and not line.lstrip().startswith(others)]
+        text = "\n".join(lines).encode() + b"\n"
         fd = os.open(self.hosts, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
             os.pwrite(fd, text, 0)
             os.ftruncate(fd, len(text))
         finally:
             os.close(fd)
-
-
-def _other_hosts() -> list[str]:
-    """The names in /etc/hosts of the machine: names that resolve here resolve on a node."""
-    try:
-        lines = Path("/etc/hosts").read_text().splitlines()
-    except OSError:
-        return []
-    return [line for line in lines if line.strip() and not line.lstrip().startswith(("#", "127.", "::1", "fe", "ff"))]
 
 
 # --- messages to an agent --------------------------------------------------------------------------------------------
@@ -817,15 +802,6 @@ def _boot_message(
         "binds": pool.binds(spec, up.root) + resolver,
         "network": membership.network if membership is not None else "",
         "first_pid": 1000 + (last[0] * 256 + last[1]) * 997 % 20000,
-    }
-
-
-def _node_environment(bin_dir: str, root: str, user: str, interface: str) -> dict[str, str]:
-    is_root = os.getuid() == 0
-    return {
-        variable.name: variable.value.format(bin=bin_dir, root=root, user=user, interface=interface)
-        for variable in NODE_ENVIRONMENT
-        if is_root or not variable.only_for_root
     }
 
 
@@ -914,8 +890,7 @@ def _probe(data_dir: Path, user_namespace: bool) -> str:
         hidden = str(data_dir)
         boot = {"op": "probe", "user_namespace": user_namespace, "hostname": "probe", "first_pid": 1000}
         more = {"data_dir": hidden, "tmp": "/tmp", "visible_paths": [], "binds": [(hidden, f"{hidden}/mnt", True)]}
-        body = json.dumps({**boot, **more}).encode()
-        own_end.sendall(struct.pack("!I", len(body)) + body)
+        Channel(own_end).send({**boot, **more})
         try:
             status = agent.wait(BOOT_SECONDS)
         except subprocess.TimeoutExpired:
@@ -947,14 +922,6 @@ def _program(command_line: str, *, may_be_empty: bool = False) -> list[str]:
 def files_of(up: NodeUp, mounts: Iterable[Path] = ()) -> RootedPath:
     """The files below the directory of a node, and below `mounts`, the directories of its mounted file systems."""
     return RootedPath(up.root, {up.root_inside: up.root, **{str(directory): directory for directory in mounts}})
-
-
-def _prepare(files: RootedPath, directory: str) -> None:
-    """Create the directory of a run and its `wd`."""
-    try:
-        files.make(f"{directory}/wd")
-    except LeadsOut as error:
-        raise DownloadError("ResourceDirectoryCreateFailed", str(error)) from None
 
 
 def mounted_at(data_dir: Path, spec: NodeSpec) -> list[Path]:
@@ -1018,11 +985,6 @@ def _delete(directory: Path) -> None:
         logger.warning("%s could not be deleted: %s", directory, error)
 
 
-def _link(path: Path, target: str) -> None:
-    path.unlink(missing_ok=True)
-    path.symlink_to(target)
-
-
 def _write_program(path: Path, text: str) -> None:
     """Written to another file and renamed: a node may be running the old one."""
     if path.exists() and path.read_text() == text:
@@ -1035,8 +997,3 @@ def _write_program(path: Path, text: str) -> None:
 
 def _ssh_words(peers: Path) -> tuple[str, ...]:
     return sys.executable, "-I", "-S", str(HERE / "ssh.py"), str(peers)
-
-
-def _nvidia_smi_program(spec: NodeSpec) -> str:
-    template = (HERE / "nvidia-smi.sh").read_text()
-    return template.replace("@GPUS@", str(spec.gpus)).replace("@VM_SIZE@", shlex.quote(spec.vm_size))

@@ -1,5 +1,4 @@
-"""Resource files: GETs a file, or the blobs of a container, into the directory of a node, with the failure codes of
-Batch."""
+"""Resource files: GETs a file, or a container's blobs, to the directory of a node, with the failure codes of Batch."""
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ def _fetch(item: Download, directory: str, node: RootedPath, called_off: Callabl
     with _open(item.url, ca) as body:
         try:
             _store(body, node, f"{directory}/{item.path}", int(item.mode, 8) & 0o7777, called_off, end)
-        except (TimeoutError, _TookTooLong) as error:
+        except TimeoutError as error:
             raise DownloadError("BlobDownloadTimedOut", f"{shown(item.url)}: {error}") from None
         except (urllib.error.URLError, ConnectionError, HTTPException) as error:
             raise DownloadError("BlobDownloadMiscError", f"{shown(item.url)}: {error}") from None
@@ -65,10 +64,6 @@ def _fetch(item: Download, directory: str, node: RootedPath, called_off: Callabl
             raise DownloadError("ResourceFileWriteFailed", f"{item.path}: leads out of the node's directory") from None
         except (OSError, ValueError) as error:
             raise DownloadError("ResourceFileWriteFailed", f"{item.path}: {error}") from None
-
-
-class _TookTooLong(Exception):
-    """The time limit of the file passed before it was complete."""
 
 
 # A container's blobs -------------------------------------------------------------------------------------------------
@@ -99,9 +94,12 @@ def listed(item: Download) -> Iterator[Blob]:
     """The list of a container, page by page, without markers of directories (an empty last name)."""
     from xml.etree import ElementTree  # slow to import, and only few tasks list a container
 
-    marker = ""
+    where, query = urlsplit(item.url), {"restype": "container", "comp": "list"}
+    if item.prefix:
+        query["prefix"] = item.prefix
     while True:
-        with _open(_list_url(item, marker)) as body:
+        page_query = "&".join(filter(None, (where.query, urlencode(query))))
+        with _open(where._replace(query=page_query).geturl()) as body:
             try:
                 page = ElementTree.fromstring(body.read())
             except (ElementTree.ParseError, OSError, HTTPException) as error:
@@ -111,16 +109,9 @@ def listed(item: Download) -> Iterator[Blob]:
             name = blob.findtext("./Name") or ""
             if name and not name.endswith("/"):
                 yield Blob(name, *(blob.findtext(f"./Properties/{key}") or "" for key in ("Etag", "Last-Modified")))
-        marker = page.findtext("./NextMarker") or ""
-        if not marker:
+        query["marker"] = page.findtext("./NextMarker") or ""
+        if not query["marker"]:
             return
-
-
-def _list_url(item: Download, marker: str) -> str:
-    where = urlsplit(item.url)
-    query = {"restype": "container", "comp": "list", "prefix": item.prefix, "marker": marker}
-    query = {name: value for name, value in query.items() if value}
-    return where._replace(query="&".join(filter(None, (where.query, urlencode(query))))).geturl()
 
 
 # One answer ----------------------------------------------------------------------------------------------------------
@@ -160,7 +151,7 @@ def _store(
     with node.new(path, mode) as file:
         while not called_off() and (chunk := body.read1(CHUNK)):  # the available data: `read` waits for a whole chunk
             if time.monotonic() > end:
-                raise _TookTooLong(f"it was not complete after {MOST_SECONDS:g} s")
+                raise TimeoutError(f"it was not complete after {MOST_SECONDS:g} s")
             file.write(chunk)
         if called_off():
             raise ConnectionError("called off")

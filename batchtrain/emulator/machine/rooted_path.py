@@ -78,8 +78,7 @@ class RootedPath:
             return os.open(name, _READ | os.O_DIRECTORY, dir_fd=trail.handle)
 
     def real(self, path: str) -> str:
-        """The path without links by which other programs reach the same file, as long as no task replaces it. The last
-        name may be missing."""
+        """The path without links, for other programs, as long as no task replaces it. The last name may be missing."""
         with self._last(path) as (trail, name):
             return "/".join([trail.directory, *trail.names, *([] if name == "." else [name])])
 
@@ -182,7 +181,7 @@ class RootedPath:
         if not target.startswith("/"):
             return _names(target)
         for name, directory in self._places.items():
-            if f"{target}/".startswith(f"{name}/"):
+            if is_below(target, name):
                 trail.begin(directory)
                 return _names(target[len(name) :])
         raise _leads_out(path)
@@ -222,6 +221,11 @@ class _Trail:
     def _take(self, handle: int) -> None:
         os.close(self.handle)
         self.handle = handle
+
+
+def is_below(path: str, directory: str) -> bool:
+    """Whether a path is that of the directory or begins with it."""
+    return f"{path}/".startswith(f"{directory}/")
 
 
 def _names(path: str) -> list[str]:
@@ -282,10 +286,13 @@ def _dissolve(top: int, name: str) -> None:
 
 
 def _each(directory: int, rid: Callable[[str], object]) -> None:
-    """Delete each name of a directory. A failed deletion is tried again while others succeed; then the first remaining
-    error is raised."""
+    """Delete each name of a directory. A failed one is tried again while others succeed; then its error is raised."""
     last_try = False
-    while names := _some(directory):
+    while True:
+        with os.scandir(directory) as entries:
+            names = [entry.name for entry in islice(entries, BATCH)]
+        if not names:
+            return
         errors = [error for name in names if (error := _error(rid, name)) is not None]
         if len(errors) < len(names):
             last_try = False
@@ -336,8 +343,3 @@ def _own(parent: int, name: str) -> int:
         return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=handle)
     finally:
         os.close(handle)
-
-
-def _some(directory: int) -> list[str]:
-    with os.scandir(directory) as entries:
-        return [entry.name for entry in islice(entries, BATCH)]

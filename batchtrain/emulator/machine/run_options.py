@@ -86,8 +86,11 @@ def fit(text: str, node: Node) -> Fitted:
         else:
             machine_value = None if value is None else _on_machine(name, value, node)
             arguments.append(name if machine_value is None else f"{name}={machine_value}")
-            arguments += _covers(name, machine_value or "", node)
-            volumes += _volumes(name, machine_value or "")
+            source, target = bound(name, machine_value or "")
+            if source and not source.startswith("/"):
+                volumes.append(source)
+            elif source and (hidden := node.hidden_in(source)):  # an empty file system over this part
+                arguments.append(f"--mount=type=tmpfs,destination={target.rstrip('/')}/{hidden}")
     return Fitted((f"--network={network}", *arguments), entrypoint, tuple(left_out), tuple(volumes))
 
 
@@ -100,18 +103,12 @@ def options(text: str) -> Iterator[tuple[str, str | None]]:
     while words:
         word = words.pop(0)
         if word.startswith("--") and len(word) > 2:
-            yield _long(word, words)
+            name, equals, value = word.partition("=")
+            yield name, value if equals else None if name in FLAGS else _next(name, words)
         elif word.startswith("-") and len(word) > 1 and word != "--":
             yield from _short(word[1:], words)
         else:
             raise Refused(f"containerRunOptions: {word} is no option of docker create")
-
-
-def _long(word: str, words: list[str]) -> tuple[str, str | None]:
-    name, equals, value = word.partition("=")
-    if equals or name in FLAGS:
-        return name, value if equals else None
-    return name, _next(name, words)
 
 
 def _short(letters: str, words: list[str]) -> Iterator[tuple[str, str | None]]:
@@ -134,24 +131,16 @@ def _next(name: str, words: list[str]) -> str:
 
 def _left_out(name: str, value: str | None, node: Node) -> str:
     """Why an option is ignored; empty if it is not."""
-    why = OF_THE_NODE.get(name) or _no_device(name, value, node) or _no_infiniband(name, value, node)
-    return why or _others_processes(name, value)
-
-
-def _others_processes(name: str, value: str | None) -> str:
+    if name in OF_THE_NODE:
+        return OF_THE_NODE[name]
+    text = value or ""
+    if name == "--device" and not node.has_device(text.partition(":")[0]):
+        return "this machine has no such device"
+    # Unlimited locked memory is for InfiniBand, and an engine without privileges fails with it.
+    if name == "--ulimit" and text.startswith(f"{MEMLOCK}=") and not node.has_device(INFINIBAND):
+        return "this machine has no InfiniBand, which needs it"
     outside = {"--pid": ("host", "container:"), "--ipc": ("container:",)}.get(name, ())
-    return "the processes would run outside the node" if (value or "").startswith(outside) else ""
-
-
-def _no_device(name: str, value: str | None, node: Node) -> str:
-    device = (value or "").partition(":")[0]
-    return "" if name != "--device" or node.has_device(device) else "this machine has no such device"
-
-
-def _no_infiniband(name: str, value: str | None, node: Node) -> str:
-    """Unlimited locked memory is for InfiniBand, and an engine without privileges fails with it."""
-    locks_memory = name == "--ulimit" and (value or "").startswith(f"{MEMLOCK}=")
-    return "this machine has no InfiniBand, which needs it" if locks_memory and not node.has_device(INFINIBAND) else ""
+    return "the processes would run outside the node" if text.startswith(outside) else ""
 
 
 def _on_machine(name: str, value: str, node: Node) -> str:
@@ -175,13 +164,6 @@ def _mount_part(part: str, node: Node, *, bind: bool) -> str:
     return f"{key}{equals}{node.on_machine(source) if bind else f'{node.prefix}{source}'}"
 
 
-def _covers(name: str, value: str, node: Node) -> list[str]:
-    """An empty file system over the hidden part of a bound directory."""
-    source, target = bound(name, value)
-    hidden = node.hidden_in(source) if source.startswith("/") else ""
-    return [f"--mount=type=tmpfs,destination={target.rstrip('/')}/{hidden}"] if hidden else []
-
-
 def bound(name: str, value: str) -> tuple[str, str]:
     """(source, target) of an option that binds a directory or a volume; empty for other options."""
     if name == "--volume":
@@ -192,9 +174,3 @@ def bound(name: str, value: str) -> tuple[str, str]:
     parts = {key: text for key, _, text in (part.partition("=") for part in value.split(","))}
     target = parts.get("target") or parts.get("destination") or parts.get("dst") or ""
     return parts.get("source") or parts.get("src") or "", target
-
-
-def _volumes(name: str, value: str) -> list[str]:
-    """The volume that an option names."""
-    source, _ = bound(name, value)
-    return [source] if source and not source.startswith("/") else []

@@ -56,7 +56,10 @@ def parse(arguments: list[str]) -> Request:
         if "V" in flags:
             return Request("", "", "", frozenset(flags))
         raise Usage(USAGE)
-    host, port = _destination(words[0])
+    destination = words[0].removeprefix("ssh://")  # `host`, `user@host` or `ssh://[user@]host[:port]`
+    host, port = destination.rpartition("@")[2], ""
+    if destination != words[0]:
+        host, _, port = host.rstrip("/").partition(":")
     words = _options(words[1:], flags)
     return Request(host, flags.get("p") or port or "22", " ".join(words), frozenset(flags))
 
@@ -73,8 +76,7 @@ def _options(words: list[str], flags: dict[str, str]) -> list[str]:
 
 
 def _cluster(letters: str, words: list[str], flags: dict[str, str]) -> None:
-    """One word of options, e.g. `xnp23`: flags up to the first that takes a value, which is the rest or the next
-    word."""
+    """One word of options, e.g. `xnp23`: flags up to one that takes a value, which is the rest or the next word."""
     while letters:
         letter, letters = letters[0], letters[1:]
         if letter not in VALUE_OPTIONS:
@@ -87,14 +89,6 @@ def _cluster(letters: str, words: list[str], flags: dict[str, str]) -> None:
         if letter == "o" and value.replace("=", " ").split()[:1] in (["Port"], ["port"]):
             flags.setdefault("p", value.replace("=", " ").split()[-1])
         return
-
-
-def _destination(word: str) -> tuple[str, str]:
-    """(host, port or "") of `host`, `user@host` or `ssh://[user@]host[:port]`."""
-    if not word.startswith("ssh://"):
-        return word.rpartition("@")[2], ""
-    host, _, port = word[6:].rstrip("/").rpartition("@")[2].partition(":")
-    return host, port
 
 
 def own_address(peers: str) -> str:
@@ -157,7 +151,9 @@ def _log_in(peers: str, request: Request) -> int:
         folder = os.open(peers, os.O_PATH | os.O_DIRECTORY)
         connection.connect(f"/proc/self/fd/{folder}/{name.replace('/', '_')}")
     except FileNotFoundError:
-        return _fail(_unreachable(request, host))
+        if host.replace(".", "").isdigit():
+            return _fail(f"ssh: connect to host {request.host} port {request.port}: No route to host")
+        return _fail(f"ssh: Could not resolve hostname {request.host}: Name or service not known")
     except OSError:
         return _fail(f"ssh: connect to host {request.host} port {request.port}: Connection refused")
     stdio = _stdio(request)
@@ -177,12 +173,6 @@ def _log_in(peers: str, request: Request) -> int:
     if not status:
         return _fail(f"Connection to {request.host} closed by remote host.")
     return status[0]
-
-
-def _unreachable(request: Request, host: str) -> str:
-    if host.replace(".", "").isdigit():
-        return f"ssh: connect to host {request.host} port {request.port}: No route to host"
-    return f"ssh: Could not resolve hostname {request.host}: Name or service not known"
 
 
 def _stdio(request: Request) -> tuple[int, int, int]:

@@ -117,8 +117,7 @@ class Walk:
         return Entry(path, status)
 
     def _linked(self, path: str, above: list[_Level]) -> int:
-        """A descriptor of the directory to which a link leads; -1 if it is not entered. above: the levels of its
-        directory."""
+        """A descriptor of the directory to which a link leads; -1 if it is not entered. above: the link's levels."""
         link = f"{self._top}/{path}".lstrip("/")
         task, inside, _ = link.partition("/wd/")
         if not self._follow or not inside or any(level.is_link for level in above):
@@ -166,8 +165,7 @@ class Walk:
             os.close(handle)
 
     def _leave(self) -> None:
-        """One level up. ".." of a directory that was moved meanwhile leads elsewhere: then the path is walked again
-        from the top."""
+        """One level up. If a directory was moved, ".." leads elsewhere: then the path is walked from the top."""
         self._held -= len(self._levels.pop().names)
         if self._handle < 0 or not self._levels:
             self.pause()
@@ -203,8 +201,7 @@ def _identity(handle: int) -> tuple[int, int]:
 
 
 class Walks:
-    """Walks that wait for their next page: the latest few, each for a while. A walk that is gone from here starts
-    again."""
+    """Walks that wait for their next page: the latest few, each for a while. A walk that is dropped starts again."""
 
     def __init__(self, most: int = 8, seconds: float = 300.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._most, self._seconds, self._clock = most, seconds, clock

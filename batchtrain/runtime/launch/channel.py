@@ -59,18 +59,13 @@ class Loop:
 
 
 HEADER = struct.Struct("!Ic")
-
-
 OUTPUT = struct.Struct("!IB")
-
-
 GREETING = b"\0batchtrain node\0"
 """The first bytes from a node; a login shell may print other text before."""
 
 
 class Channel:
-    """Frames over two descriptors: length, kind, body. Kind `J` is a message in JSON, `O` is unchanged output, `B` a
-    sign of life."""
+    """Frames over two descriptors: length, kind (`J`: JSON, `O`: unchanged output, `B`: a sign of life), body."""
 
     def __init__(self, loop: Loop, reader: int, writer: int, greeted: bool) -> None:
         self.loop = loop
@@ -158,15 +153,12 @@ class Channel:
             body = bytes(memoryview(self._in)[at + HEADER.size : at + HEADER.size + length])
             at += HEADER.size + length
             self.heard = time.monotonic()
-            self._hand_over(kind, body)
+            if kind == b"O" and self.on_output:
+                process, stream = OUTPUT.unpack_from(body)
+                self.on_output(process, stream, body[OUTPUT.size :])
+            elif kind == b"J" and self.on_message:
+                self.on_message(json.loads(body.decode()))
         del self._in[:at]
-
-    def _hand_over(self, kind: bytes, body: bytes) -> None:
-        if kind == b"O" and self.on_output:
-            process, stream = OUTPUT.unpack_from(body)
-            self.on_output(process, stream, body[OUTPUT.size :])
-        elif kind == b"J" and self.on_message:
-            self.on_message(json.loads(body.decode()))
 
     def close(self) -> None:
         if not self.open:

@@ -1,5 +1,4 @@
-"""Keeps what the processes of other nodes print and measure in files of the primary: the service uploads only those,
-and a node may be lost."""
+"""Keeps the output and metrics of other nodes on the primary: the service uploads only these, and nodes get lost."""
 
 import contextlib
 import os

@@ -4,8 +4,7 @@ from .spec import Any, Callable, Gang, Message, Node, Process, Values, address_o
 
 
 def environment_of(gang: Gang, process: Process) -> "Values":
-    """Variables that replace existing ones: the place of the process in the gang, in the names of the framework and in
-    ours."""
+    """Variables that replace existing ones: the place of the process in the gang, in the framework's names and ours."""
     local = gang.local(process)
     values = {
         "BATCHTRAIN_ROLE": process.role.name,
@@ -54,8 +53,7 @@ def defaults_of(gang: Gang, process: Process) -> "Values":
 
 
 def resolve(gang: Gang, process: Process, name: str, value: "Any") -> "str | None":
-    """The value of an `environment` entry: "auto" is detected on the node; the path of a file is used if the node has
-    it."""
+    """The value of an `environment` entry: "auto" is detected, and the path of a file is used if the node has it."""
     if value != "auto" and missing_files({name: value}, process.node):
         return None
     if value != "auto" or name not in AUTOMATIC:
@@ -76,8 +74,6 @@ def threads(gang: Gang, process: Process) -> str:
 
 
 NCCLS_NOTES = ["NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"]
-
-
 AUTOMATIC: "dict[str, Callable[[Gang, Process], str]]" = {
     "OMP_NUM_THREADS": threads,
     "UCX_NET_DEVICES": lambda gang, process: process.node.infiniband.get("ports", ""),
@@ -124,14 +120,8 @@ NODES_OWN = frozenset(
     "HOME USER LOGNAME SHELL HOSTNAME PWD OLDPWD SHLVL TERM TTY _ XDG_RUNTIME_DIR XDG_SESSION_ID"
     " BATCHTRAIN_EMULATED_NODE".split()
 )
-
-
 NODES_OWN_PREFIXES = ("AZ_BATCH_", "SSH_")
-
-
 LAUNCHERS_OWN = ("BATCHTRAIN_SSH", "BATCHTRAIN_FILES_")
-
-
 PROXIES = ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy")
 
 

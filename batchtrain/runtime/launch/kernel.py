@@ -24,14 +24,8 @@ def nccl_settings_of_image() -> "list[str]":
 
 
 def killed_for_memory() -> "dict[str, int]":
-    """How many processes the kernel has killed because memory was full: by the limit of our cgroup or of one above it,
-    and on the whole machine, cgroups included."""
-    files = _memory_cgroups()
-    return {"cgroup": sum(_counter(text_of(file)) for file in files), "node": _counter(text_of("/proc/vmstat"))}
-
-
-def _memory_cgroups() -> "list[str]":
-    """The files with the counters of our cgroup and those above it: of version 2, or of version 1."""
+    """How many processes the kernel has killed because memory was full: by the limit of our cgroup (of version 1 or 2)
+    or of one above it, and on the whole machine, cgroups included."""
     files: "list[str]" = []
     for line in text_of("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -40,7 +34,7 @@ def _memory_cgroups() -> "list[str]":
             names = [name for name in path.split("/") if name]
             file = "memory.oom_control" if controllers else "memory.events"
             files += [os.path.join(folder, *names[:length], file) for length in range(len(names) + 1)]
-    return files
+    return {"cgroup": sum(_counter(text_of(file)) for file in files), "node": _counter(text_of("/proc/vmstat"))}
 
 
 def _counter(text: str) -> int:
@@ -118,8 +112,7 @@ def find_interfaces() -> "Values":
 
 
 def find_ports(count: int, index: int, nodes: int) -> "list[int]":
-    """Free ports on all addresses, outside the kernel's own range. Each of `nodes` has its own range, because emulated
-    nodes share one machine."""
+    """Free ports on all addresses, outside the kernel's range; one range for each of `nodes` on one machine."""
     low, high = port_range(*[int(word) for word in text_of("/proc/sys/net/ipv4/ip_local_port_range").split()])
     width = max(1, (high - low) // nodes)
     low += index * width

@@ -36,8 +36,7 @@ def look(message: "Message", environment: "Values", directory: str) -> "Message"
 
 
 def hardware(environment: "Values") -> "Message":
-    """The GPUs by their names in CUDA_VISIBLE_DEVICES, which may select some, and the InfiniBand ports by their names
-    in UCX."""
+    """The GPUs as in CUDA_VISIBLE_DEVICES, which may select some, and the InfiniBand ports by their names in UCX."""
     _, printed = output_of(["bash", os.path.join(HERE, "node.sh"), "gpus", "infiniband"], environment, "/", 30)
     lines = [line.split(" ") for line in printed.decode("utf-8", "replace").splitlines()]
     names = [words[1] for words in lines if words[0] == "gpu"]

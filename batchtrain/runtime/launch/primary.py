@@ -116,7 +116,7 @@ class Session:
             words = f" ({self.last_words()})" if self.last_words() else ""
             self.primary.fail(Failure(time.time(), "{}: {}{}".format(self, message["error"], words), 1))
         else:
-            self.primary.stream.joined(self.index, len(self.primary.sessions))
+            self.primary.stream.tell(node=f"n{self.index}", nodes=len(self.primary.sessions))  # it has joined
             self.primary.on_joined()
 
     def on_say(self, message: "Message") -> None:
@@ -194,8 +194,7 @@ class Session:
             self.primary.on_node_gone(self, code, self.last_words())
 
     def cut(self) -> None:
-        """Close the connection: the supervisor sees the end of the channel. The local one is not killed; its guard
-        ends."""
+        """Close the connection, so that the supervisor ends. The local one is not killed; its guard ends."""
         self.done = True
         if self.channel:
             self.channel.close()
@@ -296,8 +295,7 @@ class Primary:
             os._exit(code)
 
     def ssh_line(self, address: str, index: int) -> "list[str]":
-        """Uses the ssh beside this package (bt_use_ssh in gang.sh), which sets the port and accepts any host key;
-        emulated nodes need neither."""
+        """Uses the ssh of bt_use_ssh (gang.sh), which sets the port and accepts any host key, or the emulator's."""
         options = [f"ConnectTimeout={max(1, min(10, int(self.spec.barrier)))}", "ServerAliveInterval=5"]
         line = ["ssh", "-T"] + [word for option in options for word in ("-o", option)]
         return [*line, address, remote_text(HERE, self.environment, f"{self.mark}-{index}")]
@@ -372,14 +370,13 @@ class Primary:
     def warn(self, text: str) -> None:
         """Say and record what may make the gang slow, but does not stop it."""
         self.screen.say("warning: " + text)
-        self.stream.warn(text)
+        self.stream.tell(warning=text)
 
     def hold(self, unfit: "list[str]") -> None:
-        """Wait for a client that removes the nodes with broken hardware: the service then starts the task again, on
-        others."""
+        """Wait for a client that removes nodes with broken hardware: the service then starts the task on others."""
         if unfit and self.spec.replace:
             for address in unfit:
-                self.stream.unfit(address)
+                self.stream.tell(unfit=address)
             self.screen.say(f"waits {self.spec.replace:g} s for a client that replaces {sentence(unfit)}")
         seconds = self.spec.replace if unfit else 0
         self.loop.later(seconds, lambda: self.fail(Failure(time.time(), UNFIT, 1)))
@@ -390,8 +387,7 @@ class Primary:
             self.begin()
 
     def tell_faults(self, sessions: "list[Session]") -> bool:
-        """Report all faults that the preflight found on these nodes, and missing InfiniBand. Returns whether there were
-        any."""
+        """Report the faults of the preflight on these nodes, and missing InfiniBand. Returns whether any exist."""
         faults = [fault for session in sessions for fault in session.faults]
         for session in sessions if faults else ():
             try:
@@ -533,8 +529,7 @@ class Primary:
             self.fail_by(end, time.time(), identity)
 
     def check_finished(self) -> None:
-        """The gang is complete when all processes of deciding roles have ended well; the others get a moment to end by
-        themselves."""
+        """The gang is complete when all processes that decide have ended well; the others get a moment to end."""
         if self.ending or any(process.role.decides for process in self.alive.values()):
             return
         now, usual = time.monotonic(), self.framework.linger
@@ -584,7 +579,9 @@ class Primary:
         self.over = True
         self.screen.end_lines()
         self.stream.end()
-        self.judge_nccl()
+        heard = [(str(session), session.heard) for session in self.joined if session.heard]
+        for sentence, is_warning in verdict()["judge"](heard) if heard else ():
+            (self.warn if is_warning else self.screen.say)(sentence)
         self.tell_cause()
         self.patience = time.monotonic() + 3
         self.leave()
@@ -599,11 +596,6 @@ class Primary:
         else:
             self.loop.later(0.01, self.leave)
 
-    def judge_nccl(self) -> None:
-        heard = [(str(session), session.heard) for session in self.joined if session.heard]
-        for sentence, is_warning in verdict()["judge"](heard) if heard else ():
-            (self.warn if is_warning else self.screen.say)(sentence)
-
     def tell_cause(self) -> None:
         if self.ended_by:
             self.screen.say(f"ended by {signal.Signals(self.ended_by).name}")
@@ -611,19 +603,16 @@ class Primary:
         if not self.failures:
             return
         self.failures.sort(key=lambda failure: failure.at)
-        self.note_ends()
-        cause = self.failures[0]
-        self.screen.say(str(cause.what))
-        for line in cause.lines:
-            self.screen.say("    " + line)
-
-    def note_ends(self) -> None:
         for failure in self.failures:
             failure.error = self.errors.get(failure.process, {})
         try:
             write(ranks_folder(os.getcwd()), self.failures)
         except OSError as error:
             self.screen.say(f"the ends of the ranks are kept in no file: {error}")
+        cause = self.failures[0]
+        self.screen.say(str(cause.what))
+        for line in cause.lines:
+            self.screen.say("    " + line)
 
     def code(self) -> int:
         return 128 + self.ended_by if self.ended_by else self.failures[0].code if self.failures else 0
@@ -647,8 +636,7 @@ class Primary:
                     session.on_process_ended(exit_code(status))
 
     def beat(self) -> None:
-        """A silent node is lost, unless this process could not hear it because it was stopped, alone or with the
-        machine."""
+        """A silent node is lost, unless this process could not hear it, because it, or the machine, was stopped."""
         now, last = time.monotonic(), self.beaten
         self.beaten = now
         for session in self.sessions:

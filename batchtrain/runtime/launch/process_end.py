@@ -13,8 +13,6 @@ FILE = "ends.jsonl"
 """Beside the output of the ranks on the primary: a record on each line, that of the cause first."""
 LONGEST = 2000
 """Characters of a program's own message that a record keeps."""
-
-
 FULL = {"cgroup": "the memory limit of its container was reached", "node": "the memory of the node was full"}
 
 
@@ -45,30 +43,21 @@ class Failure:
 
     def record(self, attempt: int) -> "Message":
         """Without what is unknown. A failure that is not the end of a process has a message only."""
+        end: "Message" = {"rank": None, "process": ""}
+        more: "Message" = {"ending": self.what}
         if isinstance(self.what, End):
-            end: "Message" = {
-                "rank": self.what.rank if self.what.rank >= 0 else None,
-                "process": self.what.label,
-                "node": self.what.node.name,
-                "address": self.what.node.address,
-            }
-        else:
-            end = {"rank": None, "process": ""}
+            rank, node = self.what.rank, self.what.node
+            end = {"rank": rank if rank >= 0 else None, "process": self.what.label}
+            end.update(node=node.name, address=node.address)
+            more = {"ending": self.what.words, "full_memory": self.what.memory, "cause": self.what.cause}
         number = signal_of(self.code)
         if number:
             end.update(signal=number, signal_name=signal_name(number))
         else:
             end["exit_code"] = self.code
         end.update(time=iso(self.at), attempt=attempt)
-        words = self.what.words if isinstance(self.what, End) else self.what
-        if words:
-            end["ending"] = words
-        if isinstance(self.what, End) and self.what.memory:
-            end["full_memory"] = self.what.memory
-        if isinstance(self.what, End) and self.what.cause:
-            end["cause"] = self.what.cause
-        if self.error:
-            end["error"] = self.error
+        more["error"] = self.error
+        end.update((name, value) for name, value in more.items() if value)
         return end
 
 

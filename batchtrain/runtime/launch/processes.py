@@ -94,8 +94,7 @@ def output_of(program: "list[str]", environment: "Values", directory: str, secon
 
 
 def is_ready(fd: int, event: int, seconds: float = 0) -> bool:
-    """Wait for data, or for the end. Uses poll, because select() supports no descriptor above 1023, which many nodes
-    need."""
+    """Wait for data, or the end. Uses poll: select() supports no descriptor above 1023, which many nodes need."""
     poll = select.poll()
     poll.register(fd, event)
     return bool(poll.poll(1000 * seconds))
@@ -116,8 +115,7 @@ def ending(code: int) -> str:
 
 
 def become_subreaper() -> None:
-    """Make orphans of our processes our children, in whatever session they are. If the kernel cannot, the mark finds
-    them."""
+    """Make orphans of our processes our children, in any session. If the kernel cannot, the mark finds them."""
     try:
         import ctypes
 

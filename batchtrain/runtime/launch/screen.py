@@ -13,7 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .primary import Session
 
-
 PARTIAL = 0.1
 """Seconds after which an unfinished line is shown."""
 
@@ -30,15 +29,12 @@ class Sink:
         self.watched = False
         self.closed = False
         self.on_room: "Callable[[], None] | None" = None
-        self.is_file = not self._can_be_watched()
-
-    def _can_be_watched(self) -> bool:
+        self.is_file = False
         try:
-            self.loop.watch(self.fd, self.flush, writing=True)
+            loop.watch(fd, self.flush, writing=True)
+            loop.forget(fd)
         except OSError:  # epoll refuses regular files, which always have room
-            return False
-        self.loop.forget(self.fd)
-        return True
+            self.is_file = True
 
     def write(self, key: "tuple[Any, int]", prefix: bytes, data: bytes, whole: bool) -> None:
         """data: whole lines, or part of one if not `whole`."""

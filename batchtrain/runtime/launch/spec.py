@@ -20,8 +20,6 @@ HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 QUICK = 0.5
 """Default seconds from SIGTERM to SIGKILL: the gang must end within a second."""
-
-
 LONGEST = 64 * 1024
 """Bytes of an unfinished line that are kept back at most."""
 

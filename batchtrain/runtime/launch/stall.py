@@ -1,5 +1,4 @@
-"""When a gang stands still: no process prints or measures anything, and no GPU works. All limits that are set must run
-out together."""
+"""When a gang stalls: nothing is printed or measured, and no GPU works. All limits that are set must run out."""
 
 import time
 

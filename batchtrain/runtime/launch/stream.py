@@ -27,8 +27,7 @@ SILENCE = 2.0
 LONGEST = 64 * 1024
 """Bytes of the longest line that is written."""
 BURST, REFILL = 10000, 10
-"""Lines of one form that a process may write at once, and in each further second: what it repeats without end hides
-none of its other lines."""
+"""Lines of one form that a process may write at once, and per further second, so that none of its others is hidden."""
 FORMS = 1000
 """Forms of lines of a process that have a budget of their own."""
 _MAY_MEASURE = re.compile(rb"[0-9]|nan|inf", re.IGNORECASE)
@@ -80,19 +79,9 @@ class Stream:
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
             self.fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
-    def joined(self, node: int, nodes: int) -> None:
-        """A node has joined the gang, which has so many."""
-        self.write({"node": f"n{node}", "nodes": nodes})
-        self.flush()
-
-    def unfit(self, address: str) -> None:
-        """The preflight of a node found faults of its hardware, and a client may replace it."""
-        self.write({"unfit": address})
-        self.flush()
-
-    def warn(self, text: str) -> None:
-        """Something may make the gang slow."""
-        self.write({"warning": text})
+    def tell(self, **record: object) -> None:
+        """Write a record at once, for a client that waits for it."""
+        self.write(record)
         self.flush()
 
     def begin(self, gang: Gang) -> None:

@@ -36,8 +36,6 @@ MOST_KEPT = 64 << 20
 """Bytes of a process's stdout, and of its stderr, that a file keeps."""
 WINDOW = 256 * 1024
 """Bytes of output that a node may send before the primary has accepted them."""
-
-
 METRICS = ".metrics.jsonl"
 ERROR = ".error.json"
 TORCHRUNS_ERRORS = "torchelastic/*/attempt_*/*/error.json"
@@ -54,8 +52,7 @@ SAMPLES_BEGIN = 1.0
 
 
 def guarded(reader: int, writer: int, mark: str) -> int:
-    """Fork the supervisor and ensure that no process outlives it. Runs in the process that ssh, or the primary,
-    started."""
+    """Fork the supervisor, and let no process outlive it. Runs in the process that ssh, or the primary, started."""
     become_subreaper()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
@@ -227,7 +224,10 @@ class Supervisor:
         make_directory(folder)  # programs write their metrics there
         if self.preemption is not None:
             self.watch_preemption()
-        shares = self.cpus(message) if message["bind"] else []
+        shares: "list[list[int]]" = []
+        if message["bind"]:
+            homes = gpu_homes()
+            shares = share_cpus(numa_nodes(), [homes.get(gpu, -1) for gpu in message["slots"]])
         for process in message["processes"]:
             slot = process["slot"]
             process["command"] = prepared(message["before"], process["command"])
@@ -255,10 +255,6 @@ class Supervisor:
         if percent is not None:
             self.channel.send(do="sampled", gpu_percent=percent)
         self.loop.later(self.sample_pause, lambda: self.send_sample(file, line))
-
-    def cpus(self, message: "Message") -> "list[list[int]]":
-        homes = gpu_homes()
-        return share_cpus(numa_nodes(), [homes.get(gpu, -1) for gpu in message["slots"]])
 
     def start(self, process: "Message", folder: str, cpus: "list[int]") -> None:
         environment = without(process["defaults"], nccl_settings_of_image())
@@ -438,8 +434,7 @@ class Supervisor:
         return next((name for name in ("cgroup", "node") if self.killed[name] > before[name]), "")
 
     def on_sigterm(self, number: int) -> None:
-        """A signal that ends the task may go to all its processes; then the primary decides how much time the ranks
-        have."""
+        """A signal that ends the task may go to all its processes; the primary decides how much time the ranks have."""
         why = f"its supervisor was ended by {signal.Signals(number).name}"
         self.loop.later(QUICK, lambda: None if self.ending else self.give_up(why))
 
@@ -453,8 +448,7 @@ class Supervisor:
         self.end(QUICK)
 
     def end(self, grace: float) -> None:
-        """SIGTERM, and after the grace period SIGKILL for all remaining processes; a shorter period than before
-        wins."""
+        """SIGTERM, and after the grace period SIGKILL for all remaining processes; a shorter period wins."""
         deadline = time.monotonic() + grace
         if self.ending and deadline >= self.deadline:
             return
@@ -491,8 +485,7 @@ class Supervisor:
             self.finish()
 
     def finish(self) -> None:
-        """No process is left: send the last output and the last message. Then the primary closes the channel, or
-        ends."""
+        """No process is left: send the last output and message. Then the primary closes the channel, or ends."""
         if not self.loop.running:
             return
         for running in self.every:
@@ -507,8 +500,7 @@ class Supervisor:
         self.loop.running = False
 
     def tell_of_nccl(self) -> None:
-        """Send what NCCL noted about its network on this node, if it did. A fault in this code must not prevent the
-        end."""
+        """Send what NCCL noted about its network on this node, if it did. A fault in here must not prevent the end."""
         folder = ranks_folder(self.directory)
         if not self.every or not any(name.startswith("nccl.") for name in names_in(folder)):
             return

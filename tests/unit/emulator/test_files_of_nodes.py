@@ -70,10 +70,11 @@ def test_a_program_is_written_anew_only_where_its_text_changed(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_link_is_replaced(tmp_path: Path) -> None:
-    for target in ("10.0.0.4", "10.0.0.5"):
-        process._link(tmp_path / "node0", target)
-    assert (tmp_path / "node0").readlink() == Path("10.0.0.5")
+def test_the_link_of_a_node_is_replaced(tmp_path: Path) -> None:
+    pool = process._Pool(tmp_path, "pool")
+    for address in ("10.0.0.4", "10.0.0.5"):
+        pool.admit(SPEC._replace(address=address))
+    assert (pool.peers / "node0").readlink() == Path("10.0.0.5")
 
 
 def test_the_links_of_an_interpreter_are_followed_one_by_one(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ TRUSTED = {
         "Supervisor._start": "/dev/null",
     },
     "machine/contained.py": {"has_device": "/dev"},
-    "machine/marked_processes.py": {"_own_processes": "/proc", "_environment_of": "/proc"},
+    "machine/marked_processes.py": {"_processes_with": "/proc"},
     "machine/node_mounts.py": {"_on_machine": "the folder of a node's volumes, in the data directory"},
     "machine/docker.py": {
         "ContainerNodes._set_up": "the program that holds a node's network, in the data directory",
@@ -87,11 +87,8 @@ TRUSTED = {
         "_Pool.user": "the pool's folder, in the data directory",
         "_Pool.resolver": "the pool's folder, in the data directory",
         "_Pool._write_hosts": "the pool's folder, in the data directory",
-        "_other_hosts": "/etc/hosts",
         "_probe": "the data directory",
         "_write_program": "the pool's folder of programs",
-        "_link": "the pool's folder of log-in sockets",
-        "_nvidia_smi_program": "a file of the package",
     },
     "machine/output_files.py": {
         "_report": "opens a descriptor of a RootedPath",

@@ -16,11 +16,8 @@ class Ray(Framework):
         head = f"{gang.address}:{gang.port}"
         if process.role.name == "driver":
             return {"RAY_ADDRESS": head}
-        role = (
-            f"--head --port={gang.port} --include-dashboard=false"
-            if process.role.name == "head"
-            else f"--address={head}"
-        )
+        is_head = process.role.name == "head"
+        role = f"--head --port={gang.port} --include-dashboard=false" if is_head else f"--address={head}"
         return {"BATCHTRAIN_RAY": f"{role} {' '.join(daemon(gang, process))}"}
 
     def defaults(self, gang: Gang, process: Process) -> Values:
