@@ -158,8 +158,7 @@ def _values(probe: Probe, observations: Observations) -> dict[str, Any]:
     """The values by the node that shows them. Raises Unread if there are none."""
     part, *names = probe.reads.split("/")
     if part not in observations:
-        reason = f"by hand: {probe.steps}" if part == HAND else f"{part} was not observed"
-        raise Unread(reason)
+        raise Unread(f"by hand: {probe.steps}" if part == HAND else f"{part} was not observed")
     value = observations[part]
     if isinstance(value, Mapping) and UNREAD in value:
         raise Unread(str(value[UNREAD]))

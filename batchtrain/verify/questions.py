@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
@@ -112,14 +113,14 @@ Question = Callable[[Target], Any]
 
 def answers(questions: Mapping[str, Question], names: frozenset[str], target: Target) -> dict[str, Any]:
     """The answers to the questions of these names. One that fails is unread, whatever the reason."""
-    return {name: _answer(question, target) for name, question in questions.items() if name in names}
-
-
-def _answer(question: Question, target: Target) -> Any:
-    try:
-        return question(target)
-    except Exception as error:  # noqa: BLE001 - the SDK raises many kinds, and no answer costs another one
-        return {UNREAD: f"{type(error).__name__}: {error}".partition("\n")[0]}
+    by_name: dict[str, Any] = {}
+    for name, question in questions.items():
+        if name in names:
+            try:
+                by_name[name] = question(target)
+            except Exception as error:  # noqa: BLE001 - the SDK raises many kinds, and no answer costs another one
+                by_name[name] = {UNREAD: f"{type(error).__name__}: {error}".partition("\n")[0]}
+    return by_name
 
 
 def _refusal(response: Answer) -> dict[str, Any]:
@@ -140,8 +141,7 @@ def _unsigned(target: Target) -> Any:
 
 def _token(target: Target) -> Any:
     """A token for the audience that batchtrain asks for."""
-    account = target.client.account
-    return _refusal(answer_to(connect.connect(account._replace(key=None)), _pools_request()))
+    return _refusal(answer_to(connect.connect(target.client.account._replace(key=None)), _pools_request()))
 
 
 def _dated(target: Target) -> Any:
@@ -255,8 +255,7 @@ def _identified(target: Target) -> Any:
     identity = _identity(target)
     identities = arm.set_pool_identity(azure, account, target.pool, [identity])
     url = f"{METADATA}?api-version=2018-02-01&resource=https://management.azure.com/&mi_res_id={identity}"
-    command = f"curl -sf -o /dev/null -H Metadata:true '{url}'"
-    end = _end_of_task(target, {"id": "identity", "commandLine": command})
+    end = _end_of_task(target, {"id": "identity", "commandLine": f"curl -sf -o /dev/null -H Metadata:true '{url}'"})
     return {"identities": [name.lower() for name in identities], "expected": identity.lower(), "exit": end["exit"]}
 
 
@@ -306,8 +305,7 @@ def _related(target: Target) -> Any:
 
 
 def _prices(target: Target) -> Any:
-    region = target.client.account.region or ""
-    table = prices.read(region, datetime.now(timezone.utc).date())
+    table = prices.read(target.client.account.region or "", datetime.now(timezone.utc).date())
     return {"dedicated": len(table.dedicated), "spot": len(table.spot)}
 
 
@@ -346,11 +344,8 @@ def _empty_pool(target: Target) -> Any:
     answer = _created(target, "empty", {})
     if answer["status"] != 201:
         return answer
-    return _until(
-        lambda: target.get(f"/pools/{quoted(target.pool)}-empty").json()["allocationState"],
-        "steady",
-        target.client.pace.first,
-    )
+    path = f"/pools/{quoted(target.pool)}-empty"
+    return _until(lambda: target.get(path).json()["allocationState"], "steady", target.client.pace.first)
 
 
 def _until(look: Callable[[], str], state: str, pause: float) -> str:
@@ -374,23 +369,19 @@ def _zones(target: Target) -> Any:
 
 def _mix(target: Target) -> Any:
     """Sizes of two families with equally many vCPUs, and sizes of one family with different numbers."""
-    return [
-        _created(target, name, {"vmSize": "Mix", "vmSkuProfile": {"vmSizes": sizes}}, version=NEXT_VERSION)
-        for name, sizes in {
-            "families": [{"name": "STANDARD_D4S_V5"}, {"name": "STANDARD_D4AS_V5"}],
-            "numbers": [{"name": "STANDARD_D4S_V5"}, {"name": "STANDARD_D8S_V5"}],
-        }.items()
-    ]
+    answers = []
+    for name, other in (("families", "STANDARD_D4AS_V5"), ("numbers", "STANDARD_D8S_V5")):
+        profile = {"vmSizes": [{"name": "STANDARD_D4S_V5"}, {"name": other}]}
+        answers.append(_created(target, name, {"vmSize": "Mix", "vmSkuProfile": profile}, version=NEXT_VERSION))
+    return answers
 
 
 def _node(target: Target) -> str:
-    node: str = target.get(f"/pools/{quoted(target.pool)}/nodes").json()["value"][0]["id"]
-    return node
+    return str(target.get(f"/pools/{quoted(target.pool)}/nodes").json()["value"][0]["id"])
 
 
 def _login(target: Target) -> Any:
-    path = f"/pools/{quoted(target.pool)}/nodes/{_node(target)}/remoteloginsettings"
-    document = target.get(path).json()
+    document = target.get(f"/pools/{quoted(target.pool)}/nodes/{_node(target)}/remoteloginsettings").json()
     return {"address": document["remoteLoginIPAddress"], "port": document["remoteLoginPort"]}
 
 
@@ -452,8 +443,7 @@ def _login_of(*, container: bool) -> Question:
             key = f"{folder}/key"
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
             public = Path(f"{key}.pub").read_text(encoding="ascii").strip()
-            user = {"name": USER, "isAdmin": True, "sshPublicKey": public}
-            target.post(f"{path}/users", user)
+            target.post(f"{path}/users", {"name": USER, "isAdmin": True, "sshPublicKey": public})
             login = target.get(f"{path}/remoteloginsettings").json()
             endpoint = Endpoint(node, login["remoteLoginIPAddress"], login["remoteLoginPort"])
             words = [*logins.words(USER, key, endpoint, SSH_OPTIONS), SESSION]
@@ -494,10 +484,8 @@ def _requeued(target: Target) -> Any:
     """How often a gang was requeued and retried after the node of a subtask was removed."""
     task = _task(target, _gang(target, "loses", "sleep 300"), "running")
     nodes = target.get(f"/pools/{quoted(target.pool)}/nodes").json()["value"]
-    body = {
-        "nodeList": [next(node["id"] for node in nodes if node["id"] != task["nodeInfo"]["nodeId"])],
-        "nodeDeallocationOption": "requeue",
-    }
+    node_id = next(node["id"] for node in nodes if node["id"] != task["nodeInfo"]["nodeId"])
+    body = {"nodeList": [node_id], "nodeDeallocationOption": "requeue"}
     answer = _refusal(target.post(f"/pools/{quoted(target.pool)}/removenodes", body))
     path = f"/jobs/{quoted(target.job)}/tasks/loses"
     _until(lambda: str(target.get(path).json()["executionInfo"]["requeueCount"]), "1", target.client.pace.first)
@@ -508,10 +496,8 @@ def _requeued(target: Target) -> Any:
 
 def _files(target: Target) -> Any:
     """The files that `observe.py gang` made for this: size, mode and the end of the URL by name."""
-    path = f"/jobs/{quoted(target.job)}/tasks/host/files"
-    listing = target.get(path, recursive="true").json()["value"]
     seen = {}
-    for file in listing:
+    for file in target.get(f"/jobs/{quoted(target.job)}/tasks/host/files", recursive="true").json()["value"]:
         parent, _, name = file["name"].rpartition("/")
         if parent.endswith("output") and not file["isDirectory"] and not name.startswith("observed"):
             properties = file["properties"]
@@ -545,10 +531,6 @@ def _evaluation(target: Target, formula: str) -> Any:
     }
 
 
-def _evaluated(name: str) -> Question:
-    return lambda target: _evaluation(target, FORMULAS[name])
-
-
 # --- containers -------------------------------------------------------------------------------------------------------
 
 
@@ -578,15 +560,14 @@ CONTINUES = "continues"
 def open_ports(target: Target) -> Any:
     """Whether the ports of the node that servers listen on are reached from here, by port."""
     document = target.get(f"/pools/{quoted(target.pool)}/nodes/{_node(target)}").json()
-    endpoints = document["endpointConfiguration"]["inboundEndpoints"]
     answers = {}
-    for endpoint in endpoints:
-        address = endpoint["publicIPAddress"], endpoint["frontendPort"]
+    for endpoint in document["endpointConfiguration"]["inboundEndpoints"]:
+        port = str(endpoint["backendPort"])
         try:
-            socket.create_connection(address, 10).close()
-            answers[str(endpoint["backendPort"])] = True
+            socket.create_connection((endpoint["publicIPAddress"], endpoint["frontendPort"]), 10).close()
+            answers[port] = True
         except OSError:
-            answers[str(endpoint["backendPort"])] = False
+            answers[port] = False
     return answers
 
 
@@ -614,7 +595,7 @@ OF_HOST: Mapping[str, Question] = {
     "agents": _agents,
     "stranger": _stranger,
     "files": _files,
-    **{name: _evaluated(name) for name in FORMULAS},
+    **{name: partial(_evaluation, formula=formula) for name, formula in FORMULAS.items()},
     "cloud": _cloud,
     "dates": _dates,
     "storage-date": _storage_date,

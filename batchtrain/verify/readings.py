@@ -86,8 +86,7 @@ def line_with(value: Mapping[str, Any], *words: str, without: str = "\n") -> boo
 
 def is_old_intel_mpi(value: Mapping[str, Any]) -> bool:
     """Whether the launcher prints its version as batchtrain reads it."""
-    lines = some(value["lines"], "line")
-    return any(re.search(r"Version (5\.1\.\d|201[78] Update \d)", line) for line in lines)
+    return any(re.search(r"Version (5\.1\.\d|201[78] Update \d)", line) for line in some(value["lines"], "line"))
 
 
 def bandwidth(value: Mapping[str, Any]) -> bool:

@@ -41,8 +41,7 @@ CONTRIBUTOR = ("Microsoft.Authorization/*/Delete", "Microsoft.Authorization/*/Wr
 
 def role(status: int, denied: tuple[str, ...] = CONTRIBUTOR) -> dict[str, Any]:
     """What a sign-in with the role Contributor may do, and the answer to a new pool."""
-    permission = {"actions": ["*"], "notActions": list(denied), "dataActions": []}
-    return {"permissions": [permission], "status": status}
+    return {"permissions": [{"actions": ["*"], "notActions": list(denied), "dataActions": []}], "status": status}
 
 
 def identified(**changes: Any) -> dict[str, Any]:

@@ -174,8 +174,7 @@ def life_of(work: Work, all_work: Iterable[Work], budget: float | None) -> timed
     costs = sum(pool.cost or 0.0 for pool in all_work)
     if budget is None or not work.hour or not costs:
         return timedelta(hours=1)
-    part = budget * (work.cost or 0.0) / costs
-    return min(timedelta(hours=part / work.hour) - MARGIN, LONGEST)
+    return min(timedelta(hours=budget * (work.cost or 0.0) / costs / work.hour) - MARGIN, LONGEST)
 
 
 def write_program(directory: Path) -> None:
@@ -197,8 +196,7 @@ def recipe_of(work: Work, directory: Path, image: str | None, end: datetime, lif
         autoscale=Autoscale(formula=formula(work.nodes, end, spot=spot), evaluation_interval="00:05:00"),
         additional_node_prep=AdditionalNodePrep(commands=PrepCommands(post=_ON_NODES)),
     )
-    tasks = tuple(_tasks(work, image))
-    job = Job(id=work.name, max_wall_time=span_of(life.total_seconds()), tasks=tasks)
+    job = Job(id=work.name, max_wall_time=span_of(life.total_seconds()), tasks=tuple(_tasks(work, image)))
     recipe = Recipe(directory=str(directory), pool=pool, jobs=(job,))
     return valid(trial.of(recipe) if trial else recipe, "verify", local=local)
 
@@ -213,11 +211,8 @@ def formula(nodes: int, end: datetime, *, spot: bool = False) -> str:
     )
 
 
-_START = 'env | cut -d= -f1 | grep ^AZ_BATCH_ >"$AZ_BATCH_NODE_SHARED_DIR/batchtrain-verify"'
-
-
 _ON_NODES = (
-    _START,
+    'env | cut -d= -f1 | grep ^AZ_BATCH_ >"$AZ_BATCH_NODE_SHARED_DIR/batchtrain-verify"',
     # not on a node of the emulator, which shares the files of this machine
     f'[ -n "${{BATCHTRAIN_EMULATED_NODE-}}" ] || echo verifygroup:x:42424:{USER} >>/etc/group || :',
     '[ -n "${BATCHTRAIN_EMULATED_NODE-}" ] || ( cd "$AZ_BATCH_NODE_MOUNTS_DIR" && mkdir -p verify'

@@ -122,8 +122,7 @@ class Verification(NamedTuple):
         """What the pools of one size show. A pool that fails costs only its own observations."""
         ends: dict[str, Any] = {}
         reboots: dict[str, Any] = {}
-        answers = dict(self.settings.answers)
-        observations: dict[str, Any] = {SERVICE: {}, HAND: answers, POOLS: ends, REBOOTS: reboots}
+        observations: dict[str, Any] = {SERVICE: {}, HAND: dict(self.settings.answers), POOLS: ends, REBOOTS: reboots}
         if self.settings.image is None:
             reason = {UNREAD: self.settings.without_image}
             observations |= dict.fromkeys(shared_pools.CONTAINER.tasks, reason)
@@ -143,8 +142,9 @@ class Verification(NamedTuple):
                 elif getattr(error, "code", "") == "OperationInvalidForCurrentState":
                     reboots[work.kind.name] = False
                 run_name = next((event.run for event in events if isinstance(event, RunRecorded)), "")
-                fetched = _fetched(work, self.origin.root / run_name) if run_name else {}
-                parts = _unread(work, f"pool {work.name}: {error}") | fetched
+                reason = {UNREAD: f"pool {work.name}: {error}"}
+                parts = {**dict.fromkeys(work.kind.tasks, reason), SERVICE: dict.fromkeys(work.kind.questions, reason)}
+                parts |= _fetched(work, self.origin.root / run_name) if run_name else {}
                 leftovers += [event.text for event in events if isinstance(event, Leftover)]
             observations[SERVICE] |= parts.pop(SERVICE)
             observations |= parts
@@ -187,26 +187,10 @@ def _end_of_pool(error: BatchtrainError) -> Any:
     return code if code and code != "NodeStateUnusable" else str(error)
 
 
-def _unread(work: Work, reason: str) -> dict[str, Any]:
-    """The parts of a pool that has failed."""
-    parts: dict[str, Any] = {task: {UNREAD: reason} for task in work.kind.tasks}
-    return {**parts, SERVICE: {name: {UNREAD: reason} for name in work.kind.questions}}
-
-
 def _fetched(work: Work, run_directory: Path) -> dict[str, Any]:
     """What the program of the nodes wrote, by task, also of a run that has failed. A node that is missing is unread."""
-    parts = _of_nodes(run_directory / "outputs")
-    for task in shared_pools.GANGS & parts.keys():
-        nodes = parts[task].setdefault("nodes", {})
-        missing = (f"n{number}" for number in range(work.nodes) if f"n{number}" not in nodes)
-        nodes |= {node: {UNREAD: "its observations were not fetched"} for node in missing}
-    return parts
-
-
-def _of_nodes(outputs: Path) -> dict[str, Any]:
-    """What the program of the nodes wrote, by task."""
     parts: dict[str, Any] = {}
-    for path in sorted(outputs.glob("*/*/observed-*.json")):
+    for path in sorted((run_directory / "outputs").glob("*/*/observed-*.json")):
         task, name, part = path.parts[-3], path.parts[-2], path.stem.partition("-")[2]
         try:
             values = json.loads(path.read_bytes())
@@ -216,6 +200,10 @@ def _of_nodes(outputs: Path) -> dict[str, Any]:
             parts.setdefault(task, {}).setdefault("nodes", {})[name] = values
         else:
             parts.setdefault(task, {})[part] = values
-    for node in outputs.glob("term/*"):
-        parts["term"] = {"gang": {"files": sorted(path.name for path in node.iterdir())}}
+    for directory in (run_directory / "outputs").glob("term/*"):
+        parts["term"] = {"gang": {"files": sorted(path.name for path in directory.iterdir())}}
+    for task in shared_pools.GANGS & parts.keys():
+        nodes = parts[task].setdefault("nodes", {})
+        missing = (f"n{number}" for number in range(work.nodes) if f"n{number}" not in nodes)
+        nodes |= {node: {UNREAD: "its observations were not fetched"} for node in missing}
     return parts
