@@ -37,7 +37,6 @@ CANDIDATE = "batchtrain:candidate"
 LEAST_SECONDS = 60.0
 """The least time left for a job that is added again."""
 
-
 Request = tuple[Action, str, dict[str, Any]]
 """A step of a plan without placeholders."""
 

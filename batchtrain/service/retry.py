@@ -32,7 +32,6 @@ Value = TypeVar("Value")
 Tell = Callable[[str], None]
 Response = PipelineResponse[Any, Any]
 
-
 INTERRUPT: ContextVar[threading.Event | None] = ContextVar("INTERRUPT", default=None)
 """In a thread, which gets no Ctrl-C: the event that interrupts its next pause, once."""
 

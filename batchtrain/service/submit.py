@@ -26,7 +26,6 @@ from batchtrain.service.requests import add, ask, has, in_state, posted, quoted
 Fill = Callable[[wire.Placeholder], str | Secret]
 """Gives the value of a placeholder."""
 
-
 Others = Mapping[Action, Callable[[Step], events.Event]]
 """Carries out steps that are not requests to Batch, by their action."""
 
@@ -235,9 +234,9 @@ def terminate_schedule(client: BatchClient, schedule_id: str) -> None:
     ask(client, "POST", path, f"terminate job schedule {schedule_id}", done=in_state("terminating", "completed"))
 
 
-def terminate_job(client: BatchClient, job_id: str, reason: str = "UserTerminate") -> None:
+def terminate_job(client: BatchClient, job_id: str) -> None:
     """Terminate the tasks of a job. Raises NotFound."""
-    path, body = f"/jobs/{quoted(job_id)}/terminate", {"terminateReason": reason}
+    path, body = f"/jobs/{quoted(job_id)}/terminate", {"terminateReason": "UserTerminate"}
     ask(client, "POST", path, f"terminate job {job_id}", body, done=in_state("terminating", "completed"))
 
 
