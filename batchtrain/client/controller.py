@@ -165,7 +165,6 @@ class Overseer(NamedTuple):
 
 
 def _package() -> bytes:
-    """The code of this batchtrain as an archive."""
     package, content = Path(__file__).parents[1], io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(package.rglob("*")):

@@ -151,7 +151,6 @@ class Controller:
 
 
 def _number_of(job_document: Mapping[str, Any]) -> int:
-    """The number of moves in the metadata of a job."""
     return int(values_of(job_document.get("metadata", ())).get(CANDIDATE, 0))
 
 

@@ -288,8 +288,6 @@ Plans = Sequence[tuple[Candidate, "Foreseen"]]
 
 
 class _Work(NamedTuple):
-    """The work of one run."""
-
     client: Operations
     recipe: Recipe
     foreseen: Foreseen
@@ -513,7 +511,6 @@ class Recorder:
 
 
 def _whole(foreseen: Foreseen) -> Plan:
-    """The plan of the pool and the jobs."""
     return foreseen.jobs._replace(steps=(*foreseen.pool.steps, *foreseen.jobs.steps))
 
 

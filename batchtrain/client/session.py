@@ -128,7 +128,6 @@ class Session:
 
 
 def _bring(step: Step, recipe: Recipe, values: Placeholders) -> Event:
-    """Uploads files of this machine to a storage container."""
     from batchtrain.storage import ingress  # only where files travel through storage
 
     (tally,) = ingress.carry_out(Plan((step,)), recipe, values.connect)

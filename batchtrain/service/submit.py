@@ -98,7 +98,6 @@ def submit(
 def _job_steps(
     client: BatchClient, job: JobAddition, steps: Sequence[Step], fill: Fill, register: Register
 ) -> Iterator[events.Event]:
-    """Add a job, or its tasks."""
     step = steps[0]
     if step.action == "job.add":
         yield events.JobAdding(step.subject, f"adding {step.subject}")

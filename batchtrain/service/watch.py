@@ -52,8 +52,6 @@ PER_MINUTE = 25
 
 
 class _LastMinute:
-    """The requests of a wait in the last minute."""
-
     def __init__(self, turns: int) -> None:
         self._sent = collections.deque[tuple[float, int]]()
         self._costs = collections.deque[int](maxlen=turns)
