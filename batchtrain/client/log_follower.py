@@ -264,9 +264,9 @@ class _FollowedTask:
             exist = exist or follower.missing is None
         if not exist and not ranks and not last:
             return []
-        merged = self.waiting_lines.copy()
+        merged_lines = self.waiting_lines.copy()
         self.waiting_lines.clear()
-        return output if exist else merged
+        return output if exist else merged_lines
 
     def _own_file(self, rank: Rank, file: str) -> files.Follower:
         if (rank.number, file) not in self._own_files:

@@ -248,5 +248,5 @@ def disable_job(client: BatchClient, job_id: str, running: str) -> None:
 
 def enable_job(client: BatchClient, job_id: str) -> None:
     """Enable a disabled job."""
-    done = in_state("enabling", "active")
-    ask(client, "POST", f"/jobs/{quoted(job_id)}/enable", f"enable job {job_id}", done=done)
+    states = in_state("enabling", "active")
+    ask(client, "POST", f"/jobs/{quoted(job_id)}/enable", f"enable job {job_id}", done=states)
