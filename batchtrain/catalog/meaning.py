@@ -192,7 +192,13 @@ def network(document: Document) -> Iterator[Refusal]:
     """The refusals of a pool's network: its public addresses, NAT pools and their rules."""
     addresses = document.get("publicIPAddressConfiguration", {})
     pools = document.get("endpointConfiguration", {}).get("inboundNATPools", ())
-    yield from _addresses(addresses)
+    families = addresses.get("ipFamilies")
+    if families is not None and sorted(families) not in (["IPv4"], ["IPv4", "IPv6"]):
+        reason = "A pool is single-stack with IPv4, or dual-stack with IPv4 and IPv6."
+        yield Refusal(f"{ADDRESSES}/ipFamilies", families, reason)
+    if (addresses.get("provision") == "usermanaged") != bool(addresses.get("ipAddressIds")):
+        reason = "The public IP addresses are given with usermanaged, and only then."
+        yield Refusal(f"{ADDRESSES}/ipAddressIds", addresses.get("ipAddressIds", ""), reason)
     if addresses.get("provision") == "nopublicipaddresses":
         reason = "A pool without public IP addresses cannot have it."
         if pools:
@@ -207,16 +213,6 @@ def network(document: Document) -> Iterator[Refusal]:
         yield from _nat_pool(nat_pool, f"{NAT_POOLS}[{index}]")
         for other in pools[:index]:
             yield from _nat_pair(nat_pool, other, f"{NAT_POOLS}[{index}]")
-
-
-def _addresses(addresses: Document) -> Iterator[Refusal]:
-    families = addresses.get("ipFamilies")
-    if families is not None and sorted(families) not in (["IPv4"], ["IPv4", "IPv6"]):
-        reason = "A pool is single-stack with IPv4, or dual-stack with IPv4 and IPv6."
-        yield Refusal(f"{ADDRESSES}/ipFamilies", families, reason)
-    if (addresses.get("provision") == "usermanaged") != bool(addresses.get("ipAddressIds")):
-        reason = "The public IP addresses are given with usermanaged, and only then."
-        yield Refusal(f"{ADDRESSES}/ipAddressIds", addresses.get("ipAddressIds", ""), reason)
 
 
 def _nat_pool(nat_pool: Document, path: str) -> Iterator[Refusal]:

@@ -67,7 +67,6 @@ class Successor(NamedTuple):
 READ = date(2026, 11, 1)
 """The date of these tables; sizes retired by then are always reported as retired."""
 
-
 Row = tuple[Any, ...]
 """(name without Standard_, cores, memory GiB[, gpus[, memory of one GPU]])"""
 
@@ -449,7 +448,6 @@ def find(name: str) -> VmSize | None:
 
 
 _FORM = re.compile(r"(?:standard_|basic_)?[a-z]{1,4}[0-9]+[a-z0-9]*(?:-[0-9]+[a-z0-9]*)?(?:_[a-z0-9]+)*", re.IGNORECASE)
-
 
 PORT_GBPS = {
     "ND H200 v5": 400, "ND H100 v5": 400, "ND MI300X v5": 400, "NDm A100 v4": 200, "ND A100 v4": 200, "NDv2": 100,

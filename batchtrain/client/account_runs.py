@@ -127,6 +127,6 @@ def _show_rest(run: RunDirectory, lines: dict[tuple[str, type[Output]], int], te
             path = run.logs(task.id) / file
             if path.is_file():
                 text = path.read_bytes().decode("utf-8", "replace").removesuffix("\n")
-                printed = text.split("\n") if text else []  # as the follower cuts them: a bar is one line
-                for line in printed[lines.get((task.id, kind), 0) :]:
+                output_lines = text.split("\n") if text else []  # as the follower cuts them: a bar is one line
+                for line in output_lines[lines.get((task.id, kind), 0) :]:
                     tell(kind(task.id, f"{task.id}: {line}" if len(tasks) > 1 else line))

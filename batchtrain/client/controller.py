@@ -150,8 +150,8 @@ class Overseer(NamedTuple):
             from packaging.requirements import Requirement  # every command imports this module
 
             requirements = map(Requirement, importlib.metadata.requires("batchtrain") or ())
-            needed = (item for item in requirements if item.marker is None or item.marker.evaluate({"extra": ""}))
-            packages = shlex.join(f"{item.name}{item.specifier}" for item in needed)
+            dependencies = (item for item in requirements if item.marker is None or item.marker.evaluate({"extra": ""}))
+            packages = shlex.join(f"{item.name}{item.specifier}" for item in dependencies)
             commands += ["python3 -m venv venv", f"venv/bin/pip install --quiet {packages}"]
             python = "venv/bin/python"
         commands.append(f"PYTHONPATH={TASK} {python} -m {controller_program.__name__}")
@@ -165,7 +165,6 @@ class Overseer(NamedTuple):
 
 
 def _package() -> bytes:
-    """The code of this batchtrain as an archive."""
     package, content = Path(__file__).parents[1], io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(package.rglob("*")):

@@ -37,7 +37,6 @@ CANDIDATE = "batchtrain:candidate"
 LEAST_SECONDS = 60.0
 """The least time left for a job that is added again."""
 
-
 Request = tuple[Action, str, dict[str, Any]]
 """A step of a plan without placeholders."""
 
@@ -152,7 +151,6 @@ class Controller:
 
 
 def _number_of(job_document: Mapping[str, Any]) -> int:
-    """The number of moves in the metadata of a job."""
     return int(values_of(job_document.get("metadata", ())).get(CANDIDATE, 0))
 
 

@@ -149,12 +149,12 @@ def _planned_tasks(run: RunDirectory) -> float:
 def _of_task(storage: Storage, run: RunDirectory, job_id: str, task: Task, results: Results | None) -> list[FileRecord]:
     container, top = container_of(run.name), f"tasks/{task.id}"
     part, names = Part("n0", task.node or "", downloads.task_tree(job_id, task.id)), LocalNames()
-    wanted: list[tuple[Stored, str, str]] = []
+    targets: list[tuple[Stored, str, str]] = []
     for item in blob.below(storage, container, top):
         path = item.name.removeprefix(f"{top}/")
         if target := destination(task.id, results or Results(), part, path):
-            wanted.append((item, path, names.of(path, target)))
-    _download(storage, container, [(item, run.path / target) for item, _, target in wanted])
+            targets.append((item, path, names.of(path, target)))
+    _download(storage, container, [(item, run.path / target) for item, _, target in targets])
     return [
         FileRecord(
             task=task.id,
@@ -165,7 +165,7 @@ def _of_task(storage: Storage, run: RunDirectory, job_id: str, task: Task, resul
             fetched=target,
             sha256=sha256_of(run.path / target),
         )
-        for item, path, target in wanted
+        for item, path, target in targets
     ]
 
 

@@ -264,22 +264,20 @@ class _FollowedTask:
             exist = exist or follower.missing is None
         if not exist and not ranks and not last:
             return []
-        merged = self.waiting_lines.copy()
+        merged_lines = self.waiting_lines.copy()
         self.waiting_lines.clear()
-        return output if exist else merged
+        return output if exist else merged_lines
 
     def _own_file(self, rank: Rank, file: str) -> files.Follower:
         if (rank.number, file) not in self._own_files:
-            tree = None
+            job_id, task_id, tree = self._job_id, self._task_id, None
             if rank.node != PRIMARY:
                 if not self._parts:
                     self.rank_requests += 2
-                    self._parts = parts(
-                        self._job_id, self._task_id, read.task_nodes(self._batch, self._job_id, self._task_id)
-                    )
+                    self._parts = parts(job_id, task_id, read.task_nodes(self._batch, job_id, task_id))
                 tree = next((part.tree for part in self._parts if part.name == rank.node), None)
             path = f"wd/ranks/rank-{rank.number}.{file}"
-            self._own_files[rank.number, file] = files.Follower(self._batch, self._job_id, self._task_id, path, tree)
+            self._own_files[rank.number, file] = files.Follower(self._batch, job_id, task_id, path, tree)
         return self._own_files[rank.number, file]
 
     def _see(self, batch: Batch) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from batchtrain.config.types import Recipe
 from batchtrain.errors import ReplacementFailed, ServiceError, TimedOut, Unreachable, shortened
-from batchtrain.records import Pool, events
+from batchtrain.records import events
 from batchtrain.service import read, submit, watch
 from batchtrain.service.deadlines import POOL_SECONDS
 
@@ -52,16 +52,13 @@ class Replacer:
             self._tell(events.NodesReplaced(pool.id, f"replacing {names} of pool {pool.id}: its check found faults"))
             target = watch.pool_steady(batch, pool.id, POOL_SECONDS, pace, self._tell)
             submit.remove_nodes(batch, pool.id, ids)
+            dedicated, spot = target.target_dedicated, target.target_spot
             try:
-                self._grow(target)
+                watch.pool_steady(batch, pool.id, POOL_SECONDS, pace, self._tell)
+                self._client.pools.resize(
+                    pool.id, dedicated=dedicated, spot=spot, tell=self._tell, recipe=self._recipe
+                )  # waits until all nodes are ready
             except Unreachable:
                 raise
             except (ServiceError, TimedOut) as error:
                 raise ReplacementFailed(f"pool {pool.id} got no node in place of {names}: {error}") from error
-
-    def _grow(self, target: Pool) -> None:
-        """Bring the pool back to its former size, and wait until all of its nodes are ready."""
-        client, tell = self._client, self._tell
-        watch.pool_steady(client.batch, target.id, POOL_SECONDS, client.pace, tell)
-        dedicated, spot = target.target_dedicated, target.target_spot
-        client.pools.resize(target.id, dedicated=dedicated, spot=spot, tell=tell, recipe=self._recipe)

@@ -288,8 +288,6 @@ Plans = Sequence[tuple[Candidate, "Foreseen"]]
 
 
 class _Work(NamedTuple):
-    """The work of one run."""
-
     client: Operations
     recipe: Recipe
     foreseen: Foreseen
@@ -391,9 +389,9 @@ class Recorder:
         for recording in self._recordings.values():
             recording.tell(event)
         if isinstance(event, events.AttemptEnded):
-            followed = next((job_id for job_id in self._recordings if job_id not in self._failures), None)
-            if followed is not None:
-                self._notices.see(followed, self._recordings[followed].run.name, event)
+            job_id = next((job_id for job_id in self._recordings if job_id not in self._failures), None)
+            if job_id is not None:
+                self._notices.see(job_id, self._recordings[job_id].run.name, event)
         self._tell(event)
 
     def lines(self, job_id: str, task_id: str, stream: str, lines: Sequence[str]) -> None:
@@ -513,7 +511,6 @@ class Recorder:
 
 
 def _whole(foreseen: Foreseen) -> Plan:
-    """The plan of the pool and the jobs."""
     return foreseen.jobs._replace(steps=(*foreseen.pool.steps, *foreseen.jobs.steps))
 
 

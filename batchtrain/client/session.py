@@ -114,8 +114,8 @@ class Session:
             "files.upload": lambda step: _bring(step, recipe, values),
             "pool.identity": lambda step: identify(step, recipe, self.account),
         }
-        kept = Kept(values, self.account)
-        for event in submit.submit(self.batch, todo, kept.fill, kept.upload, others, options, register=register):
+        filler = Kept(values, self.account)
+        for event in submit.submit(self.batch, todo, filler.fill, filler.upload, others, options, register=register):
             tell(event)
 
     def filled(self, todo: Plan, recipe: Recipe) -> tuple[Step, ...]:
@@ -128,7 +128,6 @@ class Session:
 
 
 def _bring(step: Step, recipe: Recipe, values: Placeholders) -> Event:
-    """Uploads files of this machine to a storage container."""
     from batchtrain.storage import ingress  # only where files travel through storage
 
     (tally,) = ingress.carry_out(Plan((step,)), recipe, values.connect)

@@ -222,8 +222,6 @@ class _Changed(Exception):
 
 
 class _Download:
-    """One file that is being fetched."""
-
     def __init__(self, batch: _Batch, request: Wanted) -> None:
         self._batch, self._wanted = batch, request
         self._url = request.tree.file_url(request.file.path, request.file.raw)

@@ -24,7 +24,6 @@ MEANINGS = {
 SHOWN_LINES, SEARCHED_LINES = 20, 2000
 """The last lines of a failed task's stderr: how many are shown, and how many are searched for the cause."""
 
-
 EXPLAINED_TASKS = 20
 """The failed tasks of a list whose stderr is read."""
 

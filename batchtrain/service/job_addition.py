@@ -237,7 +237,6 @@ class JobAddition:
                 yield TaskDocument(document["id"], msgspec.json.encode(document))
 
     def _existing(self, submission: Submission) -> Comparison:
-        """The comparison of the existing tasks with the plan."""
         comparison = Comparison(looked_up(self._client, self._job_id, [name for name, _ in submission.existing]))
         for name, mark in submission.existing:
             comparison.has(name, mark)

@@ -27,7 +27,6 @@ State = Literal["pending", "ours", "existing"]
 LATE_SECONDS = 1.0
 """Between two looks at a thing whose request was interrupted: the service may still be reading the request."""
 
-
 Send = Callable[[Mapping[str, Any], Attempts], object]
 """Sends a request to the service."""
 

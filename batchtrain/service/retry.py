@@ -32,7 +32,6 @@ Value = TypeVar("Value")
 Tell = Callable[[str], None]
 Response = PipelineResponse[Any, Any]
 
-
 INTERRUPT: ContextVar[threading.Event | None] = ContextVar("INTERRUPT", default=None)
 """In a thread, which gets no Ctrl-C: the event that interrupts its next pause, once."""
 
@@ -345,8 +344,6 @@ class RetryPolicy(HTTPPolicy[Any, Any]):
 
 
 class _Call:
-    """One call through the policy."""
-
     def __init__(self, policy: RetryPolicy, request: PipelineRequest[Any]) -> None:
         self._policy, self._request, self._wait = policy, request, _WAIT.get()
         self._patience, self._clock = policy.patience, policy.clock

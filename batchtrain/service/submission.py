@@ -86,8 +86,11 @@ class Submission:
                 if time.monotonic() - last_report >= REPORT_SECONDS:
                     last_report = time.monotonic()
                     yield Progress(self.added, last_report - began)
-        except BaseException:
-            self._stop()
+        except BaseException:  # wait briefly for the answers to requests that were sent
+            self._belt.close(now=True)
+            end = time.monotonic() + IN_FLIGHT_SECONDS
+            for thread in self._threads:
+                thread.join(max(end - time.monotonic(), 0.0))
             raise
         if self._error is not None:
             raise self._error
@@ -109,13 +112,6 @@ class Submission:
             while thread.is_alive():
                 thread.join(REPORT_SECONDS)
                 yield
-
-    def _stop(self) -> None:
-        """Stop sending, and wait briefly for the answers to requests that were sent."""
-        self._belt.close(now=True)
-        end = time.monotonic() + IN_FLIGHT_SECONDS
-        for thread in self._threads:
-            thread.join(max(end - time.monotonic(), 0.0))
 
     # --- the senders ------------------------------------------------------------------------------------------------
 

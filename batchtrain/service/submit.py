@@ -26,7 +26,6 @@ from batchtrain.service.requests import add, ask, has, in_state, posted, quoted
 Fill = Callable[[wire.Placeholder], str | Secret]
 """Gives the value of a placeholder."""
 
-
 Others = Mapping[Action, Callable[[Step], events.Event]]
 """Carries out steps that are not requests to Batch, by their action."""
 
@@ -99,7 +98,6 @@ def submit(
 def _job_steps(
     client: BatchClient, job: JobAddition, steps: Sequence[Step], fill: Fill, register: Register
 ) -> Iterator[events.Event]:
-    """Add a job, or its tasks."""
     step = steps[0]
     if step.action == "job.add":
         yield events.JobAdding(step.subject, f"adding {step.subject}")
@@ -235,9 +233,9 @@ def terminate_schedule(client: BatchClient, schedule_id: str) -> None:
     ask(client, "POST", path, f"terminate job schedule {schedule_id}", done=in_state("terminating", "completed"))
 
 
-def terminate_job(client: BatchClient, job_id: str, reason: str = "UserTerminate") -> None:
+def terminate_job(client: BatchClient, job_id: str) -> None:
     """Terminate the tasks of a job. Raises NotFound."""
-    path, body = f"/jobs/{quoted(job_id)}/terminate", {"terminateReason": reason}
+    path, body = f"/jobs/{quoted(job_id)}/terminate", {"terminateReason": "UserTerminate"}
     ask(client, "POST", path, f"terminate job {job_id}", body, done=in_state("terminating", "completed"))
 
 
@@ -250,5 +248,5 @@ def disable_job(client: BatchClient, job_id: str, running: str) -> None:
 
 def enable_job(client: BatchClient, job_id: str) -> None:
     """Enable a disabled job."""
-    done = in_state("enabling", "active")
-    ask(client, "POST", f"/jobs/{quoted(job_id)}/enable", f"enable job {job_id}", done=done)
+    states = in_state("enabling", "active")
+    ask(client, "POST", f"/jobs/{quoted(job_id)}/enable", f"enable job {job_id}", done=states)

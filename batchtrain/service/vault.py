@@ -97,8 +97,13 @@ def resolved(credentials: Credentials, read: Read | None = None, *, ca: str | No
         return credentials
     get = read or reader(credentials, ca=ca)
     secret_id = credentials.keyvault.credentials_secret_id if credentials.keyvault else None
-    if secret_id:
-        credentials = _over(credentials, document(get(secret_id), secret_id))
+    if secret_id:  # the values in the file override those of the vault
+        vault = document(get(secret_id), secret_id)
+        values: dict[str, Any] = {}
+        for name in credentials.__struct_fields__:
+            mine, other = getattr(credentials, name), getattr(vault, name)
+            values[name] = {**other, **mine} if isinstance(mine, dict) else other if mine is None else mine
+        credentials = replace(credentials, **values)
     logins: dict[str, Any] = {
         field: {key: _filled(block, name, get) for key, block in getattr(credentials, field).items()}
         for field, name in LOGINS.items()
@@ -123,15 +128,6 @@ def _stands_for(block: Any, name: str) -> str | None:
 def _filled(block: Block, name: str, read: Read) -> Block:
     stands = _stands_for(block, name) if block is not None else None
     return replace(block, **{name: Secret(read(stands))}) if stands else block
-
-
-def _over(file: Credentials, vault: Credentials) -> Credentials:
-    """The vault's credentials, overridden by the values in the file."""
-    values = {}
-    for name in file.__struct_fields__:
-        mine, other = getattr(file, name), getattr(vault, name)
-        values[name] = {**other, **mine} if isinstance(mine, dict) else other if mine is None else mine
-    return replace(file, **values)
 
 
 # --- what a secret's text is ----------------------------------------------------------------------------------------

@@ -52,8 +52,6 @@ PER_MINUTE = 25
 
 
 class _LastMinute:
-    """The requests of a wait in the last minute."""
-
     def __init__(self, turns: int) -> None:
         self._sent = collections.deque[tuple[float, int]]()
         self._costs = collections.deque[int](maxlen=turns)
@@ -79,17 +77,11 @@ class Deadline:
     """
 
     def __init__(
-        self,
-        seconds: float,
-        waits_for: str,
-        tell: Tell | None = None,
-        *,
-        clock: retry.Clock = retry.CLOCK,
-        every: float = retry.EVERY,
+        self, seconds: float, waits_for: str, tell: Tell | None = None, *, clock: retry.Clock = retry.CLOCK
     ) -> None:
         if not seconds >= 0 or seconds == float("inf"):
             raise UsageError(f"{seconds} is no number of seconds to wait")
-        self._clock, self._every, self._tell = clock, every, tell
+        self._clock, self._tell = clock, tell
         self._began = self._said = clock.now()
         self._seconds, self._waits_for = seconds, waits_for
         self._inside = contextlib.ExitStack()
@@ -123,7 +115,7 @@ class Deadline:
         if seconds_left <= 0:
             last_state = f"; last seen: {state}" if state else ""
             raise TimedOut(f"waiting for {self._waits_for} took longer than {self._seconds:g} s{last_state}")
-        if now - self._said >= self._every:
+        if now - self._said >= retry.EVERY:
             duration = retry.span(now - self._began)
             self.tell(StillWaiting("", f"waiting for {self._waits_for} for {duration}: {state}".rstrip(": ")))
         self._clock.sleep(min(seconds, seconds_left))

@@ -134,7 +134,6 @@ def judge(area: Area, probe: Probe, observations: Observations, size: VmSize, *,
 
 
 def _judged(probe: Probe, value: Any) -> tuple[str, str]:
-    """The judgement of one value, and its detail."""
     try:
         return (HOLDS, "") if holds(probe, value) else (DIFFERS, _brief(value))
     except Unread as unread:

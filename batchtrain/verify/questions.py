@@ -232,7 +232,6 @@ def _roles(target: Target) -> Any:
 
 
 def _identity(target: Target) -> str:
-    """A managed identity of the subscription."""
     azure, account = target.region()
     path = f"/subscriptions/{account.subscription}/providers/Microsoft.ManagedIdentity/userAssignedIdentities"
     row = next(azure.listed(path, "list managed identities", {"api-version": "2023-01-31"}), None)
@@ -277,7 +276,6 @@ def _no_content_type(target: Target) -> Any:
 
 
 def _account(target: Target) -> Any:
-    """The account as Azure Resource Manager shows it."""
     _, account = target.region()
     return {"sign_ins": list(account.sign_ins), "pools": account.pools}
 
@@ -460,7 +458,6 @@ def _login_of(*, container: bool) -> Question:
 
 
 def _gang(target: Target, name: str, command: str) -> Mapping[str, Any]:
-    """A multi-instance task on all nodes of the pool."""
     nodes = target.get(f"/pools/{quoted(target.pool)}").json()["currentDedicatedNodes"]
     multiple = {"numberOfInstances": nodes, "coordinationCommandLine": "true"}
     return {"id": name, "commandLine": command, "multiInstanceSettings": multiple}

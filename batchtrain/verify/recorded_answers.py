@@ -35,7 +35,6 @@ def response(status: int, code: str = "", *, date: bool = True, authenticate: bo
 REFUSED = response(403, "AuthenticationFailed")
 """Of a signature."""
 
-
 CONTRIBUTOR = ("Microsoft.Authorization/*/Delete", "Microsoft.Authorization/*/Write")
 
 
@@ -60,9 +59,9 @@ def printed(*lines: str, code: int = 0, size: str = "Standard_ND96isr_H100_v5") 
     return {"code": code, "size": size, "lines": list(lines), "end": []}
 
 
-def formula(nodes: str, *, error: bool = False, hour: int = 13) -> dict[str, Any]:
+def formula(nodes: str, *, error: bool = False) -> dict[str, Any]:
     """The evaluation of a formula."""
-    return {"values": {"$TargetDedicatedNodes": nodes}, "error": error, "hour": hour}
+    return {"values": {"$TargetDedicatedNodes": nodes}, "error": error, "hour": 13}
 
 
 def file(size: int = 10, mode: str = "0o100644", url: str = "") -> dict[str, Any]:

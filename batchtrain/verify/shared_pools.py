@@ -55,7 +55,6 @@ TERMINATED = (
 )
 """Notes whether the end of its time is announced by SIGTERM."""
 
-
 STUBBORN = "mkdir -p output; trap '' TERM; while :; do date +%s >output/alive; sleep 1; done"
 
 
