@@ -4,11 +4,10 @@ pure."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.interface import Package
-from batchtrain.emulator.query import Row, listing
+from batchtrain.emulator.query import by_id, listing
 from batchtrain.emulator.records import Document
 from batchtrain.emulator.reply import Call, Reply, element
 from batchtrain.emulator.world import Application, World
@@ -18,12 +17,7 @@ PROPERTY = "applicationPackageReferences"
 
 
 def list_applications(world: World, call: Call) -> Reply:
-    def rows(token: str) -> Iterator[Row]:
-        for application in sorted(world.applications()):
-            if application.id > token:
-                yield Row(application.id, _document(application))
-
-    return listing(call, "listapplicationsummariesresponses", rows)
+    return listing(call, "listapplicationsummariesresponses", by_id(world.applications(), _document, "id"))
 
 
 def get_application(world: World, call: Call) -> Reply:

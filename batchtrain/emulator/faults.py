@@ -134,10 +134,15 @@ def invalid_property(name: str, value: object, reason: str) -> Fault:
     return fault
 
 
-def check(refusals: Iterable[Refusal], path: str = "") -> None:
-    """Raise a fault for the first refusal. path: of the judged part of the body, with a slash."""
+def invalid_parameter(name: str, value: str, **details: str) -> Fault:
+    """400 for one parameter of the query."""
+    return Fault("InvalidQueryParameterValue", QueryParameterName=name, QueryParameterValue=value, **details)
+
+
+def check(refusals: Iterable[Refusal]) -> None:
+    """Raise a fault for the first refusal."""
     for refusal in refusals:
-        raise invalid_property(f"{path}{refusal.path}", refusal.value, refusal.reason)
+        raise invalid_property(refusal.path, refusal.value, refusal.reason)
 
 
 def not_implemented(what: str) -> Fault:

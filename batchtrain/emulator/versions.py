@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.faults import Fault, invalid_parameter
 
 REVISIONS: Mapping[str, int] = {
     "2019-08-01.10.0": 10,
@@ -41,10 +41,6 @@ def check(query: Mapping[str, str]) -> int:
     if not version:
         raise Fault("MissingRequiredQueryParameter", QueryParameterName="api-version")
     if version not in REVISIONS:
-        raise Fault(
-            "InvalidQueryParameterValue",
-            QueryParameterName="api-version",
-            QueryParameterValue=version,
-            Reason=f"The service version is not supported. Use one of {', '.join(REVISIONS)}.",
-        )
+        reason = f"The service version is not supported. Use one of {', '.join(REVISIONS)}."
+        raise invalid_parameter("api-version", version, Reason=reason)
     return REVISIONS[version]
