@@ -55,7 +55,7 @@ class Driver:
             scheduler.ShutdownNode: self._shutdown,
             scheduler.WipeNode: self._wipe,
             scheduler.RemoveNode: self._remove,
-            scheduler.ForgetPool: self._forget_pool,
+            scheduler.ForgetPool: lambda _: self._sweep_machine(),
             scheduler.RunCoordination: self._coordinate,
             scheduler.RunApplication: self._run,
             scheduler.EndScope: self._end,
@@ -288,9 +288,6 @@ class Driver:
         await self.machine.remove(effect.node)
         self._report(node_reports.node_removed, effect.node)
 
-    async def _forget_pool(self, _: scheduler.ForgetPool) -> None:
-        await self._sweep_machine()
-
     async def _sweep_machine(self) -> None:
         """Delete everything without a record: nodes of deleted pools, and what a killed emulator could not delete."""
         entries = self.world.pools.values()
@@ -386,7 +383,14 @@ class Driver:
     async def announce(self, node_id: str, seconds: float | None, notice: float) -> None:
         """Preempt a node after `notice` seconds. Its processes are notified now. A restart of the emulator drops the
         notice."""
-        _announce(self._root_of(node_id), node_id, notice)
+        if root := self._root_of(node_id):
+            moment = formatdate(time.time() + notice, usegmt=True)
+            event = {
+                "EventId": node_id[-36:], "EventType": "Preempt", "ResourceType": "VirtualMachine",
+                "Resources": [node_id], "EventStatus": "Scheduled", "NotBefore": moment, "Description": "",
+                "EventSource": "Platform", "DurationInSeconds": -1,
+            }  # fmt: skip
+            RootedPath(root).write(EVENTS, json.dumps({"DocumentIncarnation": 1, "Events": [event]}).encode())
         self._spawn(self._preempt_later(node_id, seconds, notice))
 
     async def _preempt_later(self, node_id: str, seconds: float | None, notice: float) -> None:
@@ -481,17 +485,6 @@ async def _all(waits: Any) -> None:
 
 EVENTS = "volatile/scheduledevents.json"
 """The file below a node's directory with the answer of Azure's Instance Metadata Service about scheduled events."""
-
-
-def _announce(root: str, node_id: str, notice: float) -> None:
-    if root:
-        moment = formatdate(time.time() + notice, usegmt=True)
-        event = {
-            "EventId": node_id[-36:], "EventType": "Preempt", "ResourceType": "VirtualMachine", "Resources": [node_id],
-            "EventStatus": "Scheduled", "NotBefore": moment, "Description": "", "EventSource": "Platform",
-            "DurationInSeconds": -1,
-        }  # fmt: skip
-        RootedPath(root).write(EVENTS, json.dumps({"DocumentIncarnation": 1, "Events": [event]}).encode())
 
 
 def _move_away(root: str, directory: str) -> str:
