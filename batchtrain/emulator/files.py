@@ -9,20 +9,17 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from batchtrain.emulator import documents, nodes, wire
-from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.faults import Fault, invalid_parameter
 from batchtrain.emulator.machine.rooted_path import LeadsOut, RootedPath
 from batchtrain.emulator.machine.walk import Entry, Walk, Walks
 from batchtrain.emulator.query import Page, Row, is_whole
-from batchtrain.emulator.records import Node
+from batchtrain.emulator.records import Document, Node
 from batchtrain.emulator.reply import Call, Reply, Slice, Work
 from batchtrain.emulator.world import World
-
-Document = dict[str, Any]
-
 
 REACHABLE = ("up", "starting")
 """What the machine must do before files of a node can be read. A node that is down does not answer."""
@@ -119,8 +116,7 @@ def _pages(tree: Tree, call: Call, page: Page) -> Iterator[Reply | None]:
         yield page.reply()
         return
     for number, entry in enumerate(walk, 1):
-        row = _row(tree, entry, recursive)
-        if not page.add(row):
+        if not page.add(_row(tree, entry, recursive)):
             walk.back(entry)
             _WALKS.keep((*key, page.last), walk)
             break
@@ -133,7 +129,7 @@ def _walk(tree: Tree, token: str, *, recursive: bool) -> Walk | None:
     """None if the directory does not exist yet."""
     after = os.fsdecode(unquote_to_bytes(token))
     if token and not _is_name(after):
-        raise Fault("InvalidQueryParameterValue", QueryParameterName="$skiptoken", QueryParameterValue=token)
+        raise invalid_parameter("$skiptoken", token)
     try:
         return Walk(tree.node, tree.top, after=after, depth=None if recursive else 1, follow=True)
     except FileNotFoundError:
@@ -151,16 +147,15 @@ def _row(tree: Tree, entry: Entry, recursive: bool) -> Row:
             target = tree.node.status(tree.path(entry.path))
             if stat.S_ISREG(target.st_mode) or (stat.S_ISDIR(target.st_mode) and not recursive):
                 status = target
-    name = entry.path
     # Of a name that is not UTF-8, only the URL is exact.
-    text = os.fsencode(name).decode(errors="replace")
-    item: Document = {"name": text, "url": _url(tree, name), "isDirectory": stat.S_ISDIR(status.st_mode)}
+    name = os.fsencode(entry.path).decode(errors="replace")
+    item: Document = {"name": name, "url": _url(tree, entry.path), "isDirectory": stat.S_ISDIR(status.st_mode)}
     if not item["isDirectory"]:
         item["properties"] = {
             "creationTime": wire.timestamp(wire.from_unix_ns(status.st_ctime_ns)),
             "lastModified": wire.timestamp(wire.from_unix_ns(status.st_mtime_ns)),
             "contentLength": str(status.st_size),
-            "contentType": content_type(name),
+            "contentType": content_type(entry.path),
             "fileMode": f"0o{status.st_mode:o}",
         }
     return Row(quote(os.fsencode(entry.path)), item)

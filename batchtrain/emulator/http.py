@@ -128,24 +128,22 @@ class Application:
         return Reply(fault.status, document)
 
     async def _answer(self, request: Request, receive: Receive, now: int) -> Reply:
+        parameters = dict(wire.query_pairs(request.query))
         if request.raw_path == f"{control.PREFIX}health":
-            challenge = dict(wire.query_pairs(request.query)).get("challenge", "")
-            proof = wire.proof(self.key, self.driver.world.endpoint, challenge)
+            proof = wire.proof(self.key, self.driver.world.endpoint, parameters.get("challenge", ""))
             return Reply(200, {**self.control.identity._asdict(), "proof": proof})
         if request.raw_path == identity.PATH:
-            parameters = dict(wire.query_pairs(request.query))
             return identity.answer(self.control.identity.account, self.key, request.headers, parameters, self._now())
         if sign_in.is_path(request.raw_path) and not routes.begins(request.raw_path):
             return sign_in.answer(request.verb, request.raw_path, await _body(receive),
                                   self.control.identity.account, self.key, request.base, self._now())  # fmt: skip
         if request.raw_path.startswith(sign_in.NODES):
-            return sign_in.of_node(request.raw_path, request.headers, dict(wire.query_pairs(request.query)),
-                                   self.control.identity.account, self.key, self._now())  # fmt: skip
+            return sign_in.of_node(request.raw_path, request.headers, parameters, self.control.identity.account,
+                                   self.key, self._now())  # fmt: skip
         if request.raw_path.startswith(wire.BLOB_STORE) and self.driver.blob_store is not None:
             return await self._of_blob_store(self.driver.blob_store, request, receive)
         if request.raw_path.startswith(arm_applications.UPLOADS) and request.verb == "PUT":
-            query_pairs = dict(wire.query_pairs(request.query))
-            package = arm_applications.package_of_link(request.raw_path, query_pairs, self.key)
+            package = arm_applications.package_of_link(request.raw_path, parameters, self.key)
             await arm_applications.files(self.driver.world).keep(*package, _parts(receive))
             return Reply(201)
         if request.raw_path.startswith(control.PREFIX):
@@ -163,7 +161,6 @@ class Application:
         signed_by = await self._befall(request, route.name)
         if signed_by == tokens.SHARED_KEY and self.driver.world.allocation == USER_SUBSCRIPTION:
             raise Fault("AuthenticationFailed", AuthenticationErrorDetail=TOKENS_ONLY)
-        parameters = dict(wire.query_pairs(request.query))
         revision = versions.check(parameters)
         if revision > route.until:
             raise Fault("ResourceNotFound")
@@ -344,7 +341,16 @@ async def _send_slice(content: Slice, receive: Receive, send: Send) -> None:
     break the connection."""
     disconnection = asyncio.ensure_future(_disconnected(receive))
     try:
-        await _send_parts(content, disconnection, send)
+        with content.file as file:
+            file.seek(content.start)
+            remaining = content.length
+            while remaining and not disconnection.done():
+                part = file.read(min(remaining, CHUNK)) or bytes(min(remaining, CHUNK))
+                remaining -= len(part)
+                await send({"type": "http.response.body", "body": part, "more_body": remaining > 0})
+                await asyncio.sleep(0)  # sending without waiting never yields to other tasks
+            if not content.length:
+                await send({"type": "http.response.body", "body": b""})
     finally:
         disconnection.cancel()
 
@@ -353,17 +359,3 @@ async def _disconnected(receive: Receive) -> None:
     """Wait until the client has disconnected; the server silently drops what is sent after that."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _send_parts(content: Slice, disconnection: asyncio.Future[None], send: Send) -> None:
-    with content.file as file:
-        file.seek(content.start)
-        remaining = content.length
-        while remaining and not disconnection.done():
-            part = file.read(min(remaining, CHUNK))
-            part = part or bytes(min(remaining, CHUNK))
-            remaining -= len(part)
-            await send({"type": "http.response.body", "body": part, "more_body": remaining > 0})
-            await asyncio.sleep(0)  # sending without waiting never yields to other tasks
-        if not content.length:
-            await send({"type": "http.response.body", "body": b""})

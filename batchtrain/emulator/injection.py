@@ -110,8 +110,6 @@ class Injections:
 
     def strike(self, kinds: Iterable[str], resource: str, operation: str = "") -> Injection | None:
         """The first fault of these kinds that strikes now; the strike is counted."""
-        if not self._all:
-            return None
         for number, (injection, chance) in self._all.items():
             if injection.kind not in kinds or not (
                 fnmatch.fnmatchcase(operation, injection.operation)
