@@ -26,39 +26,30 @@ class PackageFiles(Protocol):
 
     def add(self, application: str) -> None:
         """Create an application, if it does not exist."""
-        ...
 
     def remove(self, application: str) -> None:
         """Delete an application."""
-        ...
 
     def setting(self, application: str, name: str) -> str:
         """DEFAULT or DISPLAY_NAME of an application; empty if it has none."""
-        ...
 
     def set(self, application: str, name: str, value: str) -> None:
         """Set DEFAULT or DISPLAY_NAME of an application; an empty value removes it."""
-        ...
 
     def versions(self, application: str) -> dict[str, bool]:
         """The versions of an application, and whether each is active."""
-        ...
 
     def announce(self, application: str, version: str) -> None:
         """Create a package without content."""
-        ...
 
     async def keep(self, application: str, version: str, parts: AsyncIterator[bytes]) -> None:
         """Store the content of a package, which is not active yet."""
-        ...
 
     def activate(self, application: str, version: str) -> bool:
         """Make the content of a package active. Returns False if it has none."""
-        ...
 
     def remove_version(self, application: str, version: str) -> None:
         """Delete a package."""
-        ...
 
 
 class Package(NamedTuple):

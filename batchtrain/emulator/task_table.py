@@ -30,7 +30,6 @@ class Archive(Protocol):
 
     def tasks(self, job: int, seqs: Sequence[int]) -> Sequence[bytes]:
         """Tasks of a job by their ascending numbers, in the form of MessagePack."""
-        ...
 
 
 class Shelf:
