@@ -13,10 +13,8 @@ from batchtrain.emulator.checks import check_command, check_id, check_retries, p
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import JobEntry, ScheduleEntry
-from batchtrain.emulator.records import Job
+from batchtrain.emulator.records import Document, Job
 from batchtrain.emulator.world import World
-
-Document = dict[str, Any]
 
 DEFAULTS: Mapping[str, Any] = {
     "priority": 0,
@@ -61,12 +59,15 @@ def specification(world: World, document: Document, *, by_schedule: bool = False
     spec = {name: value for name, value in {**DEFAULTS, **document}.items() if name != "id"}
     checked(spec)
     _check_pool(world, spec["poolInfo"], by_schedule=by_schedule)
-    if "jobPreparationTask" in spec:
-        spec["jobPreparationTask"] = _preparation(spec["jobPreparationTask"])
+    if preparation := spec.get("jobPreparationTask"):
+        check_command(preparation, "jobPreparationTask/")
+        constraints = {**CONSTRAINTS, "retentionTime": tasks.RETENTION, **preparation.get("constraints", {})}
+        check_retries(constraints["maxTaskRetryCount"], "jobPreparationTask/constraints/maxTaskRetryCount")
+        spec["jobPreparationTask"] = {**PREPARATION, **preparation, "constraints": constraints}
     if "jobReleaseTask" in spec:
         spec["jobReleaseTask"] = _release(spec)
-    if "jobManagerTask" in spec:
-        spec["jobManagerTask"] = _manager(world, spec)
+    if manager := spec.get("jobManagerTask"):  # its number of retries can be the job's
+        spec["jobManagerTask"] = {**MANAGER, **manager, **tasks.checked(world, spec, _task_of(manager))}
     _check_ids(spec)
     return spec
 
@@ -83,13 +84,6 @@ def checked(spec: Document) -> None:
     check_meaning(meaning.job(spec))
 
 
-def _preparation(document: Document) -> Document:
-    check_command(document, "jobPreparationTask/")
-    constraints = {**CONSTRAINTS, "retentionTime": tasks.RETENTION, **document.get("constraints", {})}
-    check_retries(constraints["maxTaskRetryCount"], "jobPreparationTask/constraints/maxTaskRetryCount")
-    return {**PREPARATION, **document, "constraints": constraints}
-
-
 def _release(spec: Document) -> Document:
     document = spec["jobReleaseTask"]
     if "jobPreparationTask" not in spec:
@@ -101,12 +95,6 @@ def _release(spec: Document) -> Document:
         path = "jobReleaseTask/maxWallClockTime"
         raise invalid_property(path, completed["maxWallClockTime"], "A job release task runs for at most 15 minutes.")
     return completed
-
-
-def _manager(world: World, spec: Document) -> Document:
-    """A job manager task has a task's defaults; its number of retries can be the job's."""
-    document = spec["jobManagerTask"]
-    return {**MANAGER, **document, **tasks.checked(world, spec, _task_of(document))}
 
 
 def _task_of(manager: Document) -> Document:
