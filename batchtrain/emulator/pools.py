@@ -27,12 +27,10 @@ from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.query import Row, by_id, listing, number, one
-from batchtrain.emulator.records import Pool
+from batchtrain.emulator.records import Document, Pool
 from batchtrain.emulator.reply import Call, Reply, accepted, created
 from batchtrain.emulator.resizing import TARGETS, allocate, begin, changeable, check_targets
 from batchtrain.emulator.world import World
-
-Document = dict[str, Any]
 
 COUNTS_PAGE = 10
 REMOVE_LIMIT = 100
@@ -117,8 +115,8 @@ def _canonical(world: World, spec: Document) -> Document:
     """Add defaults, remove secrets, and check the limits."""
     spec["vmSize"] = spec["vmSize"].lower()
     machine = spec["virtualMachineConfiguration"]
-    nodes = machines.check(world, machine, spec.get("identity"))
-    check_meaning(meaning.pool(spec, nodes.image, nodes.os))
+    image, system = machines.check(world, machine, spec.get("identity"))
+    check_meaning(meaning.pool(spec, image, system))
     for registry in machine.get("containerConfiguration", {}).get("containerRegistries", []):
         registry.pop("password", None)
     if "networkConfiguration" in spec:
