@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from batchtrain.emulator import endings, job_preparation, states, usage, wire
-from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.interface import Exit, NodeUp
 from batchtrain.emulator.records import Node
 from batchtrain.emulator.reports import conclude_if_over, gone, node_of, set_phase
@@ -11,11 +10,12 @@ from batchtrain.emulator.world import Deadline, World
 
 MAX_LOSSES = 5
 """After this many deaths without a completed command between them, a node becomes unusable."""
+ALIVE = ("booting", "up", "starting")
 
 
 def node_up(world: World, node_id: str, up: NodeUp, now: int) -> None:
     """A node booted: start its start task, or make it available."""
-    if (pool_and_node := _booting(world, node_id)) is None:
+    if (pool_and_node := node_of(world, node_id, "booting")) is None:
         return
     entry, node = pool_and_node
     node.phase, node.booted = "up", now
@@ -29,14 +29,9 @@ def node_up(world: World, node_id: str, up: NodeUp, now: int) -> None:
     world.save_node(node)
 
 
-def _booting(world: World, node_id: str) -> tuple[PoolEntry, Node] | None:
-    pool_and_node = node_of(world, node_id)
-    return pool_and_node if pool_and_node is not None and pool_and_node[1].phase == "booting" else None
-
-
 def node_failed(world: World, node_id: str, message: str, now: int) -> None:
     """A node did not boot: a new node is given up and the resize fails; an old one becomes unusable."""
-    if (pool_and_node := _booting(world, node_id)) is None:
+    if (pool_and_node := node_of(world, node_id, "booting")) is None:
         return
     entry, node = pool_and_node
     node.phase = "down"
@@ -55,7 +50,7 @@ def node_failed(world: World, node_id: str, message: str, now: int) -> None:
 
 def node_unfit(world: World, node_id: str, code: str, message: str, now: int) -> None:
     """A node booted but can never run a task: an application package of its pool is not available."""
-    if (pool_and_node := _booting(world, node_id)) is None:
+    if (pool_and_node := node_of(world, node_id, "booting")) is None:
         return
     _, node = pool_and_node
     node.phase = "down"
@@ -67,8 +62,7 @@ def node_unfit(world: World, node_id: str, code: str, message: str, now: int) ->
 
 def node_lost(world: World, node_id: str, now: int) -> None:
     """A node died: its tasks are requeued, and it boots again."""
-    pool_and_node = node_of(world, node_id)
-    if pool_and_node is None or pool_and_node[1].phase in ("down", "unwiped", "removing", "stopping"):
+    if (pool_and_node := node_of(world, node_id, *ALIVE)) is None:
         return
     entry, node = pool_and_node
     node.phase = "unwiped" if node.state == "reimaging" else "down"
@@ -115,13 +109,12 @@ def node_broken(world: World, node_id: str, now: int) -> None:
 def node_struck(world: World, node_id: str, act: str, seconds: float | None, now: int) -> None:
     """An injected fault preempts a node, kills it (`lose`) or breaks it. All its runs are lost now; the machine shuts
     it down next, and it gets no tasks meanwhile."""
-    pool_and_node = node_of(world, node_id)
-    alive = pool_and_node is not None and pool_and_node[1].phase in ("booting", "up", "starting")
+    pool_and_node = node_of(world, node_id, *ALIVE)
     if act == "preempt":
         node_preempted(world, node_id, seconds, now)
     else:
         (node_broken if act == "break" else node_lost)(world, node_id, now)
-    if pool_and_node is not None and alive:
+    if pool_and_node is not None:
         set_phase(world, pool_and_node[0].key, node_id, "stopping")
 
 
@@ -150,8 +143,8 @@ def node_removed(world: World, node_id: str, now: int) -> None:
 
 def start_task_ended(world: World, node_id: str, boot: int, outcome: Exit, now: int) -> None:
     """The start task ended: it is retried, the node failed, or the node is ready."""
-    pool_and_node = node_of(world, node_id)
-    if pool_and_node is None or pool_and_node[1].boots != boot or pool_and_node[1].phase != "starting":
+    pool_and_node = node_of(world, node_id, "starting")
+    if pool_and_node is None or pool_and_node[1].boots != boot:
         return
     entry, node = pool_and_node
     spec = entry.record.spec.get("startTask", {})
@@ -168,11 +161,10 @@ def start_task_ended(world: World, node_id: str, boot: int, outcome: Exit, now: 
     if node.state == "waitingforstarttask":
         most = spec.get("maxTaskRetryCount", 0)
         again = failure is not None and outcome.code is not None and (most < 0 or node.start["retryCount"] < most)
-        if not again:
-            if failure is not None and spec.get("waitForSuccess", True):
-                world.move(node, states.NODE, "start task failed", now)
-            else:
-                _ready(world, node, now)
+        if failure is not None and not again and spec.get("waitForSuccess", True):
+            world.move(node, states.NODE, "start task failed", now)
+        elif not again:
+            _ready(world, node, now)
     world.save_node(node)
 
 

@@ -373,9 +373,12 @@ _BEGIN: dict[type, Callable[[World, Any, int], None]] = {
 }  # fmt: skip
 
 
-def node_of(world: World, node_id: str) -> tuple[PoolEntry, Node] | None:
+def node_of(world: World, node_id: str, *phases: str) -> tuple[PoolEntry, Node] | None:
+    """A pool and its node, if it is in one of these phases; without phases in any."""
     entry = world.pool_of_node.get(node_id)
-    return (entry, entry.nodes[node_id]) if entry else None
+    if entry is None or (phases and entry.nodes[node_id].phase not in phases):
+        return None
+    return entry, entry.nodes[node_id]
 
 
 # Runs report ---------------------------------------------------------------------------------------------------------
