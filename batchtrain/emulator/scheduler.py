@@ -341,8 +341,7 @@ def _grow(world: World, entry: PoolEntry, dedicated: int, spot: int) -> Effect:
     allowed = quotas.allowed(room, dedicated, spot)
     if sum(allowed) > 0:
         return CreateNodes(entry.key, *allowed)
-    refusal = quotas.reached(world, room, dedicated=dedicated > 0)
-    return FailResize(entry.key, refusal.code, refusal.message)
+    return FailResize(entry.key, *quotas.reached(world, room, dedicated=dedicated > 0))
 
 
 def _surplus(entry: PoolEntry, missing: dict[bool, int]) -> tuple[str, ...]:
