@@ -19,9 +19,8 @@ import msgspec
 from batchtrain.emulator import versions, wire
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.properties import ENTITIES, ENUMS, MODELS
+from batchtrain.emulator.records import Document
 from batchtrain.emulator.versions import CURRENT, NEWEST
-
-Document = dict[str, Any]
 
 
 class Field(NamedTuple):
