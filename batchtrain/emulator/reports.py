@@ -111,10 +111,6 @@ def _fail_resize(world: World, effect: scheduler.FailResize, now: int) -> None:
     world.save_pool(entry)
 
 
-def _forget_pool(world: World, effect: scheduler.ForgetPool, now: int) -> None:
-    world.drop_pool(world.pools[effect.pool])
-
-
 def _boot_node(world: World, effect: scheduler.BootNode, now: int) -> None:
     node = world.pools[effect.pool].nodes[effect.node]
     world.move(node, states.NODE, "boot", now)
@@ -155,10 +151,6 @@ def _hold_node(world: World, effect: scheduler.HoldNode, now: int) -> None:
     if node.hold:
         world.add_deadline(Deadline(until, node.seq, "hold", node.id))
     world.save_node(node)
-
-
-def _remove_node(world: World, effect: scheduler.RemoveNode, now: int) -> None:
-    set_phase(world, effect.pool, effect.node, "removing")
 
 
 def set_phase(world: World, pool: str, node_id: str, phase: str) -> None:
@@ -240,34 +232,10 @@ def _preempt(world: World, effect: scheduler.Preempt, now: int) -> None:
         endings.condemn(world, effect.task, "requeue", now)
 
 
-def _run_on_node(world: World, effect: scheduler.RunOnNode, now: int) -> None:
-    job_preparation.begin(world, effect.job_node, effect.kind, now)
-
-
-def _end_on_node(world: World, effect: scheduler.EndOnNode, now: int) -> None:
-    job_preparation.end_scope(world, effect.job_node, effect.kind, effect.run)
-
-
-def _release_job(world: World, effect: scheduler.ReleaseJob, now: int) -> None:
-    job_preparation.release(world, world.jobs[effect.job], now)
-
-
-def _make_job(world: World, effect: scheduler.MakeJob, now: int) -> None:
-    schedules.make_job(world, world.schedules[effect.schedule], now)
-
-
-def _end_schedule(world: World, effect: scheduler.EndSchedule, now: int) -> None:
-    schedules.end(world, world.schedules[effect.schedule], now)
-
-
 def _settle_schedule(world: World, effect: scheduler.SettleSchedule, now: int) -> None:
     entry = world.schedules[effect.schedule]
     world.touch_pool(entry.record.auto_pool.lower())
     schedules.settle(world, entry, now)
-
-
-def _time_up(world: World, effect: scheduler.TimeUp, now: int) -> None:
-    _TIME_UP[effect.deadline.what](world, effect.deadline, now)
 
 
 def _job_time_up(world: World, deadline: Deadline, now: int) -> None:
@@ -356,20 +324,23 @@ def _settle_job(world: World, effect: scheduler.SettleJob, now: int) -> None:
     world.save_job(entry)
 
 
-def _end_job(world: World, effect: scheduler.EndJob, now: int) -> None:
-    endings.terminate(world, world.jobs[effect.job], effect.reason, now)
-
-
 _BEGIN: dict[type, Callable[[World, Any, int], None]] = {
     scheduler.CreateNodes: _create_nodes, scheduler.DropNodes: _drop_nodes, scheduler.FailResize: _fail_resize,
-    scheduler.SettlePool: _settle_pool, scheduler.ForgetPool: _forget_pool, scheduler.BootNode: _boot_node,
-    scheduler.RunStartTask: _run_start_task, scheduler.ShutdownNode: _shutdown_node, scheduler.WipeNode: _wipe_node,
-    scheduler.HoldNode: _hold_node, scheduler.RemoveNode: _remove_node, scheduler.Assign: _assign,
-    scheduler.Refuse: _refuse, scheduler.Hint: _hint, scheduler.RunCoordination: _run_coordination,
+    scheduler.SettlePool: _settle_pool, scheduler.BootNode: _boot_node, scheduler.RunStartTask: _run_start_task,
+    scheduler.ShutdownNode: _shutdown_node, scheduler.WipeNode: _wipe_node, scheduler.HoldNode: _hold_node,
+    scheduler.Assign: _assign, scheduler.Refuse: _refuse, scheduler.Hint: _hint,
+    scheduler.RunCoordination: _run_coordination, scheduler.SettleJob: _settle_job,
     scheduler.RunApplication: _run_application, scheduler.EndScope: _end_scope, scheduler.Preempt: _preempt,
-    scheduler.RunOnNode: _run_on_node, scheduler.EndOnNode: _end_on_node, scheduler.ReleaseJob: _release_job,
-    scheduler.MakeJob: _make_job, scheduler.EndSchedule: _end_schedule, scheduler.SettleSchedule: _settle_schedule,
-    scheduler.TimeUp: _time_up, scheduler.SettleJob: _settle_job, scheduler.EndJob: _end_job,
+    scheduler.SettleSchedule: _settle_schedule,
+    scheduler.ForgetPool: lambda world, effect, now: world.drop_pool(world.pools[effect.pool]),
+    scheduler.RemoveNode: lambda world, effect, now: set_phase(world, effect.pool, effect.node, "removing"),
+    scheduler.RunOnNode: lambda world, effect, now: job_preparation.begin(world, effect.job_node, effect.kind, now),
+    scheduler.EndOnNode: lambda world, effect, now: job_preparation.end_scope(world, *effect),
+    scheduler.ReleaseJob: lambda world, effect, now: job_preparation.release(world, world.jobs[effect.job], now),
+    scheduler.MakeJob: lambda world, effect, now: schedules.make_job(world, world.schedules[effect.schedule], now),
+    scheduler.EndSchedule: lambda world, effect, now: schedules.end(world, world.schedules[effect.schedule], now),
+    scheduler.TimeUp: lambda world, effect, now: _TIME_UP[effect.deadline.what](world, effect.deadline, now),
+    scheduler.EndJob: lambda world, effect, now: endings.terminate(world, world.jobs[effect.job], effect.reason, now),
 }  # fmt: skip
 
 
