@@ -5,6 +5,7 @@ Paths are matched as received, percent-encoded, so that the `%2F` of a file's pa
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from typing import NamedTuple
@@ -164,19 +165,14 @@ FORMER = (
 """Operations that only older service versions have."""
 
 
-class Found(NamedTuple):
-    route: Route
-    path: tuple[str, ...]
-
-
-def find(verb: str, raw_path: str) -> Found:
+def find(verb: str, raw_path: str) -> tuple[Route, tuple[str, ...]]:
     """The operation of a request, and the decoded segments of its path. Raises Fault 404 or 405."""
     segments = raw_path.strip("/").split("/")
     shapes = _table().get(segments[0], ())
     matching = [(route, path) for route, shape in shapes if (path := _match(shape, segments)) is not None]
     for route, path in matching:
         if route.verb == verb:
-            return Found(route, path)
+            return route, path
     raise Fault("UnsupportedHttpVerb" if matching else "ResourceNotFound")
 
 
@@ -202,12 +198,10 @@ def _match(shape: tuple[str, ...], segments: list[str]) -> tuple[str, ...] | Non
     return tuple(values)
 
 
+@functools.cache
 def _table() -> dict[str, list[tuple[Route, tuple[str, ...]]]]:
-    if not _TABLE:
-        for route in (*ROUTES, *FORMER):
-            shape = tuple(route.path.strip("/").split("/"))
-            _TABLE.setdefault(shape[0], []).append((route, shape))
-    return _TABLE
-
-
-_TABLE: dict[str, list[tuple[Route, tuple[str, ...]]]] = {}
+    table: dict[str, list[tuple[Route, tuple[str, ...]]]] = {}
+    for route in (*ROUTES, *FORMER):
+        shape = tuple(route.path.strip("/").split("/"))
+        table.setdefault(shape[0], []).append((route, shape))
+    return table
