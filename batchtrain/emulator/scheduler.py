@@ -219,26 +219,19 @@ def _auto_pools(world: World, effects: tuple[Effect, ...]) -> set[str]:
 def task_due(task: Task) -> Iterator[Effect]:
     """The commands to run or to end on the nodes of a task's run."""
     if task.verdict:
-        yield from (
-            EndScope(task, task.run, number)
-            for number, instance in enumerate(task.instances)
-            if instance.phase not in ("ending", "ended")
-        )
+        for number, instance in enumerate(task.instances):
+            if instance.phase not in ("ending", "ended"):
+                yield EndScope(task, task.run, number)
         return
-    if not task.instances or task.instances[0].phase == "ended":
-        return
-    if task.state == "preparing":
+    if not task.instances or task.instances[0].phase == "ended" or task.state == "preparing":
         return
     ready = "coordinated" if task.gang else "assigned"
     if all(instance.phase == ready for instance in task.instances):
         yield RunApplication(task, task.run)
-        return
-    if task.gang:
-        yield from (
-            RunCoordination(task, task.run, number)
-            for number, instance in enumerate(task.instances)
-            if instance.phase == "assigned"
-        )
+    elif task.gang:
+        for number, instance in enumerate(task.instances):
+            if instance.phase == "assigned":
+                yield RunCoordination(task, task.run, number)
 
 
 # Jobs ----------------------------------------------------------------------------------------------------------------
@@ -418,7 +411,7 @@ class Free:
     def coming(self, entry: PoolEntry, node: str) -> int:
         """Slots of a node that will become free and are not reserved."""
         if node not in self._coming:
-            self._coming[node] = _coming(entry, node)
+            self._coming[node] = sum(task.slots for task in entry.running[node].values() if task.verdict)
         return self._coming[node]
 
     def claim(self, task: Task, node: str, victims: list[Task]) -> None:
@@ -435,10 +428,6 @@ class Free:
         self.slots[node] = slots
         self._levels.setdefault(slots, {})[node] = None
         self.open -= count - slots
-
-    def close(self) -> None:
-        """Reserve the remaining slots for a task that waits for more."""
-        self.open = 0
 
     def fitting(self, slots: int, *, pack: bool) -> Iterator[str]:
         """The nodes with this many free slots: the emptiest first, or (pack) the fullest."""
@@ -525,7 +514,7 @@ def _assign_job(world: World, entry: PoolEntry, job: JobEntry, free: Free) -> It
             room -= 1
             yield Assign(job.key, task.id.lower(), nodes)
         elif task.gang and _could_have(entry, job, task, free):
-            free.close()  # otherwise a stream of smaller tasks would delay it forever
+            free.open = 0  # otherwise a stream of smaller tasks would delay it forever
         else:
             misses += 1
 
@@ -574,7 +563,10 @@ def _claims(entry: PoolEntry, job: JobEntry, yielding: list[JobEntry], free: Fre
     lower = {other.record.seq: other for other in yielding if _priority(other) < _priority(job)}
     if not lower:
         return
-    room = _may_start(job, free)
+    # How many more of its tasks may run
+    room, most = LOOK_AHEAD, job.record.spec.get("maxParallelTasks", -1)
+    if most >= 0:
+        room = most - len(job.running) - sum(seq in free.given for seq in job.ready)
     for seq in tuple(islice(job.ready, len(free.given) + LOOK_AHEAD)):
         if seq in free.given:
             continue
@@ -590,20 +582,8 @@ def _claims(entry: PoolEntry, job: JobEntry, yielding: list[JobEntry], free: Fre
             yield from (Preempt(victim, victim.run) for victim in victims)
 
 
-def _may_start(job: JobEntry, free: Free) -> int:
-    """How many more tasks of a job may run under maxParallelTasks."""
-    most = job.record.spec.get("maxParallelTasks", -1)
-    starting = sum(seq in free.given for seq in job.ready) if most >= 0 else 0
-    return max(most - len(job.running) - starting, 0) if most >= 0 else LOOK_AHEAD
-
-
 def _priority(job: JobEntry) -> int:
     return int(job.record.spec.get("priority", 0))
-
-
-def _coming(entry: PoolEntry, node: str) -> int:
-    """Slots of a node that will become free."""
-    return sum(task.slots for task in entry.running[node].values() if task.verdict)
 
 
 def _offers(
@@ -661,7 +641,10 @@ def never_fits(entry: PoolEntry, task: Task) -> str:
 def unfit(entry: PoolEntry, job: JobEntry, task: Task) -> Refuse | None:
     """Why a task would fail on a node: its pool does not have its user, or it has container settings and its pool runs
     no containers, or the reverse."""
-    if (user := _user(task)) and user not in (account["name"] for account in entry.record.spec.get("userAccounts", [])):
+    # Few tasks name an account, so few are decoded.
+    identity = task_document(task).get("userIdentity", {}) if b'"username"' in task.spec else {}
+    accounts = (account["name"] for account in entry.record.spec.get("userAccounts", []))
+    if (user := identity.get("username")) and user not in accounts:
         message = f"The command could not be launched: the pool has no user account {user}."
         return Refuse(job.key, task.id.lower(), "CommandLaunchFailed", message)
     wants = "containerConfiguration" in entry.record.spec["virtualMachineConfiguration"]
@@ -673,10 +656,3 @@ def unfit(entry: PoolEntry, job: JobEntry, task: Task) -> Refuse | None:
         else "The task has no container settings, but its pool has a container configuration."
     )
     return Refuse(job.key, task.id.lower(), "ContainerInvalidSettings", message)
-
-
-def _user(task: Task) -> str:
-    """The account that a task names; empty for an automatic user. Few tasks name one, so few are decoded."""
-    if b'"username"' not in task.spec:
-        return ""
-    return str(task_document(task).get("userIdentity", {}).get("username", ""))
