@@ -9,22 +9,12 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from batchtrain.emulator import (
-    autoscale,
-    endings,
-    job_preparation,
-    launching,
-    nodes,
-    quotas,
-    scheduler,
-    schedules,
-    states,
-    users,
-    wire,
-)
+from batchtrain.emulator import autoscale, endings, job_preparation, quotas, scheduler, schedules, states, users, wire
 from batchtrain.emulator.documents import job_directory
 from batchtrain.emulator.indexes import JobEntry, PoolEntry
 from batchtrain.emulator.interface import UPLOAD_FAILED, Exit
+from batchtrain.emulator.launching import end_pool
+from batchtrain.emulator.nodes import leave, retained_until
 from batchtrain.emulator.records import Instance, Node, Task
 from batchtrain.emulator.world import USABLE, Deadline, World, job_wall_clock, resize_end
 
@@ -90,7 +80,7 @@ def _make_nodes(world: World, entry: PoolEntry, kinds: Iterable[bool], now: int,
 def _drop_nodes(world: World, effect: scheduler.DropNodes, now: int) -> None:
     entry = world.pools[effect.pool]
     for node_id in effect.nodes:
-        nodes.leave(world, entry, entry.nodes[node_id], entry.record.deallocation, now)
+        leave(world, entry, entry.nodes[node_id], entry.record.deallocation, now)
 
 
 def _settle_pool(world: World, effect: scheduler.SettlePool, now: int) -> None:
@@ -146,7 +136,7 @@ def _wipe_node(world: World, effect: scheduler.WipeNode, now: int) -> None:
 def _hold_node(world: World, effect: scheduler.HoldNode, now: int) -> None:
     """Remove a node whose retained files are no longer needed."""
     node = world.pools[effect.pool].nodes[effect.node]
-    until = nodes.retained_until(world, node)
+    until = retained_until(world, node)
     node.hold = "holding" if until > now else ""
     if node.hold:
         world.add_deadline(Deadline(until, node.seq, "hold", node.id))
@@ -266,16 +256,15 @@ def _resize_time_up(world: World, deadline: Deadline, now: int) -> None:
         return
     for node in tuple(entry.nodes.values()):
         if node.state == "creating" and node.phase == "down":
-            nodes.leave(world, entry, node, "requeue", now)
+            leave(world, entry, node, "requeue", now)
     message = f"{NOT_ALLOCATED} as the resize timeout was reached"
     _fail_resize(world, scheduler.FailResize(entry.key, "AllocationTimedOut", message), now)
 
 
 def _hold_over(world: World, deadline: Deadline, now: int) -> None:
-    pool_and_node = node_of(world, deadline.key)
-    if pool_and_node is not None and pool_and_node[1].hold == "holding":
-        pool_and_node[1].hold = "retaineddata"  # the retention may have changed: check again
-        world.save_node(pool_and_node[1])
+    if (node := node_of(world, deadline.key)) and node.hold == "holding":
+        node.hold = "retaineddata"  # the retention may have changed: check again
+        world.save_node(node)
 
 
 def _may_boot(world: World, deadline: Deadline, now: int) -> None:
@@ -309,7 +298,7 @@ def _settle_job(world: World, effect: scheduler.SettleJob, now: int) -> None:
         directory = job_directory(job) if job.schedule else f"workitems/{job.id}"
         for pool in world.pools.values():
             world.rubbish += [(node.root, directory) for node in pool.nodes.values() if node.root]
-        launching.end_pool(world, entry, now)
+        end_pool(world, entry, now)
         world.drop_job(entry)
         return
     previous = job.previous, job.previous_time
@@ -318,7 +307,7 @@ def _settle_job(world: World, effect: scheduler.SettleJob, now: int) -> None:
     job.previous, job.previous_time = previous
     if job.state == "completed":
         job.ended = now
-        launching.end_pool(world, entry, now)
+        end_pool(world, entry, now)
         if schedule := world.schedule_of.get(job.schedule):
             world.touch_schedule(schedule.key)
     world.save_job(entry)
@@ -344,12 +333,11 @@ _BEGIN: dict[type, Callable[[World, Any, int], None]] = {
 }  # fmt: skip
 
 
-def node_of(world: World, node_id: str, *phases: str) -> tuple[PoolEntry, Node] | None:
-    """A pool and its node, if it is in one of these phases; without phases in any."""
+def node_of(world: World, node_id: str, *phases: str) -> Node | None:
+    """A node, if it is in one of these phases; without phases in any."""
     entry = world.pool_of_node.get(node_id)
-    if entry is None or (phases and entry.nodes[node_id].phase not in phases):
-        return None
-    return entry, entry.nodes[node_id]
+    node = entry.nodes[node_id] if entry else None
+    return node if node is None or not phases or node.phase in phases else None
 
 
 # Runs report ---------------------------------------------------------------------------------------------------------
