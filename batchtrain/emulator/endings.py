@@ -257,7 +257,6 @@ def terminate(world: World, entry: JobEntry, reason: str, now: int) -> None:
 def disable(world: World, entry: JobEntry, action: str, now: int) -> None:
     """Requeue, terminate or wait for the running tasks of a job; a disabled job is not changed."""
     world.move(entry.record, states.JOB, "disable", now)
-    entry.record.tasks_action = action
     if action != "wait":
         condemn_all(world, entry, action, now)
     world.save_job(entry)

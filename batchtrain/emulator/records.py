@@ -66,8 +66,6 @@ class Node(Record):
     dedicated: bool = True
     scheduling: bool = True
     phase: str = "down"
-    leave: str = "requeue"
-    """What happens to its tasks when it leaves or reboots: requeue, terminate or taskcompletion."""
     not_before: int = 0
     """The earliest time of its boot, if allocation is slow or it was preempted."""
     booted: int = 0
@@ -111,8 +109,6 @@ class Job(Record):
     started: int = 0
     ended: int = 0
     reason: str = ""
-    tasks_action: str = "requeue"
-    """What disabling does to running tasks."""
     schedule: int = 0
     """`seq` of its job schedule; 0 for a job without one."""
     auto_pool: str = ""
