@@ -7,12 +7,12 @@ from batchtrain.emulator.records import Document, Task
 from batchtrain.emulator.world import dependency_key
 
 
-def enqueue(entry: JobEntry, task: Task, spec: Document, *, first: bool = False) -> None:
+def enqueue(entry: JobEntry, task: Task, spec: Document) -> None:
     """Put an active task into the queue, or on the lists of the tasks it depends on."""
     if (depends := spec.get("dependsOn")) and (unmet := _register(entry, task, depends)):
         entry.unmet[task.seq] = unmet
     else:
-        line_up(entry, task, first=first)
+        line_up(entry, task)
 
 
 def enqueue_again(entry: JobEntry, task: Task, spec: Document) -> None:
