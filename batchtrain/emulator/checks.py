@@ -37,16 +37,11 @@ def check_retries(count: int, path: str = "constraints/maxTaskRetryCount") -> No
 
 
 def check_command(document: Document, path: str = "") -> None:
-    """Check the command of a task and the files that it reads, and replace its passwords. path: ends with `/`. Raises
-    Fault 400."""
+    """Check the command of a task and the files that it reads, and remove its passwords, which answers never contain.
+    path: ends with `/`. Raises Fault 400."""
     if not document["commandLine"].strip() and "containerSettings" not in document:
         raise invalid_property(f"{path}commandLine", "", "The command line cannot be empty.")
     check_resource_files(document.get("resourceFiles", []), f"{path}resourceFiles")
-    scrub_registry(document)
-
-
-def scrub_registry(document: Document) -> None:
-    """Replace passwords, which answers never contain."""
     document.get("containerSettings", {}).get("registry", {}).pop("password", None)
 
 

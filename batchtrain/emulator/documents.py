@@ -270,11 +270,6 @@ RECORD_PARTS: Mapping[str, Callable[[Task], Any]] = {
 """Those that are known without parsing the client's document, which is stored as text."""
 
 
-def row_part(entry: JobEntry, row: TaskRow, base: str, names: Iterable[str]) -> Document:
-    """Only these properties, all of TASK_PARTS."""
-    return {name: TASK_PARTS[name](entry, row, base) for name in names}
-
-
 def task_part(entry: JobEntry, task: Task, base: str, names: Iterable[str]) -> Document:
     """Only these properties, all of TASK_PARTS or RECORD_PARTS."""
     return {

@@ -169,7 +169,10 @@ class Driver:
     def _carry_out(self) -> None:
         """Store the started work, then let the machine act. Raises sqlite3.Error; then all of it stays to do."""
         self.commit()
-        self._sweep()
+        # Deleted directories are renamed at once, because a new task may get the same name, and deleted later.
+        rubbish, self.world.rubbish = self.world.rubbish, []
+        if rubbish_paths := [(root, away) for root, directory in rubbish if (away := _move_away(root, directory))]:
+            self._spawn(in_daemon_thread(lambda: _delete_all(rubbish_paths)))
         log_uploads, self.world.log_uploads = self.world.log_uploads, []
         for log in log_uploads:
             self._spawn(self._send_logs(log))
@@ -206,12 +209,6 @@ class Driver:
             delays = [STORE_AGAIN]
         if at is not None or self._unstored:
             self._timer = asyncio.get_running_loop().call_later(min(delays), self._settle)
-
-    def _sweep(self) -> None:
-        """Rename deleted directories at once, because a new task may get the same name, and delete them later."""
-        rubbish, self.world.rubbish = self.world.rubbish, []
-        if rubbish_paths := [(root, away) for root, directory in rubbish if (away := _move_away(root, directory))]:
-            self._spawn(in_daemon_thread(lambda: _delete_all(rubbish_paths)))
 
     # The machine's part --------------------------------------------------------------------------------------------
 

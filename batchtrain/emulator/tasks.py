@@ -213,7 +213,7 @@ def list_tasks(world: World, call: Call) -> Reply:
         listed = entry.tasks.listed(token, condition)
         if names and names <= documents.TASK_PARTS.keys():
             for position, _, row in listed:
-                yield Row(position, documents.row_part(entry, row, call.base, names))
+                yield Row(position, {name: documents.TASK_PARTS[name](entry, row, call.base) for name in names})
             return
         listed, again = tee(listed)
         read = entry.tasks.only(seq for _, seq, _ in again)
