@@ -240,12 +240,12 @@ def task_due(task: Task) -> Iterator[Effect]:
 def job_due(world: World, entry: JobEntry) -> Iterator[Effect]:
     """The next step of a job in transition: it settles when none of its tasks runs; a job that ends with its tasks
     ends."""
-    job = entry.record
+    job, all_complete = entry.record, not entry.counts["active"] and not entry.counts["running"]
     if job.state in ("terminating", "deleting"):
         yield from _job_over(world, entry)
     elif (job.state == "disabling" and not entry.running) or job.state == "enabling":
         yield SettleJob(entry.key)
-    elif job.state == "active" and job.spec.get("onAllTasksComplete") == "terminatejob" and all_complete(entry):
+    elif job.state == "active" and job.spec.get("onAllTasksComplete") == "terminatejob" and all_complete:
         yield EndJob(entry.key, "AllTasksComplete")
 
 
@@ -281,11 +281,6 @@ def schedule_due(entry: ScheduleEntry, now: int) -> Iterator[Effect]:
                 yield MakeJob(key)
             case "end":
                 yield EndSchedule(key)
-
-
-def all_complete(entry: JobEntry) -> bool:
-    """Whether no task of a job waits or runs (true for a job without tasks)."""
-    return entry.counts["active"] == 0 and entry.counts["running"] == 0
 
 
 # Pools ---------------------------------------------------------------------------------------------------------------
@@ -392,7 +387,8 @@ class Free:
         """Numbers of the tasks that got slots."""
         self.leaving: set[int] = set()
         """Numbers of the tasks to preempt."""
-        self._taken: set[str] = set()
+        self.used: set[str] = set()
+        """The nodes with slots that were assigned or reserved."""
         self._coming: dict[str, int] = {}
         self._levels: dict[int, dict[str, None]] = {}
         for node, count in slots.items():
@@ -403,10 +399,6 @@ class Free:
         for node in nodes:
             self._leave(node, 0 if task.exclusive else self.slots[node] - task.slots)
         self.given.add(task.seq)
-
-    def is_idle(self, entry: PoolEntry, node: str) -> bool:
-        """Whether a node runs no task and none of its slots was assigned or reserved."""
-        return not entry.running[node] and node not in self._taken
 
     def coming(self, entry: PoolEntry, node: str) -> int:
         """Slots of a node that will become free and are not reserved."""
@@ -422,7 +414,7 @@ class Free:
         self.leaving |= {victim.seq for victim in victims}
 
     def _leave(self, node: str, slots: int) -> None:
-        self._taken.add(node)
+        self.used.add(node)
         count = self.slots[node]
         del self._levels[count][node]
         self.slots[node] = slots
@@ -539,7 +531,9 @@ def _taker(entry: PoolEntry, job: JobEntry, task: Task, free: Free) -> Callable[
         return lambda node: True
 
     def takes(node: str) -> bool:
-        if (dedicated and not entry.nodes[node].dedicated) or (task.exclusive and not free.is_idle(entry, node)):
+        if dedicated and not entry.nodes[node].dedicated:
+            return False
+        if task.exclusive and (entry.running[node] or node in free.used):
             return False
         return not job_preparation.barred(job, entry.nodes[node])
 
