@@ -9,24 +9,13 @@ from typing import Any
 import msgspec
 
 from batchtrain.catalog import meaning, vm_images
-from batchtrain.emulator import (
-    applications,
-    autoscale,
-    checks,
-    documents,
-    machines,
-    mounts,
-    nodes,
-    quotas,
-    states,
-    statistics,
-    usage,
-    wire,
-)
+from batchtrain.emulator import autoscale, checks, documents, machines, mounts, nodes, states, statistics, usage, wire
+from batchtrain.emulator.applications import check_references
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.query import Row, by_id, listing, number, one
+from batchtrain.emulator.quotas import check_pool
 from batchtrain.emulator.records import Document, Pool
 from batchtrain.emulator.reply import Call, Reply, accepted, created
 from batchtrain.emulator.resizing import TARGETS, allocate, begin, changeable, check_targets
@@ -66,7 +55,7 @@ def make(world: World, pool_id: str, document: Document, now: int) -> Pool:
     """A new pool from a document in canonical form (of a request, or an auto pool's specification). Raises Fault."""
     logins = _logins(document)
     spec = specification(world, document)
-    quotas.check_pool(world)
+    check_pool(world)
     dedicated, spot = (int(document.get(name, 0)) for name in TARGETS)
     pool = Pool(
         id=pool_id,
@@ -129,7 +118,7 @@ def _canonical(world: World, spec: Document) -> Document:
         account.get("linuxUserConfiguration", {}).pop("sshPrivateKey", None)
     mounts.check(spec.get("mountConfiguration", []))
     mounts.scrub(spec.get("mountConfiguration", []))
-    applications.check_references(world, spec.get("applicationPackageReferences", []))
+    check_references(world, spec.get("applicationPackageReferences", []))
     if "startTask" in spec:
         spec["startTask"] = start_task(spec["startTask"])
         names = [account["name"] for account in spec.get("userAccounts", [])]

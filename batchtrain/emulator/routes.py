@@ -11,19 +11,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import unquote, unquote_to_bytes
 
-from batchtrain.emulator import (
-    applications,
-    autoscale,
-    files,
-    jobs,
-    nodes,
-    pools,
-    schedules,
-    statistics,
-    tasks,
-    usage,
-    users,
-)
+from batchtrain.emulator import autoscale, files, jobs, nodes, pools, schedules, statistics, tasks, usage, users
+from batchtrain.emulator.applications import get_application, list_applications
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Call, Reply, Work
 from batchtrain.emulator.versions import NEWEST
@@ -79,8 +68,8 @@ ROUTES = (
           answer="BatchPoolNodeCounts", query=FILTERED),
     Route("GET", "/poolusagemetrics", "list_pool_usage_metrics", usage.list_usage,
           answer="BatchPoolUsageMetrics", query=(*FILTERED, "starttime", "endtime"), until=21),
-    Route("GET", "/applications", "list_applications", applications.list_applications, query=PAGES),
-    Route("GET", "/applications/{}", "get_application", applications.get_application),
+    Route("GET", "/applications", "list_applications", list_applications, query=PAGES),
+    Route("GET", "/applications/{}", "get_application", get_application),
     Route("POST", "/jobs", "create_job", jobs.create_job, body="BatchJobCreateOptions"),
     Route("GET", "/jobs", "list_jobs", jobs.list_jobs, answer="BatchJob", query=ENTITIES),
     Route("DELETE", "/jobs/{}", "delete_job", jobs.delete_job, query=FORCE),
