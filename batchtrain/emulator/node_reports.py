@@ -5,7 +5,7 @@ from __future__ import annotations
 from batchtrain.emulator import endings, job_preparation, states, usage, wire
 from batchtrain.emulator.interface import Exit, NodeUp
 from batchtrain.emulator.records import Node
-from batchtrain.emulator.reports import conclude_if_over, gone, node_of, set_phase
+from batchtrain.emulator.reports import conclude_if_over, gone, set_phase
 from batchtrain.emulator.world import Deadline, World
 
 MAX_LOSSES = 5
@@ -15,7 +15,7 @@ ALIVE = ("booting", "up", "starting")
 
 def node_up(world: World, node_id: str, up: NodeUp, now: int) -> None:
     """A node booted: start its start task, or make it available."""
-    if (node := node_of(world, node_id, "booting")) is None:
+    if (node := world.find_node(node_id, "booting")) is None:
         return
     node.phase, node.booted = "up", now
     node.root, node.root_inside = str(up.root), up.root_inside
@@ -30,7 +30,7 @@ def node_up(world: World, node_id: str, up: NodeUp, now: int) -> None:
 
 def node_failed(world: World, node_id: str, message: str, now: int) -> None:
     """A node did not boot: a new node is given up and the resize fails; an old one becomes unusable."""
-    if (node := node_of(world, node_id, "booting")) is None:
+    if (node := world.find_node(node_id, "booting")) is None:
         return
     node.phase = "down"
     if node.state == "leavingpool":
@@ -49,7 +49,7 @@ def node_failed(world: World, node_id: str, message: str, now: int) -> None:
 
 def node_unfit(world: World, node_id: str, code: str, message: str, now: int) -> None:
     """A node booted but can never run a task: an application package of its pool is not available."""
-    if (node := node_of(world, node_id, "booting")) is None:
+    if (node := world.find_node(node_id, "booting")) is None:
         return
     node.phase = "down"
     if node.state == "leavingpool":
@@ -60,7 +60,7 @@ def node_unfit(world: World, node_id: str, code: str, message: str, now: int) ->
 
 def node_lost(world: World, node_id: str, now: int) -> None:
     """A node died: its tasks are requeued, and it boots again."""
-    if (node := node_of(world, node_id, *ALIVE)) is None:
+    if (node := world.find_node(node_id, *ALIVE)) is None:
         return
     node.phase = "unwiped" if node.state == "reimaging" else "down"
     node.losses += 1
@@ -82,7 +82,7 @@ def node_lost(world: World, node_id: str, now: int) -> None:
 def node_preempted(world: World, node_id: str, seconds: float | None, now: int) -> None:
     """A spot node was preempted: it stays listed, and returns after `seconds`. None: after the time of the pace."""
     node_lost(world, node_id, now)
-    node = node_of(world, node_id)
+    node = world.find_node(node_id)
     if node is None or not states.allows(states.NODE, node.state, "preempt"):
         return
     world.move(node, states.NODE, "preempt", now)
@@ -98,14 +98,14 @@ def node_preempted(world: World, node_id: str, seconds: float | None, now: int) 
 def node_broken(world: World, node_id: str, now: int) -> None:
     """Records that a node became unusable."""
     node_lost(world, node_id, now)
-    if (node := node_of(world, node_id)) and node.state != "leavingpool":
+    if (node := world.find_node(node_id)) and node.state != "leavingpool":
         _unusable(world, node, "The node is unusable: the emulator was asked to break it.", now)
 
 
 def node_struck(world: World, node_id: str, act: str, seconds: float | None, now: int) -> None:
     """An injected fault preempts a node, kills it (`lose`) or breaks it. All its runs are lost now; the machine shuts
     it down next, and it gets no tasks meanwhile."""
-    node = node_of(world, node_id, *ALIVE)
+    node = world.find_node(node_id, *ALIVE)
     if act == "preempt":
         node_preempted(world, node_id, seconds, now)
     else:
@@ -116,13 +116,13 @@ def node_struck(world: World, node_id: str, act: str, seconds: float | None, now
 
 def node_wiped(world: World, node_id: str, now: int) -> None:
     """A node was shut down and its directory deleted."""
-    if node := node_of(world, node_id):
+    if node := world.find_node(node_id):
         set_phase(world, node.pool, node_id, "down")
 
 
 def node_down(world: World, node_id: str, now: int) -> None:
     """A node was shut down, to boot again or to be deallocated. A reimaged node is wiped next."""
-    if node := node_of(world, node_id):
+    if node := world.find_node(node_id):
         node.phase = "unwiped" if node.state == "reimaging" else "down"
         usage.deallocated(world, world.pools[node.pool], node, now)
         world.save_node(node)
@@ -130,14 +130,14 @@ def node_down(world: World, node_id: str, now: int) -> None:
 
 def node_removed(world: World, node_id: str, now: int) -> None:
     """Remove the records of a node."""
-    if node := node_of(world, node_id):
+    if node := world.find_node(node_id):
         usage.keep(world, world.pools[node.pool], node, now)
         world.drop_node(world.pools[node.pool], node)
 
 
 def start_task_ended(world: World, node_id: str, boot: int, outcome: Exit, now: int) -> None:
     """The start task ended: it is retried, the node failed, or the node is ready."""
-    node = node_of(world, node_id, "starting")
+    node = world.find_node(node_id, "starting")
     if node is None or node.boots != boot:
         return
     spec = world.pools[node.pool].record.spec.get("startTask", {})

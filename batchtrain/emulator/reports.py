@@ -262,7 +262,7 @@ def _resize_time_up(world: World, deadline: Deadline, now: int) -> None:
 
 
 def _hold_over(world: World, deadline: Deadline, now: int) -> None:
-    if (node := node_of(world, deadline.key)) and node.hold == "holding":
+    if (node := world.find_node(deadline.key)) and node.hold == "holding":
         node.hold = "retaineddata"  # the retention may have changed: check again
         world.save_node(node)
 
@@ -331,13 +331,6 @@ _BEGIN: dict[type, Callable[[World, Any, int], None]] = {
     scheduler.TimeUp: lambda world, effect, now: _TIME_UP[effect.deadline.what](world, effect.deadline, now),
     scheduler.EndJob: lambda world, effect, now: endings.terminate(world, world.jobs[effect.job], effect.reason, now),
 }  # fmt: skip
-
-
-def node_of(world: World, node_id: str, *phases: str) -> Node | None:
-    """A node, if it is in one of these phases; without phases in any."""
-    entry = world.pool_of_node.get(node_id)
-    node = entry.nodes[node_id] if entry else None
-    return node if node is None or not phases or node.phase in phases else None
 
 
 # Runs report ---------------------------------------------------------------------------------------------------------

@@ -160,6 +160,12 @@ class World:
             return entry, node
         raise Fault("NodeNotFound")
 
+    def find_node(self, node_id: str, *phases: str) -> records.Node | None:
+        """A node, if it is in one of these phases; without phases in any."""
+        entry = self.pool_of_node.get(node_id)
+        node = entry.nodes[node_id] if entry else None
+        return node if node is None or not phases or node.phase in phases else None
+
     def job(self, job_id: str) -> JobEntry:
         """The job, or Fault 404."""
         if entry := self.jobs.get(job_id.lower()):
