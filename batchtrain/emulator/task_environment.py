@@ -81,15 +81,30 @@ def _login(registry: Document, passwords: Mapping[str, str]) -> Login:
 def start_run(world: World, entry: PoolEntry, node: Node) -> Run:
     """The pool's start task on one node."""
     spec = entry.record.spec["startTask"]
+    scope = f"n{node.seq}-b{node.boots}-s{node.start.get('retryCount', 0)}"
+    environment = {**settings(spec), **_node(world, entry, node), **_directories(node, START_DIRECTORY)}
+    return _command(world, entry, spec, scope, START_DIRECTORY, environment, None)
+
+
+def _command(
+    world: World,
+    entry: PoolEntry,
+    spec: Document,
+    scope: str,
+    directory: str,
+    environment: dict[str, str],
+    logins: dict[str, str] | None,
+) -> Run:
+    """A command of the client on a node. logins: the passwords of registries besides those of the pool."""
     return Run(
-        scope=f"n{node.seq}-b{node.boots}-s{node.start.get('retryCount', 0)}",
-        directory=START_DIRECTORY,
+        scope=scope,
+        directory=directory,
         command_line=spec["commandLine"],
-        environment={**settings(spec), **_node(world, entry, node), **_directories(node, START_DIRECTORY)},
+        environment=environment,
         downloads=downloads(spec.get("resourceFiles", []), world.endpoint),
         image=spec.get("containerSettings", {}).get("imageName"),
         elevated=_elevated(spec, entry),
-        container=container(spec, entry.record.logins),
+        container=container(spec, {**entry.record.logins, **(logins or {})}),
     )
 
 
@@ -105,8 +120,7 @@ def coordination_run(world: World, job: JobEntry, task: Task, number: int) -> Ru
 def application_run(world: World, job: JobEntry, task: Task) -> Run:
     """The task's own command, on the primary."""
     spec = task_document(task)
-    files, outputs = downloads(spec.get("resourceFiles", []), world.endpoint), uploads(spec.get("outputFiles", []))
-    return _run(world, job, task, 0, spec)._replace(downloads=files, uploads=outputs)
+    return _run(world, job, task, 0, spec)._replace(uploads=uploads(spec.get("outputFiles", [])))
 
 
 def node_run(world: World, job: JobEntry, job_node: JobNode, kind: str) -> Run:
@@ -115,16 +129,9 @@ def node_run(world: World, job: JobEntry, job_node: JobNode, kind: str) -> Run:
     entry = world.pool_of_node[job_node.id]
     node = entry.nodes[job_node.id]
     directory = f"{job_directory(job.record)}/{spec['id']}"
-    return Run(
-        scope=node_scope(job_node, kind, job_preparation.run_of(job_node, kind).run),
-        directory=directory,
-        command_line=spec["commandLine"],
-        environment={**_of_job(world, entry, node, job, spec, directory), "AZ_BATCH_TASK_ID": spec["id"]},
-        downloads=downloads(spec.get("resourceFiles", []), world.endpoint),
-        image=spec.get("containerSettings", {}).get("imageName"),
-        elevated=_elevated(spec, entry),
-        container=container(spec, {**entry.record.logins, **(job.record.logins or {})}),
-    )
+    scope = node_scope(job_node, kind, job_preparation.run_of(job_node, kind).run)
+    environment = {**_of_job(world, entry, node, job, spec, directory), "AZ_BATCH_TASK_ID": spec["id"]}
+    return _command(world, entry, spec, scope, directory, environment, job.record.logins)
 
 
 def node_scope(job_node: JobNode, kind: str, run: int) -> str:
@@ -167,16 +174,9 @@ def _run(world: World, job: JobEntry, task: Task, number: int, spec: Document) -
         environment |= gang_environment(world, task, number) | {
             "AZ_BATCH_TASK_SHARED_DIR": environment["AZ_BATCH_TASK_DIR"]
         }
-    return Run(
-        scope=scope(task, task.run, number),
-        directory=directory,
-        command_line=spec["commandLine"],
-        environment=environment,
-        image=spec.get("containerSettings", {}).get("imageName"),
-        elevated=_elevated(spec, entry),
-        packages=applications.packages(world, _references(spec)),
-        container=container(spec, {**entry.record.logins, **((job.record if task.manager else task).logins or {})}),
-    )
+    logins = (job.record if task.manager else task).logins
+    run = _command(world, entry, spec, scope(task, task.run, number), directory, environment, logins)
+    return run._replace(packages=applications.packages(world, _references(spec)))
 
 
 def settings(spec: Document) -> dict[str, str]:
