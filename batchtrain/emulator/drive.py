@@ -318,9 +318,10 @@ class Driver:
     async def _attempt(self, node_id: str, command: Run) -> Exit:
         """Run a command. If the machine cannot start it, the command fails; the task never hangs."""
         if struck := self._struck("node-slow", node_id):
-            boots = self._boots_of(node_id)
+            node = self.world.find_node(node_id)
+            boots = node.boots if node else 0
             await self.alarms.sleep(struck.seconds)
-            if self._boots_of(node_id) != boots:
+            if self.world.find_node(node_id) is not node or (node and node.boots != boots):
                 raise NodeLost(node_id)  # what runs there now is another try
         try:
             return await self.machine.run(node_id, command)
@@ -329,11 +330,6 @@ class Driver:
         except Exception as error:
             logger.exception("could not run %s on %s", command.scope, node_id)
             return Exit(None, "CommandLaunchFailed", f"The command could not be launched: {error}", "ServerError")
-
-    def _boots_of(self, node_id: str) -> int:
-        """How often a node has booted; 0 for one that is gone."""
-        entry = self.world.pool_of_node.get(node_id)
-        return entry.nodes[node_id].boots if entry else 0
 
     async def _end(self, effect: scheduler.EndScope) -> None:
         task, number = effect.task, effect.instance
@@ -380,27 +376,22 @@ class Driver:
     async def announce(self, node_id: str, seconds: float | None, notice: float) -> None:
         """Preempt a node after `notice` seconds. Its processes are notified now. A restart of the emulator drops the
         notice."""
-        if root := self._root_of(node_id):
+        if (node := self.world.find_node(node_id)) and node.root:
             moment = formatdate(time.time() + notice, usegmt=True)
             event = {
                 "EventId": node_id[-36:], "EventType": "Preempt", "ResourceType": "VirtualMachine",
                 "Resources": [node_id], "EventStatus": "Scheduled", "NotBefore": moment, "Description": "",
                 "EventSource": "Platform", "DurationInSeconds": -1,
             }  # fmt: skip
-            RootedPath(root).write(EVENTS, json.dumps({"DocumentIncarnation": 1, "Events": [event]}).encode())
+            RootedPath(node.root).write(EVENTS, json.dumps({"DocumentIncarnation": 1, "Events": [event]}).encode())
         self._spawn(self._preempt_later(node_id, seconds, notice))
 
     async def _preempt_later(self, node_id: str, seconds: float | None, notice: float) -> None:
         await self.alarms.sleep(notice)
-        if root := self._root_of(node_id):
+        if (node := self.world.find_node(node_id)) and node.root:
             with contextlib.suppress(OSError):  # a task may have removed it
-                RootedPath(root).remove(EVENTS)
+                RootedPath(node.root).remove(EVENTS)
             await self.befall(node_id, "preempt", seconds)
-
-    def _root_of(self, node_id: str) -> str:
-        """The directory of a node; empty for one that is gone or never was up."""
-        entry = self.world.pool_of_node.get(node_id)
-        return entry.nodes[node_id].root if entry else ""
 
     # Time ----------------------------------------------------------------------------------------------------------
 

@@ -22,24 +22,21 @@ def failed_to_run(code: str, message: str, category: str = "UserError") -> Docum
     return {"category": category, "code": code, "message": message, "details": [{"name": "Message", "value": message}]}
 
 
-def exited_with(code: int, why: str = "") -> Document:
-    """The failure of a command with a nonzero exit code; `why` is an additional reason."""
+def failure_of(outcome: Exit) -> Document | None:
+    """The failureInfo of a run's end; None after success."""
+    if outcome.failure is not None:
+        return failed_to_run(outcome.failure, outcome.message, outcome.category)
+    if outcome.code == 0:
+        return None
     return {
         "category": "UserError",
         "code": "FailureExitCode",
         "message": "The task exited with an exit code representing a failure",
         "details": [
-            {"name": "Message", "value": why or "The task process exited with an unexpected exit code"},
+            {"name": "Message", "value": outcome.message or "The task process exited with an unexpected exit code"},
             {"name": "AdditionalErrorCode", "value": "FailureExitCode"},
         ],
     }
-
-
-def failure_of(outcome: Exit) -> Document | None:
-    """The failureInfo of a run's end; None after success."""
-    if outcome.failure is not None:
-        return failed_to_run(outcome.failure, outcome.message, outcome.category)
-    return None if outcome.code == 0 else exited_with(outcome.code or 0, outcome.message)
 
 
 def container_of(outcome: Exit) -> Document | None:
@@ -138,9 +135,8 @@ def discard_files(world: World, entry: JobEntry, task: Task) -> None:
         return
     directory = documents.task_directory(entry.record, task)
     for instance in task.instances:
-        pool = world.pool_of_node.get(instance.node)
-        if pool is not None and pool.nodes[instance.node].root:
-            world.rubbish.append((pool.nodes[instance.node].root, directory))
+        if (node := world.find_node(instance.node)) and node.root:
+            world.rubbish.append((node.root, directory))
 
 
 def release(world: World, entry: JobEntry, task: Task, now: int) -> None:
