@@ -42,40 +42,33 @@ class ForgetPool(NamedTuple):
     pool: str
 
 
-class BootNode(NamedTuple):
+class _OfNode(NamedTuple):
     pool: str
     node: str
 
 
-class RunStartTask(NamedTuple):
-    pool: str
-    node: str
+class BootNode(_OfNode):
+    """Boot a node."""
 
 
-class ShutdownNode(NamedTuple):
+class RunStartTask(_OfNode):
+    """Run the start task of a node."""
+
+
+class ShutdownNode(_OfNode):
     """Shut a node down, before a reboot or for deallocation."""
 
-    pool: str
-    node: str
 
-
-class WipeNode(NamedTuple):
+class WipeNode(_OfNode):
     """Shut a node down and delete its directory, before a reimaged node boots."""
 
-    pool: str
-    node: str
 
-
-class HoldNode(NamedTuple):
+class HoldNode(_OfNode):
     """Remove a node whose tasks have ended when their retention times are over."""
 
-    pool: str
-    node: str
 
-
-class RemoveNode(NamedTuple):
-    pool: str
-    node: str
+class RemoveNode(_OfNode):
+    """Delete a leaving node."""
 
 
 class Assign(NamedTuple):
