@@ -48,9 +48,6 @@ def _check_settings(document: Document) -> None:
         raise invalid_property("autoScaleEvaluationInterval", interval, reason)
 
 
-# Operations ----------------------------------------------------------------------------------------------------------
-
-
 def enable(world: World, call: Call) -> Reply:
     """Enable autoscale, or change its formula or interval. Settings that are not given are kept."""
     document = call.read("BatchPoolEnableAutoScaleOptions")
@@ -92,9 +89,6 @@ def evaluate(world: World, call: Call) -> Reply:
         raise Fault("OperationNotValidOnPool", Reason="Automatic scaling is not enabled on the pool.")
     run, _ = _run(world, entry, document["autoScaleFormula"], call.now)
     return element(f"{ENTITIES}.AutoScaleRun", call.base, run, data_service_id(call))
-
-
-# On its interval -----------------------------------------------------------------------------------------------------
 
 
 def start(world: World, entry: PoolEntry, now: int) -> None:

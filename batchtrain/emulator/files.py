@@ -60,12 +60,11 @@ def task_tree(world: World, call: Call) -> Tree:
         raise Fault("TaskFilesCleanedup")
     if task.state == "active":
         raise Fault("OperationInvalidForCurrentState", Reason=STILL_ACTIVE)
-    node_id = task.instances[0].node if task.instances else ""
-    pool = world.pool_of_node.get(node_id)
-    if pool is None or not pool.nodes[node_id].root or pool.nodes[node_id].phase not in REACHABLE:
+    node = world.find_node(task.instances[0].node, *REACHABLE) if task.instances else None
+    if node is None or not node.root:
         raise Fault("TaskFilesUnavailable")
     top = documents.task_directory(entry.record, task)
-    return Tree(_below(pool.nodes[node_id]), top, f"{documents.task_url(call.base, entry.record, task)}/files")
+    return Tree(_below(node), top, f"{documents.task_url(call.base, entry.record, task)}/files")
 
 
 def _below(node: Node) -> RootedPath:
@@ -85,9 +84,6 @@ def of_task(operation: Operation) -> Callable[[World, Call], Reply | Work]:
     return lambda world, call: operation(task_tree(world, call), call)
 
 
-# Paths ---------------------------------------------------------------------------------------------------------------
-
-
 def locate(tree: Tree, name: str) -> str:
     """The path of a name below a tree. Raises Fault 404 for a name that leads outside."""
     if not _is_name(name):
@@ -97,9 +93,6 @@ def locate(tree: Tree, name: str) -> str:
 
 def _is_name(name: str) -> bool:
     return "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
-
-
-# Listing -------------------------------------------------------------------------------------------------------------
 
 
 def list_(tree: Tree, call: Call) -> Work:
@@ -170,9 +163,6 @@ def content_type(name: str) -> str:
     return "text/plain" if name.endswith((".txt", ".log", ".out", ".err")) else "application/octet-stream"
 
 
-# Reading -------------------------------------------------------------------------------------------------------------
-
-
 def read(tree: Tree, call: Call) -> Reply:
     name = call.path[2]
     file = os.fdopen(_open(tree, name), "rb")
@@ -240,9 +230,6 @@ def byte_range(header: str | None, size: int) -> tuple[int, int]:
     if start >= size or (last and first and int(last) < int(first)):
         raise Fault("InvalidRange", MaxLimit=str(size))
     return start, end - start + 1
-
-
-# Deleting ------------------------------------------------------------------------------------------------------------
 
 
 def delete(tree: Tree, call: Call) -> Work:

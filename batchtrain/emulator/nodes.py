@@ -138,8 +138,6 @@ def enable_scheduling(world: World, call: Call) -> Reply:
     return Reply(200, headers=data_service_id(call))
 
 
-# Extensions ----------------------------------------------------------------------------------------------------------
-
 RECORDED = "The emulator keeps extensions in mind; it runs none."
 SERVICES_OWN: Mapping[str, object] = {
     "name": "batchNodeExtension",
@@ -189,8 +187,6 @@ def _extension(node: Node, extension: Document) -> Document:
         "instanceView": {"name": extension["name"], "statuses": [status]},
     }
 
-
-# Logs ----------------------------------------------------------------------------------------------------------------
 
 LOG_FILES = ("agent.log", "events.log")
 """The uploaded logs of a node: its agent's log, and the emulator's lines that name it."""

@@ -17,9 +17,6 @@ LEAST = meaning.LEAST_SCHEDULE_SECONDS * wire.SECOND
 """The shortest recurrence, and the shortest start window."""
 
 
-# Clients -------------------------------------------------------------------------------------------------------------
-
-
 def create_schedule(world: World, call: Call) -> Reply:
     document = call.read("BatchJobScheduleCreateOptions")
     schedule_id = check_id(document)
@@ -179,9 +176,6 @@ def _changed(world: World, call: Call, entry: ScheduleEntry, status: int = 202) 
     world.stamp(entry.record, call.now)
     world.save_schedule(entry)
     return accepted(call, entry.record, status)
-
-
-# Time ----------------------------------------------------------------------------------------------------------------
 
 
 def remind(world: World, entry: ScheduleEntry, now: int) -> None:

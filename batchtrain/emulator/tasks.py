@@ -28,8 +28,6 @@ SPECIAL: Mapping[str, str] = {
 """Refused ids of tasks."""
 IDENTITY: Mapping[str, Any] = {"autoUser": {"scope": "pool", "elevationLevel": "nonadmin"}}
 
-# Creating ------------------------------------------------------------------------------------------------------------
-
 
 def create_task(world: World, call: Call) -> Reply:
     entry = _open_job(world, call.path[0])
@@ -199,9 +197,6 @@ def _check_dependencies(job_spec: Document, depends: Document) -> None:
             raise invalid_property("dependsOn/taskIdRanges", span, "start must not be after end.")
     if sum(len(f"{span['start']}-{span['end']}") for span in depends.get("taskIdRanges", [])) > DEPENDENCY_CHARACTERS:
         raise Fault("TaskDependencyRangesTooLong", MaxLimit=str(DEPENDENCY_CHARACTERS))
-
-
-# Reading and changing ------------------------------------------------------------------------------------------------
 
 
 def list_tasks(world: World, call: Call) -> Reply:

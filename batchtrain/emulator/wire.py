@@ -170,9 +170,6 @@ def _date(headers: Mapping[str, str], name: str) -> int | None:
         raise Fault("InvalidHeaderValue", HeaderName=name, HeaderValue=value) from error
 
 
-# Error bodies --------------------------------------------------------------------------------------------------------
-
-
 def error_document(fault: Fault, base: str, request_id: str, now: int) -> dict[str, object]:
     """The body of a refusal, as the service writes it."""
     document: dict[str, object] = {
