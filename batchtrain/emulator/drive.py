@@ -24,7 +24,6 @@ from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.interface import Exit, Machine, NodeLost, NodeUnfit, Run
 from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.emulator.machine.threads import in_daemon_thread
-from batchtrain.emulator.records import Task
 from batchtrain.emulator.store import Store
 from batchtrain.emulator.world import LogUpload, World
 
@@ -292,28 +291,29 @@ class Driver:
 
     async def _coordinate(self, effect: scheduler.RunCoordination) -> None:
         task, number = effect.task, effect.instance
-        if reports.is_stale(task, effect.run, number, "coordinating"):
-            return
-        run = task_environment.coordination_run(self.world, self.world.job_of[task.job], task, number)
-        outcome = await self._follow(task, effect.run, number, run)
-        if outcome is not None:
-            self._report(reports.coordination_ended, task, effect.run, number, outcome)
+        if not reports.is_stale(task, effect.run, number, "coordinating"):
+            command = task_environment.coordination_run(self.world, self.world.job_of[task.job], task, number)
+            await self._follow(effect, command, reports.coordination_ended, number)
 
     async def _run(self, effect: scheduler.RunApplication) -> None:
-        task = effect.task
-        if reports.is_stale(task, effect.run, 0, "running"):
-            return
-        run = task_environment.application_run(self.world, self.world.job_of[task.job], task)
-        outcome = await self._follow(task, effect.run, 0, run)
-        if outcome is not None:
-            self._report(reports.application_ended, task, effect.run, outcome)
+        if not reports.is_stale(effect.task, effect.run, 0, "running"):
+            job = self.world.job_of[effect.task.job]
+            command = task_environment.application_run(self.world, job, effect.task)
+            await self._follow(effect, command, reports.application_ended)
 
-    async def _follow(self, task: Task, run: int, number: int, command: Run) -> Exit | None:
+    async def _follow(
+        self,
+        effect: scheduler.RunCoordination | scheduler.RunApplication,
+        command: Run,
+        report: Callable[..., None],
+        *arguments: int,
+    ) -> None:
         try:
-            return await self._attempt(task.instances[number].node, command)
+            outcome = await self._attempt(effect.task.instances[effect.instance].node, command)
         except NodeLost:
-            self._report(reports.run_lost, task, run, number)
-            return None
+            self._report(reports.run_lost, effect.task, effect.run, effect.instance)
+        else:
+            self._report(report, effect.task, effect.run, *arguments, outcome)
 
     async def _attempt(self, node_id: str, command: Run) -> Exit:
         """Run a command. If the machine cannot start it, the command fails; the task never hangs."""
@@ -374,8 +374,7 @@ class Driver:
         self._report(node_reports.node_down, node_id)
 
     async def announce(self, node_id: str, seconds: float | None, notice: float) -> None:
-        """Preempt a node after `notice` seconds. Its processes are notified now. A restart of the emulator drops the
-        notice."""
+        """Notify the processes of a node, and preempt it after `notice` seconds. A restart drops the notice."""
         if (node := self.world.find_node(node_id)) and node.root:
             moment = formatdate(time.time() + notice, usegmt=True)
             event = {
