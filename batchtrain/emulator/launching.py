@@ -143,8 +143,7 @@ def _check_pool(world: World, info: Document, *, by_schedule: bool) -> None:
 
 
 def _mask(document: Document) -> None:
-    """The auto pool's specification without secrets: only their presence matters to the new pool. Registry passwords
-    are used."""
+    """Mask an auto pool's secrets, except registry passwords: only their presence matters to the new pool."""
     for name, value in document.items():
         if name in documents.SECRETS:
             document[name] = SECRET
@@ -231,18 +230,12 @@ def make(
     _make_pool(world, job, schedule, now)
     world.stamp(job, now)
     entry = world.add_job(job)
-    if "jobManagerTask" in spec:
-        _make_manager(world, entry, now)
+    if manager := spec.get("jobManagerTask"):
+        try:
+            task = tasks.add(world, entry, copy.deepcopy(_task_of(manager)), now)
+        except Fault as fault:  # the specification of a schedule may have become invalid since it was added
+            job.error = _scheduling_error(fault)
+        else:
+            task.manager, task.exclusive = True, manager["runExclusive"]
+            world.save_task(task)
     return entry
-
-
-def _make_manager(world: World, entry: JobEntry, now: int) -> None:
-    """Check again: the specification of a schedule may have become invalid since it was added."""
-    document = entry.record.spec["jobManagerTask"]
-    try:
-        task = tasks.add(world, entry, copy.deepcopy(_task_of(document)), now)
-    except Fault as fault:
-        entry.record.error = _scheduling_error(fault)
-        return
-    task.manager, task.exclusive = True, document["runExclusive"]
-    world.save_task(task)
