@@ -270,14 +270,13 @@ def _not_found(world: World, account: Account, arm_request: Request, name: str, 
 
 def _list_operations(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
     """GET operations: one of each route, by its type of resource."""
-    names = dict.fromkeys(_operation_name(verb, path.pattern) for verb, path, *_ in ROUTES)
-    return Reply(200, {"value": [{"name": name, "isDataAction": False} for name in names]})
-
-
-def _operation_name(verb: str, pattern: str) -> str:
-    kinds = re.findall(r"/([A-Za-z]+)(?=/|$)", pattern.replace(_ACCOUNT, "/batchAccounts").replace("(?:", ""))
-    action = {"GET": "read", "DELETE": "delete", "POST": "action"}.get(verb, "write")
-    return "/".join(["Microsoft.Batch", *dict.fromkeys(kinds), action])
+    names = []
+    for verb, path in (route[:2] for route in ROUTES):
+        pattern = path.pattern.replace(_ACCOUNT, "/batchAccounts").replace("(?:", "")
+        kinds = dict.fromkeys(re.findall(r"/([A-Za-z]+)(?=/|$)", pattern))
+        action = {"GET": "read", "DELETE": "delete", "POST": "action"}.get(verb, "write")
+        names.append("/".join(["Microsoft.Batch", *kinds, action]))
+    return Reply(200, {"value": [{"name": name, "isDataAction": False} for name in dict.fromkeys(names)]})
 
 
 def _sizes(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
@@ -499,16 +498,20 @@ def shown(entry: PoolEntry, arm_request: Request, revision: int) -> Document:
     pool = models.shown("BatchPool", pool_document(entry, arm_request.base), revision)
     back = {new: old for old, new in RENAMED.items()}
     machine = _renamed(pool["virtualMachineConfiguration"], {**back, "virtualMachineImageId": "id"})
+    fixed = {name: pool[name] for name in FIXED if name in pool}
+    scale: Document = {"fixedScale": fixed}
+    if pool["enableAutoScale"]:
+        interval = pool.get("autoScaleEvaluationInterval", "PT15M")
+        scale = {"autoScale": {"formula": pool["autoScaleFormula"], "evaluationInterval": interval}}
     properties = {
         **_renamed({name: pool[name] for name in SHOWN if name in pool}, back),
         "provisioningState": "Deleting" if entry.record.state == "deleting" else "Succeeded",
         "provisioningStateTransitionTime": pool["stateTransitionTime"],
         "allocationState": WORDS[pool["allocationState"]],
         "deploymentConfiguration": {"virtualMachineConfiguration": machine},
-        "scaleSettings": _scale_shown(pool),
+        "scaleSettings": scale,
         "interNodeCommunication": "Enabled" if pool["enableInterNodeCommunication"] else "Disabled",
-        "resizeOperationStatus": {name: pool[name] for name in FIXED if name in pool}
-        | {"errors": pool.get("resizeErrors", [])},
+        "resizeOperationStatus": {**fixed, "errors": pool.get("resizeErrors", [])},
         "applicationPackages": [
             {"id": f"{arm_request.path}/applications/{package['applicationId']}", **_only(package, "version")}
             for package in pool.get("applicationPackageReferences", [])
@@ -520,13 +523,6 @@ def shown(entry: PoolEntry, arm_request: Request, revision: int) -> Document:
         identities: Document = {assignment["resourceId"]: {} for assignment in identity["userAssignedIdentities"]}
         kind["identity"] = {"type": "UserAssigned", "userAssignedIdentities": identities}
     return {"id": where, "name": entry.record.id, **kind, "properties": _spelled(properties)}
-
-
-def _scale_shown(pool: Document) -> Document:
-    if pool["enableAutoScale"]:
-        interval = pool.get("autoScaleEvaluationInterval", "PT15M")
-        return {"autoScale": {"formula": pool["autoScaleFormula"], "evaluationInterval": interval}}
-    return {"fixedScale": {name: pool[name] for name in FIXED if name in pool}}
 
 
 def _only(document: Document, name: str) -> Document:

@@ -134,7 +134,10 @@ def of_account(world: World, call: Call) -> Reply:
 
 
 def _statistics(world: World, entries: list[PoolEntry], url: str, now: int) -> Document:
-    core_time = sum(entry.record.core_time + _present(world, entry, now) for entry in entries)
+    core_time = sum(entry.record.core_time for entry in entries)
+    for entry in entries:
+        cores, nodes = quotas.cores_of(world, entry), entry.nodes.values()
+        core_time += sum(_core_time(node, cores, now) for node in nodes if node.state not in ABSENT)
     start = min((entry.record.created for entry in entries), default=now)
     times = {"startTime": wire.timestamp(start), "lastUpdateTime": wire.timestamp(now)}
     load = world.load()
@@ -157,9 +160,3 @@ def _statistics(world: World, entries: list[PoolEntry], url: str, now: int) -> D
             "networkWriteGiB": load.network_out / GIB,
         },
     }
-
-
-def _present(world: World, entry: PoolEntry, now: int) -> int:
-    """The core time of the existing nodes."""
-    cores = quotas.cores_of(world, entry)
-    return sum(_core_time(node, cores, now) for node in entry.nodes.values() if node.state not in ABSENT)
