@@ -67,8 +67,7 @@ def packages(world: World, references: list[Document]) -> tuple[Package, ...]:
 
 
 def environment(world: World, references: list[Document], root: str) -> dict[str, str]:
-    """AZ_BATCH_APP_PACKAGE_ID_VERSION of each package, as written and in lower case; without a version if the reference
-    names none."""
+    """AZ_BATCH_APP_PACKAGE_ID_VERSION of each package (ID alone without a version), as written and in lower case."""
     variables = {}
     for reference, package in zip(references, (packages(world, [item])[0] for item in references), strict=True):
         words = [reference["applicationId"], *([reference["version"]] if reference.get("version") else [])]

@@ -124,8 +124,7 @@ class Control:
             raise Fault("InvalidPropertyValue", Reason=reason) from None
 
     async def _turn(self, settings: Mapping[str, Any]) -> Reply:
-        """Change the clock: `mode` and `times` set how it runs, `advance` (a duration) moves it. Each step waits up to
-        `patience` seconds."""
+        """Change the clock: how it runs, or `advance` it by a duration, waiting `patience` seconds in each step."""
         try:
             ticks = wire.parse_duration(str(settings["advance"])) if "advance" in settings else 0
             patience = float(settings.get("patience", PATIENCE))

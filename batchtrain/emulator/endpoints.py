@@ -8,8 +8,7 @@ from batchtrain.emulator.records import Document, Node
 
 
 def ipv6_address(entry: PoolEntry, node: Node) -> str:
-    """A node's IPv6 address; empty unless the pool is dual-stack. It is the IPv6 form of the node's IPv4 address, so
-    that connections reach the node."""
+    """A node's IPv6 address: the IPv6 form of its IPv4 address, so that it is reached; empty without dual-stack."""
     addresses: Document = entry.record.spec.get("networkConfiguration", {}).get("publicIPAddressConfiguration", {})
     return f"::ffff:{node.address}" if "IPv6" in addresses.get("ipFamilies", []) else ""
 

@@ -126,8 +126,7 @@ class NotModified(Exception):
 
 
 def invalid_property(name: str, value: object, reason: str) -> Fault:
-    """400 for one property, with the service's three details. It names a property without its parents (recorded
-    answers of azure-sdk-for-node)."""
+    """400 for one property, named without its parents, as in recorded answers of azure-sdk-for-node."""
     leaf = name.rpartition("/")[2].partition("[")[0]
     fault = Fault("InvalidPropertyValue", PropertyName=leaf, PropertyValue=str(value), Reason=reason)
     fault.property_path = name

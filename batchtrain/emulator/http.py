@@ -337,8 +337,7 @@ def _cut(send: Send, fraction: float, connection: asyncio.BaseTransport | None) 
 
 
 async def _send_slice(content: Slice, receive: Receive, send: Send) -> None:
-    """Exactly the announced number of bytes: zeros replace what a shrinking file lost, because a short answer would
-    break the connection."""
+    """Exactly the announced bytes, with zeros for what a shrinking file lost: a short answer breaks the connection."""
     disconnection = asyncio.ensure_future(_disconnected(receive))
     try:
         with content.file as file:

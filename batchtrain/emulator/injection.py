@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 ANSWERS = ("error", "latency", "drop", "truncate", "skew")
-"""The kinds of faults of a request: refused, delayed, never answered, answered in part, checked against a wrong
-clock."""
+"""Faults of a request: refused, delayed, never answered, answered in part, checked against a wrong clock."""
 ALLOCATION = ("allocation-refused", "allocation-partial", "allocation-slow")
 NODES = ("boot-fails", "start-task-fails", "node-slow")
 KINDS = (*ANSWERS, *ALLOCATION, *NODES)

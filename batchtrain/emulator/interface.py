@@ -116,8 +116,7 @@ class Container(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """An inbound endpoint: connections to the node's address and `frontend` port are forwarded to its `backend`
-    port."""
+    """An inbound endpoint: connections to the node's address and `frontend` port are forwarded to `backend`."""
 
     frontend: int
     backend: int
@@ -152,13 +151,11 @@ class NodeUp(NamedTuple):
     root: Path
     """Its directory on this machine; the files of the API are below it."""
     root_inside: str
-    """The same directory as the node's processes see it (AZ_BATCH_NODE_ROOT_DIR). All nodes of a pool have the same
-    path if the kernel allows mounts."""
+    """Its path as the node's processes see it; the same on all nodes of a pool if the kernel allows mounts."""
     environment: Mapping[str, str]
     """The node's environment, from which every task starts (PATH, HOME, the emulator's marker, MPI yielding)."""
     isolation: str
-    """`namespaces` (own host name, process tree, mounts), `process` (plain processes) or `docker` (own network,
-    too)."""
+    """`namespaces` (own host name, processes, mounts), `process` (plain) or `docker` (own network, too)."""
     address: str = ""
     """The node's address, if it differs from the requested one."""
 
@@ -170,8 +167,7 @@ class Download(NamedTuple):
     path: str
     mode: str = "0770"
     container: bool = False
-    """`url` is that of a storage container: all its blobs with the prefix are downloaded, each to its own name below
-    `path`."""
+    """`url` is that of a storage container: its blobs with the prefix are downloaded by their names below `path`."""
     own: bool = False
     """`url` is only the name of a container of the account's own storage."""
     prefix: str = ""

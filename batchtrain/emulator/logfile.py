@@ -13,8 +13,7 @@ BEFORE = ".1"
 
 
 class Bounded(logging.Handler):
-    """Truncates the log when it is full. The file is emptied in place, because child processes write to the same open
-    file."""
+    """Truncates a full log. It is emptied in place, because child processes write to the same open file."""
 
     def __init__(self, path: Path, descriptor: int = 2) -> None:
         super().__init__()

@@ -106,8 +106,7 @@ def _move(shape: Shape, document: Document) -> None:
 
 
 def shown(model: str, document: Document, revision: int) -> Document:
-    """An answer in the form of a service version: without properties that it does not have, with its names for renamed
-    ones."""
+    """An answer in the form of a service version: only with the properties that it has, and by its names."""
     shape = shapes(revision)[model]
     content = {
         name: _shown(shape.kinds.get(name, ""), value, revision)

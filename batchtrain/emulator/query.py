@@ -418,8 +418,7 @@ def listing(
     *,
     is_filtered: bool = False,
 ) -> Reply:
-    """One page. `rows(token)` gives the rows after a token ("" is the start), in a stable order; they can be filtered
-    already."""
+    """One page. `rows(token)` gives the rows after a token ("" is the start) in a stable order, filtered or not."""
     page = Page(call, kind, limit, filters, is_filtered=is_filtered)
     for row in rows(call.query.get("$skiptoken", "")):
         if not page.add(row):

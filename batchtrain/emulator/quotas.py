@@ -13,8 +13,7 @@ MOST = 2**31 - 1
 
 
 class Room(NamedTuple):
-    """How many more nodes of each kind, and of both together, a pool can get, and how many the region has of its
-    size."""
+    """How many more nodes of each kind and in all a pool can get, and how many the region has of its size."""
 
     dedicated: int
     spot: int

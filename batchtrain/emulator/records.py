@@ -89,8 +89,7 @@ class Node(Record):
     number: int = msgspec.field(default=0, name="place")
     """Its number in the pool, the lowest free one: it determines the frontend ports."""
     hold: str = ""
-    """What it waits for before it leaves: `retaineddata` until its tasks have ended, `holding` for their retained
-    files."""
+    """What it waits for before it leaves: `retaineddata` for its tasks, then `holding` for their retained files."""
     users: dict[str, int] = {}
     """Names of its own user accounts -> when each expires."""
 

@@ -231,8 +231,7 @@ def task_due(task: Task) -> Iterator[Effect]:
 
 
 def job_due(world: World, entry: JobEntry) -> Iterator[Effect]:
-    """The next step of a job in transition: it settles when none of its tasks runs; a job that ends with its tasks
-    ends."""
+    """The next step of a job in transition, which settles when no task runs, or of one that ends with its tasks."""
     job, all_complete = entry.record, not entry.counts["active"] and not entry.counts["running"]
     if job.state in ("terminating", "deleting"):
         yield from _job_over(world, entry)
@@ -422,8 +421,7 @@ class Free:
 
 
 def assignments(world: World, entry: PoolEntry) -> Iterator[Effect]:
-    """Assign free slots to waiting tasks: jobs by priority, tasks in order; a multi-instance task gets all its nodes at
-    once."""
+    """Assign free slots: jobs by priority, tasks in order; a multi-instance task gets all its nodes at once."""
     jobs = world.waiting_jobs(entry.key)
     if not jobs:
         return
@@ -534,8 +532,7 @@ def _taker(entry: PoolEntry, job: JobEntry, task: Task, free: Free) -> Callable[
 
 
 def _could_have(entry: PoolEntry, job: JobEntry, task: Task, free: Free) -> bool:
-    """Whether the pool has enough nodes for a multi-instance task, idle or not; not the node of a job manager, which
-    may wait for it."""
+    """Whether the pool has enough nodes for a gang, idle or not. A job manager may wait for it: its node is out."""
     takes = _taker(entry, job, task, free)
     manager_nodes = {node for node in free.slots if any(running.manager for running in entry.running[node].values())}
     return sum(takes(node) for node in free.slots if node not in manager_nodes) >= task.gang
@@ -626,8 +623,7 @@ def never_fits(entry: PoolEntry, task: Task) -> str:
 
 
 def unfit(entry: PoolEntry, job: JobEntry, task: Task) -> Refuse | None:
-    """Why a task would fail on a node: its pool does not have its user, or it has container settings and its pool runs
-    no containers, or the reverse."""
+    """Why a task would fail on a node: its user is missing, or only one of task and pool uses containers."""
     # Few tasks name an account, so few are decoded.
     identity = task_document(task).get("userIdentity", {}) if b'"username"' in task.spec else {}
     accounts = (account["name"] for account in entry.record.spec.get("userAccounts", []))

@@ -95,8 +95,7 @@ class Settings(NamedTuple):
 
 
 QUOTAS = ("pools", "dedicated-cores", "low-priority-cores", "active-jobs", "nodes")
-"""The names of quotas. `active-jobs` counts uncompleted jobs and active job schedules together. Only `nodes` (256) has
-a default limit."""
+"""`active-jobs` counts uncompleted jobs and active job schedules. Only `nodes` has a default limit: 256."""
 
 
 class Status(NamedTuple):
@@ -122,8 +121,7 @@ class Status(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables of the account for `az batch` and other programs, including those that make them trust the
-        emulator."""
+        """The variables of the account for `az batch` and other programs, which then also trust the emulator."""
         from batchtrain.emulator import identity  # only some callers need this import
 
         files = trust.of(self.data_dir)
@@ -828,8 +826,7 @@ def ask(
 def signed(
     verb: str, to: Status, path: str, query: str = "", *, body: bytes = b"", timeout: float = ANSWER_SECONDS
 ) -> dict[str, Any]:
-    """One request signed with the account's key, without the SDK, which takes 0.25 s to import. Raises Refused,
-    OSError."""
+    """A signed request without the SDK, which takes 0.25 s to import. Raises Refused, OSError."""
     headers = {"ocp-date": formatdate(usegmt=True)}
     if verb != "GET":
         headers["content-length"] = str(len(body))

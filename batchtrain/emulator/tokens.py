@@ -26,8 +26,7 @@ TENANT = "00000000-0000-0000-0000-000000000001"
 LIFE_SECONDS, OWN_LIFE_SECONDS = 3600, 60
 """The lifetime of a token that is given out, and of one that batchtrain issues to itself for its next request."""
 LEEWAY_SECONDS = 300
-"""How far the times in a token may be off. Azure's value is not documented; this is the default of Microsoft's library
-for tokens."""
+"""How far a token's times may be off: the default of Microsoft's library. Azure's value is not documented."""
 _PURPOSE = b"key of access tokens"
 _HEADER = {"typ": "JWT", "alg": "HS256"}
 

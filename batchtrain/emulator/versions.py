@@ -23,8 +23,7 @@ REVISIONS: Mapping[str, int] = {
     "2025-06-01": 21,
     "2026-10-01": 22,
 }
-"""Service version -> revision: the middle number of its name, and the next one for the first version without such a
-number."""
+"""Service version -> revision: the middle number of its name; later versions continue the count."""
 NEWEST = max(REVISIONS.values())
 CURRENT = REVISIONS["2025-06-01"]
 """The version of today's SDKs."""

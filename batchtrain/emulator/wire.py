@@ -243,8 +243,7 @@ def authenticate(
 
 
 def _query_forms(query: str) -> Iterator[list[tuple[str, str]]]:
-    """The variants of the query: Python omits empty values; JavaScript and Java keep them; .NET and Java write names in
-    lower case."""
+    """Variants of a query: JavaScript and Java keep empty values, Python not; .NET and Java write lower-case names."""
     pairs = list(query_pairs(query))
     full = [(name, value) for name, value in pairs if value]
     yield full
