@@ -206,9 +206,6 @@ def _auto_pools(world: World, effects: tuple[Effect, ...]) -> set[str]:
     return {pool_id.lower() for pool_id in (*jobs, *schedules)}
 
 
-# Tasks ---------------------------------------------------------------------------------------------------------------
-
-
 def task_due(task: Task) -> Iterator[Effect]:
     """The commands to run or to end on the nodes of a task's run."""
     if task.verdict:
@@ -227,30 +224,22 @@ def task_due(task: Task) -> Iterator[Effect]:
                 yield RunCoordination(task, task.run, number)
 
 
-# Jobs ----------------------------------------------------------------------------------------------------------------
-
-
 def job_due(world: World, entry: JobEntry) -> Iterator[Effect]:
     """The next step of a job in transition, which settles when no task runs, or of one that ends with its tasks."""
     job, all_complete = entry.record, not entry.counts["active"] and not entry.counts["running"]
     if job.state in ("terminating", "deleting"):
-        yield from _job_over(world, entry)
+        if job.forced:
+            yield SettleJob(entry.key)
+        elif not entry.running:  # its tasks have ended: release every node that it was prepared on
+            steps = {job_preparation.next_step(world, entry, job_node) for job_node in entry.nodes.values()}
+            if steps & {"stop", "start"}:
+                yield ReleaseJob(entry.key)
+            elif "wait" not in steps:
+                yield SettleJob(entry.key)
     elif (job.state == "disabling" and not entry.running) or job.state == "enabling":
         yield SettleJob(entry.key)
     elif job.state == "active" and job.spec.get("onAllTasksComplete") == "terminatejob" and all_complete:
         yield EndJob(entry.key, "AllTasksComplete")
-
-
-def _job_over(world: World, entry: JobEntry) -> Iterator[Effect]:
-    """End its tasks first, then release every node that it was prepared on."""
-    if entry.record.forced:
-        yield SettleJob(entry.key)
-    elif not entry.running:
-        steps = {job_preparation.next_step(world, entry, job_node) for job_node in entry.nodes.values()}
-        if steps & {"stop", "start"}:
-            yield ReleaseJob(entry.key)
-        elif "wait" not in steps:
-            yield SettleJob(entry.key)
 
 
 def job_node_due(job_node: JobNode) -> Iterator[Effect]:
@@ -273,9 +262,6 @@ def schedule_due(entry: ScheduleEntry, now: int) -> Iterator[Effect]:
                 yield MakeJob(key)
             case "end":
                 yield EndSchedule(key)
-
-
-# Pools ---------------------------------------------------------------------------------------------------------------
 
 
 def pool_due(world: World, entry: PoolEntry) -> Iterator[Effect]:
@@ -310,18 +296,14 @@ def _resize_due(world: World, entry: PoolEntry) -> Iterator[Effect]:
     if extra := _surplus(entry, missing):
         yield DropNodes(entry.key, extra)
     elif any(count > 0 for count in missing.values()):
-        yield _grow(world, entry, max(missing[True], 0), max(missing[False], 0))
+        room = quotas.room(world, entry)
+        dedicated, spot = quotas.allowed(room, max(missing[True], 0), max(missing[False], 0))
+        if dedicated + spot > 0:
+            yield CreateNodes(entry.key, dedicated, spot)
+        else:
+            yield FailResize(entry.key, *quotas.reached(world, room, dedicated=missing[True] > 0))
     elif not any(node.state in ("creating", "leavingpool") for node in entry.nodes.values()):
         yield SettlePool(entry.key)
-
-
-def _grow(world: World, entry: PoolEntry, dedicated: int, spot: int) -> Effect:
-    """As many nodes as the quotas allow."""
-    room = quotas.room(world, entry)
-    allowed = quotas.allowed(room, dedicated, spot)
-    if sum(allowed) > 0:
-        return CreateNodes(entry.key, *allowed)
-    return FailResize(entry.key, *quotas.reached(world, room, dedicated=dedicated > 0))
 
 
 def _surplus(entry: PoolEntry, missing: dict[bool, int]) -> tuple[str, ...]:
