@@ -212,16 +212,12 @@ def list_tasks(world: World, call: Call) -> Reply:
             return
         listed, again = tee(listed)
         read = entry.tasks.only(seq for _, seq, _ in again)
+        is_part = names and names <= documents.TASK_PARTS.keys() | documents.RECORD_PARTS.keys()
         for (position, _, _), task in zip(listed, read, strict=True):
-            yield Row(position, _part(entry, task, call, names))
+            part = documents.task_part(entry, task, call.base, names) if is_part else _document(entry, task, call)
+            yield Row(position, part)
 
     return listing(call, "tasks", rows, is_filtered=True)
-
-
-def _part(entry: JobEntry, task: Task, call: Call, names: frozenset[str]) -> Document:
-    if names and names <= documents.TASK_PARTS.keys() | documents.RECORD_PARTS.keys():
-        return documents.task_part(entry, task, call.base, names)
-    return _document(entry, task, call)
 
 
 def _document(entry: JobEntry, task: Task, call: Call) -> Document:
