@@ -148,9 +148,8 @@ class Application:
             return Reply(201)
         if request.raw_path.startswith(control.PREFIX):
             self._authenticate(request, 0.0)
-            return await self.control.answer(
-                request.verb, request.raw_path.removeprefix(control.PREFIX), await _body(receive)
-            )
+            path_below = request.raw_path.removeprefix(control.PREFIX)
+            return await self.control.answer(request.verb, path_below, await _body(receive))
         if resource_manager.is_path(request.raw_path):
             return await self._of_resource_manager(request, receive, now)
         try:
@@ -267,9 +266,6 @@ def _translated(reply: Reply, model: str, revision: int) -> Reply:
     return reply._replace(document=models.shown(model, document, revision))
 
 
-# Requests ------------------------------------------------------------------------------------------------------------
-
-
 async def _parts(receive: Receive) -> AsyncIterator[bytes]:
     """The chunks of a body. Raises Disconnected."""
     more = True
@@ -294,9 +290,6 @@ async def _body(receive: Receive) -> bytes:
     if size > MAX_BODY:
         raise Fault("RequestBodyTooLarge", MaxLimit=str(MAX_BODY))
     return b"".join(parts)
-
-
-# Replies -------------------------------------------------------------------------------------------------------------
 
 
 async def _send(reply: Reply, request: Request, request_id: str, date: int, receive: Receive, send: Send) -> None:

@@ -45,9 +45,6 @@ SECRET = "*"
 SPECIAL_TASKS = ("jobPreparationTask", "jobReleaseTask", "jobManagerTask")
 
 
-# Its specification ---------------------------------------------------------------------------------------------------
-
-
 def logins(document: Document) -> dict[str, str] | None:
     """Registry passwords of a job's special tasks, taken before `specification` removes them."""
     settings = [document.get(name, {}).get("containerSettings", {}) for name in SPECIAL_TASKS]
@@ -111,9 +108,6 @@ def _check_ids(spec: Document) -> None:
         if task_id in ids:
             raise invalid_property(f"{name}/id", spec[name]["id"], "Another special task of the job has this id.")
         ids.add(task_id)
-
-
-# Its pool ------------------------------------------------------------------------------------------------------------
 
 
 def _check_pool(world: World, info: Document, *, by_schedule: bool) -> None:
@@ -202,9 +196,6 @@ def _end(world: World, pool_id: str, now: int) -> None:
     pool = world.pools.get(pool_id.lower())
     if pool is not None and pool.record.state == "active":
         pools.end(world, pool, now)
-
-
-# The job -------------------------------------------------------------------------------------------------------------
 
 
 def make(

@@ -26,7 +26,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from email.utils import formatdate
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -876,9 +875,6 @@ def _connection(endpoint: str, certificate: str, timeout: float) -> HTTPConnecti
     return HTTPSConnection(host, where.port, timeout=timeout, context=context)
 
 
-# In a thread ---------------------------------------------------------------------------------------------------------
-
-
 class Emulator:
     """An emulator in a thread of this process: `with Emulator(Settings(tmp_path, port=0)) as emulator: ...`."""
 
@@ -917,9 +913,7 @@ class Emulator:
             raise self._error
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stop()
         self._thread.join()
         if self._error is not None and kind is None:
@@ -936,9 +930,6 @@ class Emulator:
     def _ready(self, status: Status) -> None:
         self._status = status
         self._up.set()
-
-
-# python -m batchtrain.emulator ---------------------------------------------------------------------------------------
 
 
 def main(encoded: str) -> int:

@@ -143,9 +143,6 @@ def _refused(refusal: Refusal, value: str, now: int) -> Reply:
     return Reply(refusal.status, {**document, **ids})
 
 
-# Managed identities of nodes -----------------------------------------------------------------------------------------
-
-
 def node_authority(endpoint: str, key: str, pool_id: str) -> str:
     """AZURE_POD_IDENTITY_AUTHORITY_HOST of the tasks of a pool that has identities."""
     return f"{endpoint}{NODES}{pool_id.lower()}/{_node_secret(key, pool_id)}"
