@@ -80,11 +80,9 @@ def make(world: World, pool_id: str, document: Document, now: int) -> Pool:
 
 def _logins(document: Document) -> dict[str, str]:
     """The passwords of a pool's registries, which no document contains."""
-    container_configuration = document.get("virtualMachineConfiguration", {}).get("containerConfiguration", {})
+    containers = document.get("virtualMachineConfiguration", {}).get("containerConfiguration", {})
     registry = document.get("startTask", {}).get("containerSettings", {}).get("registry")
-    return checks.passwords(
-        [*container_configuration.get("containerRegistries", []), *([registry] if registry else [])]
-    )
+    return checks.passwords([*containers.get("containerRegistries", []), *([registry] if registry else [])])
 
 
 def specification(world: World, document: Document) -> Document:

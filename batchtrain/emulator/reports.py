@@ -40,9 +40,8 @@ def _create_nodes(world: World, effect: scheduler.CreateNodes, now: int) -> None
     if partly:
         dedicated, spot = int(dedicated * partly.fraction), int(spot * partly.fraction)
     slow = world.injections.strike(("allocation-slow",), path)
-    _make_nodes(
-        world, entry, (*(True,) * dedicated, *(False,) * spot), now, slow.seconds if slow else world.pace.allocation
-    )
+    delay = slow.seconds if slow else world.pace.allocation
+    _make_nodes(world, entry, (*(True,) * dedicated, *(False,) * spot), now, delay)
     if partly:
         message = f"{NOT_ALLOCATED} as the resize timeout was reached"
         _fail_resize(world, scheduler.FailResize(effect.pool, "AllocationTimedOut", message), now)

@@ -254,9 +254,8 @@ def _get_account(world: World, account: Account, arm_request: Request, _: str, r
 
 
 def _delete_account(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    raise Fault(
-        "OperationInvalidForCurrentState", "The emulator cannot delete its account: `batchtrain emulator stop`."
-    )
+    text = "The emulator cannot delete its account: `batchtrain emulator stop`."
+    raise Fault("OperationInvalidForCurrentState", text)
 
 
 def _regenerate_keys(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:

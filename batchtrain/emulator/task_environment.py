@@ -171,9 +171,8 @@ def _run(world: World, job: JobEntry, task: Task, number: int, spec: Document) -
         **applications.environment(world, _references(spec), node.root_inside),
     }
     if task.gang:
-        environment |= gang_environment(world, task, number) | {
-            "AZ_BATCH_TASK_SHARED_DIR": environment["AZ_BATCH_TASK_DIR"]
-        }
+        environment |= gang_environment(world, task, number)
+        environment["AZ_BATCH_TASK_SHARED_DIR"] = environment["AZ_BATCH_TASK_DIR"]
     logins = (job.record if task.manager else task).logins
     run = _command(world, entry, spec, scope(task, task.run, number), directory, environment, logins)
     return run._replace(packages=applications.packages(world, _references(spec)))

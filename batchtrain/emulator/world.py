@@ -205,12 +205,10 @@ class World:
 
     def free_addresses(self) -> Iterator[str]:
         """The free addresses; a node on a container network keeps the last two bytes of its own."""
-        used_addresses = {
-            node.address.split(".", 2)[2] for entry in self.pools.values() for node in entry.nodes.values()
-        }
+        addresses = {node.address.split(".", 2)[2] for entry in self.pools.values() for node in entry.nodes.values()}
         for number in range(FIRST_HOST, 1 << 16):
             high, low = divmod(number, 256)
-            if low not in (0, 255) and f"{high}.{low}" not in used_addresses:
+            if low not in (0, 255) and f"{high}.{low}" not in addresses:
                 yield f"127.{self.network}.{high}.{low}"
 
     def add_pool(self, pool: records.Pool) -> PoolEntry:
