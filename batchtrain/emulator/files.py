@@ -1,6 +1,6 @@
 """The files of nodes and tasks: list, read in ranges, delete; nothing outside the node's directory is touched.
 
-Slow work (a list, the deletion of a directory) is returned as `Work`, which the server runs off its event loop.
+Slow work (a list, the deletion of a directory) is done in `Steps`, which the server runs off its event loop.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
@@ -18,7 +18,7 @@ from batchtrain.emulator.machine.rooted_path import LeadsOut, RootedPath
 from batchtrain.emulator.machine.walk import Entry, Walk, Walks
 from batchtrain.emulator.query import Page, Row, is_whole
 from batchtrain.emulator.records import Document, Node
-from batchtrain.emulator.reply import Call, Reply, Slice, Work
+from batchtrain.emulator.reply import Call, Reply, Slice, Steps
 from batchtrain.emulator.world import World
 
 REACHABLE = ("up", "starting")
@@ -71,15 +71,15 @@ def _below(node: Node) -> RootedPath:
     return RootedPath(node.root, {node.root_inside: node.root})
 
 
-Operation = Callable[[Tree, Call], Reply | Work]
+Operation = Callable[[Tree, Call], Reply | Steps]
 
 
-def of_node(operation: Operation) -> Callable[[World, Call], Reply | Work]:
+def of_node(operation: Operation) -> Callable[[World, Call], Reply | Steps]:
     """An operation on the files of a node."""
     return lambda world, call: operation(node_tree(world, call), call)
 
 
-def of_task(operation: Operation) -> Callable[[World, Call], Reply | Work]:
+def of_task(operation: Operation) -> Callable[[World, Call], Reply | Steps]:
     """An operation on the files of a task."""
     return lambda world, call: operation(task_tree(world, call), call)
 
@@ -95,13 +95,9 @@ def _is_name(name: str) -> bool:
     return "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
 
 
-def list_(tree: Tree, call: Call) -> Work:
-    return Work(_pages(tree, call, Page(call, "files")))
-
-
-def _pages(tree: Tree, call: Call, page: Page) -> Iterator[Reply | None]:
+def list_(tree: Tree, call: Call) -> Steps:
     """One page, in steps. The walk is kept for the next page, under the token at the end of this one."""
-    recursive = call.flag("recursive")
+    page, recursive = Page(call, "files"), call.flag("recursive")
     key = (tree.url, tree.node.root, recursive)
     token = call.query.get("$skiptoken", "")
     walk = (_WALKS.take((*key, token)) if token else None) or _walk(tree, token, recursive=recursive)
@@ -232,11 +228,7 @@ def byte_range(header: str | None, size: int) -> tuple[int, int]:
     return start, end - start + 1
 
 
-def delete(tree: Tree, call: Call) -> Work:
-    return Work(_deletion(tree, call))
-
-
-def _deletion(tree: Tree, call: Call) -> Iterator[Reply]:
+def delete(tree: Tree, call: Call) -> Steps:
     path = locate(tree, call.path[2])
     try:
         if call.flag("recursive") or not stat.S_ISDIR(tree.node.status(path, follow=False).st_mode):

@@ -35,7 +35,7 @@ from batchtrain.emulator import (
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault, NeedsToken, NotModified, not_implemented
 from batchtrain.emulator.injection import Injection
-from batchtrain.emulator.reply import Call, Reply, Slice, Work
+from batchtrain.emulator.reply import Call, Reply, Slice, Steps
 from batchtrain.emulator.world import USER_SUBSCRIPTION
 
 logger = logging.getLogger("batchtrain.emulator.http")
@@ -123,9 +123,8 @@ class Application:
         if isinstance(fault, NeedsToken):
             challenge = f'Bearer authorization_uri="{wire.SIGN_IN}", resource_id="{wire.AUDIENCE}"'
             return Reply(fault.status, document, {"WWW-Authenticate": challenge})
-        if fault.retry_after is not None:
-            return Reply(fault.status, document, {"Retry-After": f"{fault.retry_after:g}"})
-        return Reply(fault.status, document)
+        retry_after = {} if fault.retry_after is None else {"Retry-After": f"{fault.retry_after:g}"}
+        return Reply(fault.status, document, retry_after)
 
     async def _answer(self, request: Request, receive: Receive, now: int) -> Reply:
         parameters = dict(wire.query_pairs(request.query))
@@ -179,7 +178,7 @@ class Application:
             answer = operation(self.driver.world, call)
         else:
             answer = self.driver.change(lambda: operation(self.driver.world, call))
-        reply = await self._carry_out(answer) if isinstance(answer, Work) else answer
+        reply = answer if isinstance(answer, Reply) else await self._carry_out(answer)
         return self._cut_short(request, route.name, _translated(reply, route.answer, revision))
 
     async def _of_blob_store(self, blobs: blob_store.BlobStore, request: Request, receive: Receive) -> Reply:
@@ -208,11 +207,11 @@ class Application:
         except Fault as fault:
             return resource_manager.refusal(fault)
 
-    async def _carry_out(self, work: Work) -> Reply:
+    async def _carry_out(self, steps: Steps) -> Reply:
         """Step by step, so that a long list does not delay other requests."""
         while True:
             async with self._working:
-                reply = await asyncio.to_thread(next, work.steps)
+                reply = await asyncio.to_thread(next, steps)
             if reply is not None:
                 return reply
 

@@ -71,10 +71,8 @@ class Reply(NamedTuple):
     """An injected fault: only this share of the answer is sent before the connection closes."""
 
 
-class Work(NamedTuple):
-    """A reply in steps that run off the event loop: each gives None, the last one the reply."""
-
-    steps: Iterator[Reply | None]
+Steps = Iterator[Reply | None]
+"""A reply in steps that run off the event loop: each gives None, the last one the reply."""
 
 
 def stamped(record: Record) -> dict[str, str]:

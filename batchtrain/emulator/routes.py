@@ -14,11 +14,11 @@ from urllib.parse import unquote, unquote_to_bytes
 from batchtrain.emulator import autoscale, files, jobs, nodes, pools, schedules, statistics, tasks, usage, users
 from batchtrain.emulator.applications import get_application, list_applications
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.reply import Call, Reply, Work
+from batchtrain.emulator.reply import Call, Reply, Steps
 from batchtrain.emulator.versions import NEWEST
 from batchtrain.emulator.world import World
 
-Operation = Callable[[World, Call], Reply | Work]
+Operation = Callable[[World, Call], Reply | Steps]
 
 
 class Route(NamedTuple):
