@@ -13,7 +13,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from email.utils import formatdate
 from typing import Any, TypeVar
 
@@ -437,7 +437,7 @@ class Driver:
         self.clock.reset()
         self.turned()
         await self._abandon()
-        await _all(self.machine.remove(node) for node in nodes)
+        await asyncio.gather(*(self.machine.remove(node) for node in nodes), return_exceptions=True)
         await self._sweep_machine()
         self.commit()
 
@@ -461,13 +461,7 @@ class Driver:
         for task in tuple(self._running):
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await _all(tuple(self._running))
-
-
-async def _all(waits: Any) -> None:
-    waiting: list[Awaitable[Any]] = list(waits)
-    if waiting:
-        await asyncio.gather(*waiting, return_exceptions=True)
+            await asyncio.gather(*self._running, return_exceptions=True)
 
 
 EVENTS = "volatile/scheduledevents.json"
