@@ -33,7 +33,7 @@ DEFAULTS: Mapping[str, Any] = {
 """Properties with defaults of the service."""
 
 ALWAYS_CHANGEABLE = ("startTask", "metadata", "applicationPackageReferences")
-"""Properties a PATCH may change while a pool has nodes."""
+"""Properties that a PATCH may change while a pool has nodes, and that are replaced together."""
 
 
 def create_pool(world: World, call: Call, identity: Document | None = None) -> Reply:
@@ -238,8 +238,7 @@ def replace_pool_properties(world: World, call: Call) -> Reply:
     """Replace start task, packages and metadata; an omitted start task is removed."""
     document = call.read("BatchPoolReplaceOptions")
     entry = changeable(world, call)
-    names = ("startTask", "metadata", "applicationPackageReferences")
-    unchanging = {name: value for name, value in entry.record.spec.items() if name not in names}
+    unchanging = {name: value for name, value in entry.record.spec.items() if name not in ALWAYS_CHANGEABLE}
     logins = _logins(document)
     spec = _canonical(world, {**unchanging, **document})
     entry.record.logins = {**entry.record.logins, **logins}
