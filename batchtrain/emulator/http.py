@@ -199,11 +199,11 @@ class Application:
         host = identity_here.host or urlsplit(self.driver.world.endpoint).netloc
         account = arm_request.Account(identity_here.account, self.key, host)
         query = dict(wire.query_pairs(request.query))
-        asked = arm_request.Request(request.verb, request.raw_path, query, request.headers, b"", request.base, now)
+        arm_call = arm_request.Request(request.verb, request.raw_path, query, request.headers, b"", request.base, now)
         try:
             resource_manager.check_token(account, request.verb, request.headers, self._now())
-            asked = asked._replace(body=await _body(receive))
-            return self.driver.change(lambda: resource_manager.answer(self.driver.world, account, asked))
+            arm_call = arm_call._replace(body=await _body(receive))
+            return self.driver.change(lambda: resource_manager.answer(self.driver.world, account, arm_call))
         except Fault as fault:
             return resource_manager.refusal(fault)
 

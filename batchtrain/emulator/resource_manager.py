@@ -228,7 +228,7 @@ def _list_accounts(world: World, account: Account, arm_request: Request, _: str,
 
 
 def _get_account(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    own = world.allocation == USER_SUBSCRIPTION
+    is_user_subscription = world.allocation == USER_SUBSCRIPTION
     most, group = world.quotas, arm_request.path.partition("/providers/")[0]
     storage = f"{group}/providers/Microsoft.Storage/storageAccounts/{STORAGE_ACCOUNT}"
     properties = {
@@ -247,7 +247,7 @@ def _get_account(world: World, account: Account, arm_request: Request, _: str, r
         "poolQuota": _limit(most.pools),
         "activeJobAndJobScheduleQuota": _limit(most.active_jobs),
         "dedicatedCoreQuotaPerVMFamilyEnforced": False,
-        "allowedAuthenticationModes": [tokens.TOKEN, *([] if own else [tokens.SHARED_KEY])],
+        "allowedAuthenticationModes": [tokens.TOKEN, *([] if is_user_subscription else [tokens.SHARED_KEY])],
     }
     kind = {"type": "Microsoft.Batch/batchAccounts", "location": "emulator", "identity": {"type": "None"}, "tags": {}}
     return Reply(200, {"id": arm_request.path, "name": account.name, **kind, "properties": properties})
@@ -383,8 +383,8 @@ SERVICE_NAMES = {
 
 def _patch_pool(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
     """PATCH changes the given properties only."""
-    entry, pool_body, given = world.pool(pool_id), arm_request.read(PoolBody), models.decode(arm_request.body)
-    names = given.get("properties") or {}
+    entry, pool_body, sent_document = world.pool(pool_id), arm_request.read(PoolBody), models.decode(arm_request.body)
+    names = sent_document.get("properties") or {}
     service_request = request(pool_body.properties)
     changed = [SERVICE_NAMES[name] for name in names if name in SERVICE_NAMES]
     call = _call(arm_request, (pool_id,), {name: service_request[name] for name in changed if name in service_request},
@@ -394,7 +394,7 @@ def _patch_pool(world: World, account: Account, arm_request: Request, pool_id: s
         pools.update_pool(world, call)
     if "scaleSettings" in names:
         pools.put_scale(world, call, entry, service_request)
-    if "identity" in given:
+    if "identity" in sent_document:
         entry.record.spec = {**entry.record.spec, "identity": _identity(pool_body.identity)}
         world.stamp(entry.record, arm_request.now)
         world.save_pool(entry)
@@ -497,8 +497,8 @@ def shown(entry: PoolEntry, arm_request: Request, revision: int) -> Document:
     pool = models.shown("BatchPool", pool_document(entry, arm_request.base), revision)
     back = {new: old for old, new in RENAMED.items()}
     machine = _renamed(pool["virtualMachineConfiguration"], {**back, "virtualMachineImageId": "id"})
-    fixed = {name: pool[name] for name in FIXED if name in pool}
-    scale: Document = {"fixedScale": fixed}
+    fixed_scale = {name: pool[name] for name in FIXED if name in pool}
+    scale: Document = {"fixedScale": fixed_scale}
     if pool["enableAutoScale"]:
         interval = pool.get("autoScaleEvaluationInterval", "PT15M")
         scale = {"autoScale": {"formula": pool["autoScaleFormula"], "evaluationInterval": interval}}
@@ -510,7 +510,7 @@ def shown(entry: PoolEntry, arm_request: Request, revision: int) -> Document:
         "deploymentConfiguration": {"virtualMachineConfiguration": machine},
         "scaleSettings": scale,
         "interNodeCommunication": "Enabled" if pool["enableInterNodeCommunication"] else "Disabled",
-        "resizeOperationStatus": {**fixed, "errors": pool.get("resizeErrors", [])},
+        "resizeOperationStatus": {**fixed_scale, "errors": pool.get("resizeErrors", [])},
         "applicationPackages": [
             {"id": f"{arm_request.path}/applications/{package['applicationId']}", **_only(package, "version")}
             for package in pool.get("applicationPackageReferences", [])

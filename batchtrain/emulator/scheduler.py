@@ -269,11 +269,11 @@ def pool_due(world: World, entry: PoolEntry) -> Iterator[Effect]:
     yield from resizing
     if any(isinstance(effect, DropNodes | ForgetPool) for effect in resizing):
         return  # what else is due depends on the nodes that stay
-    left = quotas.capacity_left(world, entry)
+    capacity = quotas.capacity_left(world, entry)
     for node in entry.nodes.values():
-        if node.state != "preempted" or left > 0:
+        if node.state != "preempted" or capacity > 0:
             due = tuple(node_due(entry, node))
-            left -= node.state == "preempted" and bool(due)
+            capacity -= node.state == "preempted" and bool(due)
             yield from due
     if entry.record.state == "active":
         yield from assignments(world, entry)

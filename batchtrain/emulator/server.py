@@ -633,7 +633,7 @@ def _start_process(settings: Settings, data_dir: Path, ready: int) -> int:
     """A session of its own with its output in the log, and one pipe that reports the start."""
     certificate, private_key = (file and file.absolute() for file in (settings.certificate, settings.private_key))
     process_settings = settings._replace(data_dir=data_dir, certificate=certificate, private_key=private_key)
-    encoded = msgspec.json.encode(process_settings, enc_hook=str).decode()
+    settings_json = msgspec.json.encode(process_settings, enc_hook=str).decode()
     environment = {name: value for name, value in os.environ.items() if name not in SECRETS}
     package_root = str(Path(__file__).parents[2])  # the child must import this package, installed or not
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (package_root, environment.get("PYTHONPATH"))))
@@ -641,7 +641,7 @@ def _start_process(settings: Settings, data_dir: Path, ready: int) -> int:
     try:
         return os.posix_spawn(
             sys.executable,
-            [sys.executable, "-m", "batchtrain.emulator", encoded],
+            [sys.executable, "-m", "batchtrain.emulator", settings_json],
             environment,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

@@ -205,15 +205,15 @@ def list_tasks(world: World, call: Call) -> Reply:
     names = selection(call.query.get("$select", ""))
 
     def rows(token: str) -> Iterator[Row]:
-        listed = entry.tasks.listed(token, condition)
+        matches = entry.tasks.listed(token, condition)
         if names and names <= documents.TASK_PARTS.keys():
-            for position, _, row in listed:
+            for position, _, row in matches:
                 yield Row(position, {name: documents.TASK_PARTS[name](entry, row, call.base) for name in names})
             return
-        listed, again = tee(listed)
+        matches, again = tee(matches)
         read = entry.tasks.only(seq for _, seq, _ in again)
         is_part = names and names <= documents.TASK_PARTS.keys() | documents.RECORD_PARTS.keys()
-        for (position, _, _), task in zip(listed, read, strict=True):
+        for (position, _, _), task in zip(matches, read, strict=True):
             part = documents.task_part(entry, task, call.base, names) if is_part else _document(entry, task, call)
             yield Row(position, part)
 
