@@ -16,7 +16,7 @@ from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.indexes import COUNTED, JobEntry, count_names
 from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run, Size
 from batchtrain.emulator.records import JobNode, Node, Record, Task
-from batchtrain.emulator.reply import Call, Reply, Work
+from batchtrain.emulator.reply import Call, Reply, Steps
 from batchtrain.emulator.store import _TYPES, Store
 from batchtrain.emulator.world import Change, Touched, World
 
@@ -42,9 +42,9 @@ def call(
     return Call(path, asked, headers or {}, content, "/pools", BASE, now)
 
 
-def carried_out(work: Work) -> Reply:
-    """Every step of it at once."""
-    return next(reply for reply in work.steps if reply is not None)
+def carried_out(steps: Steps) -> Reply:
+    """All steps at once."""
+    return next(reply for reply in steps if reply is not None)
 
 
 class Stage:
@@ -57,11 +57,11 @@ class Stage:
         """Records by kind, owner and key, as in `Change`."""
 
     def do(
-        self, operation: Callable[[World, Call], Reply | Work], *path: str, body: object = None, **query: str
+        self, operation: Callable[[World, Call], Reply | Steps], *path: str, body: object = None, **query: str
     ) -> Reply:
         try:
             reply = operation(self.world, call(*path, body=body, now=self.now, **query))
-            return carried_out(reply) if isinstance(reply, Work) else reply
+            return reply if isinstance(reply, Reply) else carried_out(reply)
         finally:
             self.commit()
 

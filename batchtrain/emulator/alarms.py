@@ -53,8 +53,7 @@ class Alarms:
         await self.at(self.clock() + int(seconds * wire.SECOND))
 
     def look(self) -> None:
-        """Complete every future whose moment has come, and schedule the next check. Call it when the clock was
-        changed."""
+        """Complete all futures whose moment has come, and schedule the next check; also after changes of the clock."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -4,11 +4,10 @@ pure."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.interface import Package
-from batchtrain.emulator.query import Row, listing
+from batchtrain.emulator.query import by_id, listing
 from batchtrain.emulator.records import Document
 from batchtrain.emulator.reply import Call, Reply, element
 from batchtrain.emulator.world import Application, World
@@ -18,12 +17,7 @@ PROPERTY = "applicationPackageReferences"
 
 
 def list_applications(world: World, call: Call) -> Reply:
-    def rows(token: str) -> Iterator[Row]:
-        for application in sorted(world.applications()):
-            if application.id > token:
-                yield Row(application.id, _document(application))
-
-    return listing(call, "listapplicationsummariesresponses", rows)
+    return listing(call, "listapplicationsummariesresponses", by_id(world.applications(), _document, "id"))
 
 
 def get_application(world: World, call: Call) -> Reply:
@@ -73,8 +67,7 @@ def packages(world: World, references: list[Document]) -> tuple[Package, ...]:
 
 
 def environment(world: World, references: list[Document], root: str) -> dict[str, str]:
-    """AZ_BATCH_APP_PACKAGE_ID_VERSION of each package, as written and in lower case; without a version if the reference
-    names none."""
+    """AZ_BATCH_APP_PACKAGE_ID_VERSION of each package (ID alone without a version), as written and in lower case."""
     variables = {}
     for reference, package in zip(references, (packages(world, [item])[0] for item in references), strict=True):
         words = [reference["applicationId"], *([reference["version"]] if reference.get("version") else [])]

@@ -79,9 +79,6 @@ def delete_application(world: World, account: Account, arm_request: Request, nam
     return Reply(200)
 
 
-# Packages ------------------------------------------------------------------------------------------------------------
-
-
 def list_packages(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
     """GET versions."""
     application = _application_of(world, name)

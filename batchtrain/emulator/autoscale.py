@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from datetime import timezone
-from typing import Any
 
 from batchtrain import formula
 from batchtrain.emulator import resizing, wire
 from batchtrain.emulator.autoscale_samples import NUMBERS, History
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.indexes import PoolEntry
+from batchtrain.emulator.records import Document
 from batchtrain.emulator.reply import ENTITIES, Call, Reply, accepted, data_service_id, element
 from batchtrain.emulator.world import Deadline, World
-
-Document = dict[str, Any]
 
 INTERVAL = "PT15M"
 SHORTEST, LONGEST = 300 * wire.SECOND, 168 * 3600 * wire.SECOND
@@ -41,21 +38,14 @@ def check(document: Document) -> None:
 
 def _check_settings(document: Document) -> None:
     if "autoScaleFormula" in document:
-        _check_formula(document["autoScaleFormula"])
+        try:
+            formula.parse(document["autoScaleFormula"])
+        except formula.FormulaError as error:
+            raise Fault("AutoScalingFormulaSyntaxError", PropertyName="autoScaleFormula", Reason=str(error)) from None
     interval = document.get("autoScaleEvaluationInterval", INTERVAL)
     if not SHORTEST <= wire.parse_duration(interval) <= LONGEST:
         reason = "The interval must be between 5 minutes and 168 hours."
         raise invalid_property("autoScaleEvaluationInterval", interval, reason)
-
-
-def _check_formula(text: str) -> None:
-    try:
-        formula.parse(text)
-    except formula.FormulaError as error:
-        raise Fault("AutoScalingFormulaSyntaxError", PropertyName="autoScaleFormula", Reason=str(error)) from None
-
-
-# Operations ----------------------------------------------------------------------------------------------------------
 
 
 def enable(world: World, call: Call) -> Reply:
@@ -82,9 +72,8 @@ def disable(world: World, call: Call) -> Reply:
     """Disable autoscale; the pool keeps its nodes."""
     entry = resizing.changeable(world, call)
     pool = entry.record
-    pool.spec = {name: value for name, value in pool.spec.items() if name not in PROPERTIES} | {
-        "enableAutoScale": False
-    }
+    pool.spec = {name: value for name, value in pool.spec.items() if name not in PROPERTIES}
+    pool.spec["enableAutoScale"] = False
     pool.autoscale_next, pool.autoscale_run = 0, {}
     entry.history = None
     world.stamp(pool, call.now)
@@ -100,9 +89,6 @@ def evaluate(world: World, call: Call) -> Reply:
         raise Fault("OperationNotValidOnPool", Reason="Automatic scaling is not enabled on the pool.")
     run, _ = _run(world, entry, document["autoScaleFormula"], call.now)
     return element(f"{ENTITIES}.AutoScaleRun", call.base, run, data_service_id(call))
-
-
-# On its interval -----------------------------------------------------------------------------------------------------
 
 
 def start(world: World, entry: PoolEntry, now: int) -> None:
@@ -124,21 +110,13 @@ def _tick(world: World, entry: PoolEntry, now: int) -> None:
     pool.autoscale_next = now + wire.parse_duration(pool.spec["autoScaleEvaluationInterval"])
     world.add_deadline(Deadline(pool.autoscale_next, pool.seq, "autoscale", entry.key))
     pool.autoscale_run, result = _run(world, entry, pool.spec["autoScaleFormula"], now)
-    if result is not None:
-        _carry_out(world, entry, result, now)
+    if result is not None and (pool.target_dedicated, pool.target_spot) != (result.dedicated, result.low_priority):
+        pool.target_dedicated, pool.target_spot = result.dedicated, result.low_priority
+        pool.deallocation = result.option
+        pool.resize_errors = []
+        if pool.allocation != "stopping":  # a running resize continues with the new targets
+            resizing.begin(world, entry, now)
     world.save_pool(entry)
-
-
-def _carry_out(world: World, entry: PoolEntry, result: formula.Result, now: int) -> None:
-    """Apply the targets of a formula. A running resize continues with the new targets."""
-    pool = entry.record
-    if (pool.target_dedicated, pool.target_spot) == (result.dedicated, result.low_priority):
-        return
-    pool.target_dedicated, pool.target_spot = result.dedicated, result.low_priority
-    pool.deallocation = result.option
-    pool.resize_errors = []
-    if pool.allocation != "stopping":
-        resizing.begin(world, entry, now)
 
 
 def _run(world: World, entry: PoolEntry, text: str, now: int) -> tuple[Document, formula.Result | None]:
@@ -160,10 +138,9 @@ def _run(world: World, entry: PoolEntry, text: str, now: int) -> tuple[Document,
 
 def _error(reason: str) -> Document:
     """As recorded in azure-sdk-for-node, whatever the fault of the formula is."""
-    message = "The specified auto-scaling formula has evaluation error"
     return {
         "code": "AutoScalingFormulaEvaluationError",
-        "message": message,
+        "message": "The specified auto-scaling formula has evaluation error",
         "values": [{"name": "Message", "value": reason}],
     }
 
@@ -175,7 +152,5 @@ def seen(world: World, entry: PoolEntry, text: str, now: int) -> formula.Seen:
     history.note(now, world.numbers(entry))
     names = set(re.findall(r"\$[A-Za-z]+", text))
     samples = history.samples([name for name in NUMBERS if name in names], now)
-    moment = wire.as_datetime(now).astimezone(timezone.utc)
-    return formula.Seen(
-        moment, samples, pool.target_dedicated, pool.target_spot, seed=pool.seq * 1_000_003 + now // wire.SECOND
-    )
+    seed = pool.seq * 1_000_003 + now // wire.SECOND
+    return formula.Seen(wire.as_datetime(now), samples, pool.target_dedicated, pool.target_spot, seed=seed)

@@ -6,8 +6,6 @@ the emulator a training needs no storage. Only the account's own client can add 
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import hmac
 import math
 import os
@@ -17,6 +15,7 @@ import tempfile
 from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 
+from batchtrain.emulator import tokens
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Slice
 from batchtrain.emulator.wire import BLOB_STORE
@@ -42,7 +41,7 @@ class BlobStore:
         return f"{endpoint}{BLOB_STORE}{path}?se={end}&sig={self._signature(path, end)}"
 
     def _signature(self, path: str, end: str) -> str:
-        return hmac.new(base64.b64decode(self._key), f"GET\n{path}\n{end}".encode(), hashlib.sha256).hexdigest()
+        return tokens.derived(self._key, f"GET\n{path}\n{end}".encode()).hex()
 
     async def keep(self, path: str, parts: AsyncIterator[bytes], job_ids: Collection[str]) -> None:
         """Store a file completely or not at all; `job_ids` as for `sweep`. Raises Fault for an invalid name or a file

@@ -27,8 +27,7 @@ CA_NAME = "batchtrain emulator, on this machine only"
 
 
 def ensure(data_dir: Path, names: Iterable[str], environment: Mapping[str, str]) -> Certificates:
-    """The certificates of the last start if they have all the names and are valid for a month; otherwise new ones from
-    a new authority."""
+    """The certificates of the last start if they have all names and last a month; otherwise a new authority's."""
     files = trust.of(data_dir)
     all_names = (*ALWAYS, *names)
     if not _serves(files, all_names):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
 from batchtrain.emulator.faults import Fault, invalid_property, not_implemented
-
-Document = dict[str, Any]
+from batchtrain.emulator.records import Document
 
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+SOURCES = ("httpUrl", "storageContainerUrl", "autoStorageContainerName")
+_MODE = re.compile(r"(0o?)?[0-7]{1,4}")
 
 
 def check_content_type(headers: Mapping[str, str]) -> None:
@@ -37,16 +37,11 @@ def check_retries(count: int, path: str = "constraints/maxTaskRetryCount") -> No
 
 
 def check_command(document: Document, path: str = "") -> None:
-    """Check the command of a task and the files that it reads, and replace its passwords. path: ends with `/`. Raises
-    Fault 400."""
+    """Check the command of a task and the files that it reads, and remove its passwords, which answers never contain.
+    path: ends with `/`. Raises Fault 400."""
     if not document["commandLine"].strip() and "containerSettings" not in document:
         raise invalid_property(f"{path}commandLine", "", "The command line cannot be empty.")
     check_resource_files(document.get("resourceFiles", []), f"{path}resourceFiles")
-    scrub_registry(document)
-
-
-def scrub_registry(document: Document) -> None:
-    """Replace passwords, which answers never contain."""
     document.get("containerSettings", {}).get("registry", {}).pop("password", None)
 
 
@@ -58,27 +53,20 @@ def passwords(registries: list[Document]) -> dict[str, str]:
 
 def check_resource_files(files: list[Document], path: str) -> None:
     """Check that each resource file has exactly one source and the properties that belong to it. Raises Fault 400."""
-    for index, file in enumerate(files):
-        _check_resource_file(file, f"{path}[{index}]")
-
-
-SOURCES = ("httpUrl", "storageContainerUrl", "autoStorageContainerName")
-_MODE = re.compile(r"(0o?)?[0-7]{1,4}")
-
-
-def _check_resource_file(file: Document, path: str) -> None:
-    sources = [name for name in SOURCES if file.get(name)]
-    if len(sources) != 1:
-        raise invalid_property(path, sources, f"Exactly one of {', '.join(SOURCES)} is needed.")
-    refuse_identity(file, path)
-    if sources == ["httpUrl"] and not file.get("filePath"):
-        raise Fault("MissingRequiredProperty", PropertyName=f"{path}/filePath")
-    if sources == ["httpUrl"] and "blobPrefix" in file:
-        raise invalid_property(f"{path}/blobPrefix", file["blobPrefix"], "A prefix goes with a container only.")
-    if sources != ["autoStorageContainerName"]:
-        check_url(file[sources[0]], f"{path}/{sources[0]}")
-    if not _MODE.fullmatch(file.get("fileMode", "0770")):
-        raise invalid_property(f"{path}/fileMode", file["fileMode"], "A mode is an octal number such as 0770.")
+    for number, file in enumerate(files):
+        where = f"{path}[{number}]"
+        sources = [name for name in SOURCES if file.get(name)]
+        if len(sources) != 1:
+            raise invalid_property(where, sources, f"Exactly one of {', '.join(SOURCES)} is needed.")
+        refuse_identity(file, where)
+        if sources == ["httpUrl"] and not file.get("filePath"):
+            raise Fault("MissingRequiredProperty", PropertyName=f"{where}/filePath")
+        if sources == ["httpUrl"] and "blobPrefix" in file:
+            raise invalid_property(f"{where}/blobPrefix", file["blobPrefix"], "A prefix goes with a container only.")
+        if sources != ["autoStorageContainerName"]:
+            check_url(file[sources[0]], f"{where}/{sources[0]}")
+        if not _MODE.fullmatch(file.get("fileMode", "0770")):
+            raise invalid_property(f"{where}/fileMode", file["fileMode"], "A mode is an octal number such as 0770.")
 
 
 def check_output_files(files: list[Document], path: str) -> None:
@@ -137,5 +125,4 @@ def check_identity(document: Document, path: str, names: list[str] | None = None
     if ("username" in identity) == ("autoUser" in identity):
         raise invalid_property(path, identity.get("username"), "Either username or autoUser is given.")
     if names is not None and "username" in identity and identity["username"] not in names:
-        reason = "The pool has no user account of this name."
-        raise invalid_property(f"{path}/username", identity["username"], reason)
+        raise invalid_property(f"{path}/username", identity["username"], "The pool has no user account of this name.")

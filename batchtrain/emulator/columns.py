@@ -130,7 +130,7 @@ class Columns:
         for name in COLUMNS:
             column = getattr(self, name)
             values = [column[at] for at in positions]
-            setattr(self, name, values if name == "ids" else type(column)(*_kind(column), values))
+            setattr(self, name, array(column.typecode, values) if isinstance(column, array) else type(column)(values))
         starts = range(0, len(self.seqs), BLOCK)
         self.latest = array("q", [max(self.state_time[start : start + BLOCK]) for start in starts])
 
@@ -197,10 +197,6 @@ def _ending(task: TaskFacts) -> tuple[int, int]:
     if task.state != "completed":
         return ABSENT, ABSENT
     return task.end or ABSENT, ABSENT if task.exit_code is None else task.exit_code
-
-
-def _kind(column: Any) -> tuple[str, ...]:
-    return (column.typecode,) if isinstance(column, array) else ()
 
 
 def _occurrences(column: bytearray, code: int, at: range) -> list[int]:

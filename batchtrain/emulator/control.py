@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from batchtrain.catalog.sizes import key
-from batchtrain.emulator import injection, job_preparation, wire
+from batchtrain.emulator import injection, job_preparation, models, wire
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.indexes import JobEntry
@@ -66,28 +65,29 @@ class Control:
             case "GET", "clock":
                 return Reply(200, self.clock())
             case "POST", "clock":
-                return await self._turn(_document(body))
+                return await self._turn(models.decode(body))
             case "GET", "faults":
                 return Reply(200, {"value": self.driver.world.injections.documents()})
             case "POST", "faults":
-                return self._add_fault(_document(body))
+                return self._add_fault(models.decode(body))
             case "DELETE", "faults":
                 return self._remove_faults(subject)
             case "POST", "capacity":
-                return self._limit(_document(body))
+                return self._limit(models.decode(body))
             case "POST", "nodes":
-                return await self._befall(subject, _document(body))
+                return await self._befall(subject, models.decode(body))
         raise Fault("ResourceNotFound")
 
     def status(self) -> dict[str, Any]:
         """What is running, the number of pools, jobs, nodes and tasks, and the memory in use."""
         world = self.driver.world
         entries = world.jobs.values()
+        resident_pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
         return {
             **self.identity._asdict(),
             "endpoint": world.endpoint,
             "upSeconds": round(time.monotonic() - self._since, 1),
-            "memoryMb": _memory_mb(),
+            "memoryMb": round(resident_pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1),
             "pools": len(world.pools),
             "nodes": len(world.pool_of_node),
             "jobs": len(world.jobs),
@@ -96,7 +96,7 @@ class Control:
             "completedTasks": sum(entry.counts["completed"] for entry in entries),
             "faults": len(world.injections),
             "quotas": {name: most for name, most in world.quotas._asdict().items() if most is not None},
-            "capacity": self.driver.world.capacity,
+            "capacity": world.capacity,
             "clock": self.clock(),
         }
 
@@ -124,8 +124,7 @@ class Control:
             raise Fault("InvalidPropertyValue", Reason=reason) from None
 
     async def _turn(self, settings: Mapping[str, Any]) -> Reply:
-        """Change the clock: `mode` and `times` set how it runs, `advance` (a duration) moves it. Each step waits up to
-        `patience` seconds."""
+        """Change the clock: how it runs, or `advance` it by a duration, waiting `patience` seconds in each step."""
         try:
             ticks = wire.parse_duration(str(settings["advance"])) if "advance" in settings else 0
             patience = float(settings.get("patience", PATIENCE))
@@ -189,27 +188,9 @@ class Control:
             if act != "preempt" or not (isinstance(notice, (int, float)) and 0 < notice < math.inf):
                 raise Fault("InvalidPropertyValue", Reason="notice is a number of seconds before a node is preempted")
             await self.driver.announce(node_id, seconds, notice)
-            return Reply(202)
-        await self.driver.befall(node_id, act, seconds)
+        else:
+            await self.driver.befall(node_id, act, seconds)
         return Reply(202)
-
-
-def _document(body: bytes) -> dict[str, Any]:
-    try:
-        document = msgspec.json.decode(body or b"{}")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Fault("InvalidRequestBody", Reason=str(error)) from None
-    if not isinstance(document, dict):
-        raise Fault("InvalidRequestBody", Reason="The body must be a JSON object.")
-    return document
-
-
-def _memory_mb() -> float:
-    """Resident memory of this process."""
-    for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
-        if line.startswith("VmRSS:"):
-            return round(int(line.split()[1]) / 1024, 1)
-    return 0.0
 
 
 def hints(world: World) -> list[dict[str, str]]:

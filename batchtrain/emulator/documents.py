@@ -9,10 +9,8 @@ from typing import Any
 from batchtrain.emulator import endpoints, states, wire
 from batchtrain.emulator.columns import TaskRow
 from batchtrain.emulator.indexes import JobEntry, PoolEntry, ScheduleEntry
-from batchtrain.emulator.records import Instance, Job, JobNode, JobSchedule, Node, NodeRun, Pool, Record, Task
+from batchtrain.emulator.records import Document, Instance, Job, JobNode, JobSchedule, Node, NodeRun, Pool, Record, Task
 from batchtrain.emulator.world import World, task_document
-
-Document = dict[str, Any]
 
 AGENT_VERSION = "1.12.15"
 
@@ -84,18 +82,8 @@ def _time(ticks: int) -> str | None:
     return wire.timestamp(ticks) if ticks else None
 
 
-def _exact(image: Document) -> Document:
-    """An image as a node shows it: with an exact version, which is made up if the pool has the latest."""
-    if "publisher" not in image:
-        return image
-    return {**image, "exactVersion": image["version"] if image["version"] != "latest" else LATEST}
-
-
 LATEST = "2026.11.1"
-FORMER: Mapping[str, Any] = {
-    "targetNodeCommunicationMode": "default",
-    "currentNodeCommunicationMode": "simplified",
-}
+FORMER: Mapping[str, Any] = {"targetNodeCommunicationMode": "default", "currentNodeCommunicationMode": "simplified"}
 """Properties that every pool has in answers of older service versions."""
 
 
@@ -104,6 +92,9 @@ def node_document(world: World, entry: PoolEntry, node: Node, base: str) -> Docu
     spec = entry.record.spec
     provision = spec.get("networkConfiguration", {}).get("publicIPAddressConfiguration", {}).get("provision")
     public, ipv6 = provision != "nopublicipaddresses", endpoints.ipv6_address(entry, node) or None
+    image = spec["virtualMachineConfiguration"]["imageReference"]
+    if "publisher" in image:  # the exact version is made up if the pool has the latest
+        image = {**image, "exactVersion": image["version"] if image["version"] != "latest" else LATEST}
     document = {
         "id": node.id,
         "url": node_url(base, entry.record.id, node.id),
@@ -121,7 +112,7 @@ def node_document(world: World, entry: PoolEntry, node: Node, base: str) -> Docu
         "isDedicated": node.dedicated,
         "endpointConfiguration": {"inboundEndpoints": endpoints.of_node(entry, node)},
         "nodeAgentInfo": {"version": AGENT_VERSION, "lastUpdateTime": wire.timestamp(node.booted or node.created)},
-        "virtualMachineInfo": {"imageReference": _exact(spec["virtualMachineConfiguration"]["imageReference"])},
+        "virtualMachineInfo": {"imageReference": image},
         "certificateReferences": [],
         "publicIPAddress": node.address if public else None,
         "ipv6Address": ipv6,
@@ -279,11 +270,6 @@ RECORD_PARTS: Mapping[str, Callable[[Task], Any]] = {
 """Those that are known without parsing the client's document, which is stored as text."""
 
 
-def row_part(entry: JobEntry, row: TaskRow, base: str, names: Iterable[str]) -> Document:
-    """Only these properties, all of TASK_PARTS."""
-    return {name: TASK_PARTS[name](entry, row, base) for name in names}
-
-
 def task_part(entry: JobEntry, task: Task, base: str, names: Iterable[str]) -> Document:
     """Only these properties, all of TASK_PARTS or RECORD_PARTS."""
     return {
@@ -313,24 +299,20 @@ def task_execution(task: Task) -> Document:
 
 def subtask_documents(entry: JobEntry, task: Task, base: str) -> list[Document]:
     """All instances except the primary."""
-    return [
-        {"id": number, **_subtask(entry, task, instance, base)}
-        for number, instance in enumerate(task.instances)
-        if number
-    ]
-
-
-def _subtask(entry: JobEntry, task: Task, instance: Instance, base: str) -> Document:
-    state = states.SUBTASK_STATE.get(instance.phase, "running")
-    document = {
-        "nodeInfo": _node_info(entry, task, instance, base),
-        "state": state,
-        "stateTransitionTime": wire.timestamp(instance.phase_time),
-        "startTime": _time(instance.start),
-    }
-    if state == "completed":
-        document |= {"previousState": "running", **_outcome(instance, instance.end or instance.phase_time)}
-    return _present(document)
+    subtasks = []
+    for number, instance in enumerate(task.instances[1:], 1):
+        state = states.SUBTASK_STATE.get(instance.phase, "running")
+        document = {
+            "id": number,
+            "nodeInfo": _node_info(entry, task, instance, base),
+            "state": state,
+            "stateTransitionTime": wire.timestamp(instance.phase_time),
+            "startTime": _time(instance.start),
+        }
+        if state == "completed":
+            document |= {"previousState": "running", **_outcome(instance, instance.end or instance.phase_time)}
+        subtasks.append(_present(document))
+    return subtasks
 
 
 def _node_info(entry: JobEntry, task: Task, instance: Instance, base: str) -> Document:

@@ -13,7 +13,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from email.utils import formatdate
 from typing import Any, TypeVar
 
@@ -24,7 +24,6 @@ from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.interface import Exit, Machine, NodeLost, NodeUnfit, Run
 from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.emulator.machine.threads import in_daemon_thread
-from batchtrain.emulator.records import Task
 from batchtrain.emulator.store import Store
 from batchtrain.emulator.world import LogUpload, World
 
@@ -55,7 +54,7 @@ class Driver:
             scheduler.ShutdownNode: self._shutdown,
             scheduler.WipeNode: self._wipe,
             scheduler.RemoveNode: self._remove,
-            scheduler.ForgetPool: self._forget_pool,
+            scheduler.ForgetPool: lambda _: self._sweep_machine(),
             scheduler.RunCoordination: self._coordinate,
             scheduler.RunApplication: self._run,
             scheduler.EndScope: self._end,
@@ -169,7 +168,10 @@ class Driver:
     def _carry_out(self) -> None:
         """Store the started work, then let the machine act. Raises sqlite3.Error; then all of it stays to do."""
         self.commit()
-        self._sweep()
+        # Deleted directories are renamed at once, because a new task may get the same name, and deleted later.
+        rubbish, self.world.rubbish = self.world.rubbish, []
+        if rubbish_paths := [(root, away) for root, directory in rubbish if (away := _move_away(root, directory))]:
+            self._spawn(in_daemon_thread(lambda: _delete_all(rubbish_paths)))
         log_uploads, self.world.log_uploads = self.world.log_uploads, []
         for log in log_uploads:
             self._spawn(self._send_logs(log))
@@ -206,12 +208,6 @@ class Driver:
             delays = [STORE_AGAIN]
         if at is not None or self._unstored:
             self._timer = asyncio.get_running_loop().call_later(min(delays), self._settle)
-
-    def _sweep(self) -> None:
-        """Rename deleted directories at once, because a new task may get the same name, and delete them later."""
-        rubbish, self.world.rubbish = self.world.rubbish, []
-        if rubbish_paths := [(root, away) for root, directory in rubbish if (away := _move_away(root, directory))]:
-            self._spawn(in_daemon_thread(lambda: _delete_all(rubbish_paths)))
 
     # The machine's part --------------------------------------------------------------------------------------------
 
@@ -288,9 +284,6 @@ class Driver:
         await self.machine.remove(effect.node)
         self._report(node_reports.node_removed, effect.node)
 
-    async def _forget_pool(self, _: scheduler.ForgetPool) -> None:
-        await self._sweep_machine()
-
     async def _sweep_machine(self) -> None:
         """Delete everything without a record: nodes of deleted pools, and what a killed emulator could not delete."""
         entries = self.world.pools.values()
@@ -298,35 +291,37 @@ class Driver:
 
     async def _coordinate(self, effect: scheduler.RunCoordination) -> None:
         task, number = effect.task, effect.instance
-        if reports.is_stale(task, effect.run, number, "coordinating"):
-            return
-        run = task_environment.coordination_run(self.world, self.world.job_of[task.job], task, number)
-        outcome = await self._follow(task, effect.run, number, run)
-        if outcome is not None:
-            self._report(reports.coordination_ended, task, effect.run, number, outcome)
+        if not reports.is_stale(task, effect.run, number, "coordinating"):
+            command = task_environment.coordination_run(self.world, self.world.job_of[task.job], task, number)
+            await self._follow(effect, command, reports.coordination_ended, number)
 
     async def _run(self, effect: scheduler.RunApplication) -> None:
-        task = effect.task
-        if reports.is_stale(task, effect.run, 0, "running"):
-            return
-        run = task_environment.application_run(self.world, self.world.job_of[task.job], task)
-        outcome = await self._follow(task, effect.run, 0, run)
-        if outcome is not None:
-            self._report(reports.application_ended, task, effect.run, outcome)
+        if not reports.is_stale(effect.task, effect.run, 0, "running"):
+            job = self.world.job_of[effect.task.job]
+            command = task_environment.application_run(self.world, job, effect.task)
+            await self._follow(effect, command, reports.application_ended)
 
-    async def _follow(self, task: Task, run: int, number: int, command: Run) -> Exit | None:
+    async def _follow(
+        self,
+        effect: scheduler.RunCoordination | scheduler.RunApplication,
+        command: Run,
+        report: Callable[..., None],
+        *arguments: int,
+    ) -> None:
         try:
-            return await self._attempt(task.instances[number].node, command)
+            outcome = await self._attempt(effect.task.instances[effect.instance].node, command)
         except NodeLost:
-            self._report(reports.run_lost, task, run, number)
-            return None
+            self._report(reports.run_lost, effect.task, effect.run, effect.instance)
+        else:
+            self._report(report, effect.task, effect.run, *arguments, outcome)
 
     async def _attempt(self, node_id: str, command: Run) -> Exit:
         """Run a command. If the machine cannot start it, the command fails; the task never hangs."""
         if struck := self._struck("node-slow", node_id):
-            boots = self._boots_of(node_id)
+            node = self.world.find_node(node_id)
+            boots = node.boots if node else 0
             await self.alarms.sleep(struck.seconds)
-            if self._boots_of(node_id) != boots:
+            if self.world.find_node(node_id) is not node or (node and node.boots != boots):
                 raise NodeLost(node_id)  # what runs there now is another try
         try:
             return await self.machine.run(node_id, command)
@@ -335,11 +330,6 @@ class Driver:
         except Exception as error:
             logger.exception("could not run %s on %s", command.scope, node_id)
             return Exit(None, "CommandLaunchFailed", f"The command could not be launched: {error}", "ServerError")
-
-    def _boots_of(self, node_id: str) -> int:
-        """How often a node has booted; 0 for one that is gone."""
-        entry = self.world.pool_of_node.get(node_id)
-        return entry.nodes[node_id].boots if entry else 0
 
     async def _end(self, effect: scheduler.EndScope) -> None:
         task, number = effect.task, effect.instance
@@ -384,22 +374,23 @@ class Driver:
         self._report(node_reports.node_down, node_id)
 
     async def announce(self, node_id: str, seconds: float | None, notice: float) -> None:
-        """Preempt a node after `notice` seconds. Its processes are notified now. A restart of the emulator drops the
-        notice."""
-        _announce(self._root_of(node_id), node_id, notice)
+        """Notify the processes of a node, and preempt it after `notice` seconds. A restart drops the notice."""
+        if (node := self.world.find_node(node_id)) and node.root:
+            moment = formatdate(time.time() + notice, usegmt=True)
+            event = {
+                "EventId": node_id[-36:], "EventType": "Preempt", "ResourceType": "VirtualMachine",
+                "Resources": [node_id], "EventStatus": "Scheduled", "NotBefore": moment, "Description": "",
+                "EventSource": "Platform", "DurationInSeconds": -1,
+            }  # fmt: skip
+            RootedPath(node.root).write(EVENTS, json.dumps({"DocumentIncarnation": 1, "Events": [event]}).encode())
         self._spawn(self._preempt_later(node_id, seconds, notice))
 
     async def _preempt_later(self, node_id: str, seconds: float | None, notice: float) -> None:
         await self.alarms.sleep(notice)
-        if root := self._root_of(node_id):
+        if (node := self.world.find_node(node_id)) and node.root:
             with contextlib.suppress(OSError):  # a task may have removed it
-                RootedPath(root).remove(EVENTS)
+                RootedPath(node.root).remove(EVENTS)
             await self.befall(node_id, "preempt", seconds)
-
-    def _root_of(self, node_id: str) -> str:
-        """The directory of a node; empty for one that is gone or never was up."""
-        entry = self.world.pool_of_node.get(node_id)
-        return entry.nodes[node_id].root if entry else ""
 
     # Time ----------------------------------------------------------------------------------------------------------
 
@@ -446,7 +437,7 @@ class Driver:
         self.clock.reset()
         self.turned()
         await self._abandon()
-        await _all(self.machine.remove(node) for node in nodes)
+        await asyncio.gather(*(self.machine.remove(node) for node in nodes), return_exceptions=True)
         await self._sweep_machine()
         self.commit()
 
@@ -470,28 +461,11 @@ class Driver:
         for task in tuple(self._running):
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await _all(tuple(self._running))
-
-
-async def _all(waits: Any) -> None:
-    waiting: list[Awaitable[Any]] = list(waits)
-    if waiting:
-        await asyncio.gather(*waiting, return_exceptions=True)
+            await asyncio.gather(*self._running, return_exceptions=True)
 
 
 EVENTS = "volatile/scheduledevents.json"
 """The file below a node's directory with the answer of Azure's Instance Metadata Service about scheduled events."""
-
-
-def _announce(root: str, node_id: str, notice: float) -> None:
-    if root:
-        moment = formatdate(time.time() + notice, usegmt=True)
-        event = {
-            "EventId": node_id[-36:], "EventType": "Preempt", "ResourceType": "VirtualMachine", "Resources": [node_id],
-            "EventStatus": "Scheduled", "NotBefore": moment, "Description": "", "EventSource": "Platform",
-            "DurationInSeconds": -1,
-        }  # fmt: skip
-        RootedPath(root).write(EVENTS, json.dumps({"DocumentIncarnation": 1, "Events": [event]}).encode())
 
 
 def _move_away(root: str, directory: str) -> str:

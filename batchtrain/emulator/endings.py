@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from batchtrain.emulator import documents, lines, states, wire
 from batchtrain.emulator.indexes import JobEntry
 from batchtrain.emulator.interface import UPLOAD_FAILED, Exit
-from batchtrain.emulator.records import Node, Task
-from batchtrain.emulator.world import Deadline, World, task_document
-
-Document = dict[str, Any]
+from batchtrain.emulator.records import Document, Task
+from batchtrain.emulator.world import Deadline, World, dependency_key, task_document
 
 RECENT_TASKS = 10
 """The number of tasks that a node lists."""
@@ -26,24 +22,21 @@ def failed_to_run(code: str, message: str, category: str = "UserError") -> Docum
     return {"category": category, "code": code, "message": message, "details": [{"name": "Message", "value": message}]}
 
 
-def exited_with(code: int, why: str = "") -> Document:
-    """The failure of a command with a nonzero exit code; `why` is an additional reason."""
+def failure_of(outcome: Exit) -> Document | None:
+    """The failureInfo of a run's end; None after success."""
+    if outcome.failure is not None:
+        return failed_to_run(outcome.failure, outcome.message, outcome.category)
+    if outcome.code == 0:
+        return None
     return {
         "category": "UserError",
         "code": "FailureExitCode",
         "message": "The task exited with an exit code representing a failure",
         "details": [
-            {"name": "Message", "value": why or "The task process exited with an unexpected exit code"},
+            {"name": "Message", "value": outcome.message or "The task process exited with an unexpected exit code"},
             {"name": "AdditionalErrorCode", "value": "FailureExitCode"},
         ],
     }
-
-
-def failure_of(outcome: Exit) -> Document | None:
-    """The failureInfo of a run's end; None after success."""
-    if outcome.failure is not None:
-        return failed_to_run(outcome.failure, outcome.message, outcome.category)
-    return None if outcome.code == 0 else exited_with(outcome.code or 0, outcome.message)
 
 
 def container_of(outcome: Exit) -> Document | None:
@@ -74,8 +67,11 @@ def conclude(world: World, entry: JobEntry, task: Task, now: int) -> None:
     """The run has left nothing on any node: free the nodes, then retry, requeue or complete the task."""
     release(world, entry, task, now)
     verdict, task.verdict = task.verdict, ""
-    if not entry.tasks.has(task):
-        _leave_nothing(world, entry, task)
+    if not entry.tasks.has(task):  # it was deleted; after a forced end its job and directories may be, too
+        if world.jobs.get(entry.key) is entry:
+            discard_files(world, entry, task)
+        elif not entry.running:
+            world.job_of.pop(entry.record.seq, None)
     elif verdict == "unprepared":
         _again(world, entry, task, now, first=True)
     elif verdict == "requeue":
@@ -125,15 +121,6 @@ def rested(world: World, deadline: Deadline, now: int) -> None:
         world.touch_job(entry.key)
 
 
-def _leave_nothing(world: World, entry: JobEntry, task: Task) -> None:
-    """The run of a deleted task has ended. If the end of its job was forced, the job and its directories may be deleted
-    already."""
-    if world.jobs.get(entry.key) is entry:
-        discard_files(world, entry, task)
-    elif not entry.running:
-        world.job_of.pop(entry.record.seq, None)
-
-
 def forget_run(task: Task) -> None:
     """Remove the results of a run from the record before the next run."""
     task.start = task.end = 0
@@ -148,13 +135,12 @@ def discard_files(world: World, entry: JobEntry, task: Task) -> None:
         return
     directory = documents.task_directory(entry.record, task)
     for instance in task.instances:
-        pool = world.pool_of_node.get(instance.node)
-        if pool is not None and pool.nodes[instance.node].root:
-            world.rubbish.append((pool.nodes[instance.node].root, directory))
+        if (node := world.find_node(instance.node)) and node.root:
+            world.rubbish.append((node.root, directory))
 
 
 def release(world: World, entry: JobEntry, task: Task, now: int) -> None:
-    """Release the slots of a run."""
+    """Release the slots of a run. Its nodes count it and list it as a recent task."""
     entry.running.pop(task.seq, None)
     for number, instance in enumerate(task.instances):
         pool = world.pool_of_node.get(instance.node)
@@ -162,30 +148,19 @@ def release(world: World, entry: JobEntry, task: Task, now: int) -> None:
             continue
         node = pool.nodes[instance.node]
         if task.verdict != "unprepared":
-            _remember(entry, task, number, node)
+            node.total_run += 1
+            if task.verdict in ("exit", "retry"):
+                node.losses = 0
+            node.total_succeeded += task.verdict == "exit" and task.exit_code == 0 and task.failure is None
+            recent = (entry.record.id, task.id, number)
+            node.recent = [*(former for former in node.recent if former != recent), recent][-RECENT_TASKS:]
         if node.state == "running" and not pool.running[node.id]:
             world.move(node, states.NODE, "free" if node.scheduling else "offline", now)
         world.save_node(node)
 
 
-def _remember(entry: JobEntry, task: Task, number: int, node: Node) -> None:
-    """Update a node's number of tasks and its list of recent tasks."""
-    node.total_run += 1
-    if task.verdict in ("exit", "retry"):
-        node.losses = 0
-    node.total_succeeded += task.verdict == "exit" and task.exit_code == 0 and task.failure is None
-    recent = (entry.record.id, task.id, number)
-    node.recent = [*(former for former in node.recent if former != recent), recent][-RECENT_TASKS:]
-
-
 def complete(
-    world: World,
-    entry: JobEntry,
-    task: Task,
-    now: int,
-    *,
-    failure: Document | None = None,
-    exit_code: int | None = None,
+    world: World, entry: JobEntry, task: Task, now: int, failure: Document | None, exit_code: int | None = None
 ) -> None:
     """A task is complete: update the tasks that depend on it, and its job."""
     result = "success" if failure is None and exit_code == 0 else "failure"
@@ -199,19 +174,19 @@ def complete(
     options = exit_options(document.get("exitConditions", {}), exit_code, failure)
     task.satisfies = options["dependencyAction"] == "satisfy"
     if task.satisfies:
-        lines.satisfy(entry, task)
+        lines.satisfy_key(entry, dependency_key(task.id))
     retain(world, entry, task)
     world.save_task(task)
     world.touch_job(entry.key)
-    if entry.record.spec["onTaskFailure"] == "performexitoptionsjobaction" and not _withdrawn(task):
-        _act_on_job(world, entry, options["jobAction"], now)
+    # A task that the user ended before it ran has not failed, so its job's exit conditions do not apply.
+    withdrawn = not task.start and failure is not None and failure["code"] == "TaskEnded"
+    if entry.record.spec["onTaskFailure"] == "performexitoptionsjobaction" and not withdrawn:
+        if options["jobAction"] == "terminate":
+            terminate(world, entry, "TaskFailed", now)
+        elif options["jobAction"] == "disable" and states.allows(states.JOB, entry.record.state, "disable"):
+            disable(world, entry, "requeue", now)
     if task.manager and entry.record.spec["jobManagerTask"]["killJobOnCompletion"]:
         terminate(world, entry, "JMComplete", now)
-
-
-def _withdrawn(task: Task) -> bool:
-    """Whether the user ended a task that never ran. It has not failed, so its job's exit conditions do not apply."""
-    return not task.start and task.failure is not None and task.failure["code"] == "TaskEnded"
 
 
 def retain(world: World, entry: JobEntry, task: Task) -> None:
@@ -237,12 +212,10 @@ def retained(world: World, deadline: Deadline, now: int) -> None:
 
 def exit_options(conditions: Document, exit_code: int | None, failure: Document | None) -> Document:
     """The action after an outcome: the task's own exit condition, or the service's default."""
-    succeeded = exit_code == 0 and failure is None
-    standard = (
-        {"jobAction": "none", "dependencyAction": "satisfy"}
-        if succeeded
-        else {"jobAction": "terminate", "dependencyAction": "block"}
-    )
+    if exit_code == 0 and failure is None:
+        standard = {"jobAction": "none", "dependencyAction": "satisfy"}
+    else:
+        standard = {"jobAction": "terminate", "dependencyAction": "block"}
     return {**standard, **_rule(conditions, exit_code, failure)}
 
 
@@ -259,13 +232,6 @@ def _rule(conditions: Document, exit_code: int | None, failure: Document | None)
     if exit_code is None and failure is not None and failure["code"] != "TaskEnded":  # ended by the user: not a failure
         return dict(conditions.get("preProcessingError", default))
     return {} if exit_code == 0 else default
-
-
-def _act_on_job(world: World, entry: JobEntry, action: str, now: int) -> None:
-    if action == "terminate":
-        terminate(world, entry, "TaskFailed", now)
-    elif action == "disable" and states.allows(states.JOB, entry.record.state, "disable"):
-        disable(world, entry, "requeue", now)
 
 
 def delete(world: World, entry: JobEntry, now: int) -> None:
@@ -287,7 +253,6 @@ def terminate(world: World, entry: JobEntry, reason: str, now: int) -> None:
 def disable(world: World, entry: JobEntry, action: str, now: int) -> None:
     """Requeue, terminate or wait for the running tasks of a job; a disabled job is not changed."""
     world.move(entry.record, states.JOB, "disable", now)
-    entry.record.tasks_action = action
     if action != "wait":
         condemn_all(world, entry, action, now)
     world.save_job(entry)

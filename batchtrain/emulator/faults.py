@@ -126,18 +126,22 @@ class NotModified(Exception):
 
 
 def invalid_property(name: str, value: object, reason: str) -> Fault:
-    """400 for one property, with the service's three details. It names a property without its parents (recorded
-    answers of azure-sdk-for-node)."""
+    """400 for one property, named without its parents, as in recorded answers of azure-sdk-for-node."""
     leaf = name.rpartition("/")[2].partition("[")[0]
     fault = Fault("InvalidPropertyValue", PropertyName=leaf, PropertyValue=str(value), Reason=reason)
     fault.property_path = name
     return fault
 
 
-def check(refusals: Iterable[Refusal], path: str = "") -> None:
-    """Raise a fault for the first refusal. path: of the judged part of the body, with a slash."""
+def invalid_parameter(name: str, value: str, **details: str) -> Fault:
+    """400 for one parameter of the query."""
+    return Fault("InvalidQueryParameterValue", QueryParameterName=name, QueryParameterValue=value, **details)
+
+
+def check(refusals: Iterable[Refusal]) -> None:
+    """Raise a fault for the first refusal."""
     for refusal in refusals:
-        raise invalid_property(f"{path}{refusal.path}", refusal.value, refusal.reason)
+        raise invalid_property(refusal.path, refusal.value, refusal.reason)
 
 
 def not_implemented(what: str) -> Fault:

@@ -1,6 +1,6 @@
 """The files of nodes and tasks: list, read in ranges, delete; nothing outside the node's directory is touched.
 
-Slow work (a list, the deletion of a directory) is returned as `Work`, which the server runs off its event loop.
+Slow work (a list, the deletion of a directory) is done in `Steps`, which the server runs off its event loop.
 """
 
 from __future__ import annotations
@@ -8,21 +8,18 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from batchtrain.emulator import documents, nodes, wire
-from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.faults import Fault, invalid_parameter
 from batchtrain.emulator.machine.rooted_path import LeadsOut, RootedPath
 from batchtrain.emulator.machine.walk import Entry, Walk, Walks
 from batchtrain.emulator.query import Page, Row, is_whole
-from batchtrain.emulator.records import Node
-from batchtrain.emulator.reply import Call, Reply, Slice, Work
+from batchtrain.emulator.records import Document, Node
+from batchtrain.emulator.reply import Call, Reply, Slice, Steps
 from batchtrain.emulator.world import World
-
-Document = dict[str, Any]
-
 
 REACHABLE = ("up", "starting")
 """What the machine must do before files of a node can be read. A node that is down does not answer."""
@@ -63,32 +60,28 @@ def task_tree(world: World, call: Call) -> Tree:
         raise Fault("TaskFilesCleanedup")
     if task.state == "active":
         raise Fault("OperationInvalidForCurrentState", Reason=STILL_ACTIVE)
-    node_id = task.instances[0].node if task.instances else ""
-    pool = world.pool_of_node.get(node_id)
-    if pool is None or not pool.nodes[node_id].root or pool.nodes[node_id].phase not in REACHABLE:
+    node = world.find_node(task.instances[0].node, *REACHABLE) if task.instances else None
+    if node is None or not node.root:
         raise Fault("TaskFilesUnavailable")
     top = documents.task_directory(entry.record, task)
-    return Tree(_below(pool.nodes[node_id]), top, f"{documents.task_url(call.base, entry.record, task)}/files")
+    return Tree(_below(node), top, f"{documents.task_url(call.base, entry.record, task)}/files")
 
 
 def _below(node: Node) -> RootedPath:
     return RootedPath(node.root, {node.root_inside: node.root})
 
 
-Operation = Callable[[Tree, Call], Reply | Work]
+Operation = Callable[[Tree, Call], Reply | Steps]
 
 
-def of_node(operation: Operation) -> Callable[[World, Call], Reply | Work]:
+def of_node(operation: Operation) -> Callable[[World, Call], Reply | Steps]:
     """An operation on the files of a node."""
     return lambda world, call: operation(node_tree(world, call), call)
 
 
-def of_task(operation: Operation) -> Callable[[World, Call], Reply | Work]:
+def of_task(operation: Operation) -> Callable[[World, Call], Reply | Steps]:
     """An operation on the files of a task."""
     return lambda world, call: operation(task_tree(world, call), call)
-
-
-# Paths ---------------------------------------------------------------------------------------------------------------
 
 
 def locate(tree: Tree, name: str) -> str:
@@ -102,16 +95,9 @@ def _is_name(name: str) -> bool:
     return "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
 
 
-# Listing -------------------------------------------------------------------------------------------------------------
-
-
-def list_(tree: Tree, call: Call) -> Work:
-    return Work(_pages(tree, call, Page(call, "files")))
-
-
-def _pages(tree: Tree, call: Call, page: Page) -> Iterator[Reply | None]:
+def list_(tree: Tree, call: Call) -> Steps:
     """One page, in steps. The walk is kept for the next page, under the token at the end of this one."""
-    recursive = call.flag("recursive")
+    page, recursive = Page(call, "files"), call.flag("recursive")
     key = (tree.url, tree.node.root, recursive)
     token = call.query.get("$skiptoken", "")
     walk = (_WALKS.take((*key, token)) if token else None) or _walk(tree, token, recursive=recursive)
@@ -119,8 +105,7 @@ def _pages(tree: Tree, call: Call, page: Page) -> Iterator[Reply | None]:
         yield page.reply()
         return
     for number, entry in enumerate(walk, 1):
-        row = _row(tree, entry, recursive)
-        if not page.add(row):
+        if not page.add(_row(tree, entry, recursive)):
             walk.back(entry)
             _WALKS.keep((*key, page.last), walk)
             break
@@ -133,7 +118,7 @@ def _walk(tree: Tree, token: str, *, recursive: bool) -> Walk | None:
     """None if the directory does not exist yet."""
     after = os.fsdecode(unquote_to_bytes(token))
     if token and not _is_name(after):
-        raise Fault("InvalidQueryParameterValue", QueryParameterName="$skiptoken", QueryParameterValue=token)
+        raise invalid_parameter("$skiptoken", token)
     try:
         return Walk(tree.node, tree.top, after=after, depth=None if recursive else 1, follow=True)
     except FileNotFoundError:
@@ -151,16 +136,15 @@ def _row(tree: Tree, entry: Entry, recursive: bool) -> Row:
             target = tree.node.status(tree.path(entry.path))
             if stat.S_ISREG(target.st_mode) or (stat.S_ISDIR(target.st_mode) and not recursive):
                 status = target
-    name = entry.path
     # Of a name that is not UTF-8, only the URL is exact.
-    text = os.fsencode(name).decode(errors="replace")
-    item: Document = {"name": text, "url": _url(tree, name), "isDirectory": stat.S_ISDIR(status.st_mode)}
+    name = os.fsencode(entry.path).decode(errors="replace")
+    item: Document = {"name": name, "url": _url(tree, entry.path), "isDirectory": stat.S_ISDIR(status.st_mode)}
     if not item["isDirectory"]:
         item["properties"] = {
             "creationTime": wire.timestamp(wire.from_unix_ns(status.st_ctime_ns)),
             "lastModified": wire.timestamp(wire.from_unix_ns(status.st_mtime_ns)),
             "contentLength": str(status.st_size),
-            "contentType": content_type(name),
+            "contentType": content_type(entry.path),
             "fileMode": f"0o{status.st_mode:o}",
         }
     return Row(quote(os.fsencode(entry.path)), item)
@@ -173,9 +157,6 @@ def _url(tree: Tree, name: str) -> str:
 def content_type(name: str) -> str:
     """The type of file by its name alone, as in the service."""
     return "text/plain" if name.endswith((".txt", ".log", ".out", ".err")) else "application/octet-stream"
-
-
-# Reading -------------------------------------------------------------------------------------------------------------
 
 
 def read(tree: Tree, call: Call) -> Reply:
@@ -247,14 +228,7 @@ def byte_range(header: str | None, size: int) -> tuple[int, int]:
     return start, end - start + 1
 
 
-# Deleting ------------------------------------------------------------------------------------------------------------
-
-
-def delete(tree: Tree, call: Call) -> Work:
-    return Work(_deletion(tree, call))
-
-
-def _deletion(tree: Tree, call: Call) -> Iterator[Reply]:
+def delete(tree: Tree, call: Call) -> Steps:
     path = locate(tree, call.path[2])
     try:
         if call.flag("recursive") or not stat.S_ISDIR(tree.node.status(path, follow=False).st_mode):

@@ -35,7 +35,7 @@ from batchtrain.emulator import (
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault, NeedsToken, NotModified, not_implemented
 from batchtrain.emulator.injection import Injection
-from batchtrain.emulator.reply import Call, Reply, Slice, Work
+from batchtrain.emulator.reply import Call, Reply, Slice, Steps
 from batchtrain.emulator.world import USER_SUBSCRIPTION
 
 logger = logging.getLogger("batchtrain.emulator.http")
@@ -123,36 +123,32 @@ class Application:
         if isinstance(fault, NeedsToken):
             challenge = f'Bearer authorization_uri="{wire.SIGN_IN}", resource_id="{wire.AUDIENCE}"'
             return Reply(fault.status, document, {"WWW-Authenticate": challenge})
-        if fault.retry_after is not None:
-            return Reply(fault.status, document, {"Retry-After": f"{fault.retry_after:g}"})
-        return Reply(fault.status, document)
+        retry_after = {} if fault.retry_after is None else {"Retry-After": f"{fault.retry_after:g}"}
+        return Reply(fault.status, document, retry_after)
 
     async def _answer(self, request: Request, receive: Receive, now: int) -> Reply:
+        parameters = dict(wire.query_pairs(request.query))
         if request.raw_path == f"{control.PREFIX}health":
-            challenge = dict(wire.query_pairs(request.query)).get("challenge", "")
-            proof = wire.proof(self.key, self.driver.world.endpoint, challenge)
+            proof = wire.proof(self.key, self.driver.world.endpoint, parameters.get("challenge", ""))
             return Reply(200, {**self.control.identity._asdict(), "proof": proof})
         if request.raw_path == identity.PATH:
-            parameters = dict(wire.query_pairs(request.query))
             return identity.answer(self.control.identity.account, self.key, request.headers, parameters, self._now())
         if sign_in.is_path(request.raw_path) and not routes.begins(request.raw_path):
             return sign_in.answer(request.verb, request.raw_path, await _body(receive),
                                   self.control.identity.account, self.key, request.base, self._now())  # fmt: skip
         if request.raw_path.startswith(sign_in.NODES):
-            return sign_in.of_node(request.raw_path, request.headers, dict(wire.query_pairs(request.query)),
-                                   self.control.identity.account, self.key, self._now())  # fmt: skip
+            return sign_in.of_node(request.raw_path, request.headers, parameters, self.control.identity.account,
+                                   self.key, self._now())  # fmt: skip
         if request.raw_path.startswith(wire.BLOB_STORE) and self.driver.blob_store is not None:
             return await self._of_blob_store(self.driver.blob_store, request, receive)
         if request.raw_path.startswith(arm_applications.UPLOADS) and request.verb == "PUT":
-            query_pairs = dict(wire.query_pairs(request.query))
-            package = arm_applications.package_of_link(request.raw_path, query_pairs, self.key)
+            package = arm_applications.package_of_link(request.raw_path, parameters, self.key)
             await arm_applications.files(self.driver.world).keep(*package, _parts(receive))
             return Reply(201)
         if request.raw_path.startswith(control.PREFIX):
             self._authenticate(request, 0.0)
-            return await self.control.answer(
-                request.verb, request.raw_path.removeprefix(control.PREFIX), await _body(receive)
-            )
+            path_below = request.raw_path.removeprefix(control.PREFIX)
+            return await self.control.answer(request.verb, path_below, await _body(receive))
         if resource_manager.is_path(request.raw_path):
             return await self._of_resource_manager(request, receive, now)
         try:
@@ -163,7 +159,6 @@ class Application:
         signed_by = await self._befall(request, route.name)
         if signed_by == tokens.SHARED_KEY and self.driver.world.allocation == USER_SUBSCRIPTION:
             raise Fault("AuthenticationFailed", AuthenticationErrorDetail=TOKENS_ONLY)
-        parameters = dict(wire.query_pairs(request.query))
         revision = versions.check(parameters)
         if revision > route.until:
             raise Fault("ResourceNotFound")
@@ -183,7 +178,7 @@ class Application:
             answer = operation(self.driver.world, call)
         else:
             answer = self.driver.change(lambda: operation(self.driver.world, call))
-        reply = await self._carry_out(answer) if isinstance(answer, Work) else answer
+        reply = answer if isinstance(answer, Reply) else await self._carry_out(answer)
         return self._cut_short(request, route.name, _translated(reply, route.answer, revision))
 
     async def _of_blob_store(self, blobs: blob_store.BlobStore, request: Request, receive: Receive) -> Reply:
@@ -204,19 +199,19 @@ class Application:
         host = identity_here.host or urlsplit(self.driver.world.endpoint).netloc
         account = arm_request.Account(identity_here.account, self.key, host)
         query = dict(wire.query_pairs(request.query))
-        asked = arm_request.Request(request.verb, request.raw_path, query, request.headers, b"", request.base, now)
+        arm_call = arm_request.Request(request.verb, request.raw_path, query, request.headers, b"", request.base, now)
         try:
             resource_manager.check_token(account, request.verb, request.headers, self._now())
-            asked = asked._replace(body=await _body(receive))
-            return self.driver.change(lambda: resource_manager.answer(self.driver.world, account, asked))
+            arm_call = arm_call._replace(body=await _body(receive))
+            return self.driver.change(lambda: resource_manager.answer(self.driver.world, account, arm_call))
         except Fault as fault:
             return resource_manager.refusal(fault)
 
-    async def _carry_out(self, work: Work) -> Reply:
+    async def _carry_out(self, steps: Steps) -> Reply:
         """Step by step, so that a long list does not delay other requests."""
         while True:
             async with self._working:
-                reply = await asyncio.to_thread(next, work.steps)
+                reply = await asyncio.to_thread(next, steps)
             if reply is not None:
                 return reply
 
@@ -270,9 +265,6 @@ def _translated(reply: Reply, model: str, revision: int) -> Reply:
     return reply._replace(document=models.shown(model, document, revision))
 
 
-# Requests ------------------------------------------------------------------------------------------------------------
-
-
 async def _parts(receive: Receive) -> AsyncIterator[bytes]:
     """The chunks of a body. Raises Disconnected."""
     more = True
@@ -297,9 +289,6 @@ async def _body(receive: Receive) -> bytes:
     if size > MAX_BODY:
         raise Fault("RequestBodyTooLarge", MaxLimit=str(MAX_BODY))
     return b"".join(parts)
-
-
-# Replies -------------------------------------------------------------------------------------------------------------
 
 
 async def _send(reply: Reply, request: Request, request_id: str, date: int, receive: Receive, send: Send) -> None:
@@ -340,11 +329,19 @@ def _cut(send: Send, fraction: float, connection: asyncio.BaseTransport | None) 
 
 
 async def _send_slice(content: Slice, receive: Receive, send: Send) -> None:
-    """Exactly the announced number of bytes: zeros replace what a shrinking file lost, because a short answer would
-    break the connection."""
+    """Exactly the announced bytes, with zeros for what a shrinking file lost: a short answer breaks the connection."""
     disconnection = asyncio.ensure_future(_disconnected(receive))
     try:
-        await _send_parts(content, disconnection, send)
+        with content.file as file:
+            file.seek(content.start)
+            remaining = content.length
+            while remaining and not disconnection.done():
+                part = file.read(min(remaining, CHUNK)) or bytes(min(remaining, CHUNK))
+                remaining -= len(part)
+                await send({"type": "http.response.body", "body": part, "more_body": remaining > 0})
+                await asyncio.sleep(0)  # sending without waiting never yields to other tasks
+            if not content.length:
+                await send({"type": "http.response.body", "body": b""})
     finally:
         disconnection.cancel()
 
@@ -353,17 +350,3 @@ async def _disconnected(receive: Receive) -> None:
     """Wait until the client has disconnected; the server silently drops what is sent after that."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _send_parts(content: Slice, disconnection: asyncio.Future[None], send: Send) -> None:
-    with content.file as file:
-        file.seek(content.start)
-        remaining = content.length
-        while remaining and not disconnection.done():
-            part = file.read(min(remaining, CHUNK))
-            part = part or bytes(min(remaining, CHUNK))
-            remaining -= len(part)
-            await send({"type": "http.response.body", "body": part, "more_body": remaining > 0})
-            await asyncio.sleep(0)  # sending without waiting never yields to other tasks
-        if not content.length:
-            await send({"type": "http.response.body", "body": b""})

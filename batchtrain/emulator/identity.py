@@ -10,7 +10,6 @@ from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Reply
 
 PATH = "/_emulator/identity"
-_PURPOSE = b"header of the managed identity"
 
 
 def variables(endpoint: str, key: str) -> dict[str, str]:
@@ -36,4 +35,4 @@ def answer(account: str, key: str, headers: Mapping[str, str], query: Mapping[st
 
 
 def _secret(key: str) -> str:
-    return tokens.derived(key, _PURPOSE).hex()
+    return tokens.derived(key, b"header of the managed identity").hex()

@@ -18,18 +18,14 @@ EVERY_SLOT = 1 << 16
 class PoolEntry:
     """A pool, its nodes, and the tasks on each."""
 
-    __slots__ = ("history", "nodes", "record", "running")
+    __slots__ = ("history", "key", "nodes", "record", "running")
 
     def __init__(self, record: Pool) -> None:
-        self.record = record
+        self.record, self.key = record, record.id.lower()
         self.history: History | None = History() if record.spec.get("enableAutoScale") else None
         """What its formula reads; None without autoscale."""
         self.nodes: dict[str, Node] = {}
         self.running: dict[str, dict[int, Task]] = {}
-
-    @property
-    def key(self) -> str:
-        return self.record.id.lower()
 
     @property
     def simulated(self) -> bool:
@@ -53,12 +49,12 @@ class JobEntry:
     """A job, its tasks in order, its queue, and the number of tasks in each state."""
 
     __slots__ = (
-        "counts", "dependants", "gangs", "met", "nodes", "range_dependants", "ready", "record", "running", "satisfied",
-        "slot_counts", "tasks", "to_recover", "unmet",
+        "counts", "dependants", "gangs", "key", "met", "nodes", "range_dependants", "ready", "record", "running",
+        "satisfied", "slot_counts", "tasks", "to_recover", "unmet",
     )  # fmt: skip
 
     def __init__(self, record: Job, shelf: Shelf) -> None:
-        self.record = record
+        self.record, self.key = record, record.id.lower()
         self.tasks = TaskTable(record.seq, shelf)
         self.ready: OrderedDict[int, int] = OrderedDict()
         """Active tasks that wait only for nodes, in queue order: number -> how many nodes it needs."""
@@ -79,10 +75,6 @@ class JobEntry:
         """Its preparation and release tasks by node id; empty if it has none."""
         self.counts = dict.fromkeys(COUNTED, 0)
         self.slot_counts = dict.fromkeys(COUNTED, 0)
-
-    @property
-    def key(self) -> str:
-        return self.record.id.lower()
 
     @property
     def pool_id(self) -> str:
@@ -113,15 +105,11 @@ def count_names(task: TaskFacts) -> tuple[str, ...]:
 class ScheduleEntry:
     """A job schedule and its jobs, in order."""
 
-    __slots__ = ("jobs", "record")
+    __slots__ = ("jobs", "key", "record")
 
     def __init__(self, record: JobSchedule) -> None:
-        self.record = record
+        self.record, self.key = record, record.id.lower()
         self.jobs: dict[str, JobEntry] = {}
-
-    @property
-    def key(self) -> str:
-        return self.record.id.lower()
 
     @property
     def active_job(self) -> JobEntry | None:

@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 ANSWERS = ("error", "latency", "drop", "truncate", "skew")
-"""The kinds of faults of a request: refused, delayed, never answered, answered in part, checked against a wrong
-clock."""
+"""Faults of a request: refused, delayed, never answered, answered in part, checked against a wrong clock."""
 ALLOCATION = ("allocation-refused", "allocation-partial", "allocation-slow")
 NODES = ("boot-fails", "start-task-fails", "node-slow")
 KINDS = (*ANSWERS, *ALLOCATION, *NODES)
@@ -110,8 +109,6 @@ class Injections:
 
     def strike(self, kinds: Iterable[str], resource: str, operation: str = "") -> Injection | None:
         """The first fault of these kinds that strikes now; the strike is counted."""
-        if not self._all:
-            return None
         for number, (injection, chance) in self._all.items():
             if injection.kind not in kinds or not (
                 fnmatch.fnmatchcase(operation, injection.operation)

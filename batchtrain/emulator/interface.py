@@ -26,39 +26,30 @@ class PackageFiles(Protocol):
 
     def add(self, application: str) -> None:
         """Create an application, if it does not exist."""
-        ...
 
     def remove(self, application: str) -> None:
         """Delete an application."""
-        ...
 
     def setting(self, application: str, name: str) -> str:
         """DEFAULT or DISPLAY_NAME of an application; empty if it has none."""
-        ...
 
     def set(self, application: str, name: str, value: str) -> None:
         """Set DEFAULT or DISPLAY_NAME of an application; an empty value removes it."""
-        ...
 
     def versions(self, application: str) -> dict[str, bool]:
         """The versions of an application, and whether each is active."""
-        ...
 
     def announce(self, application: str, version: str) -> None:
         """Create a package without content."""
-        ...
 
     async def keep(self, application: str, version: str, parts: AsyncIterator[bytes]) -> None:
         """Store the content of a package, which is not active yet."""
-        ...
 
     def activate(self, application: str, version: str) -> bool:
         """Make the content of a package active. Returns False if it has none."""
-        ...
 
     def remove_version(self, application: str, version: str) -> None:
         """Delete a package."""
-        ...
 
 
 class Package(NamedTuple):
@@ -125,8 +116,7 @@ class Container(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """An inbound endpoint: connections to the node's address and `frontend` port are forwarded to its `backend`
-    port."""
+    """An inbound endpoint: connections to the node's address and `frontend` port are forwarded to `backend`."""
 
     frontend: int
     backend: int
@@ -161,13 +151,11 @@ class NodeUp(NamedTuple):
     root: Path
     """Its directory on this machine; the files of the API are below it."""
     root_inside: str
-    """The same directory as the node's processes see it (AZ_BATCH_NODE_ROOT_DIR). All nodes of a pool have the same
-    path if the kernel allows mounts."""
+    """Its path as the node's processes see it; the same on all nodes of a pool if the kernel allows mounts."""
     environment: Mapping[str, str]
     """The node's environment, from which every task starts (PATH, HOME, the emulator's marker, MPI yielding)."""
     isolation: str
-    """`namespaces` (own host name, process tree, mounts), `process` (plain processes) or `docker` (own network,
-    too)."""
+    """`namespaces` (own host name, processes, mounts), `process` (plain) or `docker` (own network, too)."""
     address: str = ""
     """The node's address, if it differs from the requested one."""
 
@@ -179,8 +167,7 @@ class Download(NamedTuple):
     path: str
     mode: str = "0770"
     container: bool = False
-    """`url` is that of a storage container: all its blobs with the prefix are downloaded, each to its own name below
-    `path`."""
+    """`url` is that of a storage container: its blobs with the prefix are downloaded by their names below `path`."""
     own: bool = False
     """`url` is only the name of a container of the account's own storage."""
     prefix: str = ""

@@ -8,15 +8,12 @@ before the job is `completed` or deleted.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from batchtrain.emulator import endings, states, wire
 from batchtrain.emulator.indexes import JobEntry
 from batchtrain.emulator.interface import Exit
-from batchtrain.emulator.records import JobNode, Node, NodeRun, Task
+from batchtrain.emulator.records import Document, JobNode, Node, NodeRun, Task
 from batchtrain.emulator.world import Deadline, World
-
-Document = dict[str, Any]
 
 PREPARATION, RELEASE = "preparation", "release"
 SPECS = {PREPARATION: "jobPreparationTask", RELEASE: "jobReleaseTask"}
@@ -51,14 +48,14 @@ def runs_of(job_node: JobNode) -> Iterator[tuple[str, NodeRun]]:
 
 def prepared(entry: JobEntry, node: Node) -> bool:
     """Whether a task of the job may start on a node now."""
-    if spec_of(entry, PREPARATION) is None:
+    if (spec := spec_of(entry, PREPARATION)) is None:
         return True
     job_node = entry.nodes.get(node.id)
-    return (
-        job_node is not None
-        and _passed(entry, job_node.preparation)
-        and not _outdated(entry, job_node.preparation, node)
-    )
+    if job_node is None or not _passed(entry, job_node.preparation):
+        return False
+    # It runs again after a reboot; a failed one always does.
+    again = spec.get("rerunOnNodeRebootAfterSuccess", True) or job_node.preparation.failure is not None
+    return job_node.preparation.boot == node.boots or not again
 
 
 def barred(entry: JobEntry, node: Node) -> bool:
@@ -75,18 +72,10 @@ def _passed(entry: JobEntry, run: NodeRun) -> bool:
     return run.phase == "ended" and (run.failure is None or not spec.get("waitForSuccess", True))
 
 
-def _outdated(entry: JobEntry, run: NodeRun, node: Node) -> bool:
-    """Whether it runs again after a reboot; a failed one always does."""
-    spec = spec_of(entry, PREPARATION) or {}
-    again = spec.get("rerunOnNodeRebootAfterSuccess", True) or run.failure is not None
-    return run.boot != node.boots and again
-
-
 def request(world: World, entry: JobEntry, node: Node, now: int) -> None:
     """A task waits on a node for its preparation, which becomes due unless it is running."""
     job_node = entry.nodes.get(node.id)
     if job_node is None:
-        pool = world.pool_of_node[node.id].record.id
         job_node = JobNode(
             id=node.id,
             seq=world.new_seq(),
@@ -94,7 +83,7 @@ def request(world: World, entry: JobEntry, node: Node, now: int) -> None:
             state_time=now,
             created=now,
             job=entry.record.seq,
-            pool=pool,
+            pool=world.pool_of_node[node.id].record.id,
             preparation=NodeRun(),
         )
         world.add_job_node(entry, job_node)
@@ -161,15 +150,11 @@ def begin(world: World, job_node: JobNode, kind: str, now: int) -> None:
     run.run += 1
     run.boot = world.pool_of_node[job_node.id].nodes[job_node.id].boots
     run.start = now
-    if limit := _wall_clock(spec_of(entry, kind) or {}):
+    spec = spec_of(entry, kind) or {}
+    wall = spec.get("maxWallClockTime") or spec.get("constraints", {}).get("maxWallClockTime", wire.INFINITE)
+    if limit := wire.limit(wall):
         world.add_deadline(Deadline(now + limit, job_node.seq, "noderun", job_node.id, kind, run.run))
     world.save_job_node(job_node)
-
-
-def _wall_clock(spec: Document) -> int:
-    """The maximum wall clock time in ticks; 0 for no limit."""
-    text = spec.get("maxWallClockTime") or spec.get("constraints", {}).get("maxWallClockTime", wire.INFINITE)
-    return 0 if text == wire.INFINITE else wire.parse_duration(text)
 
 
 def time_up(world: World, deadline: Deadline, now: int) -> None:
@@ -183,17 +168,16 @@ def time_up(world: World, deadline: Deadline, now: int) -> None:
             return
 
 
-def _is(world: World, job_node: JobNode, kind: str, run_number: int, phase: str) -> bool:
-    """Whether a report belongs to the current attempt, node and job."""
+def _current(world: World, job_node: JobNode, kind: str, run_number: int, phase: str) -> NodeRun | None:
+    """The run of a report; None unless it belongs to the current attempt, node and job."""
     run = run_of(job_node, kind)
     current = world.jobs_of_node.get(job_node.id, {}).get(job_node.job) is job_node
-    return current and (run.run, run.phase) == (run_number, phase)
+    return run if current and (run.run, run.phase) == (run_number, phase) else None
 
 
 def ended(world: World, job_node: JobNode, kind: str, run_number: int, outcome: Exit, now: int) -> None:
     """Records that the command of a run has ended."""
-    run = run_of(job_node, kind)
-    if not _is(world, job_node, kind, run_number, "running"):
+    if (run := _current(world, job_node, kind, run_number, "running")) is None:
         return
     run.phase = states.after(states.NODE_RUN, run.phase, "exit")
     run.end, run.exit_code, run.failure = now, outcome.code, endings.failure_of(outcome)
@@ -203,17 +187,16 @@ def ended(world: World, job_node: JobNode, kind: str, run_number: int, outcome: 
 
 def end_scope(world: World, job_node: JobNode, kind: str, run_number: int) -> None:
     """Its background processes are being ended."""
-    run = run_of(job_node, kind)
-    if _is(world, job_node, kind, run_number, "exited"):
+    if run := _current(world, job_node, kind, run_number, "exited"):
         run.phase = states.after(states.NODE_RUN, run.phase, "end")
         world.save_job_node(job_node)
 
 
 def scope_ended(world: World, job_node: JobNode, kind: str, run_number: int, now: int) -> None:
     """All its processes on the node have ended."""
-    if not _is(world, job_node, kind, run_number, "ending"):
+    if (run := _current(world, job_node, kind, run_number, "ending")) is None:
         return
-    entry, run = world.job_of[job_node.job], run_of(job_node, kind)
+    entry = world.job_of[job_node.job]
     run.phase = states.after(states.NODE_RUN, run.phase, "ended")
     if kind == PREPARATION:
         _conclude(world, entry, job_node, now)

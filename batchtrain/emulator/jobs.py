@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from batchtrain.emulator import documents, endings, launching, quotas, schedules, states, statistics
 from batchtrain.emulator.checks import check_id
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.indexes import JobEntry
 from batchtrain.emulator.query import Row, by_id, listing, number, one
+from batchtrain.emulator.records import Document
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element
 from batchtrain.emulator.world import Deadline, World, job_wall_clock
-
-Document = dict[str, Any]
 
 
 def create_job(world: World, call: Call) -> Reply:
@@ -91,11 +89,13 @@ def _pool_info(entry: JobEntry, before: Document, pool_info: Document) -> Docume
     auto = before.get("autoPoolSpecification")
     if auto is not None:
         auto_pool: Document = pool_info.get("autoPoolSpecification", {})
-        _check_same(auto_pool, auto)
+        path = "poolInfo/autoPoolSpecification"
+        for name in auto_pool.keys() - {"keepAlive"}:  # secrets are ignored, because answers never contain them
+            if documents.without_secrets(auto_pool[name]) != documents.without_secrets(auto.get(name)):
+                raise invalid_property(f"{path}/{name}", auto_pool[name], "Only keepAlive can be changed.")
         keep = auto_pool.get("keepAlive", auto["keepAlive"])
         if keep != auto["keepAlive"] and auto["poolLifetimeOption"] != "job":
-            path = "poolInfo/autoPoolSpecification/keepAlive"
-            raise invalid_property(path, keep, "The pool is its schedule's, not the job's.")
+            raise invalid_property(f"{path}/keepAlive", keep, "The pool is its schedule's, not the job's.")
         if pool_info.get("poolId"):
             raise invalid_property("poolInfo/poolId", pool_info["poolId"], "The job's pool was made for it.")
         return {"autoPoolSpecification": {**auto, "keepAlive": keep}}
@@ -106,14 +106,6 @@ def _pool_info(entry: JobEntry, before: Document, pool_info: Document) -> Docume
     if pool_info != before and entry.record.state != "disabled":
         raise Fault("OperationInvalidForCurrentState", PropertyName="poolInfo", Reason="The job is not disabled.")
     return pool_info
-
-
-def _check_same(auto_pool: Document, auto: Document) -> None:
-    """Check that only keepAlive of the auto pool changes. Secrets are ignored, because answers never contain them."""
-    for name in auto_pool.keys() - {"keepAlive"}:
-        if documents.without_secrets(auto_pool[name]) != documents.without_secrets(auto.get(name)):
-            path = f"poolInfo/autoPoolSpecification/{name}"
-            raise invalid_property(path, auto_pool[name], "Only keepAlive can be changed.")
 
 
 def delete_job(world: World, call: Call) -> Reply:

@@ -13,10 +13,8 @@ from batchtrain.emulator.checks import check_command, check_id, check_retries, p
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import JobEntry, ScheduleEntry
-from batchtrain.emulator.records import Job
+from batchtrain.emulator.records import Document, Job
 from batchtrain.emulator.world import World
-
-Document = dict[str, Any]
 
 DEFAULTS: Mapping[str, Any] = {
     "priority": 0,
@@ -47,9 +45,6 @@ SECRET = "*"
 SPECIAL_TASKS = ("jobPreparationTask", "jobReleaseTask", "jobManagerTask")
 
 
-# Its specification ---------------------------------------------------------------------------------------------------
-
-
 def logins(document: Document) -> dict[str, str] | None:
     """Registry passwords of a job's special tasks, taken before `specification` removes them."""
     settings = [document.get(name, {}).get("containerSettings", {}) for name in SPECIAL_TASKS]
@@ -61,12 +56,15 @@ def specification(world: World, document: Document, *, by_schedule: bool = False
     spec = {name: value for name, value in {**DEFAULTS, **document}.items() if name != "id"}
     checked(spec)
     _check_pool(world, spec["poolInfo"], by_schedule=by_schedule)
-    if "jobPreparationTask" in spec:
-        spec["jobPreparationTask"] = _preparation(spec["jobPreparationTask"])
+    if preparation := spec.get("jobPreparationTask"):
+        check_command(preparation, "jobPreparationTask/")
+        constraints = {**CONSTRAINTS, "retentionTime": tasks.RETENTION, **preparation.get("constraints", {})}
+        check_retries(constraints["maxTaskRetryCount"], "jobPreparationTask/constraints/maxTaskRetryCount")
+        spec["jobPreparationTask"] = {**PREPARATION, **preparation, "constraints": constraints}
     if "jobReleaseTask" in spec:
         spec["jobReleaseTask"] = _release(spec)
-    if "jobManagerTask" in spec:
-        spec["jobManagerTask"] = _manager(world, spec)
+    if manager := spec.get("jobManagerTask"):  # its number of retries can be the job's
+        spec["jobManagerTask"] = {**MANAGER, **manager, **tasks.checked(world, spec, _task_of(manager))}
     _check_ids(spec)
     return spec
 
@@ -83,13 +81,6 @@ def checked(spec: Document) -> None:
     check_meaning(meaning.job(spec))
 
 
-def _preparation(document: Document) -> Document:
-    check_command(document, "jobPreparationTask/")
-    constraints = {**CONSTRAINTS, "retentionTime": tasks.RETENTION, **document.get("constraints", {})}
-    check_retries(constraints["maxTaskRetryCount"], "jobPreparationTask/constraints/maxTaskRetryCount")
-    return {**PREPARATION, **document, "constraints": constraints}
-
-
 def _release(spec: Document) -> Document:
     document = spec["jobReleaseTask"]
     if "jobPreparationTask" not in spec:
@@ -101,12 +92,6 @@ def _release(spec: Document) -> Document:
         path = "jobReleaseTask/maxWallClockTime"
         raise invalid_property(path, completed["maxWallClockTime"], "A job release task runs for at most 15 minutes.")
     return completed
-
-
-def _manager(world: World, spec: Document) -> Document:
-    """A job manager task has a task's defaults; its number of retries can be the job's."""
-    document = spec["jobManagerTask"]
-    return {**MANAGER, **document, **tasks.checked(world, spec, _task_of(document))}
 
 
 def _task_of(manager: Document) -> Document:
@@ -123,9 +108,6 @@ def _check_ids(spec: Document) -> None:
         if task_id in ids:
             raise invalid_property(f"{name}/id", spec[name]["id"], "Another special task of the job has this id.")
         ids.add(task_id)
-
-
-# Its pool ------------------------------------------------------------------------------------------------------------
 
 
 def _check_pool(world: World, info: Document, *, by_schedule: bool) -> None:
@@ -155,8 +137,7 @@ def _check_pool(world: World, info: Document, *, by_schedule: bool) -> None:
 
 
 def _mask(document: Document) -> None:
-    """The auto pool's specification without secrets: only their presence matters to the new pool. Registry passwords
-    are used."""
+    """Mask an auto pool's secrets, except registry passwords: only their presence matters to the new pool."""
     for name, value in document.items():
         if name in documents.SECRETS:
             document[name] = SECRET
@@ -217,9 +198,6 @@ def _end(world: World, pool_id: str, now: int) -> None:
         pools.end(world, pool, now)
 
 
-# The job -------------------------------------------------------------------------------------------------------------
-
-
 def make(
     world: World,
     job_id: str,
@@ -243,18 +221,12 @@ def make(
     _make_pool(world, job, schedule, now)
     world.stamp(job, now)
     entry = world.add_job(job)
-    if "jobManagerTask" in spec:
-        _make_manager(world, entry, now)
+    if manager := spec.get("jobManagerTask"):
+        try:
+            task = tasks.add(world, entry, copy.deepcopy(_task_of(manager)), now)
+        except Fault as fault:  # the specification of a schedule may have become invalid since it was added
+            job.error = _scheduling_error(fault)
+        else:
+            task.manager, task.exclusive = True, manager["runExclusive"]
+            world.save_task(task)
     return entry
-
-
-def _make_manager(world: World, entry: JobEntry, now: int) -> None:
-    """Check again: the specification of a schedule may have become invalid since it was added."""
-    document = entry.record.spec["jobManagerTask"]
-    try:
-        task = tasks.add(world, entry, copy.deepcopy(_task_of(document)), now)
-    except Fault as fault:
-        entry.record.error = _scheduling_error(fault)
-        return
-    task.manager, task.exclusive = True, document["runExclusive"]
-    world.save_task(task)

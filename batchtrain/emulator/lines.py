@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from batchtrain.emulator.indexes import JobEntry
-from batchtrain.emulator.records import Task
+from batchtrain.emulator.records import Document, Task
 from batchtrain.emulator.world import dependency_key
 
-Document = dict[str, Any]
 
-
-def enqueue(entry: JobEntry, task: Task, spec: Document, *, first: bool = False) -> None:
+def enqueue(entry: JobEntry, task: Task, spec: Document) -> None:
     """Put an active task into the queue, or on the lists of the tasks it depends on."""
-    depends = spec.get("dependsOn")
-    unmet = _register(entry, task, depends) if depends else 0
-    if unmet:
+    if (depends := spec.get("dependsOn")) and (unmet := _register(entry, task, depends)):
         entry.unmet[task.seq] = unmet
-        return
-    line_up(entry, task, first=first)
+    else:
+        line_up(entry, task)
 
 
 def enqueue_again(entry: JobEntry, task: Task, spec: Document) -> None:
@@ -50,11 +44,6 @@ def _register(entry: JobEntry, task: Task, depends: Document) -> int:
             entry.range_dependants.append((start, end, task.seq))
             unmet += missing
     return unmet
-
-
-def satisfy(entry: JobEntry, task: Task) -> None:
-    """A task completes the dependencies of other tasks."""
-    satisfy_key(entry, dependency_key(task.id))
 
 
 def satisfy_key(entry: JobEntry, key: str) -> None:

@@ -13,8 +13,7 @@ BEFORE = ".1"
 
 
 class Bounded(logging.Handler):
-    """Truncates the log when it is full. The file is emptied in place, because child processes write to the same open
-    file."""
+    """Truncates a full log. It is emptied in place, because child processes write to the same open file."""
 
     def __init__(self, path: Path, descriptor: int = 2) -> None:
         super().__init__()
@@ -38,13 +37,10 @@ class Bounded(logging.Handler):
         if size <= LIMIT:
             return
         with contextlib.suppress(OSError):  # a full disk is one more reason to empty the log
-            self._keep(size - LIMIT)
+            aside = self._path.with_name(f".{self._path.name}{BEFORE}")
+            aside.touch(0o600)
+            with self._path.open("rb") as log, aside.open("wb") as copy:
+                log.seek(size - LIMIT)
+                copy.write(log.read(LIMIT))
+            aside.replace(self._path.with_name(f"{self._path.name}{BEFORE}"))
         os.ftruncate(self._descriptor, 0)
-
-    def _keep(self, start: int) -> None:
-        aside = self._path.with_name(f".{self._path.name}{BEFORE}")
-        aside.touch(0o600)
-        with self._path.open("rb") as log, aside.open("wb") as copy:
-            log.seek(start)
-            copy.write(log.read(LIMIT))
-        aside.replace(self._path.with_name(f"{self._path.name}{BEFORE}"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from batchtrain.catalog import vm_images
 from batchtrain.catalog.vm_images import Image
 from batchtrain.emulator.faults import Fault, invalid_property
@@ -21,20 +19,12 @@ RESERVED = "customscript"
 """The type of the extension with which Batch itself sets up its nodes."""
 
 
-class Nodes(NamedTuple):
-    """What the tables say about the nodes of a pool."""
-
-    image: Image | None
-    """The marketplace image; None for an image of a gallery."""
-    os: str
-    """linux or windows."""
-
-
-def check(world: World, machine: Document, identity: object = None) -> Nodes:
-    """The configuration with defaults and without secrets. Raises Fault 400. `identity` is the pool's; only Resource
+def check(world: World, machine: Document, identity: object) -> tuple[Image | None, str]:
+    """The marketplace image of a configuration, or None for one of a gallery, and its system: linux or windows. The
+    configuration gets its defaults and loses its secrets. Raises Fault 400. `identity` is the pool's; only Resource
     Manager can set it."""
     _check_image(machine["imageReference"])
-    nodes = _nodes(world, machine)
+    image_and_system = _image_and_system(world, machine)
     if "customerManagedKey" in machine.get("diskEncryptionConfiguration", {}) and not identity:
         path = f"{PROPERTY}/diskEncryptionConfiguration/customerManagedKey"
         raise invalid_property(path, "", "Pool Identity is required when using CustomerManagedKey.")
@@ -46,11 +36,11 @@ def check(world: World, machine: Document, identity: object = None) -> Nodes:
             path = f"{PROPERTY}/extensions[{index}]/type"
             raise invalid_property(path, extension["type"], "This type of extension is reserved for Batch.")
         extension.pop("protectedSettings", None)
-    return nodes
+    return image_and_system
 
 
-def _nodes(world: World, machine: Document) -> Nodes:
-    """The image and its system. Raises Fault 400 for an image or an agent that no table has."""
+def _image_and_system(world: World, machine: Document) -> tuple[Image | None, str]:
+    """Raises Fault 400 for an image or an agent that no table has."""
     reference, agent = machine["imageReference"], machine["nodeAgentSKUId"].lower()
     images = world.images()
     image = None
@@ -59,11 +49,11 @@ def _nodes(world: World, machine: Document) -> Nodes:
         if image is None:
             raise invalid_property(f"{PROPERTY}/imageReference", ":".join(reference.values()), UNKNOWN_IMAGE)
         if not image.node_agent:
-            return Nodes(image, image.os)
+            return image, image.os
     systems = {entry.node_agent.lower(): entry.os for entry in images}
     if agent not in systems:
         raise invalid_property(f"{PROPERTY}/nodeAgentSKUId", machine["nodeAgentSKUId"], UNKNOWN_AGENT)
-    return Nodes(image, systems[agent])
+    return image, systems[agent]
 
 
 def _check_image(image: Document) -> None:

@@ -138,8 +138,7 @@ def _write(data_dir: Path, images: Mapping[str, Mapped]) -> None:
         else str(mapping.prefix)
         for image, mapping in sorted(images.items())
     }
-    text = json.dumps(entries, indent=2)
-    write_atomically(main_dir(data_dir) / FILE, text + "\n")
+    write_atomically(main_dir(data_dir) / FILE, json.dumps(entries, indent=2) + "\n")
 
 
 @contextmanager

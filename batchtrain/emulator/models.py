@@ -19,9 +19,8 @@ import msgspec
 from batchtrain.emulator import versions, wire
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.properties import ENTITIES, ENUMS, MODELS
+from batchtrain.emulator.records import Document
 from batchtrain.emulator.versions import CURRENT, NEWEST
-
-Document = dict[str, Any]
 
 
 class Field(NamedTuple):
@@ -107,8 +106,7 @@ def _move(shape: Shape, document: Document) -> None:
 
 
 def shown(model: str, document: Document, revision: int) -> Document:
-    """An answer in the form of a service version: without properties that it does not have, with its names for renamed
-    ones."""
+    """An answer in the form of a service version: only with the properties that it has, and by its names."""
     shape = shapes(revision)[model]
     content = {
         name: _shown(shape.kinds.get(name, ""), value, revision)
@@ -384,15 +382,14 @@ def _field(text: str) -> Field:
 def shapes(revision: int) -> Mapping[str, Shape]:
     """All models as a service version has them."""
     scalars = {**_SCALARS, **{name: _enum(values) for name, values in enums().items()}}
-    return {name: _shape(every, revision, scalars) for name, every in fields().items()}
-
-
-def _shape(every: tuple[Field, ...], revision: int, scalars: Mapping[str, Reader]) -> Shape:
-    current = [field for field in every if field.since <= revision <= field.until]
-    readers = {}
-    for field in current:
-        reader = scalars.get(field.kind) or _model(field.kind, revision)
-        readers[field.name] = _list(reader) if field.many else reader
-    required = tuple(field.name for field in current if field.required)
-    new_paths = {field.name: field.into for field in current if field.into or field.kind == "retired"}
-    return Shape(readers, required, {field.name: field.kind for field in current}, new_paths)
+    models = {}
+    for name, every in fields().items():
+        current = [field for field in every if field.since <= revision <= field.until]
+        readers = {}
+        for field in current:
+            reader = scalars.get(field.kind) or _model(field.kind, revision)
+            readers[field.name] = _list(reader) if field.many else reader
+        required = tuple(field.name for field in current if field.required)
+        new_paths = {field.name: field.into for field in current if field.into or field.kind == "retired"}
+        models[name] = Shape(readers, required, {field.name: field.kind for field in current}, new_paths)
+    return models

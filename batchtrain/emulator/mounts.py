@@ -37,12 +37,11 @@ def check(configurations: list[Document]) -> None:
             raise invalid_property(path, kinds, f"Exactly one of {', '.join(KINDS)} is needed.")
         settings = configuration[kinds[0]]
         relative = settings["relativeMountPath"]
+        where = f"{path}/relativeMountPath"
         if not relative or any(part in ("", ".", "..") for part in relative.split("/")) or "\0" in relative:
-            raise invalid_property(
-                f"{path}/relativeMountPath", relative, "The path must be relative and lead nowhere else."
-            )
+            raise invalid_property(where, relative, "The path must be relative and lead nowhere else.")
         if any(f"{relative}/".startswith(f"{other}/") or f"{other}/".startswith(f"{relative}/") for other in paths):
-            raise invalid_property(f"{path}/relativeMountPath", relative, "Another file system is mounted there.")
+            raise invalid_property(where, relative, "Another file system is mounted there.")
         paths.add(relative)
         if kinds[0] == KINDS[0]:
             keys = [name for name in ("accountKey", "sasKey", "identityReference") if settings.get(name)]
@@ -82,11 +81,6 @@ def directory(kind: str, settings: Document) -> str:
             parts = ["cifs", settings["source"]]
         case _:
             raise Fault("InvalidRequestBody", PropertyName=kind)
-    words = (_word(word) for part in parts for word in re.split(r"[/\\:]+", part))
-    return "/".join(["mounts", *(word for word in words if word)])
-
-
-def _word(text: str) -> str:
-    """One component of a path; dots alone would lead outside."""
-    word = re.sub(r"[^A-Za-z0-9_.\-$]", "_", text)
-    return word.replace(".", "_") if set(word) <= {"."} else word
+    words = (re.sub(r"[^A-Za-z0-9_.\-$]", "_", word) for part in parts for word in re.split(r"[/\\:]+", part) if word)
+    # Dots alone would lead outside.
+    return "/".join(["mounts", *(word.replace(".", "_") if set(word) <= {"."} else word for word in words)])

@@ -8,13 +8,10 @@ from batchtrain.emulator import documents, endings, states, wire
 from batchtrain.emulator.checks import check_url, refuse_identity
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.indexes import PoolEntry
-from batchtrain.emulator.query import Row, listing, number, one
+from batchtrain.emulator.query import Row, by_id, listing, number, one
 from batchtrain.emulator.records import Document, Node
 from batchtrain.emulator.reply import ENTITIES, Call, Reply, data_service_id, element
 from batchtrain.emulator.world import LogUpload, World, task_document
-
-VERDICTS: Mapping[str, str] = {"requeue": "requeue", "terminate": "terminate"}
-"""What happens to the tasks of a leaving node. With taskcompletion and retaineddata the node waits for them."""
 
 
 def leave(world: World, entry: PoolEntry, node: Node, option: str, now: int) -> None:
@@ -26,11 +23,12 @@ def leave(world: World, entry: PoolEntry, node: Node, option: str, now: int) -> 
 
 
 def evict(world: World, entry: PoolEntry, node: Node, option: str, now: int) -> None:
-    """End the tasks on a node, unless the option lets them finish; retaineddata also waits for their files."""
+    """End the tasks on a node. With taskcompletion and retaineddata it waits for them, with retaineddata also for their
+    files."""
     node.hold = "retaineddata" if option == "retaineddata" else ""
-    if verdict := VERDICTS.get(option):
+    if option in ("requeue", "terminate"):
         for task in tuple(entry.running[node.id].values()):
-            endings.condemn(world, task, verdict, now)
+            endings.condemn(world, task, option, now)
 
 
 def retained_until(world: World, node: Node) -> int:
@@ -50,12 +48,7 @@ def retained_until(world: World, node: Node) -> int:
 
 def list_nodes(world: World, call: Call) -> Reply:
     entry = world.pool(call.path[0])
-
-    def rows(token: str) -> Iterator[Row]:
-        for node in sorted(entry.nodes.values(), key=lambda node: node.id):
-            if node.id > token:
-                yield Row(node.id, documents.node_document(world, entry, node, call.base))
-
+    rows = by_id(entry.nodes.values(), lambda node: documents.node_document(world, entry, node, call.base), "id")
     return listing(call, "nodes", rows)
 
 
@@ -145,8 +138,6 @@ def enable_scheduling(world: World, call: Call) -> Reply:
     return Reply(200, headers=data_service_id(call))
 
 
-# Extensions ----------------------------------------------------------------------------------------------------------
-
 RECORDED = "The emulator keeps extensions in mind; it runs none."
 SERVICES_OWN: Mapping[str, object] = {
     "name": "batchNodeExtension",
@@ -196,8 +187,6 @@ def _extension(node: Node, extension: Document) -> Document:
         "instanceView": {"name": extension["name"], "statuses": [status]},
     }
 
-
-# Logs ----------------------------------------------------------------------------------------------------------------
 
 LOG_FILES = ("agent.log", "events.log")
 """The uploaded logs of a node: its agent's log, and the emulator's lines that name it."""

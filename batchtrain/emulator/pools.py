@@ -9,30 +9,17 @@ from typing import Any
 import msgspec
 
 from batchtrain.catalog import meaning, vm_images
-from batchtrain.emulator import (
-    applications,
-    autoscale,
-    checks,
-    documents,
-    machines,
-    mounts,
-    nodes,
-    quotas,
-    states,
-    statistics,
-    usage,
-    wire,
-)
+from batchtrain.emulator import autoscale, checks, documents, machines, mounts, nodes, states, statistics, usage, wire
+from batchtrain.emulator.applications import check_references
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.query import Row, by_id, listing, number, one
-from batchtrain.emulator.records import Pool
+from batchtrain.emulator.quotas import check_pool
+from batchtrain.emulator.records import Document, Pool
 from batchtrain.emulator.reply import Call, Reply, accepted, created
 from batchtrain.emulator.resizing import TARGETS, allocate, begin, changeable, check_targets
 from batchtrain.emulator.world import World
-
-Document = dict[str, Any]
 
 COUNTS_PAGE = 10
 REMOVE_LIMIT = 100
@@ -46,7 +33,7 @@ DEFAULTS: Mapping[str, Any] = {
 """Properties with defaults of the service."""
 
 ALWAYS_CHANGEABLE = ("startTask", "metadata", "applicationPackageReferences")
-"""Properties a PATCH may change while a pool has nodes."""
+"""Properties that a PATCH may change while a pool has nodes, and that are replaced together."""
 
 
 def create_pool(world: World, call: Call, identity: Document | None = None) -> Reply:
@@ -68,7 +55,7 @@ def make(world: World, pool_id: str, document: Document, now: int) -> Pool:
     """A new pool from a document in canonical form (of a request, or an auto pool's specification). Raises Fault."""
     logins = _logins(document)
     spec = specification(world, document)
-    quotas.check_pool(world)
+    check_pool(world)
     dedicated, spot = (int(document.get(name, 0)) for name in TARGETS)
     pool = Pool(
         id=pool_id,
@@ -93,11 +80,9 @@ def make(world: World, pool_id: str, document: Document, now: int) -> Pool:
 
 def _logins(document: Document) -> dict[str, str]:
     """The passwords of a pool's registries, which no document contains."""
-    container_configuration = document.get("virtualMachineConfiguration", {}).get("containerConfiguration", {})
+    containers = document.get("virtualMachineConfiguration", {}).get("containerConfiguration", {})
     registry = document.get("startTask", {}).get("containerSettings", {}).get("registry")
-    return checks.passwords(
-        [*container_configuration.get("containerRegistries", []), *([registry] if registry else [])]
-    )
+    return checks.passwords([*containers.get("containerRegistries", []), *([registry] if registry else [])])
 
 
 def specification(world: World, document: Document) -> Document:
@@ -117,8 +102,8 @@ def _canonical(world: World, spec: Document) -> Document:
     """Add defaults, remove secrets, and check the limits."""
     spec["vmSize"] = spec["vmSize"].lower()
     machine = spec["virtualMachineConfiguration"]
-    nodes = machines.check(world, machine, spec.get("identity"))
-    check_meaning(meaning.pool(spec, nodes.image, nodes.os))
+    image, system = machines.check(world, machine, spec.get("identity"))
+    check_meaning(meaning.pool(spec, image, system))
     for registry in machine.get("containerConfiguration", {}).get("containerRegistries", []):
         registry.pop("password", None)
     if "networkConfiguration" in spec:
@@ -131,7 +116,7 @@ def _canonical(world: World, spec: Document) -> Document:
         account.get("linuxUserConfiguration", {}).pop("sshPrivateKey", None)
     mounts.check(spec.get("mountConfiguration", []))
     mounts.scrub(spec.get("mountConfiguration", []))
-    applications.check_references(world, spec.get("applicationPackageReferences", []))
+    check_references(world, spec.get("applicationPackageReferences", []))
     if "startTask" in spec:
         spec["startTask"] = start_task(spec["startTask"])
         names = [account["name"] for account in spec.get("userAccounts", [])]
@@ -253,8 +238,7 @@ def replace_pool_properties(world: World, call: Call) -> Reply:
     """Replace start task, packages and metadata; an omitted start task is removed."""
     document = call.read("BatchPoolReplaceOptions")
     entry = changeable(world, call)
-    names = ("startTask", "metadata", "applicationPackageReferences")
-    unchanging = {name: value for name, value in entry.record.spec.items() if name not in names}
+    unchanging = {name: value for name, value in entry.record.spec.items() if name not in ALWAYS_CHANGEABLE}
     logins = _logins(document)
     spec = _canonical(world, {**unchanging, **document})
     entry.record.logins = {**entry.record.logins, **logins}

@@ -8,11 +8,11 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from batchtrain.emulator import models, wire
-from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.faults import Fault, invalid_parameter
 from batchtrain.emulator.records import Record
 from batchtrain.emulator.reply import Call, Reply, element, stamped
 
@@ -109,7 +109,10 @@ class Comparison(NamedTuple):
         word, literal = self.word, self.wanted
         value = value_at(document, self.path)
         if self.is_time and isinstance(value, str):
-            value = _time(value)
+            try:
+                value = wire.parse_timestamp(value)
+            except ValueError:  # not comparable with a time
+                value = None
         if value is None or literal is None or isinstance(value, str) != isinstance(literal, str):
             return (word == "ne" and value is not literal) or (word == "eq" and value is literal)
         try:
@@ -175,12 +178,7 @@ class _Parser:
             position = match.end()
 
     def wrong(self, reason: str) -> Fault:
-        return Fault(
-            "InvalidQueryParameterValue",
-            QueryParameterName="$filter",
-            QueryParameterValue=self.text,
-            Reason=f"The filter is not valid: {reason}.",
-        )
+        return invalid_parameter("$filter", self.text, Reason=f"The filter is not valid: {reason}.")
 
     def peek(self) -> _Token:
         return self.tokens[self.at] if self.at < len(self.tokens) else _Token("end", "end of filter")
@@ -286,14 +284,6 @@ class _Parser:
         raise self.wrong(f"a value was expected, found {token.text}")
 
 
-def _time(text: str) -> int | None:
-    """The ticks of a time property; None for any other text, which is not comparable with a time."""
-    try:
-        return wire.parse_timestamp(text)
-    except ValueError:
-        return None
-
-
 def value_at(document: Document, path: str) -> Any:
     """The value of a nested name such as `executionInfo/exitCode`; None if any part is missing."""
     value: Any = document
@@ -370,9 +360,7 @@ def _selection(model: str, text: str, revision: int) -> str:
 
 
 def _invalid(name: str, value: str, reason: str) -> Fault:
-    return Fault(
-        "InvalidQueryParameterValue", QueryParameterName=name, QueryParameterValue=value[:MOST_SHOWN], Reason=reason
-    )
+    return invalid_parameter(name, value[:MOST_SHOWN], Reason=reason)
 
 
 MOST_SHOWN = 1024
@@ -394,7 +382,8 @@ class Page:
     def __init__(
         self, call: Call, kind: str, limit: int = MAX_PAGE, filters: str = "", *, is_filtered: bool = False
     ) -> None:
-        self._call, self._kind, self._size = call, kind, page_size(call, limit)
+        self._call, self._kind = call, kind
+        self._size = min(most_results(call.query.get("maxresults", "")) or limit, limit)
         filter_text = "" if is_filtered else call.query.get("$filter")
         self._keep = parse_filter(filter_text, FILTERS[filters or kind]) if filter_text else None
         self._rows: list[dict[str, Any]] = []
@@ -429,8 +418,7 @@ def listing(
     *,
     is_filtered: bool = False,
 ) -> Reply:
-    """One page. `rows(token)` gives the rows after a token ("" is the start), in a stable order; they can be filtered
-    already."""
+    """One page. `rows(token)` gives the rows after a token ("" is the start) in a stable order, filtered or not."""
     page = Page(call, kind, limit, filters, is_filtered=is_filtered)
     for row in rows(call.query.get("$skiptoken", "")):
         if not page.add(row):
@@ -438,21 +426,19 @@ def listing(
     return page.reply()
 
 
-class _Entry(Protocol):
-    @property
-    def record(self) -> Any: ...
+T = TypeVar("T")
 
 
-Entry = TypeVar("Entry", bound=_Entry)
-
-
-def by_id(entries: Iterable[Entry], document: Callable[[Entry], dict[str, Any]]) -> Callable[[str], Iterator[Row]]:
+def by_id(
+    entries: Iterable[T], document: Callable[[T], dict[str, Any]], attribute: str = "record.id"
+) -> Callable[[str], Iterator[Row]]:
     """The rows of a list in the order of their ids, as in the service. A page starts after an id."""
+    id_of = operator.attrgetter(attribute)
 
     def rows(token: str) -> Iterator[Row]:
-        for entry in sorted(entries, key=lambda entry: str(entry.record.id)):
-            if entry.record.id > token:
-                yield Row(entry.record.id, document(entry))
+        for entry in sorted(entries, key=id_of):
+            if id_of(entry) > token:
+                yield Row(id_of(entry), document(entry))
 
     return rows
 
@@ -465,13 +451,8 @@ def is_whole(text: str) -> bool:
 def number(token: str) -> int:
     """The number after which a page starts. Raises Fault 400 for an unknown token."""
     if token and not is_whole(token):
-        raise Fault("InvalidQueryParameterValue", QueryParameterName="$skiptoken", QueryParameterValue=token)
+        raise invalid_parameter("$skiptoken", token)
     return int(token or 0)
-
-
-def page_size(call: Call, limit: int = MAX_PAGE) -> int:
-    """`maxresults`, or the largest page size. Raises Fault 400 if it is out of range."""
-    return min(most_results(call.query.get("maxresults", "")) or limit, limit)
 
 
 def most_results(text: str) -> int:

@@ -10,24 +10,15 @@ from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.world import World
 
 MOST = 2**31 - 1
-ENDED_JOBS = ("completed",)
 
 
 class Room(NamedTuple):
-    """How many more nodes of each kind, and of both together, a pool can get, and how many the region has of its
-    size."""
+    """How many more nodes of each kind and in all a pool can get, and how many the region has of its size."""
 
     dedicated: int
     spot: int
     nodes: int
     capacity: int = MOST
-
-
-class Reached(NamedTuple):
-    """A resize error."""
-
-    code: str
-    message: str
 
 
 def check_pool(world: World) -> None:
@@ -42,7 +33,7 @@ def check_active_job(world: World, schedules: int = 0) -> None:
     most = world.quotas.active_jobs
     if most is None:
         return
-    active = schedules + sum(entry.record.state not in ENDED_JOBS for entry in world.jobs.values())
+    active = schedules + sum(entry.record.state != "completed" for entry in world.jobs.values())
     if active >= most:
         raise Fault("ActiveJobAndScheduleQuotaReached", MaxLimit=str(most))
 
@@ -76,20 +67,16 @@ def allowed(free_room: Room, dedicated: int, spot: int) -> tuple[int, int]:
     return dedicated, min(spot, free_room.spot, total - dedicated)
 
 
-def reached(world: World, free_room: Room, *, dedicated: bool) -> Reached:
-    """Why a pool gets no nodes."""
+def reached(world: World, free_room: Room, *, dedicated: bool) -> tuple[str, str]:
+    """Why a pool gets no nodes: the code and the message of a resize error."""
+    quota = "The specified account has reached its quota of"
     if not free_room.nodes:
-        message = f"The specified account has reached its quota of {world.quotas.nodes} nodes."
-        return Reached("AccountCoreQuotaReached", message)
+        return "AccountCoreQuotaReached", f"{quota} {world.quotas.nodes} nodes."
     if dedicated and not free_room.dedicated:
-        message = f"The specified account has reached its quota of {world.quotas.dedicated_cores} dedicated cores."
-        return Reached("AccountCoreQuotaReached", message)
+        return "AccountCoreQuotaReached", f"{quota} {world.quotas.dedicated_cores} dedicated cores."
     if free_room.spot or (dedicated and not free_room.capacity):
-        return Reached(
-            "AllocationFailed", "Desired number of nodes could not be allocated: the region has no capacity."
-        )
-    message = f"The specified account has reached its quota of {world.quotas.low_priority_cores} low-priority cores."
-    return Reached("AccountLowPriorityCoreQuotaReached", message)
+        return "AllocationFailed", "Desired number of nodes could not be allocated: the region has no capacity."
+    return "AccountLowPriorityCoreQuotaReached", f"{quota} {world.quotas.low_priority_cores} low-priority cores."
 
 
 def cores_of(world: World, entry: PoolEntry) -> int:

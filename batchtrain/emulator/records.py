@@ -66,8 +66,6 @@ class Node(Record):
     dedicated: bool = True
     scheduling: bool = True
     phase: str = "down"
-    leave: str = "requeue"
-    """What happens to its tasks when it leaves or reboots: requeue, terminate or taskcompletion."""
     not_before: int = 0
     """The earliest time of its boot, if allocation is slow or it was preempted."""
     booted: int = 0
@@ -91,8 +89,7 @@ class Node(Record):
     number: int = msgspec.field(default=0, name="place")
     """Its number in the pool, the lowest free one: it determines the frontend ports."""
     hold: str = ""
-    """What it waits for before it leaves: `retaineddata` until its tasks have ended, `holding` for their retained
-    files."""
+    """What it waits for before it leaves: `retaineddata` for its tasks, then `holding` for their retained files."""
     users: dict[str, int] = {}
     """Names of its own user accounts -> when each expires."""
 
@@ -111,8 +108,6 @@ class Job(Record):
     started: int = 0
     ended: int = 0
     reason: str = ""
-    tasks_action: str = "requeue"
-    """What disabling does to running tasks."""
     schedule: int = 0
     """`seq` of its job schedule; 0 for a job without one."""
     auto_pool: str = ""

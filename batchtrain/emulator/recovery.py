@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from batchtrain.emulator import endings, job_preparation, lines, schedules, usage
-from batchtrain.emulator.indexes import JobEntry
-from batchtrain.emulator.records import Task
 from batchtrain.emulator.reports import gone
 from batchtrain.emulator.world import World, task_document
 
@@ -43,13 +41,8 @@ def _recover_job(world: World, key: str, now: int) -> None:
         elif task.state == "active":
             lines.enqueue(entry, task, task_document(task))
         else:
-            _give_up(world, entry, entry.tasks.at(task.seq), now)
-
-
-def _give_up(world: World, entry: JobEntry, task: Task, now: int) -> None:
-    """No process of a run is alive."""
-    entry.running[task.seq] = task
-    task.verdict = task.verdict or "requeue"
-    for instance in task.instances:
-        gone(instance, now)
-    endings.conclude(world, entry, task, now)
+            running = entry.running[task.seq] = entry.tasks.at(task.seq)
+            running.verdict = running.verdict or "requeue"
+            for instance in running.instances:
+                gone(instance, now)
+            endings.conclude(world, entry, running, now)

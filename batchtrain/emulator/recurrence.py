@@ -6,28 +6,22 @@ skipped if its `startWindow` has passed: the previous job still runs, the schedu
 
 from __future__ import annotations
 
-from typing import Any
-
 from batchtrain.emulator import wire
 from batchtrain.emulator.records import JobSchedule
-
-Document = dict[str, Any]
 
 
 def first_run(schedule: JobSchedule) -> int:
     """When the first job is due, or the next one after a change."""
-    times = schedule.spec.get("schedule", {})
-    begin = _moment(times, "doNotRunUntil") or schedule.created
+    begin = _moment(schedule, "doNotRunUntil") or schedule.created
     if not schedule.made:
         return begin
-    every = _span(times, "recurrenceInterval")
+    every = _span(schedule, "recurrenceInterval")
     return max(schedule.last_run + every, begin) if every else 0
 
 
 def next_step(schedule: JobSchedule, now: int) -> str:
     """The next step while no job is active: `make` a job, `end` the schedule, or `wait`."""
-    times = schedule.spec.get("schedule", {})
-    last = _moment(times, "doNotRunAfter") or wire.FOREVER
+    last = _moment(schedule, "doNotRunAfter") or wire.FOREVER
     slot = opportunity(schedule, now)
     if not slot or now > last:
         return "end"
@@ -36,20 +30,19 @@ def next_step(schedule: JobSchedule, now: int) -> str:
 
 def opportunity(schedule: JobSchedule, now: int) -> int:
     """When the current or otherwise the next job is due; 0 if no more jobs are due."""
-    times = schedule.spec.get("schedule", {})
-    every, slot = _span(times, "recurrenceInterval"), schedule.next_run
+    every, slot = _span(schedule, "recurrenceInterval"), schedule.next_run
     if not slot or slot > now:
         return slot
     if every:
         slot += (now - slot) // every * every
-    if now - slot <= (_span(times, "startWindow") or wire.FOREVER):
+    if now - slot <= (_span(schedule, "startWindow") or wire.FOREVER):
         return slot
     return slot + every if every else 0
 
 
 def after(schedule: JobSchedule, slot: int) -> int:
     """The next occurrence after this one; 0 without a recurrence."""
-    every = _span(schedule.spec.get("schedule", {}), "recurrenceInterval")
+    every = _span(schedule, "recurrenceInterval")
     return slot + every if every else 0
 
 
@@ -57,20 +50,22 @@ def following(schedule: JobSchedule, now: int) -> int:
     """The next time after now at which a job may be due; 0 if there is none."""
     slot = opportunity(schedule, now)
     slot = slot if not slot or slot > now else after(schedule, slot)
-    last = _moment(schedule.spec.get("schedule", {}), "doNotRunAfter")
+    last = _moment(schedule, "doNotRunAfter")
     return 0 if last and slot > last else slot
 
 
 def deadline(schedule: JobSchedule, now: int) -> int:
     """When to check the schedule again; 0 if only the end of its job matters."""
-    last = _moment(schedule.spec.get("schedule", {}), "doNotRunAfter")
+    last = _moment(schedule, "doNotRunAfter")
     coming = [at for at in (following(schedule, now), last + 1 if last else 0) if at > now]
     return min(coming, default=0)
 
 
-def _moment(times: Document, name: str) -> int:
-    return wire.parse_timestamp(times[name]) if name in times else 0
+def _moment(schedule: JobSchedule, name: str) -> int:
+    text = schedule.spec.get("schedule", {}).get(name)
+    return wire.parse_timestamp(text) if text else 0
 
 
-def _span(times: Document, name: str) -> int:
-    return wire.parse_duration(times[name]) if name in times else 0
+def _span(schedule: JobSchedule, name: str) -> int:
+    text = schedule.spec.get("schedule", {}).get(name)
+    return wire.parse_duration(text) if text else 0

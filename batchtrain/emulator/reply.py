@@ -7,7 +7,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from batchtrain.emulator import models, wire
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.records import Record
+from batchtrain.emulator.records import Document, Record
 from batchtrain.emulator.tokens import SHARED_KEY
 from batchtrain.emulator.versions import CURRENT
 
@@ -36,7 +36,7 @@ class Call(NamedTuple):
     signed_by: str = SHARED_KEY
     """SHARED_KEY or TOKEN: some operations need a token of Microsoft Entra ID."""
 
-    def read(self, model: str) -> models.Document:
+    def read(self, model: str) -> Document:
         """The body in canonical form. Raises Fault 400, and 403 if a shared key is not enough for it."""
         document = models.read(model, models.decode(self.body), revision=self.revision)
         if self.signed_by == SHARED_KEY and (kind := next(models.links(model, document), "")):
@@ -71,10 +71,8 @@ class Reply(NamedTuple):
     """An injected fault: only this share of the answer is sent before the connection closes."""
 
 
-class Work(NamedTuple):
-    """A reply in steps that run off the event loop: each gives None, the last one the reply."""
-
-    steps: Iterator[Reply | None]
+Steps = Iterator[Reply | None]
+"""A reply in steps that run off the event loop: each gives None, the last one the reply."""
 
 
 def stamped(record: Record) -> dict[str, str]:

@@ -9,22 +9,12 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from batchtrain.emulator import (
-    autoscale,
-    endings,
-    job_preparation,
-    launching,
-    nodes,
-    quotas,
-    scheduler,
-    schedules,
-    states,
-    users,
-    wire,
-)
+from batchtrain.emulator import autoscale, endings, job_preparation, quotas, scheduler, schedules, states, users, wire
 from batchtrain.emulator.documents import job_directory
 from batchtrain.emulator.indexes import JobEntry, PoolEntry
 from batchtrain.emulator.interface import UPLOAD_FAILED, Exit
+from batchtrain.emulator.launching import end_pool
+from batchtrain.emulator.nodes import leave, retained_until
 from batchtrain.emulator.records import Instance, Node, Task
 from batchtrain.emulator.world import USABLE, Deadline, World, job_wall_clock, resize_end
 
@@ -50,9 +40,8 @@ def _create_nodes(world: World, effect: scheduler.CreateNodes, now: int) -> None
     if partly:
         dedicated, spot = int(dedicated * partly.fraction), int(spot * partly.fraction)
     slow = world.injections.strike(("allocation-slow",), path)
-    _make_nodes(
-        world, entry, (*(True,) * dedicated, *(False,) * spot), now, slow.seconds if slow else world.pace.allocation
-    )
+    delay = slow.seconds if slow else world.pace.allocation
+    _make_nodes(world, entry, (*(True,) * dedicated, *(False,) * spot), now, delay)
     if partly:
         message = f"{NOT_ALLOCATED} as the resize timeout was reached"
         _fail_resize(world, scheduler.FailResize(effect.pool, "AllocationTimedOut", message), now)
@@ -90,7 +79,7 @@ def _make_nodes(world: World, entry: PoolEntry, kinds: Iterable[bool], now: int,
 def _drop_nodes(world: World, effect: scheduler.DropNodes, now: int) -> None:
     entry = world.pools[effect.pool]
     for node_id in effect.nodes:
-        nodes.leave(world, entry, entry.nodes[node_id], entry.record.deallocation, now)
+        leave(world, entry, entry.nodes[node_id], entry.record.deallocation, now)
 
 
 def _settle_pool(world: World, effect: scheduler.SettlePool, now: int) -> None:
@@ -109,10 +98,6 @@ def _fail_resize(world: World, effect: scheduler.FailResize, now: int) -> None:
     entry.record.resize_errors = [{"code": effect.code, "message": effect.message}]
     entry.record.allocation, entry.record.allocation_time = "steady", now
     world.save_pool(entry)
-
-
-def _forget_pool(world: World, effect: scheduler.ForgetPool, now: int) -> None:
-    world.drop_pool(world.pools[effect.pool])
 
 
 def _boot_node(world: World, effect: scheduler.BootNode, now: int) -> None:
@@ -150,15 +135,11 @@ def _wipe_node(world: World, effect: scheduler.WipeNode, now: int) -> None:
 def _hold_node(world: World, effect: scheduler.HoldNode, now: int) -> None:
     """Remove a node whose retained files are no longer needed."""
     node = world.pools[effect.pool].nodes[effect.node]
-    until = nodes.retained_until(world, node)
+    until = retained_until(world, node)
     node.hold = "holding" if until > now else ""
     if node.hold:
         world.add_deadline(Deadline(until, node.seq, "hold", node.id))
     world.save_node(node)
-
-
-def _remove_node(world: World, effect: scheduler.RemoveNode, now: int) -> None:
-    set_phase(world, effect.pool, effect.node, "removing")
 
 
 def set_phase(world: World, pool: str, node_id: str, phase: str) -> None:
@@ -240,34 +221,10 @@ def _preempt(world: World, effect: scheduler.Preempt, now: int) -> None:
         endings.condemn(world, effect.task, "requeue", now)
 
 
-def _run_on_node(world: World, effect: scheduler.RunOnNode, now: int) -> None:
-    job_preparation.begin(world, effect.job_node, effect.kind, now)
-
-
-def _end_on_node(world: World, effect: scheduler.EndOnNode, now: int) -> None:
-    job_preparation.end_scope(world, effect.job_node, effect.kind, effect.run)
-
-
-def _release_job(world: World, effect: scheduler.ReleaseJob, now: int) -> None:
-    job_preparation.release(world, world.jobs[effect.job], now)
-
-
-def _make_job(world: World, effect: scheduler.MakeJob, now: int) -> None:
-    schedules.make_job(world, world.schedules[effect.schedule], now)
-
-
-def _end_schedule(world: World, effect: scheduler.EndSchedule, now: int) -> None:
-    schedules.end(world, world.schedules[effect.schedule], now)
-
-
 def _settle_schedule(world: World, effect: scheduler.SettleSchedule, now: int) -> None:
     entry = world.schedules[effect.schedule]
     world.touch_pool(entry.record.auto_pool.lower())
     schedules.settle(world, entry, now)
-
-
-def _time_up(world: World, effect: scheduler.TimeUp, now: int) -> None:
-    _TIME_UP[effect.deadline.what](world, effect.deadline, now)
 
 
 def _job_time_up(world: World, deadline: Deadline, now: int) -> None:
@@ -298,16 +255,15 @@ def _resize_time_up(world: World, deadline: Deadline, now: int) -> None:
         return
     for node in tuple(entry.nodes.values()):
         if node.state == "creating" and node.phase == "down":
-            nodes.leave(world, entry, node, "requeue", now)
+            leave(world, entry, node, "requeue", now)
     message = f"{NOT_ALLOCATED} as the resize timeout was reached"
     _fail_resize(world, scheduler.FailResize(entry.key, "AllocationTimedOut", message), now)
 
 
 def _hold_over(world: World, deadline: Deadline, now: int) -> None:
-    pool_and_node = node_of(world, deadline.key)
-    if pool_and_node is not None and pool_and_node[1].hold == "holding":
-        pool_and_node[1].hold = "retaineddata"  # the retention may have changed: check again
-        world.save_node(pool_and_node[1])
+    if (node := world.find_node(deadline.key)) and node.hold == "holding":
+        node.hold = "retaineddata"  # the retention may have changed: check again
+        world.save_node(node)
 
 
 def _may_boot(world: World, deadline: Deadline, now: int) -> None:
@@ -341,7 +297,7 @@ def _settle_job(world: World, effect: scheduler.SettleJob, now: int) -> None:
         directory = job_directory(job) if job.schedule else f"workitems/{job.id}"
         for pool in world.pools.values():
             world.rubbish += [(node.root, directory) for node in pool.nodes.values() if node.root]
-        launching.end_pool(world, entry, now)
+        end_pool(world, entry, now)
         world.drop_job(entry)
         return
     previous = job.previous, job.previous_time
@@ -350,32 +306,30 @@ def _settle_job(world: World, effect: scheduler.SettleJob, now: int) -> None:
     job.previous, job.previous_time = previous
     if job.state == "completed":
         job.ended = now
-        launching.end_pool(world, entry, now)
+        end_pool(world, entry, now)
         if schedule := world.schedule_of.get(job.schedule):
             world.touch_schedule(schedule.key)
     world.save_job(entry)
 
 
-def _end_job(world: World, effect: scheduler.EndJob, now: int) -> None:
-    endings.terminate(world, world.jobs[effect.job], effect.reason, now)
-
-
 _BEGIN: dict[type, Callable[[World, Any, int], None]] = {
     scheduler.CreateNodes: _create_nodes, scheduler.DropNodes: _drop_nodes, scheduler.FailResize: _fail_resize,
-    scheduler.SettlePool: _settle_pool, scheduler.ForgetPool: _forget_pool, scheduler.BootNode: _boot_node,
-    scheduler.RunStartTask: _run_start_task, scheduler.ShutdownNode: _shutdown_node, scheduler.WipeNode: _wipe_node,
-    scheduler.HoldNode: _hold_node, scheduler.RemoveNode: _remove_node, scheduler.Assign: _assign,
-    scheduler.Refuse: _refuse, scheduler.Hint: _hint, scheduler.RunCoordination: _run_coordination,
+    scheduler.SettlePool: _settle_pool, scheduler.BootNode: _boot_node, scheduler.RunStartTask: _run_start_task,
+    scheduler.ShutdownNode: _shutdown_node, scheduler.WipeNode: _wipe_node, scheduler.HoldNode: _hold_node,
+    scheduler.Assign: _assign, scheduler.Refuse: _refuse, scheduler.Hint: _hint,
+    scheduler.RunCoordination: _run_coordination, scheduler.SettleJob: _settle_job,
     scheduler.RunApplication: _run_application, scheduler.EndScope: _end_scope, scheduler.Preempt: _preempt,
-    scheduler.RunOnNode: _run_on_node, scheduler.EndOnNode: _end_on_node, scheduler.ReleaseJob: _release_job,
-    scheduler.MakeJob: _make_job, scheduler.EndSchedule: _end_schedule, scheduler.SettleSchedule: _settle_schedule,
-    scheduler.TimeUp: _time_up, scheduler.SettleJob: _settle_job, scheduler.EndJob: _end_job,
+    scheduler.SettleSchedule: _settle_schedule,
+    scheduler.ForgetPool: lambda world, effect, now: world.drop_pool(world.pools[effect.pool]),
+    scheduler.RemoveNode: lambda world, effect, now: set_phase(world, effect.pool, effect.node, "removing"),
+    scheduler.RunOnNode: lambda world, effect, now: job_preparation.begin(world, effect.job_node, effect.kind, now),
+    scheduler.EndOnNode: lambda world, effect, now: job_preparation.end_scope(world, *effect),
+    scheduler.ReleaseJob: lambda world, effect, now: job_preparation.release(world, world.jobs[effect.job], now),
+    scheduler.MakeJob: lambda world, effect, now: schedules.make_job(world, world.schedules[effect.schedule], now),
+    scheduler.EndSchedule: lambda world, effect, now: schedules.end(world, world.schedules[effect.schedule], now),
+    scheduler.TimeUp: lambda world, effect, now: _TIME_UP[effect.deadline.what](world, effect.deadline, now),
+    scheduler.EndJob: lambda world, effect, now: endings.terminate(world, world.jobs[effect.job], effect.reason, now),
 }  # fmt: skip
-
-
-def node_of(world: World, node_id: str) -> tuple[PoolEntry, Node] | None:
-    entry = world.pool_of_node.get(node_id)
-    return (entry, entry.nodes[node_id]) if entry else None
 
 
 # Runs report ---------------------------------------------------------------------------------------------------------

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from batchtrain.catalog.meaning import INTER_NODE_LIMIT, MIXED
 from batchtrain.emulator import states
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.indexes import PoolEntry
-from batchtrain.emulator.records import Pool
+from batchtrain.emulator.records import Document, Pool
 from batchtrain.emulator.reply import Call
 from batchtrain.emulator.world import Deadline, World, resize_end
-
-Document = dict[str, Any]
 
 TARGETS = ("targetDedicatedNodes", "targetLowPriorityNodes")
 

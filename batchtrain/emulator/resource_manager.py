@@ -171,7 +171,8 @@ def answer(world: World, account: Account, arm_request: Request) -> Reply:
             groups = {name: unquote(value) for name, value in match.groupdict().items() if value is not None}
             if groups.get("account", account.name).lower() != account.name.lower():
                 raise Fault("ResourceNotFound", f"The Batch account '{groups['account']}' was not found.")
-            revision = 0 if operation in OF_EVERY_VERSION else _revision(arm_request, parameters)
+            # Resource Manager itself has other API versions than Batch.
+            revision = _revision(arm_request, parameters) if "providers" in path.pattern else 0
             here = arm_request._replace(
                 path=groups.get("id", ""), version=groups.get("version", ""), raw_path=arm_request.path
             )
@@ -200,23 +201,15 @@ def _revision(arm_request: Request, parameters: tuple[str, ...]) -> int:
     return VERSIONS[version]
 
 
-# What programs read before the account ------------------------------------------------------------------------------
+# The account ---------------------------------------------------------------------------------------------------------
 
 
-def _list_subscriptions(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    """GET /subscriptions, which `az login` reads."""
-    return Reply(200, {"value": [SUBSCRIPTION]})
+def _fixed(document: Document | None, status: int = 200) -> Operation:
+    """An operation with the same answer at all times."""
+    return lambda *_: Reply(status, document)
 
 
-def _get_subscription(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    return Reply(200, SUBSCRIPTION)
-
-
-def _list_tenants(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    tenant = {"id": f"/tenants/{tokens.TENANT}", "tenantId": tokens.TENANT, "displayName": "emulator"}
-    return Reply(200, {"value": [tenant]})
-
-
+TENANT = {"id": f"/tenants/{tokens.TENANT}", "tenantId": tokens.TENANT, "displayName": "emulator"}
 SUBSCRIPTION: Document = {
     "id": f"/subscriptions/{tokens.TENANT}",
     "subscriptionId": tokens.TENANT,
@@ -224,11 +217,7 @@ SUBSCRIPTION: Document = {
     "displayName": "emulator",
     "state": "Enabled",
 }
-OF_EVERY_VERSION = (_list_subscriptions, _get_subscription, _list_tenants)
-"""Operations of Resource Manager itself, which has other API versions than Batch."""
-
-
-# The account ---------------------------------------------------------------------------------------------------------
+"""What programs such as `az login` read before the account."""
 
 
 def _list_accounts(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
@@ -239,7 +228,7 @@ def _list_accounts(world: World, account: Account, arm_request: Request, _: str,
 
 
 def _get_account(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    own = world.allocation == USER_SUBSCRIPTION
+    is_user_subscription = world.allocation == USER_SUBSCRIPTION
     most, group = world.quotas, arm_request.path.partition("/providers/")[0]
     storage = f"{group}/providers/Microsoft.Storage/storageAccounts/{STORAGE_ACCOUNT}"
     properties = {
@@ -258,21 +247,15 @@ def _get_account(world: World, account: Account, arm_request: Request, _: str, r
         "poolQuota": _limit(most.pools),
         "activeJobAndJobScheduleQuota": _limit(most.active_jobs),
         "dedicatedCoreQuotaPerVMFamilyEnforced": False,
-        "allowedAuthenticationModes": [tokens.TOKEN, *([] if own else [tokens.SHARED_KEY])],
+        "allowedAuthenticationModes": [tokens.TOKEN, *([] if is_user_subscription else [tokens.SHARED_KEY])],
     }
     kind = {"type": "Microsoft.Batch/batchAccounts", "location": "emulator", "identity": {"type": "None"}, "tags": {}}
     return Reply(200, {"id": arm_request.path, "name": account.name, **kind, "properties": properties})
 
 
-def _put_account(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    """PUT and PATCH of the account: it exists, and its settings are those with which the emulator was started."""
-    return _get_account(world, account, arm_request, "", revision)
-
-
 def _delete_account(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    raise Fault(
-        "OperationInvalidForCurrentState", "The emulator cannot delete its account: `batchtrain emulator stop`."
-    )
+    text = "The emulator cannot delete its account: `batchtrain emulator stop`."
+    raise Fault("OperationInvalidForCurrentState", text)
 
 
 def _regenerate_keys(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
@@ -280,33 +263,19 @@ def _regenerate_keys(world: World, account: Account, arm_request: Request, _: st
     raise Fault("OperationInvalidForCurrentState", text)
 
 
-def _nothing(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    """A list of what the emulator does not have: private endpoints, perimeters, detectors."""
-    return Reply(200, {"value": []})
-
-
 def _not_found(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
     raise Fault("ResourceNotFound", f"The emulator's account has no resource '{name}'.")
 
 
-def _sync_keys(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    return Reply(204)
-
-
 def _list_operations(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
     """GET operations: one of each route, by its type of resource."""
-    names = dict.fromkeys(_operation_name(verb, path.pattern) for verb, path, *_ in ROUTES)
-    return Reply(200, {"value": [{"name": name, "isDataAction": False} for name in names]})
-
-
-def _operation_name(verb: str, pattern: str) -> str:
-    kinds = re.findall(r"/([A-Za-z]+)(?=/|$)", pattern.replace(_ACCOUNT, "/batchAccounts").replace("(?:", ""))
-    action = {"GET": "read", "DELETE": "delete", "POST": "action"}.get(verb, "write")
-    return "/".join(["Microsoft.Batch", *dict.fromkeys(kinds), action])
-
-
-def _location_quotas(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    return Reply(200, {"accountQuota": 1})
+    names = []
+    for verb, path in (route[:2] for route in ROUTES):
+        pattern = path.pattern.replace(_ACCOUNT, "/batchAccounts").replace("(?:", "")
+        kinds = dict.fromkeys(re.findall(r"/([A-Za-z]+)(?=/|$)", pattern))
+        action = {"GET": "read", "DELETE": "delete", "POST": "action"}.get(verb, "write")
+        names.append("/".join(["Microsoft.Batch", *kinds, action]))
+    return Reply(200, {"value": [{"name": name, "isDataAction": False} for name in dict.fromkeys(names)]})
 
 
 def _sizes(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
@@ -387,8 +356,10 @@ def _list_pools(world: World, account: Account, arm_request: Request, _: str, re
     if text := arm_request.query.get("$filter"):
         condition = query.parse_filter(text, POOL_FILTERS)
         documents = [document for document in documents if condition(document)]
-    if names := [name.strip() for name in arm_request.query.get("$select", "").split(",") if name.strip()]:
-        documents = [_selected(document, names) for document in documents]
+    words = arm_request.query.get("$select", "").split(",")
+    if names := {word.strip().removeprefix("properties/").partition("/")[0] for word in words if word.strip()}:
+        for document in documents:
+            document["properties"] = {name: value for name, value in document["properties"].items() if name in names}
     return _page(arm_request, documents)
 
 
@@ -399,13 +370,6 @@ POOL_FILTERS = query.filters("", f"name:text {_SCALE_NAMES.replace(' ', ':same '
                              + " ".join([*(f"properties/{name}:order" for name in _TIMES),
                                          *(f"properties/{name}:same" for name in _STATES)]))  # fmt: skip
 """The properties by which pools can be listed (azure-rest-api-specs, Pool.tsp)."""
-
-
-def _selected(document: Document, names: list[str]) -> Document:
-    """The named properties of a pool, and those that identify it."""
-    wanted = {name.removeprefix("properties/").partition("/")[0] for name in names}
-    properties = {name: value for name, value in document["properties"].items() if name in wanted}
-    return {**document, "properties": properties}
 
 
 SERVICE_NAMES = {
@@ -419,8 +383,8 @@ SERVICE_NAMES = {
 
 def _patch_pool(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
     """PATCH changes the given properties only."""
-    entry, pool_body, given = world.pool(pool_id), arm_request.read(PoolBody), models.decode(arm_request.body)
-    names = given.get("properties") or {}
+    entry, pool_body, sent_document = world.pool(pool_id), arm_request.read(PoolBody), models.decode(arm_request.body)
+    names = sent_document.get("properties") or {}
     service_request = request(pool_body.properties)
     changed = [SERVICE_NAMES[name] for name in names if name in SERVICE_NAMES]
     call = _call(arm_request, (pool_id,), {name: service_request[name] for name in changed if name in service_request},
@@ -430,7 +394,7 @@ def _patch_pool(world: World, account: Account, arm_request: Request, pool_id: s
         pools.update_pool(world, call)
     if "scaleSettings" in names:
         pools.put_scale(world, call, entry, service_request)
-    if "identity" in given:
+    if "identity" in sent_document:
         entry.record.spec = {**entry.record.spec, "identity": _identity(pool_body.identity)}
         world.stamp(entry.record, arm_request.now)
         world.save_pool(entry)
@@ -533,39 +497,31 @@ def shown(entry: PoolEntry, arm_request: Request, revision: int) -> Document:
     pool = models.shown("BatchPool", pool_document(entry, arm_request.base), revision)
     back = {new: old for old, new in RENAMED.items()}
     machine = _renamed(pool["virtualMachineConfiguration"], {**back, "virtualMachineImageId": "id"})
+    fixed_scale = {name: pool[name] for name in FIXED if name in pool}
+    scale: Document = {"fixedScale": fixed_scale}
+    if pool["enableAutoScale"]:
+        interval = pool.get("autoScaleEvaluationInterval", "PT15M")
+        scale = {"autoScale": {"formula": pool["autoScaleFormula"], "evaluationInterval": interval}}
     properties = {
         **_renamed({name: pool[name] for name in SHOWN if name in pool}, back),
         "provisioningState": "Deleting" if entry.record.state == "deleting" else "Succeeded",
         "provisioningStateTransitionTime": pool["stateTransitionTime"],
         "allocationState": WORDS[pool["allocationState"]],
         "deploymentConfiguration": {"virtualMachineConfiguration": machine},
-        "scaleSettings": _scale_shown(pool),
+        "scaleSettings": scale,
         "interNodeCommunication": "Enabled" if pool["enableInterNodeCommunication"] else "Disabled",
-        "resizeOperationStatus": {name: pool[name] for name in FIXED if name in pool}
-        | {"errors": pool.get("resizeErrors", [])},
+        "resizeOperationStatus": {**fixed_scale, "errors": pool.get("resizeErrors", [])},
         "applicationPackages": [
             {"id": f"{arm_request.path}/applications/{package['applicationId']}", **_only(package, "version")}
             for package in pool.get("applicationPackageReferences", [])
         ],
     }
     where = f"{arm_request.path}/pools/{entry.record.id}"
-    kind = {"type": "Microsoft.Batch/batchAccounts/pools", "etag": _etag(entry)}
-    return {"id": where, "name": entry.record.id, **kind, **_identity_shown(pool), "properties": _spelled(properties)}
-
-
-def _scale_shown(pool: Document) -> Document:
-    if pool["enableAutoScale"]:
-        interval = pool.get("autoScaleEvaluationInterval", "PT15M")
-        return {"autoScale": {"formula": pool["autoScaleFormula"], "evaluationInterval": interval}}
-    return {"fixedScale": {name: pool[name] for name in FIXED if name in pool}}
-
-
-def _identity_shown(pool: Document) -> Document:
-    identity = pool.get("identity")
-    if not identity:
-        return {"identity": {"type": "None"}}
-    identities: Document = {assignment["resourceId"]: {} for assignment in identity["userAssignedIdentities"]}
-    return {"identity": {"type": "UserAssigned", "userAssignedIdentities": identities}}
+    kind: Document = {"type": "Microsoft.Batch/batchAccounts/pools", "etag": _etag(entry), "identity": {"type": "None"}}
+    if identity := pool.get("identity"):
+        identities: Document = {assignment["resourceId"]: {} for assignment in identity["userAssignedIdentities"]}
+        kind["identity"] = {"type": "UserAssigned", "userAssignedIdentities": identities}
+    return {"id": where, "name": entry.record.id, **kind, "properties": _spelled(properties)}
 
 
 def _only(document: Document, name: str) -> Document:
@@ -607,19 +563,19 @@ _ABSENT = ("privateLinkResources", "privateEndpointConnections", "networkSecurit
 
 
 ROUTES: tuple[Route, ...] = (
-    _route("GET", "/subscriptions", _list_subscriptions),
-    _route("GET", "/subscriptions/[^/]+", _get_subscription),
-    _route("GET", "/tenants", _list_tenants),
+    _route("GET", "/subscriptions", _fixed({"value": [SUBSCRIPTION]})),
+    _route("GET", "/subscriptions/[^/]+", _fixed(SUBSCRIPTION)),
+    _route("GET", "/tenants", _fixed({"value": [TENANT]})),
     _route("GET", r"/providers/Microsoft\.Batch/operations", _list_operations),
     _route("GET", _ACCOUNTS, _list_accounts),
     _route("GET", _ACCOUNT, _get_account),
-    _route("PUT", _ACCOUNT, _put_account),
-    _route("PATCH", _ACCOUNT, _put_account),
+    _route("PUT", _ACCOUNT, _get_account),  # it exists; the emulator was started with its settings
+    _route("PATCH", _ACCOUNT, _get_account),
     _route("DELETE", _ACCOUNT, _delete_account),
     _route("POST", f"{_ACCOUNT}/listKeys", _list_keys),
     _route("POST", f"{_ACCOUNT}/regenerateKeys", _regenerate_keys),
-    _route("POST", f"{_ACCOUNT}/syncAutoStorageKeys", _sync_keys),
-    _route("GET", f"{_ACCOUNT}/outboundNetworkDependenciesEndpoints", _nothing),
+    _route("POST", f"{_ACCOUNT}/syncAutoStorageKeys", _fixed(None, 204)),
+    _route("GET", f"{_ACCOUNT}/outboundNetworkDependenciesEndpoints", _fixed({"value": []})),
     _route("GET", f"{_ACCOUNT}/pools", _list_pools, *_PAGES, "$filter", "$select"),
     _route("PUT", _POOL, _put_pool),
     _route("PATCH", _POOL, _patch_pool),
@@ -638,10 +594,10 @@ ROUTES: tuple[Route, ...] = (
     _route("PUT", _PACKAGE, arm_applications.put_package),
     _route("DELETE", _PACKAGE, arm_applications.delete_package),
     _route("POST", f"{_PACKAGE}/activate", arm_applications.activate),
-    _route("GET", f"{_LOCATION}/quotas", _location_quotas),
+    _route("GET", f"{_LOCATION}/quotas", _fixed({"accountQuota": 1})),
     _route("GET", f"{_LOCATION}/virtualMachineSkus", _sizes, *_PAGES, "$filter"),
     _route("POST", f"{_LOCATION}/checkNameAvailability", _check_name),
-    *(_route("GET", f"{_ACCOUNT}/{kind}", _nothing, *_PAGES) for kind in _ABSENT),
+    *(_route("GET", f"{_ACCOUNT}/{kind}", _fixed({"value": []}), *_PAGES) for kind in _ABSENT),
     *(
         _route(verb, f"{_ACCOUNT}/{kind}/(?P<name>[^/]+)(?:/reconcile)?", _not_found)
         for kind in _ABSENT

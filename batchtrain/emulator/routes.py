@@ -5,30 +5,20 @@ Paths are matched as received, percent-encoded, so that the `%2F` of a file's pa
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import unquote, unquote_to_bytes
 
-from batchtrain.emulator import (
-    applications,
-    autoscale,
-    files,
-    jobs,
-    nodes,
-    pools,
-    schedules,
-    statistics,
-    tasks,
-    usage,
-    users,
-)
+from batchtrain.emulator import autoscale, files, jobs, nodes, pools, schedules, statistics, tasks, usage, users
+from batchtrain.emulator.applications import get_application, list_applications
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.reply import Call, Reply, Work
+from batchtrain.emulator.reply import Call, Reply, Steps
 from batchtrain.emulator.versions import NEWEST
 from batchtrain.emulator.world import World
 
-Operation = Callable[[World, Call], Reply | Work]
+Operation = Callable[[World, Call], Reply | Steps]
 
 
 class Route(NamedTuple):
@@ -78,8 +68,8 @@ ROUTES = (
           answer="BatchPoolNodeCounts", query=FILTERED),
     Route("GET", "/poolusagemetrics", "list_pool_usage_metrics", usage.list_usage,
           answer="BatchPoolUsageMetrics", query=(*FILTERED, "starttime", "endtime"), until=21),
-    Route("GET", "/applications", "list_applications", applications.list_applications, query=PAGES),
-    Route("GET", "/applications/{}", "get_application", applications.get_application),
+    Route("GET", "/applications", "list_applications", list_applications, query=PAGES),
+    Route("GET", "/applications/{}", "get_application", get_application),
     Route("POST", "/jobs", "create_job", jobs.create_job, body="BatchJobCreateOptions"),
     Route("GET", "/jobs", "list_jobs", jobs.list_jobs, answer="BatchJob", query=ENTITIES),
     Route("DELETE", "/jobs/{}", "delete_job", jobs.delete_job, query=FORCE),
@@ -164,19 +154,14 @@ FORMER = (
 """Operations that only older service versions have."""
 
 
-class Found(NamedTuple):
-    route: Route
-    path: tuple[str, ...]
-
-
-def find(verb: str, raw_path: str) -> Found:
+def find(verb: str, raw_path: str) -> tuple[Route, tuple[str, ...]]:
     """The operation of a request, and the decoded segments of its path. Raises Fault 404 or 405."""
     segments = raw_path.strip("/").split("/")
     shapes = _table().get(segments[0], ())
     matching = [(route, path) for route, shape in shapes if (path := _match(shape, segments)) is not None]
     for route, path in matching:
         if route.verb == verb:
-            return Found(route, path)
+            return route, path
     raise Fault("UnsupportedHttpVerb" if matching else "ResourceNotFound")
 
 
@@ -202,12 +187,10 @@ def _match(shape: tuple[str, ...], segments: list[str]) -> tuple[str, ...] | Non
     return tuple(values)
 
 
+@functools.cache
 def _table() -> dict[str, list[tuple[Route, tuple[str, ...]]]]:
-    if not _TABLE:
-        for route in (*ROUTES, *FORMER):
-            shape = tuple(route.path.strip("/").split("/"))
-            _TABLE.setdefault(shape[0], []).append((route, shape))
-    return _TABLE
-
-
-_TABLE: dict[str, list[tuple[Route, tuple[str, ...]]]] = {}
+    table: dict[str, list[tuple[Route, tuple[str, ...]]]] = {}
+    for route in (*ROUTES, *FORMER):
+        shape = tuple(route.path.strip("/").split("/"))
+        table.setdefault(shape[0], []).append((route, shape))
+    return table

@@ -42,40 +42,33 @@ class ForgetPool(NamedTuple):
     pool: str
 
 
-class BootNode(NamedTuple):
+class _OfNode(NamedTuple):
     pool: str
     node: str
 
 
-class RunStartTask(NamedTuple):
-    pool: str
-    node: str
+class BootNode(_OfNode):
+    """Boot a node."""
 
 
-class ShutdownNode(NamedTuple):
+class RunStartTask(_OfNode):
+    """Run the start task of a node."""
+
+
+class ShutdownNode(_OfNode):
     """Shut a node down, before a reboot or for deallocation."""
 
-    pool: str
-    node: str
 
-
-class WipeNode(NamedTuple):
+class WipeNode(_OfNode):
     """Shut a node down and delete its directory, before a reimaged node boots."""
 
-    pool: str
-    node: str
 
-
-class HoldNode(NamedTuple):
+class HoldNode(_OfNode):
     """Remove a node whose tasks have ended when their retention times are over."""
 
-    pool: str
-    node: str
 
-
-class RemoveNode(NamedTuple):
-    pool: str
-    node: str
+class RemoveNode(_OfNode):
+    """Delete a leaving node."""
 
 
 class Assign(NamedTuple):
@@ -213,59 +206,40 @@ def _auto_pools(world: World, effects: tuple[Effect, ...]) -> set[str]:
     return {pool_id.lower() for pool_id in (*jobs, *schedules)}
 
 
-# Tasks ---------------------------------------------------------------------------------------------------------------
-
-
 def task_due(task: Task) -> Iterator[Effect]:
     """The commands to run or to end on the nodes of a task's run."""
     if task.verdict:
-        yield from (
-            EndScope(task, task.run, number)
-            for number, instance in enumerate(task.instances)
-            if instance.phase not in ("ending", "ended")
-        )
+        for number, instance in enumerate(task.instances):
+            if instance.phase not in ("ending", "ended"):
+                yield EndScope(task, task.run, number)
         return
-    if not task.instances or task.instances[0].phase == "ended":
-        return
-    if task.state == "preparing":
+    if not task.instances or task.instances[0].phase == "ended" or task.state == "preparing":
         return
     ready = "coordinated" if task.gang else "assigned"
     if all(instance.phase == ready for instance in task.instances):
         yield RunApplication(task, task.run)
-        return
-    if task.gang:
-        yield from (
-            RunCoordination(task, task.run, number)
-            for number, instance in enumerate(task.instances)
-            if instance.phase == "assigned"
-        )
-
-
-# Jobs ----------------------------------------------------------------------------------------------------------------
+    elif task.gang:
+        for number, instance in enumerate(task.instances):
+            if instance.phase == "assigned":
+                yield RunCoordination(task, task.run, number)
 
 
 def job_due(world: World, entry: JobEntry) -> Iterator[Effect]:
-    """The next step of a job in transition: it settles when none of its tasks runs; a job that ends with its tasks
-    ends."""
-    job = entry.record
+    """The next step of a job in transition, which settles when no task runs, or of one that ends with its tasks."""
+    job, all_complete = entry.record, not entry.counts["active"] and not entry.counts["running"]
     if job.state in ("terminating", "deleting"):
-        yield from _job_over(world, entry)
+        if job.forced:
+            yield SettleJob(entry.key)
+        elif not entry.running:  # its tasks have ended: release every node that it was prepared on
+            steps = {job_preparation.next_step(world, entry, job_node) for job_node in entry.nodes.values()}
+            if steps & {"stop", "start"}:
+                yield ReleaseJob(entry.key)
+            elif "wait" not in steps:
+                yield SettleJob(entry.key)
     elif (job.state == "disabling" and not entry.running) or job.state == "enabling":
         yield SettleJob(entry.key)
-    elif job.state == "active" and job.spec.get("onAllTasksComplete") == "terminatejob" and all_complete(entry):
+    elif job.state == "active" and job.spec.get("onAllTasksComplete") == "terminatejob" and all_complete:
         yield EndJob(entry.key, "AllTasksComplete")
-
-
-def _job_over(world: World, entry: JobEntry) -> Iterator[Effect]:
-    """End its tasks first, then release every node that it was prepared on."""
-    if entry.record.forced:
-        yield SettleJob(entry.key)
-    elif not entry.running:
-        steps = {job_preparation.next_step(world, entry, job_node) for job_node in entry.nodes.values()}
-        if steps & {"stop", "start"}:
-            yield ReleaseJob(entry.key)
-        elif "wait" not in steps:
-            yield SettleJob(entry.key)
 
 
 def job_node_due(job_node: JobNode) -> Iterator[Effect]:
@@ -290,24 +264,16 @@ def schedule_due(entry: ScheduleEntry, now: int) -> Iterator[Effect]:
                 yield EndSchedule(key)
 
 
-def all_complete(entry: JobEntry) -> bool:
-    """Whether no task of a job waits or runs (true for a job without tasks)."""
-    return entry.counts["active"] == 0 and entry.counts["running"] == 0
-
-
-# Pools ---------------------------------------------------------------------------------------------------------------
-
-
 def pool_due(world: World, entry: PoolEntry) -> Iterator[Effect]:
     resizing = tuple(_resize_due(world, entry))
     yield from resizing
     if any(isinstance(effect, DropNodes | ForgetPool) for effect in resizing):
         return  # what else is due depends on the nodes that stay
-    left = quotas.capacity_left(world, entry)
+    capacity = quotas.capacity_left(world, entry)
     for node in entry.nodes.values():
-        if node.state != "preempted" or left > 0:
+        if node.state != "preempted" or capacity > 0:
             due = tuple(node_due(entry, node))
-            left -= node.state == "preempted" and bool(due)
+            capacity -= node.state == "preempted" and bool(due)
             yield from due
     if entry.record.state == "active":
         yield from assignments(world, entry)
@@ -330,19 +296,14 @@ def _resize_due(world: World, entry: PoolEntry) -> Iterator[Effect]:
     if extra := _surplus(entry, missing):
         yield DropNodes(entry.key, extra)
     elif any(count > 0 for count in missing.values()):
-        yield _grow(world, entry, max(missing[True], 0), max(missing[False], 0))
+        room = quotas.room(world, entry)
+        dedicated, spot = quotas.allowed(room, max(missing[True], 0), max(missing[False], 0))
+        if dedicated + spot > 0:
+            yield CreateNodes(entry.key, dedicated, spot)
+        else:
+            yield FailResize(entry.key, *quotas.reached(world, room, dedicated=missing[True] > 0))
     elif not any(node.state in ("creating", "leavingpool") for node in entry.nodes.values()):
         yield SettlePool(entry.key)
-
-
-def _grow(world: World, entry: PoolEntry, dedicated: int, spot: int) -> Effect:
-    """As many nodes as the quotas allow."""
-    room = quotas.room(world, entry)
-    allowed = quotas.allowed(room, dedicated, spot)
-    if sum(allowed) > 0:
-        return CreateNodes(entry.key, *allowed)
-    refusal = quotas.reached(world, room, dedicated=dedicated > 0)
-    return FailResize(entry.key, refusal.code, refusal.message)
 
 
 def _surplus(entry: PoolEntry, missing: dict[bool, int]) -> tuple[str, ...]:
@@ -400,7 +361,8 @@ class Free:
         """Numbers of the tasks that got slots."""
         self.leaving: set[int] = set()
         """Numbers of the tasks to preempt."""
-        self._taken: set[str] = set()
+        self.used: set[str] = set()
+        """The nodes with slots that were assigned or reserved."""
         self._coming: dict[str, int] = {}
         self._levels: dict[int, dict[str, None]] = {}
         for node, count in slots.items():
@@ -412,14 +374,10 @@ class Free:
             self._leave(node, 0 if task.exclusive else self.slots[node] - task.slots)
         self.given.add(task.seq)
 
-    def is_idle(self, entry: PoolEntry, node: str) -> bool:
-        """Whether a node runs no task and none of its slots was assigned or reserved."""
-        return not entry.running[node] and node not in self._taken
-
     def coming(self, entry: PoolEntry, node: str) -> int:
         """Slots of a node that will become free and are not reserved."""
         if node not in self._coming:
-            self._coming[node] = _coming(entry, node)
+            self._coming[node] = sum(task.slots for task in entry.running[node].values() if task.verdict)
         return self._coming[node]
 
     def claim(self, task: Task, node: str, victims: list[Task]) -> None:
@@ -430,16 +388,12 @@ class Free:
         self.leaving |= {victim.seq for victim in victims}
 
     def _leave(self, node: str, slots: int) -> None:
-        self._taken.add(node)
+        self.used.add(node)
         count = self.slots[node]
         del self._levels[count][node]
         self.slots[node] = slots
         self._levels.setdefault(slots, {})[node] = None
         self.open -= count - slots
-
-    def close(self) -> None:
-        """Reserve the remaining slots for a task that waits for more."""
-        self.open = 0
 
     def fitting(self, slots: int, *, pack: bool) -> Iterator[str]:
         """The nodes with this many free slots: the emptiest first, or (pack) the fullest."""
@@ -449,8 +403,7 @@ class Free:
 
 
 def assignments(world: World, entry: PoolEntry) -> Iterator[Effect]:
-    """Assign free slots to waiting tasks: jobs by priority, tasks in order; a multi-instance task gets all its nodes at
-    once."""
+    """Assign free slots: jobs by priority, tasks in order; a multi-instance task gets all its nodes at once."""
     jobs = world.waiting_jobs(entry.key)
     if not jobs:
         return
@@ -526,7 +479,7 @@ def _assign_job(world: World, entry: PoolEntry, job: JobEntry, free: Free) -> It
             room -= 1
             yield Assign(job.key, task.id.lower(), nodes)
         elif task.gang and _could_have(entry, job, task, free):
-            free.close()  # otherwise a stream of smaller tasks would delay it forever
+            free.open = 0  # otherwise a stream of smaller tasks would delay it forever
         else:
             misses += 1
 
@@ -551,7 +504,9 @@ def _taker(entry: PoolEntry, job: JobEntry, task: Task, free: Free) -> Callable[
         return lambda node: True
 
     def takes(node: str) -> bool:
-        if (dedicated and not entry.nodes[node].dedicated) or (task.exclusive and not free.is_idle(entry, node)):
+        if dedicated and not entry.nodes[node].dedicated:
+            return False
+        if task.exclusive and (entry.running[node] or node in free.used):
             return False
         return not job_preparation.barred(job, entry.nodes[node])
 
@@ -559,8 +514,7 @@ def _taker(entry: PoolEntry, job: JobEntry, task: Task, free: Free) -> Callable[
 
 
 def _could_have(entry: PoolEntry, job: JobEntry, task: Task, free: Free) -> bool:
-    """Whether the pool has enough nodes for a multi-instance task, idle or not; not the node of a job manager, which
-    may wait for it."""
+    """Whether the pool has enough nodes for a gang, idle or not. A job manager may wait for it: its node is out."""
     takes = _taker(entry, job, task, free)
     manager_nodes = {node for node in free.slots if any(running.manager for running in entry.running[node].values())}
     return sum(takes(node) for node in free.slots if node not in manager_nodes) >= task.gang
@@ -575,7 +529,10 @@ def _claims(entry: PoolEntry, job: JobEntry, yielding: list[JobEntry], free: Fre
     lower = {other.record.seq: other for other in yielding if _priority(other) < _priority(job)}
     if not lower:
         return
-    room = _may_start(job, free)
+    # How many more of its tasks may run
+    room, most = LOOK_AHEAD, job.record.spec.get("maxParallelTasks", -1)
+    if most >= 0:
+        room = most - len(job.running) - sum(seq in free.given for seq in job.ready)
     for seq in tuple(islice(job.ready, len(free.given) + LOOK_AHEAD)):
         if seq in free.given:
             continue
@@ -591,20 +548,8 @@ def _claims(entry: PoolEntry, job: JobEntry, yielding: list[JobEntry], free: Fre
             yield from (Preempt(victim, victim.run) for victim in victims)
 
 
-def _may_start(job: JobEntry, free: Free) -> int:
-    """How many more tasks of a job may run under maxParallelTasks."""
-    most = job.record.spec.get("maxParallelTasks", -1)
-    starting = sum(seq in free.given for seq in job.ready) if most >= 0 else 0
-    return max(most - len(job.running) - starting, 0) if most >= 0 else LOOK_AHEAD
-
-
 def _priority(job: JobEntry) -> int:
     return int(job.record.spec.get("priority", 0))
-
-
-def _coming(entry: PoolEntry, node: str) -> int:
-    """Slots of a node that will become free."""
-    return sum(task.slots for task in entry.running[node].values() if task.verdict)
 
 
 def _offers(
@@ -660,9 +605,11 @@ def never_fits(entry: PoolEntry, task: Task) -> str:
 
 
 def unfit(entry: PoolEntry, job: JobEntry, task: Task) -> Refuse | None:
-    """Why a task would fail on a node: its pool does not have its user, or it has container settings and its pool runs
-    no containers, or the reverse."""
-    if (user := _user(task)) and user not in (account["name"] for account in entry.record.spec.get("userAccounts", [])):
+    """Why a task would fail on a node: its user is missing, or only one of task and pool uses containers."""
+    # Few tasks name an account, so few are decoded.
+    identity = task_document(task).get("userIdentity", {}) if b'"username"' in task.spec else {}
+    accounts = (account["name"] for account in entry.record.spec.get("userAccounts", []))
+    if (user := identity.get("username")) and user not in accounts:
         message = f"The command could not be launched: the pool has no user account {user}."
         return Refuse(job.key, task.id.lower(), "CommandLaunchFailed", message)
     wants = "containerConfiguration" in entry.record.spec["virtualMachineConfiguration"]
@@ -674,10 +621,3 @@ def unfit(entry: PoolEntry, job: JobEntry, task: Task) -> Refuse | None:
         else "The task has no container settings, but its pool has a container configuration."
     )
     return Refuse(job.key, task.id.lower(), "ContainerInvalidSettings", message)
-
-
-def _user(task: Task) -> str:
-    """The account that a task names; empty for an automatic user. Few tasks name one, so few are decoded."""
-    if b'"username"' not in task.spec:
-        return ""
-    return str(task_document(task).get("userIdentity", {}).get("username", ""))

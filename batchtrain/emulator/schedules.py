@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from batchtrain.catalog import meaning
 from batchtrain.emulator import documents, endings, launching, quotas, recurrence, states, statistics, wire
 from batchtrain.emulator.checks import check_id
@@ -11,17 +9,12 @@ from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import ScheduleEntry
 from batchtrain.emulator.query import by_id, listing, one
-from batchtrain.emulator.records import JobSchedule
+from batchtrain.emulator.records import Document, JobSchedule
 from batchtrain.emulator.reply import Call, Reply, accepted, created
 from batchtrain.emulator.world import Deadline, World
 
-Document = dict[str, Any]
-
 LEAST = meaning.LEAST_SCHEDULE_SECONDS * wire.SECOND
 """The shortest recurrence, and the shortest start window."""
-
-
-# Clients -------------------------------------------------------------------------------------------------------------
 
 
 def create_schedule(world: World, call: Call) -> Reply:
@@ -78,9 +71,9 @@ def list_schedules(world: World, call: Call) -> Reply:
 
 def _document(entry: ScheduleEntry, call: Call) -> Document:
     document = documents.schedule_document(entry, call.base, recurrence.following(entry.record, call.now))
-    if not statistics.asked(call):
-        return document
-    return {**document, "stats": statistics.of_schedule(entry, call.base, call.now)}
+    if statistics.asked(call):
+        document["stats"] = statistics.of_schedule(entry, call.base, call.now)
+    return document
 
 
 def get_schedule(world: World, call: Call) -> Reply:
@@ -141,8 +134,7 @@ def terminate_schedule(world: World, call: Call) -> Reply:
     entry.record.forced = force
     if state != "terminating":
         world.move(entry.record, states.SCHEDULE, "terminate", call.now)
-    job = entry.active_job
-    if job is not None:
+    if job := entry.active_job:
         job.record.forced = job.record.forced or force
         endings.terminate(world, job, "TerminateJobSchedule", call.now)
         world.save_job(job)
@@ -184,9 +176,6 @@ def _changed(world: World, call: Call, entry: ScheduleEntry, status: int = 202) 
     world.stamp(entry.record, call.now)
     world.save_schedule(entry)
     return accepted(call, entry.record, status)
-
-
-# Time ----------------------------------------------------------------------------------------------------------------
 
 
 def remind(world: World, entry: ScheduleEntry, now: int) -> None:

@@ -26,7 +26,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from email.utils import formatdate
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -44,19 +43,8 @@ KEPT_FILE = "kept"
 """Exists while the user wants an emulator that a command started for itself to continue."""
 ENVIRONMENTS = "environments"
 """What `batchtrain images env` makes, also before the first start."""
-OURS = {
-    LOG,
-    STATUS_FILE,
-    KEY_FILE,
-    LOCK_FILE,
-    DATABASE,
-    mapped_images.FILE,
-    mapped_images.LOCK_FILE,
-    mapped_images.ACCOUNTS,
-    own_catalog.SIZES,
-    own_catalog.IMAGES,
-    ENVIRONMENTS,
-}
+OURS = {LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE, ENVIRONMENTS, own_catalog.SIZES, own_catalog.IMAGES}
+OURS |= {mapped_images.FILE, mapped_images.LOCK_FILE, mapped_images.ACCOUNTS}
 """Each of these files shows that a directory is an emulator's."""
 LOG_TAIL = 20
 LOG_SECONDS = 60.0
@@ -106,8 +94,7 @@ class Settings(NamedTuple):
 
 
 QUOTAS = ("pools", "dedicated-cores", "low-priority-cores", "active-jobs", "nodes")
-"""The names of quotas. `active-jobs` counts uncompleted jobs and active job schedules together. Only `nodes` (256) has
-a default limit."""
+"""`active-jobs` counts uncompleted jobs and active job schedules. Only `nodes` has a default limit: 256."""
 
 
 class Status(NamedTuple):
@@ -133,26 +120,21 @@ class Status(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables of the account for `az batch` and other programs, including those that make them trust the
-        emulator."""
+        """The variables of the account for `az batch` and other programs, which then also trust the emulator."""
         from batchtrain.emulator import identity  # only some callers need this import
 
         files = trust.of(self.data_dir)
         variables = files.variables if self.certificate == str(files.ca) else {}
+        hosts = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")
+        direct_hosts = ",".join(dict.fromkeys(host for host in (*hosts, "127.0.0.1", "localhost") if host))
         return {
             "AZURE_BATCH_ACCOUNT": self.account,
             "AZURE_BATCH_ACCESS_KEY": self.key,
             "AZURE_BATCH_ENDPOINT": self.endpoint,
             **identity.variables(self.endpoint, self.key),
             **variables,
-            **dict.fromkeys(("NO_PROXY", "no_proxy"), _past_proxies(os.environ)),
+            **dict.fromkeys(("NO_PROXY", "no_proxy"), direct_hosts),
         }
-
-
-def _past_proxies(environment: Mapping[str, str]) -> str:
-    """The hosts that programs reach without a proxy: those of this environment, and this machine."""
-    hosts = (environment.get("no_proxy") or environment.get("NO_PROXY") or "").split(",")
-    return ",".join(dict.fromkeys(host for host in (*hosts, "127.0.0.1", "localhost") if host))
 
 
 class Hint(NamedTuple):
@@ -258,7 +240,7 @@ async def _serve(
     from batchtrain.emulator import sign_in
     from batchtrain.emulator.alarms import Alarms
     from batchtrain.emulator.blob_store import BlobStore
-    from batchtrain.emulator.clock import Clock
+    from batchtrain.emulator.clock import Clock, Reading
     from batchtrain.emulator.control import Identity
     from batchtrain.emulator.drive import Driver
     from batchtrain.emulator.http import Application
@@ -279,7 +261,8 @@ async def _serve(
             except UnknownSchema as error:
                 raise StartFailed(str(error)) from error
         endpoint = f"{settings.base}:{listener.getsockname()[1]}"
-        alarms = Alarms(Clock(clock, _reading(store)))
+        reading = store.meta("clock", "")
+        alarms = Alarms(Clock(clock, Reading(*json.loads(reading)) if reading else None))
         machine = RoutingMachine(await (open_machine or _process_machine)(data_dir), SimulatedMachine(alarms, data_dir))
         world = _world(settings, endpoint, store.meta("seed", secrets.token_hex(16)))
         world.identity_authority = partial(sign_in.node_authority, endpoint, key)
@@ -377,12 +360,11 @@ def _world(settings: Settings, endpoint: str, seed: str) -> Any:
     from batchtrain.emulator.world import Quotas, World
 
     data_dir = settings.data_dir.absolute()
-
     return World(
         settings.account,
         endpoint,
         seed,
-        network(settings.data_dir),
+        network(data_dir),
         lambda vm_size: own_catalog.size_of(data_dir, vm_size),
         lambda: own_catalog.images(data_dir),
         Quotas(**{name.replace("-", "_"): most for name, most in settings.quotas.items()}),
@@ -409,14 +391,6 @@ def network(data_dir: Path) -> int:
     """The second octet of its nodes' addresses. Each data directory has its own, up to 254 of them."""
     digest = hashlib.sha256(str(data_dir.absolute()).encode()).digest()
     return 1 + int.from_bytes(digest[:4], "big") % 254
-
-
-def _reading(store: Any) -> Any:
-    """The state of the account's clock when the emulator last ran."""
-    from batchtrain.emulator.clock import Reading
-
-    record = store.meta("clock", "")
-    return Reading(*json.loads(record)) if record else None
 
 
 async def _process_machine(data_dir: Path) -> Machine:
@@ -576,7 +550,10 @@ def _listen(settings: Settings) -> Iterator[socket.socket]:
     # The protocol is named because asyncio sets TCP_NODELAY only then; without, every answer waits 40 ms for an ACK.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        former = _former_port(settings.data_dir) if settings.port == 0 else 0
+        former = 0
+        if settings.port == 0:  # the port of an emulator that was killed, which its clients still use
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                former = urlsplit(_noted(settings.data_dir).endpoint).port or 0
         try:
             _bind(listener, address, former or settings.port, settings.port)
         except OSError as error:
@@ -592,13 +569,6 @@ def _bind(listener: socket.socket, address: str, port: int, otherwise: int) -> N
         if port == otherwise:
             raise
         listener.bind((address, otherwise))
-
-
-def _former_port(data_dir: Path) -> int:
-    """The port of an emulator that was killed, which its clients still use; 0 if it was stopped."""
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        return urlsplit(_noted(data_dir).endpoint).port or 0
-    return 0
 
 
 def _key(data_dir: Path) -> str:
@@ -619,8 +589,7 @@ def ensure(settings: Settings) -> tuple[Status, bool]:
     Raises StartFailed, Busy."""
     end = time.monotonic() + START_SECONDS
     while True:
-        running = status(settings.data_dir)
-        if running is not None:
+        if running := status(settings.data_dir):
             return running, False
         try:
             return spawn(settings), True
@@ -650,13 +619,13 @@ def spawn(settings: Settings, timeout: float = START_SECONDS) -> Status:
     _reap(pid, wait=True)
     if "error" in answer:
         raise _ERRORS.get(answer["error"], StartFailed)(answer["message"])
-    reason = answer.get("message") or f"the emulator did not answer within {timeout:g} s"
-    raise StartFailed(f"{reason}\n{_tail(data_dir / LOG)}".rstrip())
+    reasons = [answer.get("message") or f"the emulator did not answer within {timeout:g} s"]
+    with contextlib.suppress(OSError):
+        reasons += (data_dir / LOG).read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL:]
+    raise StartFailed("\n".join(reasons).rstrip())
 
 
 _ERRORS = {"PortTaken": PortTaken, "AlreadyRunning": AlreadyRunning}
-
-
 READY_FD = 3
 
 
@@ -664,18 +633,16 @@ def _start_process(settings: Settings, data_dir: Path, ready: int) -> int:
     """A session of its own with its output in the log, and one pipe that reports the start."""
     certificate, private_key = (file and file.absolute() for file in (settings.certificate, settings.private_key))
     process_settings = settings._replace(data_dir=data_dir, certificate=certificate, private_key=private_key)
-    command = [
-        sys.executable,
-        "-m",
-        "batchtrain.emulator",
-        msgspec.json.encode(process_settings, enc_hook=str).decode(),
-    ]
+    settings_json = msgspec.json.encode(process_settings, enc_hook=str).decode()
+    environment = {name: value for name, value in os.environ.items() if name not in SECRETS}
+    package_root = str(Path(__file__).parents[2])  # the child must import this package, installed or not
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (package_root, environment.get("PYTHONPATH"))))
     log = os.open(data_dir / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return os.posix_spawn(
             sys.executable,
-            command,
-            _importable(dict(os.environ)),
+            [sys.executable, "-m", "batchtrain.emulator", settings_json],
+            environment,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, log, 1),
@@ -693,14 +660,6 @@ SECRETS = ("AZURE_BATCH_ACCESS_KEY", "AZURE_CLIENT_SECRET", "AZURE_STORAGE_KEY",
 """Variables that the emulator does not use, and that a task of a plain process node could read in /proc."""
 
 
-def _importable(environment: dict[str, str]) -> dict[str, str]:
-    """The child must import this package, installed or not."""
-    root = str(Path(__file__).parents[2])
-    python_path = environment.get("PYTHONPATH")
-    environment = {name: value for name, value in environment.items() if name not in SECRETS}
-    return {**environment, "PYTHONPATH": f"{root}{os.pathsep}{python_path}" if python_path else root}
-
-
 def _first_line(reader: int, timeout: float) -> dict[str, str]:
     """The child's report of its start; empty if it died without one or took too long."""
     text = b""
@@ -714,12 +673,6 @@ def _first_line(reader: int, timeout: float) -> dict[str, str]:
         text += part
     answer: dict[str, str] = json.loads(text)
     return answer
-
-
-def _tail(log: Path) -> str:
-    with contextlib.suppress(OSError):
-        return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL:])
-    return ""
 
 
 def _reap(pid: int, *, wait: bool = False) -> None:
@@ -808,7 +761,9 @@ def _busy(emulator: Status) -> Busy:
 def stop(data_dir: Path, timeout: float = 15.0) -> bool:
     """End the emulator of a data directory and all its nodes. Returns False if none was running. Raises Unsafe."""
     data_dir = data_dir.absolute()
-    own_process = _is_own_process(data_dir)
+    own_process = False  # a thread of a test
+    with contextlib.suppress(OSError, ValueError):
+        own_process = bool(json.loads((data_dir / STATUS_FILE).read_text(encoding="utf-8")).get("ownProcess"))
     try:
         running = status(data_dir)
         if running is None:
@@ -826,14 +781,6 @@ def stop(data_dir: Path, timeout: float = 15.0) -> bool:
             time.sleep(0.02)
     _reap(running.pid)
     return True
-
-
-def _is_own_process(data_dir: Path) -> bool:
-    """Whether the emulator has a process of its own, and is not a thread of a test."""
-    try:
-        return bool(json.loads((data_dir / STATUS_FILE).read_text(encoding="utf-8")).get("ownProcess"))
-    except (OSError, ValueError):
-        return False
 
 
 def _lives(pid: int) -> bool:
@@ -858,10 +805,9 @@ def hints(data_dir: Path) -> tuple[Hint, ...]:
 
 def at(data_dir: Path) -> Status:
     """The emulator of a data directory. Raises NotRunning."""
-    running = status(data_dir)
-    if running is None:
-        raise NotRunning(f"no emulator is running on {data_dir}")
-    return running
+    if running := status(data_dir):
+        return running
+    raise NotRunning(f"no emulator is running on {data_dir}")
 
 
 def ask(
@@ -879,8 +825,7 @@ def ask(
 def signed(
     verb: str, to: Status, path: str, query: str = "", *, body: bytes = b"", timeout: float = ANSWER_SECONDS
 ) -> dict[str, Any]:
-    """One request signed with the account's key, without the SDK, which takes 0.25 s to import. Raises Refused,
-    OSError."""
+    """A signed request without the SDK, which takes 0.25 s to import. Raises Refused, OSError."""
     headers = {"ocp-date": formatdate(usegmt=True)}
     if verb != "GET":
         headers["content-length"] = str(len(body))
@@ -930,9 +875,6 @@ def _connection(endpoint: str, certificate: str, timeout: float) -> HTTPConnecti
     return HTTPSConnection(host, where.port, timeout=timeout, context=context)
 
 
-# In a thread ---------------------------------------------------------------------------------------------------------
-
-
 class Emulator:
     """An emulator in a thread of this process: `with Emulator(Settings(tmp_path, port=0)) as emulator: ...`."""
 
@@ -971,9 +913,7 @@ class Emulator:
             raise self._error
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stop()
         self._thread.join()
         if self._error is not None and kind is None:
@@ -990,9 +930,6 @@ class Emulator:
     def _ready(self, status: Status) -> None:
         self._status = status
         self._up.set()
-
-
-# python -m batchtrain.emulator ---------------------------------------------------------------------------------------
 
 
 def main(encoded: str) -> int:

@@ -27,7 +27,6 @@ ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 NODES = "/_emulator/imds/"
 """The prefix of the managed identity endpoint of a pool's nodes: `POOL/SECRET/metadata/identity/oauth2/token`."""
 IMDS_PATH = "/metadata/identity/oauth2/token"
-_SECRET, _NODE = b"secret of the application", "managed identity of pool "
 
 
 class Refusal(NamedTuple):
@@ -60,11 +59,19 @@ def answer(verb: str, raw_path: str, body: bytes, account: str, key: str, base: 
     tenant, _, rest = raw_path.lstrip("/").partition("/")
     if tenant.lower() not in TENANTS:
         return _refused(NO_TENANT, tenant, now)
+    directory = f"{base}/{tokens.TENANT}"
     if (verb, rest) == ("GET", "v2.0/.well-known/openid-configuration"):
-        return Reply(200, _configuration(base))
+        configuration = {
+            "token_endpoint": f"{directory}/oauth2/v2.0/token",
+            "authorization_endpoint": f"{directory}/oauth2/v2.0/authorize",
+            "issuer": f"{directory}/v2.0",
+            "token_endpoint_auth_methods_supported": ["client_secret_post", "private_key_jwt"],
+            "response_types_supported": ["token"],
+        }
+        return Reply(200, configuration)
     if (verb, rest) == ("GET", "discovery/instance"):
-        configuration = f"{base}/{tokens.TENANT}/v2.0/.well-known/openid-configuration"
-        return Reply(200, {"tenant_discovery_endpoint": configuration, "api-version": "1.1", "metadata": []})
+        url = f"{directory}/v2.0/.well-known/openid-configuration"
+        return Reply(200, {"tenant_discovery_endpoint": url, "api-version": "1.1", "metadata": []})
     if (verb, rest) == ("POST", "oauth2/v2.0/token"):
         return _token(dict(parse_qsl(body.decode(errors="replace"))), account, key, now)
     raise Fault("ResourceNotFound")
@@ -83,23 +90,12 @@ def variables(endpoint: str, key: str, token_file: str) -> dict[str, str]:
 
 def secret(key: str) -> str:
     """The secret of the application."""
-    return tokens.derived(key, _SECRET).hex()
+    return tokens.derived(key, b"secret of the application").hex()
 
 
 def assertion(key: str, account: str, now: int) -> str:
     """The content of the file of a federated token."""
     return tokens.issue(key, account, FEDERATED, now, 86_400)
-
-
-def _configuration(base: str) -> dict[str, object]:
-    tenant = f"{base}/{tokens.TENANT}"
-    return {
-        "token_endpoint": f"{tenant}/oauth2/v2.0/token",
-        "authorization_endpoint": f"{tenant}/oauth2/v2.0/authorize",
-        "issuer": f"{tenant}/v2.0",
-        "token_endpoint_auth_methods_supported": ["client_secret_post", "private_key_jwt"],
-        "response_types_supported": ["token"],
-    }
 
 
 def _token(form: Mapping[str, str], account: str, key: str, now: int) -> Reply:
@@ -115,16 +111,13 @@ def _token(form: Mapping[str, str], account: str, key: str, now: int) -> Reply:
     resource = scope.removesuffix("/.default")
     if resource.rstrip("/") not in RESOURCES:
         return _refused(NO_RESOURCE, resource, now)
-    return Reply(
-        200,
-        {
-            "token_type": "Bearer",
-            "expires_in": tokens.LIFE_SECONDS,
-            "ext_expires_in": tokens.LIFE_SECONDS,
-            "access_token": tokens.issue(key, account, resource, now),
-        },
-        {"Cache-Control": "no-store"},
-    )
+    document = {
+        "token_type": "Bearer",
+        "expires_in": tokens.LIFE_SECONDS,
+        "ext_expires_in": tokens.LIFE_SECONDS,
+        "access_token": tokens.issue(key, account, resource, now),
+    }
+    return Reply(200, document, {"Cache-Control": "no-store"})
 
 
 def _credential_fault(form: Mapping[str, str], account: str, key: str, now: int) -> Refusal | None:
@@ -150,16 +143,13 @@ def _refused(refusal: Refusal, value: str, now: int) -> Reply:
     return Reply(refusal.status, {**document, **ids})
 
 
-# Managed identities of nodes -----------------------------------------------------------------------------------------
-
-
 def node_authority(endpoint: str, key: str, pool_id: str) -> str:
     """AZURE_POD_IDENTITY_AUTHORITY_HOST of the tasks of a pool that has identities."""
     return f"{endpoint}{NODES}{pool_id.lower()}/{_node_secret(key, pool_id)}"
 
 
 def _node_secret(key: str, pool_id: str) -> str:
-    return tokens.derived(key, f"{_NODE}{pool_id.lower()}".encode()).hex()
+    return tokens.derived(key, f"managed identity of pool {pool_id.lower()}".encode()).hex()
 
 
 def of_node(
@@ -176,12 +166,11 @@ def of_node(
     if not resource or resource.rstrip("/") not in RESOURCES:
         text = f"AADSTS500011: The resource principal named {resource} was not found."
         return Reply(400, {"error": "invalid_resource", "error_description": text})
-    ends = str(tokens.seconds(now) + tokens.LIFE_SECONDS)
     document = {
         "access_token": tokens.issue(key, account, resource, now),
         "client_id": query.get("client_id", CLIENT),
         "expires_in": str(tokens.LIFE_SECONDS),
-        "expires_on": ends,
+        "expires_on": str(tokens.seconds(now) + tokens.LIFE_SECONDS),
         "ext_expires_in": str(tokens.LIFE_SECONDS),
         "not_before": str(tokens.seconds(now)),
         "resource": resource,

@@ -6,21 +6,18 @@ Processor time and I/O are not measured: they are 0. Integers of 64 bits are str
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from batchtrain.emulator import documents, wire
 from batchtrain.emulator.indexes import JobEntry, ScheduleEntry
-from batchtrain.emulator.records import Job, Task
+from batchtrain.emulator.records import Document, Job, Task
 from batchtrain.emulator.reply import Call, Reply, element
 from batchtrain.emulator.world import World
-
-Document = dict[str, Any]
 
 
 def asked(call: Call) -> bool:
     """Whether a request asks for statistics."""
-    expand = call.query.get("$expand")
-    return expand is not None and "stats" in (name.strip() for name in expand.split(","))
+    return "stats" in (name.strip() for name in call.query.get("$expand", "").split(","))
 
 
 def of_job(entry: JobEntry, base: str, now: int) -> Document:

@@ -52,8 +52,7 @@ class UnknownSchema(Exception):
 
 
 MOST_TO_REWRITE = 256 * 1024 * 1024
-"""Bytes in use. A database of an earlier version must be rewritten before it can shrink, which takes a second per 100
-MB; a larger one is not rewritten."""
+"""Bytes: a larger database of an earlier version is not rewritten (1 s per 100 MB), and cannot shrink."""
 SPARE_PAGES = 256
 """Free pages (1 MB) that the file keeps for the next records."""
 STEP_PAGES = 512
@@ -79,8 +78,7 @@ class Store:
         self._check_version(path)
 
     def _be_able_to_shrink(self, path: Path) -> None:
-        """New files can shrink from the beginning; older ones after they are rewritten, if the disk has room for
-        that."""
+        """New files can shrink at once; older ones after they are rewritten, if the disk has room for that."""
         if self._number("auto_vacuum") == INCREMENTAL:
             return
         pages = self._number("page_count")  # before the next statement, which gives a new file its first page

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
 from batchtrain.emulator import applications, endpoints, job_preparation, mounts
 from batchtrain.emulator.documents import job_directory, task_directory
 from batchtrain.emulator.indexes import JobEntry, PoolEntry
 from batchtrain.emulator.interface import BindMount, Container, Containers, Download, Login, NodeSpec, Run, Upload
-from batchtrain.emulator.records import JobNode, Node, Task
+from batchtrain.emulator.records import Document, JobNode, Node, Task
 from batchtrain.emulator.wire import BLOB_STORE
 from batchtrain.emulator.world import World, task_document
-
-Document = dict[str, Any]
 
 MASTER_PORT = 6000
 """The port that Batch uses on the primary; the emulator does not listen there."""
@@ -23,7 +20,8 @@ START_DIRECTORY = "startup"
 
 def node_spec(world: World, entry: PoolEntry, node: Node) -> NodeSpec:
     """A node for the machine to boot."""
-    size = world.size_of(entry.record.node_size)
+    size, service = world.size_of(entry.record.node_size), urlsplit(world.endpoint)
+    host = "127.0.0.1" if service.hostname in ("localhost", None) else service.hostname
     return NodeSpec(
         entry.record.id,
         node.id,
@@ -36,15 +34,8 @@ def node_spec(world: World, entry: PoolEntry, node: Node) -> NodeSpec:
         mounts=mounts.of_pool(entry.record.spec),
         forwards=endpoints.forwards(entry, node),
         containers=_containers(entry),
-        service=_service(world.endpoint),
+        service=(host, service.port or 0),
     )
-
-
-def _service(endpoint: str) -> tuple[str, int]:
-    """The address of the service on this machine; of `localhost` the first address."""
-    where = urlsplit(endpoint)
-    host = where.hostname or "localhost"
-    return "127.0.0.1" if host == "localhost" else host, where.port or 0
 
 
 GANG_CONTAINERS = "batchtrain-gang-containers"
@@ -90,15 +81,30 @@ def _login(registry: Document, passwords: Mapping[str, str]) -> Login:
 def start_run(world: World, entry: PoolEntry, node: Node) -> Run:
     """The pool's start task on one node."""
     spec = entry.record.spec["startTask"]
+    scope = f"n{node.seq}-b{node.boots}-s{node.start.get('retryCount', 0)}"
+    environment = {**settings(spec), **_node(world, entry, node), **_directories(node, START_DIRECTORY)}
+    return _command(world, entry, spec, scope, START_DIRECTORY, environment, None)
+
+
+def _command(
+    world: World,
+    entry: PoolEntry,
+    spec: Document,
+    scope: str,
+    directory: str,
+    environment: dict[str, str],
+    logins: dict[str, str] | None,
+) -> Run:
+    """A command of the client on a node. logins: the passwords of registries besides those of the pool."""
     return Run(
-        scope=f"n{node.seq}-b{node.boots}-s{node.start.get('retryCount', 0)}",
-        directory=START_DIRECTORY,
+        scope=scope,
+        directory=directory,
         command_line=spec["commandLine"],
-        environment={**settings(spec), **_node(world, entry, node), **_directories(node, START_DIRECTORY)},
+        environment=environment,
         downloads=downloads(spec.get("resourceFiles", []), world.endpoint),
         image=spec.get("containerSettings", {}).get("imageName"),
         elevated=_elevated(spec, entry),
-        container=container(spec, entry.record.logins),
+        container=container(spec, {**entry.record.logins, **(logins or {})}),
     )
 
 
@@ -114,8 +120,7 @@ def coordination_run(world: World, job: JobEntry, task: Task, number: int) -> Ru
 def application_run(world: World, job: JobEntry, task: Task) -> Run:
     """The task's own command, on the primary."""
     spec = task_document(task)
-    files, outputs = downloads(spec.get("resourceFiles", []), world.endpoint), uploads(spec.get("outputFiles", []))
-    return _run(world, job, task, 0, spec)._replace(downloads=files, uploads=outputs)
+    return _run(world, job, task, 0, spec)._replace(uploads=uploads(spec.get("outputFiles", [])))
 
 
 def node_run(world: World, job: JobEntry, job_node: JobNode, kind: str) -> Run:
@@ -124,16 +129,9 @@ def node_run(world: World, job: JobEntry, job_node: JobNode, kind: str) -> Run:
     entry = world.pool_of_node[job_node.id]
     node = entry.nodes[job_node.id]
     directory = f"{job_directory(job.record)}/{spec['id']}"
-    return Run(
-        scope=node_scope(job_node, kind, job_preparation.run_of(job_node, kind).run),
-        directory=directory,
-        command_line=spec["commandLine"],
-        environment={**_of_job(world, entry, node, job, spec, directory), "AZ_BATCH_TASK_ID": spec["id"]},
-        downloads=downloads(spec.get("resourceFiles", []), world.endpoint),
-        image=spec.get("containerSettings", {}).get("imageName"),
-        elevated=_elevated(spec, entry),
-        container=container(spec, {**entry.record.logins, **(job.record.logins or {})}),
-    )
+    scope = node_scope(job_node, kind, job_preparation.run_of(job_node, kind).run)
+    environment = {**_of_job(world, entry, node, job, spec, directory), "AZ_BATCH_TASK_ID": spec["id"]}
+    return _command(world, entry, spec, scope, directory, environment, job.record.logins)
 
 
 def node_scope(job_node: JobNode, kind: str, run: int) -> str:
@@ -173,19 +171,11 @@ def _run(world: World, job: JobEntry, task: Task, number: int, spec: Document) -
         **applications.environment(world, _references(spec), node.root_inside),
     }
     if task.gang:
-        environment |= gang_environment(world, task, number) | {
-            "AZ_BATCH_TASK_SHARED_DIR": environment["AZ_BATCH_TASK_DIR"]
-        }
-    return Run(
-        scope=scope(task, task.run, number),
-        directory=directory,
-        command_line=spec["commandLine"],
-        environment=environment,
-        image=spec.get("containerSettings", {}).get("imageName"),
-        elevated=_elevated(spec, entry),
-        packages=applications.packages(world, _references(spec)),
-        container=container(spec, {**entry.record.logins, **((job.record if task.manager else task).logins or {})}),
-    )
+        environment |= gang_environment(world, task, number)
+        environment["AZ_BATCH_TASK_SHARED_DIR"] = environment["AZ_BATCH_TASK_DIR"]
+    logins = (job.record if task.manager else task).logins
+    run = _command(world, entry, spec, scope(task, task.run, number), directory, environment, logins)
+    return run._replace(packages=applications.packages(world, _references(spec)))
 
 
 def settings(spec: Document) -> dict[str, str]:
@@ -194,6 +184,9 @@ def settings(spec: Document) -> dict[str, str]:
 
 
 def _node(world: World, entry: PoolEntry, node: Node) -> dict[str, str]:
+    identity = {}
+    if entry.record.spec.get("identity") and world.identity_authority:  # a node has no 169.254.169.254
+        identity = {"AZURE_POD_IDENTITY_AUTHORITY_HOST": world.identity_authority(entry.record.id)}
     return {
         "AZ_BATCH_ACCOUNT_NAME": world.account,
         "AZ_BATCH_ACCOUNT_URL": world.endpoint,
@@ -206,16 +199,9 @@ def _node(world: World, entry: PoolEntry, node: Node) -> dict[str, str]:
         "AZ_BATCH_NODE_STARTUP_WORKING_DIR": f"{node.root_inside}/{START_DIRECTORY}/wd",
         "AZ_BATCH_NODE_MOUNTS_DIR": f"{node.root_inside}/fsmounts",
         "AZ_BATCH_TASK_RESERVED_EPHEMERAL_DISK_SPACE_BYTES": "1000000000",
-        **_identity(world, entry),
+        **identity,
         **applications.environment(world, _references(entry.record.spec), node.root_inside),
     }
-
-
-def _identity(world: World, entry: PoolEntry) -> dict[str, str]:
-    """Where azure-identity finds the managed identity, if the pool has one. A node has no 169.254.169.254."""
-    if not entry.record.spec.get("identity") or world.identity_authority is None:
-        return {}
-    return {"AZURE_POD_IDENTITY_AUTHORITY_HOST": world.identity_authority(entry.record.id)}
 
 
 def _references(spec: Document) -> list[Document]:
@@ -230,14 +216,12 @@ def _directories(node: Node, directory: str) -> dict[str, str]:
 def gang_environment(world: World, task: Task, number: int) -> dict[str, str]:
     """Variables of every instance of a multi-instance task. The service guarantees no order for AZ_BATCH_HOST_LIST;
     here the primary is last, so that no program relies on its position."""
-    addresses = []
-    cores = []
+    addresses, pairs = [], []
     for instance in task.instances:
         entry = world.pool_of_node[instance.node]
         addresses.append(entry.nodes[instance.node].address)
-        cores.append(world.size_of(entry.record.node_size).cores or 1)
+        pairs.append(f"{addresses[-1]} {world.size_of(entry.record.node_size).cores or 1}")
     primary_last = [*addresses[1:], addresses[0]]
-    pairs = [f"{address} {count}" for address, count in zip(addresses, cores, strict=True)]
     return {
         "AZ_BATCH_HOST_LIST": ",".join(primary_last),
         "AZ_BATCH_NODE_LIST": ";".join(primary_last),

@@ -30,7 +30,6 @@ class Archive(Protocol):
 
     def tasks(self, job: int, seqs: Sequence[int]) -> Sequence[bytes]:
         """Tasks of a job by their ascending numbers, in the form of MessagePack."""
-        ...
 
 
 class Shelf:
@@ -92,8 +91,6 @@ class TaskTable:
         """Whether this is the task of its id, and not deleted."""
         return self._here.get(task.seq) is task
 
-    # In order --------------------------------------------------------------------------------------------------------
-
     @property
     def columns(self) -> Columns:
         for task in self._changed.values():
@@ -129,8 +126,6 @@ class TaskTable:
             away = sorted(seq for seq in some if seq not in tasks)
             tasks.update(zip(away, self._shelf.read(self._job, away) if away else (), strict=True))
             yield from (tasks[seq] for seq in some)
-
-    # Changing --------------------------------------------------------------------------------------------------------
 
     def add(self, task: TaskFacts) -> None:
         """A new task, or the facts of one that is only stored."""

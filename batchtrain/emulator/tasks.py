@@ -14,11 +14,9 @@ from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import JobEntry
 from batchtrain.emulator.query import FILTERS, Row, listing, one, parse_filter, selected, selection
-from batchtrain.emulator.records import Task
+from batchtrain.emulator.records import Document, Task
 from batchtrain.emulator.reply import Call, Reply, accepted, created
 from batchtrain.emulator.world import Deadline, World, task_document
-
-Document = dict[str, Any]
 
 COLLECTION_LIMIT = 100
 DEPENDENCY_CHARACTERS = 64_000
@@ -29,8 +27,6 @@ SPECIAL: Mapping[str, str] = {
 }
 """Refused ids of tasks."""
 IDENTITY: Mapping[str, Any] = {"autoUser": {"scope": "pool", "elevationLevel": "nonadmin"}}
-
-# Creating ------------------------------------------------------------------------------------------------------------
 
 
 def create_task(world: World, call: Call) -> Reply:
@@ -122,7 +118,7 @@ def add(world: World, entry: JobEntry, document: Document, now: int) -> Task:
         gang=gang["numberOfInstances"] if gang else 0,
         container="containerSettings" in spec,
         max_retries=constraints["maxTaskRetryCount"],
-        wall_clock=_limit(constraints["maxWallClockTime"]),
+        wall_clock=wire.limit(constraints["maxWallClockTime"]),
         affinity=spec.get("affinityInfo", {}).get("affinityId", "").removeprefix(AFFINITY).lower(),
         logins=logins or None,
     )
@@ -134,10 +130,6 @@ def add(world: World, entry: JobEntry, document: Document, now: int) -> Task:
 
 
 AFFINITY = "TVM:"
-
-
-def _limit(duration: str) -> int:
-    return 0 if duration == wire.INFINITE else wire.parse_duration(duration)
 
 
 def checked(world: World, job_spec: Document, document: Document) -> Document:
@@ -154,8 +146,11 @@ def checked(world: World, job_spec: Document, document: Document) -> Document:
         _check_gang(spec)
     if "dependsOn" in spec:
         _check_dependencies(job_spec, spec["dependsOn"])
-    if "exitConditions" in spec:
-        _check_exit_conditions(job_spec, spec["exitConditions"])
+    if "exitConditions" in spec and job_spec["onTaskFailure"] != "performexitoptionsjobaction":
+        for options in meaning.exit_options(spec["exitConditions"]):
+            if "jobAction" in options:
+                reason = "The job's onTaskFailure is noaction, so a job action cannot be given."
+                raise invalid_property("exitConditions/jobAction", options["jobAction"], reason)
     if references := spec.get("applicationPackageReferences"):
         applications.check_references(world, references)
     return spec
@@ -204,49 +199,32 @@ def _check_dependencies(job_spec: Document, depends: Document) -> None:
         raise Fault("TaskDependencyRangesTooLong", MaxLimit=str(DEPENDENCY_CHARACTERS))
 
 
-def _check_exit_conditions(job_spec: Document, conditions: Document) -> None:
-    """A job action is refused if the job does not act on task failures."""
-    if job_spec["onTaskFailure"] == "performexitoptionsjobaction":
-        return
-    for options in meaning.exit_options(conditions):
-        if "jobAction" in options:
-            reason = "The job's onTaskFailure is noaction, so a job action cannot be given."
-            raise invalid_property("exitConditions/jobAction", options["jobAction"], reason)
-
-
-# Reading and changing ------------------------------------------------------------------------------------------------
-
-
 def list_tasks(world: World, call: Call) -> Reply:
     entry = world.job(call.path[0])
     condition = parse_filter(call.query["$filter"], FILTERS["tasks"]) if call.query.get("$filter") else None
     names = selection(call.query.get("$select", ""))
 
     def rows(token: str) -> Iterator[Row]:
-        listed = entry.tasks.listed(token, condition)
+        matches = entry.tasks.listed(token, condition)
         if names and names <= documents.TASK_PARTS.keys():
-            for position, _, row in listed:
-                yield Row(position, documents.row_part(entry, row, call.base, names))
+            for position, _, row in matches:
+                yield Row(position, {name: documents.TASK_PARTS[name](entry, row, call.base) for name in names})
             return
-        listed, again = tee(listed)
+        matches, again = tee(matches)
         read = entry.tasks.only(seq for _, seq, _ in again)
-        for (position, _, _), task in zip(listed, read, strict=True):
-            yield Row(position, _part(entry, task, call, names))
+        is_part = names and names <= documents.TASK_PARTS.keys() | documents.RECORD_PARTS.keys()
+        for (position, _, _), task in zip(matches, read, strict=True):
+            part = documents.task_part(entry, task, call.base, names) if is_part else _document(entry, task, call)
+            yield Row(position, part)
 
     return listing(call, "tasks", rows, is_filtered=True)
 
 
-def _part(entry: JobEntry, task: Task, call: Call, names: frozenset[str]) -> Document:
-    if names and names <= documents.TASK_PARTS.keys() | documents.RECORD_PARTS.keys():
-        return documents.task_part(entry, task, call.base, names)
-    return _document(entry, task, call)
-
-
 def _document(entry: JobEntry, task: Task, call: Call) -> Document:
     document = documents.task_document_of(entry, task, call.base)
-    if not statistics.asked(call):
-        return document
-    return {**document, "stats": statistics.of_task(entry.record, task, call.base, call.now)}
+    if statistics.asked(call):
+        document["stats"] = statistics.of_task(entry.record, task, call.base, call.now)
+    return document
 
 
 def get_task(world: World, call: Call) -> Reply:
@@ -264,7 +242,7 @@ def replace_task(world: World, call: Call) -> Reply:
     constraints = constraints_of(entry.record.spec, new_constraints or None)
     task.spec = msgspec.json.encode({**task_document(task), "constraints": constraints})
     task.max_retries = constraints["maxTaskRetryCount"]
-    task.wall_clock = _limit(constraints["maxWallClockTime"])
+    task.wall_clock = wire.limit(constraints["maxWallClockTime"])
     if task.state == "running" and task.start and task.wall_clock:
         at = task.start + task.wall_clock
         world.add_deadline(Deadline(at, task.seq, "task", entry.key, task.id.lower(), task.run))
@@ -314,13 +292,9 @@ def reactivate_task(world: World, call: Call) -> Reply:
 
 def list_subtasks(world: World, call: Call) -> Reply:
     entry, task = world.task(*call.path)
-    value = documents.subtask_documents(entry, task, call.base)
     select = call.query.get("$select", "")
-    document = {
-        "odata.metadata": f"{call.base}/$metadata#subtaskinfo",
-        "value": [selected(subtask, select) for subtask in value],
-    }
-    return Reply(200, document)
+    value = [selected(subtask, select) for subtask in documents.subtask_documents(entry, task, call.base)]
+    return Reply(200, {"odata.metadata": f"{call.base}/$metadata#subtaskinfo", "value": value})
 
 
 def _existing(world: World, call: Call) -> tuple[JobEntry, Task]:

@@ -25,8 +25,7 @@ C = TypeVar("C")
 __all__ = ["SIMULATED", "BatchService", "Clock", "Faults", "emulated_batch"]
 
 SIMULATED = {"name": "batchtrain-nodes", "value": "simulated"}
-"""Metadata of a pool with simulated nodes: they run nothing and only keep time. `sleep 3600; exit 3` ends with 3 after
-an hour."""
+"""Metadata of a pool with simulated nodes, which only keep time: `sleep 3600; exit 3` ends after an hour with 3."""
 POLLING_SECONDS = 0.05
 """The polling interval of the clients made here; the SDK's default of 5 s is for a remote service."""
 

@@ -26,8 +26,7 @@ TENANT = "00000000-0000-0000-0000-000000000001"
 LIFE_SECONDS, OWN_LIFE_SECONDS = 3600, 60
 """The lifetime of a token that is given out, and of one that batchtrain issues to itself for its next request."""
 LEEWAY_SECONDS = 300
-"""How far the times in a token may be off. Azure's value is not documented; this is the default of Microsoft's library
-for tokens."""
+"""How far a token's times may be off: the default of Microsoft's library. Azure's value is not documented."""
 _PURPOSE = b"key of access tokens"
 _HEADER = {"typ": "JWT", "alg": "HS256"}
 
@@ -64,21 +63,17 @@ def check(
         raise NeedsToken("The access token was not issued by this emulator.")
     part = body.partition(".")[2]
     claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    _check_times(claims, seconds(now))
+    begins = max(claims["nbf"], claims["iat"])
+    if claims["exp"] + LEEWAY_SECONDS <= seconds(now):
+        raise NeedsToken(f"The access token expired at {_timestamp(claims['exp'])}.")
+    if begins - LEEWAY_SECONDS > seconds(now):
+        raise NeedsToken(f"The access token is not valid before {_timestamp(begins)}.")
     if claims["aud"].rstrip("/") not in audiences:
         raise NeedsToken(f"The access token is for {claims['aud']}, not for {audiences[0]}/.")
     if claims["oid"] != account:
         raise Fault("AuthorizationFailure", Reason=f"The token is for account {claims['oid']}.")
     if claims["allows"] != WRITE and method not in ("GET", "HEAD"):
         raise Fault("AuthorizationFailure", Reason="The token allows reading only.")
-
-
-def _check_times(claims: Mapping[str, Any], now: int) -> None:
-    if claims["exp"] + LEEWAY_SECONDS <= now:
-        raise NeedsToken(f"The access token expired at {_timestamp(claims['exp'])}.")
-    begins = max(claims["nbf"], claims["iat"])
-    if begins - LEEWAY_SECONDS > now:
-        raise NeedsToken(f"The access token is not valid before {_timestamp(begins)}.")
 
 
 def _timestamp(unix: int) -> str:

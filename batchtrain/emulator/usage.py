@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from batchtrain.emulator import documents, quotas, states, wire
-from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.faults import invalid_parameter
 from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.query import Row, listing
 from batchtrain.emulator.records import Document, Node, Usage
@@ -63,36 +63,33 @@ def list_usage(world: World, call: Call) -> Reply:
     """Each pool's core hours by half hours; without an interval, those of the last complete half hour."""
     last = call.now - call.now % INTERVAL
     start = _time(call, "starttime", last - INTERVAL)
-    end = _time(call, "endtime", last if "starttime" not in _times(call) else call.now)
+    end = _time(call, "endtime", call.now if "starttime" in call.query else last)
     if start >= end:
-        raise Fault(
-            "InvalidQueryParameterValue",
-            QueryParameterName="endtime",
-            QueryParameterValue=wire.timestamp(end),
-            Reason="endtime must be after starttime.",
-        )
+        raise invalid_parameter("endtime", wire.timestamp(end), Reason="endtime must be after starttime.")
 
     def rows(token: str) -> Iterator[Row]:
-        for row in sorted(_rows(world, start, end, call.now)):
-            if row[0] > token:
-                yield Row(row[0], _document(*row))
+        for key, pool_id, vm_size, begin, stop, hours in sorted(_rows(world, start, end, call.now)):
+            document = {
+                "poolId": pool_id,
+                "startTime": wire.timestamp(begin),
+                "endTime": wire.timestamp(stop),
+                "vmSize": vm_size,
+                "totalCoreHours": round(hours, 6),
+            }
+            if key > token:
+                yield Row(key, document)
 
     return listing(call, "poolusagemetrics", rows)
 
 
-def _times(call: Call) -> dict[str, str]:
-    """The query's interval; clients differ in the case of the names."""
-    return {name.lower(): value for name, value in call.query.items() if value}
-
-
 def _time(call: Call, name: str, otherwise: int) -> int:
-    text = _times(call).get(name)
+    text = call.query.get(name)
     if text is None:
         return otherwise
     try:
         return wire.parse_timestamp(text)
     except ValueError:
-        raise Fault("InvalidQueryParameterValue", QueryParameterName=name, QueryParameterValue=text) from None
+        raise invalid_parameter(name, text) from None
 
 
 def _rows(world: World, start: int, end: int, now: int) -> Iterable[tuple[str, str, str, int, int, float]]:
@@ -116,19 +113,7 @@ def _add(spans: dict[tuple[str, str, int], tuple[int, int]], key: tuple[str, str
     spans[key] = spans.get(key, (0, cores))[0] + ticks, cores
 
 
-def _document(_token: str, pool_id: str, vm_size: str, begin: int, end: int, hours: float) -> Document:
-    return {
-        "poolId": pool_id,
-        "startTime": wire.timestamp(begin),
-        "endTime": wire.timestamp(end),
-        "vmSize": vm_size,
-        "totalCoreHours": round(hours, 6),
-    }
-
-
 GIB = 2.0**30
-
-
 LAST_USAGE = 21
 """The last revision in which the statistics of a pool have its usage."""
 
@@ -149,7 +134,10 @@ def of_account(world: World, call: Call) -> Reply:
 
 
 def _statistics(world: World, entries: list[PoolEntry], url: str, now: int) -> Document:
-    core_time = sum(entry.record.core_time + _present(world, entry, now) for entry in entries)
+    core_time = sum(entry.record.core_time for entry in entries)
+    for entry in entries:
+        cores, nodes = quotas.cores_of(world, entry), entry.nodes.values()
+        core_time += sum(_core_time(node, cores, now) for node in nodes if node.state not in ABSENT)
     start = min((entry.record.created for entry in entries), default=now)
     times = {"startTime": wire.timestamp(start), "lastUpdateTime": wire.timestamp(now)}
     load = world.load()
@@ -172,9 +160,3 @@ def _statistics(world: World, entries: list[PoolEntry], url: str, now: int) -> D
             "networkWriteGiB": load.network_out / GIB,
         },
     }
-
-
-def _present(world: World, entry: PoolEntry, now: int) -> int:
-    """The core time of the existing nodes."""
-    cores = quotas.cores_of(world, entry)
-    return sum(_core_time(node, cores, now) for node in entry.nodes.values() if node.state not in ABSENT)

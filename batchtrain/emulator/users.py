@@ -76,9 +76,7 @@ def _keep(world: World, node: Node, name: str, document: Document, now: int) -> 
 
 def time_up(world: World, deadline: Deadline, now: int) -> None:
     """Remove expired accounts."""
-    entry = world.pool_of_node.get(deadline.key)
-    if entry is not None:
-        node = entry.nodes[deadline.key]
+    if node := world.find_node(deadline.key):
         node.users = {name: expiry for name, expiry in node.users.items() if expiry > now}
         world.save_node(node)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.faults import Fault, invalid_parameter
 
 REVISIONS: Mapping[str, int] = {
     "2019-08-01.10.0": 10,
@@ -23,8 +23,7 @@ REVISIONS: Mapping[str, int] = {
     "2025-06-01": 21,
     "2026-10-01": 22,
 }
-"""Service version -> revision: the middle number of its name, and the next one for the first version without such a
-number."""
+"""Service version -> revision: the middle number of its name; later versions continue the count."""
 NEWEST = max(REVISIONS.values())
 CURRENT = REVISIONS["2025-06-01"]
 """The version of today's SDKs."""
@@ -41,10 +40,6 @@ def check(query: Mapping[str, str]) -> int:
     if not version:
         raise Fault("MissingRequiredQueryParameter", QueryParameterName="api-version")
     if version not in REVISIONS:
-        raise Fault(
-            "InvalidQueryParameterValue",
-            QueryParameterName="api-version",
-            QueryParameterValue=version,
-            Reason=f"The service version is not supported. Use one of {', '.join(REVISIONS)}.",
-        )
+        reason = f"The service version is not supported. Use one of {', '.join(REVISIONS)}."
+        raise invalid_parameter("api-version", version, Reason=reason)
     return REVISIONS[version]

@@ -116,6 +116,11 @@ def parse_duration(text: str) -> int:
     return min(total_seconds * SECOND + int((fraction or "0").ljust(7, "0")[:7]), FOREVER)
 
 
+def limit(text: str) -> int:
+    """The ticks of a maximum duration; 0 for no limit."""
+    return 0 if text == INFINITE else parse_duration(text)
+
+
 def duration(ticks: int) -> str:
     """Ticks as the service writes a duration: `PT6M`, `P1DT12H`."""
     days, remainder = divmod(ticks, DAY)
@@ -123,8 +128,7 @@ def duration(ticks: int) -> str:
     minutes, remainder = divmod(remainder, 60 * SECOND)
     seconds, fraction = divmod(remainder, SECOND)
     tail = f".{fraction:07d}".rstrip("0") if fraction else ""
-    parts = ((hours, "H"), (minutes, "M"))
-    clock = "".join(f"{count}{unit}" for count, unit in parts if count)
+    clock = "".join(f"{count}{unit}" for count, unit in ((hours, "H"), (minutes, "M")) if count)
     clock += f"{seconds}{tail}S" if seconds or fraction else ""
     date = f"{days}D" if days else ""
     return f"P{date}T{clock}" if clock else f"P{date}" if date else "PT0S"
@@ -164,9 +168,6 @@ def _date(headers: Mapping[str, str], name: str) -> int | None:
         return parse_http_date(value)
     except ValueError as error:
         raise Fault("InvalidHeaderValue", HeaderName=name, HeaderValue=value) from error
-
-
-# Error bodies --------------------------------------------------------------------------------------------------------
 
 
 def error_document(fault: Fault, base: str, request_id: str, now: int) -> dict[str, object]:
@@ -242,8 +243,7 @@ def authenticate(
 
 
 def _query_forms(query: str) -> Iterator[list[tuple[str, str]]]:
-    """The variants of the query: Python omits empty values; JavaScript and Java keep them; .NET and Java write names in
-    lower case."""
+    """Variants of a query: JavaScript and Java keep empty values, Python not; .NET and Java write lower-case names."""
     pairs = list(query_pairs(query))
     full = [(name, value) for name, value in pairs if value]
     yield full

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -160,6 +160,12 @@ class World:
             return entry, node
         raise Fault("NodeNotFound")
 
+    def find_node(self, node_id: str, *phases: str) -> records.Node | None:
+        """A node, if it is in one of these phases; without phases in any."""
+        entry = self.pool_of_node.get(node_id)
+        node = entry.nodes[node_id] if entry else None
+        return node if node is None or not phases or node.phase in phases else None
+
     def job(self, job_id: str) -> JobEntry:
         """The job, or Fault 404."""
         if entry := self.jobs.get(job_id.lower()):
@@ -199,12 +205,10 @@ class World:
 
     def free_addresses(self) -> Iterator[str]:
         """The free addresses; a node on a container network keeps the last two bytes of its own."""
-        used_addresses = {
-            node.address.split(".", 2)[2] for entry in self.pools.values() for node in entry.nodes.values()
-        }
+        addresses = {node.address.split(".", 2)[2] for entry in self.pools.values() for node in entry.nodes.values()}
         for number in range(FIRST_HOST, 1 << 16):
             high, low = divmod(number, 256)
-            if low not in (0, 255) and f"{high}.{low}" not in used_addresses:
+            if low not in (0, 255) and f"{high}.{low}" not in addresses:
                 yield f"127.{self.network}.{high}.{low}"
 
     def add_pool(self, pool: records.Pool) -> PoolEntry:
@@ -283,20 +287,16 @@ class World:
     def drop_task(self, entry: JobEntry, task: records.Task) -> None:
         self._tasks[task] = None
         entry.tasks.drop(task)
-        self._keep_met(entry, task)
+        if task.satisfies and entry.record.spec.get("usesTaskDependencies"):  # it stays so, also after a restart
+            met = records.Met(id=dependency_key(task.id), seq=task.seq, state="", state_time=0, job=task.job)
+            entry.met.append(met.id)
+            self._change("met", str(task.job), met.id, met)
         entry.count(task, -1)
         entry.unmet.pop(task.seq, None)
         entry.ready.pop(task.seq, None)
         self.hints.pop(task.seq, None)
         self._change("task", str(entry.record.seq), str(task.seq), None)
         self.touch_job(entry.key)
-
-    def _keep_met(self, entry: JobEntry, task: records.Task) -> None:
-        """A satisfied dependency stays satisfied, also after a restart."""
-        if task.satisfies and entry.record.spec.get("usesTaskDependencies"):
-            met = records.Met(id=dependency_key(task.id), seq=task.seq, state="", state_time=0, job=task.job)
-            entry.met.append(met.id)
-            self._change("met", str(task.job), met.id, met)
 
     def forget_all(self) -> None:
         """Empty the account. Numbers continue, so that late reports match no record."""
@@ -445,20 +445,41 @@ class World:
             tuple(self._job_nodes),
             now,
         )
-        for key in changes.pools:
-            self._sample(key, now)
+        for pool in (self.pools.get(key) for key in changes.pools):
+            if pool is not None and pool.history is not None:
+                pool.history.note(now, self.numbers(pool))
         self._pools, self._jobs, self._tasks, self._schedules, self._job_nodes = {}, {}, {}, {}, {}
         return changes
 
-    def _sample(self, pool_key: str, now: int) -> None:
-        """Record the numbers of a pool with autoscale."""
-        entry = self.pools.get(pool_key)
-        if entry is not None and entry.history is not None:
-            entry.history.note(now, self.numbers(entry))
-
     def numbers(self, entry: PoolEntry) -> Numbers:
-        """What an autoscale formula of the pool would read now."""
-        return _numbers(entry, self.jobs_of_pool.get(entry.key, {}).values(), self.load())
+        """What an autoscale formula of the pool would read now, in the order of samples.NUMBERS. A task that waits for
+        other tasks does not count as active; each instance of a multi-instance task counts."""
+        slots = int(entry.record.spec["taskSlotsPerNode"])
+        usable = [node.id for node in entry.nodes.values() if node.state in USABLE]
+        used_slots = sum(entry.used(node) for node in usable)
+        active = running = succeeded = failed = 0
+        for job in self.jobs_of_pool.get(entry.key, {}).values():
+            running += job.counts["running"]
+            succeeded += job.counts["succeeded"]
+            failed += job.counts["failed"]
+            if job.record.state == "active":
+                active += sum(job.ready.values()) if job.gangs else len(job.ready)
+        return (
+            100 * used_slots / (slots * len(usable)) if usable else 0.0,
+            30.0 * len(usable),
+            *self.load(),
+            len(usable),
+            active,
+            running,
+            active + running,
+            succeeded,
+            failed,
+            entry.current(dedicated=True),
+            entry.current(dedicated=False),
+            sum(node.state == "preempted" for node in entry.nodes.values()),
+            len(usable),
+            slots,
+        )
 
     # Recovery ------------------------------------------------------------------------------------------------------
 
@@ -570,37 +591,6 @@ def _index_task(entry: JobEntry, task: records.TaskFacts) -> None:
 USABLE = ("idle", "running")
 
 
-def _numbers(entry: PoolEntry, jobs: Iterable[JobEntry], load: Load) -> Numbers:
-    """A pool's current numbers, in the order of samples.NUMBERS. A task that waits for other tasks does not count as
-    active; each instance of a multi-instance task counts."""
-    slots = int(entry.record.spec["taskSlotsPerNode"])
-    usable = [node.id for node in entry.nodes.values() if node.state in USABLE]
-    used_slots = sum(entry.used(node) for node in usable)
-    active = running = succeeded = failed = 0
-    for job in jobs:
-        running += job.counts["running"]
-        succeeded += job.counts["succeeded"]
-        failed += job.counts["failed"]
-        if job.record.state == "active":
-            active += sum(job.ready.values()) if job.gangs else len(job.ready)
-    return (
-        100 * used_slots / (slots * len(usable)) if usable else 0.0,
-        30.0 * len(usable),
-        *load,
-        len(usable),
-        active,
-        running,
-        active + running,
-        succeeded,
-        failed,
-        entry.current(dedicated=True),
-        entry.current(dedicated=False),
-        sum(node.state == "preempted" for node in entry.nodes.values()),
-        len(usable),
-        slots,
-    )
-
-
 def resize_end(pool: records.Pool) -> int:
     """When a running resize exceeds its timeout."""
     return pool.allocation_time + wire.parse_duration(pool.spec["resizeTimeout"])
@@ -608,9 +598,7 @@ def resize_end(pool: records.Pool) -> int:
 
 def job_wall_clock(job: records.Job) -> int:
     """The job's maximum wall clock time in ticks; 0 for no limit."""
-    text = job.spec.get("constraints", {}).get("maxWallClockTime", wire.INFINITE)
-    ticks = wire.parse_duration(text)
-    return 0 if ticks >= wire.parse_duration(wire.INFINITE) else ticks
+    return wire.limit(job.spec.get("constraints", {}).get("maxWallClockTime", wire.INFINITE))
 
 
 def dependency_key(task_id: str) -> str:

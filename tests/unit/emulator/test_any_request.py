@@ -16,7 +16,7 @@ import pytest
 
 from batchtrain.emulator import models, query
 from batchtrain.emulator.faults import Fault, NotModified
-from batchtrain.emulator.reply import Call, Reply, Work
+from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.routes import ROUTES, Route
 from batchtrain.emulator.tokens import TOKEN
 from batchtrain.emulator.versions import CURRENT
@@ -112,7 +112,7 @@ class Requests(Chaos):
         try:
             asked = query.checked(route.query, route.answer, call.query, call.revision)
             reply = route.operation(self.stage.world, call._replace(query=asked))
-            return carried_out(reply) if isinstance(reply, Work) else reply
+            return reply if isinstance(reply, Reply) else carried_out(reply)
         except (Fault, NotModified):
             raise
         except Exception as error:

@@ -35,8 +35,8 @@ def test_all_operations_of_the_service_have_a_route() -> None:
 def test_a_path_finds_its_operation_and_decoded_segments(
     verb: str, path: str, name: str, segments: tuple[str, ...]
 ) -> None:
-    found = routes.find(verb, path)
-    assert (found.route.name, found.path) == (name, segments)
+    route, path_segments = routes.find(verb, path)
+    assert (route.name, path_segments) == (name, segments)
 
 
 @pytest.mark.parametrize(

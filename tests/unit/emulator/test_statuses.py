@@ -9,11 +9,11 @@ import pytest
 
 from batchtrain.emulator import autoscale, jobs, nodes, pools, schedules, tasks, users
 from batchtrain.emulator.records import Node
-from batchtrain.emulator.reply import Call, Reply, Work
+from batchtrain.emulator.reply import Call, Reply, Steps
 from batchtrain.emulator.world import World
 from tests.emulation import POOL, Stage
 
-Operation = Callable[[World, Call], "Reply | Work"]
+Operation = Callable[[World, Call], "Reply | Steps"]
 Step = tuple[Operation, tuple[str, ...], Any, int]
 FORMULA = "$TargetDedicatedNodes=1;"
 JOB = {"poolInfo": {"poolId": "pool"}}
