@@ -9,7 +9,7 @@ from batchtrain.catalog import arm_images
 from batchtrain.catalog.likeness import mistakes
 from batchtrain.config import task_resources
 from batchtrain.config.check.subject import Path, Subject
-from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, POOL, SETTINGS, WARNING, Found, Rule
+from batchtrain.config.check.table import BOTH, CREDENTIALS, ERROR, GLOBAL, JOBS, POOL, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.image_names import EXAMPLE, HUB, below, is_name, is_registry, server_of
 from batchtrain.config.types import Job, JobManager, JobPreparation, JobRelease, Task, UserIdentity
 
@@ -196,7 +196,7 @@ def _fallback_unused(subject: Subject) -> Found:
     """Batch pulls the images of its container configuration, each from one registry."""
     recipe, registry = subject.recipe, subject.recipe.settings.fallback_registry
     images = recipe.resources.docker_images
-    if not registry or subject.pool is None or not images:
+    if not registry or subject.recipe.pool is None or not images:
         return
     servers = {*recipe.credentials.docker_registry, *recipe.resources.additional_registries.docker}
     if subject.windows or not recipe.settings.delay_docker_image_preload:
@@ -406,10 +406,8 @@ def _one_identity(subject: Subject) -> Found:
 
 
 def _known_user(subject: Subject) -> Found:
-    if subject.pool is None:
-        return
     names = tuple(account.name for account in subject.pool.user_accounts)
-    for path, who, _ in _identities(subject):
+    for path, who, _ in _identities(subject) if subject.recipe.pool else ():
         if who.username is not None and who.username not in names:
             message = f"the pool's `user_accounts` have no `{who.username}`{subject.nearest(who.username, names)}"
             yield (*path, "username"), message
@@ -426,7 +424,7 @@ _SETTINGS = "azure-batch 15.1, BatchTaskContainerSettings"
 _DOCKER = "docker run: --shm-size"
 
 RULES = (
-    Rule("container-processors", ERROR, (*POOL, *JOBS), "A recipe's image is made for the nodes' processors.",
+    Rule("container-processors", ERROR, BOTH, "A recipe's image is made for the nodes' processors.",
          "azure_batch: sizes; PyPI", _processors),
     Rule("image-not-listed", ERROR, (*GLOBAL, *JOBS), "A task's image is fetched by the nodes.",
          "Batch Shipyard: `global_resources.docker_images`", _listed),
@@ -436,7 +434,7 @@ RULES = (
          "Batch Shipyard: `global_resources.singularity_images`", _singularity_listed),
     Rule("image-both", ERROR, JOBS, "A task runs in one container.",
          "Batch Shipyard: docker_image xor singularity_image", _one_image),
-    Rule("singularity-windows", ERROR, (*POOL, *JOBS), "Apptainer runs on Linux nodes.", "Apptainer: installation",
+    Rule("singularity-windows", ERROR, BOTH, "Apptainer runs on Linux nodes.", "Apptainer: installation",
          _windows_singularity),
     Rule("host-task", WARNING, (*GLOBAL, *POOL, *JOBS), "Every task of a container pool runs in a container.",
          "azure-batch 15.1, VirtualMachineConfiguration.containerConfiguration", _host_tasks),
@@ -457,15 +455,15 @@ RULES = (
          "The fallback registry is set only where it is used.",
          "azure-batch 15.1, ContainerConfiguration.containerImageNames", _fallback_unused),
     Rule("shm-size", ERROR, JOBS, "The shared memory is a number with a unit, such as `8g`.", _DOCKER, _shm_format),
-    Rule("shm-small", WARNING, (*POOL, *JOBS), "The shared memory is large enough for the processes of a node.",
+    Rule("shm-small", WARNING, BOTH, "The shared memory is large enough for the processes of a node.",
          "Batch Shipyard issue 8; NCCL: Shared memory", _shm_small),
     Rule("shm-twice", WARNING, JOBS, "The size of the shared memory is set only once.", _DOCKER, _shm_twice),
     Rule("gpus-chosen", WARNING, JOBS, "Only containers that Batch runs can use some of the GPUs of a node.",
          "Azure Batch node agent: GPUs are added to containers by the service; NVIDIA Container Toolkit:"
          " NVIDIA_VISIBLE_DEVICES", _gpus_chosen),
-    Rule("gpus-impossible", ERROR, (*POOL, *JOBS), "GPUs are requested only for sizes that have them.",
+    Rule("gpus-impossible", ERROR, BOTH, "GPUs are requested only for sizes that have them.",
          "Azure: Sizes for virtual machines", _gpus_possible),
-    Rule("gpus-too-many", ERROR, (*POOL, *JOBS), "At most the GPUs of a node are requested.",
+    Rule("gpus-too-many", ERROR, BOTH, "At most the GPUs of a node are requested.",
          "Azure: Sizes for virtual machines", _gpus_too_many),
     Rule("container-options", WARNING, JOBS, "Options of the container engine that Batch sets are not set by the user.",
          f"{_SETTINGS}.containerRunOptions", _own_options),
@@ -477,7 +475,7 @@ RULES = (
     Rule("ports", ERROR, JOBS, "A port mapping has the syntax of `docker run --publish`.", "docker run: --publish",
          _ports),
     Rule("user-identity", ERROR, JOBS, "A task runs as one user.", "azure-batch 15.1, UserIdentity", _one_identity),
-    Rule("user-unknown", ERROR, (*POOL, *JOBS), "The named user of a task is a user of the pool.",
+    Rule("user-unknown", ERROR, BOTH, "The named user of a task is a user of the pool.",
          "azure-batch 15.1, UserIdentity.username", _known_user),
     Rule("user-host", WARNING, JOBS, "A user id is set only for tasks in a container.", "docker run: --user",
          _user_in_container),

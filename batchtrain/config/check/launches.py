@@ -11,13 +11,11 @@ from functools import partial
 
 from batchtrain.config.check.gangs import NESTED, OF_MPIS
 from batchtrain.config.check.subject import LONGEST_READ, Gang, Path, Subject, command_of
-from batchtrain.config.check.table import ERROR, JOBS, POOL, WARNING, Found, Rule
+from batchtrain.config.check.table import BOTH, ERROR, JOBS, WARNING, Found, Rule
 from batchtrain.config.types import whole_number
 from batchtrain.frameworks import FRAMEWORKS, plugins
 from batchtrain.frameworks.base import COMMAND, Nodes
 from batchtrain.frameworks.mpi import MPIS, MpiBlock, named_in
-
-BOTH = (*POOL, *JOBS)
 
 ONE_NODE = (
     r"(?<![A-Za-z])(?:nn\.)?DataParallel\b|--data[-_]parallel\b|--strategy[=\s]+[\"']?(?:dp|mirrored)\b"

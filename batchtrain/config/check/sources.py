@@ -9,7 +9,7 @@ from itertools import islice
 
 from batchtrain.config import factories, schema, travel
 from batchtrain.config.check.subject import LONGEST_READ, Path, Subject, command_of
-from batchtrain.config.check.table import CREDENTIALS, ERROR, JOBS, POOL, SETTINGS, WARNING, Found, Rule
+from batchtrain.config.check.table import BOTH, CREDENTIALS, ERROR, JOBS, POOL, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.travel import Survey
 from batchtrain.config.types import Job, Task
 from batchtrain.launchers import shell
@@ -212,8 +212,8 @@ def _factories(subject: Subject) -> Found:
 def _quotes(subject: Subject) -> Found:
     if subject.windows:
         return
-    prep = subject.pool.additional_node_prep.commands if subject.pool else None
-    lists = {"pre": prep.pre, "post": prep.post} if prep else {}
+    prep = subject.pool.additional_node_prep.commands
+    lists = {"pre": prep.pre, "post": prep.post}
     of_pool = (((*POOL, "additional_node_prep", "commands", name), "\n".join(lists[name])) for name in lists)
     for path, command in (*of_pool, *_job_commands(subject), *_task_commands(subject)):
         if len(command) <= LONGEST_READ and (rest := shell.open_quote(command)):
@@ -256,16 +256,15 @@ RULES = (
          _breaking("source-huge")),
     Rule("source-size", ERROR, (*SETTINGS, *CREDENTIALS, *JOBS), "A task's source fits into a request.",
          "Azure Batch: 413 RequestBodyTooLarge (1 MB)", _size),
-    Rule("source-script", ERROR, (*POOL, *JOBS), "The script that a command starts is sent to the node.", _TRAVELS,
-         _scripts),
+    Rule("source-script", ERROR, BOTH, "The script that a command starts is sent to the node.", _TRAVELS, _scripts),
     Rule("script-syntax", ERROR, JOBS, "A Python file that a command names compiles.", "Python: compile()",
          _script_syntax),
     Rule("source-syntax", WARNING, JOBS, "The other Python files of a source compile.", "Python: compile()",
          _source_syntax),
-    Rule("source-relative", WARNING, (*POOL, *JOBS), "A command names a script of its source with its directory.",
+    Rule("source-relative", WARNING, BOTH, "A command names a script of its source with its directory.",
          _TRAVELS, _relative),
     Rule("factory-source", ERROR, JOBS, "A factory of files finds some in its task's source.", _TRAVELS, _factories),
-    Rule("command-quotes", ERROR, (*POOL, *JOBS), "Each quote of a command is closed.", "POSIX: Quoting", _quotes),
+    Rule("command-quotes", ERROR, BOTH, "Each quote of a command is closed.", "POSIX: Quoting", _quotes),
     Rule("command-length", ERROR, (*SETTINGS, *CREDENTIALS, *JOBS), "A command fits into a request.",
          "execve(2): MAX_ARG_STRLEN; Azure Batch: 413 RequestBodyTooLarge (1 MB)", _lengths),
 )  # fmt: skip
