@@ -82,17 +82,14 @@ def _one_image(subject: Subject) -> Found:
 
 
 def _windows_singularity(subject: Subject) -> Found:
-    if subject.windows:
-        for path, _, task in subject.tasks:
-            if task.singularity_image:
-                yield (*path, "singularity_image"), "Apptainer runs on Linux, but the nodes run Windows"
+    for path, _, task in subject.tasks:
+        if subject.windows and task.singularity_image:
+            yield (*path, "singularity_image"), "Apptainer runs on Linux, but the nodes run Windows"
 
 
 def _host_tasks(subject: Subject) -> Found:
-    if not subject.containers:
-        return
     for path, _, task in subject.tasks:
-        if not task.docker_image:
+        if subject.containers and not task.docker_image:
             what = "an Apptainer task" if task.singularity_image else "a task without `docker_image`"
             yield (
                 path,
@@ -103,18 +100,15 @@ def _host_tasks(subject: Subject) -> Found:
 
 def _container_only(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
-        if task.docker_image:
-            continue
-        for name in CONTAINER_ONLY:
+        for name in CONTAINER_ONLY if not task.docker_image else ():
             if getattr(task, name):
                 yield (*path, name), "this is for tasks with a `docker_image`; this one has none, so it has no effect"
 
 
 def _gang_directory(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
-        if not task.docker_image or task.multi_instance is None or not task.bind_mounts:
-            continue
-        if not any(mount.source == "Task" and not mount.read_only for mount in task.bind_mounts):
+        is_gang = task.docker_image and task.multi_instance is not None and task.bind_mounts
+        if is_gang and not any(mount.source == "Task" and not mount.read_only for mount in task.bind_mounts):
             yield (
                 (*path, "bind_mounts"),
                 "the launch of a multi-instance task needs the task's directory, which its containers do not have"
@@ -136,8 +130,7 @@ def _image_names(subject: Subject) -> Found:
 def _every_image(subject: Subject) -> Iterator[tuple[Path, str]]:
     for number, image in enumerate(subject.recipe.resources.docker_images):
         yield ("global_resources", "docker_images", number), image
-    for path, _, image in _docker_images(subject):
-        yield path, image
+    yield from ((path, image) for path, _, image in _docker_images(subject))
 
 
 # --- registries -----------------------------------------------------------------------------------------------------
@@ -166,10 +159,9 @@ def _registry_login(subject: Subject) -> Found:
             if not login.identity and not (login.username and password):
                 missing = "password" if login.username else "username" if password else "username and password"
                 yield ("credentials", f"{section}_registry", server), f"the {missing} is missing, or an `identity`"
-    if not credentials.docker_registry:
-        for path, _, task in subject.tasks:
-            if task.container_registry:
-                yield (*path, "container_registry"), f"credentials.yaml has no login for `{task.container_registry}`"
+    for path, _, task in subject.tasks:
+        if task.container_registry and not credentials.docker_registry:
+            yield (*path, "container_registry"), f"credentials.yaml has no login for `{task.container_registry}`"
 
 
 def _registry_misspelt(subject: Subject) -> Found:
@@ -250,7 +242,7 @@ def _shm(path: Path, job: Job, task: Task) -> tuple[str | None, Path]:
         return None, path
     if task.shm_size is not None:
         return task.shm_size, (*path, "shm_size")
-    return job.shm_size, (path[0], path[1], "shm_size")
+    return job.shm_size, (*path[:2], "shm_size")
 
 
 def _option(task: Task, name: str) -> str | None:
@@ -289,28 +281,23 @@ def _gpus_chosen(subject: Subject) -> Found:
 
 def _gpus_possible(subject: Subject) -> Found:
     size = subject.size
-    if size is None or size.gpus:
-        return
     for path, owner in subject.owners:
-        if owner.gpus and owner.gpus != "disable":
+        if size is not None and not size.gpus and owner.gpus and owner.gpus != "disable":
             yield (*path, "gpus"), f"`gpus: {owner.gpus}`, but {size.name} has none"
 
 
 def _gpus_too_many(subject: Subject) -> Found:
     size = subject.size
-    for path, owner in subject.owners if size is not None and size.gpus else ():
-        indices = task_resources.gpus_seen(owner.gpus)
-        if size is not None and indices is not None and len(indices) > size.gpus:
+    for path, owner in subject.owners:
+        if size is not None and 0 < size.gpus < len(task_resources.gpus_seen(owner.gpus) or ()):
             yield (*path, "gpus"), f"`gpus: {owner.gpus}` are more than the {size.gpus} of {size.name}"
 
 
 def _own_options(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         for number, option in enumerate(task.additional_docker_run_options):
-            reason = next(
-                (OWN_OPTIONS[name] for name in task_resources.option_names(option) if name in OWN_OPTIONS), None
-            )
-            if reason:
+            if name := next(filter(OWN_OPTIONS.get, task_resources.option_names(option)), None):
+                reason = OWN_OPTIONS[name]
                 yield (*path, "additional_docker_run_options", number), f"`{option}`: {reason}; leave it out"
 
 
@@ -345,22 +332,15 @@ def _gang_user(subject: Subject) -> Found:
             continue
         user = _option(task, "--user") or _option(task, "-u")
         where: Path = (*path, "additional_docker_run_options")
-        if user is None:
-            user, where = _specific_user(path, job, task)
+        owner_path, identity = (path, task.user_identity) if task.user_identity else (path[:2], job.user_identity)
+        if user is None and identity is not None and identity.specific_user is not None:
+            user, where = str(identity.specific_user.uid), (*owner_path, "user_identity", "specific_user")
         if user is not None and user.partition(":")[0] not in ("0", "root"):
             yield (
                 where,
                 f"the container of a multi-instance task runs as user {user}, but its sshd, which starts the ranks of"
                 " other nodes, needs root; remove it, or start your own server in `coordination_command`",
             )
-
-
-def _specific_user(path: Path, job: Job, task: Task) -> tuple[str | None, Path]:
-    by_task = task.user_identity is not None
-    who = task.user_identity if by_task else job.user_identity
-    if who is None or who.specific_user is None:
-        return None, path
-    return str(who.specific_user.uid), (*(path if by_task else path[:2]), "user_identity", "specific_user")
 
 
 def _ports(subject: Subject) -> Found:

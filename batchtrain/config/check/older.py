@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -40,14 +39,12 @@ _TRANSFERS = tuple(
 
 
 def _gone(subject: Subject) -> Found:
-    for name, branch in _tree().below.items():
+    for name, branch in _TREE.below.items():
         yield from _walk(getattr(subject.recipe, FIELDS[name]), (name,), branch)
 
 
-@lru_cache(maxsize=1)
-def _tree() -> Branch[Gone]:
-    """The patterns as one tree, so that many tasks are traversed once."""
-    return Branch(GONE)
+_TREE: Branch[Gone] = Branch(GONE)
+"""The patterns as one tree, so that many tasks are traversed once."""
 
 
 def _walk(value: Any, path: Path, branch: Branch[Gone]) -> Found:
@@ -123,14 +120,11 @@ def _copies(subject: Subject) -> Found:
 
 def _transfer_options(subject: Subject) -> Found:
     items = [(path, transfer.blobxfer_extra_options, _strips(path, transfer)) for path, transfer in subject.transfers]
-    items += [
-        (("global_resources", "files", number, "destination", "data_transfer"), options, True)
-        for number, files in enumerate(subject.recipe.resources.files)
-        if (options := files.destination.data_transfer.blobxfer_extra_options)
-    ]
+    for number, files in enumerate(subject.recipe.resources.files):
+        options = files.destination.data_transfer.blobxfer_extra_options
+        items.append((("global_resources", "files", number, "destination", "data_transfer"), options, True))
     for path, options, strips in items:
-        extra = " ".join((task_paths.STRIPS.sub("", options) if strips else options).split()) if options else ""
-        if extra:
+        if extra := " ".join((task_paths.STRIPS.sub("", options or "") if strips else options or "").split()):
             only = "; only `--strip-components` is" if strips else ", or not with these patterns"
             yield (*path, "blobxfer_extra_options"), f"`{extra}` is not supported{only}: remove it"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 
 from batchtrain.config import factories, schema, travel
@@ -29,11 +30,8 @@ SHARED = "AZ_BATCH_TASK_SHARED_DIR"
 _OWN = re.compile(r"AZ_BATCH_TASK_(?:SHARED|WORKING)_DIR")
 
 
-def _breaking(rule: str) -> Callable[[Subject], Found]:
-    def find(subject: Subject) -> Found:
-        return ((path, survey.message) for path, survey in subject.brought if survey.rule == rule)
-
-    return find
+def _breaking(rule: str, subject: Subject) -> Found:
+    return ((path, survey.message) for path, survey in subject.brought if survey.rule == rule)
 
 
 def _size(subject: Subject) -> Found:
@@ -247,13 +245,15 @@ def _task_commands(subject: Subject) -> Found:
 _TRAVELS = "batchtrain: a task's files travel with its request"
 
 RULES = (
-    Rule("source-missing", ERROR, JOBS, "A task's source is a directory.", _TRAVELS, _breaking("source-missing")),
-    Rule("source-unreadable", ERROR, JOBS, "A task's source can be read.", _TRAVELS, _breaking("source-unreadable")),
-    Rule("source-empty", ERROR, JOBS, "A task's source has a file.", _TRAVELS, _breaking("source-empty")),
+    Rule("source-missing", ERROR, JOBS, "A task's source is a directory.", _TRAVELS,
+         partial(_breaking, "source-missing")),
+    Rule("source-unreadable", ERROR, JOBS, "A task's source can be read.", _TRAVELS,
+         partial(_breaking, "source-unreadable")),
+    Rule("source-empty", ERROR, JOBS, "A task's source has a file.", _TRAVELS, partial(_breaking, "source-empty")),
     Rule("source-reserved", ERROR, JOBS, "No file of the source has the name of a file that Batch writes.",
-         "Azure Batch: files and directories of a task", _breaking("source-reserved")),
+         "Azure Batch: files and directories of a task", partial(_breaking, "source-reserved")),
     Rule("source-huge", ERROR, JOBS, "The source of a task is a program without data.", _TRAVELS,
-         _breaking("source-huge")),
+         partial(_breaking, "source-huge")),
     Rule("source-size", ERROR, (*SETTINGS, *CREDENTIALS, *JOBS), "A task's source fits into a request.",
          "Azure Batch: 413 RequestBodyTooLarge (1 MB)", _size),
     Rule("source-script", ERROR, BOTH, "The script that a command starts is sent to the node.", _TRAVELS, _scripts),
