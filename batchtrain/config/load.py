@@ -547,13 +547,13 @@ class Reading:
         findings.sort(key=lambda item: _LEVELS[item.level])
         problems = list(self._positioned(findings[:most]))
         once = {problem._replace(path=""): problem for problem in reversed(problems)}  # aliases have the same position
-        shown = sorted(once.values(), key=_order)
+        sorted_problems = sorted(once.values(), key=_order)
         more = len(findings) - len(problems) + self._unjudged
         if more:
             about = f"{'at least ' if self._unjudged else ''}{more:,} more"
             message = f"and {about}; `batchtrain config validate {shlex.quote(str(self._folder))} -o json` shows all."
-            shown.append(Problem("more", message, level="error" if self._unjudged else findings[most].level))
-        return tuple(shown)
+            sorted_problems.append(Problem("more", message, level="error" if self._unjudged else findings[most].level))
+        return tuple(sorted_problems)
 
     def _positioned(self, findings: Iterable[Problem | Flaw]) -> Iterator[Problem]:
         """Problems with their positions and lines; each file is read once."""

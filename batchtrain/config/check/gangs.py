@@ -205,11 +205,11 @@ def _counted(subject: Subject) -> Iterator[tuple[Path, int, int, str]]:
 
 
 def _infiniband(subject: Subject) -> Found:
-    size, connected = subject.size, subject.pool.inter_node_communication_enabled
+    size, has_network = subject.size, subject.pool.inter_node_communication_enabled
     for path, owner in subject.owners if size is not None else ():
         if size is not None and owner.infiniband and size.rdma is None:
             yield (*path, "infiniband"), f"`infiniband: true`, but {size.name} has none"
-        elif owner.infiniband and not connected:
+        elif owner.infiniband and not has_network:
             yield (*path, "infiniband"), "`infiniband: true` needs `inter_node_communication_enabled: true` in the pool"
 
 

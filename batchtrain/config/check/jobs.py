@@ -562,8 +562,8 @@ def _exit_actions(subject: Subject) -> Found:
             continue
         singles = _values(path, conditions, "default", "pre_processing_error", "file_upload_error")
         codes = _values(path, conditions, "exit_codes", "exit_code_ranges")
-        numbered = (((*at, number), condition) for at, items in codes for number, condition in enumerate(items))
-        for at, condition in (*singles, *numbered):
+        of_codes = (((*at, number), condition) for at, items in codes for number, condition in enumerate(items))
+        for at, condition in (*singles, *of_codes):
             if condition.exit_options.job_action is not None:
                 message = "the job has `on_task_failure: noaction`, with which the service refuses an action"
                 yield (*at, "exit_options", "job_action"), message
