@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -43,21 +43,16 @@ class Candidate(NamedTuple):
 
 def candidates_of(recipe: Recipe) -> tuple[Candidate, ...]:
     """The candidates of a recipe as they are written; without `candidates`, the recipe itself."""
-    return tuple(_each(recipe))
-
-
-def _each(recipe: Recipe) -> Iterator[Candidate]:
-    pool = recipe.pool
-    if pool is None or pool.candidates is None:
-        yield Candidate(recipe)
-        return
-    plain = replace(recipe, pool=replace(pool, candidates=None))
-    yield Candidate(plain)
-    for number, alternative in enumerate(pool.candidates.alternatives):
+    if recipe.pool is None or recipe.pool.candidates is None:
+        return (Candidate(recipe),)
+    pool = replace(recipe.pool, candidates=None)
+    candidates = [Candidate(replace(recipe, pool=pool))]
+    for number, alternative in enumerate(recipe.pool.candidates.alternatives):
         name = alternative.account or ""
         credentials = selected(recipe.credentials, name)
-        candidate_recipe = replace(plain, pool=_pool(plain.pool or pool, alternative), credentials=credentials)
-        yield Candidate(candidate_recipe, name, (*PATH, "alternatives", number))
+        candidate_recipe = replace(recipe, pool=_pool(pool, alternative), credentials=credentials)
+        candidates.append(Candidate(candidate_recipe, name, (*PATH, "alternatives", number)))
+    return tuple(candidates)
 
 
 def _pool(pool: Pool, alternative: Alternative) -> Pool:

@@ -117,8 +117,14 @@ def read(file: Path) -> Catalog:
     yaml, faults = document.parse(str(file), file.read_bytes())
     problems = list(faults)
     catalog = Catalog()
-    if not problems:
-        catalog = _catalog(yaml, problems)
+    if not problems and isinstance(yaml.data, dict):
+        problems.extend(_unknown(yaml, (), key, _KINDS) for key in yaml.data if key not in _KINDS)
+        sizes = tuple(filter(None, (_size(entry, problems) for entry in _entries(yaml, "sizes", problems))))
+        images = tuple(filter(None, (_image(entry, problems) for entry in _entries(yaml, "images", problems))))
+        prices = tuple(Prices(**msgspec.structs.asdict(read.entry)) for read in _entries(yaml, "prices", problems))
+        catalog = Catalog(sizes, images, prices)
+    elif not problems:
+        problems.append(_problem(yaml, (), "type", "the file must be a mapping with `sizes`, `images` and `prices`"))
     if problems:
         raise ConfigError(tuple(sorted(problems, key=lambda problem: (problem.line, problem.column))))
     return catalog
@@ -141,29 +147,12 @@ def text_of(catalog: Catalog, heading: str) -> str:
 # --- from a document to values --------------------------------------------------------------------------------------
 
 
-class _Kind(NamedTuple):
-    """One of the lists of the file."""
-
-    entry: type[Any]
-    singular: str
-
-
-_KINDS = {
-    "sizes": _Kind(SizeEntry, "size"),
-    "images": _Kind(ImageEntry, "image"),
-    "prices": _Kind(PricesEntry, "price list of a region"),
+_KINDS: dict[str, tuple[type[Any], str]] = {
+    "sizes": (SizeEntry, "size"),
+    "images": (ImageEntry, "image"),
+    "prices": (PricesEntry, "price list of a region"),
 }
-
-
-def _catalog(yaml: Document, problems: list[Problem]) -> Catalog:
-    if not isinstance(yaml.data, dict):
-        problems.append(_problem(yaml, (), "type", "the file must be a mapping with `sizes`, `images` and `prices`"))
-        return Catalog()
-    problems.extend(_unknown(yaml, (), key, _KINDS) for key in yaml.data if key not in _KINDS)
-    sizes = tuple(filter(None, (_size(entry, problems) for entry in _entries(yaml, "sizes", problems))))
-    images = tuple(filter(None, (_image(entry, problems) for entry in _entries(yaml, "images", problems))))
-    prices = tuple(Prices(**msgspec.structs.asdict(read.entry)) for read in _entries(yaml, "prices", problems))
-    return Catalog(sizes, images, prices)
+"""The lists of the file: the type of an entry, and its name."""
 
 
 class _Read(NamedTuple):
@@ -181,23 +170,20 @@ def _entries(yaml: Document, key: str, problems: list[Problem]) -> Iterator[_Rea
     if not isinstance(items, list):
         problems.append(_problem(yaml, (key,), "type", f"`{key}` must be a list"))
         return
+    kind, singular = _KINDS[key]
+    fields = kind.__struct_fields__
     for index, data in enumerate(items):
-        entry = _converted(yaml, (key, index), data, _KINDS[key], problems)
-        if entry is not None:
-            yield _Read(yaml, (key, index), entry)
-
-
-def _converted(yaml: Document, path: document.Path, data: Any, kind: _Kind, problems: list[Problem]) -> Any:
-    if not isinstance(data, dict):
-        problems.append(_problem(yaml, path, "type", f"a {kind.singular} must be a mapping"))
-        return None
-    fields = kind.entry.__struct_fields__
-    strange = [key for key in data if key not in fields]
-    problems.extend(_unknown(yaml, path, key, fields) for key in strange)
-    values = {key: value for key, value in data.items() if key in fields and value is not None}
-    flaws = tuple(_flaws(values, kind.entry))
-    problems.extend(_problem(yaml, (*path, *where), "type", message) for where, message in flaws)
-    return None if strange or flaws else msgspec.convert(values, kind.entry, strict=False)
+        path = (key, index)
+        if not isinstance(data, dict):
+            problems.append(_problem(yaml, path, "type", f"a {singular} must be a mapping"))
+            continue
+        strange = [name for name in data if name not in fields]
+        problems.extend(_unknown(yaml, path, name, fields) for name in strange)
+        values = {name: value for name, value in data.items() if name in fields and value is not None}
+        flaws = tuple(_flaws(values, kind))
+        problems.extend(_problem(yaml, (*path, *where), "type", message) for where, message in flaws)
+        if not strange and not flaws:
+            yield _Read(yaml, path, msgspec.convert(values, kind, strict=False))
 
 
 def _flaws(values: dict[str, Any], entry: type[Any]) -> Iterator[tuple[document.Path, str]]:
@@ -223,13 +209,9 @@ def _size(read: _Read, problems: list[Problem]) -> VmSize | None:
         problems.append(_problem(read.document, read.path, "missing", message))
         return None
     changes = _changes(read, problems)
-    return _with_implied((base or VmSize(name, "", 1, 1.0))._replace(**changes | {"name": base.name if base else name}))
-
-
-def _with_implied(size: VmSize) -> VmSize:
-    """The implied values: a GPU is NVIDIA's by default, InfiniBand is SR-IOV with one card."""
+    size = (base or VmSize(name, "", 1, 1.0))._replace(**changes | {"name": base.name if base else name})
     fabric = size.rdma or ("sr-iov" if size.infiniband else None)
-    return size._replace(
+    return size._replace(  # a GPU is NVIDIA's by default, InfiniBand is SR-IOV with one card
         family=size.family or size.name.removeprefix("Standard_"),
         gpu_vendor=(size.gpu_vendor or "nvidia") if size.gpus else "",
         rdma=fabric,
@@ -282,24 +264,15 @@ def _problem(
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
     return Problem(
-        rule,
-        message,
-        yaml.file,
-        at.line,
-        at.column,
-        text,
-        end_line=at.end_line,
-        end_column=at.end_column,
-        see=SEE,
+        rule, message, yaml.file, at.line, at.column, text, end_line=at.end_line, end_column=at.end_column, see=SEE,
         source="".join(yaml.text.splitlines()[at.line - 1 : at.line]),
-    )
+    )  # fmt: skip
 
 
 def _entry(value: VmSize | Image | Prices, default: VmSize | Image | Prices) -> dict[str, Any]:
     """A value as an entry: what differs from the default, in plain words."""
-    entry: dict[str, Any] = {}
-    for name, new, usual in zip(value._fields, value, default, strict=True):
-        if new == usual:
-            continue
-        entry[name] = new.isoformat() if isinstance(new, date) else sorted(new) if isinstance(new, frozenset) else new
-    return entry
+    return {
+        name: new.isoformat() if isinstance(new, date) else sorted(new) if isinstance(new, frozenset) else new
+        for name, new, usual in zip(value._fields, value, default, strict=True)
+        if new != usual
+    }

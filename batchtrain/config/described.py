@@ -62,15 +62,15 @@ _ELSEWHERE = {
 
 def suggesting(function: Callable[P, R]) -> Callable[P, R]:
     """Suggests the nearest keyword for a misspelt one."""
-    known = tuple(inspect.signature(function).parameters)
+    keywords = tuple(inspect.signature(function).parameters)
 
     @functools.wraps(function)
     def checked(*args: P.args, **given: P.kwargs) -> R:
         for name in given:
-            if name in _ELSEWHERE and name not in known:
+            if name in _ELSEWHERE and name not in keywords:
                 raise TypeError(f"{function.__name__} has no keyword `{name}`: {_ELSEWHERE[name]}")
-            if name not in known:
-                raise TypeError(misspelt(function.__name__, name, known))
+            if name not in keywords:
+                raise TypeError(misspelt(function.__name__, name, keywords))
         return function(*args, **given)
 
     return checked
@@ -126,15 +126,15 @@ def command(
     picture = _one_of("image", image, "environment", environment if isinstance(environment, str) else None)
     folder = str(_one_of("source", source, "code", code) or "") or None
     count = 1 if (number := _one_of("instances", instances, "instance_count", instance_count)) is None else number
-    known = {key: _input(key, value) for key, value in (inputs or {}).items()}
+    input_texts = {key: _input(key, value) for key, value in (inputs or {}).items()}
     task = Task(
         id="task",
-        command=_in_source(_filled(command, known), folder),
+        command=_in_source(_filled(command, input_texts), folder),
         docker_image=_image(picture) if picture else None,
         source=folder,
         multi_instance=_gang(count, distribution),
         environment_variables={
-            **{f"AZURE_ML_INPUT_{key}": value for key, value in known.items()},
+            **{f"AZURE_ML_INPUT_{key}": value for key, value in input_texts.items()},
             **variables,
             **(environment_variables or {}),
         },

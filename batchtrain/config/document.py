@@ -87,7 +87,13 @@ class Document(NamedTuple):
     def positions(self, places: Iterable[tuple[Path, bool]]) -> dict[tuple[Path, bool], Position]:
         """The positions of many values in one pass over the text. places: pairs of a path, and whether its key is
         meant."""
-        return _positions(self, list(places))
+        requests = list(places)
+        if not self.readable:
+            return dict.fromkeys(requests, Position(1, 1, exact=False))
+        source, ruler = _Source(self.file, self.text), self.ruler()
+        root = _Finder(source, [path for path, _ in requests]).find()
+        spans = {(path, key): _span(root, path, key) for path, key in requests}
+        return {request: _position(self.text, source, ruler, *span) for request, span in spans.items()}
 
     def ruler(self) -> Ruler:
         """A converter of offsets into lines and columns."""
@@ -124,20 +130,16 @@ def parse(file: str, content: bytes) -> tuple[Document, tuple[Problem, ...]]:
         position = ruler.position(source.offset(broken.offset))
         document = Document(file, None, text, readable=False)
         return document, (Problem(broken.rule, broken.message, file, *position),)
-    return Document(file, data, text, nulls=tuple(builder.nulls)), tuple(
-        _problem(file, fault, source, ruler) for fault in faults
-    )
-
-
-def _problem(file: str, fault: _Fault, source: _Source, ruler: Ruler) -> Problem:
-    line, column = ruler.position(source.offset(fault.start))
-    end_line, end_column = ruler.position(source.offset(fault.end))
-    if end_line != line:
-        end_line, end_column = line, column + 1
-    message = fault.message
-    if fault.first >= 0:
-        message += f", first in line {ruler.position(source.offset(fault.first))[0]}"
-    return Problem(fault.rule, message, file, line, column, end_line=end_line, end_column=end_column)
+    problems: list[Problem] = []
+    for rule, message, start, end, first in faults:
+        line, column = ruler.position(source.offset(start))
+        end_line, end_column = ruler.position(source.offset(end))
+        if end_line != line:
+            end_line, end_column = line, column + 1
+        if first >= 0:
+            message += f", first in line {ruler.position(source.offset(first))[0]}"
+        problems.append(Problem(rule, message, file, line, column, end_line=end_line, end_column=end_column))
+    return Document(file, data, text, nulls=tuple(builder.nulls)), tuple(problems)
 
 
 def too_large(file: str) -> tuple[Document, tuple[Problem, ...]]:
@@ -327,8 +329,12 @@ class _Builder:
     def _closed(self, event: Any) -> None:
         self._nodes += 1
         closed, self._current = self._current, self._outer.pop()
-        if closed.merges:
-            _merge(closed)
+        if closed.merges:  # add the keys of `<<` that the mapping does not have; the first of several sources wins
+            additions: dict[str, Any] = {}
+            for value in closed.merges:
+                for source in value if isinstance(value, list) else [value]:
+                    additions = {**source, **additions}
+            closed.data.update({name: value for name, value in additions.items() if name not in (closed.seen or ())})
         if closed.anchor is not None:
             self._anchors[closed.anchor] = (closed.data, closed.weight)
         if closed.as_key:
@@ -406,17 +412,6 @@ class _Builder:
         self._faults.append(_Fault(rule, message, start, max(end, start + 1), first))
 
 
-def _merge(closed: _Open) -> None:
-    """Add the keys of `<<` that the mapping does not have; the first of several sources wins."""
-    additions: dict[str, Any] = {}
-    for value in closed.merges:
-        for source in value if isinstance(value, list) else [value]:
-            if isinstance(source, dict):
-                additions = {**source, **additions}
-    names = closed.seen or {}
-    closed.data.update({name: value for name, value in additions.items() if name not in names})
-
-
 # --- offsets to places ----------------------------------------------------------------------------------------------
 
 
@@ -473,15 +468,6 @@ class _Watched:
         self.skip = False  # its value is a key, which has no path
 
 
-def _positions(document: Document, places: list[tuple[Path, bool]]) -> dict[tuple[Path, bool], Position]:
-    if not document.readable:
-        return dict.fromkeys(places, Position(1, 1, exact=False))
-    source, ruler = _Source(document.file, document.text), Ruler(document.text)
-    root = _Finder(source, [path for path, _ in places]).find()
-    spans = {(path, key): _span(root, path, key) for path, key in places}
-    return {what: _position(document.text, source, ruler, *span) for what, span in spans.items()}
-
-
 def _position(text: str, source: _Source, ruler: Ruler, start: int, end: int, style: str, exact: bool) -> Position:
     start, end = source.offset(start), source.offset(end)
     if end > start:
@@ -501,20 +487,14 @@ def _span(root: _Node | None, path: Path, key: bool) -> tuple[int, int, str, boo
     node, name = root, None
     for depth, step in enumerate(path):
         child = _below(node, step)
-        if child is None:
-            return (*(name or _head(node)), False)
-        name, node = child
-        if key and depth == len(path) - 1:
-            return (*(name or _head(node)), True)
+        if child is not None:
+            name, node = child
+        if child is None or (key and depth == len(path) - 1):  # of an item of a list or of the file, the first word
+            return (*(name or (node.start, node.start, "")), child is not None)
     return node.start, node.end, node.style, True
 
 
 _WORD = re.compile(r"[^\s:,\[\]{}]+")
-
-
-def _head(node: _Node) -> tuple[int, int, str]:
-    """The position of an item of a list, or of the whole file: its first word."""
-    return node.start, node.start, ""
 
 
 def _below(node: _Node, step: str | int) -> tuple[tuple[int, int, str] | None, _Node] | None:
@@ -538,12 +518,11 @@ class _Finder:
         self._anchors: dict[str, _Node] = {}
         self._has_anchors = _ANCHOR.search(source.text) is not None
         self._want: dict[Any, Any] = {}
-        self._left = 0  # requested values that are not reached yet
         for path in paths:
             below = self._want
             for step in path:
                 below = below.setdefault(step, {})
-        self._left = _leaves(self._want)
+        self._left = _leaves(self._want)  # requested values that are not reached yet
 
     def find(self) -> _Node | None:
         root = _Node(0, 0, "[")

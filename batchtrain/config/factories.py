@@ -113,9 +113,8 @@ def kind_faults(task: types.Task) -> Faults:
     if factory.file is not None:
         yield from _exactly_one((*FACTORY, "file"), factory.file, ("azure_storage", "source"))
         if factory.file.source is not None and task.source is None:
-            yield Mistake(
-                (*FACTORY, "file", "source"), "the task has no `source`; name the directory of the files there"
-            )
+            message = "the task has no `source`; name the directory of the files there"
+            yield Mistake((*FACTORY, "file", "source"), message)
     if factory.random is not None:
         path, drawn = (*FACTORY, "random"), factory.random
         yield from _exactly_one(path, drawn, ("integer", "distribution"))
@@ -142,7 +141,12 @@ def id_faults(task: types.Task) -> Faults:
         yield Mistake(("id",), f"`repeat` has no values for `{task.id}`; write an id without braces")
     elif "{" in task.id and names(factory) and kind(factory) and not any(_parameter_faults(factory)):
         yield from _repeated_ids(task.id, factory)
-        yield from _overlong_ids(task.id, factory)
+        rows: Iterable[Mapping[str, Any]] = factory.list
+        if factory.grid:
+            longest = (max(column, key=lambda value: len(str(value))) for column in columns(factory))
+            rows = (dict(zip(factory.grid, longest, strict=True)),)
+        overlong = (message for row in rows if (message := id_fault(_tried(task.id, None, **row))))
+        yield from (Mistake(("id",), message) for message in islice(overlong, 1))
 
 
 def _repeated_ids(template: str, factory: types.TaskFactory) -> Faults:
@@ -154,27 +158,15 @@ def _repeated_ids(template: str, factory: types.TaskFactory) -> Faults:
         for number, row in enumerate(factory.list):
             texts = tuple(ids.cleaned(_tried(text, row.get(name))).lower() for name, text in fields)
             if texts in earlier_ids:
-                yield Mistake(
-                    ("id",), f"`list[{number}]` makes the id of an earlier set; write more parameters into it"
-                )
+                message = f"`list[{number}]` makes the id of an earlier set; write more parameters into it"
+                yield Mistake(("id",), message)
                 break
             earlier_ids.add(texts)
     for name, column in zip(factory.grid, columns(factory) if factory.grid else (), strict=True):
         formats = [text for field, text in fields if field == name]
-        if len(column) > 1 and not any(_all_differ(column, text) for text in formats):
+        ids_of_values = ({ids.cleaned(_tried(text, value)).lower() for value in column} for text in formats)
+        if len(column) > 1 and not any(len(texts) == len(column) for texts in ids_of_values):
             yield Mistake(("id",), f"values of `{name}` make the same id; write `{{{name}}}` into it")
-
-
-def _overlong_ids(template: str, factory: types.TaskFactory) -> Faults:
-    """The longest id, as far as the length of its values tells it."""
-    rows: Iterable[Mapping[str, Any]] = factory.list
-    if factory.grid:
-        longest = (max(column, key=lambda value: len(str(value))) for column in columns(factory))
-        rows = (dict(zip(factory.grid, longest, strict=True)),)
-    for row in rows:
-        if message := id_fault(_tried(template, None, **row)):
-            yield Mistake(("id",), message)
-            return
 
 
 def id_fault(task_id: str) -> str:
@@ -183,10 +175,6 @@ def id_fault(task_id: str) -> str:
         return ""
     change = "shorten" if task_id else "write more into"
     return f"`{task_id}` has {len(task_id)} characters, and an id may have 1 to {MOST_ID}; {change} `id`, or its values"
-
-
-def _all_differ(values: Sequence[Any], text: str) -> bool:
-    return len({ids.cleaned(_tried(text, value)).lower() for value in values}) == len(values)
 
 
 def _tried(text: str, value: object, /, **keyword_values: object) -> str:
@@ -200,14 +188,21 @@ def _tried(text: str, value: object, /, **keyword_values: object) -> str:
 def value_faults(task: types.Task) -> Faults:
     """The mistakes by which a factory has no values, or not those that the user meant."""
     factory = _clear(task)
-    sweep = factory.parametric_sweep if factory else None
-    if sweep is not None:
-        yield from _sweep_faults((*FACTORY, "parametric_sweep"), sweep)
-    if factory is not None and factory.random is not None:
-        yield from _random_faults((*FACTORY, "random"), factory.random)
-    if factory is not None and (factory.grid or factory.list):
+    if factory is None:
+        return
+    if factory.parametric_sweep is not None:
+        yield from _sweep_faults((*FACTORY, "parametric_sweep"), factory.parametric_sweep)
+    if factory.random is not None and factory.random.integer is not None:
+        yield from _steps_faults((*FACTORY, "random", "integer"), factory.random.integer)
+    elif factory.random is not None:
+        try:
+            _draw(factory.random, random.Random(0))()
+        except (ValueError, ArithmeticError) as error:
+            message = f"its numbers cannot be drawn ({error}); check the parameters of the distribution"
+            yield Mistake((*FACTORY, "random", "distribution"), message)
+    if factory.grid or factory.list:
         yield from _parameter_faults(factory)
-    if factory is not None and factory.file is not None and factory.file.azure_storage is not None:
+    if factory.file is not None and factory.file.azure_storage is not None:
         prefix = factory.file.azure_storage.remote_path
         if "{" in prefix or "}" in prefix:
             message = f"`{prefix}` has braces, which no placeholder can carry; rename the directory"
@@ -242,10 +237,8 @@ def _sweep_faults(path: types.Path, sweep: types.ParametricSweep) -> Faults:
     for name in ("combinations", "permutations"):
         some = getattr(sweep, name)
         if some is not None and not _count(sweep):
-            yield Mistake(
-                (*path, name, "length"),
-                f"{some.length} of {len(some.iterable)} values cannot be chosen, so no task is created",
-            )
+            message = f"{some.length} of {len(some.iterable)} values cannot be chosen, so no task is created"
+            yield Mistake((*path, name, "length"), message)
 
 
 def _steps_faults(path: types.Path, steps: types.Steps) -> Faults:
@@ -253,18 +246,6 @@ def _steps_faults(path: types.Path, steps: types.Steps) -> Faults:
         yield Mistake((*path, "step"), "a step of 0 never ends")
     elif not _length(steps):
         yield Mistake(path, f"there is no value from {steps.start} to before {steps.stop} in steps of {steps.step}")
-
-
-def _random_faults(path: types.Path, factory: types.RandomFactory) -> Faults:
-    if factory.integer is not None:
-        yield from _steps_faults((*path, "integer"), factory.integer)
-        return
-    try:
-        _draw(factory, random.Random(0))()
-    except (ValueError, ArithmeticError) as error:
-        yield Mistake(
-            (*path, "distribution"), f"its numbers cannot be drawn ({error}); check the parameters of the distribution"
-        )
 
 
 def size_faults(task: types.Task) -> Faults:
@@ -333,21 +314,18 @@ OUTPUT_TEXTS = ("remote_path", "local_path")
 
 
 def _everywhere(task: types.Task, write: Callable[[types.Path, str], str]) -> dict[str, Any]:
-    def each(path: types.Path, blocks: Iterable[Any], fields: tuple[str, ...]) -> tuple[Any, ...]:
-        return tuple(
-            replace(
-                block, **{name: write((*path, number, name), text) for name in fields if (text := getattr(block, name))}
-            )
-            for number, block in enumerate(blocks)
-        )
+    def written_blocks(path: types.Path, blocks: Iterable[Any], fields: tuple[str, ...]) -> Iterator[Any]:
+        for number, block in enumerate(blocks):
+            texts = ((name, getattr(block, name)) for name in fields)
+            yield replace(block, **{name: write((*path, number, name), text) for name, text in texts if text})
 
-    outputs = each(("output_data", "azure_storage"), task.output_data.azure_storage, OUTPUT_TEXTS)
+    outputs = written_blocks(("output_data", "azure_storage"), task.output_data.azure_storage, OUTPUT_TEXTS)
     variables = task.environment_variables.items()
     return {
         "display_name": write(("display_name",), task.display_name) if task.display_name else task.display_name,
         "environment_variables": {name: write(("environment_variables", name), text) for name, text in variables},
-        "resource_files": each(("resource_files",), task.resource_files, FILE_TEXTS),
-        "output_data": replace(task.output_data, azure_storage=outputs),
+        "resource_files": tuple(written_blocks(("resource_files",), task.resource_files, FILE_TEXTS)),
+        "output_data": replace(task.output_data, azure_storage=tuple(outputs)),
     }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 from batchtrain.catalog import fit, sizes
@@ -72,16 +73,12 @@ def fix(files: Files, judge: Judge) -> Fixed:
 def migrate(files: Files, judge: Judge) -> Fixed:
     """Replace deprecated names, and retired sizes and images; other mistakes are unchanged."""
     result = _settled(files, judge, _older)
-    return result._replace(notes=_about_programs(judge(files), result)) if result.applied else result
-
-
-def _about_programs(before: Examined, result: Fixed) -> tuple[Problem, ...]:
-    """The remarks about a GPU size that do not apply to its replacement."""
     if not any(item.rule == "size-retired" for item in result.applied):
-        return ()
-    pool = before.recipe.pool
-    size = before.recipe.catalog.size(pool.vm_size) if pool is not None else None
-    return tuple(item for item in before.problems if item.rule == "size-retired") if size and size.gpus else ()
+        return result
+    before = judge(files)
+    size = Subject(before.recipe).size
+    remarks = tuple(item for item in before.problems if item.rule == "size-retired")
+    return result._replace(notes=remarks if size and size.gpus else ())
 
 
 def difference(before: Files, after: Files) -> str:
@@ -181,14 +178,13 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?|true|false")
 
 def _answers(review: Examined) -> dict[str, list[_Edit]]:
     edits: dict[str, list[_Edit]] = {}
-    for file, problems in _by_file(problem for problem in review.problems if problem.fix).items():
-        ruler = review.reading.documents[file].ruler()
-        edits[file] = [_edit(problem, ruler.offset(problem.line, problem.column)) for problem in problems]
+    ruler_of = cache(lambda file: review.reading.documents[file].ruler())
+    for problem in review.problems:
+        if problem.fix and problem.line:
+            start = ruler_of(problem.file).offset(problem.line, problem.column)
+            edit = _Edit(start, start + problem.end_column - problem.column, problem.fix, problem.rule)
+            edits.setdefault(problem.file, []).append(edit)
     return {file: _without_quarrels(edits[file]) for file in edits}
-
-
-def _edit(problem: Problem, start: int) -> _Edit:
-    return _Edit(start, start + problem.end_column - problem.column, problem.fix, problem.rule)
 
 
 def _without_quarrels(edits: list[_Edit]) -> list[_Edit]:
@@ -197,14 +193,6 @@ def _without_quarrels(edits: list[_Edit]) -> list[_Edit]:
     for edit in edits:
         texts.setdefault(edit[:2], set()).add(edit.text)
     return [edit for edit in edits if len(texts[edit[:2]]) == 1]
-
-
-def _by_file(problems: Iterable[Problem]) -> dict[str, list[Problem]]:
-    files: dict[str, list[Problem]] = {}
-    for problem in problems:
-        if problem.line:
-            files.setdefault(problem.file, []).append(problem)
-    return files
 
 
 def _older(review: Examined) -> dict[str, list[_Edit]]:

@@ -72,26 +72,18 @@ def section_part(section: str, data: Any) -> Part:
 
 
 def _parts(section: str, data: Any) -> Iterator[Part]:
-    if section == "job_specifications" and isinstance(data, list) and data:
-        for number, job in enumerate(data):
-            yield from _parts_of_job((section, number), job)
-    else:
+    """The section; of the jobs each without its tasks, and each task."""
+    if section != "job_specifications" or not isinstance(data, list) or not data:
         yield section_part(section, data)
-
-
-def _parts_of_job(path: Path, job: Any) -> Iterator[Part]:
-    """The job without its tasks, and each task."""
-    tasks = job.get("tasks") if isinstance(job, dict) else None
-    alone = {**job, "tasks": []} if isinstance(tasks, list) else job
-    if not _is(types.Job, alone):
-        yield Part(path, alone, "Job")
-    for number, task in enumerate(tasks if isinstance(tasks, list) else ()):
-        if not _is(types.Task, task):
-            yield Part((*path, "tasks", number), task, "Task")
-
-
-def _is(kind: type, data: Any) -> bool:
-    return _converted(kind, data) is not None
+        return
+    for number, job in enumerate(data):
+        tasks = job.get("tasks") if isinstance(job, dict) else None
+        alone = {**job, "tasks": []} if isinstance(tasks, list) else job
+        if _converted(types.Job, alone) is None:
+            yield Part((section, number), alone, "Job")
+        for index, task in enumerate(tasks if isinstance(tasks, list) else ()):
+            if _converted(types.Task, task) is None:
+                yield Part((section, number, "tasks", index), task, "Task")
 
 
 def _converted(kind: type, data: Any) -> Any:
@@ -130,7 +122,7 @@ def _type(validator: Validator, kinds: Any, data: Any, schema: Json) -> Iterator
     kind = scalar(schema)
     if kind is None or not isinstance(data, str):
         yield from Draft202012Validator.VALIDATORS["type"](validator, kinds, data, schema)
-    elif not _is(kind, data):
+    elif _converted(kind, data) is None:
         yield ValidationError("")
 
 
@@ -223,31 +215,22 @@ def _union(error: ValidationError, path: Path, base: Path) -> Iterator[Flaw]:
     """The mistakes of the intended shape, or of all shapes if none is intended."""
     shapes: Any = error.validator_value
     options = {number: shape for number, shape in enumerate(shapes) if shape.get("type") != "null"}
-    meant = [number for number, shape in options.items() if len(options) == 1 or _fits(shape, error.instance)]
+    data: Any = error.instance
+    outer_shape = "object" if isinstance(data, dict) else "array" if isinstance(data, list) else "string"
+    kinds = {number: "object" if "$ref" in shape else shape.get("type", "") for number, shape in options.items()}
+    meant = [number for number, kind in kinds.items() if len(options) == 1 or outer_shape == _first(kind)]
     if len(meant) == 1:
         for below in error.context or ():
             if below.relative_schema_path[0] == meant[0]:
                 yield from _worded(below, base)
         return
     shapes_text = " or ".join(_wanted(shape) for shape in options.values())
-    flaw = Flaw(path, "type", f"{_shown(error.instance, path)} is not {shapes_text}")
-    yield flaw if is_hidden(path) else flaw._replace(**_choice(tuple(options.values()), error.instance))
-
-
-def _choice(shapes: tuple[Json, ...], data: Any) -> dict[str, Any]:
-    """Possible words and booleans, over all shapes."""
-    if not isinstance(data, str):
-        return {}
-    fixes = {fix for shape in shapes if (fix := _mended(shape, data))}
-    words = tuple(word for shape in shapes for word in _values(shape))
-    return {"word": data, "known": words, "fix": fixes.pop() if len(fixes) == 1 else ""}
-
-
-def _fits(schema: Json, data: Any) -> bool:
-    """Whether data have at least the outer shape."""
-    kind = "object" if "$ref" in schema else schema.get("type", "")
-    shape = "object" if isinstance(data, dict) else "array" if isinstance(data, list) else "string"
-    return shape == (kind[0] if isinstance(kind, list) else kind)
+    flaw = Flaw(path, "type", f"{_shown(data, path)} is not {shapes_text}")
+    if not is_hidden(path) and isinstance(data, str):
+        fixes = {fix for shape in options.values() if (fix := _mended(shape, data))}
+        words = tuple(word for shape in options.values() for word in _values(shape))
+        flaw = flaw._replace(word=data, known=words, fix=fixes.pop() if len(fixes) == 1 else "")
+    yield flaw
 
 
 Words = Callable[[ValidationError, Path, Path], Iterator[Flaw]]
@@ -286,8 +269,11 @@ def _wanted(schema: Json) -> str:
     if "prefixItems" in schema:
         example = ", ".join(str(1000 + 99 * number) for number in range(len(schema["prefixItems"])))
         return f"a list of {len(schema['prefixItems'])} numbers, such as [{example}]"
-    kind = schema.get("type", "object")
-    return str(schema.get("patternErrorMessage") or _NOUNS[kind[0] if isinstance(kind, list) else kind])
+    return str(schema.get("patternErrorMessage") or _NOUNS[_first(schema.get("type", "object"))])
+
+
+def _first(kind: Any) -> Any:
+    return kind[0] if isinstance(kind, list) else kind
 
 
 def _values(schema: Json) -> tuple[str, ...]:

@@ -65,13 +65,6 @@ class Section(NamedTuple):
     data: Any
 
 
-class _Pruned(NamedTuple):
-    """The paths omitted from a section because they are wrong, and all parent paths."""
-
-    paths: frozenset[_At]
-    above: frozenset[_At]
-
-
 class Examined(NamedTuple):
     """Everything known about the files of a directory, valid or not."""
 
@@ -118,10 +111,9 @@ def examined(
     """As `load`, with the origin of every value. most: the number of problems to show."""
     folder = find(directory, files)
     catalog, registry = catalog_file.load(folder), user_settings.load().registry
-    contents = read(folder, files)
     review = examine(
-        folder, contents, settings=settings, needs=needs, ignore=ignore, catalog=catalog, local=local, most=most,
-        registry=registry,
+        folder, read(folder, files), settings=settings, needs=needs, ignore=ignore, catalog=catalog, local=local,
+        most=most, registry=registry,
     )  # fmt: skip
     if not review.valid:
         raise ConfigError(review.problems)
@@ -162,9 +154,12 @@ def examine(
             **{schema.FIELDS[name]: value for name, value in values.items() if value is not None},
         )
         reading.check(recipe, reading.unknown(values))
-        silent = (
-            _known_checks(ignore) | reading.silenced(recipe.settings.ignore_checks) | (NOT_LOCAL if local else set())
-        )
+        names = tuple(ignore)
+        for name in names:
+            if name not in _rules():
+                hint = schema.did_you_mean(name, tuple(_rules())) or "`batchtrain config checks` lists them."
+                raise UsageError(f"there is no check called `{name}`. {hint}")
+        silent = reading.silenced(recipe.settings.ignore_checks) | {*names, *(NOT_LOCAL if local else ())}
         recipe = msgspec.structs.replace(recipe, silent=silent, placeholders=reading.placeholders)
         return Examined(recipe, reading.problems(silent, most), reading)
 
@@ -194,14 +189,6 @@ def load_credentials(directory: str | Path, files: Mapping[str, str] | None = No
     if any(problem.level == "error" for problem in problems):
         raise ConfigError(problems)
     return credentials
-
-
-def _known_checks(names: Iterable[str]) -> frozenset[str]:
-    for name in names:
-        if name not in _rules():
-            hint = schema.did_you_mean(name, tuple(_rules())) or "`batchtrain config checks` lists them."
-            raise UsageError(f"there is no check called `{name}`. {hint}")
-    return frozenset(names)
 
 
 @functools.cache
@@ -238,11 +225,15 @@ def find(directory: str | Path, replacements: Mapping[str, str] | None = None) -
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a directory; give a recipe directory or its config directory")
     candidates = [candidate for candidate in (folder, folder / "config") if any(_files(candidate, (WHOLE, *NAMES)))]
-    if candidates:
-        _refuse_both(candidates)
-        return candidates[0]
-    if replacements:
-        return folder
+    files = [file for candidate in candidates for file in configuration_files(candidate)]
+    whole, others = [file for file in files if file.stem == WHOLE], [file for file in files if file.stem != WHOLE]
+    if whole and others:
+        raise UsageError(
+            f"{whole[0]} is a whole recipe, and {others[0]} is a part of one; move the sections into one of them, and"
+            " remove the other"
+        )
+    if candidates or replacements:
+        return next(iter(candidates), folder)
     raise UsageError(
         f"{folder} holds no configuration: expected batchtrain.yaml, or pool.yaml and jobs.yaml, there or in"
         f" {folder / 'config'}; `batchtrain init SCRIPT` makes one for a script, and `batchtrain recipe new NAME DIR`"
@@ -255,40 +246,21 @@ def configuration_files(folder: Path) -> Iterator[Path]:
     return (file for file in _files(folder, (WHOLE, *NAMES)) if file.stem != "credentials")
 
 
-def _refuse_both(folders: Iterable[Path]) -> None:
-    """Raise UsageError for batchtrain.yaml beside a file that it replaces."""
-    files = [file for folder in folders for file in configuration_files(folder)]
-    whole, others = [file for file in files if file.stem == WHOLE], [file for file in files if file.stem != WHOLE]
-    if whole and others:
-        raise UsageError(
-            f"{whole[0]} is a whole recipe, and {others[0]} is a part of one; move the sections into one of them, and"
-            " remove the other"
-        )
-
-
 def read(folder: Path, replacements: Mapping[str, str] | None = None) -> dict[str, bytes]:
     """The contents of the files by path; only the beginning of a file that is too large.
 
     replacements: replacements for files, by part. Raises UsageError if one does not exist.
     """
-    new_files = replacements or {}
-    files = [
-        *_chosen(new_files),
-        *_files(folder, (WHOLE, *(name for name in NAMES if name not in new_files), *ELSEWHERE_FILES)),
-    ]
+    new_files = {name: Path((replacements or {})[name]) for name in sorted(replacements or {}, key=NAMES.index)}
+    for name, file in new_files.items():
+        if not file.is_file():
+            raise UsageError(f"{file} is not a file; it was given in place of {name}.yaml")
+    names = (WHOLE, *(name for name in NAMES if name not in new_files), *ELSEWHERE_FILES)
     contents = {}
-    for file in files:
+    for file in (*new_files.values(), *_files(folder, names)):
         with file.open("rb") as stream:
             contents[str(file)] = stream.read(document.LARGEST + 1)
     return contents
-
-
-def _chosen(replacements: Mapping[str, str]) -> Iterator[Path]:
-    for name in sorted(replacements, key=NAMES.index):
-        file = Path(replacements[name])
-        if not file.is_file():
-            raise UsageError(f"{file} is not a file; it was given in place of {name}.yaml")
-        yield file
 
 
 def write(path: str, content: bytes) -> None:
@@ -333,7 +305,8 @@ class Reading:
         """Paths of values on the command line, and their texts there."""
         self._folder = folder
         self._written: dict[_At, _At] = {}  # current path: the path with the names of its file
-        self._pruned: dict[str, _Pruned] = {}  # by section
+        self._pruned: dict[str, set[_At]] = {}  # by section: the paths that are omitted because they are wrong
+        self._above: set[_At] = set()  # the parents of these paths
         self._unjudged = 0  # further parts with mistakes, which `_flaws` lacks
         self._problems: list[Problem] = []
         self._flaws: list[Flaw] = []
@@ -416,14 +389,10 @@ class Reading:
 
     def override(self, settings: Mapping[str, str]) -> None:
         """Apply the values of the command line, which override the files."""
-        pool, jobs = (
-            self.sections[name].data if name in self.sections else None
-            for name in ("pool_specification", "job_specifications")
-        )
-        long_names = (
-            (long, text) for name, text in settings.items() for long in override.long_paths(name, pool, jobs) or (name,)
-        )
-        for name, text in long_names:
+        data_of = {name: section.data for name, section in self.sections.items()}
+        pool, jobs = data_of.get("pool_specification"), data_of.get("job_specifications")
+        long_names = ((override.long_paths(name, pool, jobs) or (name,), text) for name, text in settings.items())
+        for name, text in ((name, text) for names, text in long_names for name in names):
             words = read_path(name)
             head = OLD_SECTIONS.get(str(words[0]), str(words[0])) if words else ""
             if head not in schema.SECTIONS or len(words) < 2:
@@ -476,7 +445,11 @@ class Reading:
             try:
                 return convert(data, schema.SECTIONS[name])
             except (msgspec.ValidationError, RecursionError) as error:
-                verdict = _judged(name, data, most, str(error))
+                from batchtrain.config import judge  # jsonschema's import takes 60 ms and is needed only for a mistake
+
+                verdict = judge.judged(name, data, most)
+                if not verdict.flaws:
+                    verdict = Verdict((Flaw((name,), "type", str(error)),))
             if name == "credentials" and all(flaw.rule == "missing" for flaw in verdict.flaws):
                 for flaw in verdict.flaws:  # the values are not needed offline
                     self._flaws.append(flaw._replace(rule="placeholder", level="warning"))
@@ -508,7 +481,9 @@ class Reading:
 
     def _rest(self, name: str, data: Any, flaws: Iterable[Flaw]) -> Any:
         """The section without its invalid parts. Returns None if too much depends on them."""
-        wrong = {_property_of(flaw.path) for flaw in flaws}
+        wrong = {flaw.path for flaw in flaws}
+        while items := {path for path in wrong if isinstance(path[-1], int)}:  # items have no names: the whole list
+            wrong = wrong - items | {path[:-1] for path in items}
         if any(len(path) < 2 or path[-1] == "id" for path in wrong):  # other rules look up these names
             return None
         valid_parts = override.without(data, (path[1:] for path in wrong))
@@ -516,7 +491,8 @@ class Reading:
             value = convert(valid_parts, schema.SECTIONS[name])
         except (msgspec.ValidationError, RecursionError):
             return None
-        self._pruned[name] = _Pruned(frozenset(wrong), frozenset(path[:n] for path in wrong for n in range(len(path))))
+        self._pruned[name] = wrong
+        self._above.update(path[:n] for path in wrong for n in range(len(path)))
         return value
 
     def require(self, needs: Iterable[str]) -> None:
@@ -536,16 +512,13 @@ class Reading:
     def _hangs_on_mistakes(self, finding: CheckFinding) -> bool:
         """Whether omitted parts or placeholders may cause a finding: it is about one of them, or its rule reads a
         section that lacks some."""
-        if finding.path in self._unfilled:
-            return True
-        section = str(finding.path[0])
-        if any(name in self._pruned for name in _rules()[finding.rule].reads if name != section):
-            return True
-        omissions = self._pruned.get(section)
-        if omissions is None:
-            return False
-        return finding.path in omissions.above or any(
-            finding.path[:n] in omissions.paths for n in range(1, len(finding.path) + 1)
+        path, section = finding.path, str(finding.path[0])
+        omissions = self._pruned.get(section, ())
+        return (
+            path in self._unfilled
+            or path in self._above
+            or any(name in self._pruned for name in _rules()[finding.rule].reads if name != section)
+            or any(path[:n] in omissions for n in range(1, len(path) + 1))
         )
 
     def unknown(self, values: Mapping[str, Any]) -> frozenset[str]:
@@ -570,20 +543,17 @@ class Reading:
         """The findings without those of silenced rules, with positions, sorted; the first are shown, the others are
         counted."""
         everything: list[Problem | Flaw] = [*self._problems, *self._top, *self._flaws]
-        findings = sorted(
-            (item for item in everything if item.rule not in silent), key=lambda item: _LEVELS[item.level]
-        )
+        findings = [item for item in everything if item.rule not in silent]
+        findings.sort(key=lambda item: _LEVELS[item.level])
         problems = list(self._positioned(findings[:most]))
         once = {problem._replace(path=""): problem for problem in reversed(problems)}  # aliases have the same position
+        sorted_problems = sorted(once.values(), key=_order)
         more = len(findings) - len(problems) + self._unjudged
-        remainder = [self._more(more, findings[most:])] if more else []
-        return (*sorted(once.values(), key=_order), *remainder)
-
-    def _more(self, count: int, others: list[Problem | Flaw]) -> Problem:
-        """The summary of the problems that are not shown."""
-        about = f"at least {count:,}" if self._unjudged else f"{count:,}"
-        message = f"and {about} more; `batchtrain config validate {shlex.quote(str(self._folder))} -o json` shows all."
-        return Problem("more", message, level="error" if self._unjudged else others[0].level)
+        if more:
+            about = f"{'at least ' if self._unjudged else ''}{more:,} more"
+            message = f"and {about}; `batchtrain config validate {shlex.quote(str(self._folder))} -o json` shows all."
+            sorted_problems.append(Problem("more", message, level="error" if self._unjudged else findings[most].level))
+        return tuple(sorted_problems)
 
     def _positioned(self, findings: Iterable[Problem | Flaw]) -> Iterator[Problem]:
         """Problems with their positions and lines; each file is read once."""
@@ -596,9 +566,8 @@ class Reading:
                 continue
             yaml = self.documents[file]
             ruler = yaml.ruler()
-            paths = {
-                (self._path_of(finding), finding.at_key) for finding in of_file if not isinstance(finding, Problem)
-            }
+            flaws = (finding for finding in of_file if not isinstance(finding, Problem))
+            paths = {(self._path_of(flaw), flaw.at_key) for flaw in flaws}
             positions = yaml.positions(paths) if paths else {}
             for finding in of_file:
                 problem = finding if isinstance(finding, Problem) else self._at(yaml, finding, positions)
@@ -614,19 +583,13 @@ class Reading:
         return flaw.path if flaw.file else self.written(flaw.path)
 
     def _unplaced(self, flaw: Flaw) -> Problem:
-        if self.setting(flaw.path):
+        section = self.sections.get(str(flaw.path[0])) if flaw.path else None
+        is_setting = bool(self.setting(flaw.path))
+        if is_setting:
             flaw = flaw._replace(taken=())  # a setting may replace what is there
+        is_setting = is_setting or (section is not None and section.document.file == SETTING)
         problem = _sentence(flaw, flaw.path)
-        return (
-            problem._replace(file=SETTING)
-            if self.setting(flaw.path) or flaw.path[:1] in self._from_settings
-            else problem
-        )
-
-    @property
-    def _from_settings(self) -> set[_At]:
-        """Sections that are in no file."""
-        return {(name,) for name, section in self.sections.items() if section.document.file == SETTING}
+        return problem._replace(file=SETTING) if is_setting else problem
 
     def setting(self, path: _At) -> str:
         """The text of a value on the command line; empty without one."""
@@ -636,9 +599,12 @@ class Reading:
         path = self._path_of(flaw)
         position = positions[path, flaw.at_key]
         problem = _sentence(flaw, path)
+        fix = problem.fix if position.exact and position.style in ("", "'", '"') else ""
+        if fix and not re.fullmatch(r"-?[0-9][0-9.eE+-]*|true|false", fix):
+            fix = f"{position.style}{fix}{position.style}"
         return problem._replace(
             file=yaml.file, line=position.line, column=position.column, end_line=position.end_line,
-            end_column=position.end_column, fix=_as_written(problem.fix, position),
+            end_column=position.end_column, fix=fix,
         )  # fmt: skip
 
     def written(self, path: _At) -> _At:
@@ -670,21 +636,6 @@ def _first_new(data: Any, path: _At) -> _At:
     return path
 
 
-def _judged(section: str, data: Any, most: int, refusal: str) -> Verdict:
-    """The mistakes in data that msgspec refuses; msgspec's own message if no other is found."""
-    from batchtrain.config import judge  # jsonschema's import takes 60 ms and is needed only for a mistake
-
-    verdict = judge.judged(section, data, most)
-    return verdict if verdict.flaws else Verdict((Flaw((section,), "type", refusal),))
-
-
-def _property_of(path: _At) -> _At:
-    """The property of a mistake: a list as a whole, because its items have no names."""
-    while isinstance(path[-1], int):
-        path = path[:-1]
-    return path
-
-
 _PRUNINGS = 5  # removing a part may make another one incomplete
 _QUOTED = re.compile(r"`([^`]*)`")
 
@@ -702,20 +653,9 @@ def _confidential(yaml: Document) -> bool:
 
 def _sentence(flaw: Flaw, path: _At) -> Problem:
     hint, fix = schema.advice(flaw)
-    where = path[:-1] if flaw.hidden else path
+    where = dotted(path[:-1] if flaw.hidden else path)
     message = flaw.message if flaw.message.endswith((".", "?", "!")) else f"{flaw.message}."
-    see = schema.anchor(flaw.path)
-    return Problem(flaw.rule, message, path=dotted(where), level=flaw.level, hint=hint, fix=fix, see=see)
-
-
-def _as_written(fix: str, where: document.Position) -> str:
-    """The replacement of the text at a position, with its quotes; empty if it cannot be replaced."""
-    if not fix or not where.exact or where.style not in ("", "'", '"'):
-        return ""
-    plain = re.fullmatch(r"-?[0-9][0-9.eE+-]*|true|false", fix) is not None
-    if plain:
-        return fix
-    return f"{where.style}{fix}{where.style}"
+    return Problem(flaw.rule, message, path=where, level=flaw.level, hint=hint, fix=fix, see=schema.anchor(flaw.path))
 
 
 _LEVELS = {"error": 0, "warning": 1, "info": 2}

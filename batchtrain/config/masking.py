@@ -97,23 +97,16 @@ def secrets_in(recipe: Written | None, settings: Mapping[str, str] | None = None
     secrets = [(Secret(text), SHORTEST) for path, text in (settings or {}).items() if is_hidden(read_path(path))]
     if recipe is not None:
         secrets += ((secret, SHORTEST) for secret in _secrets((recipe.credentials, recipe.pool, recipe.settings)))
-        secrets += ((Secret(value), LIKELY) for name, value in _variables(recipe) if is_secret(name))
+        owners: list[Any] = [recipe.pool.additional_node_prep] if recipe.pool is not None else []
+        for job in recipe.jobs:
+            owners += (job, job.job_manager, job.job_preparation, job.job_release, job.merge_task, *job.tasks)
+        variables = (item for owner in owners if owner is not None for item in owner.environment_variables.items())
+        secrets += ((Secret(value), LIKELY) for name, value in variables if is_secret(name))
     return _longest_first(secrets)
 
 
 def _longest_first(secrets: Iterable[tuple[Secret, int]]) -> tuple[Secret, ...]:
     return tuple(sorted({secret for secret, least in secrets if len(secret) >= least}, key=len, reverse=True))
-
-
-def _variables(recipe: Written) -> Iterator[tuple[str, str]]:
-    """Every environment variable that is written."""
-    if recipe.pool is not None:
-        yield from recipe.pool.additional_node_prep.environment_variables.items()
-    for job in recipe.jobs:
-        parts = (job, job.job_manager, job.job_preparation, job.job_release, job.merge_task, *job.tasks)
-        for part in parts:
-            if part is not None and part.environment_variables:
-                yield from part.environment_variables.items()
 
 
 def _secrets(value: Any) -> Iterator[Secret]:

@@ -39,14 +39,14 @@ def project_of(directory: str) -> Project:
     home = os.path.realpath(directory)
     path, file = name_as_text(home), Path(home, FILE)
     try:
-        known = msgspec.json.decode(file.read_bytes(), type=ProjectFile)
+        project_file = msgspec.json.decode(file.read_bytes(), type=ProjectFile)
     except (FileNotFoundError, NotADirectoryError):
         return Project(project_id(path))
     except (OSError, ValueError) as error:
         raise UsageError(
             f"{file} cannot be read: {error}; mend it, or delete it, and the recipe is the project of its path"
         ) from None
-    return Project(known.id) if known.path == path else Project(project_id(path), known)
+    return Project(project_file.id) if project_file.path == path else Project(project_id(path), project_file)
 
 
 def has_former(directory: str) -> bool:
@@ -60,8 +60,8 @@ def write(directory: str | Path, project: str = "") -> None:
     import secrets  # not needed at every start
 
     home = os.path.realpath(directory)
-    known = ProjectFile(project or secrets.token_hex(PROJECT_DIGITS // 2), name_as_text(home))
+    project_file = ProjectFile(project or secrets.token_hex(PROJECT_DIGITS // 2), name_as_text(home))
     file = Path(home, FILE)
     fresh = file.with_name(f"{FILE}.new")
-    fresh.write_bytes(msgspec.json.encode(known) + b"\n")
+    fresh.write_bytes(msgspec.json.encode(project_file) + b"\n")
     fresh.replace(file)

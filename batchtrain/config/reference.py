@@ -134,17 +134,14 @@ def _structs(kind: Any, path: PropertyPath) -> Iterator[tuple[Any, PropertyPath]
 def _property(field: Any) -> Property:
     json_schema: dict[str, Any] = field.type.extra_json_schema or {}
     extra: dict[str, Any] = field.type.extra or {}
+    default = field.default
+    if default is None or default is msgspec.NODEFAULT or isinstance(default, (msgspec.Struct, tuple, dict)):
+        default = ""
     return Property(
         name=field.encode_name,
         description=json_schema.get("description", ""),
         kind=field.type,
         required=field.required,
-        default=_default(field.default),
+        default=str(default).lower() if isinstance(default, bool) else str(default),
         wire=extra.get("wire", ""),
     )
-
-
-def _default(value: Any) -> str:
-    if value is None or value is msgspec.NODEFAULT or isinstance(value, (msgspec.Struct, tuple, dict)):
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)

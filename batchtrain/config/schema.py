@@ -197,7 +197,7 @@ def fields_of(shape: Json | None) -> tuple[str, ...]:
 
 def numbers(section: str, data: Any) -> Iterator[tuple[Path, str]]:
     """The paths of numbers and booleans in a section's data, with their texts, which need no quotes."""
-    yield from _numbers((section,), data)
+    return _numbers((section,), data)
 
 
 def _numbers(path: Path, data: Any) -> Iterator[tuple[Path, str]]:
@@ -219,12 +219,8 @@ def scalar(shape: Json) -> type | None:
 
 def is_nested(shape: Json) -> bool:
     """Whether the value may be a list or a mapping."""
-    return any({"array", "object"}.intersection(_kinds(option)) for option in _options(shape))
-
-
-def _kinds(shape: Json) -> tuple[str, ...]:
-    kinds = shape.get("type", ("object",) if "enum" not in shape else ())  # without a type, any value is valid
-    return (kinds,) if isinstance(kinds, str) else tuple(kinds)
+    kinds = (option.get("type", "object" if "enum" not in option else "") for option in _options(shape))
+    return any("array" in kind or "object" in kind for kind in kinds)  # without a type, any value is valid
 
 
 def _below(shape: Json, step: str | int) -> Json | None:
@@ -270,20 +266,27 @@ def advice(flaw: Flaw) -> Advice:
     near, sure = nearest(flaw.word, candidates)
     if near and sure and _distance(_flat(near), _flat(flaw.word)) == 0:
         return Advice(f"Did you mean `{near}`?", near)
-    home = (_secret_home(flaw) or _home(flaw, candidates, near)) if flaw.rule == "unknown-key" else ""
-    if home:
-        return Advice(home, "")
-    if near:
-        return Advice(f"Did you mean `{near}`?", near if sure else "")
-    if flaw.fix:
-        return Advice(f"Did you mean `{flaw.fix}`?", flaw.fix)
+    if flaw.rule == "unknown-key":
+        if flaw.path[0] != "credentials" and flaw.word in SECRETS:
+            home = next((_SECRET_HOMES[step] for step in reversed(flaw.path) if step in _SECRET_HOMES), "")
+            where = f": `{home}.{flaw.word}`" if home else ""
+            return Advice(f"Secrets are allowed only in credentials.yaml{where}.", "")
+        if home := _home(flaw, candidates, near):
+            return Advice(home, "")
+    if near or flaw.fix:
+        return Advice(f"Did you mean `{near or flaw.fix}`?", (near if sure else "") if near else flaw.fix)
     is_short = flaw.rule == "unknown-key" and 0 < len(flaw.known) <= 12
     return Advice(f"Known: {', '.join(flaw.known)}." if is_short else "", "")
 
 
 def is_known(word: str) -> bool:
     """Whether any mapping of the language has a property of this name."""
-    return word in _vocabulary()
+    return word in SECTIONS or word in _property_names()
+
+
+@cache
+def _property_names() -> frozenset[str]:
+    return frozenset().union(*map(fields_of, definitions().values()))
 
 
 def did_you_mean(word: str, candidates: tuple[str, ...]) -> str:
@@ -374,7 +377,10 @@ def _home(flaw: Flaw, candidates: tuple[str, ...], near: str) -> str:
     steps = [step for step in path[0 if is_beside else shared :] if isinstance(step, str)]
     if len(steps) > 3 or (is_beside and near and _distance(flaw.word, near) == 1):
         return ""  # too far to be meant
-    return f"Did you mean `{dotted(path)}`?" if names else _belongs(flaw, path[:-1])
+    if names:
+        return f"Did you mean `{dotted(path)}`?"
+    here = _noun(mapping) if mapping else "the top of a file"
+    return f"`{flaw.word}` belongs to {_noun(path[:-1])} (`{dotted((*path[:-1], flaw.word))}`), not to {here}."
 
 
 def synonyms(word: str) -> tuple[str, ...]:
@@ -435,28 +441,9 @@ _SECRET_HOMES = {
 """Mappings in which users look for a secret, and where it belongs."""
 
 
-def _secret_home(flaw: Flaw) -> str:
-    """Where a secret that is outside the credentials belongs."""
-    if flaw.path[0] == "credentials" or flaw.word not in SECRETS:
-        return ""
-    home = next((_SECRET_HOMES[step] for step in reversed(flaw.path) if step in _SECRET_HOMES), "")
-    return f"Secrets are allowed only in credentials.yaml{f': `{home}.{flaw.word}`' if home else ''}."
-
-
-def _belongs(flaw: Flaw, home: Path) -> str:
-    here = _noun(flaw.path[:-1]) if len(flaw.path) > 1 else "the top of a file"
-    return f"`{flaw.word}` belongs to {_noun(home)} (`{dotted((*home, flaw.word))}`), not to {here}."
-
-
 def _noun(path: Path) -> str:
     name = next((step for step in reversed(path) if isinstance(step, str)), "")
     return _NOUNS.get(name, f"`{name}`")
-
-
-@lru_cache(maxsize=1)
-def _vocabulary() -> frozenset[str]:
-    """Every property name of the language."""
-    return frozenset(SECTIONS).union(*(fields_of(block) for block in definitions().values()))
 
 
 # --- words ----------------------------------------------------------------------------------------------------------

@@ -252,11 +252,6 @@ def _above(folder: Path) -> tuple[_Ignores, ...]:
     )
 
 
-def _is_run(entry: os.DirEntry[str]) -> bool:
-    """Whether a directory is that of an earlier run, which is no part of the program."""
-    return Path(entry.path, "run.json").is_file() and Path(entry.path, "config").is_dir()
-
-
 class _Walk:
     """The files below a source one by one, so that a huge tree is abandoned early. Does not descend into links and
     directories that are left out. Does not recurse, however deep the tree is."""
@@ -282,7 +277,8 @@ class _Walk:
                     if self._leaves_out(name, entry.name, rules):
                         continue
                     if is_folder:
-                        if not _is_run(entry):
+                        is_run = Path(entry.path, "run.json").is_file() and Path(entry.path, "config").is_dir()
+                        if not is_run:  # an earlier run is no part of the program
                             waiting.append((name, rules))
                     elif entry.is_file():
                         yield name, entry

@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,9 +119,8 @@ def of_recipe(recipe: Recipe, image: str) -> tuple[SourcePackages, ...]:
     tasks = (task for job in recipe.jobs for task in (*job.tasks, job.merge_task) if task is not None)
     sources = {(task.source, _script(task)): None for task in tasks if task.source and task.docker_image == image}
     package_lists = (of_directory(Path(recipe.directory, source).resolve(), script) for source, script in sources)
-    return tuple(
-        {packages.path: packages for packages in package_lists if packages.packages or packages.pythons}.values()
-    )
+    by_path = {packages.path: packages for packages in package_lists if packages.packages or packages.pythons}
+    return tuple(by_path.values())
 
 
 def of_directory(directory: Path, script: str = "") -> SourcePackages:
@@ -225,11 +224,8 @@ def _of_script(text: str) -> list[Package]:
         return []
     content = "\n".join(line[2:] for line in blocks[0]["content"].splitlines())
     before = text[: blocks[0].start("content")].count("\n")
-    return [package._replace(line=package.line + before) for package in _of_metadata(content)]
-
-
-def _of_metadata(content: str) -> list[Package]:
-    return _at_lines(_tomli(content), "dependencies", content)
+    packages = _at_lines(_tomli(content), "dependencies", content)
+    return [package._replace(line=package.line + before) for package in packages]
 
 
 def _tomli(text: str) -> Mapping[str, Any]:
@@ -258,23 +254,14 @@ def _of_conda(text: str) -> list[Package]:
     dependencies: Any = yaml.data.get("dependencies", []) if isinstance(yaml.data, dict) else None
     if not isinstance(dependencies, list):
         raise ValueError("`dependencies` is not a list")
-    return [
-        Package(requirement, yaml.position(path)[0])
-        for path, dependency in _each(dependencies)
-        if (requirement := dependency if len(path) > 2 else _as_pip(dependency))
-    ]
-
-
-def _each(dependencies: list[Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """The packages of conda, and those of its `pip` list, with their paths."""
+    requirements: dict[document.Path, str] = {}  # the packages of conda, and those of its `pip` list
     for number, dependency in enumerate(dependencies):
         if isinstance(dependency, str):
-            yield ("dependencies", number), dependency
+            requirements["dependencies", number] = _as_pip(dependency)
         elif isinstance(dependency, dict):
-            yield from (
-                (("dependencies", number, "pip", index), str(requirement))
-                for index, requirement in enumerate(dependency.get("pip") or ())
-            )
+            for index, requirement in enumerate(dependency.get("pip") or ()):
+                requirements["dependencies", number, "pip", index] = str(requirement)
+    return [Package(text, yaml.position(path)[0]) for path, text in requirements.items() if text]
 
 
 def _as_pip(dependency: str) -> str:

@@ -110,7 +110,11 @@ def shared_memory(job: Job, task: Task, size: VmSize | None) -> SharedMemory:
     """The shared memory that a task's container needs. Sources: NCCL, Shared memory; Batch Shipyard issue 8; measured
     with MPICH."""
     task_gpus = gpus(job, task, size)
-    ranks = _ranks(task, size) if task.multi_instance is not None else 0
+    ranks = 0
+    if task.multi_instance is not None:  # those that are written as a number; all cores for a command
+        processes = next((block.processes_per_node for _, block in task.multi_instance.launches), None)
+        number = whole_number(processes) if processes not in (None, "auto") else 1
+        ranks = number if number is not None else size.cores if size is not None else 1
     least = LEAST_MIB if max(task_gpus, ranks) > 1 else 0
     size_mib = max(ANY_MIB, RANK_MIB * ranks, GPU_MIB * task_gpus)
     if size is not None:
@@ -122,16 +126,6 @@ def shared_memory(job: Job, task: Task, size: VmSize | None) -> SharedMemory:
     else:
         because = "workers of a data loader share memory, and 64 MB end in a bus error"
     return SharedMemory(least, size_mib, because)
-
-
-def _ranks(task: Task, size: VmSize | None) -> int:
-    """Processes per node if they are written as a number; all cores for a command."""
-    launches = task.multi_instance.launches if task.multi_instance else ()
-    processes = next((block.processes_per_node for _, block in launches), None)
-    number = whole_number(processes) if processes not in (None, "auto") else 1
-    if number is not None:
-        return number
-    return size.cores if size is not None else 1
 
 
 def bytes_of(size: str) -> int | None:

@@ -29,8 +29,12 @@ def lines(value: Json, comments: Json = None, depth: int = 0) -> Iterator[str]:
     for key, item in pairs:
         head = "  " * depth + (f"{_scalar(key)}:" if isinstance(value, dict) else "-")
         comment = comments[key] if comments else None
+        if isinstance(item, str) and _LITERAL.fullmatch(item) and item.replace("\n", "").isprintable():
+            yield f"{head} |-"
+            yield from ("  " * (depth + 1) + line if line else "" for line in item.split("\n"))
+            continue
         if not isinstance(item, (dict, list)) or not item:
-            yield from _leaf(head, item, comment, depth)
+            yield f"{head} {_scalar(item)}{f'  # {comment}' if comment else ''}"
             continue
         below = list(lines(item, comment, depth + 1))
         if isinstance(value, dict):
@@ -39,14 +43,6 @@ def lines(value: Json, comments: Json = None, depth: int = 0) -> Iterator[str]:
         else:
             yield f"{head} {below[0].lstrip()}"
             yield from below[1:]
-
-
-def _leaf(head: str, item: Json, comment: str | None, depth: int) -> Iterator[str]:
-    if isinstance(item, str) and _LITERAL.fullmatch(item) and item.replace("\n", "").isprintable():
-        yield f"{head} |-"
-        yield from ("  " * (depth + 1) + line if line else "" for line in item.split("\n"))
-        return
-    yield f"{head} {_scalar(item)}{f'  # {comment}' if comment else ''}"
 
 
 def _scalar(value: Json) -> str:
@@ -111,20 +107,15 @@ CLEAR = frozenset({"id", "command", "docker_image", "publisher", "offer", "sku",
 
 def _differing(block: Block) -> list[FieldInfo]:
     """The properties that differ from their defaults, in the order of the file."""
-    differing = [field for field in fields(block) if _differs(field, getattr(block, field.name))]
-    return sorted(differing, key=lambda field: _rank(field.encode_name, getattr(block, field.name)))
-
-
-def _rank(name: str, value: Any) -> int:
-    ranks: dict[str, int] = {"id": 0, "command": 3}
-    return ranks.get(name, 2 if _has_parts(value) else 1)
+    values = ((field, getattr(block, field.name)) for field in fields(block) if "Secret" not in str(field.type))
+    ranks = {"id": 0, "command": 3}
+    differing = [
+        (ranks.get(field.encode_name, 2 if _has_parts(value) else 1), field)
+        for field, value in values
+        if value is not None and value != default_of(field)
+    ]
+    return [field for _, field in sorted(differing, key=lambda item: item[0])]
 
 
 def _has_parts(value: Any) -> bool:
     return isinstance(value, (Block, Mapping, tuple, list))
-
-
-def _differs(field: FieldInfo, value: Any) -> bool:
-    if value is None or "Secret" in str(field.type):
-        return False
-    return bool(value != default_of(field))

@@ -8,9 +8,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from batchtrain.config.check.subject import POOL, Path, Subject
-from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, SETTINGS, WARNING, Found, Rule
-from batchtrain.config.check.table import POOL as READS
+from batchtrain.config.check.subject import Path, Subject
+from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, POOL, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.types import BatchCredentials, Secret
 from batchtrain.config.unfilled import is_unfilled
 
@@ -24,7 +23,17 @@ VAULTS = (".vault.azure.net", ".vault.usgovcloudapi.net", ".vault.azure.cn", ".p
 
 def _urls(subject: Subject) -> Found:
     for path, batch in _batch(subject):
-        yield from _url((*path, "account_service_url"), batch.account_service_url)
+        url = batch.account_service_url
+        if not url or is_unfilled(url):
+            continue
+        scheme, _, address = url.strip().rpartition("://")
+        host = address.partition("/")[0]
+        near = _LOOPBACK.fullmatch(host) is not None
+        where = (*path, "account_service_url")
+        if scheme not in ("", "http", "https") or not (near or _HOST.fullmatch(host)):
+            yield where, "this is not the URL of a Batch account; it looks like https://NAME.REGION.batch.azure.com"
+        elif scheme == "http" and not near:
+            yield where, "this would send signatures unencrypted; write https (only loopback may be http)"
 
 
 def _batch(subject: Subject) -> Iterator[tuple[Path, BatchCredentials]]:
@@ -36,18 +45,6 @@ def _batch(subject: Subject) -> Iterator[tuple[Path, BatchCredentials]]:
         yield ("credentials", "batch_accounts", name), batch
 
 
-def _url(path: Path, url: str | None) -> Found:
-    if not url or is_unfilled(url):
-        return
-    scheme, _, address = url.strip().rpartition("://")
-    host = address.partition("/")[0]
-    near = _LOOPBACK.fullmatch(host) is not None
-    if scheme not in ("", "http", "https") or not (near or _HOST.fullmatch(host)):
-        yield path, "this is not the URL of a Batch account; it looks like https://NAME.REGION.batch.azure.com"
-    elif scheme == "http" and not near:
-        yield path, "this would send signatures unencrypted; write https (only loopback may be http)"
-
-
 def _webhook(subject: Subject) -> Found:
     notify = subject.recipe.settings.notify
     if notify is not None and not is_unfilled(notify.url) and not notify.url.like(_WEBHOOK):
@@ -55,17 +52,12 @@ def _webhook(subject: Subject) -> Found:
 
 
 def _keys(subject: Subject) -> Found:
-    credentials = subject.recipe.credentials
-    pairs: list[tuple[Path, Secret | None]] = [
-        ((*path, "account_key"), batch.account_key) for path, batch in _batch(subject)
-    ]
-    pairs += [
-        (("credentials", "storage", link, "account_key"), account.account_key)
-        for link, account in credentials.storage.items()
-    ]
-    for path, key in pairs:
+    keys: dict[Path, Secret | None] = {path: batch.account_key for path, batch in _batch(subject)}
+    for link, account in subject.recipe.credentials.storage.items():
+        keys["credentials", "storage", link] = account.account_key
+    for path, key in keys.items():
         if key and not is_unfilled(key) and not key.like(_BASE64):
-            yield path, "an account key is base64; copy the whole key from the account's Keys page"
+            yield (*path, "account_key"), "an account key is base64; copy the whole key from the account's Keys page"
 
 
 def _storage(subject: Subject) -> Found:
@@ -79,23 +71,18 @@ def _storage(subject: Subject) -> Found:
 
 
 def _secret_ids(subject: Subject) -> Found:
-    for path, text in _everywhere(subject):
+    secret_ids = [
+        *_ids(subject.recipe.credentials, ("credentials",)),
+        *_ids(subject.pool.additional_node_prep, (*POOL, "additional_node_prep")),
+    ]
+    variable = "environment_variables_keyvault_secret_id"
+    secret_ids += (((*path, variable), getattr(owner, variable) or "") for path, owner in subject.owners)
+    for path, text in secret_ids:
         if "://" not in text or is_unfilled(text):
             continue
         host = (urlsplit(text).hostname or "").lower()
         if not host.endswith(VAULTS) or not text.startswith("https://"):
             yield path, f"this is not the id of a Key Vault secret; it looks like https://NAME{VAULTS[0]}/secrets/KEY"
-
-
-def _everywhere(subject: Subject) -> Iterator[tuple[Path, str]]:
-    yield from _ids(subject.recipe.credentials, ("credentials",))
-    variable = "environment_variables_keyvault_secret_id"
-    if subject.pool is not None:
-        yield from _ids(subject.pool.additional_node_prep, (*POOL, "additional_node_prep"))
-    for path, job in subject.jobs:
-        yield (*path, variable), job.environment_variables_keyvault_secret_id or ""
-    for path, _, task in subject.tasks:
-        yield (*path, variable), task.environment_variables_keyvault_secret_id or ""
 
 
 def _ids(value: object, path: Path) -> Iterator[tuple[Path, str]]:
@@ -113,9 +100,8 @@ def _mounts(subject: Subject) -> Found:
     accounts = subject.recipe.credentials.storage
     for name, volume in subject.recipe.resources.volumes.shared_data_volumes.items():
         account = accounts.get(volume.storage_account_settings or "")
-        if account is None or account.account_key or account.account_key_keyvault_secret_id or volume.identity:
-            continue
-        if volume.volume_driver in ("azureblob", "azurefile"):
+        has_key = account is None or account.account_key or account.account_key_keyvault_secret_id or volume.identity
+        if not has_key and volume.volume_driver in ("azureblob", "azurefile"):
             yield (
                 ("global_resources", "volumes", "shared_data_volumes", name, "storage_account_settings"),
                 "nodes mount with the account's key, but the credentials have none"
@@ -127,15 +113,14 @@ _VAULT = "Key Vault: about keys, secrets and certificates (object identifiers)"
 
 RULES = (
     Rule("account-url", ERROR, CREDENTIALS, "The URL of the account is an https URL of a Batch account.",
-         "azure-batch 15.1, BatchClient",
-         _urls),
+         "azure-batch 15.1, BatchClient", _urls),
     Rule("account-key", ERROR, CREDENTIALS, "The key of an account is base64.", "Azure Batch: shared key sign-in",
          _keys),
     Rule("webhook-url", ERROR, SETTINGS, "The URL of a webhook is an https URL.", "batchtrain: `run` sends to it",
          _webhook),
     Rule("storage-account", ERROR, CREDENTIALS, "A storage account has a valid name and endpoint.",
          "Azure naming rules: Microsoft.Storage", _storage),
-    Rule("secret-id", ERROR, (*CREDENTIALS, *READS, *JOBS), "A secret id names a secret of a key vault.", _VAULT,
+    Rule("secret-id", ERROR, (*CREDENTIALS, *POOL, *JOBS), "A secret id names a secret of a key vault.", _VAULT,
          _secret_ids),
     Rule("mount-key", WARNING, (*CREDENTIALS, *GLOBAL), "A mounted storage account has a key or an identity.",
          "azure-batch 15.1, AzureBlobFileSystemConfiguration, AzureFileShareConfiguration", _mounts),

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from batchtrain.catalog import sizes
 from batchtrain.config.candidates import PATH, candidates_of, hour, unpriced
-from batchtrain.config.check.subject import POOL, Subject
-from batchtrain.config.check.table import CREDENTIALS, ERROR, JOBS, WARNING, Found, Rule
-from batchtrain.config.check.table import POOL as READS
+from batchtrain.config.check.subject import Subject
+from batchtrain.config.check.table import BOTH, CREDENTIALS, ERROR, POOL, WARNING, Found, Rule
 from batchtrain.config.times import duration
-
-BOTH = (*READS, *JOBS)
 
 
 def _unpriced(subject: Subject) -> Found:
-    candidates = subject.candidates
+    candidates = subject.pool.candidates
     if candidates is None or candidates.order == "given":
         return
     for candidate in candidates_of(subject.recipe):
@@ -23,10 +20,10 @@ def _unpriced(subject: Subject) -> Found:
 
 
 def _accounts(subject: Subject) -> Found:
-    accounts = subject.recipe.credentials.batch_accounts
-    if subject.candidates is None or not (accounts or subject.recipe.credentials.batch):
+    accounts, candidates = subject.recipe.credentials.batch_accounts, subject.pool.candidates
+    if candidates is None or not (accounts or subject.recipe.credentials.batch):
         return
-    for number, alternative in enumerate(subject.candidates.alternatives):
+    for number, alternative in enumerate(candidates.alternatives):
         if alternative.account and alternative.account not in accounts:
             near = subject.nearest(alternative.account, tuple(accounts))
             message = f"credentials.yaml has no `batch_accounts.{alternative.account}`{near}"
@@ -35,10 +32,8 @@ def _accounts(subject: Subject) -> Found:
 
 def _equal(subject: Subject) -> Found:
     keys: list[tuple[object, ...]] = []
-    for candidate in candidates_of(subject.recipe):
-        pool = candidate.pool if candidate.recipe.pool else None
-        if pool is None:
-            return
+    for candidate in candidates_of(subject.recipe) if subject.pool.candidates else ():
+        pool = candidate.pool
         key = (candidate.account, sizes.key(pool.vm_size), pool.vm_count, pool.vm_configuration.zones)
         if key in keys:
             yield candidate.path, "this is a candidate already: it has the same account, size, nodes and zones"
@@ -46,12 +41,11 @@ def _equal(subject: Subject) -> Found:
 
 
 def _own_pool(subject: Subject) -> Found:
-    pool = subject.pool
-    if pool is None or subject.candidates is None:
+    if subject.pool.candidates is None:
         return
-    if pool.autoscale is not None:
+    if subject.pool.autoscale is not None:
         yield PATH, "`autoscale` decides when the pool has nodes, so it never lacks them; remove one of them"
-    if pool.vm_sizes is not None:
+    if subject.pool.vm_sizes is not None:
         yield PATH, "`vm_sizes` lets Azure choose the size; remove one of them"
     for path, job in subject.jobs:
         if job.auto_pool is not None:
@@ -59,13 +53,13 @@ def _own_pool(subject: Subject) -> Found:
 
 
 def _patience(subject: Subject) -> Found:
-    candidates = subject.candidates
+    candidates = subject.pool.candidates
     if candidates is not None and not duration(candidates.patience):
         yield (*PATH, "patience"), f"`{candidates.patience}` is no time to wait"
 
 
 def _recover(subject: Subject) -> Found:
-    if subject.candidates is None or not subject.candidates.recover:
+    if subject.pool.candidates is None or not subject.pool.candidates.recover:
         return
     if len(subject.jobs) > 1:
         yield (*PATH, "recover"), f"one job can be moved, and the recipe has {len(subject.jobs)}"
@@ -79,7 +73,7 @@ def _recover(subject: Subject) -> Found:
 def _fabric(subject: Subject) -> Found:
     size = subject.size
     gangs = [gang for gang in subject.gangs if (subject.instances(gang) or 2) > 1]
-    if subject.candidates is None or size is None or size.rdma is None or not gangs:
+    if subject.pool.candidates is None or size is None or size.rdma is None or not gangs:
         return
     for candidate in candidates_of(subject.recipe)[1:]:
         other = subject.catalog.size(candidate.pool.vm_size)
@@ -89,14 +83,14 @@ def _fabric(subject: Subject) -> Found:
 
 
 RULES = (
-    Rule("candidate-price", ERROR, (*READS, *CREDENTIALS), "Candidates in the order of their prices have prices.",
+    Rule("candidate-price", ERROR, (*POOL, *CREDENTIALS), "Candidates in the order of their prices have prices.",
          "batchtrain: catalog.yaml", _unpriced),
-    Rule("candidate-account", ERROR, (*READS, *CREDENTIALS), "The accounts of candidates are in credentials.yaml.",
+    Rule("candidate-account", ERROR, (*POOL, *CREDENTIALS), "The accounts of candidates are in credentials.yaml.",
          "batchtrain: `run` signs in there", _accounts),
-    Rule("candidate-equal", ERROR, READS, "No two candidates are equal.", "batchtrain: it cannot help", _equal),
+    Rule("candidate-equal", ERROR, POOL, "No two candidates are equal.", "batchtrain: it cannot help", _equal),
     Rule("candidate-pool", ERROR, BOTH, "Only a pool of a fixed number of nodes has candidates.",
          "batchtrain: `run` waits for its nodes", _own_pool),
-    Rule("candidate-patience", ERROR, READS, "A candidate has time to allocate its nodes.",
+    Rule("candidate-patience", ERROR, POOL, "A candidate has time to allocate its nodes.",
          "batchtrain: `run` waits for its nodes", _patience),
     Rule("candidate-recover", ERROR, BOTH, "A job that moves to another candidate has checkpoints.",
          "batchtrain: its nodes, and their files, are gone", _recover),

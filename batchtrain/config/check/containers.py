@@ -9,7 +9,7 @@ from batchtrain.catalog import arm_images
 from batchtrain.catalog.likeness import mistakes
 from batchtrain.config import task_resources
 from batchtrain.config.check.subject import Path, Subject
-from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, POOL, SETTINGS, WARNING, Found, Rule
+from batchtrain.config.check.table import BOTH, CREDENTIALS, ERROR, GLOBAL, JOBS, POOL, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.image_names import EXAMPLE, HUB, below, is_name, is_registry, server_of
 from batchtrain.config.types import Job, JobManager, JobPreparation, JobRelease, Task, UserIdentity
 
@@ -82,17 +82,14 @@ def _one_image(subject: Subject) -> Found:
 
 
 def _windows_singularity(subject: Subject) -> Found:
-    if subject.windows:
-        for path, _, task in subject.tasks:
-            if task.singularity_image:
-                yield (*path, "singularity_image"), "Apptainer runs on Linux, but the nodes run Windows"
+    for path, _, task in subject.tasks:
+        if subject.windows and task.singularity_image:
+            yield (*path, "singularity_image"), "Apptainer runs on Linux, but the nodes run Windows"
 
 
 def _host_tasks(subject: Subject) -> Found:
-    if not subject.containers:
-        return
     for path, _, task in subject.tasks:
-        if not task.docker_image:
+        if subject.containers and not task.docker_image:
             what = "an Apptainer task" if task.singularity_image else "a task without `docker_image`"
             yield (
                 path,
@@ -103,18 +100,15 @@ def _host_tasks(subject: Subject) -> Found:
 
 def _container_only(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
-        if task.docker_image:
-            continue
-        for name in CONTAINER_ONLY:
+        for name in CONTAINER_ONLY if not task.docker_image else ():
             if getattr(task, name):
                 yield (*path, name), "this is for tasks with a `docker_image`; this one has none, so it has no effect"
 
 
 def _gang_directory(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
-        if not task.docker_image or task.multi_instance is None or not task.bind_mounts:
-            continue
-        if not any(mount.source == "Task" and not mount.read_only for mount in task.bind_mounts):
+        is_gang = task.docker_image and task.multi_instance is not None and task.bind_mounts
+        if is_gang and not any(mount.source == "Task" and not mount.read_only for mount in task.bind_mounts):
             yield (
                 (*path, "bind_mounts"),
                 "the launch of a multi-instance task needs the task's directory, which its containers do not have"
@@ -136,8 +130,7 @@ def _image_names(subject: Subject) -> Found:
 def _every_image(subject: Subject) -> Iterator[tuple[Path, str]]:
     for number, image in enumerate(subject.recipe.resources.docker_images):
         yield ("global_resources", "docker_images", number), image
-    for path, _, image in _docker_images(subject):
-        yield path, image
+    yield from ((path, image) for path, _, image in _docker_images(subject))
 
 
 # --- registries -----------------------------------------------------------------------------------------------------
@@ -166,10 +159,9 @@ def _registry_login(subject: Subject) -> Found:
             if not login.identity and not (login.username and password):
                 missing = "password" if login.username else "username" if password else "username and password"
                 yield ("credentials", f"{section}_registry", server), f"the {missing} is missing, or an `identity`"
-    if not credentials.docker_registry:
-        for path, _, task in subject.tasks:
-            if task.container_registry:
-                yield (*path, "container_registry"), f"credentials.yaml has no login for `{task.container_registry}`"
+    for path, _, task in subject.tasks:
+        if task.container_registry and not credentials.docker_registry:
+            yield (*path, "container_registry"), f"credentials.yaml has no login for `{task.container_registry}`"
 
 
 def _registry_misspelt(subject: Subject) -> Found:
@@ -196,7 +188,7 @@ def _fallback_unused(subject: Subject) -> Found:
     """Batch pulls the images of its container configuration, each from one registry."""
     recipe, registry = subject.recipe, subject.recipe.settings.fallback_registry
     images = recipe.resources.docker_images
-    if not registry or subject.pool is None or not images:
+    if not registry or subject.recipe.pool is None or not images:
         return
     servers = {*recipe.credentials.docker_registry, *recipe.resources.additional_registries.docker}
     if subject.windows or not recipe.settings.delay_docker_image_preload:
@@ -250,7 +242,7 @@ def _shm(path: Path, job: Job, task: Task) -> tuple[str | None, Path]:
         return None, path
     if task.shm_size is not None:
         return task.shm_size, (*path, "shm_size")
-    return job.shm_size, (path[0], path[1], "shm_size")
+    return job.shm_size, (*path[:2], "shm_size")
 
 
 def _option(task: Task, name: str) -> str | None:
@@ -289,28 +281,23 @@ def _gpus_chosen(subject: Subject) -> Found:
 
 def _gpus_possible(subject: Subject) -> Found:
     size = subject.size
-    if size is None or size.gpus:
-        return
     for path, owner in subject.owners:
-        if owner.gpus and owner.gpus != "disable":
+        if size is not None and not size.gpus and owner.gpus and owner.gpus != "disable":
             yield (*path, "gpus"), f"`gpus: {owner.gpus}`, but {size.name} has none"
 
 
 def _gpus_too_many(subject: Subject) -> Found:
     size = subject.size
-    for path, owner in subject.owners if size is not None and size.gpus else ():
-        indices = task_resources.gpus_seen(owner.gpus)
-        if size is not None and indices is not None and len(indices) > size.gpus:
+    for path, owner in subject.owners:
+        if size is not None and 0 < size.gpus < len(task_resources.gpus_seen(owner.gpus) or ()):
             yield (*path, "gpus"), f"`gpus: {owner.gpus}` are more than the {size.gpus} of {size.name}"
 
 
 def _own_options(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         for number, option in enumerate(task.additional_docker_run_options):
-            reason = next(
-                (OWN_OPTIONS[name] for name in task_resources.option_names(option) if name in OWN_OPTIONS), None
-            )
-            if reason:
+            if name := next(filter(OWN_OPTIONS.get, task_resources.option_names(option)), None):
+                reason = OWN_OPTIONS[name]
                 yield (*path, "additional_docker_run_options", number), f"`{option}`: {reason}; leave it out"
 
 
@@ -345,22 +332,15 @@ def _gang_user(subject: Subject) -> Found:
             continue
         user = _option(task, "--user") or _option(task, "-u")
         where: Path = (*path, "additional_docker_run_options")
-        if user is None:
-            user, where = _specific_user(path, job, task)
+        owner_path, identity = (path, task.user_identity) if task.user_identity else (path[:2], job.user_identity)
+        if user is None and identity is not None and identity.specific_user is not None:
+            user, where = str(identity.specific_user.uid), (*owner_path, "user_identity", "specific_user")
         if user is not None and user.partition(":")[0] not in ("0", "root"):
             yield (
                 where,
                 f"the container of a multi-instance task runs as user {user}, but its sshd, which starts the ranks of"
                 " other nodes, needs root; remove it, or start your own server in `coordination_command`",
             )
-
-
-def _specific_user(path: Path, job: Job, task: Task) -> tuple[str | None, Path]:
-    by_task = task.user_identity is not None
-    who = task.user_identity if by_task else job.user_identity
-    if who is None or who.specific_user is None:
-        return None, path
-    return str(who.specific_user.uid), (*(path if by_task else path[:2]), "user_identity", "specific_user")
 
 
 def _ports(subject: Subject) -> Found:
@@ -406,10 +386,8 @@ def _one_identity(subject: Subject) -> Found:
 
 
 def _known_user(subject: Subject) -> Found:
-    if subject.pool is None:
-        return
     names = tuple(account.name for account in subject.pool.user_accounts)
-    for path, who, _ in _identities(subject):
+    for path, who, _ in _identities(subject) if subject.recipe.pool else ():
         if who.username is not None and who.username not in names:
             message = f"the pool's `user_accounts` have no `{who.username}`{subject.nearest(who.username, names)}"
             yield (*path, "username"), message
@@ -426,7 +404,7 @@ _SETTINGS = "azure-batch 15.1, BatchTaskContainerSettings"
 _DOCKER = "docker run: --shm-size"
 
 RULES = (
-    Rule("container-processors", ERROR, (*POOL, *JOBS), "A recipe's image is made for the nodes' processors.",
+    Rule("container-processors", ERROR, BOTH, "A recipe's image is made for the nodes' processors.",
          "azure_batch: sizes; PyPI", _processors),
     Rule("image-not-listed", ERROR, (*GLOBAL, *JOBS), "A task's image is fetched by the nodes.",
          "Batch Shipyard: `global_resources.docker_images`", _listed),
@@ -436,7 +414,7 @@ RULES = (
          "Batch Shipyard: `global_resources.singularity_images`", _singularity_listed),
     Rule("image-both", ERROR, JOBS, "A task runs in one container.",
          "Batch Shipyard: docker_image xor singularity_image", _one_image),
-    Rule("singularity-windows", ERROR, (*POOL, *JOBS), "Apptainer runs on Linux nodes.", "Apptainer: installation",
+    Rule("singularity-windows", ERROR, BOTH, "Apptainer runs on Linux nodes.", "Apptainer: installation",
          _windows_singularity),
     Rule("host-task", WARNING, (*GLOBAL, *POOL, *JOBS), "Every task of a container pool runs in a container.",
          "azure-batch 15.1, VirtualMachineConfiguration.containerConfiguration", _host_tasks),
@@ -457,15 +435,15 @@ RULES = (
          "The fallback registry is set only where it is used.",
          "azure-batch 15.1, ContainerConfiguration.containerImageNames", _fallback_unused),
     Rule("shm-size", ERROR, JOBS, "The shared memory is a number with a unit, such as `8g`.", _DOCKER, _shm_format),
-    Rule("shm-small", WARNING, (*POOL, *JOBS), "The shared memory is large enough for the processes of a node.",
+    Rule("shm-small", WARNING, BOTH, "The shared memory is large enough for the processes of a node.",
          "Batch Shipyard issue 8; NCCL: Shared memory", _shm_small),
     Rule("shm-twice", WARNING, JOBS, "The size of the shared memory is set only once.", _DOCKER, _shm_twice),
     Rule("gpus-chosen", WARNING, JOBS, "Only containers that Batch runs can use some of the GPUs of a node.",
          "Azure Batch node agent: GPUs are added to containers by the service; NVIDIA Container Toolkit:"
          " NVIDIA_VISIBLE_DEVICES", _gpus_chosen),
-    Rule("gpus-impossible", ERROR, (*POOL, *JOBS), "GPUs are requested only for sizes that have them.",
+    Rule("gpus-impossible", ERROR, BOTH, "GPUs are requested only for sizes that have them.",
          "Azure: Sizes for virtual machines", _gpus_possible),
-    Rule("gpus-too-many", ERROR, (*POOL, *JOBS), "At most the GPUs of a node are requested.",
+    Rule("gpus-too-many", ERROR, BOTH, "At most the GPUs of a node are requested.",
          "Azure: Sizes for virtual machines", _gpus_too_many),
     Rule("container-options", WARNING, JOBS, "Options of the container engine that Batch sets are not set by the user.",
          f"{_SETTINGS}.containerRunOptions", _own_options),
@@ -477,7 +455,7 @@ RULES = (
     Rule("ports", ERROR, JOBS, "A port mapping has the syntax of `docker run --publish`.", "docker run: --publish",
          _ports),
     Rule("user-identity", ERROR, JOBS, "A task runs as one user.", "azure-batch 15.1, UserIdentity", _one_identity),
-    Rule("user-unknown", ERROR, (*POOL, *JOBS), "The named user of a task is a user of the pool.",
+    Rule("user-unknown", ERROR, BOTH, "The named user of a task is a user of the pool.",
          "azure-batch 15.1, UserIdentity.username", _known_user),
     Rule("user-host", WARNING, JOBS, "A user id is set only for tasks in a container.", "docker run: --user",
          _user_in_container),

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from batchtrain.config.check.subject import POOL, Gang, Path, Subject
-from batchtrain.config.check.table import ERROR, INFO, JOBS, WARNING, Found, Rule
-from batchtrain.config.check.table import POOL as READS
+from batchtrain.config.check.subject import Gang, Path, Subject
+from batchtrain.config.check.table import BOTH, ERROR, INFO, JOBS, POOL, WARNING, Found, Rule
 from batchtrain.frameworks import FRAMEWORKS
 from batchtrain.frameworks.mpi import MPIS
 
-ALL = (*READS, *JOBS)
 POSSIBLE = r"[^=\s\x00]+"
 SHELL = r"[A-Za-z_][A-Za-z0-9_]*"
 BATCHS = r"AZ_BATCH_\w*|CCP_NODES"
@@ -35,20 +33,14 @@ MOST_BYTES = 900_000
 
 
 def _everywhere(subject: Subject) -> Iterator[tuple[Path, dict[str, str]]]:
-    if subject.pool is not None and subject.pool.additional_node_prep.environment_variables:
-        yield (
-            (*POOL, "additional_node_prep", "environment_variables"),
-            subject.pool.additional_node_prep.environment_variables,
-        )
+    prep = subject.pool.additional_node_prep
+    yield (*POOL, "additional_node_prep", "environment_variables"), prep.environment_variables
     for path, job in subject.jobs:
-        if job.environment_variables:
-            yield (*path, "environment_variables"), job.environment_variables
+        yield (*path, "environment_variables"), job.environment_variables
         for name, part in job.parts:
-            if part.environment_variables:
-                yield (*path, name, "environment_variables"), part.environment_variables
+            yield (*path, name, "environment_variables"), part.environment_variables
     for path, _, task in subject.tasks:
-        if task.environment_variables:
-            yield (*path, "environment_variables"), task.environment_variables
+        yield (*path, "environment_variables"), task.environment_variables
 
 
 def _named(subject: Subject, pattern: str, *, fits: bool) -> Iterator[tuple[Path, str]]:
@@ -123,22 +115,12 @@ def _ranks(subject: Subject) -> Found:
 
 def _launch(subject: Subject) -> Found:
     for gang, path, name, _ in _own(subject):
-        if gang.options.mpi is not None and (fault := _decided(name)):
-            yield path, fault
-
-
-def _decided(name: str) -> str:
-    """The fault of setting a variable that an MPI launch sets; empty for any other name."""
-    if name in SIZES:
-        return (
-            f"`{name}`: the launch counts the processes itself (`processes_per_node`); a program reads the MPI's count"
-        )
-    if re.fullmatch(PLACING, name):
-        return (
-            f"`{name}` controls how ranks are started and placed, which the launch does; use `mpi.options`, or remove"
-            " it"
-        )
-    return ""
+        if gang.options.mpi is not None and name in SIZES:
+            count = "the launch counts the processes itself (`processes_per_node`); a program reads the MPI's count"
+            yield path, f"`{name}`: {count}"
+        elif gang.options.mpi is not None and re.fullmatch(PLACING, name):
+            how = "controls how ranks are started and placed, which the launch does; use `mpi.options`, or remove it"
+            yield path, f"`{name}` {how}"
 
 
 def _port(subject: Subject) -> Found:
@@ -165,20 +147,19 @@ _SETTING = "azure-batch 15.1, EnvironmentSetting"
 _BATCH_VARIABLES = "Azure Batch: batch-compute-node-environment-variables"
 
 RULES = (
-    Rule("environment-name", ERROR, ALL, "The name of an environment variable is not empty and has no `=`.",
+    Rule("environment-name", ERROR, BOTH, "The name of an environment variable is not empty and has no `=`.",
          f"{_SETTING}.name; execve(2)", _names),
-    Rule("environment-shell", WARNING, ALL,
+    Rule("environment-shell", WARNING, BOTH,
          "The name of an environment variable has only letters, digits and underscores.",
          "POSIX: Environment variables", _shell_names),
-    Rule("environment-batch", WARNING, ALL, "Environment variables of Batch are not set by the user.", _BATCH_VARIABLES,
-         _batchs),
-    Rule("environment-launcher", ERROR, ALL, "Environment variables of the launcher are not set by the user.",
+    Rule("environment-batch", WARNING, BOTH, "Environment variables of Batch are not set by the user.",
+         _BATCH_VARIABLES, _batchs),
+    Rule("environment-launcher", ERROR, BOTH, "Environment variables of the launcher are not set by the user.",
          "batchtrain's launchers", _ours),
-    Rule("environment-path", WARNING, ALL, "Search paths are not replaced.", f"{_BATCH_VARIABLES}: not expanded",
+    Rule("environment-path", WARNING, BOTH, "Search paths are not replaced.", f"{_BATCH_VARIABLES}: not expanded",
          _searched),
-    Rule("environment-literal", INFO, ALL, "Environment variables in a value are not expanded.",
-         f"{_BATCH_VARIABLES}: not expanded",
-         _literal),
+    Rule("environment-literal", INFO, BOTH, "Environment variables in a value are not expanded.",
+         f"{_BATCH_VARIABLES}: not expanded", _literal),
     Rule("environment-rank", WARNING, JOBS, "Ranks are numbered by the launcher.",
          "PyTorch: torchrun; Open MPI, MPICH and Horovod: variables of a rank", _ranks),
     Rule("environment-launch", WARNING, JOBS, "Environment variables that the launch sets are not set by the user.",

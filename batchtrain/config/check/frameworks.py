@@ -23,9 +23,9 @@ SERVERS = r"\blaunch\.py\b.*?(?<!\S)(?:-s|--num-servers)[=\s]+0(?!\d)"
 def _one_bit(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         command = command_of(task)
-        if "1" not in command or not _cntk(command, task.docker_image or task.singularity_image or ""):
-            continue
-        match = re.search(ONE_BIT, command)
+        image = (task.docker_image or task.singularity_image or "").lower()
+        is_cntk = "cntk" in command.lower() or "cntk" in image or "1bitsgd" in image
+        match = re.search(ONE_BIT, command) if is_cntk and "1" in command else None
         if match and not re.search(WARM_START, command):
             yield (
                 (*path, "command"),
@@ -33,10 +33,6 @@ def _one_bit(subject: Subject) -> Found:
                 " CNTK should start with full gradients (`-a SAMPLES`, `distributed_after`,"
                 " `parallelizationStartEpoch`); write `-a 0` if this is intended",
             )
-
-
-def _cntk(command: str, image: str) -> bool:
-    return "cntk" in command.lower() or "cntk" in image.lower() or "1bitsgd" in image.lower()
 
 
 # --- TensorFlow -----------------------------------------------------------------------------------------------------
@@ -86,8 +82,10 @@ def _benchmark_faults(flags: dict[str, str]) -> Iterator[str]:
 
 
 def _cluster(subject: Subject) -> Found:
-    for path, text in _values(subject, "TF_CONFIG"):
-        yield from ((path, fault) for fault in _cluster_faults(text))
+    for path, owner in subject.owners:
+        text = owner.environment_variables.get("TF_CONFIG")
+        if text is not None:
+            yield from (((*path, "environment_variables", "TF_CONFIG"), fault) for fault in _cluster_faults(text))
 
 
 def _cluster_faults(text: str) -> Iterator[str]:
@@ -121,7 +119,8 @@ def _mxnet_roles(subject: Subject) -> Found:
     for placed_task in subject.tasks:
         path, _, task = placed_task
         command = command_of(task)
-        if "DMLC_" not in command and "kv" not in command and not _dmlc(placed_task):
+        variables = (*task.environment_variables, *placed_task.job.environment_variables)
+        if "DMLC_" not in command and "kv" not in command and not any(name.startswith("DMLC_") for name in variables):
             continue
         for name, where in (("DMLC_NUM_SERVER", "parameter servers"), ("DMLC_NUM_WORKER", "workers")):
             at, value = _variable(placed_task, name)
@@ -150,13 +149,6 @@ def _mxnet_local(subject: Subject) -> Found:
             )
 
 
-def _dmlc(placed_task: Placed) -> bool:
-    return any(
-        name.startswith("DMLC_")
-        for name in (*placed_task.task.environment_variables, *placed_task.job.environment_variables)
-    )
-
-
 def _variable(placed_task: Placed, name: str) -> tuple[Path, str]:
     """The value of a variable as the task sees it, and its path; empty if the variable is not set."""
     path, job, task = placed_task
@@ -166,15 +158,6 @@ def _variable(placed_task: Placed, name: str) -> tuple[Path, str]:
     if name in task.environment_variables:
         return (*path, "environment_variables", name), task.environment_variables[name]
     return (*path[:2], "environment_variables", name), job.environment_variables.get(name, "")
-
-
-def _values(subject: Subject, name: str) -> Iterator[tuple[Path, str]]:
-    for path, job in subject.jobs:
-        if name in job.environment_variables:
-            yield (*path, "environment_variables", name), job.environment_variables[name]
-    for path, _, task in subject.tasks:
-        if name in task.environment_variables:
-            yield (*path, "environment_variables", name), task.environment_variables[name]
 
 
 RULES = (

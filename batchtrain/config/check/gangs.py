@@ -7,14 +7,13 @@ from collections.abc import Iterator
 
 from batchtrain.config import task_resources
 from batchtrain.config.check.subject import Gang, Path, Subject, command_of
-from batchtrain.config.check.table import ERROR, INFO, JOBS, POOL, WARNING, Found, Rule
+from batchtrain.config.check.table import BOTH, ERROR, INFO, JOBS, WARNING, Found, Rule
 from batchtrain.config.types import INSTANCES, whole_number
 from batchtrain.frameworks import FRAMEWORKS, counts
 from batchtrain.frameworks.base import AUTO, Fabric
 from batchtrain.frameworks.horovod import HorovodBlock
 from batchtrain.frameworks.mpi import MPIS, MpiBlock
 
-BOTH = (*POOL, *JOBS)
 # Words that users write for a number, and their meaning; no image has such commands.
 NUMBER_WORDS = {
     "one": "1", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8",
@@ -58,14 +57,13 @@ COUNTS = frozenset(
 def _num_instances(subject: Subject) -> Found:
     for path, _, _, gang in subject.gangs:
         instances = str(gang.num_instances)
-        if (whole_number(instances) or 0) >= 1 or instances in INSTANCES:
-            continue
-        hint = subject.nearest(instances, INSTANCES) or f": a number from 1 up or one of {', '.join(INSTANCES)}"
-        yield (*path, "num_instances"), f"`{instances}` is not a number of instances{hint}"
+        if not whole_number(instances) and instances not in INSTANCES:
+            hint = subject.nearest(instances, INSTANCES) or f": a number from 1 up or one of {', '.join(INSTANCES)}"
+            yield (*path, "num_instances"), f"`{instances}` is not a number of instances{hint}"
 
 
 def _inter_node(subject: Subject) -> Found:
-    if subject.pool and not subject.pool.inter_node_communication_enabled:
+    if subject.recipe.pool and not subject.pool.inter_node_communication_enabled:
         for path, *_ in subject.gangs:
             yield (
                 path,
@@ -75,7 +73,7 @@ def _inter_node(subject: Subject) -> Found:
 
 
 def _slots(subject: Subject) -> Found:
-    if subject.pool and subject.pool.task_slots_per_node > 1:
+    if subject.pool.task_slots_per_node > 1:
         for path, *_ in subject.gangs:
             yield (
                 path,
@@ -91,16 +89,14 @@ def _nodes(subject: Subject) -> Found:
         if count is not None and most is not None and count > most:
             message = f"{count} instances need {count} nodes, the pool has {most}; the task would wait for ever"
             yield (*path, "num_instances"), message
-        if symbol in INSTANCES and task_resources.instances(symbol, subject.pool) == 0:
+        if symbol in INSTANCES and task_resources.instances(symbol, subject.recipe.pool) == 0:
             kind = task_resources.kind_of(symbol)
             yield (*path, "num_instances"), f"the pool file has no {kind} nodes, so `{symbol}` is 0"
 
 
 def _scaling(subject: Subject) -> Found:
-    if subject.scaling is None:
-        return
     for path, _, _, gang in subject.gangs:
-        if gang.num_instances in INSTANCES:
+        if subject.scaling is not None and gang.num_instances in INSTANCES:
             yield (
                 (*path, "num_instances"),
                 f"the pool scales automatically, so `{gang.num_instances}` may be too small when the job is added;"
@@ -150,10 +146,8 @@ def _processes_word(subject: Subject) -> Found:
 
 def _processes_nvidia(subject: Subject) -> Found:
     size = subject.size
-    if size is None or size.gpu_vendor == "nvidia":
-        return
     for _, path, text, _ in _given(subject):
-        if "nvidia-smi" in text:
+        if size is not None and size.gpu_vendor != "nvidia" and "nvidia-smi" in text:
             yield path, f"{size.name} has no NVIDIA GPU, so `nvidia-smi` counts 0; write a number, or `nproc`"
 
 
@@ -175,10 +169,9 @@ def _gpus_idle(subject: Subject) -> Found:
 
 def _stop_when(subject: Subject) -> Found:
     for path, job in subject.jobs:
-        limits = job.stop_when.limits if job.stop_when else None
-        if limits is None:
+        if job.stop_when is None:
             continue
-        where = (*path, "stop_when")
+        limits, where = job.stop_when.limits, (*path, "stop_when")
         if not limits:
             yield where, "it has no limit; set `silent`, `gpu_below` or both"
         if any(0 <= limits.get(name, SHORTEST_STALL) < SHORTEST_STALL for name in ("silent", "idle")):
@@ -212,21 +205,17 @@ def _counted(subject: Subject) -> Iterator[tuple[Path, int, int, str]]:
 
 
 def _infiniband(subject: Subject) -> Found:
-    size, pool = subject.size, subject.pool
-    if pool is None or size is None:
-        return
-    for path, owner in subject.owners:
-        if not owner.infiniband:
-            continue
-        if size.rdma is None:
+    size, has_network = subject.size, subject.pool.inter_node_communication_enabled
+    for path, owner in subject.owners if size is not None else ():
+        if size is not None and owner.infiniband and size.rdma is None:
             yield (*path, "infiniband"), f"`infiniband: true`, but {size.name} has none"
-        elif not pool.inter_node_communication_enabled:
+        elif owner.infiniband and not has_network:
             yield (*path, "infiniband"), "`infiniband: true` needs `inter_node_communication_enabled: true` in the pool"
 
 
 def _network_direct(subject: Subject) -> Found:
-    size, pool = subject.size, subject.pool
-    if size is None or pool is None or size.rdma != "network-direct" or not pool.inter_node_communication_enabled:
+    size = subject.size
+    if size is None or size.rdma != "network-direct" or not subject.pool.inter_node_communication_enabled:
         return
     for path, job, task, gang in subject.gangs:
         infiniband = task.infiniband if task.infiniband is not None else job.infiniband
@@ -245,9 +234,7 @@ def _network_direct(subject: Subject) -> Found:
 
 def _nested(subject: Subject) -> Found:
     for path, _, task, gang in subject.gangs:
-        if gang.mpi is None or not task.command:
-            continue
-        match = re.search(NESTED, command_of(task).strip())
+        match = re.search(NESTED, command_of(task).strip()) if gang.mpi is not None else None
         if match:
             yield (
                 (*path[:-1], "command"),

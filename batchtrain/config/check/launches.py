@@ -11,13 +11,11 @@ from functools import partial
 
 from batchtrain.config.check.gangs import NESTED, OF_MPIS
 from batchtrain.config.check.subject import LONGEST_READ, Gang, Path, Subject, command_of
-from batchtrain.config.check.table import ERROR, JOBS, POOL, WARNING, Found, Rule
+from batchtrain.config.check.table import BOTH, ERROR, JOBS, WARNING, Found, Rule
 from batchtrain.config.types import whole_number
 from batchtrain.frameworks import FRAMEWORKS, plugins
 from batchtrain.frameworks.base import COMMAND, Nodes
 from batchtrain.frameworks.mpi import MPIS, MpiBlock, named_in
-
-BOTH = (*POOL, *JOBS)
 
 ONE_NODE = (
     r"(?<![A-Za-z])(?:nn\.)?DataParallel\b|--data[-_]parallel\b|--strategy[=\s]+[\"']?(?:dp|mirrored)\b"
@@ -53,20 +51,14 @@ def _inside(subject: Subject) -> Found:
         match = re.search(NESTED, command_of(gang.task).strip())
         if match:
             launcher = " ".join(match["launcher"].split())
+            instead = ", or an `mpi` block in place of this one" if launcher in OF_MPIS else ""
+            if launcher == block.own_launcher[0]:
+                instead = f", and {block.own_launcher[1]} in the block if {launcher} is intended"
             yield (
                 (*gang.task_path, "command"),
                 f"the command starts `{launcher}` itself, and `{block.name}` starts the command once per process:"
-                f" each process would start its own launch; write `python {block.script}`{_instead(block, launcher)}",
+                f" each process would start its own launch; write `python {block.script}`{instead}",
             )
-
-
-def _instead(block: Nodes, launcher: str) -> str:
-    launcher_of_block, how = block.own_launcher
-    if launcher == launcher_of_block:
-        return f", and {how} in the block if {launcher_of_block} is intended"
-    if launcher in OF_MPIS:
-        return ", or an `mpi` block in place of this one"
-    return ""
 
 
 # --- frameworks of other packages -----------------------------------------------------------------------------------
@@ -110,20 +102,18 @@ def _reserved(subject: Subject) -> Found:
         for path, variable, _ in gang.variables:
             if re.fullmatch(pattern, variable):
                 yield path, _why(variable, block.name, names)
-        for path, text in _texts(gang):
-            match = re.search(rf"{_BEFORE}({pattern})=", text)
-            if match:
+        before_launch = gang.options.pre_execution_command or ""
+        texts: dict[Path, str] = {
+            (*gang.task_path, "command"): command_of(gang.task).strip(),
+            (*gang.path, "pre_execution_command"): before_launch.strip()[:LONGEST_READ],
+        }
+        for path, text in texts.items():
+            if match := re.search(rf"{_BEFORE}({pattern})=", text):
                 yield path, _why(match[1], block.name, names)
 
 
 _BEFORE = r"(?:^|[;&|(\n][ \t]*|(?<!\S)(?:export|env)[ \t]+)(?:\w+=[^\s;&|(]*[ \t]+)*"
 """Where a shell may set a variable: before a command, after other variables, with export or env. Takes linear time."""
-
-
-def _texts(gang: Gang) -> Iterator[tuple[Path, str]]:
-    yield (*gang.task_path, "command"), command_of(gang.task).strip()
-    if gang.options.pre_execution_command:
-        yield (*gang.path, "pre_execution_command"), gang.options.pre_execution_command.strip()[:LONGEST_READ]
 
 
 def _why(variable: str, name: str, names: dict[str, str]) -> str:
@@ -136,28 +126,19 @@ def _why(variable: str, name: str, names: dict[str, str]) -> str:
 
 def _over_gpus(subject: Subject) -> Found:
     for gang, block in _frameworks(subject):
-        gpus = _seen(gang, subject.gpus(gang.job, gang.task))
-        key, each = _each(subject, gang, block)
+        gpus, nodes = subject.gpus(gang.job, gang.task), subject.instances(gang)
+        variables = gang.job.environment_variables | gang.task.environment_variables
+        devices = [word for word in variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
+        gpus = min(gpus, len(devices)) if devices else gpus
+        key, each = "processes_per_node", whole_number(block.processes_per_node)
+        if block.processes is not None and nodes:
+            key, each = "processes", -(-block.processes // nodes)
         if gpus and each is not None and each > gpus:
             yield (
                 (*gang.path, *gang.options.path(block.name), key),
                 f"{each} processes a node, and {gpus} GPU{'s' if gpus > 1 else ''}: two processes cannot share a GPU"
                 f" (NCCL refuses it); write `auto` or at most {gpus}",
             )
-
-
-def _seen(gang: Gang, gpus: int) -> int:
-    """The GPUs of a node that CUDA_VISIBLE_DEVICES selects, if the task or its job sets it."""
-    variables = gang.job.environment_variables | gang.task.environment_variables
-    devices = [word for word in variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
-    return min(gpus, len(devices)) if devices else gpus
-
-
-def _each(subject: Subject, gang: Gang, block: Nodes) -> tuple[str, int | None]:
-    nodes = subject.instances(gang)
-    if block.processes is not None and nodes:
-        return "processes", -(-block.processes // nodes)
-    return "processes_per_node", whole_number(block.processes_per_node)
 
 
 # --- what works together --------------------------------------------------------------------------------------------
@@ -174,10 +155,8 @@ def _faults(rule: str, subject: Subject) -> Found:
 
 def _one_node(subject: Subject) -> Found:
     for gang in subject.gangs:
-        if subject.instances(gang) == 1:
-            continue
         match = re.search(ONE_NODE, command_of(gang.task))
-        if match:
+        if match and subject.instances(gang) != 1:
             yield (
                 (*gang.task_path, "command"),
                 f"`{' '.join(match[0].split())}` uses the GPUs of one node, so each node would train alone; use"
@@ -188,13 +167,9 @@ def _one_node(subject: Subject) -> Found:
 def _cntk_mpi(subject: Subject) -> Found:
     for gang in subject.gangs:
         image = (gang.task.docker_image or gang.task.singularity_image or "").lower()
-        if "cntk" not in image and "cntk" not in command_of(gang.task).lower():
-            continue
+        mpi_name = named_in(image) if "cntk" in image or "cntk" in command_of(gang.task).lower() else ""
         for name, block in gang.options.launches:
-            if not isinstance(block, MpiBlock):
-                continue
-            mpi_name = named_in(image)
-            if mpi_name and MPIS[mpi_name].starts != block.mpi.starts:
+            if mpi_name and isinstance(block, MpiBlock) and MPIS[mpi_name].starts != block.mpi.starts:
                 yield (
                     (*gang.path, name, "runtime"),
                     f"by the name of the image, its CNTK was built on {mpi_name}; with {block.runtime} each rank would"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -10,22 +9,23 @@ import msgspec
 from batchtrain.config import task_paths
 from batchtrain.config.check.subject import Path, Subject
 from batchtrain.config.check.table import (
+    BOTH,
     CREDENTIALS,
     ERROR,
     GLOBAL,
     INFO,
     JOBS,
+    POOL,
     REPLICATION,
     SETTINGS,
     WARNING,
     Found,
     Rule,
 )
-from batchtrain.config.check.table import POOL as READS
 from batchtrain.config.schema import FIELDS
 from batchtrain.config.types import GONE, Branch, DataTransfer, Gone, StorageInput, StorageOutput
 
-EVERYTHING = (*CREDENTIALS, *SETTINGS, *GLOBAL, *REPLICATION, *READS, *JOBS)
+EVERYTHING = (*CREDENTIALS, *SETTINGS, *GLOBAL, *REPLICATION, *POOL, *JOBS)
 _TRANSFERS = tuple(
     (name, getattr(DataTransfer(), name))
     for name in (
@@ -39,14 +39,12 @@ _TRANSFERS = tuple(
 
 
 def _gone(subject: Subject) -> Found:
-    for name, branch in _tree().below.items():
+    for name, branch in _TREE.below.items():
         yield from _walk(getattr(subject.recipe, FIELDS[name]), (name,), branch)
 
 
-@lru_cache(maxsize=1)
-def _tree() -> Branch[Gone]:
-    """The patterns as one tree, so that many tasks are traversed once."""
-    return Branch(GONE)
+_TREE: Branch[Gone] = Branch(GONE)
+"""The patterns as one tree, so that many tasks are traversed once."""
 
 
 def _walk(value: Any, path: Path, branch: Branch[Gone]) -> Found:
@@ -122,14 +120,11 @@ def _copies(subject: Subject) -> Found:
 
 def _transfer_options(subject: Subject) -> Found:
     items = [(path, transfer.blobxfer_extra_options, _strips(path, transfer)) for path, transfer in subject.transfers]
-    items += [
-        (("global_resources", "files", number, "destination", "data_transfer"), options, True)
-        for number, files in enumerate(subject.recipe.resources.files)
-        if (options := files.destination.data_transfer.blobxfer_extra_options)
-    ]
+    for number, files in enumerate(subject.recipe.resources.files):
+        options = files.destination.data_transfer.blobxfer_extra_options
+        items.append((("global_resources", "files", number, "destination", "data_transfer"), options, True))
     for path, options, strips in items:
-        extra = " ".join((task_paths.STRIPS.sub("", options) if strips else options).split()) if options else ""
-        if extra:
+        if extra := " ".join((task_paths.STRIPS.sub("", options or "") if strips else options or "").split()):
             only = "; only `--strip-components` is" if strips else ", or not with these patterns"
             yield (*path, "blobxfer_extra_options"), f"`{extra}` is not supported{only}: remove it"
 
@@ -160,27 +155,24 @@ _PLANNER = "batchtrain.plan"
 
 RULES = (
     Rule("gone", WARNING, EVERYTHING, "A property has an effect.", _GONE, _gone),
-    Rule("file-share", ERROR, (*READS, *JOBS), "Files are transferred as blobs, not through a file share.",
+    Rule("file-share", ERROR, BOTH, "Files are transferred as blobs, not through a file share.",
          "azure-batch 15.1, ResourceFile, OutputFile", _file_shares),
-    Rule("filter-approximate", ERROR, (*READS, *JOBS), "A file filter has an exact equivalent in Batch.",
+    Rule("filter-approximate", ERROR, BOTH, "A file filter has an exact equivalent in Batch.",
          "azure-batch 15.1, OutputFile.filePattern", _filters),
-    Rule("task-file-input", ERROR, (*READS, *JOBS), "Files of other tasks are passed through storage.", _SHIPYARD,
-         _task_files),
-    Rule("transfer-options", ERROR, (*GLOBAL, *READS, *JOBS), "The options of a transfer are supported.", _SHIPYARD,
+    Rule("task-file-input", ERROR, BOTH, "Files of other tasks are passed through storage.", _SHIPYARD, _task_files),
+    Rule("transfer-options", ERROR, (*GLOBAL, *POOL, *JOBS), "The options of a transfer are supported.", _SHIPYARD,
          _transfer_options),
-    Rule("mpi-ofa", WARNING, JOBS, "The MPI supports the requested fabric.", "Intel MPI 2019: release notes",
-         _ofa),
+    Rule("mpi-ofa", WARNING, JOBS, "The MPI supports the requested fabric.", "Intel MPI 2019: release notes", _ofa),
     Rule("copy-to-nodes", ERROR, GLOBAL, "Files are copied to the nodes through storage.", _SHIPYARD, _copies),
     Rule("renamed", WARNING, EVERYTHING, "A property has its current name.", _LOADER),
     Rule("elsewhere", WARNING, (), "A file or section belongs to the configuration language.", _LOADER),
-    Rule("variable-unset", WARNING, (*READS, *JOBS), "An environment variable in the files has a value.", _LOADER),
+    Rule("variable-unset", WARNING, BOTH, "An environment variable in the files has a value.", _LOADER),
     Rule("placeholder", WARNING, CREDENTIALS, "Placeholders such as `<job id>` are replaced.", _LOADER),
-    Rule("offline-count", INFO, (*READS, *JOBS), "The number of nodes is known without the existing pool.", _PLANNER),
+    Rule("offline-count", INFO, BOTH, "The number of nodes is known without the existing pool.", _PLANNER),
     Rule("password-on-nodes", WARNING, (*CREDENTIALS, *GLOBAL), "Passwords are not readable by other users.", _PLANNER),
     Rule("schedule-links", WARNING, (*SETTINGS, *JOBS), "Links to storage are valid as long as their schedule.",
          _PLANNER),
     Rule("offline-files", INFO, JOBS, "The files from which tasks are made are known.", _PLANNER),
-    Rule("offline-custom", INFO, JOBS, "The tasks of a custom factory are known.",
-         _PLANNER),
+    Rule("offline-custom", INFO, JOBS, "The tasks of a custom factory are known.", _PLANNER),
     Rule("uneven-zip", WARNING, JOBS, "The lists of a `zip` are equally long.", _PLANNER),
 )  # fmt: skip

@@ -5,16 +5,15 @@ from __future__ import annotations
 from batchtrain.catalog.meaning import INTER_NODE_LIMIT
 from batchtrain.config import scaling
 from batchtrain.config.check.spans import HOUR, MINUTE, length
-from batchtrain.config.check.subject import POOL, VM, Subject
-from batchtrain.config.check.table import CREDENTIALS, ERROR, INFO, JOBS, WARNING, Found, Rule
-from batchtrain.config.check.table import POOL as READS
+from batchtrain.config.check.subject import VM, Path, Subject
+from batchtrain.config.check.table import BOTH, CREDENTIALS, ERROR, INFO, POOL, WARNING, Found, Rule
 from batchtrain.config.times import duration
-from batchtrain.config.types import Scenario
+from batchtrain.config.types import Pool, Scenario, Task
 
 SLOTS_A_CORE = 4
 USER_NAME_LIMIT = 20
-CUSTOM_IMAGE_LIMITS = (2000, 1000)
-AUTOSCALE: tuple[str | int, ...] = (*POOL, "autoscale")
+CUSTOM_IMAGE_LIMITS = {"dedicated": 2000, "low_priority": 1000}
+AUTOSCALE: Path = (*POOL, "autoscale")
 
 
 # --- nodes ----------------------------------------------------------------------------------------------------------
@@ -22,33 +21,29 @@ AUTOSCALE: tuple[str | int, ...] = (*POOL, "autoscale")
 
 def _mixed(subject: Subject) -> Found:
     pool = subject.pool
-    if pool and pool.inter_node_communication_enabled and subject.may_have("dedicated") and subject.spot:
+    if pool.inter_node_communication_enabled and subject.may_have("dedicated") and subject.spot:
         message = "a pool with inter-node communication cannot mix dedicated and spot nodes; set one of them to 0"
         is_fixed = pool.vm_count.dedicated and pool.vm_count.low_priority
         yield (*POOL, "vm_count") if is_fixed else (*AUTOSCALE, "scenario", "maximum_vm_count"), message
 
 
 def _too_many_nodes(subject: Subject) -> Found:
-    pool, most = subject.pool, subject.most_nodes
-    if pool and pool.inter_node_communication_enabled and most is not None and most > INTER_NODE_LIMIT:
+    most = subject.most_nodes
+    if subject.pool.inter_node_communication_enabled and most is not None and most > INTER_NODE_LIMIT:
         message = f"{most} nodes are too many: a pool with inter-node communication has at most {INTER_NODE_LIMIT}"
         yield (*POOL, "vm_count") if subject.scaling is None else (*AUTOSCALE, "scenario", "maximum_vm_count"), message
 
 
 def _custom_image_nodes(subject: Subject) -> Found:
-    pool = subject.pool
-    if pool is None or pool.vm_configuration.custom_image is None:
-        return
-    for name, most in zip(("dedicated", "low_priority"), CUSTOM_IMAGE_LIMITS, strict=True):
-        if getattr(pool.vm_count, name) > most:
+    for name, most in CUSTOM_IMAGE_LIMITS.items() if subject.vm.custom_image is not None else ():
+        if getattr(subject.pool.vm_count, name) > most:
             yield (*POOL, "vm_count", name), f"a pool of a custom image has at most {most} such nodes"
 
 
 def _spot_inter_node(subject: Subject) -> Found:
     pool, gangs = subject.pool, subject.gangs
-    if gangs and all(gang.task.checkpoint for gang in gangs):
-        return
-    if pool and pool.inter_node_communication_enabled and subject.spot:
+    all_continue = gangs and all(gang.task.checkpoint for gang in gangs)
+    if pool.inter_node_communication_enabled and subject.spot and not all_continue:
         yield (
             (*POOL, "vm_count") if pool.vm_count.low_priority else (*AUTOSCALE, "scenario", "maximum_vm_count"),
             "if Azure preempts a spot node, every multi-instance task on it restarts from the beginning; write"
@@ -57,31 +52,28 @@ def _spot_inter_node(subject: Subject) -> Found:
 
 
 def _empty(subject: Subject) -> Found:
-    pool = subject.pool
-    if pool and subject.scaling is None and not pool.vm_count.dedicated and not pool.vm_count.low_priority:
+    if subject.recipe.pool and subject.scaling is None and not subject.pool.vm_count.total:
         yield (*POOL, "vm_count"), "the pool has no nodes, so its tasks wait until it is resized"
 
 
 def _slots(subject: Subject) -> Found:
-    size, pool = subject.size, subject.pool
-    if pool is None or size is None or not size.cores:
-        return
-    if pool.task_slots_per_node > SLOTS_A_CORE * size.cores:
-        most = SLOTS_A_CORE * size.cores
+    size = subject.size
+    most = SLOTS_A_CORE * size.cores if size is not None else 0
+    if size is not None and 0 < most < subject.pool.task_slots_per_node:
         yield (*POOL, "task_slots_per_node"), f"{size.name} takes at most {most} ({SLOTS_A_CORE} a core)"
 
 
 def _resize_timeout(subject: Subject) -> Found:
-    timeout = subject.pool.resize_timeout if subject.pool else None
+    timeout = subject.pool.resize_timeout
     if timeout is not None and 0 <= length(timeout) < 5 * MINUTE:
         yield (*POOL, "resize_timeout"), f"`{timeout}` is less than the minimum of 5 minutes"
 
 
 def _on_bad_node(subject: Subject) -> Found:
-    pool, path = subject.pool, (*POOL, "on_bad_node")
-    if pool is None or pool.on_bad_node != "replace":
+    path = (*POOL, "on_bad_node")
+    if subject.pool.on_bad_node != "replace":
         return
-    if pool.scales:
+    if subject.pool.scales:
         yield path, "a formula decides the number of nodes, so none can be replaced; remove it, or write `fail`"
     for job in subject.recipe.jobs:
         if job.auto_pool is not None or job.recurrence is not None:
@@ -95,14 +87,12 @@ def _on_bad_node(subject: Subject) -> Found:
 
 
 def _idle_timeout(subject: Subject) -> Found:
-    pool = subject.pool
-    if pool is None or pool.idle_timeout is None:
-        return
-    if pool.autoscale is not None:
-        yield (*POOL, "idle_timeout"), "`autoscale` decides when the pool has nodes; remove one of them"
-    elif not 5 * MINUTE <= (duration(pool.idle_timeout) or 0) <= 168 * HOUR:
+    path, timeout = (*POOL, "idle_timeout"), subject.pool.idle_timeout
+    if timeout is not None and subject.pool.autoscale is not None:
+        yield path, "`autoscale` decides when the pool has nodes; remove one of them"
+    elif timeout is not None and not 5 * MINUTE <= (duration(timeout) or 0) <= 168 * HOUR:
         reason = "is not between 5 minutes, the shortest time between two evaluations of a formula, and 7 days"
-        yield (*POOL, "idle_timeout"), f"`{pool.idle_timeout}` {reason}"
+        yield path, f"`{timeout}` {reason}"
 
 
 def _autoscale_kind(subject: Subject) -> Found:
@@ -135,16 +125,14 @@ def _autoscale_formula(subject: Subject) -> Found:
 
 
 def _autoscale_count(subject: Subject) -> Found:
-    pool = subject.pool
-    formula = subject.autoscale and subject.autoscale.formula
-    if pool and formula and (pool.vm_count.dedicated or pool.vm_count.low_priority):
+    if subject.autoscale and subject.autoscale.formula and subject.pool.vm_count.total:
         yield (*POOL, "vm_count"), "the autoscale formula decides the number of nodes"
 
 
 def _autoscale_maximum(subject: Subject) -> Found:
-    pool, scenario = subject.pool, _scenario(subject)
-    if pool is not None and scenario is not None:
-        for path, message in scaling.faults(scenario, scaling.least_of(pool)):
+    scenario = _scenario(subject)
+    if scenario is not None:
+        for path, message in scaling.faults(scenario, scaling.least_of(subject.pool)):
             yield (*AUTOSCALE, "scenario", *path), message
 
 
@@ -163,14 +151,13 @@ def _scenario(subject: Subject) -> Scenario | None:
 
 
 def _upgrade(subject: Subject) -> Found:
-    policy = subject.pool.upgrade_policy if subject.pool else None
+    policy = subject.pool.upgrade_policy
     if policy and policy.automatic_os and policy.automatic_os.enabled and subject.vm.windows_automatic_updates:
         message = "the nodes also install Windows updates; set `vm_configuration.windows_automatic_updates: false`"
         yield (*POOL, "upgrade_policy", "automatic_os", "enabled"), message
-    rolling = policy.rolling if policy else None
-    if subject.pool is None or rolling is None:
+    if policy is None or policy.rolling is None:
         return
-    path = (*POOL, "upgrade_policy", "rolling")
+    path, rolling = (*POOL, "upgrade_policy", "rolling"), policy.rolling
     at_once, unhealthy = rolling.max_batch_instance_percent, rolling.max_unhealthy_instance_percent
     if at_once is not None and unhealthy is not None and at_once > unhealthy:
         yield (
@@ -178,7 +165,7 @@ def _upgrade(subject: Subject) -> Found:
             f"{at_once} is more than `max_unhealthy_instance_percent`, {unhealthy}, and the nodes of a batch count as"
             " unhealthy",
         )
-    if rolling.enable_cross_zone_upgrade is not None and subject.pool.vm_configuration.node_placement != "zonal":
+    if rolling.enable_cross_zone_upgrade is not None and subject.vm.node_placement != "zonal":
         yield (*path, "enable_cross_zone_upgrade"), "this needs `vm_configuration.node_placement: zonal`"
 
 
@@ -187,7 +174,7 @@ def _upgrade(subject: Subject) -> Found:
 
 def _user_names(subject: Subject) -> Found:
     names: set[str] = set()
-    for number, account in enumerate(subject.accounts):
+    for number, account in enumerate(subject.pool.user_accounts):
         path = (*POOL, "user_accounts", number, "name")
         if len(account.name) > USER_NAME_LIMIT:
             yield path, f"`{account.name}` has {len(account.name)} characters, a user name at most {USER_NAME_LIMIT}"
@@ -197,14 +184,14 @@ def _user_names(subject: Subject) -> Found:
 
 
 def _user_ids(subject: Subject) -> Found:
-    for number, account in enumerate(subject.accounts):
+    for number, account in enumerate(subject.pool.user_accounts):
         if (account.uid is None) != (account.gid is None):
             present, lacking = ("uid", "gid") if account.gid is None else ("gid", "uid")
             yield (*POOL, "user_accounts", number, present), f"`{lacking}` is missing: give both or neither"
 
 
 def _user_system(subject: Subject) -> Found:
-    for number, account in enumerate(subject.accounts):
+    for number, account in enumerate(subject.pool.user_accounts):
         path = (*POOL, "user_accounts", number)
         if subject.windows and account.uid is not None:
             yield (*path, "uid"), "Windows nodes have no user ids; remove `uid` and `gid`"
@@ -214,7 +201,7 @@ def _user_system(subject: Subject) -> Found:
 
 def _user_passwords(subject: Subject) -> Found:
     secrets = subject.recipe.credentials.user_accounts
-    for number, account in enumerate(subject.accounts):
+    for number, account in enumerate(subject.pool.user_accounts):
         secret = secrets.get(account.name)
         if secret is None or not (secret.password or secret.password_keyvault_secret_id):
             yield (
@@ -225,31 +212,35 @@ def _user_passwords(subject: Subject) -> Found:
 
 
 def _login_system(subject: Subject) -> Found:
-    pool = subject.pool
-    if pool and pool.ssh is not None and subject.windows:
+    if subject.pool.ssh is not None and subject.windows:
         yield (*POOL, "ssh"), "the nodes run Windows: use `rdp` for the login"
-    if pool and pool.rdp is not None and subject.linux:
+    if subject.pool.rdp is not None and subject.linux:
         yield (*POOL, "rdp"), "the nodes run Linux: use `ssh` for the login"
 
 
 def _ssh_key(subject: Subject) -> Found:
-    ssh = subject.pool.ssh if subject.pool else None
+    ssh = subject.pool.ssh
     if ssh is not None and ssh.ssh_public_key is not None and ssh.ssh_public_key_data is not None:
         yield (*POOL, "ssh", "ssh_public_key_data"), "`ssh_public_key` names another key; keep one of them"
 
 
 def _packages(subject: Subject) -> Found:
+    return packages_twice(POOL, subject.pool)
+
+
+def packages_twice(path: Path, owner: Pool | Task) -> Found:
+    """The application packages that the pool or a task lists again."""
     packages: set[tuple[str, str | None]] = set()
-    for number, package in enumerate(subject.pool.application_packages if subject.pool else ()):
+    for number, package in enumerate(owner.application_packages):
         if (package.id.lower(), package.version) in packages:
-            yield (*POOL, "application_packages", number), f"`{package.id}` is listed twice"
+            yield (*path, "application_packages", number), f"`{package.id}` is listed twice"
         packages.add((package.id.lower(), package.version))
 
 
 def _auto_pool_prefix(subject: Subject) -> Found:
-    pool = subject.pool
-    if pool and len(pool.id) > 20 and any(job.auto_pool for _, job in subject.jobs):
-        message = f"the id of an automatic pool begins with this, which may have 20 characters; it has {len(pool.id)}"
+    size = len(subject.pool.id)
+    if size > 20 and any(job.auto_pool for _, job in subject.jobs):
+        message = f"the id of an automatic pool begins with this, which may have 20 characters; it has {size}"
         yield (*POOL, "id"), message
 
 
@@ -263,59 +254,56 @@ def _encryption_set(subject: Subject) -> Found:
         yield (*path, "disk_encryption_set"), message
 
 
-_BOTH = (*READS, *JOBS)
 _LIMITS = "Azure Batch: batch-quota-limit"
 _SCALING = "Azure Batch: batch-automatic-scaling"
 _ACCOUNT = "azure-batch 15.1, UserAccount"
 
 RULES = (
-    Rule("inter-node-mixed", ERROR, READS, "An inter-node pool has only dedicated or only spot nodes.",
+    Rule("inter-node-mixed", ERROR, POOL, "An inter-node pool has only dedicated or only spot nodes.",
          "Azure Batch: batch-spot-vms; measured by Batch Shipyard", _mixed),
-    Rule("inter-node-limit", ERROR, READS, f"An inter-node pool has at most {INTER_NODE_LIMIT} nodes.", _LIMITS,
+    Rule("inter-node-limit", ERROR, POOL, f"An inter-node pool has at most {INTER_NODE_LIMIT} nodes.", _LIMITS,
          _too_many_nodes),
-    Rule("custom-image-limit", ERROR, READS, "A pool of a custom image is not too large.", _LIMITS,
-         _custom_image_nodes),
-    Rule("spot-inter-node", WARNING, READS, "Gangs do not depend on spot nodes, which Azure may preempt.",
+    Rule("custom-image-limit", ERROR, POOL, "A pool of a custom image is not too large.", _LIMITS, _custom_image_nodes),
+    Rule("spot-inter-node", WARNING, POOL, "Gangs do not depend on spot nodes, which Azure may preempt.",
          "Azure Batch: batch-spot-vms", _spot_inter_node),
-    Rule("pool-empty", INFO, READS, "A pool has nodes.", "azure-batch 15.1, targetDedicatedNodes", _empty),
-    Rule("slots-limit", ERROR, READS, f"A node takes at most {SLOTS_A_CORE} tasks a core.",
+    Rule("pool-empty", INFO, POOL, "A pool has nodes.", "azure-batch 15.1, targetDedicatedNodes", _empty),
+    Rule("slots-limit", ERROR, POOL, f"A node takes at most {SLOTS_A_CORE} tasks a core.",
          "azure-batch 15.1, taskSlotsPerNode", _slots),
-    Rule("resize-timeout", ERROR, READS, "Allocation may take 5 minutes or more.", "azure-batch 15.1, resizeTimeout",
+    Rule("resize-timeout", ERROR, POOL, "Allocation may take 5 minutes or more.", "azure-batch 15.1, resizeTimeout",
          _resize_timeout),
-    Rule("on-bad-node", ERROR, _BOTH, "Faulty nodes are replaced where a client can do it, and finds them.",
+    Rule("on-bad-node", ERROR, BOTH, "Faulty nodes are replaced where a client can do it, and finds them.",
          "azure-batch 15.1, BatchNodeRemoveOptions", _on_bad_node),
-    Rule("autoscale-empty", WARNING, READS, "An autoscale pool has a formula or a scenario.", _SCALING,
-         _autoscale_kind),
-    Rule("autoscale-both", WARNING, READS, "A pool scales by a formula or by a scenario.", _SCALING, _autoscale_both),
-    Rule("autoscale-interval", ERROR, READS, "A formula is evaluated every 5 minutes to 7 days.",
+    Rule("autoscale-empty", WARNING, POOL, "An autoscale pool has a formula or a scenario.", _SCALING, _autoscale_kind),
+    Rule("autoscale-both", WARNING, POOL, "A pool scales by a formula or by a scenario.", _SCALING, _autoscale_both),
+    Rule("autoscale-interval", ERROR, POOL, "A formula is evaluated every 5 minutes to 7 days.",
          "azure-batch 15.1, autoScaleEvaluationInterval", _autoscale_interval),
-    Rule("idle-timeout", ERROR, READS, "A pool without `autoscale` may have an idle timeout of 5m to 7d.", _SCALING,
+    Rule("idle-timeout", ERROR, POOL, "A pool without `autoscale` may have an idle timeout of 5m to 7d.", _SCALING,
          _idle_timeout),
-    Rule("autoscale-formula", ERROR, READS, "A formula is well formed, 8 KB and 100 statements at most.", _SCALING,
+    Rule("autoscale-formula", ERROR, POOL, "A formula is well formed, 8 KB and 100 statements at most.", _SCALING,
          _autoscale_formula),
-    Rule("autoscale-count", INFO, READS, "A fixed number of nodes and a formula are not both given.",
+    Rule("autoscale-count", INFO, POOL, "A fixed number of nodes and a formula are not both given.",
          "azure-batch 15.1, enableAutoScale", _autoscale_count),
-    Rule("autoscale-maximum", ERROR, READS, "The maximum of a scenario is a number, and at least its minimum.",
+    Rule("autoscale-maximum", ERROR, POOL, "The maximum of a scenario is a number, and at least its minimum.",
          "Batch Shipyard: `vm_count` is the least under a scenario", _autoscale_maximum),
-    Rule("autoscale-nothing", WARNING, READS, "An autoscale pool has a maximum above 0.",
+    Rule("autoscale-nothing", WARNING, POOL, "An autoscale pool has a maximum above 0.",
          "Batch Shipyard: `maximum_vm_count`", _autoscale_nothing),
-    Rule("upgrade-policy", ERROR, READS, "A rolling upgrade's numbers fit each other and the pool.",
+    Rule("upgrade-policy", ERROR, POOL, "A rolling upgrade's numbers fit each other and the pool.",
          "azure-batch 15.1, RollingUpgradePolicy", _upgrade),
-    Rule("user-name", ERROR, READS, f"User names are unique and have at most {USER_NAME_LIMIT} characters.",
+    Rule("user-name", ERROR, POOL, f"User names are unique and have at most {USER_NAME_LIMIT} characters.",
          f"{_ACCOUNT}.name", _user_names),
-    Rule("user-ids", ERROR, READS, "A user has both a user id and a group id, or neither.",
+    Rule("user-ids", ERROR, POOL, "A user has both a user id and a group id, or neither.",
          "azure-batch 15.1, LinuxUserConfiguration", _user_ids),
-    Rule("user-system", ERROR, READS, "A user's settings are those of the nodes' system.", _ACCOUNT, _user_system),
-    Rule("user-password", WARNING, (*READS, *CREDENTIALS), "A user has a password.", f"{_ACCOUNT}.password",
+    Rule("user-system", ERROR, POOL, "A user's settings are those of the nodes' system.", _ACCOUNT, _user_system),
+    Rule("user-password", WARNING, (*POOL, *CREDENTIALS), "A user has a password.", f"{_ACCOUNT}.password",
          _user_passwords),
-    Rule("login-system", WARNING, READS, "Linux nodes have ssh logins, Windows nodes have rdp logins.",
+    Rule("login-system", WARNING, POOL, "Linux nodes have ssh logins, Windows nodes have rdp logins.",
          "azure-batch 15.1, BatchNodeUserCreateOptions", _login_system),
-    Rule("ssh-key", ERROR, READS, "A login has one public key.",
+    Rule("ssh-key", ERROR, POOL, "A login has one public key.",
          "azure-batch 15.1, BatchNodeUserCreateOptions.sshPublicKey", _ssh_key),
-    Rule("pool-packages", ERROR, READS, "An application package is listed once.",
+    Rule("pool-packages", ERROR, POOL, "An application package is listed once.",
          "azure-batch 15.1, applicationPackageReferences", _packages),
-    Rule("auto-pool-prefix", ERROR, _BOTH, "The id of an automatic pool begins with at most 20 characters.",
+    Rule("auto-pool-prefix", ERROR, BOTH, "The id of an automatic pool begins with at most 20 characters.",
          "azure-batch 15.1, BatchAutoPoolSpecification.autoPoolIdPrefix", _auto_pool_prefix),
-    Rule("disk-encryption-set", WARNING, READS, "A disk encryption set needs an account of the right mode.",
+    Rule("disk-encryption-set", WARNING, POOL, "A disk encryption set needs an account of the right mode.",
          "azure-batch 15.1, ManagedDisk.diskEncryptionSet", _encryption_set),
 )  # fmt: skip

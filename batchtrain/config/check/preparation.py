@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from batchtrain.config import node_preparation
-from batchtrain.config.check.subject import POOL, Subject
-from batchtrain.config.check.table import ERROR, GLOBAL, Found, Rule
-from batchtrain.config.check.table import POOL as READS
+from batchtrain.config.check.subject import Subject
+from batchtrain.config.check.table import ERROR, GLOBAL, POOL, Found, Rule
 
 
 def _length(subject: Subject) -> Found:
-    commands = subject.pool.additional_node_prep.commands if subject.pool else None
-    if commands is not None and (message := node_preparation.overlong(commands)):
+    if message := node_preparation.overlong(subject.pool.additional_node_prep.commands):
         yield (*POOL, "additional_node_prep", "commands"), message
 
 
@@ -24,7 +22,7 @@ def _signing_keys(subject: Subject) -> Found:
 
 
 RULES = (
-    Rule("node-preparation", ERROR, READS,
+    Rule("node-preparation", ERROR, POOL,
          f"The preparation of a node has at most {node_preparation.MOST_COMMANDS:,} bytes.",
          "azure-batch 15.1, StartTask.environmentSettings; execve(2)", _length),
     Rule("signing-key", ERROR, GLOBAL, "A signed image names the key that signed it.", "Apptainer: verify",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 
 from batchtrain.config import factories, schema, travel
 from batchtrain.config.check.subject import LONGEST_READ, Path, Subject, command_of
-from batchtrain.config.check.table import CREDENTIALS, ERROR, JOBS, POOL, SETTINGS, WARNING, Found, Rule
+from batchtrain.config.check.table import BOTH, CREDENTIALS, ERROR, JOBS, POOL, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.travel import Survey
 from batchtrain.config.types import Job, Task
 from batchtrain.launchers import shell
@@ -29,11 +30,8 @@ SHARED = "AZ_BATCH_TASK_SHARED_DIR"
 _OWN = re.compile(r"AZ_BATCH_TASK_(?:SHARED|WORKING)_DIR")
 
 
-def _breaking(rule: str) -> Callable[[Subject], Found]:
-    def find(subject: Subject) -> Found:
-        return ((path, survey.message) for path, survey in subject.brought if survey.rule == rule)
-
-    return find
+def _breaking(rule: str, subject: Subject) -> Found:
+    return ((path, survey.message) for path, survey in subject.brought if survey.rule == rule)
 
 
 def _size(subject: Subject) -> Found:
@@ -212,8 +210,8 @@ def _factories(subject: Subject) -> Found:
 def _quotes(subject: Subject) -> Found:
     if subject.windows:
         return
-    prep = subject.pool.additional_node_prep.commands if subject.pool else None
-    lists = {"pre": prep.pre, "post": prep.post} if prep else {}
+    prep = subject.pool.additional_node_prep.commands
+    lists = {"pre": prep.pre, "post": prep.post}
     of_pool = (((*POOL, "additional_node_prep", "commands", name), "\n".join(lists[name])) for name in lists)
     for path, command in (*of_pool, *_job_commands(subject), *_task_commands(subject)):
         if len(command) <= LONGEST_READ and (rest := shell.open_quote(command)):
@@ -247,25 +245,26 @@ def _task_commands(subject: Subject) -> Found:
 _TRAVELS = "batchtrain: a task's files travel with its request"
 
 RULES = (
-    Rule("source-missing", ERROR, JOBS, "A task's source is a directory.", _TRAVELS, _breaking("source-missing")),
-    Rule("source-unreadable", ERROR, JOBS, "A task's source can be read.", _TRAVELS, _breaking("source-unreadable")),
-    Rule("source-empty", ERROR, JOBS, "A task's source has a file.", _TRAVELS, _breaking("source-empty")),
+    Rule("source-missing", ERROR, JOBS, "A task's source is a directory.", _TRAVELS,
+         partial(_breaking, "source-missing")),
+    Rule("source-unreadable", ERROR, JOBS, "A task's source can be read.", _TRAVELS,
+         partial(_breaking, "source-unreadable")),
+    Rule("source-empty", ERROR, JOBS, "A task's source has a file.", _TRAVELS, partial(_breaking, "source-empty")),
     Rule("source-reserved", ERROR, JOBS, "No file of the source has the name of a file that Batch writes.",
-         "Azure Batch: files and directories of a task", _breaking("source-reserved")),
+         "Azure Batch: files and directories of a task", partial(_breaking, "source-reserved")),
     Rule("source-huge", ERROR, JOBS, "The source of a task is a program without data.", _TRAVELS,
-         _breaking("source-huge")),
+         partial(_breaking, "source-huge")),
     Rule("source-size", ERROR, (*SETTINGS, *CREDENTIALS, *JOBS), "A task's source fits into a request.",
          "Azure Batch: 413 RequestBodyTooLarge (1 MB)", _size),
-    Rule("source-script", ERROR, (*POOL, *JOBS), "The script that a command starts is sent to the node.", _TRAVELS,
-         _scripts),
+    Rule("source-script", ERROR, BOTH, "The script that a command starts is sent to the node.", _TRAVELS, _scripts),
     Rule("script-syntax", ERROR, JOBS, "A Python file that a command names compiles.", "Python: compile()",
          _script_syntax),
     Rule("source-syntax", WARNING, JOBS, "The other Python files of a source compile.", "Python: compile()",
          _source_syntax),
-    Rule("source-relative", WARNING, (*POOL, *JOBS), "A command names a script of its source with its directory.",
+    Rule("source-relative", WARNING, BOTH, "A command names a script of its source with its directory.",
          _TRAVELS, _relative),
     Rule("factory-source", ERROR, JOBS, "A factory of files finds some in its task's source.", _TRAVELS, _factories),
-    Rule("command-quotes", ERROR, (*POOL, *JOBS), "Each quote of a command is closed.", "POSIX: Quoting", _quotes),
+    Rule("command-quotes", ERROR, BOTH, "Each quote of a command is closed.", "POSIX: Quoting", _quotes),
     Rule("command-length", ERROR, (*SETTINGS, *CREDENTIALS, *JOBS), "A command fits into a request.",
          "execve(2): MAX_ARG_STRLEN; Azure Batch: 413 RequestBodyTooLarge (1 MB)", _lengths),
 )  # fmt: skip

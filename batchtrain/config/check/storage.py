@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
-from batchtrain.config.check.subject import POOL, Path, Subject
-from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, SETTINGS, WARNING, Found, Rule
-from batchtrain.config.check.table import POOL as READS
+from batchtrain.config.check.subject import Path, Subject
+from batchtrain.config.check.table import BOTH, CREDENTIALS, ERROR, GLOBAL, JOBS, POOL, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.types import (
     GONE_DRIVERS,
     DataVolume,
@@ -19,7 +19,7 @@ from batchtrain.config.types import (
     TaskSettings,
 )
 
-ALL = (*GLOBAL, *READS, *JOBS)
+ALL = (*GLOBAL, *POOL, *JOBS)
 VOLUMES: Path = ("global_resources", "volumes")
 FILES: Path = ("global_resources", "files")
 MOST_MOUNTS = 10
@@ -53,7 +53,7 @@ def links_of(recipe: Recipe) -> Iterator[str]:
 
 
 def _links(subject: Subject) -> Iterator[tuple[Path, str]]:
-    """Every storage link that is read or written, with its path."""
+    """As `links_of`, each with its path."""
     recipe = subject.recipe
     for alias, volume in recipe.resources.volumes.shared_data_volumes.items():
         if volume.storage_account_settings:
@@ -65,20 +65,18 @@ def _links(subject: Subject) -> Iterator[tuple[Path, str]]:
     for path, transfer in subject.transfers:
         yield (*path, "storage_account_settings"), transfer.storage_account_settings
     for path, _, task in subject.tasks:
-        factory = task.task_factory
-        if factory and factory.file and factory.file.azure_storage:
-            yield (
-                (*path, "task_factory", "file", "azure_storage", "storage_account_settings"),
-                factory.file.azure_storage.storage_account_settings,
-            )
+        blobs = task.task_factory and task.task_factory.file and task.task_factory.file.azure_storage
+        if blobs:
+            where = (*path, "task_factory", "file", "azure_storage", "storage_account_settings")
+            yield where, blobs.storage_account_settings
 
 
 def _unknown_links(subject: Subject) -> Found:
-    accounts = subject.recipe.credentials.storage
-    if accounts:
-        for path, link in _every_link(subject):
-            if link not in accounts:
-                yield path, f"credentials.yaml has no storage account `{link}`{subject.nearest(link, accounts)}"
+    accounts, through = subject.recipe.credentials.storage, subject.recipe.settings.storage_account_settings
+    links = [(("batchtrain", "storage_account_settings"), through), *_links(subject)]
+    for path, link in links if accounts else ():
+        if link and link not in accounts:
+            yield path, f"credentials.yaml has no storage account `{link}`{subject.nearest(link, accounts)}"
 
 
 def _missing_links(subject: Subject) -> Found:
@@ -95,12 +93,6 @@ def _missing_links(subject: Subject) -> Found:
         yield ("batchtrain", "storage_account_settings"), message
 
 
-def _every_link(subject: Subject) -> Iterator[tuple[Path, str]]:
-    if subject.recipe.settings.storage_account_settings:
-        yield ("batchtrain", "storage_account_settings"), subject.recipe.settings.storage_account_settings
-    yield from _links(subject)
-
-
 # --- volumes --------------------------------------------------------------------------------------------------------
 
 
@@ -108,11 +100,9 @@ def _unknown_volumes(subject: Subject) -> Found:
     volumes = subject.recipe.resources.volumes
     aliases_by_kind = {name: frozenset(getattr(volumes, name)) for name in ("data_volumes", "shared_data_volumes")}
     for path, owner in subject.owners:
-        if not owner.data_volumes and not owner.shared_data_volumes:
-            continue
-        for name, aliases in (("data_volumes", owner.data_volumes), ("shared_data_volumes", owner.shared_data_volumes)):
-            for number, alias in enumerate(aliases):
-                if alias not in aliases_by_kind[name]:
+        for name, aliases in aliases_by_kind.items():
+            for number, alias in enumerate(getattr(owner, name)):
+                if alias not in aliases:
                     yield (*path, name, number), _no_volume(subject, alias, name)
     for number, files in enumerate(subject.recipe.resources.files):
         volume = files.destination.shared_data_volume
@@ -138,16 +128,12 @@ def _volume_fields(subject: Subject) -> Found:
                 yield path, f"a volume with driver `{volume.volume_driver}` needs `{name}`"
         if not volume.container_path and alias in aliases and volume.volume_driver not in GONE_DRIVERS:
             yield path, "containers mount this volume, so it needs a `container_path`"
-        yield from _volume_source(path, volume)
+        shape, words = SOURCE.get(volume.volume_driver, ("", ""))
+        if shape and volume.source and not re.fullmatch(shape, volume.source):
+            yield (*path, "source"), f"`{volume.source}` is not written as `{words}`"
     for alias, data in subject.recipe.resources.volumes.data_volumes.items():
         if not data.container_path and alias in aliases:
             yield (*VOLUMES, "data_volumes", alias), "containers mount this volume, so it needs a `container_path`"
-
-
-def _volume_source(path: Path, volume: SharedDataVolume) -> Found:
-    shape, words = SOURCE.get(volume.volume_driver, ("", ""))
-    if shape and volume.source and not re.fullmatch(shape, volume.source):
-        yield (*path, "source"), f"`{volume.source}` is not written as `{words}`"
 
 
 def _volume_driver(subject: Subject) -> Found:
@@ -156,8 +142,7 @@ def _volume_driver(subject: Subject) -> Found:
             yield (
                 (*VOLUMES, "shared_data_volumes", alias, "volume_driver"),
                 f"`{volume.volume_driver}` file systems are not supported, so the volume is not mounted; use"
-                " `azurefile`,"
-                " `nfs` or `azureblob`",
+                " `azurefile`, `nfs` or `azureblob`",
             )
 
 
@@ -169,21 +154,20 @@ def _volume_gone(subject: Subject) -> Found:
         for alias, volume in volumes.items()
         if volume.volume_driver in GONE_DRIVERS and volume.container_path
     ]
-    for path, text, scratch in _commands(subject):
-        for gone_path, name in (*gone_paths, *(((SCRATCH, "BeeOND file system (`auto_scratch`)"),) if scratch else ())):
-            if re.search(rf"{re.escape(gone_path)}(?![\w.-])", text):
-                message = f"the command names `{gone_path}` of the {name}, which is not mounted any more;"
-                yield path, f"{message} use a volume with driver `azurefile`, `nfs` or `azureblob`"
-
-
-def _commands(subject: Subject) -> Iterator[tuple[Path, str, bool]]:
-    """Every command of a task, and whether its job has a scratch file system over the nodes' disks."""
-    pool = subject.pool is not None and subject.pool.per_job_auto_scratch
+    scratch = (SCRATCH, "BeeOND file system (`auto_scratch`)")
     for path, job, task in subject.tasks:
-        yield (*path, "command"), task.command or "", pool or bool(job.auto_scratch)
+        has_scratch = subject.pool.per_job_auto_scratch or job.auto_scratch
         gang = task.multi_instance
-        for name in ("coordination_command", "pre_execution_command"):
-            yield (*path, "multi_instance", name), getattr(gang, name, None) or "", pool or bool(job.auto_scratch)
+        commands = {
+            (*path, "command"): task.command,
+            (*path, "multi_instance", "coordination_command"): gang and gang.coordination_command,
+            (*path, "multi_instance", "pre_execution_command"): gang and gang.pre_execution_command,
+        }
+        for where, text in commands.items():
+            for gone_path, name in (*gone_paths, *((scratch,) if has_scratch else ())):
+                if re.search(rf"{re.escape(gone_path)}(?![\w.-])", text or ""):
+                    message = f"the command names `{gone_path}` of the {name}, which is not mounted any more;"
+                    yield where, f"{message} use a volume with driver `azurefile`, `nfs` or `azureblob`"
 
 
 def _mounts(subject: Subject) -> Found:
@@ -194,10 +178,8 @@ def _mounts(subject: Subject) -> Found:
 
 
 def _windows_mounts(subject: Subject) -> Found:
-    if not subject.windows:
-        return
     for alias, volume in subject.recipe.resources.volumes.shared_data_volumes.items():
-        if volume.volume_driver in ("azureblob", "nfs", "custom_linux_mount"):
+        if subject.windows and volume.volume_driver in ("azureblob", "nfs", "custom_linux_mount"):
             yield (
                 (*VOLUMES, "shared_data_volumes", alias, "volume_driver"),
                 f"`{volume.volume_driver}` can only be mounted by Linux nodes; Windows nodes mount `azurefile` and"
@@ -219,15 +201,14 @@ def _volume_names(subject: Subject) -> Found:
         for name in ("azure_blob_container_name", "azure_file_share_name"):
             value = getattr(volume, name)
             if value and not re.fullmatch(CONTAINER, value):
-                yield (*VOLUMES, "shared_data_volumes", alias, name), _no_container(value)
+                yield (*VOLUMES, "shared_data_volumes", alias, name), _NO_CONTAINER.format(value)
     for path, transfer in subject.transfers:
         container = transfer.remote_path.strip("/").split("/", 1)[0]
         if not (re.fullmatch(CONTAINER, container) or set(container) & set("${}<>")):
-            yield (*path, "remote_path"), _no_container(container)
+            yield (*path, "remote_path"), _NO_CONTAINER.format(container)
 
 
-def _no_container(name: str) -> str:
-    return f"`{name}` is not a container name: use 3 to 63 lower-case letters, digits and single `-`"
+_NO_CONTAINER = "`{}` is not a container name: use 3 to 63 lower-case letters, digits and single `-`"
 
 
 def _bind_options(subject: Subject) -> Found:
@@ -238,11 +219,9 @@ def _bind_options(subject: Subject) -> Found:
 
 
 def _volumes(subject: Subject) -> Iterator[tuple[Path, DataVolume | SharedDataVolume]]:
-    volumes = subject.recipe.resources.volumes
-    for alias, data in volumes.data_volumes.items():
-        yield (*VOLUMES, "data_volumes", alias), data
-    for alias, volume in volumes.shared_data_volumes.items():
-        yield (*VOLUMES, "shared_data_volumes", alias), volume
+    for name in ("data_volumes", "shared_data_volumes"):
+        for alias, volume in getattr(subject.recipe.resources.volumes, name).items():
+            yield (*VOLUMES, name, alias), volume
 
 
 def _volume_paths(subject: Subject) -> Found:
@@ -265,24 +244,22 @@ def _volumes_meet(subject: Subject) -> Found:
         if not owner.data_volumes and not owner.shared_data_volumes:
             continue
         alias_by_path: dict[str, str] = {}
-        for at, alias, inside in _mounted(subject, path, owner, jobs[path[:2]]):
+        of_job = _mounted(subject, path[:2], jobs[path[:2]]) if len(path) > 2 else ()
+        for at, alias, inside in (*of_job, *_mounted(subject, path, owner)):
             other = alias_by_path.setdefault(inside.rstrip("/") or "/", alias)
             if other != alias and at[: len(path)] == path:
                 yield at, f"`{alias}` and `{other}` are both mounted at `{inside}`; give one another `container_path`"
 
 
-def _mounted(subject: Subject, path: Path, owner: TaskSettings, job: Job) -> Iterator[tuple[Path, str, str]]:
-    """The mounts of the job, then of the owner: the path in the files, the alias, and the path in the containers."""
-    volumes = subject.recipe.resources.volumes
-    for holder_path, holder in ((path[:2], job), (path, owner)) if len(path) > 2 else ((path, owner),):
-        for number, alias in enumerate(holder.data_volumes):
-            data = volumes.data_volumes.get(alias)
-            if data is not None and (data.container_path or data.host_path):
-                yield (*holder_path, "data_volumes", number), alias, data.container_path or data.host_path or ""
-        for number, alias in enumerate(holder.shared_data_volumes):
-            volume = volumes.shared_data_volumes.get(alias)
-            if volume is not None and volume.container_path:
-                yield (*holder_path, "shared_data_volumes", number), alias, volume.container_path
+def _mounted(subject: Subject, path: Path, owner: TaskSettings) -> Iterator[tuple[Path, str, str]]:
+    """The mounts of a job or a task: the path in the files, the alias, and the path in the containers."""
+    for name in ("data_volumes", "shared_data_volumes"):
+        volumes = getattr(subject.recipe.resources.volumes, name)
+        for number, alias in enumerate(getattr(owner, name)):
+            volume = volumes.get(alias)
+            inside = volume and (volume.container_path or getattr(volume, "host_path", None))
+            if inside:
+                yield (*path, name, number), alias, inside
 
 
 def _checkpoint_volumes(subject: Subject) -> Found:
@@ -299,10 +276,8 @@ def _checkpoint_volumes(subject: Subject) -> Found:
         elif volumes[alias].volume_driver in GONE_DRIVERS:
             yield where, f"`{alias}` ({volumes[alias].volume_driver}) is not mounted; use another driver"
         elif task.docker_image and not _sees_mounts(job, task):
-            yield (
-                where,
-                "the container does not see the volumes of the node; add `{source: VfsMounts}` to `bind_mounts`",
-            )
+            message = "the container does not see the volumes of the node; add `{source: VfsMounts}` to `bind_mounts`"
+            yield where, message
 
 
 def _sees_mounts(job: Job, task: Task) -> bool:
@@ -316,22 +291,13 @@ def _sees_mounts(job: Job, task: Task) -> bool:
 
 
 def _resource_files(subject: Subject) -> Iterator[tuple[Path, ResourceFile]]:
-    if subject.pool is not None:
-        yield from _numbered((*POOL, "resource_files"), subject.pool.resource_files)
-    for path, job in subject.jobs:
-        for name, part in job.parts:
-            if part.resource_files:
-                yield from _numbered((*path, name, "resource_files"), part.resource_files)
+    owners: list[tuple[Path, Any]] = [(POOL, subject.pool)]
+    owners += (((*path, name), part) for path, job in subject.jobs for name, part in job.parts)
     for path, _, task in subject.tasks:
-        if task.resource_files:
-            yield from _numbered((*path, "resource_files"), task.resource_files)
-        if task.multi_instance is not None and task.multi_instance.resource_files:
-            yield from _numbered((*path, "multi_instance", "resource_files"), task.multi_instance.resource_files)
-
-
-def _numbered(path: Path, files: tuple[ResourceFile, ...]) -> Iterator[tuple[Path, ResourceFile]]:
-    for number, file in enumerate(files):
-        yield (*path, number), file
+        owners += [(path, task), ((*path, "multi_instance"), task.multi_instance)]
+    for path, owner in owners:
+        for number, file in enumerate(owner.resource_files if owner is not None else ()):
+            yield (*path, "resource_files", number), file
 
 
 def _file_sources(subject: Subject) -> Found:
@@ -383,25 +349,24 @@ _FILE = "azure-batch 15.1, ResourceFile"
 RULES = (
     Rule("storage-link", WARNING, (*SETTINGS, *CREDENTIALS, *ALL), "Storage accounts that are used have credentials.",
          _LINKS, _missing_links),
-    Rule("storage-link-unknown", ERROR, (*SETTINGS, *CREDENTIALS, *ALL),
-         "A storage link is listed in the credentials.",
+    Rule("storage-link-unknown", ERROR, (*SETTINGS, *CREDENTIALS, *ALL), "A storage link is listed in the credentials.",
          _LINKS, _unknown_links),
     Rule("volume-unknown", ERROR, (*GLOBAL, *JOBS), "A volume that is used is defined.",
          "Batch Shipyard: volume aliases", _unknown_volumes),
-    Rule("checkpoint-volume", ERROR, (*GLOBAL, *READS, *JOBS), "Checkpoints are on a volume that every node mounts.",
+    Rule("checkpoint-volume", ERROR, (*GLOBAL, *POOL, *JOBS), "Checkpoints are on a volume that every node mounts.",
          "azure-batch 15.1, MountConfiguration", _checkpoint_volumes),
     Rule("volume-fields", ERROR, (*GLOBAL, *JOBS), "A volume has what its driver needs.", _MOUNT, _volume_fields),
     Rule("volume-driver", WARNING, GLOBAL, "The file system of a volume is one that Batch can mount.", _MOUNT,
          _volume_driver),
-    Rule("volume-gone", ERROR, (*GLOBAL, *READS, *JOBS), "A command names no path of a volume that is not mounted.",
+    Rule("volume-gone", ERROR, (*GLOBAL, *POOL, *JOBS), "A command names no path of a volume that is not mounted.",
          "Batch Shipyard: GlusterFS and BeeOND volumes", _volume_gone),
     Rule("volume-limit", ERROR, GLOBAL, f"A node mounts at most {MOST_MOUNTS} file systems.",
          "Azure Batch: virtual-file-mount", _mounts),
-    Rule("volume-system", ERROR, (*GLOBAL, *READS), "The operating system of the nodes can mount a volume.",
+    Rule("volume-system", ERROR, (*GLOBAL, *POOL), "The operating system of the nodes can mount a volume.",
          "azure-batch 15.1, AzureBlobFileSystemConfiguration; virtual-file-mount", _windows_mounts),
     Rule("volume-bind-options", ERROR, GLOBAL, "The mount options of a volume are known.",
          "docker run --volume", _bind_options),
-    Rule("volume-path", ERROR, (*GLOBAL, *READS), "The path of a volume in a container is absolute.",
+    Rule("volume-path", ERROR, (*GLOBAL, *POOL), "The path of a volume in a container is absolute.",
          "docker run --volume", _volume_paths),
     Rule("volumes-meet", ERROR, (*GLOBAL, *JOBS), "The volumes of a container have different paths.",
          "docker run --volume: Duplicate mount point", _volumes_meet),
@@ -409,12 +374,10 @@ RULES = (
          "azure-batch 15.1, CifsMountConfiguration", _share_logins),
     Rule("container-name", ERROR, ALL, "Names of storage containers and shares are valid.",
          "Azure Storage: Naming and referencing containers", _volume_names),
-    Rule("resource-file-source", ERROR, (*READS, *JOBS), "A resource file has exactly one source.", _FILE,
-         _file_sources),
-    Rule("resource-file-url", ERROR, (*READS, *JOBS), "The URL of a resource file is http or https.",
-         f"{_FILE}.httpUrl",
+    Rule("resource-file-source", ERROR, BOTH, "A resource file has exactly one source.", _FILE, _file_sources),
+    Rule("resource-file-url", ERROR, BOTH, "The URL of a resource file is http or https.", f"{_FILE}.httpUrl",
          _file_urls),
-    Rule("file-mode", ERROR, (*READS, *JOBS), "The mode of a file is octal.", f"{_FILE}.fileMode", _file_modes),
+    Rule("file-mode", ERROR, BOTH, "The mode of a file is octal.", f"{_FILE}.fileMode", _file_modes),
     Rule("files-destination", ERROR, GLOBAL, "A file to upload has exactly one destination.",
          "Batch Shipyard: `files[].destination`", _destination),
 )  # fmt: skip

@@ -13,7 +13,6 @@ from batchtrain.config.scaling import scaling_of
 from batchtrain.config.travel import Survey
 from batchtrain.config.types import (
     Autoscale,
-    Candidates,
     InputData,
     Job,
     MultiInstance,
@@ -23,23 +22,18 @@ from batchtrain.config.types import (
     StorageOutput,
     Task,
     TaskSettings,
-    UserAccount,
     VmConfiguration,
 )
 from batchtrain.frameworks.base import Nodes
 
 Path = tuple[str | int, ...]
-POOL: Path = ("pool_specification",)
+POOL = ("pool_specification",)
 VM: Path = (*POOL, "vm_configuration")
 IMAGE: Path = (*VM, "platform_image")
-NO_VM = VmConfiguration()
+NO_POOL = Pool(id="", vm_size="", vm_configuration=VmConfiguration())
 IMAGE_KINDS = ("platform_image", "custom_image", "shared_gallery_image", "community_gallery_image")
-
-
 MOST_COMPARISONS = 50_000
 """The maximum number of comparisons of names, so that a file full of mistakes does not take minutes."""
-
-
 LONGEST_READ = 20_000
 """The number of characters of a command in which rules search."""
 
@@ -84,29 +78,11 @@ class Subject:
         self.recipe = recipe
         self.sources = sources or {}
         self.catalog = recipe.catalog
+        self.pool = recipe.pool or NO_POOL
+        """The pool; an empty one if the recipe has none."""
+        self.vm = self.pool.vm_configuration
+        self.autoscale = scaling_of(self.pool)
         self._comparisons = MOST_COMPARISONS
-
-    @property
-    def pool(self) -> Pool | None:
-        return self.recipe.pool
-
-    @property
-    def vm(self) -> VmConfiguration:
-        """The machines of the pool; an empty configuration without a pool."""
-        return self.pool.vm_configuration if self.pool else NO_VM
-
-    @property
-    def autoscale(self) -> Autoscale | None:
-        return scaling_of(self.pool) if self.pool else None
-
-    @property
-    def candidates(self) -> Candidates | None:
-        return self.pool.candidates if self.pool else None
-
-    @property
-    def accounts(self) -> tuple[UserAccount, ...]:
-        """The user accounts of the pool."""
-        return self.pool.user_accounts if self.pool else ()
 
     @cached_property
     def jobs(self) -> tuple[tuple[Path, Job], ...]:
@@ -115,14 +91,12 @@ class Subject:
     @cached_property
     def tasks(self) -> tuple[Placed, ...]:
         """Every task of every job, merge tasks too."""
-        return tuple(self._tasks())
-
-    def _tasks(self) -> Iterator[Placed]:
+        tasks: list[Placed] = []
         for path, job in self.jobs:
-            for number, task in enumerate(job.tasks):
-                yield Placed((*path, "tasks", number), job, task)
+            tasks += (Placed((*path, "tasks", number), job, task) for number, task in enumerate(job.tasks))
             if job.merge_task is not None:
-                yield Placed((*path, "merge_task"), job, job.merge_task)
+                tasks.append(Placed((*path, "merge_task"), job, job.merge_task))
+        return tuple(tasks)
 
     @cached_property
     def owners(self) -> tuple[tuple[Path, TaskSettings], ...]:
@@ -132,10 +106,11 @@ class Subject:
     @cached_property
     def input_data(self) -> tuple[tuple[Path, InputData], ...]:
         """The data that nodes download: of the pool, of jobs and of tasks."""
-        owners = [(POOL, self.pool.input_data)] if self.pool else []
-        owners += [(path, job.input_data) for path, job in self.jobs]
-        owners += [(path, task.input_data) for path, _, task in self.tasks]
-        return tuple(((*path, "input_data"), data) for path, data in owners if data.azure_storage or data.azure_batch)
+        owners: tuple[tuple[Path, Pool | Job | Task], ...] = (
+            (POOL, self.pool), *self.jobs, *((path, task) for path, _, task in self.tasks),
+        )  # fmt: skip
+        inputs = (((*path, "input_data"), owner.input_data) for path, owner in owners)
+        return tuple((path, data) for path, data in inputs if data.azure_storage or data.azure_batch)
 
     @cached_property
     def inputs(self) -> tuple[tuple[Path, StorageInput], ...]:
@@ -184,7 +159,7 @@ class Subject:
     @cached_property
     def size(self) -> VmSize | None:
         """The catalogue's entry of the pool's VM size."""
-        return self.catalog.size(self.pool.vm_size) if self.pool else None
+        return self.catalog.size(self.pool.vm_size)
 
     @cached_property
     def image(self) -> Image | None:
@@ -211,37 +186,30 @@ class Subject:
     @cached_property
     def containers(self) -> bool:
         """Whether the pool runs containers: it has `native`, or there are container images."""
-        if self.pool is None:
-            return False
         has_images = self.vm.native or bool(self.recipe.resources.docker_images)
-        return has_images or any(task.docker_image is not None for _, _, task in self.tasks)
+        has_images = has_images or any(task.docker_image is not None for _, _, task in self.tasks)
+        return has_images and self.recipe.pool is not None
 
     @cached_property
     def scaling(self) -> Autoscale | None:
         """The autoscale scenario or formula of the pool; None without autoscale, or if neither is given."""
-        autoscale = self.autoscale
-        return autoscale if autoscale is not None and (autoscale.formula or autoscale.scenario is not None) else None
+        scales = self.autoscale is not None and (self.autoscale.formula or self.autoscale.scenario is not None)
+        return self.autoscale if scales else None
 
     @cached_property
     def most_nodes(self) -> int | None:
         """The maximum number of nodes of the pool file; None with a formula, or without a limit."""
-        pool = self.pool
-        if pool is None:
-            return None
-        pool_nodes = pool.vm_count.total
         if self.scaling is None:
-            return pool_nodes
+            return self.pool.vm_count.total if self.recipe.pool else None
         if self.scaling.formula or self.scaling.scenario is None:
             return None
         caps = self.scaling.scenario.maximum_vm_count
         if (caps.dedicated or 0) < 0 or (caps.low_priority or 0) < 0:
             return None
-        return max(pool_nodes, (caps.dedicated or 0) + (caps.low_priority or 0))
+        return max(self.pool.vm_count.total, (caps.dedicated or 0) + (caps.low_priority or 0))
 
     def may_have(self, kind: str) -> bool:
         """Whether the pool file asks for nodes of a kind, `dedicated` or `low_priority`."""
-        if self.pool is None:
-            return False
         scenario = self.scaling.scenario if self.scaling and not self.scaling.formula else None
         return getattr(self.pool.vm_count, kind) > 0 or bool(scenario and getattr(scenario.maximum_vm_count, kind))
 
@@ -254,7 +222,7 @@ class Subject:
 
     def instances(self, gang: Gang) -> int | None:
         """The nodes of a gang, as in the plan; None if unknown."""
-        return task_resources.instances(str(gang.options.num_instances), self.pool)
+        return task_resources.instances(str(gang.options.num_instances), self.recipe.pool)
 
     def gpus(self, job: Job, task: Task) -> int:
         """GPUs of one node that the task may use; 0 if there are none, they are disabled, or the number is unknown."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from batchtrain.config.check.subject import POOL as POOL
 from batchtrain.config.check.subject import Path, Subject
 
 Found = Iterator[tuple[Path, str]]
@@ -14,8 +15,9 @@ ERROR, WARNING, INFO = "error", "warning", "info"
 """error: the service refuses it, or it can never work; warning: it works, but probably not as intended; info: a
 remark."""
 
-POOL = ("pool_specification",)
 JOBS = ("job_specifications",)
+BOTH = (*POOL, *JOBS)
+"""The sections of the pool and of the jobs."""
 GLOBAL = ("global_resources",)
 SETTINGS = ("batchtrain",)
 CREDENTIALS = ("credentials",)

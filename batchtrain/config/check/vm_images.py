@@ -5,11 +5,9 @@ from __future__ import annotations
 from batchtrain.catalog import fit, sizes
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.catalog.vm_images import DOCKER, GEN2, NVIDIA, RDMA, ROCM, VOLTA, Image
-from batchtrain.config.check.subject import IMAGE, IMAGE_KINDS, POOL, VM, Subject
-from batchtrain.config.check.table import ERROR, GLOBAL, INFO, JOBS, WARNING, Found, Rule
-from batchtrain.config.check.table import POOL as READS
+from batchtrain.config.check.subject import IMAGE, IMAGE_KINDS, VM, Subject
+from batchtrain.config.check.table import BOTH, ERROR, GLOBAL, INFO, POOL, WARNING, Found, Rule
 
-BOTH = (*READS, *JOBS)
 ALL = (*GLOBAL, *BOTH)
 WINDOWS_LICENSES = ("windows_server", "windows_client")
 REFUSED_FAMILIES = frozenset({"DS", "DSv2", "GS"})
@@ -20,10 +18,8 @@ REFUSED_SIZES = frozenset({"Standard_A0"})
 
 
 def _one_image(subject: Subject) -> Found:
-    if subject.pool is None:
-        return
     kinds = [kind for kind in IMAGE_KINDS if getattr(subject.vm, kind) is not None]
-    if not kinds:
+    if not kinds and subject.recipe.pool:
         yield VM, "no image is named; give `platform_image`, or one of " + _ticked(IMAGE_KINDS[1:])
     elif len(kinds) > 1:
         yield VM, f"{_ticked(kinds, 'and')} are given; a pool has one image, keep one"
@@ -77,12 +73,10 @@ def successor(subject: Subject, image: Image) -> str:
 
 
 def _node_agent(subject: Subject) -> Found:
-    choice = subject.vm.platform_image
-    image = subject.image
-    if choice is None or image is None or not choice.node_agent or not image.node_agent:
-        return
-    if choice.node_agent.lower() != image.node_agent.lower():
-        message = f"`{choice.node_agent}` is not the agent of this image; write `{image.node_agent}`, or remove it"
+    agent = (subject.vm.platform_image and subject.vm.platform_image.node_agent) or ""
+    agent_of_image = subject.image.node_agent if subject.image is not None else ""
+    if agent and agent_of_image and agent.lower() != agent_of_image.lower():
+        message = f"`{agent}` is not the agent of this image; write `{agent_of_image}`, or remove it"
         yield (*IMAGE, "node_agent"), message
 
 
@@ -117,26 +111,24 @@ def _own_agents(subject: Subject) -> list[tuple[str, str]]:
 
 
 def _misspelt_size(subject: Subject) -> Found:
-    near = _near_sizes(subject)
-    if near and not sizes.is_newer(_size_of(subject), near[0]):
+    name, near = subject.pool.vm_size, _near_sizes(subject)
+    if near and not sizes.is_newer(name, near[0]):
         yield (
             (*POOL, "vm_size"),
-            f"the VM size `{_size_of(subject)}` is not in the catalogue; did you mean {near[0]}?"
+            f"the VM size `{name}` is not in the catalogue; did you mean {near[0]}?"
             " (`--ignore vm-size-unknown` uses the size anyway, without implicit GPUs and InfiniBand)",
         )
 
 
 def _no_size(subject: Subject) -> Found:
-    name = _size_of(subject)
+    name = subject.pool.vm_size
     if name and subject.size is None and not sizes.is_well_formed(name) and not _near_sizes(subject):
-        message = (
-            f"`{name}` is not the name of a VM size, such as Standard_D4s_v5; `batchtrain catalog sizes` lists them"
-        )
-        yield (*POOL, "vm_size"), message
+        advice = "such as Standard_D4s_v5; `batchtrain catalog sizes` lists them"
+        yield (*POOL, "vm_size"), f"`{name}` is not the name of a VM size, {advice}"
 
 
 def _new_size(subject: Subject) -> Found:
-    name, near = _size_of(subject), _near_sizes(subject)
+    name, near = subject.pool.vm_size, _near_sizes(subject)
     is_newer = bool(near) and sizes.is_newer(name, near[0])
     if name and subject.size is None and sizes.is_well_formed(name) and (is_newer or not near):
         similar = f"similar names such as {near[0]}" if near else "no similar name"
@@ -148,12 +140,8 @@ def _new_size(subject: Subject) -> Found:
 
 
 def _near_sizes(subject: Subject) -> tuple[str, ...]:
-    unknown = _size_of(subject) and subject.size is None
-    return subject.catalog.nearest_sizes(_size_of(subject)) if unknown else ()
-
-
-def _size_of(subject: Subject) -> str:
-    return subject.pool.vm_size if subject.pool else ""
+    name = subject.pool.vm_size
+    return subject.catalog.nearest_sizes(name) if name and subject.size is None else ()
 
 
 def _size_retired(subject: Subject) -> Found:
@@ -171,16 +159,16 @@ def _size_refused(subject: Subject) -> Found:
 
 
 def _alternatives(subject: Subject) -> list[tuple[tuple[str | int, ...], str]]:
-    sizes = subject.pool.vm_sizes if subject.pool else None
     path = (*POOL, "vm_sizes", "alternatives")
-    return [((*path, number), name) for number, name in enumerate(sizes.alternatives)] if sizes else []
+    sizes = subject.pool.vm_sizes.alternatives if subject.pool.vm_sizes else ()
+    return [((*path, number), name) for number, name in enumerate(sizes)]
 
 
 def _sizes(subject: Subject) -> Found:
     alternatives = _alternatives(subject)
-    if subject.pool and subject.pool.vm_sizes and not alternatives:
+    if subject.pool.vm_sizes and not alternatives:
         yield (*POOL, "vm_sizes", "alternatives"), "no size is named; remove `vm_sizes`"
-    names = {sizes.key(_size_of(subject))}
+    names = {sizes.key(subject.pool.vm_size)}
     for path, name in alternatives:
         other = subject.catalog.size(name)
         if sizes.key(name) in names:
@@ -260,9 +248,9 @@ def _gpu_vendor(subject: Subject) -> Found:
 
 def _gpu_old(subject: Subject) -> Found:
     image, size = subject.image, subject.size
-    if image is None or size is None or NVIDIA not in image.capabilities or VOLTA in image.capabilities:
+    if image is None or size is None:
         return
-    if VOLTA in fit.driver(size):
+    if NVIDIA in image.capabilities and VOLTA not in image.capabilities and VOLTA in fit.driver(size):
         yield (
             IMAGE,
             f"{size.name} has {size.gpu_model} GPUs, which the driver of this image no longer supports;"
@@ -271,11 +259,11 @@ def _gpu_old(subject: Subject) -> Found:
 
 
 def _gpu_driver(subject: Subject) -> Found:
-    image, size, pool = subject.image, subject.size, subject.pool
-    if image is None or size is None or pool is None or not size.gpus or subject.windows:
+    image, size, gpu = subject.image, subject.size, subject.pool.gpu
+    if image is None or size is None or not size.gpus or subject.windows:
         return
-    commands = pool.additional_node_prep.commands
-    driver = (pool.gpu and pool.gpu.nvidia_driver.source) or pool.vm_configuration.extensions
+    commands = subject.pool.additional_node_prep.commands
+    driver = (gpu and gpu.nvidia_driver.source) or subject.vm.extensions
     if not {NVIDIA, ROCM} & image.capabilities and not (driver or commands.pre or commands.post):
         driver_advice = ", or name one in `gpu.nvidia_driver.source`" if size.gpu_vendor == "nvidia" else ""
         yield IMAGE, f"{size.name} has GPUs, but the image has no driver; {_other(subject)}{driver_advice}"
@@ -283,9 +271,8 @@ def _gpu_driver(subject: Subject) -> Found:
 
 def _rdma_driver(subject: Subject) -> Found:
     image, size = subject.image, subject.size
-    if image is None or size is None or not _uses_rdma(subject):
-        return
-    if RDMA not in image.capabilities and not subject.vm.extensions:
+    lacks_driver = image is not None and RDMA not in image.capabilities and not subject.vm.extensions
+    if size is not None and lacks_driver and _uses_rdma(subject):
         yield (
             IMAGE,
             f"{size.name} has InfiniBand, but the image has no drivers for it; {_other(subject)},"
@@ -296,18 +283,16 @@ def _rdma_driver(subject: Subject) -> Found:
 def _uses_rdma(subject: Subject) -> bool:
     """Whether a gang uses the InfiniBand of the size: the pool has inter-node communication, and not every gang
     switches it off."""
-    size, pool = subject.size, subject.pool
-    if size is None or pool is None or not size.rdma or not pool.inter_node_communication_enabled:
-        return False
-    return any(
+    has_rdma = subject.size is not None and subject.size.rdma and subject.pool.inter_node_communication_enabled
+    return bool(has_rdma) and any(
         (task.infiniband if task.infiniband is not None else job.infiniband) is not False
         for _, job, task, _ in subject.gangs
     )
 
 
 def _rdma_unused(subject: Subject) -> Found:
-    size, pool = subject.size, subject.pool
-    if size and pool and size.rdma and not pool.inter_node_communication_enabled:
+    size = subject.size
+    if size and size.rdma and not subject.pool.inter_node_communication_enabled:
         message = f"{size.name} has InfiniBand, which works only with `inter_node_communication_enabled: true`"
         yield (*POOL, "vm_size"), message
 
@@ -340,10 +325,8 @@ def _system(subject: Subject) -> str:
 
 
 def _containers_native(subject: Subject) -> Found:
-    image = subject.image
-    if image is not None and DOCKER not in image.capabilities:
-        return  # `image-without-docker` reports these
-    if subject.containers and not subject.vm.native:
+    has_engine = subject.image is None or DOCKER in subject.image.capabilities  # `image-without-docker` reports others
+    if has_engine and subject.containers and not subject.vm.native:
         yield (
             VM,
             "Batch runs the containers here, so the pool is planned as with `native: true`; the image of the nodes"
@@ -352,22 +335,21 @@ def _containers_native(subject: Subject) -> Found:
 
 
 def _without_engine(subject: Subject) -> Found:
-    if subject.image is not None and subject.image.retired is None:
-        yield from _lacking_engine(subject)
+    return _lacking_engine(subject, retired=False)
 
 
 def _without_engine_old(subject: Subject) -> Found:
     """The image has to be replaced in any case."""
-    if subject.image is not None and subject.image.retired is not None:
-        yield from _lacking_engine(subject)
+    return _lacking_engine(subject, retired=True)
 
 
-def _lacking_engine(subject: Subject) -> Found:
-    if subject.image is not None and subject.containers and DOCKER not in subject.image.capabilities:
-        yield (
-            IMAGE,
-            f"the pool has container images, but the image of the nodes has no container engine; {_other(subject)}",
-        )
+def _lacking_engine(subject: Subject, *, retired: bool) -> Found:
+    image = subject.image
+    if image is None or (image.retired is not None) != retired:
+        return
+    if subject.containers and DOCKER not in image.capabilities:
+        message = "the pool has container images, but the image of the nodes has no container engine"
+        yield IMAGE, f"{message}; {_other(subject)}"
 
 
 def _container_type(subject: Subject) -> Found:
@@ -384,14 +366,11 @@ def _container_type(subject: Subject) -> Found:
 
 def _license(subject: Subject) -> Found:
     for kind in IMAGE_KINDS:
-        image = getattr(subject.vm, kind)
-        if image is None or image.license_type is None:
-            continue
-        if subject.linux:
-            message = "an on-premises licence is for Windows, but the nodes run Linux: remove it"
-            yield (*VM, kind, "license_type"), message
-        elif image.license_type.lower() not in WINDOWS_LICENSES:
-            yield (*VM, kind, "license_type"), f"`{image.license_type}` is none of Windows_Server, Windows_Client"
+        path, name = (*VM, kind, "license_type"), getattr(getattr(subject.vm, kind), "license_type", None)
+        if name is not None and subject.linux:
+            yield path, "an on-premises licence is for Windows, but the nodes run Linux: remove it"
+        elif name is not None and name.lower() not in WINDOWS_LICENSES:
+            yield path, f"`{name}` is none of Windows_Server, Windows_Client"
 
 
 def _windows_updates(subject: Subject) -> Found:
@@ -431,11 +410,9 @@ def _confidential(subject: Subject) -> Found:
 
 def _uefi(subject: Subject) -> Found:
     profile = subject.vm.security_profile
-    if profile is None or profile.security_type is not None:
-        return
-    for name in ("secure_boot", "vtpm"):
+    for name in ("secure_boot", "vtpm") if profile and profile.security_type is None else ():
         if getattr(profile, name) is not None:
-            yield ((*VM, "security_profile", name), "this needs `security_type`: trustedLaunch or confidentialvm")
+            yield (*VM, "security_profile", name), "this needs `security_type`: trustedLaunch or confidentialvm"
 
 
 def _trusted_generation(subject: Subject) -> Found:
@@ -465,10 +442,10 @@ def _encryption(subject: Subject) -> Found:
 
 
 def _zonal(subject: Subject) -> Found:
-    pool, size = subject.pool, subject.size
+    size = subject.size
     places = {"node_placement": subject.vm.node_placement == "zonal", "zones": subject.vm.zones is not None}
     for name in (name for name, zonal in places.items() if zonal):
-        if pool and pool.inter_node_communication_enabled and size and size.rdma:
+        if subject.pool.inter_node_communication_enabled and size and size.rdma:
             yield (
                 (*VM, name),
                 f"InfiniBand does not connect zones: a pool of {size.name} with inter-node communication is `regional`",
@@ -505,36 +482,34 @@ _CONTAINERS = "Azure Batch: batch-docker-container-workloads"
 _TRUSTED = "Azure: Trusted launch for Azure virtual machines"
 
 RULES = (
-    Rule("image-kind", ERROR, READS, "A pool names exactly one image.", "azure-batch 15.1, BatchVmImageReference",
+    Rule("image-kind", ERROR, POOL, "A pool names exactly one image.", "azure-batch 15.1, BatchVmImageReference",
          _one_image),
-    Rule("image-unknown", ERROR, READS, "A marketplace image is known, or names its node agent.", _REFERENCE,
-         _unknown),
-    Rule("image-new", WARNING, READS, "A marketplace image is in the catalogue.", _REFERENCE, _new_image),
-    Rule("image-retired", WARNING, READS, "The image of the nodes is still supported by Batch.", _RETIRED, _retired),
-    Rule("node-agent", ERROR, READS, "The node agent is that of the image.",
+    Rule("image-unknown", ERROR, POOL, "A marketplace image is known, or names its node agent.", _REFERENCE, _unknown),
+    Rule("image-new", WARNING, POOL, "A marketplace image is in the catalogue.", _REFERENCE, _new_image),
+    Rule("image-retired", WARNING, POOL, "The image of the nodes is still supported by Batch.", _RETIRED, _retired),
+    Rule("node-agent", ERROR, POOL, "The node agent is that of the image.",
          f"{_REFERENCE}.nodeAgentSKUId; GET /supportedimages", _node_agent),
-    Rule("node-agent-unknown", WARNING, READS, "The node agent of a custom image is in the catalogue.",
+    Rule("node-agent-unknown", WARNING, POOL, "The node agent of a custom image is in the catalogue.",
          "GET /supportedimages, as far as the catalogue has it", _unknown_agent),
-    Rule("node-agent-retired", WARNING, READS, "The node agent of a custom image is still supported.", _RETIRED,
+    Rule("node-agent-retired", WARNING, POOL, "The node agent of a custom image is still supported.", _RETIRED,
          _agent_retired),
-    Rule("vm-size-unknown", ERROR, READS, "The VM size is spelt as in the catalogue.", _SIZES,
-         _misspelt_size),
-    Rule("vm-size-form", ERROR, READS, "The VM size has the form of one.", _SIZES, _no_size),
-    Rule("vm-size-new", WARNING, READS, "The VM size is in the catalogue.", _SIZES, _new_size),
-    Rule("size-retired", WARNING, READS, "The VM size is still sold.", _RETIRED, _size_retired),
-    Rule("size-refused", WARNING, READS, "The VM size is supported by Batch.", "azure-batch, pool vmSize",
+    Rule("vm-size-unknown", ERROR, POOL, "The VM size is spelt as in the catalogue.", _SIZES, _misspelt_size),
+    Rule("vm-size-form", ERROR, POOL, "The VM size has the form of one.", _SIZES, _no_size),
+    Rule("vm-size-new", WARNING, POOL, "The VM size is in the catalogue.", _SIZES, _new_size),
+    Rule("size-retired", WARNING, POOL, "The VM size is still sold.", _RETIRED, _size_retired),
+    Rule("size-refused", WARNING, POOL, "The VM size is supported by Batch.", "azure-batch, pool vmSize",
          _size_refused),
-    Rule("image-generation", ERROR, READS, "The VM size supports the generation of the image.",
+    Rule("image-generation", ERROR, POOL, "The VM size supports the generation of the image.",
          "Azure: Support for generation 2 VMs", _generation),
-    Rule("image-generation-old", WARNING, READS, "A retired size started only generation 1 images.",
+    Rule("image-generation-old", WARNING, POOL, "A retired size started only generation 1 images.",
          "Azure: Support for generation 2 VMs", _generation_old),
-    Rule("image-architecture", ERROR, READS, "The size and the image have the same processors.", _SIZES, _architecture),
-    Rule("image-gpu-vendor", WARNING, READS, "The image's GPU driver is from the GPUs' vendor.", _HPC, _gpu_vendor),
-    Rule("image-gpu-old", WARNING, READS, "The driver of the image supports the GPUs of the size.", _HPC, _gpu_old),
-    Rule("image-gpu-driver", WARNING, READS, "Nodes with GPUs get a driver.", _HPC, _gpu_driver),
+    Rule("image-architecture", ERROR, POOL, "The size and the image have the same processors.", _SIZES, _architecture),
+    Rule("image-gpu-vendor", WARNING, POOL, "The image's GPU driver is from the GPUs' vendor.", _HPC, _gpu_vendor),
+    Rule("image-gpu-old", WARNING, POOL, "The driver of the image supports the GPUs of the size.", _HPC, _gpu_old),
+    Rule("image-gpu-driver", WARNING, POOL, "Nodes with GPUs get a driver.", _HPC, _gpu_driver),
     Rule("image-rdma", WARNING, BOTH, "Nodes whose gangs use InfiniBand have drivers for it.",
          "Azure: Enable InfiniBand; azhpc-images", _rdma_driver),
-    Rule("rdma-unused", INFO, READS, "The InfiniBand of the VM size can be used.",
+    Rule("rdma-unused", INFO, POOL, "The InfiniBand of the VM size can be used.",
          "Azure Batch: batch-pool-compute-intensive-sizes", _rdma_unused),
     Rule("containers-native", WARNING, ALL, "Container tasks run on a native container pool.", f"{_CONTAINERS}; ADR 5",
          _containers_native),
@@ -542,35 +517,33 @@ RULES = (
          _without_engine),
     Rule("image-without-docker-old", WARNING, ALL, "So has the image in place of a retired one.", _CONTAINERS,
          _without_engine_old),
-    Rule("container-type", WARNING, READS, "The container technology supports the options of the tasks.",
+    Rule("container-type", WARNING, POOL, "The container technology supports the options of the tasks.",
          "azure-batch 15.1, ContainerType", _container_type),
-    Rule("license-type", WARNING, READS, "An on-premises licence is set only for Windows images.",
-         f"{_REFERENCE}.licenseType",
-         _license),
-    Rule("windows-updates", ERROR, READS, "Windows settings are for Windows nodes.",
+    Rule("license-type", WARNING, POOL, "An on-premises licence is set only for Windows images.",
+         f"{_REFERENCE}.licenseType", _license),
+    Rule("windows-updates", ERROR, POOL, "Windows settings are for Windows nodes.",
          f"{_REFERENCE}.windowsConfiguration", _windows_updates),
-    Rule("disk-lun", ERROR, READS, "Each data disk has a unit number of its own.", "azure-batch 15.1, DataDisk.lun",
+    Rule("disk-lun", ERROR, POOL, "Each data disk has a unit number of its own.", "azure-batch 15.1, DataDisk.lun",
          _luns),
-    Rule("disk-ephemeral", ERROR, READS, "An ephemeral system disk is cached for reading.",
+    Rule("disk-ephemeral", ERROR, POOL, "An ephemeral system disk is cached for reading.",
          "Azure: Ephemeral OS disks for Azure VMs", _ephemeral),
-    Rule("vm-confidential", ERROR, READS, "Only confidential VMs set the encryption of their system disk.",
+    Rule("vm-confidential", ERROR, POOL, "Only confidential VMs set the encryption of their system disk.",
          "azure-batch 15.1, BatchVmDiskSecurityProfile.securityEncryptionType", _confidential),
-    Rule("vm-uefi", ERROR, READS, "Secure boot and vTPM need a security type that supports them.",
+    Rule("vm-uefi", ERROR, POOL, "Secure boot and vTPM need a security type that supports them.",
          "azure-batch 15.1, SecurityProfile.securityType", _uefi),
-    Rule("vm-trusted-image", ERROR, READS, "Trusted launch and confidential VMs start generation 2 images.", _TRUSTED,
+    Rule("vm-trusted-image", ERROR, POOL, "Trusted launch and confidential VMs start generation 2 images.", _TRUSTED,
          _trusted_generation),
-    Rule("secure-boot-drivers", WARNING, READS, "Secure boot is off where it would block the drivers of the size.",
-         _TRUSTED,
-         _secure_boot),
-    Rule("disk-encryption", ERROR, READS, "The operating system can encrypt the disks to encrypt.",
+    Rule("secure-boot-drivers", WARNING, POOL, "Secure boot is off where it would block the drivers of the size.",
+         _TRUSTED, _secure_boot),
+    Rule("disk-encryption", ERROR, POOL, "The operating system can encrypt the disks to encrypt.",
          "azure-batch, DiskEncryptionConfiguration.targets", _encryption),
-    Rule("zonal-infiniband", ERROR, READS, "Nodes that use InfiniBand are in one zone.",
+    Rule("zonal-infiniband", ERROR, POOL, "Nodes that use InfiniBand are in one zone.",
          "Azure Batch: create-pool-availability-zones", _zonal),
-    Rule("zones-twice", ERROR, READS, "One property decides about the zones of the nodes.",
+    Rule("zones-twice", ERROR, POOL, "One property decides about the zones of the nodes.",
          "Azure Batch REST 2026-10-01, BatchNodePlacementConfiguration", _zone_choice),
-    Rule("vm-sizes", ERROR, READS, "The sizes of a pool are different, and their nodes are alike.",
+    Rule("vm-sizes", ERROR, POOL, "The sizes of a pool are different, and their nodes are alike.",
          "Azure Batch REST 2026-10-01, VirtualMachineSkuProfile.vmSizes", _sizes),
-    Rule("vm-sizes-new", WARNING, READS, "Every size of a pool is in the catalogue.", _SIZES, _new_sizes),
-    Rule("extension-names", ERROR, READS, "Extensions have unique names and depend on existing extensions.",
+    Rule("vm-sizes-new", WARNING, POOL, "Every size of a pool is in the catalogue.", _SIZES, _new_sizes),
+    Rule("extension-names", ERROR, POOL, "Extensions have unique names and depend on existing extensions.",
          "azure-batch 15.1, VMExtension", _extensions),
 )  # fmt: skip

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from batchtrain.config import task_paths
 from batchtrain.config.check.subject import Subject
-from batchtrain.config.check.table import ERROR, JOBS, POOL, Found, Rule
-
-BOTH = (*POOL, *JOBS)
+from batchtrain.config.check.table import BOTH, ERROR, POOL, Found, Rule
 
 
 def _gangs(subject: Subject) -> Found:

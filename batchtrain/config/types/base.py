@@ -114,6 +114,10 @@ class AzureBatchInput(Block, frozen=True, kw_only=True):
     destination: Annotated[str | None, says("Directory on the node.", TASK_FILES)] = None
 
 
+FileShare = Annotated[bool, says(
+    "The path is in a file share. Not supported: mount the share as a volume.", "batchtrain: error `file-share`")]
+
+
 class StorageInput(Block, frozen=True, kw_only=True):
     """Blobs that are downloaded before the command starts."""
 
@@ -122,27 +126,13 @@ class StorageInput(Block, frozen=True, kw_only=True):
     remote_path: Annotated[Text, says(
         "Container and prefix of the blobs' names: `container/prefix`.", "*.storageContainerUrl")]
     local_path: Annotated[str | None, says("Directory on the node.", "*.filePath")] = None
-    is_file_share: Annotated[
-        bool,
-        says(
-            "The path is in a file share. Not supported: mount the share as a volume.",
-            "batchtrain: error `file-share`",
-        ),
-    ] = False
-    include: Annotated[
-        tuple[str, ...],
-        says("Patterns of files to include. The text before the first wildcard limits the listing.", "*.blobPrefix"),
-    ] = ()
-    exclude: Annotated[
-        tuple[str, ...], says("Patterns of files to exclude.", "*.commandLine")
-    ] = ()
-    blobxfer_extra_options: Annotated[
-        str | None,
-        says(
-            "Only `--strip-components N`: remove N leading directories from the names of the blobs.",
-            "*.commandLine",
-        ),
-    ] = None
+    is_file_share: FileShare = False
+    include: Annotated[tuple[str, ...], says(
+        "Patterns of files to include. The text before the first wildcard limits the listing.", "*.blobPrefix")] = ()
+    exclude: Annotated[tuple[str, ...], says("Patterns of files to exclude.", "*.commandLine")] = ()
+    blobxfer_extra_options: Annotated[str | None, says(
+        "Only `--strip-components N`: remove N leading directories from the names of the blobs.",
+        "*.commandLine")] = None
 
 
 class InputData(Block, frozen=True, kw_only=True):

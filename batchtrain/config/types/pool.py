@@ -45,6 +45,11 @@ OS_UPGRADE = "pool.upgradePolicy.automaticOSUpgradePolicy"
 # --- the image ------------------------------------------------------------------------------------------------------
 
 
+Native = Annotated[bool, says("Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")]
+License = Annotated[str | None, says("On-premises licence to apply (Windows only).", f"{VM}.licenseType")]
+NodeAgent = Annotated[Text, says("Node agent SKU id that fits the image.", f"{VM}.nodeAgentSKUId")]
+
+
 class PlatformImage(Block, frozen=True, kw_only=True):
     publisher: Annotated[Text, says("Publisher of the marketplace image.", f"{VM}.imageReference.publisher")]
     offer: Annotated[Text, says("Offer of the marketplace image.", f"{VM}.imageReference.offer")]
@@ -52,10 +57,8 @@ class PlatformImage(Block, frozen=True, kw_only=True):
     version: Annotated[str, says("Version of the image.", f"{VM}.imageReference.version")] = "latest"
     node_agent: Annotated[str | None, says(
         "Node agent SKU id. Default: the one in the catalogue.", f"{VM}.nodeAgentSKUId")] = None
-    native: Annotated[bool, says(
-        "Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = False
-    license_type: Annotated[str | None, says(
-        "On-premises licence to apply (Windows only).", f"{VM}.licenseType")] = None
+    native: Native = False
+    license_type: License = None
 
 
 class CustomImage(Block, frozen=True, kw_only=True):
@@ -64,28 +67,22 @@ class CustomImage(Block, frozen=True, kw_only=True):
         f"{VM}.imageReference.virtualMachineImageId")]
     node_agent: Annotated[Text, says(
         "Node agent SKU id that fits the image.", f"{VM}.nodeAgentSKUId", example="batch.node.ubuntu 24.04")]
-    native: Annotated[bool, says(
-        "Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = False
-    license_type: Annotated[str | None, says(
-        "On-premises licence to apply (Windows only).", f"{VM}.licenseType")] = None
+    native: Native = False
+    license_type: License = None
 
 
 class SharedGalleryImage(Block, frozen=True, kw_only=True):
     id: Annotated[Text, says("Id of an image in a shared gallery.", f"{VM}.imageReference.sharedGalleryImageId")]
-    node_agent: Annotated[Text, says("Node agent SKU id that fits the image.", f"{VM}.nodeAgentSKUId")]
-    native: Annotated[bool, says(
-        "Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = False
-    license_type: Annotated[str | None, says(
-        "On-premises licence to apply (Windows only).", f"{VM}.licenseType")] = None
+    node_agent: NodeAgent
+    native: Native = False
+    license_type: License = None
 
 
 class CommunityGalleryImage(Block, frozen=True, kw_only=True):
     id: Annotated[Text, says("Id of an image in a community gallery.", f"{VM}.imageReference.communityGalleryImageId")]
-    node_agent: Annotated[Text, says("Node agent SKU id that fits the image.", f"{VM}.nodeAgentSKUId")]
-    native: Annotated[bool, says(
-        "Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = False
-    license_type: Annotated[str | None, says(
-        "On-premises licence to apply (Windows only).", f"{VM}.licenseType")] = None
+    node_agent: NodeAgent
+    native: Native = False
+    license_type: License = None
 
 
 Image = PlatformImage | CustomImage | SharedGalleryImage | CommunityGalleryImage
@@ -499,8 +496,7 @@ class Alternative(Block, frozen=True, kw_only=True):
         "batchtrain: the account of the requests", example="west")] = None
     vm_size: Annotated[Text | None, says("VM size of the nodes.", THERE, example="STANDARD_ND96ISR_H200_V5")] = None
     spot: Annotated[bool | None, says(
-        "`true`: all nodes are spot nodes. `false`: all are dedicated.",
-        THERE)] = None
+        "`true`: all nodes are spot nodes. `false`: all are dedicated.", THERE)] = None
     zones: Annotated[Zones | None, says("Availability zones of the nodes.")] = None
 
 
@@ -538,13 +534,11 @@ class Pool(Block, frozen=True, kw_only=True):
         "Nodes can reach each other. Multi-instance tasks need it.", "pool.enableInterNodeCommunication")] = False
     resize_timeout: Annotated[Span | None, says(
         "Time limit of the allocation, at least 5 minutes. Default: 15 minutes for 10 nodes, and a minute more for each"
-        " two further ones.", "pool.resizeTimeout",
-        example="00:20:00")] = None
+        " two further ones.", "pool.resizeTimeout", example="00:20:00")] = None
     on_bad_node: Annotated[Literal["fail", "replace"] | None, says(
         "What happens if the check before a launch finds faults of a node. `fail`: the task fails. `replace`: if they"
         " are faults of its GPUs or InfiniBand, `run` and `jobs add --follow` remove the node, wait for another one,"
-        " and the gang starts again. Default: `fail`.",
-        "task.commandLine")] = None
+        " and the gang starts again. Default: `fail`.", "task.commandLine")] = None
     node_fill_type: Annotated[Literal["pack", "spread"] | None, says(
         "How tasks are distributed over nodes.", "pool.taskSchedulingPolicy.nodeFillType")] = None
     job_default_order: Annotated[Literal["none", "creationtime"] | None, says(

@@ -11,7 +11,7 @@ import msgspec
 from batchtrain.catalog.offer import Catalog
 from batchtrain.config.types.base import Block, says
 from batchtrain.config.types.credentials import Credentials
-from batchtrain.config.types.jobs import Job, MultiInstance, Task
+from batchtrain.config.types.jobs import Job, Task
 from batchtrain.config.types.pool import Pool
 from batchtrain.config.types.settings import DataReplication, GlobalResources, Settings
 from batchtrain.errors import Problem
@@ -137,7 +137,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
                 default_id = "factory" if task.task_factory is not None else ""
                 command = masked_text(task.command or "", secrets)
                 yield (
-                    job.id, task.id or default_id, nodes, _launch(gang) if gang else "",
+                    job.id, task.id or default_id, nodes, next((name for name, _ in gang.launches), "") if gang else "",
                     task.docker_image or task.singularity_image or "",
                     command if len(command) <= LONGEST else f"{command[:LONGEST]}…",
                 )  # fmt: skip
@@ -147,11 +147,6 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
 
 SHOWN, LONGEST = 10, 160
 """Tasks of a job, and characters of a command, that a notebook shows."""
-
-
-def _launch(gang: MultiInstance) -> str:
-    """The name of the block that launches a gang."""
-    return next((name for name, _ in gang.launches), "")
 
 
 def _nodes(pool: Pool | None) -> str:

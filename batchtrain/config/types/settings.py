@@ -173,28 +173,18 @@ class FilesSource(Block, frozen=True, kw_only=True):
 
 
 class DataTransfer(Block, frozen=True, kw_only=True):
-    method: Annotated[
-        Literal["scp", "multinode_scp", "rsync+ssh", "multinode_rsync+ssh"] | None,
-        says("How Batch Shipyard copied files to the disks of the nodes.", "batchtrain: error `copy-to-nodes`"),
-    ] = None
-    ssh_private_key: Annotated[str | None, says("Key for the copy.", "batchtrain: error `copy-to-nodes`")] = None
-    scp_ssh_extra_options: Annotated[str | None, says("Options.", "batchtrain: error `copy-to-nodes`")] = None
-    rsync_extra_options: Annotated[str | None, says("Options.", "batchtrain: error `copy-to-nodes`")] = None
-    split_files_megabytes: Annotated[int | None, says("Chunk size.", "batchtrain: error `copy-to-nodes`")] = None
-    max_parallel_transfers_per_node: Annotated[
-        Annotated[int, Meta(ge=1)] | None, says("Copies at once.", "batchtrain: error `copy-to-nodes`")
-    ] = None
-    remote_path: Annotated[
-        str | None, says("Container and path in it: `container/path`.", "batchtrain: `data ingress`")
-    ] = None
-    is_file_share: Annotated[bool, says("The path is in a file share.", "batchtrain: `data ingress`")] = False
-    blobxfer_extra_options: Annotated[
-        str | None,
-        says(
-            "Only `--strip-components N`: remove N leading directories, counting that of `source`; default 1.",
-            "batchtrain: `data ingress`",
-        ),
-    ] = None
+    method: Annotated[Literal["scp", "multinode_scp", "rsync+ssh", "multinode_rsync+ssh"] | None, says(
+        "How Batch Shipyard copied files to the disks of the nodes.", COPY)] = None
+    ssh_private_key: Annotated[str | None, says("Key for the copy.", COPY)] = None
+    scp_ssh_extra_options: Annotated[str | None, says("Options.", COPY)] = None
+    rsync_extra_options: Annotated[str | None, says("Options.", COPY)] = None
+    split_files_megabytes: Annotated[int | None, says("Chunk size.", COPY)] = None
+    max_parallel_transfers_per_node: Annotated[Annotated[int, Meta(ge=1)] | None, says("Copies at once.", COPY)] = None
+    remote_path: Annotated[str | None, says("Container and path in it: `container/path`.", INGRESS)] = None
+    is_file_share: Annotated[bool, says("The path is in a file share.", INGRESS)] = False
+    blobxfer_extra_options: Annotated[str | None, says(
+        "Only `--strip-components N`: remove N leading directories, counting that of `source`; default 1.",
+        INGRESS)] = None
 
 
 class FilesDestination(Block, frozen=True, kw_only=True):
