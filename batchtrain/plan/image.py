@@ -43,18 +43,14 @@ def machine(recipe: Recipe, pool: Pool, containers: Containers) -> wire.VmConfig
         node_agent_sku_id=node_agent(image, recipe.catalog),
         license_type=image.license_type,
         container_configuration=containers.configuration,
-        windows_configuration=(
+        windows_configuration=wire.unless_empty(
             wire.WindowsConfiguration(enable_automatic_updates=vm.windows_automatic_updates)
-            if vm.windows_automatic_updates is not None
-            else None
         ),
         os_disk=disks.os_disk(vm.os_disk) if vm.os_disk else None,
         data_disks=tuple(disks.data_disk(disk) for disk in vm.data_disks),
         disk_encryption_configuration=disks.encryption(vm.disk_encryption) if vm.disk_encryption else None,
         security_profile=disks.security(vm.security_profile) if vm.security_profile else None,
-        node_placement_configuration=(
-            wire.NodePlacement(policy=vm.node_placement) if vm.node_placement is not None else None
-        ),
+        node_placement_configuration=wire.unless_empty(wire.NodePlacement(policy=vm.node_placement)),
         extensions=tuple(disks.extension(extension) for extension in vm.extensions),
         service_artifact_reference=wire.ServiceArtifact(id=vm.service_artifact) if vm.service_artifact else None,
     )

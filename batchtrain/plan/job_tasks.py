@@ -59,8 +59,8 @@ def release(frame: Frame) -> tuple[wire.JobReleaseTask | None, tuple[Implicit, .
         container_settings=container.of_a_job(job_release),
         resource_files=inputs.resource_files(job_release.resource_files),
         environment_settings=inputs.environment(job_release.environment_variables, command_variables),
-        max_wall_clock_time=wire_times.duration(job_release.max_wall_time) if job_release.max_wall_time else None,
-        retention_time=wire_times.duration(job_release.retention_time) if job_release.retention_time else None,
+        max_wall_clock_time=wire_times.optional_duration(job_release.max_wall_time),
+        retention_time=wire_times.optional_duration(job_release.retention_time),
         user_identity=identity,
     )
     return release_task, by_identity

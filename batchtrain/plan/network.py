@@ -33,8 +33,7 @@ def network(recipe: Recipe, pool: Pool, *, windows: bool) -> Network:
         public_ip_address_configuration=addresses,
         enable_accelerated_networking=settings.accelerated_networking,
     )
-    configuration = None if network_settings == wire.NetworkConfiguration() else network_settings
-    return Network(configuration, by_ports + by_addresses)
+    return Network(wire.unless_empty(network_settings), by_ports + by_addresses)
 
 
 # --- the subnet -----------------------------------------------------------------------------------------------------
@@ -73,10 +72,8 @@ def _addresses(pool: Pool) -> tuple[wire.PublicIpAddressConfiguration | None, tu
         ip_tags=tuple(wire.IpTag(ip_tag_type=tag.type, tag=tag.tag) for tag in settings.ip_tags),
     )
     because = "`public_ips` gives addresses, and the service takes them only so"
-    implicit = (
-        (Implicit("network.public_ip", "usermanaged", because, "addresses-of-your-own", WHERE),) if has_ips else ()
-    )
-    return (None if addresses == wire.PublicIpAddressConfiguration() else addresses), implicit
+    implicit = Implicit("network.public_ip", "usermanaged", because, "addresses-of-your-own", WHERE)
+    return wire.unless_empty(addresses), (implicit,) if has_ips else ()
 
 
 # --- ports ----------------------------------------------------------------------------------------------------------

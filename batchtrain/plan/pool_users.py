@@ -25,8 +25,8 @@ def _account(recipe: Recipe, account: UserAccount) -> wire.UserAccount:
         name=account.name,
         password=wire.later("user", f"{account.name}:password"),
         elevation_level=account.elevation_level,
-        linux_user_configuration=None if linux == wire.LinuxUser() else linux,
-        windows_user_configuration=wire.WindowsUser(login_mode=account.login_mode) if account.login_mode else None,
+        linux_user_configuration=wire.unless_empty(linux),
+        windows_user_configuration=wire.unless_empty(wire.WindowsUser(login_mode=account.login_mode)),
     )
 
 

@@ -96,14 +96,10 @@ def remarks(frame: Frame, task: wire.TaskCreate, path: str) -> tuple[Problem, ..
 def _schedule(recurrence: Recurrence, where: str) -> wire.Schedule:
     schedule = recurrence.schedule
     return wire.Schedule(
-        do_not_run_until=wire_times.moment(schedule.do_not_run_until, f"{where}.do_not_run_until")
-        if schedule.do_not_run_until
-        else None,
-        do_not_run_after=wire_times.moment(schedule.do_not_run_after, f"{where}.do_not_run_after")
-        if schedule.do_not_run_after
-        else None,
-        start_window=wire_times.duration(schedule.start_window) if schedule.start_window else None,
-        recurrence_interval=wire_times.duration(schedule.recurrence_interval) if schedule.recurrence_interval else None,
+        do_not_run_until=wire_times.moment(schedule.do_not_run_until, f"{where}.do_not_run_until"),
+        do_not_run_after=wire_times.moment(schedule.do_not_run_after, f"{where}.do_not_run_after"),
+        start_window=wire_times.optional_duration(schedule.start_window),
+        recurrence_interval=wire_times.optional_duration(schedule.recurrence_interval),
     )
 
 

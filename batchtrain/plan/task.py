@@ -515,8 +515,8 @@ def constraints(task: Task | JobManager | JobPreparation, retention: str | None)
     """The limits of a task; None without any. Only tasks have a retention time, so a task takes that of its job; the
     service applies the job's other limits."""
     body = wire.TaskConstraints(
-        max_wall_clock_time=wire_times.duration(task.max_wall_time) if task.max_wall_time else None,
-        retention_time=wire_times.duration(retention) if retention else None,
+        max_wall_clock_time=wire_times.optional_duration(task.max_wall_time),
+        retention_time=wire_times.optional_duration(retention),
         max_task_retry_count=task.max_task_retries,
     )
-    return None if body == wire.TaskConstraints() else body
+    return wire.unless_empty(body)

@@ -59,6 +59,11 @@ def created(kind: type[Created], id_: str, specification: Wire) -> Created:
     return kind(id=id_, **msgspec.structs.asdict(specification))
 
 
+def unless_empty(body: Created) -> Created | None:
+    """A body, or None if nothing in it is set."""
+    return None if body == type(body)() else body
+
+
 class AutoUser(Wire, frozen=True, kw_only=True):
     scope: str | None = None
     elevation_level: str | None = None
