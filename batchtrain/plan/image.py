@@ -6,16 +6,7 @@ from typing import NamedTuple
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.config.image_names import server_of
-from batchtrain.config.types import (
-    CommunityGalleryImage,
-    CustomImage,
-    Image,
-    Job,
-    Pool,
-    Recipe,
-    SharedGalleryImage,
-    Zones,
-)
+from batchtrain.config.types import CommunityGalleryImage, CustomImage, Image, Job, Pool, Recipe, SharedGalleryImage
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import disks, inputs, wire
@@ -38,7 +29,7 @@ def machine(recipe: Recipe, pool: Pool, containers: Containers) -> wire.VmConfig
     return wire.VmConfiguration(
         hardware_profile=None if vm.hyper_threading else wire.HardwareProfile(vm_size_properties=one_thread),
         placement=wire.Placement(zone_placement_policy="Auto") if vm.zones else None,
-        resiliency_policy=_resiliency(vm.zones) if vm.zones else None,
+        resiliency_policy=_resiliency(pool),
         image_reference=_reference(image),
         node_agent_sku_id=node_agent(image, recipe.catalog),
         license_type=image.license_type,
@@ -56,17 +47,14 @@ def machine(recipe: Recipe, pool: Pool, containers: Containers) -> wire.VmConfig
     )
 
 
-def _resiliency(zones: Zones) -> wire.ResiliencyPolicy | None:
+def _resiliency(pool: Pool) -> wire.ResiliencyPolicy | None:
     """How the nodes are spread over zones. Returns None without limits."""
-    if zones == Zones():
+    if (zones := pool.vm_configuration.zones) is None:
         return None
     share = zones.max_percent_per_zone
     policy = wire.InstancePercentPolicy(value=share, enabled=True) if share is not None else None
-    return wire.ResiliencyPolicy(
-        zone_allocation_policy=wire.ZoneAllocationPolicy(
-            max_zone_count=zones.max_count, max_instance_percent_per_zone_policy=policy
-        )
-    )
+    limits = wire.ZoneAllocationPolicy(max_zone_count=zones.max_count, max_instance_percent_per_zone_policy=policy)
+    return wire.ResiliencyPolicy(zone_allocation_policy=limits) if wire.unless_empty(limits) else None
 
 
 # --- the image ------------------------------------------------------------------------------------------------------
@@ -138,10 +126,8 @@ def uses_containers(recipe: Recipe) -> bool:
 
 def _runs_one(job: Job) -> bool:
     """Whether anything of a job runs in a container of Batch's."""
-    others = (job.merge_task, job.job_preparation, job.job_release, job.job_manager)
-    return any(task.docker_image for task in job.tasks) or any(
-        other.docker_image for other in others if other is not None
-    )
+    tasks = (*job.tasks, job.merge_task, job.job_preparation, job.job_release, job.job_manager)
+    return any(task is not None and task.docker_image for task in tasks)
 
 
 def containers(recipe: Recipe, pool: Pool) -> Containers:
@@ -152,9 +138,9 @@ def containers(recipe: Recipe, pool: Pool) -> Containers:
     """
     if not uses_containers(recipe):
         return Containers()
-    names = recipe.resources.docker_images
+    names, sign_ins = recipe.resources.docker_images, _servers(recipe)
     delays = recipe.settings.delay_docker_image_preload and not is_windows(pool, recipe.catalog)
-    delayed_names = tuple(name for name in names if delays and not _signed_in(recipe, name))
+    delayed_names = tuple(name for name in names if delays and server_of(name) not in sign_ins)
     preloaded_names = tuple(name for name in names if name not in delayed_names)
     configuration = wire.ContainerConfiguration(
         type=pool.vm_configuration.container_type,
@@ -178,14 +164,13 @@ def _implicit(pool: Pool, not_delayed: tuple[str, ...]) -> tuple[Implicit, ...]:
     return (() if pool.vm_configuration.native else (native,)) + ((exception,) if not_delayed else ())
 
 
-def _signed_in(recipe: Recipe, name: str) -> bool:
-    return server_of(name) in {*recipe.credentials.docker_registry, *recipe.resources.additional_registries.docker}
+def _servers(recipe: Recipe) -> dict[str, None]:
+    return dict.fromkeys((*recipe.credentials.docker_registry, *recipe.resources.additional_registries.docker))
 
 
 def registries(recipe: Recipe) -> tuple[wire.Registry, ...]:
     """Every registry with credentials, and the additional registries."""
-    servers = dict.fromkeys((*recipe.credentials.docker_registry, *recipe.resources.additional_registries.docker))
-    return tuple(registry(recipe, server) for server in servers)
+    return tuple(registry(recipe, server) for server in _servers(recipe))
 
 
 def registry(recipe: Recipe, server: str) -> wire.Registry:
