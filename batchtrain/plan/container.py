@@ -143,6 +143,16 @@ def user_of(identity: UserIdentity | None) -> wire.UserIdentity | None:
     return wire.POOL_ADMIN if identity.default_pool_admin else None
 
 
+def identity_or_default(
+    identity: UserIdentity | None, because: str, *, is_admin: bool, where: str = ""
+) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
+    """The user's choice, otherwise the administrator or the user of the pool, and why."""
+    if (identity_choice := user_of(identity)) is not None:
+        return identity_choice, ()
+    value, default = ("pool, admin", wire.POOL_ADMIN) if is_admin else ("pool, nonadmin", wire.POOL_NONADMIN)
+    return default, (Implicit("user_identity", value, because, "user-identity", where),)
+
+
 def _user_in_container(identity: UserIdentity | None) -> tuple[str, ...]:
     """The container engine's option for a user id and a group id."""
     if identity is None or identity.specific_user is None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from batchtrain.config import node_preparation
 from batchtrain.config.image_names import below
-from batchtrain.config.types import Pool, Recipe, SingularityImage
+from batchtrain.config.types import Pool, Recipe
 from batchtrain.errors import PlanError, Problem
 from batchtrain.launchers import preparation
 from batchtrain.launchers.launch import Implicit
@@ -45,7 +45,8 @@ def start_task(
     if reserved := next((name for name in prep.environment_variables if name.startswith("BATCHTRAIN_")), None):
         raise PlanError(f"`additional_node_prep` sets {reserved}; names with BATCHTRAIN_ are the product's own")
     text = _text(pool, has_preparation=bool(ours), windows=windows)
-    waits, implicit = _waits(pool, has_preparation=bool(commands or files or _more_than_images(todo)))
+    more_than_images = todo._replace(docker_images=(), images=(), logins=(), fallback=False) != Preparation()
+    waits, implicit = _waits(pool, has_preparation=bool(commands or files or more_than_images))
     task = wire.StartTask(
         command_line=preparation.WINDOWS if windows else preparation.LINUX,
         user_identity=wire.POOL_ADMIN,
@@ -125,35 +126,19 @@ def _logins(recipe: Recipe) -> tuple[tuple[Login, ...], tuple[wire.Environment, 
 
 
 def _sifs(recipe: Recipe) -> tuple[tuple[Sif, ...], tuple[wire.Environment, ...]]:
-    images = recipe.resources.singularity_images
-    sifs = [Sif(image.image, copy=_sif_copy(recipe, image.image)) for image in images.unsigned]
-    keys: list[wire.Environment] = []
-    for image in images.signed:
-        sif, key = _signed(image, len(keys))
-        sifs.append(sif)
-        keys += key
+    sifs, keys = [], list[wire.Environment]()
+    for image in recipe.resources.singularity_images.unsigned:
+        name = image.image.removeprefix(_OF_DOCKER)
+        copy = _copy_of(recipe, name) if name != image.image else ""  # `apptainer pull` converts container images only
+        sifs.append(Sif(image.image, copy=copy and f"{_OF_DOCKER}{copy}"))
+    for image in recipe.resources.singularity_images.signed:
+        if (key := image.signing_key) is None:
+            raise PlanError(f"the signed image {image.image} has no `signing_key`; give its `fingerprint`")
+        name = f"{node_preparation.GIVEN}KEY_{len(keys)}" if key.file else ""
+        sifs.append(Sif(image.image, key.fingerprint, name))
+        if key.file:
+            keys.append(wire.Environment(name=name, value=wire.later("file", key.file)))
     return tuple(sifs), tuple(keys)
-
-
-def _sif_copy(recipe: Recipe, uri: str) -> str:
-    """The copy of a container image that `apptainer pull` converts; empty for other images, which have no copy."""
-    name = uri.removeprefix(_OF_DOCKER)
-    copy = _copy_of(recipe, name) if name != uri else ""
-    return copy and f"{_OF_DOCKER}{copy}"
-
-
-def _signed(image: SingularityImage, number: int) -> tuple[Sif, list[wire.Environment]]:
-    key = image.signing_key
-    if key is None:
-        raise PlanError(f"the signed image {image.image} has no `signing_key`; give its `fingerprint`")
-    if not key.file:
-        return Sif(image.image, key.fingerprint), []
-    name = f"{node_preparation.GIVEN}KEY_{number}"
-    return Sif(image.image, key.fingerprint, name), [wire.Environment(name=name, value=wire.later("file", key.file))]
-
-
-def _more_than_images(todo: Preparation) -> bool:
-    return todo._replace(docker_images=(), images=(), logins=(), fallback=False) != Preparation()
 
 
 def _waits(pool: Pool, *, has_preparation: bool) -> tuple[bool, tuple[Implicit, ...]]:

@@ -110,6 +110,8 @@ def _request(
     gang, shape = task.multi_instance, way.shape
     identity, by_identity = _identity(frame, task)
     settings, by_container = container.settings(frame, task, shape) if shape.container else (None, ())
+    span = task.depends_on_range
+    ranges = (wire.TaskIdRange(start=span[0], end=span[1]),) if span is not None else ()
     line, by_line = _command_line(frame, task, way, carrier)
     body = msgspec.structs.replace(
         begun,
@@ -135,10 +137,12 @@ def _request(
         required_slots=task.required_slots or (1 if gang else None),
         user_identity=identity,
         multi_instance_settings=_multi_instance(gang, shape, carrier) if gang else None,
-        depends_on=_dependencies(task),
+        depends_on=wire.unless_empty(wire.Dependencies(task_ids=task.depends_on, task_id_ranges=ranges)),
         application_package_references=inputs.packages(task.application_packages),
     )
-    return body, (*by_container, *_by_apptainer(frame, way.image, shape), *by_identity, *_slots(task))
+    slot = Implicit("required_slots", "1", "the nodes of a gang have one slot each", "gang-slot")
+    by_gang = (slot,) if gang and task.required_slots is None else ()
+    return body, (*by_container, *_by_apptainer(frame, way.image, shape), *by_identity, *by_gang)
 
 
 _LINUX_ONLY = (
@@ -154,26 +158,14 @@ _LINUX_ONLY = (
 def _shape(frame: Frame, task: Task, where: str, path: str) -> tuple[Shape, tuple[Implicit, ...], tuple[Problem, ...]]:
     instances, warnings = _instances(frame, task, where, path)
     fabric, implicit = _fabric(frame, task)
-    pool = frame.recipe.pool
+    pool, size = frame.recipe.pool, frame.size
     replaces_nodes = pool is not None and pool.on_bad_node == "replace"
     shape = Shape(instances, fabric, task.docker_image is not None, replaces_nodes=replaces_nodes)
-    return (_with_size(shape, frame, task), (implicit + _gpus(frame, task)), warnings)
-
-
-def _with_size(shape: Shape, frame: Frame, task: Task) -> Shape:
-    """Adds the catalogue's data about the nodes, with the GPUs that the task may use."""
-    size = frame.size
-    if size is None:
-        return shape
-    gpus = task_resources.gpus(frame.job, task, size)
-    return shape._replace(
-        size=size.name,
-        family=size.family,
-        gpus=gpus,
-        gpu_vendor=size.gpu_vendor,
-        hcas=size.hcas,
-        port_gbps=size.port_gbps,
-    )
+    if size is not None:
+        gpus = task_resources.gpus(frame.job, task, size)
+        shape = shape._replace(size=size.name, family=size.family, gpus=gpus, gpu_vendor=size.gpu_vendor)
+        shape = shape._replace(hcas=size.hcas, port_gbps=size.port_gbps)
+    return shape, implicit + _gpus(frame, task), warnings
 
 
 def _instances(frame: Frame, task: Task, where: str, path: str) -> tuple[int, tuple[Problem, ...]]:
@@ -241,9 +233,7 @@ def _gpus(frame: Frame, task: Task) -> tuple[Implicit, ...]:
     size = frame.size
     if size is None or not size.gpus or either(task.gpus, frame.job.gpus) is not None:
         return ()
-    how = "the service adds them itself"
-    if size.gpu_vendor == "amd":
-        how = "the run options contain its devices"
+    how = "the run options contain its devices" if size.gpu_vendor == "amd" else "the service adds them itself"
     because = f"{size.name} has {size.gpus} {size.gpu_model}" + (f"; {how}" if task.docker_image is not None else "")
     return (Implicit("gpus", "all", because, "gpus-by-size"),)
 
@@ -285,7 +275,8 @@ def _apptainer(frame: Frame, task: Task, shape: Shape) -> apptainer.Apptainer | 
 def _by_apptainer(frame: Frame, image: apptainer.Apptainer | None, shape: Shape) -> tuple[Implicit, ...]:
     if image is None:
         return ()
-    implicits = [_APPTAINER_MOUNTS]
+    because = "the image sees the node's Batch directories at the same paths"
+    implicits = [Implicit("apptainer", '--bind "$AZ_BATCH_NODE_ROOT_DIR"', because, "apptainer-mounts")]
     if image.gpus and frame.size is not None:
         implicits.append(Implicit("apptainer", image.gpus, f"{frame.size.name} has GPUs", "apptainer-gpus"))
     if image.descriptions and (topology := variables.topology(shape)):
@@ -294,49 +285,32 @@ def _by_apptainer(frame: Frame, image: apptainer.Apptainer | None, shape: Shape)
     return tuple(implicits)
 
 
-_APPTAINER_MOUNTS = Implicit(
-    "apptainer",
-    '--bind "$AZ_BATCH_NODE_ROOT_DIR"',
-    "the image sees the node's Batch directories at the same paths",
-    "apptainer-mounts",
-)
-
-
 def _launch(frame: Frame, task: Task, way: _Way, where: str) -> Launch:
+    gang, source = task.multi_instance, _source(frame, task)
+    names = frozenset((*task.environment_variables, *frame.job.environment_variables))
     try:
-        task_launch = _launched(frame, task, way)
+        if gang is None:
+            text = command.FROM_VARIABLE if way.carried else (task.command or "").strip()
+            launch = plain.alone(apptainer.around(text, way.image) if way.image else text)
+            launch = steps.measured(launch, bool(task.source or task.checkpoint))
+        else:
+            stop_when, collects = frame.job.stop_when, bool(frame.results)
+            launch = frameworks.launch(task, gang, way.shape, names, way.image, stop_when, collects=collects)
+            launch = steps.recorded(launch)
+        launch = sweep.around(checkpoint.around(frame, task, way.shape, source, launch), task.command)
     except PlanError as error:
         raise PlanError(f"{where}: {error}") from None
     if task.link_source:
-        links = payload.linked(file.name for file in _source(frame, task).files)
-        if task.multi_instance:
-            task_launch = task_launch._replace(coordination=f"{links}\n\n{task_launch.coordination}")
+        links = payload.linked(file.name for file in source.files)
+        if gang is not None:
+            launch = launch._replace(coordination=f"{links}\n\n{launch.coordination}")
         else:
-            task_launch = task_launch._replace(application=f"{links}\n\n{task_launch.application}")
+            launch = launch._replace(application=f"{links}\n\n{launch.application}")
     if way.image is not None:
-        task_launch = task_launch._replace(files=(*task_launch.files, apptainer.script(way.image)))
+        launch = launch._replace(files=(*launch.files, apptainer.script(way.image)))
     if way.moved:
-        task_launch = task_launch._replace(application=f"{placing.moves(way.moved)}\n\n{task_launch.application}")
-    return task_launch
-
-
-def _launched(frame: Frame, task: Task, way: _Way) -> Launch:
-    gang, files = task.multi_instance, _source(frame, task)
-    if gang is None:
-        step_launch = steps.measured(_alone(task, way), bool(task.source or task.checkpoint))
-        return sweep.around(checkpoint.around(frame, task, way.shape, files, step_launch), task.command)
-    variable_names = frozenset((*task.environment_variables, *frame.job.environment_variables))
-    launch = steps.recorded(
-        frameworks.launch(
-            task, gang, way.shape, variable_names, way.image, frame.job.stop_when, collects=bool(frame.results)
-        )
-    )
-    return sweep.around(checkpoint.around(frame, task, way.shape, files, launch), task.command)
-
-
-def _alone(task: Task, way: _Way) -> Launch:
-    text = command.FROM_VARIABLE if way.carried else (task.command or "").strip()
-    return plain.alone(apptainer.around(text, way.image) if way.image else text)
+        launch = launch._replace(application=f"{placing.moves(way.moved)}\n\n{launch.application}")
+    return launch
 
 
 def _source(frame: Frame, task: Task) -> AnySource:
@@ -461,12 +435,8 @@ def _text(task: Task, launch: Launch) -> str:
         return launch.application
     parts = [launch.application]
     if task.multi_instance:
-        parts = [
-            "# ---- every instance: the coordination command",
-            launch.coordination,
-            "# ---- the primary: the application command",
-            launch.application,
-        ]
+        parts.insert(0, f"# ---- every instance: the coordination command\n{launch.coordination}".rstrip("\n"))
+        parts.insert(1, "# ---- the primary: the application command")
     for file in launch.files:
         parts += [f"{FILE_MARK}{file.name.removeprefix('.batchtrain/')}", file.data.decode()]
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
@@ -477,38 +447,13 @@ def _text(task: Task, launch: Launch) -> str:
 
 def _identity(frame: Frame, task: Task) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
     """The user's choice; by default the pool's automatic user, who is an administrator in a container."""
-    identity_choice = container.user_of(either(task.user_identity, frame.job.user_identity))
-    if identity_choice is not None:
-        return identity_choice, ()
-    if task.singularity_image is not None and task.singularity_execution.elevated:
+    identity, is_admin = either(task.user_identity, frame.job.user_identity), task.docker_image is not None
+    is_elevated = task.singularity_image is not None and task.singularity_execution.elevated
+    if is_elevated and container.user_of(identity) is None:
         return wire.POOL_ADMIN, ()
-    if task.docker_image is not None:
-        return wire.POOL_ADMIN, _CONTAINER_USER
-    return wire.POOL_NONADMIN, _HOST_USER
-
-
-_CONTAINER_USER = (
-    Implicit("user_identity", "pool, admin", "a container runs as root, which its sshd needs", "user-identity"),
-)
-_HOST_USER = (
-    Implicit(
-        "user_identity", "pool, nonadmin", "no command on the host needs more; the user owns the key", "user-identity"
-    ),
-)
-
-
-def _slots(task: Task) -> tuple[Implicit, ...]:
-    if task.multi_instance is None or task.required_slots is not None:
-        return ()
-    return (Implicit("required_slots", "1", "the nodes of a gang have one slot each", "gang-slot"),)
-
-
-def _dependencies(task: Task) -> wire.Dependencies | None:
-    if not task.depends_on and task.depends_on_range is None:
-        return None
-    between = task.depends_on_range
-    ranges = (wire.TaskIdRange(start=between[0], end=between[1]),) if between is not None else ()
-    return wire.Dependencies(task_ids=task.depends_on, task_id_ranges=ranges)
+    on_host = "no command on the host needs more; the user owns the key"
+    because = "a container runs as root, which its sshd needs" if is_admin else on_host
+    return container.identity_or_default(identity, because, is_admin=is_admin)
 
 
 def constraints(task: Task | JobManager | JobPreparation, retention: str | None) -> wire.TaskConstraints | None:
