@@ -41,11 +41,6 @@ def on_line(block: MpiBlock, fabric: Fabric, user_names: Collection[str] = ()) -
     return '"${bt_fabric[@]}"' if _not_named(block, block.mpi.on(fabric).options, user_names) else ""
 
 
-def needs_device(block: MpiBlock, fabric: Fabric) -> bool:
-    """Whether the MPI uses InfiniBand."""
-    return block.mpi.on(fabric).device
-
-
 def implicit(block: MpiBlock, fabric: Fabric, user_names: Collection[str] = ()) -> tuple[Implicit, ...]:
     """The settings that the user did not ask for."""
     settings = block.mpi.on(fabric)
