@@ -116,9 +116,7 @@ def _application(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shap
         "MPI_Abort is to end its rank by SIGABRT, and the launcher to say who it was; not where cores would be dumped:"
     )
     return shell.script(
-        shell.block(
-            "Runs on the primary, when the coordination command has come back on every instance.", steps.SOURCE
-        ),
+        shell.block(steps.ON_THE_PRIMARY, steps.SOURCE),
         fabric.prologue(block, shape.fabric, setup.own),
         variables.block(variables.of_ranks(shape, setup.own)),
         variables.notes(_noted(options, payload, shape)),

@@ -39,7 +39,9 @@ def with_mpi4py(command: str) -> Payload:
     """
     words = _first_words(command)
     if not words or not _is_python(words[0][0]):
-        return Payload(command, note=_hidden_python(command))
+        is_hidden = "mpi4py" not in command and re.search(r"(?:^|[\s/'\"])python[\d.]*\s", command)
+        note = f"`-m mpi4py` is put in only where the command starts with Python: {_CONSEQUENCE}"
+        return Payload(command, note=note if is_hidden else "")
     script = _script(words)
     hooked_command = before_script(command, HOOK)
     if script is None or hooked_command is None:
@@ -97,9 +99,3 @@ def _script(words: tuple[tuple[str, int], ...]) -> int | None:
             return None
         index += 2 if word in _VALUE_OPTIONS else 1
     return None
-
-
-def _hidden_python(command: str) -> str:
-    if "mpi4py" in command or not re.search(r"(?:^|[\s/'\"])python[\d.]*\s", command):
-        return ""
-    return f"`-m mpi4py` is put in only where the command starts with Python: {_CONSEQUENCE}"
