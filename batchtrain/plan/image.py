@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from batchtrain.catalog.offer import Catalog
 from batchtrain.config.image_names import server_of
 from batchtrain.config.types import CommunityGalleryImage, CustomImage, Image, Job, Pool, Recipe, SharedGalleryImage
@@ -14,15 +12,7 @@ from batchtrain.plan import disks, inputs, wire
 WHERE = "pool_specification"
 
 
-class Containers(NamedTuple):
-    """The container images of a pool: those of Batch's configuration, and those of the start task."""
-
-    configuration: wire.ContainerConfiguration | None = None
-    delayed: tuple[str, ...] = ()
-    implicit: tuple[Implicit, ...] = ()
-
-
-def machine(recipe: Recipe, pool: Pool, containers: Containers) -> wire.VmConfiguration:
+def machine(recipe: Recipe, pool: Pool, containers: wire.ContainerConfiguration | None) -> wire.VmConfiguration:
     """The virtual machines of a pool. Raises PlanError where the image or its node agent is not known."""
     image, vm = image_of(pool), pool.vm_configuration
     one_thread = wire.VmSizeProperties(vcpus_per_core=1)
@@ -33,7 +23,7 @@ def machine(recipe: Recipe, pool: Pool, containers: Containers) -> wire.VmConfig
         image_reference=_reference(image),
         node_agent_sku_id=node_agent(image, recipe.catalog),
         license_type=image.license_type,
-        container_configuration=containers.configuration,
+        container_configuration=containers,
         windows_configuration=wire.unless_empty(
             wire.WindowsConfiguration(enable_automatic_updates=vm.windows_automatic_updates)
         ),
@@ -130,14 +120,16 @@ def _runs_one(job: Job) -> bool:
     return any(task is not None and task.docker_image for task in tasks)
 
 
-def containers(recipe: Recipe, pool: Pool) -> Containers:
+def containers(
+    recipe: Recipe, pool: Pool
+) -> tuple[wire.ContainerConfiguration | None, tuple[str, ...], tuple[Implicit, ...]]:
     """The images that Batch fetches, those that the start task fetches, and the sign-ins to their registries.
 
     `delay_docker_image_preload` leaves an image to the start task (Linux); one from a registry that wants a sign-in
     stays with Batch, so that the environment of the start task has no password.
     """
     if not uses_containers(recipe):
-        return Containers()
+        return None, (), ()
     names, sign_ins = recipe.resources.docker_images, _servers(recipe)
     delays = recipe.settings.delay_docker_image_preload and not is_windows(pool, recipe.catalog)
     delayed_names = tuple(name for name in names if delays and server_of(name) not in sign_ins)
@@ -147,21 +139,15 @@ def containers(recipe: Recipe, pool: Pool) -> Containers:
         container_image_names=preloaded_names,
         container_registries=registries(recipe),
     )
-    return Containers(configuration, delayed_names, _implicit(pool, preloaded_names if delays else ()))
-
-
-def _implicit(pool: Pool, not_delayed: tuple[str, ...]) -> tuple[Implicit, ...]:
-    native = Implicit(
-        "native", "true", "there are container images, and Batch itself runs the containers", "native-containers", WHERE
-    )
-    exception = Implicit(
-        "delay_docker_image_preload",
-        f"false for {', '.join(not_delayed)}",
-        "its registry wants a sign-in, and a password has no place in the start task's environment",
-        "sign-in-not-delayed",
-        WHERE,
-    )
-    return (() if pool.vm_configuration.native else (native,)) + ((exception,) if not_delayed else ())
+    implicit = []
+    if not pool.vm_configuration.native:
+        because = "there are container images, and Batch itself runs the containers"
+        implicit.append(Implicit("native", "true", because, "native-containers", WHERE))
+    if delays and preloaded_names:
+        name, value = "delay_docker_image_preload", f"false for {', '.join(preloaded_names)}"
+        because = "its registry wants a sign-in, and a password has no place in the start task's environment"
+        implicit.append(Implicit(name, value, because, "sign-in-not-delayed", WHERE))
+    return configuration, delayed_names, tuple(implicit)
 
 
 def _servers(recipe: Recipe) -> dict[str, None]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from batchtrain.config.login_ports import login_ports
 from batchtrain.config.types import InboundNatPool, Pool, Recipe, RemoteAccessControl, VirtualNetwork
 from batchtrain.errors import PlanError
@@ -14,15 +12,10 @@ WHERE = "pool_specification"
 FIRST_PRIORITY = 150  # the service's own rules come before
 
 
-class Network(NamedTuple):
-    """A pool's network with its implicit settings."""
-
-    configuration: wire.NetworkConfiguration | None = None
-    implicit: tuple[Implicit, ...] = ()
-
-
-def network(recipe: Recipe, pool: Pool, *, windows: bool) -> Network:
-    """The network of a pool; None by default. Raises PlanError for incomplete settings."""
+def network(
+    recipe: Recipe, pool: Pool, *, windows: bool
+) -> tuple[wire.NetworkConfiguration | None, tuple[Implicit, ...]]:
+    """The network of a pool, None by default, with its implicit settings. Raises PlanError for incomplete settings."""
     ports, by_ports = _ports(pool, windows=windows)
     addresses, by_addresses = _addresses(pool)
     settings = pool.network
@@ -33,7 +26,7 @@ def network(recipe: Recipe, pool: Pool, *, windows: bool) -> Network:
         public_ip_address_configuration=addresses,
         enable_accelerated_networking=settings.accelerated_networking,
     )
-    return Network(wire.unless_empty(network_settings), by_ports + by_addresses)
+    return wire.unless_empty(network_settings), by_ports + by_addresses
 
 
 # --- the subnet -----------------------------------------------------------------------------------------------------

@@ -73,10 +73,10 @@ def _pool(recipe: Recipe) -> Pool:
 def _specification(recipe: Recipe, pool: Pool) -> tuple[wire.PoolSpecification, Plan]:
     """A pool's request without its id, with its warnings and implicit settings."""
     windows = image.is_windows(pool, recipe.catalog)
-    containers = image.containers(recipe, pool)
-    volumes = mounts.mounts(recipe)
-    pool_network = network.network(recipe, pool, windows=windows)
-    started = start_task.start_task(recipe, pool, images=containers.delayed, mounts=volumes.own, windows=windows)
+    containers, delayed_images, by_containers = image.containers(recipe, pool)
+    volumes, fstab = mounts.mounts(recipe)
+    pool_network, by_network = network.network(recipe, pool, windows=windows)
+    task, by_task, warnings = start_task.start_task(recipe, pool, images=delayed_images, mounts=fstab, windows=windows)
     formula = autoscale.formula(pool, recipe.jobs)
     timeout, longer = _resize_timeout(pool, scales=formula is not None)
     scaling = scaling_of(pool)
@@ -96,18 +96,18 @@ def _specification(recipe: Recipe, pool: Pool) -> tuple[wire.PoolSpecification, 
         auto_scale_formula=formula,
         auto_scale_evaluation_interval=wire_times.optional_duration(interval) if formula else None,
         enable_inter_node_communication=pool.inter_node_communication_enabled,
-        network_configuration=pool_network.configuration,
-        start_task=started.task,
+        network_configuration=pool_network,
+        start_task=task,
         application_package_references=inputs.packages(pool.application_packages),
         task_slots_per_node=pool.task_slots_per_node,
         task_scheduling_policy=scheduling if pool.node_fill_type or pool.job_default_order else None,
         user_accounts=pool_users.user_accounts(recipe, pool),
         metadata=tuple(wire.Metadata(name=name, value=value) for name, value in pool.metadata.items()),
-        mount_configuration=volumes.mounts,
+        mount_configuration=volumes,
         upgrade_policy=_upgrades(pool),
     )
-    implicit = containers.implicit + pool_network.implicit + started.implicit + _to_zero(pool) + longer
-    return body, Plan(warnings=started.warnings, implicit=implicit)
+    implicit = by_containers + by_network + by_task + _to_zero(pool) + longer
+    return body, Plan(warnings=warnings, implicit=implicit)
 
 
 # --- how many nodes -------------------------------------------------------------------------------------------------

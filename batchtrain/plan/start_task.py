@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from batchtrain.config import node_preparation
 from batchtrain.config.image_names import below
 from batchtrain.config.types import Pool, Recipe
@@ -19,18 +17,11 @@ INPUT = ".batchtrain/input"
 _OF_DOCKER = "docker://"
 
 
-class Started(NamedTuple):
-    """A start task with its implicit settings and warnings."""
-
-    task: wire.StartTask | None = None
-    implicit: tuple[Implicit, ...] = ()
-    warnings: tuple[Problem, ...] = ()
-
-
 def start_task(
     recipe: Recipe, pool: Pool, *, images: tuple[str, ...], mounts: tuple[Fstab, ...], windows: bool
-) -> Started:
-    """What a node runs as root when it joins. images: those that Batch does not fetch itself.
+) -> tuple[wire.StartTask | None, tuple[Implicit, ...], tuple[Problem, ...]]:
+    """What a node runs as root when it joins, with implicit settings and warnings. images: those that Batch does not
+    fetch itself.
 
     Raises PlanError if it is too long for one request.
     """
@@ -41,7 +32,7 @@ def start_task(
     files = inputs.resource_files(pool.resource_files) + tuple(file for item in data for file in item.files)
     commands = (*prep.commands.pre, *prep.commands.post)
     if not (commands or ours or files):
-        return Started()
+        return None, (), ()
     if reserved := next((name for name in prep.environment_variables if name.startswith("BATCHTRAIN_")), None):
         raise PlanError(f"`additional_node_prep` sets {reserved}; names with BATCHTRAIN_ are the product's own")
     text = _text(pool, has_preparation=bool(ours), windows=windows)
@@ -63,7 +54,11 @@ def start_task(
         max_task_retry_count=prep.max_task_retries,
         wait_for_success=waits,
     )
-    return Started(task, implicit + _apptainer_by_itself(todo), _warnings(todo))
+    if (todo.images or todo.logins) and "singularity" not in todo.runtimes:
+        because = "there are Apptainer images; it is installed where the node has neither it nor Singularity"
+        name = "container_runtimes.install"
+        implicit = (*implicit, Implicit(name, "singularity", because, "apptainer-installed", WHERE))
+    return task, implicit, _warnings(todo)
 
 
 def _text(pool: Pool, *, has_preparation: bool, windows: bool) -> str:
@@ -149,13 +144,6 @@ def _waits(pool: Pool, *, has_preparation: bool) -> tuple[bool, tuple[Implicit, 
     because = "tasks need the pool's own preparation"
     name = "block_until_all_global_resources_loaded"
     return True, (Implicit(name, "true", because, "own-preparation-waits", WHERE),)
-
-
-def _apptainer_by_itself(todo: Preparation) -> tuple[Implicit, ...]:
-    if not (todo.images or todo.logins) or "singularity" in todo.runtimes:
-        return ()
-    because = "there are Apptainer images; it is installed where the node has neither it nor Singularity"
-    return (Implicit("container_runtimes.install", "singularity", because, "apptainer-installed", WHERE),)
 
 
 def _warnings(todo: Preparation) -> tuple[Problem, ...]:
