@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.config.image_names import server_of
-from batchtrain.config.types import CommunityGalleryImage, CustomImage, Image, Job, Pool, Recipe, SharedGalleryImage
+from batchtrain.config.types import CommunityGalleryImage, CustomImage, Image, Pool, Recipe, SharedGalleryImage
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import disks, inputs, wire
@@ -45,9 +45,6 @@ def _resiliency(pool: Pool) -> wire.ResiliencyPolicy | None:
     policy = wire.InstancePercentPolicy(value=share, enabled=True) if share is not None else None
     limits = wire.ZoneAllocationPolicy(max_zone_count=zones.max_count, max_instance_percent_per_zone_policy=policy)
     return wire.ResiliencyPolicy(zone_allocation_policy=limits) if wire.unless_empty(limits) else None
-
-
-# --- the image ------------------------------------------------------------------------------------------------------
 
 
 def image_of(pool: Pool) -> Image:
@@ -104,20 +101,18 @@ def _reference(image: Image) -> wire.ImageReference:
             )
 
 
-# --- containers -----------------------------------------------------------------------------------------------------
-
-
 def uses_containers(recipe: Recipe) -> bool:
     """Whether the pool runs containers: it says `native`, or there are images to run."""
-    if recipe.pool and recipe.pool.vm_configuration.native:
-        return True
-    return bool(recipe.resources.docker_images) or any(map(_runs_one, recipe.jobs))
-
-
-def _runs_one(job: Job) -> bool:
-    """Whether anything of a job runs in a container of Batch's."""
-    tasks = (*job.tasks, job.merge_task, job.job_preparation, job.job_release, job.job_manager)
-    return any(task is not None and task.docker_image for task in tasks)
+    is_native = recipe.pool is not None and recipe.pool.vm_configuration.native
+    return (
+        is_native
+        or bool(recipe.resources.docker_images)
+        or any(
+            task is not None and task.docker_image
+            for job in recipe.jobs
+            for task in (*job.tasks, job.merge_task, job.job_preparation, job.job_release, job.job_manager)
+        )
+    )
 
 
 def containers(

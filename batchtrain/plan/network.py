@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from batchtrain.config.login_ports import login_ports
-from batchtrain.config.types import InboundNatPool, Pool, Recipe, RemoteAccessControl, VirtualNetwork
+from batchtrain.config.types import Pool, Recipe, RemoteAccessControl, VirtualNetwork
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import wire
@@ -29,9 +31,6 @@ def network(
     return wire.unless_empty(network_settings), by_ports + by_addresses
 
 
-# --- the subnet -----------------------------------------------------------------------------------------------------
-
-
 def _subnet(recipe: Recipe, network: VirtualNetwork) -> wire.Text:
     """The subnet's resource id, from its id or its name; missing parts are looked up when the request is sent."""
     if network.arm_subnet_id:
@@ -52,9 +51,6 @@ def _subnet(recipe: Recipe, network: VirtualNetwork) -> wire.Text:
     )
 
 
-# --- addresses ------------------------------------------------------------------------------------------------------
-
-
 def _addresses(pool: Pool) -> tuple[wire.PublicIpAddressConfiguration | None, tuple[Implicit, ...]]:
     settings = pool.network
     has_ips = bool(pool.public_ips) and settings.public_ip is None
@@ -69,11 +65,20 @@ def _addresses(pool: Pool) -> tuple[wire.PublicIpAddressConfiguration | None, tu
     return wire.unless_empty(addresses), (implicit,) if has_ips else ()
 
 
-# --- ports ----------------------------------------------------------------------------------------------------------
-
-
 def _ports(pool: Pool, *, windows: bool) -> tuple[tuple[wire.InboundNatPool, ...], tuple[Implicit, ...]]:
-    nat_pools = tuple(_nat_pool(nat) for nat in pool.network.inbound_nat_pools)
+    nat_pools = tuple(
+        wire.InboundNatPool(
+            name=nat.name,
+            protocol=nat.protocol,
+            backend_port=nat.backend_port,
+            frontend_port_range_start=nat.frontend_port_range[0],
+            frontend_port_range_end=nat.frontend_port_range[1],
+            network_security_group_rules=tuple(
+                wire.NetworkSecurityGroupRule(**msgspec.structs.asdict(rule)) for rule in nat.rules
+            ),
+        )
+        for nat in pool.network.inbound_nat_pools
+    )
     ports = login_ports(pool, windows=windows)
     if ports is None:
         return nat_pools, ()
@@ -102,24 +107,4 @@ def access_rules(allow: tuple[str, ...], deny: tuple[str, ...]) -> tuple[wire.Ne
     return tuple(
         wire.NetworkSecurityGroupRule(priority=priority, access=access, source_address_prefix=address)
         for priority, (access, address) in enumerate(rules, FIRST_PRIORITY)
-    )
-
-
-def _nat_pool(pool: InboundNatPool) -> wire.InboundNatPool:
-    first, last = pool.frontend_port_range
-    return wire.InboundNatPool(
-        name=pool.name,
-        protocol=pool.protocol,
-        backend_port=pool.backend_port,
-        frontend_port_range_start=first,
-        frontend_port_range_end=last,
-        network_security_group_rules=tuple(
-            wire.NetworkSecurityGroupRule(
-                priority=rule.priority,
-                access=rule.access,
-                source_address_prefix=rule.source_address_prefix,
-                source_port_ranges=rule.source_port_ranges,
-            )
-            for rule in pool.rules
-        ),
     )
