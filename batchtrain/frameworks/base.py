@@ -24,9 +24,6 @@ EACH = "processes_per_node"
 """The `per_node` of a role with as many processes as `processes_per_node`."""
 
 
-# --- what every type of the configuration language is made of -------------------------------------------------------
-
-
 def says(description: str, wire: str = "", *, example: Any = None, **bounds: int) -> Meta:
     """The sentence of a property, its use, and its bounds.
 
@@ -368,8 +365,6 @@ class OverMpi(NamedTuple):
     environment: tuple[Variable, ...]
     """Variables of the ranks."""
 
-
-# --- variables of several frameworks ---------------------------------------------------------------------------------
 
 NUMBER_OF_THREADS = Variable("OMP_NUM_THREADS", AUTO, "each process gets its share of the node's cores", "omp-threads")
 _INTERFACE = "`interface`, or the one with the node's own address"

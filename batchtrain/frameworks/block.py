@@ -50,9 +50,6 @@ def misspelt(what: str, name: str, keywords: Collection[str]) -> str:
     return f"{what} has no keyword `{name}`. {hint}"
 
 
-# --- for help() -----------------------------------------------------------------------------------------------------
-
-
 def _hints(block: type[msgspec.Struct]) -> dict[str, Any]:
     """The properties of a block with their types, bounds and sentences."""
     hints = get_type_hints(block, include_extras=True)

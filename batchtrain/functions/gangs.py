@@ -187,7 +187,6 @@ def _reason(result: Result, name: str) -> str:
 
 
 def _fail(failure: TaskFailed, answers: list[dict[str, Any]]) -> NoReturn:
-    """Raise what the first failed rank raised."""
     if not answers:
         raise failure
     first = min(answers, key=lambda answer: (answer["rank"] != failure.rank, answer["time"]))

@@ -192,7 +192,6 @@ def _submodules(tree: ast.AST, scope: dict[str, Any]) -> Iterator[str]:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """The names that code reads from its module."""
     assigned_names: set[str] = set()
     for step in dis.get_instructions(code):
         if step.opname == "STORE_NAME":
@@ -208,9 +207,6 @@ def _everywhere(name: str, value: Any) -> bool:
     """Whether a name is one that Python gives every module (`__name__`), or IPython every notebook (its `open`)."""
     of_ipython = str(getattr(value, "__module__", "")).startswith(("IPython.", "ipykernel."))
     return (of_ipython and hasattr(builtins, name)) or (name.startswith("__") and hasattr(ast, name))
-
-
-# --- files ----------------------------------------------------------------------------------------------------------
 
 
 class _LocalFiles:

@@ -181,7 +181,6 @@ def _rank_options(options: MpiLaunch, ranks: Ranks) -> str:
 
 
 def _added(options: MpiLaunch, ranks: Ranks, shape: Shape) -> tuple[Added, ...]:
-    """What the MPI's table entry adds to this launch."""
     options_text = " ".join(options.block.options)
     return tuple(
         addition
@@ -190,9 +189,6 @@ def _added(options: MpiLaunch, ranks: Ranks, shape: Shape) -> tuple[Added, ...]:
         and (shape.container or not addition.in_container)
         and not (addition.unless and re.search(addition.unless, options_text))
     )
-
-
-# --- what was decided -----------------------------------------------------------------------------------------------
 
 
 def _implicit(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shape) -> tuple[Implicit, ...]:

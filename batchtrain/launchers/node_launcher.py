@@ -263,9 +263,6 @@ _NO_PYTHON = (
 )
 
 
-# --- what was decided -----------------------------------------------------------------------------------------------
-
-
 def _implicit_processes(block: Nodes, each: int | str, shape: Shape) -> tuple[Implicit, ...]:
     if block.processes is not None or block.processes_per_node is not None:
         return ()

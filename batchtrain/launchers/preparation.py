@@ -410,9 +410,6 @@ def _case(pattern: str) -> str:
     return "".join(part if number % 2 else shell.word(part) for number, part in enumerate(parts) if part) or "''"
 
 
-# --- data, to its place: Batch downloads the files of a task only below its working directory -----------------------
-
-
 def moves(items: tuple[Moved, ...]) -> str:
     """The lines that move the data; every user of the node may read it."""
     return _moved("Input data, to where it belongs:", _MOVE_FOR_ALL, items)

@@ -114,9 +114,6 @@ def _increments(scenario: Scenario) -> list[str]:
     return ["", "// No more new nodes at once than allowed.", *lines] if lines else []
 
 
-# --- scenarios that follow the work ---------------------------------------------------------------------------------
-
-
 def _by_tasks(scenario: Scenario, tasks_per_node: int) -> list[str]:
     metric = TASKS[scenario.name]
     lookback = seconds_of(scenario.sample_lookback_interval)
@@ -193,9 +190,6 @@ _SHARES: dict[str, tuple[str, ...]] = {
         "dedicated = min(maxDedicated, max(minDedicated, nodes + whole - spot));",
     ),
 }
-
-
-# --- scenarios of days and hours ------------------------------------------------------------------------------------
 
 
 _DEDICATED, _SPOT = "peak ? maxDedicated : minDedicated", "peak ? maxSpot : minSpot"

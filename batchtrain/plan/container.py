@@ -61,9 +61,6 @@ def of_a_job(part: JobManager | JobPreparation | JobRelease) -> wire.ContainerSe
     )
 
 
-# --- options of the engine ------------------------------------------------------------------------------------------
-
-
 def _shared_memory(frame: Frame, task: Task) -> tuple[str | None, tuple[Implicit, ...]]:
     """The size to request; none if the task's own options set it, because the engine uses the last option."""
     size, options = either(task.shm_size, frame.job.shm_size), task.additional_docker_run_options
@@ -120,9 +117,6 @@ def _pool_key(frame: Frame, task: Task) -> tuple[tuple[str, ...], tuple[Implicit
     return (option,), (Implicit("containerRunOptions", option, because, "pool-key"),)
 
 
-# --- directories of the node ----------------------------------------------------------------------------------------
-
-
 def _working_directory(frame: Frame, task: Task) -> tuple[str, tuple[Implicit, ...]]:
     choice = either(task.default_working_dir, frame.job.default_working_dir)
     if choice is not None:
@@ -154,7 +148,6 @@ def identity_or_default(
 
 
 def _user_in_container(identity: UserIdentity | None) -> tuple[str, ...]:
-    """The container engine's option for a user id and a group id."""
     if identity is None or identity.specific_user is None:
         return ()
     return (f"--user={identity.specific_user.uid}:{identity.specific_user.gid}",)

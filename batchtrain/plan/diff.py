@@ -117,7 +117,6 @@ def has_other_formula(comparison: Compared) -> bool:
 
 
 def _shown_as(path: str, value: Any, secrets: tuple[Secret, ...]) -> Any:
-    """The value without secrets."""
     masked_value, name = masked_document(value, secrets), _variable(path)
     return variable(name, masked_value) if name and isinstance(masked_value, str) else masked_value
 

@@ -310,7 +310,6 @@ def _source_files(spot: _Spot, facts: Facts) -> Made:
 
 
 def _with_file(spot: _Spot, task: types.Task, words: Mapping[str, Any]) -> types.Task:
-    """The task with its file among its resource files."""
     factory = spot.factory.file
     assert factory is not None
     storage, days = factory.azure_storage, spot.recipe.settings.generated_sas_expiry_days
@@ -334,9 +333,6 @@ def _words(spot: _Spot, name: str) -> dict[str, str]:
     container_url = f"https://{link}/{container}" if account is None else inputs.container_url(account, container)
     url = f"{container_url}/{quote(name)}"
     return dict(zip(KEYWORDS, (url, name, f"{container}/{name}", last, last.partition(".")[0]), strict=True))
-
-
-# --- warnings -------------------------------------------------------------------------------------------------------
 
 
 def _about_files(spot: _Spot, facts: Facts) -> list[Problem]:

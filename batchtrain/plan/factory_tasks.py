@@ -108,8 +108,6 @@ class FactoryTasks:
         return cut if cut and cut.filled(row, self.first.id) in (None, self.first) else None
 
 
-# --- one body, cut --------------------------------------------------------------------------------------------------
-
 ID = "#id"
 PLAIN = re.compile(r"[A-Za-z0-9_.,:/+@%-]+")
 """Values that are the same in JSON, and mean nothing to a shell."""

@@ -55,8 +55,6 @@ def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None)
 
 
 class _Tasks(NamedTuple):
-    """The tasks of a job, planned."""
-
     built: tuple[Built, ...] = ()
     """Every task; of the factories of a stream only the first one."""
     places: tuple[str, ...] = ()
@@ -94,7 +92,6 @@ def _plan_job(recipe: Recipe, job: Job, number: int, facts: Facts, sources: Sour
 
 
 def _listed(around: Frame, expansions: Sequence[Made | None]) -> _Tasks:
-    """The plans of all tasks."""
     job = around.job
     numbered_tasks = tuple(factory.numbered(around.recipe, job, expansions))
     counts = [0] * len(job.tasks)
@@ -226,7 +223,6 @@ def _numbering(around: Frame, naming: ids.Naming) -> tuple[Implicit, ...]:
 
 
 def _merge(around: Frame, merge: Task, groups: Sequence[ids.Group | Callable[[], ids.Group]], others: int) -> Built:
-    """The merge task, after all the others."""
     path = f"{around.path}.merge_task"
     task_plan = task.build(around, merge, ids.merge_id(merge), path)
     because = "a merge task runs after all the others"

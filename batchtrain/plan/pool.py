@@ -110,9 +110,6 @@ def _specification(recipe: Recipe, pool: Pool) -> tuple[wire.PoolSpecification, 
     return body, Plan(warnings=warnings, implicit=implicit)
 
 
-# --- how many nodes -------------------------------------------------------------------------------------------------
-
-
 def _to_zero(pool: Pool) -> tuple[Implicit, ...]:
     """What the word `to_zero` and an idle timeout stand for."""
     if pool.idles:
@@ -153,9 +150,6 @@ def _with_identities(pool: Pool, body: wire.PoolCreate) -> tuple[wire.PoolCreate
         Step("pool.identity", pool.id, {"identities": list(pool.identities)}),
         Step("pool.autoscale" if body.enable_auto_scale else "pool.resize", pool.id, growth),
     )
-
-
-# --- how it works ---------------------------------------------------------------------------------------------------
 
 
 def _upgrades(pool: Pool) -> wire.UpgradePolicy | None:

@@ -102,7 +102,6 @@ def _requests(plan: Shown) -> Iterator[tuple[str, list[str]]]:
 
 
 def _numbers(body: Mapping[str, Any]) -> str:
-    """What is known of a stream of tasks."""
     if body["count"] is None:
         return "as many tasks as there are values"
     largest = f", the largest of {body['largest']:,} bytes" if body["largest"] is not None else ""
@@ -166,7 +165,6 @@ def _implicit(plan: Shown) -> list[str]:
 
 
 def _launches(plan: Shown) -> Iterator[tuple[str, list[str]]]:
-    """A sentence about each launch, and its lines."""
     tasks: dict[str, list[str]] = {}
     for task, text in plan.launch:
         tasks.setdefault(text, []).append(task)

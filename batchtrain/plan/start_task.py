@@ -80,9 +80,6 @@ def _fitting(text: str) -> str:
     return text
 
 
-# --- our part -------------------------------------------------------------------------------------------------------
-
-
 def _own(
     recipe: Recipe, pool: Pool, images: tuple[str, ...], mounts: tuple[Fstab, ...], data: tuple[inputs.Fetched, ...]
 ) -> tuple[Preparation, tuple[wire.Environment, ...]]:

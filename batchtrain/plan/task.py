@@ -225,9 +225,6 @@ def _fabric(frame: Frame, task: Task) -> tuple[Fabric, tuple[Implicit, ...]]:
     return _FABRICS[size.rdma], (Implicit("infiniband", "true", because, "infiniband-by-size"),)
 
 
-# --- GPUs -----------------------------------------------------------------------------------------------------------
-
-
 def _gpus(frame: Frame, task: Task) -> tuple[Implicit, ...]:
     """The service gives a container all GPUs of its node; only fewer GPUs must be requested."""
     size = frame.size
@@ -239,10 +236,8 @@ def _gpus(frame: Frame, task: Task) -> tuple[Implicit, ...]:
 
 
 def _gpus_seen(frame: Frame, task: Task) -> tuple[wire.Environment, ...]:
-    """The variables that select GPUs of a container; none if it uses all GPUs.
-
-    NVIDIA Container Toolkit: `void` for none. ROCm: ROCR_VISIBLE_DEVICES; without the devices there is nothing to hide.
-    """
+    """The variables that select GPUs of a container; none if it uses all GPUs. NVIDIA Container Toolkit: `void` for
+    none. ROCm: without the devices there is nothing to hide."""
     indices = task_resources.gpus_seen(task_resources.gpus_word(frame.job, task))
     if indices is None:
         return ()
@@ -323,7 +318,6 @@ def _read(source: AnySource) -> tuple[File, ...]:
 
 
 def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
-    """How the task gets its own files and those of the launch."""
     source = _source(frame, task)
     large = source if isinstance(source, LargeSource) else None
     files = _read(source)
@@ -356,7 +350,6 @@ def _stored(frame: Frame, task: Task, large: LargeSource, where: str) -> tuple[p
 
 
 def _linked(frame: Frame, task: Task, upload: Upload, name: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
-    """An archive in storage, and how the task gets it."""
     url = wire.later("sas", f"{upload.path}?days={inputs.sas_days(frame.recipe)}")
     return payload.through_storage(url, name, everywhere=task.multi_instance is not None), (upload,)
 
@@ -366,10 +359,7 @@ def _container(frame: Frame, link: str) -> str:
 
 
 def _storage_directory(frame: Frame, task: Task, files: tuple[File, ...], archive: bytes, where: str) -> str | None:
-    """Where in storage the packed files go; None for inside the request.
-
-    Raises PlanError for a source that fits in neither.
-    """
+    """Where in storage the packed files go; None for inside the request. Raises PlanError if they fit in neither."""
     if frame.link is not None:
         return _container(frame, frame.link)
     too_large = travel.too_large(files) if len(archive) > travel.MOST_PACKED else ""
@@ -386,7 +376,6 @@ _SHARED = 'export AZ_BATCH_TASK_SHARED_DIR="${AZ_BATCH_TASK_SHARED_DIR:-$AZ_BATC
 def _command_line(
     frame: Frame, task: Task, way: _Way, carrier: payload.Carrier
 ) -> tuple[str, tuple[wire.Environment, ...]]:
-    """The command line, and what it needs in the environment."""
     if way.direct:
         return (task.command or "").strip(), ()
     if frame.windows:
@@ -430,7 +419,6 @@ def _multi_instance(gang: MultiInstance, shape: Shape, carrier: payload.Carrier)
 
 
 def _text(task: Task, launch: Launch) -> str:
-    """The shell text that the nodes run, for the user."""
     if not task.multi_instance and not launch.files:
         return launch.application
     parts = [launch.application]
@@ -440,9 +428,6 @@ def _text(task: Task, launch: Launch) -> str:
     for file in launch.files:
         parts += [f"{FILE_MARK}{file.name.removeprefix('.batchtrain/')}", file.data.decode()]
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
-
-
-# --- what it may use ------------------------------------------------------------------------------------------------
 
 
 def _identity(frame: Frame, task: Task) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
