@@ -36,7 +36,7 @@ def around(frame: Frame, task: Task, shape: Shape, source: AnySource, launch: La
     settings, digests = task.checkpoint, travel.digests(source)
     row = f".{settings.row}" if isinstance(settings, RowCheckpoint) else ""
     suffix = f"{row}@{settings.key}" if settings.key else row
-    former = _former(frame, task, shape, digests) if frame.former and not settings.key else ""
+    former = _former(frame, task, shape, digests) if frame.facts.former and not settings.key else ""
     directory = checkpoint.Place(alias, frame.project, suffix, former)
     return checkpoint.around(
         launch, directory, _facts(frame, task, shape, digests), settings.keep, settings.signal or ""

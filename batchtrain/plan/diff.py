@@ -265,29 +265,25 @@ FILLED_IN_ITEMS = {"dataDisks": {"caching": "none", "managedDisk": {"storageAcco
 """The same of each item of a list."""
 
 NEVER_GIVEN_BACK = frozenset({"password", "accountKey", "sasKey", "sshPrivateKey", "protectedSettings"})
-READ_ONLY = frozenset(
-    {
-        "allocationState", "allocationStateTransitionTime", "autoScaleRun", "creationTime", "currentDedicatedNodes",
-        "currentLowPriorityNodes", "eTag", "exactVersion", "executionInfo", "identity", "lastModified", "nodeInfo",
-        "odata.metadata", "previousState", "previousStateTransitionTime", "resizeErrors", "state",
-        "stateTransitionTime", "stats", "url",
-    }
-)  # fmt: skip
+READ_ONLY = frozenset({
+    "allocationState", "allocationStateTransitionTime", "autoScaleRun", "creationTime", "currentDedicatedNodes",
+    "currentLowPriorityNodes", "eTag", "exactVersion", "executionInfo", "identity", "lastModified", "nodeInfo",
+    "odata.metadata", "previousState", "previousStateTransitionTime", "resizeErrors", "state",
+    "stateTransitionTime", "stats", "url",
+})  # fmt: skip
 """Properties that the service adds to its answers."""
 UNORDERED = {"environmentSettings": "name", "commonEnvironmentSettings": "name", "metadata": "name",
              "uploadHeaders": "name", "userAccounts": "name", "extensions": "name", "dataDisks": "lun",
              "inboundNATPools": "name", "vmSizes": "name"}  # fmt: skip
 """Lists whose items have names, and no order that counts."""
-CASELESS = frozenset(
-    {
-        "access", "allocationStrategy", "caching", "dependencyAction", "dynamicVNetAssignmentScope", "elevationLevel",
-        "jobAction", "jobDefaultOrder", "loginMode", "mode", "nodeFillType", "offer", "onAllTasksComplete",
-        "onTaskFailure",
-        "placement", "policy", "poolId", "poolLifetimeOption", "protocol", "provision", "publisher", "resourceId",
-        "scope", "securityType", "sku", "storageAccountType", "subnetId", "type", "uploadCondition",
-        "virtualMachineImageId", "vmSize", "workingDirectory",
-    }
-)  # fmt: skip
+CASELESS = frozenset({
+    "access", "allocationStrategy", "caching", "dependencyAction", "dynamicVNetAssignmentScope", "elevationLevel",
+    "jobAction", "jobDefaultOrder", "loginMode", "mode", "nodeFillType", "offer", "onAllTasksComplete",
+    "onTaskFailure",
+    "placement", "policy", "poolId", "poolLifetimeOption", "protocol", "provision", "publisher", "resourceId",
+    "scope", "securityType", "sku", "storageAccountType", "subnetId", "type", "uploadCondition",
+    "virtualMachineImageId", "vmSize", "workingDirectory",
+})  # fmt: skip
 """Words that the service writes in a case of its own."""
 _SPAN = re.compile(r"P(?=[0-9T])(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?)?")
 

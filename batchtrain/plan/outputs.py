@@ -34,14 +34,10 @@ def left(recipe: Recipe, container: str, task: Task, task_id: str) -> tuple[wire
     if not container:
         return ()
     link, _, name = container.partition("/")
-    url = inputs.results_link(recipe, link, name)
-    whole = wire.OutputContainer(container_url=url)
-    return tuple(
-        _file(
-            pattern, whole, posixpath.join("tasks", task_id, *_fixed(posixpath.join("wd", pattern))), "taskcompletion"
-        )
-        for pattern in dict.fromkeys((*LEFT, *_of_results(task.results or Results())))
-    )
+    whole = wire.OutputContainer(container_url=inputs.results_link(recipe, link, name))
+    names = dict.fromkeys((*LEFT, *_of_results(task.results or Results())))
+    paths = {name: posixpath.join("tasks", task_id, *_fixed(posixpath.join("wd", name))) for name in names}
+    return tuple(_file(name, whole, path, "taskcompletion") for name, path in paths.items())
 
 
 def _file(pattern: str, container: wire.OutputContainer, path: str | None, condition: str) -> wire.OutputFile:

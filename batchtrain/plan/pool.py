@@ -145,7 +145,8 @@ def _with_identities(pool: Pool, body: wire.PoolCreate) -> tuple[wire.PoolCreate
     """Only nodes that join later have the identities, which Azure Resource Manager sets: the pool is created without
     nodes, gets its identities, and then grows."""
     fields = AUTOSCALE_FIELDS if body.enable_auto_scale else RESIZE_FIELDS
-    growth = {field: value for field, value in wire.document(body).items() if field in fields}
+    document = wire.document(body)
+    growth = {field: document[field] for field in fields if field in document}
     return msgspec.structs.replace(body, **EMPTY), (
         Step("pool.identity", pool.id, {"identities": list(pool.identities)}),
         Step("pool.autoscale" if body.enable_auto_scale else "pool.resize", pool.id, growth),

@@ -122,13 +122,13 @@ def _request(
         + tuple(file for blobs in way.fetched for file in blobs.files)
         + (() if gang else carrier.resource_files),
         output_files=outputs.outputs(frame.recipe, task.output_data.azure_storage)
-        + outputs.left(frame.recipe, frame.results, task, begun.id),
+        + outputs.left(frame.recipe, frame.facts.results, task, begun.id),
         environment_settings=inputs.environment(
             task.environment_variables,
             (_gpus_seen(frame, task) if shape.container else ())
             + by_line
             + carrier.environment
-            + outputs.live(frame.recipe, frame.results, task)
+            + outputs.live(frame.recipe, frame.facts.results, task)
             + _fetched_later(task),
             vault_id=task.environment_variables_keyvault_secret_id,
         ),
@@ -289,7 +289,7 @@ def _launch(frame: Frame, task: Task, way: _Way, where: str) -> Launch:
             launch = plain.alone(apptainer.around(text, way.image) if way.image else text)
             launch = steps.measured(launch, bool(task.source or task.checkpoint))
         else:
-            stop_when, collects = frame.job.stop_when, bool(frame.results)
+            stop_when, collects = frame.job.stop_when, bool(frame.facts.results)
             launch = frameworks.launch(task, gang, way.shape, names, way.image, stop_when, collects=collects)
             launch = steps.recorded(launch)
         launch = sweep.around(checkpoint.around(frame, task, way.shape, source, launch), task.command)
@@ -342,7 +342,7 @@ def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payl
 
 def _stored(frame: Frame, task: Task, large: LargeSource, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
     """A large source in the storage account of the recipe. Raises PlanError where there is none."""
-    link = frame.link or (frame.recipe.settings.storage_account_settings if frame.blob_store else None)
+    link = frame.link or (frame.recipe.settings.storage_account_settings if frame.facts.blob_store else None)
     if link is None:
         raise PlanError(f"{where}: the source `{task.source}` needs the storage account of the recipe: {travel.EXITS}")
     path = f"{_container(frame, link)}/{large.digest[:32]}.source.tar.gz"
@@ -365,9 +365,9 @@ def _storage_directory(frame: Frame, task: Task, files: tuple[File, ...], archiv
     too_large = travel.too_large(files) if len(archive) > travel.MOST_PACKED else ""
     if not too_large:
         return None
-    if not frame.blob_store:
+    if not frame.facts.blob_store:
         raise PlanError(f"{where}: the source `{task.source}`: {too_large}")
-    return f"{frame.blob_store}/{frame.job.id}"
+    return f"{frame.facts.blob_store}/{frame.job.id}"
 
 
 _SHARED = 'export AZ_BATCH_TASK_SHARED_DIR="${AZ_BATCH_TASK_SHARED_DIR:-$AZ_BATCH_TASK_DIR}"'
