@@ -325,8 +325,8 @@ class Nodes(Block, frozen=True, kw_only=True):
                 because = f"set by `{variable.option}`"
                 because = because if variable.value else variable.because or because
                 variable = variable._replace(value=str(setting), because=because)
-            result.append(variable)
-        return tuple(variable for variable in result if variable.value)
+            result += [variable] if variable.value else []
+        return tuple(result)
 
     def given(self, option: str) -> Any:
         """The value of a property; None if the launch chooses it."""

@@ -110,8 +110,7 @@ def gang(
 def _fetching_all(recipe: Recipe) -> Recipe:
     """The recipe with the results of all nodes."""
     (job,) = recipe.jobs
-    (task,) = job.tasks
-    task = msgspec.structs.replace(task, results=Results(from_="all"))
+    task = msgspec.structs.replace(job.tasks[0], results=Results(from_="all"))
     return msgspec.structs.replace(recipe, jobs=(msgspec.structs.replace(job, tasks=(task,)),))
 
 

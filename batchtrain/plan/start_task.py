@@ -138,8 +138,7 @@ def _waits(pool: Pool, *, has_preparation: bool) -> tuple[bool, tuple[Implicit, 
     everything that the user prepares, downloads or mounts."""
     if pool.block_until_all_global_resources_loaded or not has_preparation:
         return pool.block_until_all_global_resources_loaded, ()
-    because = "tasks need the pool's own preparation"
-    name = "block_until_all_global_resources_loaded"
+    name, because = "block_until_all_global_resources_loaded", "tasks need the pool's own preparation"
     return True, (Implicit(name, "true", because, "own-preparation-waits", WHERE),)
 
 
@@ -147,10 +146,7 @@ def _warnings(todo: Preparation) -> tuple[Problem, ...]:
     if not todo.logins:
         return ()
     servers = ", ".join(login.server for login in todo.logins)
-    text = (
-        f"the password of {servers} is in the environment of the start task; every user who can read the pool can read"
-        " it"
-    )
+    where, path = "in the environment of the start task", "global_resources.singularity_images"
+    text = f"the password of {servers} is {where}; every user who can read the pool can read it"
     hint = "Use a token that can only pull, and that ends."
-    path = "global_resources.singularity_images"
     return (Problem("password-on-nodes", text, level="warning", path=path, hint=hint),)

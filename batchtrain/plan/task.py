@@ -97,8 +97,8 @@ def _way(frame: Frame, task: Task, shape: Shape, where: str) -> _Way:
         alone = not (task.multi_instance or image or brings)
         return way._replace(carried=frame.swept and alone)
     text = task.command or ""
-    speaks = frame.windows or command.speaks_for_itself(text, entrypoint=task.entrypoint is not None)
-    direct = shape.container and speaks
+    has_entrypoint = task.entrypoint is not None
+    direct = shape.container and (frame.windows or command.speaks_for_itself(text, entrypoint=has_entrypoint))
     bare = direct or frame.windows or command.fits(text)
     return way._replace(direct=direct, bare=bare or frame.swept, carried=frame.swept and not bare)
 
@@ -329,7 +329,14 @@ def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payl
         ours.append(File(f"{OURS}/coordinate.sh", launch.coordination.encode()))
     archive = travel.archive((*files, *ours, *launch.files))
     directory = _storage_directory(frame, task, files, archive, where)
-    carriers = [_stored(frame, task, large, where)] if large else []
+    carriers = []
+    if large:
+        link = frame.link or (frame.recipe.settings.storage_account_settings if frame.facts.blob_store else None)
+        if link is None:
+            text = f"the source `{task.source}` needs the storage account of the recipe: {travel.EXITS}"
+            raise PlanError(f"{where}: {text}")
+        path = f"{_container(frame, link)}/{large.digest[:32]}.source.tar.gz"
+        carriers.append(_linked(frame, task, Upload(path, large), payload.SOURCE))
     carriers.append(
         (payload.inside_request(archive, where), ())
         if directory is None
@@ -338,15 +345,6 @@ def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payl
     return payload.joined(carrier for carrier, _ in carriers), tuple(
         part for _, uploads in carriers for part in uploads
     )
-
-
-def _stored(frame: Frame, task: Task, large: LargeSource, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
-    """A large source in the storage account of the recipe. Raises PlanError where there is none."""
-    link = frame.link or (frame.recipe.settings.storage_account_settings if frame.facts.blob_store else None)
-    if link is None:
-        raise PlanError(f"{where}: the source `{task.source}` needs the storage account of the recipe: {travel.EXITS}")
-    path = f"{_container(frame, link)}/{large.digest[:32]}.source.tar.gz"
-    return _linked(frame, task, Upload(path, large), payload.SOURCE)
 
 
 def _linked(frame: Frame, task: Task, upload: Upload, name: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
