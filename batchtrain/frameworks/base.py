@@ -24,9 +24,6 @@ EACH = "processes_per_node"
 """The `per_node` of a role with as many processes as `processes_per_node`."""
 
 
-# --- what every type of the configuration language is made of -------------------------------------------------------
-
-
 def says(description: str, wire: str = "", *, example: Any = None, **bounds: int) -> Meta:
     """The sentence of a property, its use, and its bounds.
 
@@ -322,15 +319,14 @@ class Nodes(Block, frozen=True, kw_only=True):
 
     def shown_variables(self) -> tuple[Variable, ...]:
         """The entries of `variables` that this launch sets, for display."""
-        return tuple(variable for variable in map(self._chosen, self.variables) if variable.value)
-
-    def _chosen(self, variable: Variable) -> Variable:
-        """The variable with the value of its property; its value is empty if no property sets it."""
-        setting = self.given(variable.option) if variable.option else None
-        if not setting:
-            return variable
-        because = f"set by `{variable.option}`"
-        return variable._replace(value=str(setting), because=because if variable.value else variable.because or because)
+        result = []
+        for variable in self.variables:
+            if setting := self.given(variable.option) if variable.option else None:
+                because = f"set by `{variable.option}`"
+                because = because if variable.value else variable.because or because
+                variable = variable._replace(value=str(setting), because=because)
+            result += [variable] if variable.value else []
+        return tuple(result)
 
     def given(self, option: str) -> Any:
         """The value of a property; None if the launch chooses it."""
@@ -342,11 +338,7 @@ class Nodes(Block, frozen=True, kw_only=True):
         if self.meeting["port"] == BATCHS_PORT:
             text = f"Batch uses port {BATCHS_PORT} on the primary; use another, or remove the port"
             yield BlockFault("launch-port", "port" if self.port else "", text)
-        if self.processes is not None:
-            yield from self._divided(instances)
-
-    def _divided(self, instances: int | None) -> Iterator[BlockFault]:
-        if self.processes_per_node is not None:
+        if self.processes is not None and self.processes_per_node is not None:
             text = "`processes_per_node` also sets the number of processes; keep one of them"
             yield BlockFault("processes-divide", "processes", text)
         elif instances and (wrong := counts.uneven(self.processes or 0, instances)):
@@ -373,8 +365,6 @@ class OverMpi(NamedTuple):
     environment: tuple[Variable, ...]
     """Variables of the ranks."""
 
-
-# --- variables of several frameworks ---------------------------------------------------------------------------------
 
 NUMBER_OF_THREADS = Variable("OMP_NUM_THREADS", AUTO, "each process gets its share of the node's cores", "omp-threads")
 _INTERFACE = "`interface`, or the one with the node's own address"

@@ -29,7 +29,12 @@ class Spelled(msgspec.StructMeta):
 
         @property
         def __signature__(cls) -> inspect.Signature:
-            return inspect.Signature([_parameter(cls, name, hint) for name, hint in _hints(cls).items()])
+            parameters, fields = [], {field.name: field for field in msgspec.structs.fields(cls)}
+            for name, hint in _hints(cls).items():
+                default = inspect.Parameter.empty if fields[name].required else default_of(fields[name])
+                kind = inspect.Parameter.KEYWORD_ONLY
+                parameters.append(inspect.Parameter(name, kind, default=default, annotation=_plain(hint)))
+            return inspect.Signature(parameters)
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=Spelled):
@@ -45,9 +50,6 @@ def misspelt(what: str, name: str, keywords: Collection[str]) -> str:
     return f"{what} has no keyword `{name}`. {hint}"
 
 
-# --- for help() -----------------------------------------------------------------------------------------------------
-
-
 def _hints(block: type[msgspec.Struct]) -> dict[str, Any]:
     """The properties of a block with their types, bounds and sentences."""
     hints = get_type_hints(block, include_extras=True)
@@ -58,12 +60,6 @@ def _sentence(item: tuple[str, Any]) -> str:
     name, hint = item
     notes = (note.description for note in get_args(hint)[1:] if isinstance(note, Meta))
     return f"{name}: {' '.join(filter(None, notes))}"
-
-
-def _parameter(block: type[msgspec.Struct], name: str, hint: Any) -> inspect.Parameter:
-    field = next(field for field in msgspec.structs.fields(block) if field.name == name)
-    default = inspect.Parameter.empty if field.required else default_of(field)
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_plain(hint))
 
 
 def default_of(field: FieldInfo) -> Any:

@@ -19,16 +19,13 @@ def fault(processes_per_node: int | str) -> str:
     if not str(processes_per_node).strip():
         return "processes_per_node is empty; give a number, `auto`, or a command that prints one"
     processes = number(processes_per_node)
-    return (
-        f"processes_per_node is {processes}; it must be at least 1" if processes is not None and processes < 1 else ""
-    )
+    is_wrong = processes is not None and processes < 1
+    return f"processes_per_node is {processes}; it must be at least 1" if is_wrong else ""
 
 
 def uneven(processes: int, instances: int) -> str:
     """Why processes do not divide among nodes; empty if they do."""
     if processes % instances == 0:
         return ""
-    return (
-        f"{processes} processes do not divide among {instances} nodes; give a multiple of {instances}, or"
-        " `processes_per_node`"
-    )
+    remedy = f"give a multiple of {instances}, or `processes_per_node`"
+    return f"{processes} processes do not divide among {instances} nodes; {remedy}"

@@ -24,7 +24,6 @@ from batchtrain.frameworks.mpi import Runtime
 from batchtrain.frameworks.mxnet import KVSTORE
 
 _OVER = "`over` of the block chooses it"
-_WANTED = "the build may also have gloo, but `over: mpi` is requested"
 
 
 class HorovodBlock(Nodes, frozen=True, kw_only=True):
@@ -81,9 +80,9 @@ class HorovodBlock(Nodes, frozen=True, kw_only=True):
     def over_mpi(self) -> OverMpi | None:
         if self.over == "gloo":
             return None
-        names = ("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS")
-        environment = tuple(Variable(name, "mpi", _WANTED) for name in names)
-        return OverMpi(self.runtime, self.executable_path, self.options, environment)
+        because = "the build may also have gloo, but `over: mpi` is requested"
+        environment = [Variable(name, "mpi", because) for name in ("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS")]
+        return OverMpi(self.runtime, self.executable_path, self.options, tuple(environment))
 
     def faults(self, command: str, instances: int | None) -> Iterator[BlockFault]:
         yield from super().faults(command, instances)

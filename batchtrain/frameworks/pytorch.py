@@ -167,22 +167,18 @@ class PyTorchBlock(Torch, frozen=True, kw_only=True):
                         " (`max_task_retries`)"
                     )
                     yield BlockFault("elastic", key, text)
-        elif self.rendezvous != "c10d":
-            yield from self._static()
-        elif self.min_instances is not None and instances is not None and self.min_instances > instances:
-            text = f"`min_instances` is {self.min_instances}, more than the {instances} nodes of the task"
-            yield BlockFault("elastic", "min_instances", text)
-
-    def _static(self) -> Iterator[BlockFault]:
-        if self.min_instances is not None:
+        elif self.rendezvous != "c10d" and self.min_instances is not None:
             text = "`min_instances` needs `rendezvous: c10d`; with `static` all nodes are needed at the start"
             yield BlockFault("elastic", "min_instances", text)
-        elif self.max_restarts:
+        elif self.rendezvous != "c10d" and self.max_restarts:
             text = (
                 "`max_restarts` needs `rendezvous: c10d`; with `static`, restarted ranks find the addresses of ended"
                 " ranks, and fail too"
             )
             yield BlockFault("elastic", "max_restarts", text)
+        elif self.min_instances is not None and instances is not None and self.min_instances > instances:
+            text = f"`min_instances` is {self.min_instances}, more than the {instances} nodes of the task"
+            yield BlockFault("elastic", "min_instances", text)
 
 
 _HOST = '--rdzv-conf="is_host=$([ "$BATCHTRAIN_NODE_RANK" = 0 ] && echo true || echo false)"'

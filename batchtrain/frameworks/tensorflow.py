@@ -90,36 +90,24 @@ class TensorFlowBlock(Nodes, frozen=True, kw_only=True):
     def roles(self, command: str, instances: int) -> tuple[Role, ...]:
         if self.mode == "flags":
             return self._by_flags(command, instances)
-        return (*self._leader(command), *self._others(command, instances), *self._evaluators(command))
-
-    def _leader(self, command: str) -> tuple[Role, ...]:
-        """`parameter_server`: the chief leads and does not train. Workers and servers wait for it without end, so only
-        the chief decides when the gang is complete. `estimator`: the chief is the first training process, in place of a
-        worker."""
-        if self.mode == "parameter_server":
-            return (Role("chief", command, total=1, placement="primary", gpus=False, ranked=False),)
-        if self.mode == "estimator":
-            return (Role(self.chief_name, command, total=1, placement="primary", instead_of="worker"),)
-        return ()
-
-    def _others(self, command: str, instances: int) -> tuple[Role, ...]:
-        """In `multi_worker_mirrored`, every process trains and ends by itself."""
-        worker = Role("worker", command, decides=self.mode != "parameter_server")
-        return (worker,) if self.mode == "multi_worker_mirrored" else (worker, self._servers(command, instances))
+        aside = Role("chief", command, total=1, placement="primary", gpus=False, ranked=False)
+        evaluators = (aside._replace(name="evaluator", decides=False, linger=30),) if self.evaluator else ()
+        worker = Role("worker", command)
+        if self.mode == "multi_worker_mirrored":  # every process trains and ends by itself
+            return (worker, *evaluators)
+        servers = self._servers(command, instances)
+        if self.mode == "estimator":  # the chief is the first training process
+            chief = Role(self.chief_name, command, total=1, placement="primary", instead_of="worker")
+            return (chief, worker, servers, *evaluators)
+        # The chief leads and does not train. Workers and servers wait for it without end, so only the chief decides
+        # when the gang is complete.
+        return (aside, worker._replace(decides=False), servers, *evaluators)
 
     def _servers(self, command: str, instances: int) -> Role:
         """Parameter servers wait without end, so they do not decide when the gang is complete, and they may not use a
         GPU."""
         total = self.parameter_servers if self.parameter_servers is not None else instances
         return Role("ps", command, total=total, placement="spread", gpus=False, ranked=False, decides=False)
-
-    def _evaluators(self, command: str) -> tuple[Role, ...]:
-        if not self.evaluator:
-            return ()
-        last = Role(
-            "evaluator", command, total=1, placement="primary", gpus=False, ranked=False, decides=False, linger=30
-        )
-        return (last,)
 
     def _by_flags(self, command: str, instances: int) -> tuple[Role, ...]:
         """ps and workers for any program of TensorFlow 1; for tf_cnn_benchmarks, the roles that `--variable_update`

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import inspect
 import json
@@ -84,9 +85,10 @@ def gang(
                     environment = own_environment(where.account)
                 else:
                     environment = image_of_this_python(where.account, image, where.say)
+                word = re.sub(r"[^A-Za-z0-9]+", "-", getattr(function, "__name__", "")).strip("-")[:40] or "function"
                 recipe = command(
                     "python3 -u call_function.py",
-                    name=_id(function),
+                    name=f"{word}-{secrets.token_hex(2)}",
                     source=folder,
                     image=environment,
                     instances=nodes,
@@ -105,16 +107,10 @@ def gang(
     return decorated
 
 
-def _id(function: Callable[..., Any]) -> str:
-    name = re.sub(r"[^A-Za-z0-9]+", "-", getattr(function, "__name__", "")).strip("-")
-    return f"{name[:40] or 'function'}-{secrets.token_hex(2)}"
-
-
 def _fetching_all(recipe: Recipe) -> Recipe:
     """The recipe with the results of all nodes."""
     (job,) = recipe.jobs
-    (task,) = job.tasks
-    task = msgspec.structs.replace(task, results=Results(from_="all"))
+    task = msgspec.structs.replace(job.tasks[0], results=Results(from_="all"))
     return msgspec.structs.replace(recipe, jobs=(msgspec.structs.replace(job, tasks=(task,)),))
 
 
@@ -135,8 +131,7 @@ def write(
     inspect.signature(function, follow_wrapped=False).bind(*args, **kwargs)
     call = {"module": code.module, "name": code.name, "given": inputs, "values": values, "unpickle": unpickle}
     caller = Path(call_function.__file__).read_bytes()
-    python = list(sys.version_info[:2])
-    document = json.dumps({**call, "python": python}).encode()
+    document = json.dumps({**call, "python": sys.version_info[:2]}).encode()
     files = {**code.files, "call_function.py": caller, call_function.CALL: document}
     for name, content in files.items():
         path = folder / name
@@ -175,12 +170,10 @@ def _answers(output: Path) -> dict[int, tuple[dict[str, Any], Path]]:
     """What each rank wrote, with the path of its arrays; the newest if it ran on several nodes."""
     answers: dict[int, tuple[dict[str, Any], Path]] = {}
     for path in output.glob("*/rank-*.json"):
-        match = re.fullmatch(r"rank-(\d+)\.json", path.name)
-        if match is None:
-            continue
-        rank, answer = int(match[1]), json.loads(path.read_bytes())
-        if rank not in answers or answer.get("time", 0) > answers[rank][0].get("time", 0):
-            answers[rank] = answer, path.with_suffix(".npz")
+        if match := re.fullmatch(r"rank-(\d+)\.json", path.name):
+            rank, answer = int(match[1]), json.loads(path.read_bytes())
+            if rank not in answers or answer.get("time", 0) > answers[rank][0].get("time", 0):
+                answers[rank] = answer, path.with_suffix(".npz")
     return answers
 
 
@@ -193,7 +186,6 @@ def _reason(result: Result, name: str) -> str:
 
 
 def _fail(failure: TaskFailed, answers: list[dict[str, Any]]) -> NoReturn:
-    """Raise what the first failed rank raised."""
     if not answers:
         raise failure
     first = min(answers, key=lambda answer: (answer["rank"] != failure.rank, answer["time"]))
@@ -207,9 +199,7 @@ def _fail(failure: TaskFailed, answers: list[dict[str, Any]]) -> NoReturn:
 def _built_in(name: str, message: str) -> Exception | None:
     """The built-in exception of this name; None for others, and for those that need more than a message."""
     kind = getattr(builtins, name, None)
-    if not isinstance(kind, type) or not issubclass(kind, Exception):
-        return None
-    try:
-        return kind(message)
-    except Exception:  # noqa: BLE001  # such as UnicodeDecodeError, which takes five arguments
-        return None
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        with contextlib.suppress(Exception):  # such as that of UnicodeDecodeError, which takes five arguments
+            return kind(message)
+    return None

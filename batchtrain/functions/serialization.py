@@ -42,18 +42,13 @@ def travelling(function: Any) -> Travelling:
         raise UsageError("a lambda has no source of its own; give a function that is made with `def`")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise UsageError(f"{function.__name__} is asynchronous or a generator; give a function that returns its value")
-    files = _LocalFiles()
-    if _importable(function):
+    files, module = _LocalFiles(), sys.modules.get(function.__module__)
+    is_importable = function.__module__ != "__main__" and getattr(module, function.__qualname__, None) is function
+    if is_importable:  # an import on the node gives the same function
         files.take(function.__module__)
         return Travelling(function.__module__, function.__qualname__, files.contents, {})
     text = _Text(function, files)
     return Travelling(MODULE, text.name, {**files.contents, f"{MODULE}.py": text.source.encode()}, text.values)
-
-
-def _importable(function: FunctionType) -> bool:
-    """Whether an import on the node gives the same function."""
-    module = sys.modules.get(function.__module__)
-    return function.__module__ != "__main__" and getattr(module, function.__qualname__, None) is function
 
 
 class _Text:
@@ -80,7 +75,12 @@ class _Text:
         """Add the source of a function or class, after what it uses."""
         self._parts[name] = ""  # a function may call itself, also by another name
         tree = ast.parse(source)
-        _refuse_relative_imports(name, tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                raise UsageError(
+                    f"{name} imports `{'.' * node.level}{node.module or ''}`, but its source travels without its"
+                    " package; import it by its full name"
+                )
         self._files.take_imports(tree)
         scope = _known(thing, self._function.__globals__)
         for word in _names(compile(source, MODULE, "exec", annotations.compiler_flag)):
@@ -119,7 +119,8 @@ class _Text:
                 pack(value, {}, where=where, instead=instead)
                 self.values[name] = value
             except TypeError as error:
-                module, word = _maker(value), getattr(value, "__name__", name)
+                # The module of the type of a value, or of the object of a method: `random` for `random.randint`.
+                module, word = type(getattr(value, "__self__", value)).__module__, getattr(value, "__name__", name)
                 if module == "__main__" or getattr(sys.modules.get(module), word, None) is not value:
                     raise UsageError(str(error)) from None
                 self._imports.append(f"from {module} import {word} as {name}")
@@ -135,11 +136,6 @@ class _Text:
         else:
             self._use(defined_name, thing)
             self._parts[defined_name] += f"\n{name} = {defined_name}\n"
-
-
-def _maker(value: Any) -> str:
-    """The module that defines the type of a value, or of the object of a method: `random` for `random.randint`."""
-    return type(getattr(value, "__self__", value)).__module__
 
 
 def _unwrapped(value: Any) -> Any:
@@ -196,7 +192,6 @@ def _submodules(tree: ast.AST, scope: dict[str, Any]) -> Iterator[str]:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """The names that code reads from its module."""
     assigned_names: set[str] = set()
     for step in dis.get_instructions(code):
         if step.opname == "STORE_NAME":
@@ -212,9 +207,6 @@ def _everywhere(name: str, value: Any) -> bool:
     """Whether a name is one that Python gives every module (`__name__`), or IPython every notebook (its `open`)."""
     of_ipython = str(getattr(value, "__module__", "")).startswith(("IPython.", "ipykernel."))
     return (of_ipython and hasattr(builtins, name)) or (name.startswith("__") and hasattr(ast, name))
-
-
-# --- files ----------------------------------------------------------------------------------------------------------
 
 
 class _LocalFiles:
@@ -233,9 +225,7 @@ class _LocalFiles:
         source = sys.modules.get(name) or importlib.util.find_spec(name)
         origin = getattr(source, "__file__", None) or getattr(source, "origin", None)
         folders = getattr(source, "__path__", None) or getattr(source, "submodule_search_locations", None)
-        for top in map(
-            Path, folders or filter(None, [origin])
-        ):  # a package without __init__.py may have several folders
+        for top in map(Path, folders or filter(None, [origin])):  # a package may have several folders
             for path in _python_files(top):
                 local = str(path.relative_to(top.parent))
                 if local not in self.contents:
@@ -259,12 +249,3 @@ def _python_files(top: Path) -> list[Path]:
         return []
     paths = sorted(top.rglob("*.py")) if top.is_dir() else [top]
     return [path for path in paths if path.suffix == ".py" and _INSTALLED.isdisjoint(path.parts)]
-
-
-def _refuse_relative_imports(name: str, tree: ast.AST) -> None:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            module = "." * node.level + (node.module or "")
-            raise UsageError(
-                f"{name} imports `{module}`, but its source travels without its package; import it by its full name"
-            )

@@ -38,6 +38,8 @@ class Apptainer(NamedTuple):
 
 def script(options: Apptainer) -> File:
     """The file that travels with the task."""
+    folder = options.descriptions
+    described = f"described=; [ ! -d {folder} ] || described={folder}"
     text = shell.script(
         "#!/bin/sh",
         shell.block(
@@ -49,8 +51,18 @@ def script(options: Apptainer) -> File:
             "}",
         ),
         _image(options.image),
-        _described(options.descriptions),
-        "exec " + shell.continued(*_line(options)),
+        shell.block("NCCL's description of the GPUs:", described) if folder else "",
+        "exec "
+        + shell.continued(
+            f'"$runtime" {options.verb}',
+            '--bind "$AZ_BATCH_NODE_ROOT_DIR"',
+            options.gpus,
+            *(f"--bind {path_word(bind)}" for bind in options.binds),
+            '${described:+--bind "$described:$described:ro"}' if folder else "",
+            *(f"--scratch {path_word(directory)}" for directory in options.scratch),
+            " ".join(options.options),
+            '"$image" "$@"',
+        ),
     )
     return File(NAME, text.encode(), 0o755)
 
@@ -69,23 +81,4 @@ def _image(image: str) -> str:
         "The image as the start task fetched it; from its registry where it did not:",
         f"image={path_word(image_path(image))}",
         f'[ -r "$image" ] || image={shell.word(image)}',
-    )
-
-
-def _described(folder: str) -> str:
-    if not folder:
-        return ""
-    return shell.block("NCCL's description of the GPUs:", f"described=; [ ! -d {folder} ] || described={folder}")
-
-
-def _line(options: Apptainer) -> tuple[str, ...]:
-    return (
-        f'"$runtime" {options.verb}',
-        '--bind "$AZ_BATCH_NODE_ROOT_DIR"',
-        options.gpus,
-        *(f"--bind {path_word(bind)}" for bind in options.binds),
-        '${described:+--bind "$described:$described:ro"}' if options.descriptions else "",
-        *(f"--scratch {path_word(directory)}" for directory in options.scratch),
-        " ".join(options.options),
-        '"$image" "$@"',
     )

@@ -12,8 +12,6 @@ from batchtrain.launchers.launch import File, Launch
 from batchtrain.launchers.node_launcher import SPEC
 
 MODULE = File(".batchtrain/python/batchtrain_checkpoint.py", runtime.CHECKPOINT)
-
-
 LINEAGE = File(".batchtrain/python/batchtrain_lineage.py", runtime.LINEAGE)
 FACTS = ".batchtrain/python/batchtrain_lineage.json"
 _LINEAGE = f'"$bt_python" -I -S "$AZ_BATCH_TASK_SHARED_DIR/{LINEAGE.name}"'
@@ -43,11 +41,12 @@ def around(launch: Launch, directory: Place, facts: dict[str, Any], keep: int, s
     has_watcher = any(file.name == SPEC for file in launch.files)
     about = File(FACTS, msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n")
     files = (MODULE, LINEAGE, about, *(() if has_watcher else (steps.PREEMPTION,)))
-    watch = "" if has_watcher else _of_ranks(signal) if steps.RANK in launch.files else _watch(signal)
-    before = (_variables(directory, keep), watch)
-    return launch._replace(
-        application="\n\n".join((*filter(None, before), launch.application)), files=(*launch.files, *files)
-    )
+    watch = "" if has_watcher else _watch(signal)
+    if steps.RANK in launch.files and not has_watcher:
+        title = "The signal that rank.sh passes on to the ranks of a node with an announced preemption:"
+        watch = shell.block(title, f"export BATCHTRAIN_PREEMPTION_SIGNAL={signal}") if signal else ""
+    parts = (_variables(directory, keep), watch, launch.application)
+    return launch._replace(application="\n\n".join(filter(None, parts)), files=(*launch.files, *files))
 
 
 def _watch(signal: str) -> str:
@@ -58,15 +57,6 @@ def _watch(signal: str) -> str:
         '  (python3 -I -S "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/preemption.py" "$BATCHTRAIN_PREEMPTION"'
         f" $$ {signal}".rstrip()
         + " </dev/null >/dev/null 2>&1 &)",
-    )
-
-
-def _of_ranks(signal: str) -> str:
-    if not signal:
-        return ""
-    return shell.block(
-        "The signal that rank.sh passes on to the ranks of a node with an announced preemption:",
-        f"export BATCHTRAIN_PREEMPTION_SIGNAL={signal}",
     )
 
 

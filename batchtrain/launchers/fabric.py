@@ -41,11 +41,6 @@ def on_line(block: MpiBlock, fabric: Fabric, user_names: Collection[str] = ()) -
     return '"${bt_fabric[@]}"' if _not_named(block, block.mpi.on(fabric).options, user_names) else ""
 
 
-def needs_device(block: MpiBlock, fabric: Fabric) -> bool:
-    """Whether the MPI uses InfiniBand."""
-    return block.mpi.on(fabric).device
-
-
 def implicit(block: MpiBlock, fabric: Fabric, user_names: Collection[str] = ()) -> tuple[Implicit, ...]:
     """The settings that the user did not ask for."""
     settings = block.mpi.on(fabric)
@@ -96,11 +91,6 @@ def _not_named(block: MpiBlock, pairs: Iterable[str], user_names: Collection[str
     """The pairs whose parameter is not in the user's options or variables: an explicit value wins."""
     of_variables = (f"mca {name[len(_MCA) :]} " for name in user_names if name.startswith(_MCA))
     options_text = " ".join((*block.options, *of_variables))
-    return tuple(pair for pair in pairs if _parameter(pair) not in options_text)
-
-
-def _parameter(pair: str) -> str:
-    """The beginning of a parameter's name. btl_tcp_if_include and btl_tcp_if_exclude exclude each other, so they share
-    it."""
-    name = pair.split()[1]
-    return "btl_tcp_if_" if name.startswith("btl_tcp_if_") else f"mca {name} "
+    # btl_tcp_if_include and btl_tcp_if_exclude exclude each other, so the beginning of their names decides.
+    parameters = {pair: "btl_tcp_if_" if "btl_tcp_if_" in pair else f"mca {pair.split()[1]} " for pair in pairs}
+    return tuple(pair for pair, name in parameters.items() if name not in options_text)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from batchtrain.errors import PlanError
 from batchtrain.frameworks import counts
 from batchtrain.frameworks.base import Shape, Variable
-from batchtrain.frameworks.mpi import MPIS, Added, MpiBlock
+from batchtrain.frameworks.mpi import MPIS, Added
 from batchtrain.launchers import cntk, fabric, preflight, python, shell, steps, variables
-from batchtrain.launchers.launch import File, Implicit, Launch, MpiLaunch
+from batchtrain.launchers.launch import Implicit, Launch, MpiLaunch
 
 RANK = 'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh"'
 
@@ -41,26 +41,31 @@ def launch(options: MpiLaunch, command: str, shape: Shape) -> Launch:
     if options.block.runtime not in MPIS:
         raise PlanError(f"mpi.runtime `{options.block.runtime}` is not one of {', '.join(MPIS)}")
     ranks = ranks_of(options, shape.instances)
-    payload = _inside(options, _payload(options, command))
+    payload = _payload(options, command)
+    files = [steps.GANG, steps.NODE, steps.RANK, *steps.LINES, steps.SWEEP, steps.SSH]
+    if options.setup.preflight:
+        files.append(steps.PREFLIGHT)
+    if _noted(options, payload, shape):
+        files.append(steps.VERDICT)
     return Launch(
         coordination=steps.coordination(shape, options.setup.coordination_command),
         application=_application(options, payload, ranks, shape),
-        files=_files(options, payload, shape),
+        files=tuple(files),
         implicit=_implicit(options, payload, ranks, shape),
     )
 
 
 def _payload(options: MpiLaunch, command: str) -> python.Payload:
+    """The ranks' command, inside the image if there is one; the check for mpi4py runs its Python there, too."""
     if options.cntk:
-        return python.Payload(command, python.interpreter(command))
-    payload = python.with_mpi4py(command)
-    return payload if options.misses_mpi4py else payload._replace(note="")
-
-
-def _files(options: MpiLaunch, payload: python.Payload, shape: Shape) -> tuple[File, ...]:
-    preflight_files = (steps.PREFLIGHT,) if options.setup.preflight else ()
-    verdict_files = (steps.VERDICT,) if _noted(options, payload, shape) else ()
-    return (steps.GANG, steps.NODE, steps.RANK, *steps.LINES, steps.SWEEP, steps.SSH, *preflight_files, *verdict_files)
+        payload = python.Payload(command, python.interpreter(command))
+    else:
+        payload = python.with_mpi4py(command)
+        payload = payload if options.misses_mpi4py else payload._replace(note="")
+    if not options.setup.inside:
+        return payload
+    interpreter = f"{options.setup.inside} {payload.interpreter}" if payload.interpreter else ""
+    return payload._replace(text=f"{options.setup.inside} {payload.text}", interpreter=interpreter)
 
 
 def _noted(options: MpiLaunch, payload: python.Payload, shape: Shape) -> tuple[Variable, ...]:
@@ -73,17 +78,9 @@ def _preflight(options: MpiLaunch, shape: Shape) -> tuple[str, ...]:
     if not options.setup.preflight:
         return ()
     port = steps.port_of(shape, options.setup.coordination_command)
-    fast = fabric.needs_device(options.block, shape.fabric)
+    fast = options.block.mpi.on(shape.fabric).device
     memlock = fast or bool(variables.on_infiniband(shape))
     return preflight.expected(shape, options.block.processes_per_node, port, infiniband=fast, memlock=memlock)
-
-
-def _inside(options: MpiLaunch, payload: python.Payload) -> python.Payload:
-    """The ranks' command inside the image; the check for mpi4py runs its Python there, too."""
-    if not options.setup.inside:
-        return payload
-    interpreter = f"{options.setup.inside} {payload.interpreter}" if payload.interpreter else ""
-    return payload._replace(text=f"{options.setup.inside} {payload.text}", interpreter=interpreter)
 
 
 def ranks_of(options: MpiLaunch, instances: int) -> Ranks:
@@ -98,74 +95,51 @@ def ranks_of(options: MpiLaunch, instances: int) -> Ranks:
         raise PlanError(wrong)
     if (number := counts.number(processes)) is not None:
         return Ranks("", str(number), str(instances * number))
-    return Ranks(
-        _evaluated(_COUNTED.get(str(processes).strip(), str(processes))),
-        '"$processes_per_node"',
-        f'"$(({instances} * processes_per_node))"',
+    command = _COUNTED.get(str(processes).strip(), str(processes)).strip()
+    inner = f"\n{shell.verbatim(command)}\n" if "\n" in command or "#" in command else command
+    step = shell.block(
+        "Ranks on each node, as the primary counts them:",
+        f"processes_per_node=$({inner})",
+        f"bt_check_ranks {shell.word(command)}",
     )
+    return Ranks(step, '"$processes_per_node"', f'"$(({instances} * processes_per_node))"')
 
 
 def _places_ranks(options: MpiLaunch) -> bool:
     return _PLACED.search(" ".join(options.block.options)) is not None
 
 
-def _evaluated(command: str) -> str:
-    command = command.strip()
-    inner = f"\n{shell.verbatim(command)}\n" if "\n" in command or "#" in command else command
-    return shell.block(
-        "Ranks on each node, as the primary counts them:",
-        f"processes_per_node=$({inner})",
-        f"bt_check_ranks {shell.word(command)}",
-    )
-
-
 def _application(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shape) -> str:
+    block, setup, abort = options.block, options.setup, options.block.mpi.abort
+    defaults = f"bt_default {' '.join(options.environment)}"
+    why_abort = (  # MPICH's launcher kills everything on MPI_Abort, itself included, often before it has reported who
+        "MPI_Abort is to end its rank by SIGABRT, and the launcher to say who it was; not where cores would be dumped:"
+    )
     return shell.script(
-        shell.block(
-            "Runs on the primary, when the coordination command has come back on every instance.", steps.SOURCE
-        ),
-        fabric.prologue(options.block, shape.fabric, options.setup.own),
-        variables.block(variables.of_ranks(shape, options.setup.own)),
+        shell.block(steps.ON_THE_PRIMARY, steps.SOURCE),
+        fabric.prologue(block, shape.fabric, setup.own),
+        variables.block(variables.of_ranks(shape, setup.own)),
         variables.notes(_noted(options, payload, shape)),
-        _environment(options),
-        _abort(options),
-        steps.pre_execution(options.setup.pre_execution_command),
-        fabric.check(options.block, shape.fabric),
+        shell.block("For the program; variables that are set already keep their value:", defaults)
+        if options.environment
+        else "",
+        shell.block(why_abort, f'[ "$(ulimit -c)" != 0 ] || bt_default {abort}=1') if abort else "",
+        steps.pre_execution(setup.pre_execution_command),
+        fabric.check(block, shape.fabric),
         cntk.check(options, payload) if options.cntk else "",
-        _hosts(options, shape),
+        shell.block(
+            "The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh"
+            + (", and pass these checks:" if setup.preflight else ":"),
+            f"bt_order_hosts {shape.instances}",
+            steps.use_ssh(shape, setup.coordination_command),
+            " ".join(("bt_wait_for_hosts", *_preflight(options, shape))),
+        ),
         ranks.step,
         _mpi4py(options, payload),
-        _prepared(options.block),
+        shell.block(*(text.format(executable=block.executable_path) for text in block.mpi.prepared))
+        if block.mpi.prepared
+        else "",
         _line(options, payload, ranks, shape),
-    )
-
-
-def _environment(options: MpiLaunch) -> str:
-    if not options.environment:
-        return ""
-    return shell.block(
-        "For the program; variables that are set already keep their value:",
-        f"bt_default {' '.join(options.environment)}",
-    )
-
-
-def _abort(options: MpiLaunch) -> str:
-    """MPICH's launcher kills everything on MPI_Abort, itself included, often before it has reported the caller."""
-    if not options.block.mpi.abort:
-        return ""
-    return shell.block(
-        "MPI_Abort is to end its rank by SIGABRT, and the launcher to say who it was; not where cores would be dumped:",
-        f'[ "$(ulimit -c)" != 0 ] || bt_default {options.block.mpi.abort}=1',
-    )
-
-
-def _hosts(options: MpiLaunch, shape: Shape) -> str:
-    return shell.block(
-        "The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh"
-        + (", and pass these checks:" if options.setup.preflight else ":"),
-        f"bt_order_hosts {shape.instances}",
-        steps.use_ssh(shape, options.setup.coordination_command),
-        " ".join(("bt_wait_for_hosts", *_preflight(options, shape))),
     )
 
 
@@ -178,12 +152,6 @@ def _mpi4py(options: MpiLaunch, payload: python.Payload) -> str:
     if payload.note:
         return shell.block("Python without `-m mpi4py`:", f"bt_say {shell.word(payload.note)}")
     return ""
-
-
-def _prepared(block: MpiBlock) -> str:
-    if not block.mpi.prepared:
-        return ""
-    return shell.block(*(text.format(executable=block.executable_path) for text in block.mpi.prepared))
 
 
 def _line(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shape) -> str:
@@ -209,13 +177,10 @@ def _line(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shap
 
 
 def _rank_options(options: MpiLaunch, ranks: Ranks) -> str:
-    if not ranks.each:
-        return ""
-    return options.block.mpi.rank_options.format(total=ranks.total, each=ranks.each)
+    return options.block.mpi.rank_options.format(total=ranks.total, each=ranks.each) if ranks.each else ""
 
 
 def _added(options: MpiLaunch, ranks: Ranks, shape: Shape) -> tuple[Added, ...]:
-    """What the MPI's table entry adds to this launch."""
     options_text = " ".join(options.block.options)
     return tuple(
         addition
@@ -226,21 +191,20 @@ def _added(options: MpiLaunch, ranks: Ranks, shape: Shape) -> tuple[Added, ...]:
     )
 
 
-# --- what was decided -----------------------------------------------------------------------------------------------
-
-
 def _implicit(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shape) -> tuple[Implicit, ...]:
     decisions = list(fabric.implicit(options.block, shape.fabric, options.setup.own))
     decisions += variables.implicit(variables.of_ranks(shape, options.setup.own))
     decisions += variables.implicit(_noted(options, payload, shape))
     decisions += preflight.implicit(_preflight(options, shape))
-    if options.block.processes_per_node is None:
-        decisions.append(_implicit_ranks(options))
+    if options.block.processes_per_node is None and _places_ranks(options):
+        value, because = "as in mpi.options", "the options place the ranks themselves"
+        decisions.append(Implicit("processes_per_node", value, because, "processes-per-node"))
+    elif options.block.processes_per_node is None:
+        decisions.append(Implicit("processes_per_node", "1", "not set", "processes-per-node"))
     if ranks.each:
+        name = f"{options.block.runtime} ranks"
         because = "the ranks run on the nodes of the task, with the requested number on each"
-        decisions.append(
-            Implicit(f"{options.block.runtime} ranks", _rank_options(options, ranks), because, "ranks-on-nodes")
-        )
+        decisions.append(Implicit(name, _rank_options(options, ranks), because, "ranks-on-nodes"))
     abort = options.block.mpi.abort
     if abort and abort not in options.setup.own:
         decisions.append(Implicit(abort, "1", "MPI_Abort is to end its rank so that the launch sees it", "mpich-abort"))
@@ -253,11 +217,3 @@ def _implicit(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: 
     decisions += steps.implicit_sshd(shape, options.setup.coordination_command)
     decisions.append(Implicit("AZ_BATCH_HOST_LIST", "the primary first", "rank 0 runs on the primary", "primary-first"))
     return (*decisions, steps.OWN_SSH)
-
-
-def _implicit_ranks(options: MpiLaunch) -> Implicit:
-    if _places_ranks(options):
-        return Implicit(
-            "processes_per_node", "as in mpi.options", "the options place the ranks themselves", "processes-per-node"
-        )
-    return Implicit("processes_per_node", "1", "not set", "processes-per-node")

@@ -51,11 +51,16 @@ def _over_mpi(block: Nodes, over: OverMpi, setup: Setup, command: str, shape: Sh
 def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
     roles, end = _ending(block, block.roles(command, shape.instances))
     each = processes(block, shape.instances)
-    everywhere = variables.wanted((*_everywhere(block, shape), *block.defaults), setup.own)
+    general = (item for item in variables.everywhere(shape) if block.threads or item is not NUMBER_OF_THREADS)
+    everywhere = variables.wanted((*general, *block.defaults), setup.own)
     text = f"{setup.pre_execution_command or ''}\n{command}"
     nccl_notes = variables.of_transport(shape, setup.own, text) if block.nccl else ()
-    fast = (*variables.wanted(_on_infiniband(block, shape), setup.own), *nccl_notes)
-    checks = _preflight(setup, shape, each, fast=bool(fast))
+    infiniband = (variables.on_infiniband(shape) if block.nccl else ()) + (variables.of_ucx(shape) if block.ucx else ())
+    fast = (*variables.wanted(infiniband, setup.own), *nccl_notes)
+    checks: tuple[str, ...] = ()
+    if setup.preflight:  # over InfiniBand, all ports of the size and lockable memory
+        port = steps.port_of(shape, setup.coordination_command)
+        checks = preflight.expected(shape, each, port, infiniband=bool(fast), memlock=bool(fast))
     spec = _spec(block, setup, shape, each, everywhere, fast) | {
         "roles": [_role(role, setup) for role in roles],
         "options": {**block.meeting, **block.settings()},
@@ -77,7 +82,7 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
             *((steps.ENDS,) if end else ()),
             *(() if setup.preemption is None else (steps.PREEMPTION,)),
             *((steps.UPLOADS,) if setup.collects else ()),
-            *(file for role in roles if role.runner and role.runner.file for file in _runners_files(role.command)),
+            *(file for role in roles if role.runner and role.runner.file for file in _torchrun(role.command)),
             *((steps.PREFLIGHT,) if checks else ()),
             *((steps.VERDICT,) if nccl_notes else ()),
             File(SPEC, msgspec.json.format(msgspec.json.encode(spec), indent=2) + b"\n"),
@@ -96,14 +101,6 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
     )
 
 
-def _preflight(setup: Setup, shape: Shape, each: int | str, *, fast: bool) -> tuple[str, ...]:
-    """The expected properties of each node. Over InfiniBand, all ports of the size and lockable memory."""
-    if not setup.preflight:
-        return ()
-    port = steps.port_of(shape, setup.coordination_command)
-    return preflight.expected(shape, each, port, infiniband=fast, memlock=fast)
-
-
 _RUNNER = '"$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/ends.py"'
 _ENDS = Implicit(
     "ends.py", "before the script", "a process that ends by an exception would wait for the others", "ends-at-once"
@@ -117,18 +114,10 @@ def _ending(block: Nodes, roles: tuple[Role, ...]) -> tuple[tuple[Role, ...], Im
     """The roles with `ends.py` before the scripts of their ranks, if they need it and the command has room for it."""
     if not block.waits and not block.settles:
         return roles, None
-    with_it = tuple(
-        role._replace(command=_ended(role.command, block.settles)) if role.ranked or role.runner else role
-        for role in roles
-    )
-    if with_it == roles:
-        return roles, None
-    return with_it, _SETTLES if block.settles else _ENDS
-
-
-def _ended(command: str, settles: bool) -> str:
-    """A command that starts with Python, with `ends.py` before its script; any other command unchanged."""
-    return python.before_script(command, f"{_RUNNER} --settle" if settles else _RUNNER) or command
+    runner = f"{_RUNNER} --settle" if block.settles else _RUNNER
+    commands = [python.before_script(role.command, runner) if role.ranked or role.runner else None for role in roles]
+    with_it = (role._replace(command=text or role.command) for role, text in zip(roles, commands, strict=True))
+    return tuple(with_it), (_SETTLES if block.settles else _ENDS) if any(commands) else None
 
 
 _PLACE = (
@@ -154,21 +143,12 @@ def _shown_variables(block: Nodes, roles: tuple[Role, ...], setup: Setup, shape:
     hidden = {variable.name for variable in variables.on_infiniband(shape)} | set(block.leave_unset)
     if shape.size and not shape.gpus:
         hidden.add("NCCL_SOCKET_IFNAME")
-    each = (variable._replace(name=name) for variable in candidates for name in variable.names)
     return tuple(
-        variable
-        for variable in each
-        if variable.name not in hidden and not (variable.keeps and variable.name in setup.own)
+        variable._replace(name=name)
+        for variable in candidates
+        for name in variable.names
+        if name not in hidden and not (variable.keeps and name in setup.own)
     )
-
-
-def _everywhere(block: Nodes, shape: Shape) -> tuple[Variable, ...]:
-    defaults = variables.everywhere(shape)
-    return defaults if block.threads else tuple(variable for variable in defaults if variable is not NUMBER_OF_THREADS)
-
-
-def _on_infiniband(block: Nodes, shape: Shape) -> tuple[Variable, ...]:
-    return (variables.on_infiniband(shape) if block.nccl else ()) + (variables.of_ucx(shape) if block.ucx else ())
 
 
 def processes(block: Nodes, instances: int) -> int | str:
@@ -213,12 +193,15 @@ def _spec(
 
 
 def _role(role: Role, setup: Setup) -> dict[str, Any]:
+    command = _run(role)
+    if setup.inside:  # a command of more than simple words needs a shell in its image, too
+        command = f"{setup.inside} {command if shell.is_simple(command) else f'/bin/sh -c {shell.word(command)}'}"
     return {
         "name": role.name,
         "per_node": None if role.total is not None else role.per_node,
         "total": role.total,
         "placement": role.placement,
-        "command": _inside(_run(role), setup),
+        "command": command if setup.inside else shell.verbatim(command),
         "gpus": role.gpus,
         "ranked": role.ranked,
         "decides": role.decides,
@@ -243,51 +226,33 @@ def _run(role: Role) -> str:
     return " ".join(word for word in words if word)
 
 
-def _runners_files(command: str) -> tuple[File, ...]:
+def _torchrun(command: str) -> tuple[File, ...]:
     """torchrun.py, and what finds a Python for it if the command does not start with one."""
     return (steps.TORCHRUN,) if python.interpreter(command) else (steps.TORCHRUN, steps.TORCHRUN_SHELL)
-
-
-def _inside(command: str, setup: Setup) -> str:
-    """The command of a role, in its image. A command of more than simple words needs a shell there, too."""
-    if not setup.inside:
-        return shell.verbatim(command)
-    return f"{setup.inside} {command if shell.is_simple(command) else f'/bin/sh -c {shell.word(command)}'}"
 
 
 # --- the text -------------------------------------------------------------------------------------------------------
 
 
 def _application(setup: Setup, command: str, shape: Shape) -> str:
+    """Starts the first Python 3.6 or later of several; the Python of the command may be too old."""
+    names = dict.fromkeys(name for name in ("python3", python.interpreter(command), "python") if name)
+    has_several = shape.instances > 1  # an image for one node need not have ssh
     return shell.script(
-        shell.block(
-            "Runs on the primary, when the coordination command has come back on every instance.", steps.SOURCE
-        ),
+        shell.block(steps.ON_THE_PRIMARY, steps.SOURCE),
         steps.pre_execution(setup.pre_execution_command),
-        _interpreter(command),
+        shell.block(
+            "The node launcher needs a whole Python 3.6 or later, of any kind:",
+            f"for bt_python in {' '.join(names)} ''; do",
+            f"  \"$bt_python\" -I -S -c '{_FITS}' >/dev/null 2>&1 && break",
+            "done",
+            f'[ -n "$bt_python" ] || bt_stop 127 {shell.word(_NO_PYTHON.format(", ".join(names)))}',
+        ),
         shell.block(
             "The node launcher: gang.json says how many processes run where; when one fails, it ends all of them:",
-            _ssh(setup, shape),
+            steps.use_ssh(shape, setup.coordination_command) if has_several else "",
             'exec "$bt_python" -I -S -B "$bt_home/launch" primary',
         ),
-    )
-
-
-def _ssh(setup: Setup, shape: Shape) -> str:
-    if shape.instances == 1:
-        return ""  # an image need not have one
-    return steps.use_ssh(shape, setup.coordination_command)
-
-
-def _interpreter(command: str) -> str:
-    """The first Python 3.6 or later of several; the Python of the command may be too old."""
-    names = dict.fromkeys(name for name in ("python3", python.interpreter(command), "python") if name)
-    return shell.block(
-        "The node launcher needs a whole Python 3.6 or later, of any kind:",
-        f"for bt_python in {' '.join(names)} ''; do",
-        f"  \"$bt_python\" -I -S -c '{_FITS}' >/dev/null 2>&1 && break",
-        "done",
-        f'[ -n "$bt_python" ] || bt_stop 127 {shell.word(_NO_PYTHON.format(", ".join(names)))}',
     )
 
 
@@ -296,9 +261,6 @@ _NO_PYTHON = (
     "none of {} on this node is a Python 3.6 or later, which the node launcher needs: install python3 in the image, or"
     " put one on PATH in pre_execution_command"
 )
-
-
-# --- what was decided -----------------------------------------------------------------------------------------------
 
 
 def _implicit_processes(block: Nodes, each: int | str, shape: Shape) -> tuple[Implicit, ...]:

@@ -21,18 +21,16 @@ def expected(
     """
     number = str(processes).strip()
     each = max(int(number) if re.fullmatch(r"\d+", number) else 1, shape.gpus)
+    needs_ports = infiniband and shape.fabric is Fabric.SR_IOV
     return (
         f"processes={each}",
         *((f"gpus={shape.gpus}", f"vendor={shape.gpu_vendor}", f"size={shape.size}") if shape.gpus else ()),
-        *(_ports(shape) if infiniband and shape.fabric is Fabric.SR_IOV else ()),
+        *((f"infiniband={shape.hcas or 1}",) if needs_ports else ()),
+        *((f"rate={shape.port_gbps}",) if needs_ports and shape.port_gbps else ()),
         *(("memlock=1",) if memlock else ()),
         *((f"port={port}",) if port and shape.instances > 1 else ()),
         *((f"replace={REPLACE_SECONDS}",) if shape.replaces_nodes else ()),
     )
-
-
-def _ports(shape: Shape) -> tuple[str, ...]:
-    return (f"infiniband={shape.hcas or 1}", *((f"rate={shape.port_gbps}",) if shape.port_gbps else ()))
 
 
 _NAMES = {

@@ -118,15 +118,16 @@ def windows(pre: tuple[str, ...], post: tuple[str, ...]) -> str:
 
 def own(todo: Preparation) -> str:
     """The part of batchtrain; empty if there is nothing to do."""
+    runtimes = {*todo.runtimes, *(("singularity",) if todo.images or todo.logins else ())}
     steps = (
         _mounts(todo.mounts),
         _driver(todo.nvidia_driver),
-        _runtimes(todo),
+        "\n\n".join(text for name, text in _RUNTIMES.items() if name in runtimes),
         _docker_user(todo.docker_user),
         _docker_images(todo.docker_images),
         _apptainer_logins(todo.logins, fallback=todo.fallback),
         _apptainer_images(todo.images),
-        _moved(todo.moves),
+        _moved("Data that Batch brought, to where it belongs:", _MOVE, todo.moves),
     )
     return shell.script(_START, *steps) if any(steps) else ""
 
@@ -216,19 +217,6 @@ def _driver(url: str) -> str:
   rm -f nvidia-driver.run
 fi""",
     )
-
-
-def _refused(server: str, username: str, *, fallback: bool) -> str:
-    message = f"the registry {server} takes no sign-in of {username}"
-    if fallback:
-        return f"echo {shell.word(f'batchtrain: {message}; images have a second registry, so this continues')} >&2"
-    return f"bt_stop {shell.word(message)}"
-
-
-def _runtimes(todo: Preparation) -> str:
-    runtimes = set(todo.runtimes) | ({"singularity"} if todo.images or todo.logins else set())
-    steps = tuple(text for name, text in _RUNTIMES.items() if name in runtimes)
-    return "\n\n".join(steps)
 
 
 _RUNTIMES = {
@@ -324,10 +312,12 @@ def _apptainer_logins(logins: tuple[Login, ...], *, fallback: bool) -> str:
     lines = []
     for login in logins:
         server = "docker.io" if login.server == "hub" else login.server
+        message = f"the registry {server} takes no sign-in of {login.username}"
+        note = shell.word(f"batchtrain: {message}; images have a second registry, so this continues")
         lines += [
             f'printf \'%s\' "${login.variable}" | "$bt_apptainer" registry login --username'
             f" {shell.word(login.username)} --password-stdin {shell.word(f'docker://{server}')} ||",
-            f"  {_refused(server, login.username, fallback=fallback)}",
+            f"  echo {note} >&2" if fallback else f"  bt_stop {shell.word(message)}",
         ]
     return shell.block("Registries of Apptainer images:", *lines)
 
@@ -381,15 +371,19 @@ def _apptainer_image(image: Sif) -> tuple[str, ...]:
     )
 
 
-def _moved(items: tuple[Moved, ...]) -> str:
-    if not items:
-        return ""
+_MOVE = "mkdir -p {target}\n[ ! -d {source} ] || {{ {act} && rm -rf {source}; }} || exit 1"
+_MOVE_FOR_ALL = (
+    "[ ! -d {source} ] || {{ chmod -R a+rX {source} && mkdir -p {target} && {act} && rm -rf {source}; }} || exit 1"
+)
+
+
+def _moved(title: str, template: str, items: tuple[Moved, ...]) -> str:
     lines = []
     for item in items:
         source, target = shell.word(item.source), path_word(item.destination)
         act = f"cp -a {source}/. {target}/" if item.selected is None else selection(item)
-        lines += [f"mkdir -p {target}", f"[ ! -d {source} ] || {{ {act} && rm -rf {source}; }} || exit 1"]
-    return shell.block("Data that Batch brought, to where it belongs:", *lines)
+        lines.append(template.format(source=source, target=target, act=act))
+    return shell.block(title, *lines) if lines else ""
 
 
 def selection(item: Moved) -> str:
@@ -416,19 +410,6 @@ def _case(pattern: str) -> str:
     return "".join(part if number % 2 else shell.word(part) for number, part in enumerate(parts) if part) or "''"
 
 
-# --- data, to its place: Batch downloads the files of a task only below its working directory -----------------------
-
-
 def moves(items: tuple[Moved, ...]) -> str:
     """The lines that move the data; every user of the node may read it."""
-    if not items:
-        return ""
-    return shell.block("Input data, to where it belongs:", *(_move(item) for item in items))
-
-
-def _move(item: Moved) -> str:
-    source, target = shell.word(item.source), path_word(item.destination)
-    act = f"cp -a {source}/. {target}/" if item.selected is None else selection(item)
-    return (
-        f"[ ! -d {source} ] || {{ chmod -R a+rX {source} && mkdir -p {target} && {act} && rm -rf {source}; }} || exit 1"
-    )
+    return _moved("Input data, to where it belongs:", _MOVE_FOR_ALL, items)

@@ -37,9 +37,11 @@ def with_mpi4py(command: str) -> Payload:
 
     mpi4py.run aborts the other ranks with the exception or exit code of a rank.
     """
-    words = _first_words(command)
-    if not words or not _is_python(words[0][0]):
-        return Payload(command, note=_hidden_python(command))
+    words = _python_words(command)
+    if not words:
+        is_hidden = "mpi4py" not in command and re.search(r"(?:^|[\s/'\"])python[\d.]*\s", command)
+        note = f"`-m mpi4py` is put in only where the command starts with Python: {_CONSEQUENCE}"
+        return Payload(command, note=note if is_hidden else "")
     script = _script(words)
     hooked_command = before_script(command, HOOK)
     if script is None or hooked_command is None:
@@ -52,8 +54,8 @@ def with_mpi4py(command: str) -> Payload:
 def before_script(command: str, text: str) -> str | None:
     """The command with a text before its script, `-m` or `-c`; None if it does not start with Python or has no place
     for it."""
-    words = _first_words(command)
-    script = _script(words) if words and _is_python(words[0][0]) else None
+    words = _python_words(command)
+    script = _script(words)
     if script is None:
         return None
     word, end = words[script]
@@ -63,27 +65,25 @@ def before_script(command: str, text: str) -> str | None:
 
 def interpreter(command: str) -> str:
     """The Python that a command starts with, as written; empty for any other command."""
-    words = _first_words(command)
-    return words[0][0] if words and _is_python(words[0][0]) else ""
+    words = _python_words(command)
+    return words[0][0] if words else ""
 
 
 def script(command: str) -> str:
     """The script that a command starts with Python, as written but without quotes; empty for any other command."""
-    words = _first_words(command)
-    index = _script(words) if words and _is_python(words[0][0]) else None
+    words = _python_words(command)
+    index = _script(words)
     word = words[index][0].strip("\"'") if index is not None and index < len(words) else ""
     return "" if word in _ENDS_OPTIONS else word
-
-
-def _first_words(command: str) -> tuple[tuple[str, int], ...]:
-    return tuple(islice(shell.first_words(command), MOST_OPTIONS))
 
 
 _CONSEQUENCE = "a rank with an exception may leave the others waiting for ever"
 
 
-def _is_python(word: str) -> bool:
-    return _INTERPRETER.fullmatch(word.strip("\"'")) is not None
+def _python_words(command: str) -> tuple[tuple[str, int], ...]:
+    """The first words of a command that starts with Python; none for any other command."""
+    words = tuple(islice(shell.first_words(command), MOST_OPTIONS))
+    return words if words and _INTERPRETER.fullmatch(words[0][0].strip("\"'")) else ()
 
 
 def _script(words: tuple[tuple[str, int], ...]) -> int | None:
@@ -97,9 +97,3 @@ def _script(words: tuple[tuple[str, int], ...]) -> int | None:
             return None
         index += 2 if word in _VALUE_OPTIONS else 1
     return None
-
-
-def _hidden_python(command: str) -> str:
-    if "mpi4py" in command or not re.search(r"(?:^|[\s/'\"])python[\d.]*\s", command):
-        return ""
-    return f"`-m mpi4py` is put in only where the command starts with Python: {_CONSEQUENCE}"

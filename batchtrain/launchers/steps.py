@@ -11,21 +11,16 @@ from batchtrain.launchers import shell
 from batchtrain.launchers.launch import File, Implicit, Launch
 
 SOURCE = 'source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1'
+ON_THE_PRIMARY = "Runs on the primary, when the coordination command has come back on every instance."
 SSHD_PORT = "23"
-
-
-def _with_ranks(script: bytes) -> bytes:
-    """rank.sh, with the variables in which the MPIs tell a rank its number."""
-    value = ""
-    for name in reversed(dict.fromkeys(name for mpi in MPIS.values() for name in mpi.rank)):
-        value = f"${{{name}:-{value}}}"
-    return script.replace(b"\nrank=\n", f"\nrank={value}\n".encode())
-
+_RANK_NAMES = tuple(dict.fromkeys(name for mpi in MPIS.values() for name in mpi.rank))
+"""The variables in which the MPIs tell a rank its number; rank.sh reads the first that is set."""
+_RANK = "".join(f"${{{name}:-" for name in _RANK_NAMES) + "}" * len(_RANK_NAMES)
 
 GANG = File(".batchtrain/gang.sh", runtime.GANG)
 ATTEMPT = File(".batchtrain/attempt.sh", runtime.ATTEMPT)
 NODE = File(".batchtrain/node.sh", runtime.NODE)
-RANK = File(".batchtrain/rank.sh", _with_ranks(runtime.RANK), 0o755)
+RANK = File(".batchtrain/rank.sh", runtime.RANK.replace(b"\nrank=\n", f"\nrank={_RANK}\n".encode()), 0o755)
 LINES = (File(".batchtrain/lines.sh", runtime.LINES, 0o755), File(".batchtrain/lines.awk", runtime.LINES_AWK))
 SWEEP = File(".batchtrain/sweep.sh", runtime.SWEEP, 0o755)
 SSH = File(".batchtrain/bin/ssh", runtime.SSH, 0o755)
@@ -56,8 +51,7 @@ def measured(launch: Launch, enabled: bool) -> Launch:
     wanted."""
     if not enabled:
         return launch
-    measured_launch = launch._replace(application=f"{_METRICS}\n\n{launch.application}", files=(NODE, *launch.files))
-    return recorded(measured_launch)
+    return recorded(launch._replace(application=f"{_METRICS}\n\n{launch.application}", files=(NODE, *launch.files)))
 
 
 _ATTEMPT = shell.block(
@@ -94,12 +88,11 @@ def coordination(shape: Shape, command: str | None) -> str:
     In a native container the default is the image's sshd on port 23 (Batch Shipyard's contract); on the host Batch's
     own sshd is there, and there is nothing more to do. A command of the user replaces the default.
     """
-    return shell.script(
-        shell.block(
-            "Runs on every instance. This node's own AZ_BATCH_* values, for its ranks:", SOURCE, "bt_keep_environment"
-        ),
-        _last_step(shape, command),
-    )
+    last_step = shell.block("coordination_command:", shell.verbatim(command)) if command else ""
+    if starts_sshd(shape, command):
+        last_step = shell.block("The ranks are started through the container's own ssh server:", "bt_start_sshd")
+    title = "Runs on every instance. This node's own AZ_BATCH_* values, for its ranks:"
+    return shell.script(shell.block(title, SOURCE, "bt_keep_environment"), last_step)
 
 
 def port_of(shape: Shape, command: str | None) -> str:
@@ -129,12 +122,6 @@ def starts_sshd(shape: Shape, command: str | None) -> bool:
     Its images contained keys, which these need not. Its option `-D`, which kept its containers alive, would never end.
     """
     return shape.container and (not command or _SSHD.fullmatch(command.strip()) is not None)
-
-
-def _last_step(shape: Shape, command: str | None) -> str:
-    if starts_sshd(shape, command):
-        return shell.block("The ranks are started through the container's own ssh server:", "bt_start_sshd")
-    return shell.block("coordination_command:", shell.verbatim(command)) if command else ""
 
 
 def pre_execution(command: str | None) -> str:

@@ -147,7 +147,12 @@ def block(variables: tuple[Variable, ...]) -> str:
     """The variables as lines of a launch text; the node decides."""
     if not variables:
         return ""
-    plain = " ".join(f"{variable.name}={_word(variable.value)}" for variable in variables if not variable.file)
+    words = {CARDS: f'"{CARDS}"'}  # the shell expands it
+    plain = " ".join(
+        f"{variable.name}={words.get(variable.value) or shell.word(variable.value)}"
+        for variable in variables
+        if not variable.file
+    )
     return shell.block(
         "NCCL on InfiniBand; variables that are set already keep their value:",
         "if [ -e /dev/infiniband ]; then",
@@ -156,10 +161,6 @@ def block(variables: tuple[Variable, ...]) -> str:
         *(f"  bt_default_file {variable.name} {variable.value}" for variable in variables if variable.file),
         "fi",
     )
-
-
-def _word(value: str) -> str:
-    return f'"{value}"' if value == CARDS else shell.word(value)
 
 
 def notes(variables: tuple[Variable, ...]) -> str:

@@ -7,12 +7,11 @@ Assumptions about the service are listed in docs/explanation/untested-on-azure.m
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from batchtrain.config.scaling import OFF_PEAK, faults, least_of, most_of, scaling_of
 from batchtrain.config.schema import dotted
 from batchtrain.config.times import duration
-from batchtrain.config.types import MOST_NODES, Job, Pool, Scenario, VmCount, seconds_of
+from batchtrain.config.types import MOST_NODES, Job, NodeCaps, Pool, Scenario, VmCount, seconds_of
 from batchtrain.errors import PlanError
 
 ENOUGH_SAMPLES = 70
@@ -71,18 +70,14 @@ def formula_of(scenario: Scenario, count: VmCount, tasks_per_node: int = 1) -> s
     for path, message in faults(scenario, count):
         raise PlanError(f"pool_specification.autoscale.scenario.{dotted(path)}: {message}")
     most = scenario.maximum_vm_count
-    limits = _Limits(
-        count.dedicated,
-        most_of(count.dedicated, most.dedicated),
-        count.low_priority,
-        most_of(count.low_priority, most.low_priority),
-    )
-    body = _by_tasks(scenario, tasks_per_node) if scenario.name in TASKS else _by_time(scenario)
     lines = [
         f"// {scenario.name}: {_ABOUT[scenario.name]}",
-        *limits.lines,
+        f"minDedicated = {count.dedicated};",
+        f"maxDedicated = {_most(count.dedicated, most.dedicated)}",
+        f"minSpot = {count.low_priority};",
+        f"maxSpot = {_most(count.low_priority, most.low_priority)}",
         "",
-        *body,
+        *(_by_tasks(scenario, tasks_per_node) if scenario.name in TASKS else _by_time(scenario)),
         *_increments(scenario),
         "",
         "$TargetDedicatedNodes = dedicated;",
@@ -102,36 +97,14 @@ _ABOUT = {
 }
 
 
-# --- the least and the most -----------------------------------------------------------------------------------------
-
-
-class _Limits(NamedTuple):
-    """The least and the most of each kind of node; a most of None is without limit."""
-
-    least_dedicated: int
-    most_dedicated: int | None
-    least_spot: int
-    most_spot: int | None
-
-    @property
-    def lines(self) -> list[str]:
-        return [
-            f"minDedicated = {self.least_dedicated};",
-            f"maxDedicated = {_most(self.most_dedicated)}",
-            f"minSpot = {self.least_spot};",
-            f"maxSpot = {_most(self.most_spot)}",
-        ]
-
-
-def _most(limit: int | None) -> str:
+def _most(least: int, maximum: int | None) -> str:
+    limit = most_of(least, maximum)
     return f"{limit};" if limit is not None else f"{MOST_NODES}; // no limit"
 
 
 def _increments(scenario: Scenario) -> list[str]:
     """At most this number of additional nodes."""
-    step = scenario.maximum_vm_increment_per_evaluation
-    if step is None:
-        return []
+    step = scenario.maximum_vm_increment_per_evaluation or NodeCaps()
     kinds = (("dedicated", "Dedicated", step.dedicated), ("spot", "LowPriority", step.low_priority))
     lines = [
         f"{name} = min({name}, max(min{name.capitalize()}, $Current{metric}Nodes + {most}));"
@@ -139,9 +112,6 @@ def _increments(scenario: Scenario) -> list[str]:
         if most is not None and most > 0
     ]
     return ["", "// No more new nodes at once than allowed.", *lines] if lines else []
-
-
-# --- scenarios that follow the work ---------------------------------------------------------------------------------
 
 
 def _by_tasks(scenario: Scenario, tasks_per_node: int) -> list[str]:
@@ -222,14 +192,6 @@ _SHARES: dict[str, tuple[str, ...]] = {
 }
 
 
-# --- scenarios of days and hours ------------------------------------------------------------------------------------
-
-
-def _by_time(scenario: Scenario) -> list[str]:
-    dedicated, spot = _PEAKS[scenario.name == OFF_PEAK, scenario.bias_node_type or "auto"]
-    return [*_clock(scenario), "", f"dedicated = {dedicated};", f"spot = {spot};"]
-
-
 _DEDICATED, _SPOT = "peak ? maxDedicated : minDedicated", "peak ? maxSpot : minSpot"
 _PEAKS: dict[tuple[bool, str], tuple[str, str]] = {
     (False, "auto"): (_DEDICATED, _SPOT),
@@ -242,8 +204,7 @@ _PEAKS: dict[tuple[bool, str], tuple[str, str]] = {
 """By whether spot nodes are always at their most, and the kind to prefer: the numbers of dedicated and spot nodes."""
 
 
-def _clock(scenario: Scenario) -> list[str]:
-    """Statements that end with `peak`; hours are UTC, a weekday of 0 is Sunday."""
+def _by_time(scenario: Scenario) -> list[str]:
     days, hours = scenario.time_ranges.weekdays, scenario.time_ranges.work_hours
     by_hours = scenario.name.startswith("workday")
     lines = ["// Days begin at midnight UTC; weekday 0 is Sunday.", "now = time();", "day = now.weekday;"]
@@ -257,7 +218,8 @@ def _clock(scenario: Scenario) -> list[str]:
     if by_hours:
         lines.append(f"workHours = {_within('now.hour', hours.start, hours.end)};")
     peak = "workday && workHours" if by_hours else "workday == 0" if scenario.name == "weekend" else "workday"
-    return [*lines, f"peak = {peak};"]
+    dedicated, spot = _PEAKS[scenario.name == OFF_PEAK, scenario.bias_node_type or "auto"]
+    return [*lines, f"peak = {peak};", "", f"dedicated = {dedicated};", f"spot = {spot};"]
 
 
 def _within(value: str, start: int, end: int) -> str:

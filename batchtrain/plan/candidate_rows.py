@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from batchtrain.catalog.prices import money
 from batchtrain.config import candidates
-from batchtrain.config.candidates import Candidate
 from batchtrain.config.schema import dotted
 from batchtrain.config.types import Recipe
 
@@ -32,21 +31,13 @@ class CandidateRow(NamedTuple):
 def rows(recipe: Recipe, region: str = "") -> tuple[CandidateRow, ...]:
     """The candidates of a recipe that has several, in the order in which they are tried."""
     options = candidates.ordered(recipe, region)
-    return tuple(
-        CandidateRow(option.number, str(option), _hour(option, region), _checks(recipe, option))
-        for option in options
-        if len(options) > 1
-    )
-
-
-def _hour(candidate: Candidate, region: str) -> str:
-    cost = candidates.hour(candidate, region)
-    price = candidate.recipe.catalog.price(candidate.pool.vm_size, candidates.region_at(candidate, region))
-    return money(cost, price.currency) if cost is not None and price is not None else ""
-
-
-def _checks(recipe: Recipe, candidate: Candidate) -> str:
-    """The names of the warnings about a candidate."""
-    path = dotted(candidate.path)
-    rules = [warning.rule for warning in recipe.warnings if warning.path == path and warning.level == "warning"]
-    return f"warnings: {', '.join(rules)}" if rules else "checks: ok"
+    result = []
+    for option in options if len(options) > 1 else ():
+        cost = candidates.hour(option, region)
+        price = option.recipe.catalog.price(option.pool.vm_size, candidates.region_at(option, region))
+        hour = money(cost, price.currency) if cost is not None and price is not None else ""
+        path = dotted(option.path)
+        rules = [warning.rule for warning in recipe.warnings if warning.path == path and warning.level == "warning"]
+        checks = f"warnings: {', '.join(rules)}" if rules else "checks: ok"
+        result.append(CandidateRow(option.number, str(option), hour, checks))
+    return tuple(result)

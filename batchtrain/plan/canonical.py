@@ -7,7 +7,7 @@ to guess a secret, and is the same with every new signature.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -43,7 +43,14 @@ def mark(task: Mapping[str, Any], retries: int = 0) -> bytes:
 def canonical(value: Any, default: Any, key: str = "") -> Any:
     """The canonical form of a part of a document; None for what says nothing. default: the service's default for it."""
     if isinstance(value, dict):
-        return dict(_object(value, default if isinstance(default, dict) else {})) or None
+        defaults = default if isinstance(default, dict) else {}
+        is_hidden = "value" in value and is_secret(str(value.get("name", "")))
+        forms = {
+            name: canonical(item, defaults.get(name), name)
+            for name, item in value.items()
+            if name not in _LEFT_OUT and not (is_hidden and name == "value")
+        }
+        return {name: form for name, form in forms.items() if form is not None} or None
     if isinstance(value, (list, tuple)):
         items = [canonical(item, None) for item in value]
         name = UNORDERED.get(key)
@@ -54,13 +61,3 @@ def canonical(value: Any, default: Any, key: str = "") -> Any:
         return value
     text = _SIGNED.sub("", value) if "sig=" in value else value
     return text.lower() if key in CASELESS else text
-
-
-def _object(value: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    hidden = "value" in value and is_secret(str(value.get("name", "")))
-    for name, item in value.items():
-        if name in _LEFT_OUT or (hidden and name == "value"):
-            continue
-        item_form = canonical(item, defaults.get(name), name)
-        if item_form is not None:
-            yield name, item_form

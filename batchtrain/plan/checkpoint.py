@@ -27,20 +27,18 @@ MOST_FILES = 256
 
 def around(frame: Frame, task: Task, shape: Shape, source: AnySource, launch: Launch) -> Launch:
     """The launch with a directory for checkpoints; as it is for a task without. Raises PlanError for no such volume."""
-    if task.checkpoint is None:
+    if (settings := task.checkpoint) is None:
         return launch
-    alias = task.checkpoint.volume
+    alias, digests = settings.volume, travel.digests(source)
     volume = frame.recipe.resources.volumes.shared_data_volumes.get(alias)
     if volume is None or not mounts.host_path(alias, volume):
         raise PlanError(f"`checkpoint.volume` is `{alias}`, which is no volume that the pool mounts")
-    settings, digests = task.checkpoint, travel.digests(source)
     row = f".{settings.row}" if isinstance(settings, RowCheckpoint) else ""
     suffix = f"{row}@{settings.key}" if settings.key else row
-    former = _former(frame, task, shape, digests) if frame.former and not settings.key else ""
+    former = _former(frame, task, shape, digests) if frame.facts.former and not settings.key else ""
     directory = checkpoint.Place(alias, frame.project, suffix, former)
-    return checkpoint.around(
-        launch, directory, _facts(frame, task, shape, digests), settings.keep, settings.signal or ""
-    )
+    facts = _facts(frame, task, shape, digests)
+    return checkpoint.around(launch, directory, facts, settings.keep, settings.signal or "")
 
 
 def _facts(frame: Frame, task: Task, shape: Shape, digests: list[tuple[str, str]]) -> dict[str, Any]:

@@ -26,20 +26,13 @@ def bash(*commands: str) -> str:
     return f"/bin/bash -c '{'; '.join(commands)}'"
 
 
-def windows(text: str) -> str:
-    """One command line for the shell of Windows, which takes everything between its outer quotes as it is."""
-    return f'cmd.exe /d /s /c "{text}"'
-
-
 def speaks_for_itself(text: str, *, entrypoint: bool) -> bool:
     """Whether a container takes the text as it is, as Docker does: it names its own shell, its words are arguments of
     an entry point, or there is nothing in it that a shell would read. An image without bash runs it, too."""
-    words = text.split(maxsplit=1)
-    if not words:
+    start = text.lstrip()
+    if not start or entrypoint or start.startswith("-") or _SHELLS.match(start):
         return True
-    if entrypoint or text.lstrip().startswith("-") or _SHELLS.match(text.lstrip()):
-        return True
-    return words[0] not in _BUILTINS and not _SHELL.search(text)
+    return start.split(maxsplit=1)[0] not in _BUILTINS and not _SHELL.search(text)
 
 
 def fits(text: str) -> bool:
@@ -50,8 +43,8 @@ def fits(text: str) -> bool:
 def carried(text: str, *, on_windows: bool = False) -> tuple[str, tuple[wire.Environment, ...]]:
     """A command line for any text, and what it needs in the environment."""
     text = text.strip()
-    if on_windows:
-        return windows(" && ".join(filter(str.strip, text.splitlines()))), ()
+    if on_windows:  # the shell of Windows takes everything between its outer quotes as it is
+        return f'cmd.exe /d /s /c "{" && ".join(filter(str.strip, text.splitlines()))}"', ()
     if fits(text) and "\n" not in text:
         return bash(text), ()
     return in_variable(text)

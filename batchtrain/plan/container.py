@@ -26,6 +26,8 @@ def settings(frame: Frame, task: Task, shape: Shape) -> tuple[wire.ContainerSett
     devices, by_device = _devices(frame, task, shape)
     key, by_gang = _pool_key(frame, task)
     where, by_default = _working_directory(frame, task)
+    task_only = either(task.restrict_default_bind_mounts, frame.job.restrict_default_bind_mounts)
+    mounts = tuple(wire.BindMount(source=mount.source, is_read_only=mount.read_only) for mount in task.bind_mounts)
     options = (
         *((f"--shm-size={shm}",) if shm else ()),
         *(f"--publish={shlex.quote(port)}" for port in task.ports),
@@ -42,7 +44,7 @@ def settings(frame: Frame, task: Task, shape: Shape) -> tuple[wire.ContainerSett
         container_run_options=" ".join(options) or None,
         registry=image.registry(frame.recipe, task.container_registry) if task.container_registry else None,
         working_directory=where,
-        container_host_batch_bind_mounts=_mounts(frame, task),
+        container_host_batch_bind_mounts=mounts or ((wire.BindMount(source="Task"),) if task_only else ()),
     )
     return container, by_size + by_device + by_gang + by_default
 
@@ -59,15 +61,11 @@ def of_a_job(part: JobManager | JobPreparation | JobRelease) -> wire.ContainerSe
     )
 
 
-# --- options of the engine ------------------------------------------------------------------------------------------
-
-
 def _shared_memory(frame: Frame, task: Task) -> tuple[str | None, tuple[Implicit, ...]]:
     """The size to request; none if the task's own options set it, because the engine uses the last option."""
     size, options = either(task.shm_size, frame.job.shm_size), task.additional_docker_run_options
-    if frame.windows or any(
-        option.startswith("--shm-size") for option in options
-    ):  # a Windows engine has no such option
+    has_size = any(option.startswith("--shm-size") for option in options)
+    if frame.windows or has_size:  # a Windows engine has no such option
         return None, ()
     if size is not None:
         return shlex.quote(task_resources.plain_size(size)), ()
@@ -79,22 +77,19 @@ def _shared_memory(frame: Frame, task: Task) -> tuple[str | None, tuple[Implicit
 
 
 def _devices(frame: Frame, task: Task, shape: Shape) -> tuple[tuple[str, ...], tuple[Implicit, ...]]:
-    flag_groups: list[tuple[tuple[str, ...], Implicit]] = []
-    flags: tuple[str, ...]
+    options: list[tuple[str, str, str]] = []
     if shape.fabric is not Fabric.ETHERNET:
-        flags = ("--ulimit", "memlock=-1:-1", "--device=/dev/infiniband")
-        because = "the task uses InfiniBand, which pins memory"
-        flag_groups.append((flags, Implicit("containerRunOptions", " ".join(flags), because, "infiniband-container")))
+        flags = "--ulimit memlock=-1:-1 --device=/dev/infiniband"
+        options.append((flags, "the task uses InfiniBand, which pins memory", "infiniband-container"))
     if (topology := described_gpus(frame, task, shape)) is not None:
         folder = variables.TOPOLOGY_FOLDER
-        flags = (f"-v {folder}:{folder}:ro",)
-        flag_groups.append((flags, Implicit("containerRunOptions", " ".join(flags), topology.because, topology.rule)))
+        options.append((f"-v {folder}:{folder}:ro", topology.because, topology.rule))
     size = frame.size
     if size is not None and size.gpus and size.gpu_vendor == "amd" and task_resources.gpus(frame.job, task, size):
-        flags = ("--device=/dev/kfd", "--device=/dev/dri")
         because = f"{size.name} has AMD GPUs, which the service adds to no container"
-        flag_groups.append((flags, Implicit("containerRunOptions", " ".join(flags), because, "rocm-devices")))
-    return tuple(flag for flags, _ in flag_groups for flag in flags), tuple(entry for _, entry in flag_groups)
+        options.append(("--device=/dev/kfd --device=/dev/dri", because, "rocm-devices"))
+    implicit = tuple(Implicit("containerRunOptions", *option) for option in options)
+    return tuple(flags for flags, _, _ in options), implicit
 
 
 def described_gpus(frame: Frame, task: Task, shape: Shape) -> Variable | None:
@@ -122,22 +117,12 @@ def _pool_key(frame: Frame, task: Task) -> tuple[tuple[str, ...], tuple[Implicit
     return (option,), (Implicit("containerRunOptions", option, because, "pool-key"),)
 
 
-# --- directories of the node ----------------------------------------------------------------------------------------
-
-
 def _working_directory(frame: Frame, task: Task) -> tuple[str, tuple[Implicit, ...]]:
     choice = either(task.default_working_dir, frame.job.default_working_dir)
     if choice is not None:
         return ("containerImageDefault" if choice == "container" else "taskWorkingDirectory"), ()
     because = "the files of the task are in this directory"
     return "taskWorkingDirectory", (Implicit("default_working_dir", "batch", because, "working-directory"),)
-
-
-def _mounts(frame: Frame, task: Task) -> tuple[wire.BindMount, ...]:
-    if task.bind_mounts:
-        return tuple(wire.BindMount(source=mount.source, is_read_only=mount.read_only) for mount in task.bind_mounts)
-    task_only = either(task.restrict_default_bind_mounts, frame.job.restrict_default_bind_mounts)
-    return (wire.BindMount(source="Task"),) if task_only else ()
 
 
 def user_of(identity: UserIdentity | None) -> wire.UserIdentity | None:
@@ -152,8 +137,17 @@ def user_of(identity: UserIdentity | None) -> wire.UserIdentity | None:
     return wire.POOL_ADMIN if identity.default_pool_admin else None
 
 
+def identity_or_default(
+    identity: UserIdentity | None, because: str, *, is_admin: bool, where: str = ""
+) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
+    """The user's choice, otherwise the administrator or the user of the pool, and why."""
+    if (identity_choice := user_of(identity)) is not None:
+        return identity_choice, ()
+    value, default = ("pool, admin", wire.POOL_ADMIN) if is_admin else ("pool, nonadmin", wire.POOL_NONADMIN)
+    return default, (Implicit("user_identity", value, because, "user-identity", where),)
+
+
 def _user_in_container(identity: UserIdentity | None) -> tuple[str, ...]:
-    """The container engine's option for a user id and a group id."""
     if identity is None or identity.specific_user is None:
         return ()
     return (f"--user={identity.specific_user.uid}:{identity.specific_user.gid}",)

@@ -27,8 +27,7 @@ def hour_of(recipe: Recipe, region: str | None) -> Hour | None:
     if pool is None:
         return None
     count = most_nodes(pool)
-    most = pool.scales
-    return Hour(pool.id, pool.vm_size, count.dedicated, count.low_priority, price_of(recipe, region), most)
+    return Hour(pool.id, pool.vm_size, count.dedicated, count.low_priority, price_of(recipe, region), pool.scales)
 
 
 def region_for(credentials: Credentials | None, environment: Mapping[str, str]) -> str:

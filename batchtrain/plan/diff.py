@@ -10,13 +10,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from msgspec.json import decode
+from msgspec.json import decode, encode
 
 from batchtrain import markup
 from batchtrain.config.masking import is_secret, masked_document, variable
 from batchtrain.config.types import Secret
 from batchtrain.plan.marks import OWN
-from batchtrain.plan.step import Action
 from batchtrain.plan.task_stream import TaskStream
 from batchtrain.plan.types import Plan
 from batchtrain.plan.wire import Template, templates
@@ -72,18 +71,28 @@ def compare(plan: Plan, living: Living) -> PlanComparison:
     """Every pool, job, schedule and task of a plan, in its order."""
     comparisons = []
     retries: dict[str, int] = {}
+    by_id = {"pool": living.pools, "job": living.jobs, "schedule": living.schedules}
     for kind, name, document, open_texts in _planned(plan):
         if kind == "job":
             retries[name[0]] = document.get("constraints", {}).get("maxTaskRetryCount", 0)
+        existing = living.tasks.get((name[0], name[1])) if kind == "task" else by_id[kind].get(name[0])
+        if existing is None:
+            comparisons.append(Compared(kind, "/".join(name), "make"))
+            continue
+        if document.get("enableAutoScale"):
+            existing = {key: value for key, value in existing.items() if key not in COUNTS or key in document}
         defaults = _filled_in(kind, 0 if "constraints" in document else retries.get(name[0], 0))
-        comparison = _compared(kind, name, document, _standing(living, kind, name), defaults, open_texts)
-        comparisons.append(_veiled(comparison, plan.hidden))
+        differences = tuple(
+            Difference(path, _shown_as(path, before, plan.hidden), _shown_as(path, after, plan.hidden), how(kind, path))
+            for path, before, after in _objects(existing, document, defaults, "")
+            if not _may_be(before, after, open_texts)
+        )
+        comparisons.append(Compared(kind, "/".join(name), "differs" if differences else "same", differences))
     return PlanComparison(comparisons)
 
 
 COUNTS = frozenset({"targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout"})
 """The current number of nodes: it makes no other pool, and a formula sets it if the pool scales itself."""
-
 
 SIZING = frozenset({"enableAutoScale", "autoScaleFormula", "autoScaleEvaluationInterval"})
 """How a pool sizes itself."""
@@ -97,7 +106,7 @@ def but_for_counts(comparison: Compared, *, formula: bool = True) -> Compared:
     differences = tuple(
         difference
         for difference in comparison.differences
-        if difference.path not in left_out and not is_secret(_variable(difference))
+        if difference.path not in left_out and not is_secret(_variable(difference.path))
     )
     return comparison._replace(state=comparison.state if differences else "same", differences=differences)
 
@@ -107,26 +116,14 @@ def has_other_formula(comparison: Compared) -> bool:
     return any(difference.path in SIZING for difference in comparison.differences)
 
 
-def _veiled(comparison: Compared, secrets: tuple[Secret, ...]) -> Compared:
-    """The same with secrets masked on both sides."""
-    differences = tuple(
-        difference._replace(
-            living=_shown_as(difference, difference.living, secrets),
-            planned=_shown_as(difference, difference.planned, secrets),
-        )
-        for difference in comparison.differences
-    )
-    return comparison._replace(differences=differences)
-
-
-def _shown_as(difference: Difference, value: Any, secrets: tuple[Secret, ...]) -> Any:
-    masked_value, name = masked_document(value, secrets), _variable(difference)
+def _shown_as(path: str, value: Any, secrets: tuple[Secret, ...]) -> Any:
+    masked_value, name = masked_document(value, secrets), _variable(path)
     return variable(name, masked_value) if name and isinstance(masked_value, str) else masked_value
 
 
-def _variable(difference: Difference) -> str:
-    """The environment variable whose value a difference is in; empty for any other."""
-    match = re.search(r"\[([^\[\]]+)\]\.value$", difference.path)
+def _variable(path: str) -> str:
+    """The environment variable whose value is at a path; empty for any other."""
+    match = re.search(r"\[([^\[\]]+)\]\.value$", path)
     return match[1] if match else ""
 
 
@@ -153,8 +150,10 @@ def _planned(plan: Plan) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any],
             continue
         body, subject, texts = step.document, step.subject, templates(step.body)
         match step.action:
-            case "pool.add":
-                yield "pool", (subject,), _grown(body, subject, changes), texts
+            case "pool.add":  # a pool that is created empty is compared as it is after it got its identities and nodes
+                formula = changes.get(("pool.autoscale", subject))
+                scaling = {"enableAutoScale": True, **formula} if formula else {}
+                yield "pool", (subject,), {**body, **changes.get(("pool.resize", subject), {}), **scaling}, texts
             case "job.add":
                 yield "job", (subject,), {**body, **changes.get(("job.complete", subject), {})}, texts
             case "schedule.add":
@@ -165,46 +164,6 @@ def _planned(plan: Plan) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any],
 
 CHANGES = frozenset({"pool.resize", "pool.autoscale", "job.complete"})
 """Actions that change what an earlier step of the plan made."""
-
-
-def _grown(body: dict[str, Any], pool_id: str, changes: Mapping[tuple[Action, str], dict[str, Any]]) -> dict[str, Any]:
-    """A pool that is created empty, as it is after it got its identities and nodes."""
-    formula = changes.get(("pool.autoscale", pool_id))
-    return {
-        **body,
-        **changes.get(("pool.resize", pool_id), {}),
-        **({"enableAutoScale": True, **formula} if formula else {}),
-    }
-
-
-def _standing(living: Living, kind: str, name: tuple[str, ...]) -> Document | None:
-    match kind:
-        case "pool":
-            return living.pools.get(name[0])
-        case "job":
-            return living.jobs.get(name[0])
-        case "schedule":
-            return living.schedules.get(name[0])
-        case _:
-            return living.tasks.get((name[0], name[1]))
-
-
-def _compared(
-    kind: str,
-    name: tuple[str, ...],
-    document: Document,
-    existing: Document | None,
-    defaults: Document,
-    open_texts: OpenTexts,
-) -> Compared:
-    if existing is None:
-        return Compared(kind, "/".join(name), "make")
-    differences = tuple(
-        Difference(path, before, after, how(kind, path))
-        for path, before, after in _differences(existing, document, defaults)
-        if not _may_be(before, after, open_texts)
-    )
-    return Compared(kind, "/".join(name), "differs" if differences else "same", differences)
 
 
 def _may_be(before: Any, after: Any, open_texts: OpenTexts) -> bool:
@@ -306,37 +265,27 @@ FILLED_IN_ITEMS = {"dataDisks": {"caching": "none", "managedDisk": {"storageAcco
 """The same of each item of a list."""
 
 NEVER_GIVEN_BACK = frozenset({"password", "accountKey", "sasKey", "sshPrivateKey", "protectedSettings"})
-READ_ONLY = frozenset(
-    {
-        "allocationState", "allocationStateTransitionTime", "autoScaleRun", "creationTime", "currentDedicatedNodes",
-        "currentLowPriorityNodes", "eTag", "exactVersion", "executionInfo", "identity", "lastModified", "nodeInfo",
-        "odata.metadata", "previousState", "previousStateTransitionTime", "resizeErrors", "state",
-        "stateTransitionTime", "stats", "url",
-    }
-)  # fmt: skip
+READ_ONLY = frozenset({
+    "allocationState", "allocationStateTransitionTime", "autoScaleRun", "creationTime", "currentDedicatedNodes",
+    "currentLowPriorityNodes", "eTag", "exactVersion", "executionInfo", "identity", "lastModified", "nodeInfo",
+    "odata.metadata", "previousState", "previousStateTransitionTime", "resizeErrors", "state",
+    "stateTransitionTime", "stats", "url",
+})  # fmt: skip
 """Properties that the service adds to its answers."""
 UNORDERED = {"environmentSettings": "name", "commonEnvironmentSettings": "name", "metadata": "name",
              "uploadHeaders": "name", "userAccounts": "name", "extensions": "name", "dataDisks": "lun",
              "inboundNATPools": "name", "vmSizes": "name"}  # fmt: skip
 """Lists whose items have names, and no order that counts."""
-CASELESS = frozenset(
-    {
-        "access", "allocationStrategy", "caching", "dependencyAction", "dynamicVNetAssignmentScope", "elevationLevel",
-        "jobAction", "jobDefaultOrder", "loginMode", "mode", "nodeFillType", "offer", "onAllTasksComplete",
-        "onTaskFailure",
-        "placement", "policy", "poolId", "poolLifetimeOption", "protocol", "provision", "publisher", "resourceId",
-        "scope", "securityType", "sku", "storageAccountType", "subnetId", "type", "uploadCondition",
-        "virtualMachineImageId", "vmSize", "workingDirectory",
-    }
-)  # fmt: skip
+CASELESS = frozenset({
+    "access", "allocationStrategy", "caching", "dependencyAction", "dynamicVNetAssignmentScope", "elevationLevel",
+    "jobAction", "jobDefaultOrder", "loginMode", "mode", "nodeFillType", "offer", "onAllTasksComplete",
+    "onTaskFailure",
+    "placement", "policy", "poolId", "poolLifetimeOption", "protocol", "provision", "publisher", "resourceId",
+    "scope", "securityType", "sku", "storageAccountType", "subnetId", "type", "uploadCondition",
+    "virtualMachineImageId", "vmSize", "workingDirectory",
+})  # fmt: skip
 """Words that the service writes in a case of its own."""
 _SPAN = re.compile(r"P(?=[0-9T])(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?)?")
-
-
-def _differences(existing: Document, document: Document, defaults: Document) -> Iterator[tuple[str, Any, Any]]:
-    if document.get("enableAutoScale"):
-        existing = {key: value for key, value in existing.items() if key not in COUNTS or key in document}
-    yield from _objects(existing, document, defaults, "")
 
 
 def _objects(existing: Document, document: Document, defaults: Document, path: str) -> Iterator[tuple[str, Any, Any]]:
@@ -351,8 +300,8 @@ def _values(before: Any, after: Any, default: Any, path: str, key: str) -> Itera
     if isinstance(default, Mapping) or isinstance(before, Mapping) or isinstance(after, Mapping):
         if before is None and after is not None and not default:
             yield path, None, after
-            return
-        yield from _objects(before or {}, after or {}, default or {}, path)
+        else:
+            yield from _objects(before or {}, after or {}, default or {}, path)
         return
     before, after = (default if value is None else value for value in (before, after))
     if isinstance(before, (list, tuple)) or isinstance(after, (list, tuple)):
@@ -411,8 +360,9 @@ def as_text(comparisons: Iterable[Compared]) -> str:
         key = (item.kind, item.id if alone else item.id.split("/")[0], item.state, repr(item.differences))
         groups.setdefault(key, []).append(item)
     for members in groups.values():
-        first = members[0]
-        lines.append(f"{_MARKS[first.state]} {first.kind} {_named(members)}: {_STATES[first.state]}")
+        first, names = members[0], ", ".join(item.id for item in members[:ALIKE])
+        more = f" and {len(members) - ALIKE:,} more" if len(members) > ALIKE else ""
+        lines.append(f"{_MARKS[first.state]} {first.kind} {names}{more}: {_STATES[first.state]}")
         lines += [
             f"    {item.path}: {_shown(item.living)} -> {_shown(item.planned)}   ({item.how})"
             for item in first.differences
@@ -424,15 +374,8 @@ _MARKS = {"make": "+", "same": "=", "differs": "~"}
 _STATES = {"make": "to be made", "same": "as planned", "differs": "differs"}
 
 
-def _named(members: list[Compared]) -> str:
-    names = ", ".join(item.id for item in members[:ALIKE])
-    return names + (f" and {len(members) - ALIKE:,} more" if len(members) > ALIKE else "")
-
-
 def _shown(value: Any) -> str:
-    import msgspec
-
     if value is None:
         return "nothing"
-    text = msgspec.json.encode(value).decode()
+    text = encode(value).decode()
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} characters)"

@@ -36,14 +36,14 @@ def conditions(mine: ExitConditions | None, *, acting: bool, filling: bool) -> w
         file_upload_error=_options(mine.file_upload_error, acting, filling),
         default=default or (UNTOUCHED.default if filling else None),
     )
-    return None if exit_conditions == wire.ExitConditions() else exit_conditions
+    return wire.unless_empty(exit_conditions)
 
 
 def mode(job: Job, tasks: Iterable[Task], path: str) -> tuple[str | None, tuple[Implicit, ...]]:
     """The job's `onTaskFailure`: as it was said, or switched on by a task whose end acts on the job."""
     if job.on_task_failure is not None:
         return job.on_task_failure, ()
-    if not any(_acts(task.exit_conditions or job.exit_conditions) for task in tasks):
+    if not any(options.job_action in ACTS for options in _all(job, tasks)):
         return None, ()
     because = "an `exit_conditions` of the job or its tasks ends or disables the job"
     return "performexitoptionsjobaction", (
@@ -53,27 +53,20 @@ def mode(job: Job, tasks: Iterable[Task], path: str) -> tuple[str | None, tuple[
 
 def decide_on_dependents(job: Job, tasks: Iterable[Task]) -> bool:
     """Whether an exit condition says what happens to the tasks that depend on one."""
-    conditions = (task.exit_conditions or job.exit_conditions for task in tasks)
-    return any(options.dependency_action for item in conditions if item is not None for options in _all(item))
+    return any(options.dependency_action for options in _all(job, tasks))
 
 
-def _acts(conditions: ExitConditions | None) -> bool:
-    return conditions is not None and any(options.job_action in ACTS for options in _all(conditions))
-
-
-def _all(conditions: ExitConditions) -> Iterator[ExitOptions]:
-    for single in (conditions.default, conditions.pre_processing_error, conditions.file_upload_error):
-        if single is not None:
-            yield single.exit_options
-    yield from (code.exit_options for code in conditions.exit_codes)
-    yield from (span.exit_options for span in conditions.exit_code_ranges)
+def _all(job: Job, tasks: Iterable[Task]) -> Iterator[ExitOptions]:
+    for task in tasks:
+        if (conditions := task.exit_conditions or job.exit_conditions) is not None:
+            singles = (conditions.default, conditions.pre_processing_error, conditions.file_upload_error)
+            yield from (single.exit_options for single in singles if single is not None)
+            yield from (code.exit_options for code in conditions.exit_codes)
+            yield from (span.exit_options for span in conditions.exit_code_ranges)
 
 
 def _options(default: ExitDefault | None, acting: bool, filling: bool) -> wire.ExitOptions | None:
-    if default is None:
-        return None
-    options = _given(default.exit_options, acting, filling)
-    return None if options == wire.ExitOptions() else options
+    return wire.unless_empty(_given(default.exit_options, acting, filling)) if default is not None else None
 
 
 def _given(options: ExitOptions, acting: bool, filling: bool) -> wire.ExitOptions:

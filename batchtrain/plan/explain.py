@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, NamedTuple
 
+import msgspec
+
 from batchtrain.config import factories, ids, reference, schema
 from batchtrain.config.masking import is_hidden, masked_document
 from batchtrain.config.schema import dotted
 from batchtrain.config.types import Job, Path, Recipe, read_path
 from batchtrain.launchers.launch import Implicit
 from batchtrain.launchers.rules import RULES
-from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
 
 SHOWN = 3
@@ -70,13 +71,12 @@ def decisions(implicit: Iterable[Implicit]) -> tuple[Decision, ...]:
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for item in implicit:
         groups.setdefault(item[:4], []).append(item.where)
-    return tuple(_decision(kind, paths) for kind, paths in groups.items())
-
-
-def _decision(kind: tuple[str, str, str, str], paths: list[str]) -> Decision:
-    rule = RULES[kind[3]]
-    places = tuple(path for path in dict.fromkeys(paths) if path)[:SHOWN]
-    return Decision(*kind, rule.sentence, rule.source, rule.off, places, len(paths))
+    result = []
+    for kind, paths in groups.items():
+        rule = RULES[kind[3]]
+        places = tuple(path for path in dict.fromkeys(paths) if path)[:SHOWN]
+        result.append(Decision(*kind, rule.sentence, rule.source, rule.off, places, len(paths)))
+    return tuple(result)
 
 
 def explain(plan: Plan, recipe: Recipe, values: Any, origins: Any, query: str = "") -> Explained:
@@ -93,12 +93,24 @@ def explain(plan: Plan, recipe: Recipe, values: Any, origins: Any, query: str = 
         return Explained(())
     implied = decisions(item for item in plan.implicit if _is_about(item, query, steps))
     leaves = list(_leaves(values, origins, ()))
-    matching = [leaf for leaf in leaves if _leads_to(steps, leaf[0]) or _is_named(leaf[0], query)]
+    matching = [
+        leaf
+        for leaf in leaves
+        if _leads_to(steps, leaf[0]) or (query in leaf[0] and _property_path(leaf[0])[-1] == query)
+    ]
     leaves_to_show = [leaf for leaf in matching if leaf[2] != DEFAULT] or _of_the_job(steps, leaves)
     leaves_to_show = leaves_to_show or (matching if len(matching) <= SHOWN else matching[:1])
-    settings = _grouped(plan, recipe, leaves_to_show)
+    by_property: dict[Path, list[tuple[Path, Any, str]]] = {}  # the items of a list are one value, as the keys of a map
+    for leaf in leaves_to_show:
+        by_property.setdefault(_property_path(leaf[0]), []).append(leaf)
+    settings = tuple(_setting(plan, recipe, path, members) for path, members in by_property.items())
     if not implied and not settings:
-        settings = tuple(_absent(pattern, item) for pattern, item in _properties_called(query, steps))
+        anchor = reference.anchor(_pattern_of(steps))
+        settings = tuple(
+            _absent(path, item)
+            for path, item in reference.properties().items()
+            if reference.anchor(path) == anchor or item.name == query
+        )
     return Explained(implied, settings)
 
 
@@ -129,13 +141,11 @@ def _from_the_top(steps: Path, values: Any) -> Path:
     """A path whose first step is inside a section, with that section: `tasks[0]` is one of the jobs'."""
     if len(steps) < 2 or steps[0] in schema.SECTIONS:
         return steps
-    sections = (section for section in values if steps[0] in schema.fields_of(_item_of(section)))
-    return next(((section, *steps) for section in sections), steps)
-
-
-def _item_of(section: str) -> Any:
-    """The type of a section, of a list that of its items."""
-    return schema.shape_of((section, 0)) or schema.shape_of((section,))
+    for section in values:
+        item_type = schema.shape_of((section, 0)) or schema.shape_of((section,))  # of a list, that of its items
+        if steps[0] in schema.fields_of(item_type):
+            return (section, *steps)
+    return steps
 
 
 def _beyond(steps: Path, values: Any) -> str:
@@ -187,18 +197,6 @@ def _leads_to(steps: Path, path: Path) -> bool:
     return not remaining
 
 
-def _is_named(path: Path, query: str) -> bool:
-    return query in path and _property_path(path)[-1] == query
-
-
-def _properties_called(query: str, steps: Path) -> Iterator[tuple[reference.PropertyPath, reference.Property]]:
-    """Properties that are not set, by place or by name."""
-    pattern = _pattern_of(steps)
-    for path, item in reference.properties().items():
-        if reference.anchor(path) == reference.anchor(pattern) or item.name == query:
-            yield path, item
-
-
 # --- what a property became -----------------------------------------------------------------------------------------
 
 
@@ -211,14 +209,6 @@ def _leaves(values: Any, origins: Any, path: Path) -> Iterator[tuple[Path, Any, 
             yield from _leaves(value, origins[number], (*path, number))
     else:
         yield path, values, origins
-
-
-def _grouped(plan: Plan, recipe: Recipe, leaves: list[tuple[Path, Any, str]]) -> tuple[Setting, ...]:
-    """A setting for each property; the items of a list are one value, and so are the keys of a map."""
-    by_property: dict[Path, list[tuple[Path, Any, str]]] = {}
-    for leaf in leaves:
-        by_property.setdefault(_property_path(leaf[0]), []).append(leaf)
-    return tuple(_setting(plan, recipe, path, members) for path, members in by_property.items())
 
 
 def _property_path(path: Path) -> Path:
@@ -234,8 +224,8 @@ def _setting(plan: Plan, recipe: Recipe, path: Path, members: list[tuple[Path, A
     item = reference.properties().get(pattern)
     if item is None:
         return Setting(dotted(path), _value(path, members), members[0][2], "", "", (), 0, schema.anchor(path))
-    values = [] if is_hidden(path) else _distinct(on_wire(plan, recipe, path, item.wire))
-    values = _of_the_volume(recipe, path, values)
+    distinct = {repr(value): value for value in on_wire(plan, recipe, path, item.wire)} if not is_hidden(path) else {}
+    values = _of_the_volume(recipe, path, list(distinct.values()))
     return Setting(
         dotted(path), _value(path, members), members[0][2], item.description, item.wire, tuple(values[:SHOWN]),
         len(values), schema.anchor(path), reference.gone(pattern),
@@ -284,7 +274,9 @@ def _bodies(plan: Plan, recipe: Recipe, path: Path, request: str) -> Iterator[di
     """The request bodies of a property's job and task; all bodies if it is in neither."""
     job, task = _owner(recipe, path)
     for step in plan.steps:
-        if not _concerns(step, request, job):
+        kind = "node user" if step.action == "node.user" else step.action.partition(".")[0]
+        is_of_the_job = job is None or kind in ("pool", "node user") or step.subject == job
+        if request not in ("*", kind) or not is_of_the_job:
             continue
         body = masked_document(step.document, plan.hidden)
         several = body.get("value", body.get("tasks"))
@@ -315,13 +307,6 @@ def _task_id(recipe: Recipe, job: Job, number: int) -> str | None:
     return span.id(0) if span else task.id
 
 
-def _concerns(step: Step, request: str, job: str | None) -> bool:
-    kind = step.action.replace(".", " ") if step.action == "node.user" else step.action.partition(".")[0]
-    if request not in ("*", kind):
-        return False
-    return job is None or kind in ("pool", "node user") or step.subject == job
-
-
 def _below(value: Any, steps: tuple[str, ...], *, anywhere: bool) -> Iterator[Any]:
     if isinstance(value, (list, tuple)):
         for item in value:
@@ -335,13 +320,6 @@ def _below(value: Any, steps: tuple[str, ...], *, anywhere: bool) -> Iterator[An
         for below in value.values() if anywhere else ():
             if isinstance(below, (dict, list, tuple)):
                 yield from _below(below, steps, anywhere=True)
-
-
-def _distinct(values: Iterable[Any]) -> list[Any]:
-    distinct: dict[str, Any] = {}
-    for value in values:
-        distinct.setdefault(repr(value), value)
-    return list(distinct.values())
 
 
 # --- for people -----------------------------------------------------------------------------------------------------
@@ -371,20 +349,13 @@ def _setting_text(item: Setting) -> str:
     elif item.becomes.startswith("batchtrain: "):
         lines.append(f"  done by {item.becomes.replace(': ', ' itself: ', 1)}")
     elif item.becomes:
-        lines.append(f"  becomes {item.becomes}{_planned(item)}")
+        values = f": {', '.join(map(_shown, item.planned))}" if item.planned else ""
+        more = f" and {item.times - len(item.planned):,} more" if item.times > len(item.planned) > 0 else ""
+        lines.append(f"  becomes {item.becomes}{values}{more}")
     return "\n".join([*lines, f"  see {item.see}"])
 
 
-def _planned(item: Setting) -> str:
-    if not item.planned:
-        return ""
-    more = f" and {item.times - len(item.planned):,} more" if item.times > len(item.planned) else ""
-    return ": " + ", ".join(_shown(value) for value in item.planned) + more
-
-
 def _shown(value: Any) -> str:
-    import msgspec
-
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} characters)"
 

@@ -108,8 +108,6 @@ class FactoryTasks:
         return cut if cut and cut.filled(row, self.first.id) in (None, self.first) else None
 
 
-# --- one body, cut --------------------------------------------------------------------------------------------------
-
 ID = "#id"
 PLAIN = re.compile(r"[A-Za-z0-9_.,:/+@%-]+")
 """Values that are the same in JSON, and mean nothing to a shell."""
@@ -216,34 +214,26 @@ def _cut(expansion: Made, row: Row, build: Build, *, with_id: bool) -> _Cut | No
         tuple(_Field(str(index), mark, uses) for index in range(len(values))), fields, lambda field: texts[id(field)]
     )
     first = (task.command or "").split(maxsplit=1)[:1]
-    body = build(task, f"{mark}0z").body
-    plain, around = pieces(body)
+    plain, around = pieces(build(task, f"{mark}0z").body)
+    task_marks = set(re.findall(rf"{mark}\d+z", repr(task)))  # a body without one of them has it in another form
     paths = any("{" in (output.local_path or "") for output in spot.task.output_data.azure_storage)
     if (
         mark in "".join(first)
         or (paths and any(":" in use for use in uses))
-        or any(f"{mark}{number}z".encode() not in plain for number in _needed(task, mark))
+        or any(text.encode() not in plain for text in task_marks)
     ):
         return None
-    names = tuple(name for name in words if f"{{#{name}}}" in _format(plain.decode(), mark, uses))
+    whole = _format(plain.decode(), mark, uses)
+    words_in_use = {use.strip("{}").partition(":")[0] for use in uses} & words.keys()
     return _Cut(
         expansion,
-        _format(plain.decode(), mark, uses),
+        whole,
         tuple(_part(piece, mark, uses) for piece in around),
         "" if with_id else spot.task.id or "",
         NAME if paths else PLAIN,
-        names,
-        frozenset(words) if factories.names(spot.factory) else _words_in(uses, words),
+        tuple(name for name in words if f"{{#{name}}}" in whole),
+        frozenset(words if factories.names(spot.factory) else words_in_use),
     )
-
-
-def _words_in(uses: list[str], words: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(name for name in words if any(use.strip("{}").partition(":")[0] == name for use in uses))
-
-
-def _needed(task: Task, mark: str) -> set[int]:
-    """The marks in the texts of the task: a body that lacks one of them carries it in another form."""
-    return {int(number) for number in re.findall(rf"{mark}(\d+)z", repr(task))}
 
 
 def _format(text: str, mark: str, uses: list[str]) -> str:

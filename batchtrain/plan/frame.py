@@ -29,18 +29,13 @@ class Frame(NamedTuple):
     link: str | None
     """The storage account through which files travel; None: inside the request."""
     sources: Sources
-    blob_store: str = ""
-    """Where the service itself keeps a source that does not fit into a request; empty where it does not."""
-    project: str = ""
+    facts: Facts
+    project: str
     """The id of the recipe's project."""
-    former: bool = True
-    """As in the facts."""
-    windows: bool = False
+    windows: bool
     acting: bool = False
     filling: bool = False
     """What the job does with `exit_conditions`, as `exits.conditions` takes it."""
-    results: str = ""
-    """As in the facts."""
     swept: bool = False
     """Whether a factory makes the task, and all its tasks share their files."""
 
@@ -60,11 +55,9 @@ def frame(recipe: Recipe, job: Job, path: str, facts: Facts, sources: Sources) -
         pool.inter_node if pool else bool(recipe.pool and recipe.pool.inter_node_communication_enabled),
         recipe.settings.storage_account_settings if travel.through_storage(recipe) else None,
         sources,
-        facts.blob_store,
+        facts,
         facts.project or project_id(recipe.directory),
-        facts.former,
         seems_windows(recipe),
-        results=facts.results,
     )
 
 

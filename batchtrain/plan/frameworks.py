@@ -65,8 +65,6 @@ def launch(
     )
 
 
-# --- options of a block without effect ------------------------------------------------------------------------------
-
 _EVERYTHING = Shape(2, Fabric.SR_IOV, size="any", family="ND A100 v4", gpus=8, gpu_vendor="nvidia")
 """A node on which every variable is set that there is for GPUs and InfiniBand."""
 
@@ -121,8 +119,6 @@ def _left_idle(block: Nodes, shape: Shape) -> Iterator[tuple[str, str, str]]:
         f"{other} or `infiniband: false` where the Ethernet is meant",
     )
 
-
-# --- what the task's own program says -------------------------------------------------------------------------------
 
 _ONE_NODE = (
     (rb"\bDataParallel\s*\(", rb"DistributedDataParallel|FullyShardedDataParallel|fully_shard", "DataParallel",

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from batchtrain.catalog.offer import Catalog
 from batchtrain.config.image_names import server_of
-from batchtrain.config.types import (
-    CommunityGalleryImage,
-    CustomImage,
-    Image,
-    Job,
-    Pool,
-    Recipe,
-    SharedGalleryImage,
-    Zones,
-)
+from batchtrain.config.types import CommunityGalleryImage, CustomImage, Image, Pool, Recipe, SharedGalleryImage
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import disks, inputs, wire
@@ -23,57 +12,39 @@ from batchtrain.plan import disks, inputs, wire
 WHERE = "pool_specification"
 
 
-class Containers(NamedTuple):
-    """The container images of a pool: those of Batch's configuration, and those of the start task."""
-
-    configuration: wire.ContainerConfiguration | None = None
-    delayed: tuple[str, ...] = ()
-    implicit: tuple[Implicit, ...] = ()
-
-
-def machine(recipe: Recipe, pool: Pool, containers: Containers) -> wire.VmConfiguration:
+def machine(recipe: Recipe, pool: Pool, containers: wire.ContainerConfiguration | None) -> wire.VmConfiguration:
     """The virtual machines of a pool. Raises PlanError where the image or its node agent is not known."""
     image, vm = image_of(pool), pool.vm_configuration
     one_thread = wire.VmSizeProperties(vcpus_per_core=1)
     return wire.VmConfiguration(
         hardware_profile=None if vm.hyper_threading else wire.HardwareProfile(vm_size_properties=one_thread),
         placement=wire.Placement(zone_placement_policy="Auto") if vm.zones else None,
-        resiliency_policy=_resiliency(vm.zones) if vm.zones else None,
+        resiliency_policy=_resiliency(pool),
         image_reference=_reference(image),
         node_agent_sku_id=node_agent(image, recipe.catalog),
         license_type=image.license_type,
-        container_configuration=containers.configuration,
-        windows_configuration=(
+        container_configuration=containers,
+        windows_configuration=wire.unless_empty(
             wire.WindowsConfiguration(enable_automatic_updates=vm.windows_automatic_updates)
-            if vm.windows_automatic_updates is not None
-            else None
         ),
         os_disk=disks.os_disk(vm.os_disk) if vm.os_disk else None,
         data_disks=tuple(disks.data_disk(disk) for disk in vm.data_disks),
         disk_encryption_configuration=disks.encryption(vm.disk_encryption) if vm.disk_encryption else None,
         security_profile=disks.security(vm.security_profile) if vm.security_profile else None,
-        node_placement_configuration=(
-            wire.NodePlacement(policy=vm.node_placement) if vm.node_placement is not None else None
-        ),
+        node_placement_configuration=wire.unless_empty(wire.NodePlacement(policy=vm.node_placement)),
         extensions=tuple(disks.extension(extension) for extension in vm.extensions),
         service_artifact_reference=wire.ServiceArtifact(id=vm.service_artifact) if vm.service_artifact else None,
     )
 
 
-def _resiliency(zones: Zones) -> wire.ResiliencyPolicy | None:
+def _resiliency(pool: Pool) -> wire.ResiliencyPolicy | None:
     """How the nodes are spread over zones. Returns None without limits."""
-    if zones == Zones():
+    if (zones := pool.vm_configuration.zones) is None:
         return None
     share = zones.max_percent_per_zone
     policy = wire.InstancePercentPolicy(value=share, enabled=True) if share is not None else None
-    return wire.ResiliencyPolicy(
-        zone_allocation_policy=wire.ZoneAllocationPolicy(
-            max_zone_count=zones.max_count, max_instance_percent_per_zone_policy=policy
-        )
-    )
-
-
-# --- the image ------------------------------------------------------------------------------------------------------
+    limits = wire.ZoneAllocationPolicy(max_zone_count=zones.max_count, max_instance_percent_per_zone_policy=policy)
+    return wire.ResiliencyPolicy(zone_allocation_policy=limits) if wire.unless_empty(limits) else None
 
 
 def image_of(pool: Pool) -> Image:
@@ -130,66 +101,57 @@ def _reference(image: Image) -> wire.ImageReference:
             )
 
 
-# --- containers -----------------------------------------------------------------------------------------------------
-
-
 def uses_containers(recipe: Recipe) -> bool:
     """Whether the pool runs containers: it says `native`, or there are images to run."""
-    if recipe.pool and recipe.pool.vm_configuration.native:
-        return True
-    return bool(recipe.resources.docker_images) or any(map(_runs_one, recipe.jobs))
-
-
-def _runs_one(job: Job) -> bool:
-    """Whether anything of a job runs in a container of Batch's."""
-    others = (job.merge_task, job.job_preparation, job.job_release, job.job_manager)
-    return any(task.docker_image for task in job.tasks) or any(
-        other.docker_image for other in others if other is not None
+    is_native = recipe.pool is not None and recipe.pool.vm_configuration.native
+    return (
+        is_native
+        or bool(recipe.resources.docker_images)
+        or any(
+            task is not None and task.docker_image
+            for job in recipe.jobs
+            for task in (*job.tasks, job.merge_task, job.job_preparation, job.job_release, job.job_manager)
+        )
     )
 
 
-def containers(recipe: Recipe, pool: Pool) -> Containers:
+def containers(
+    recipe: Recipe, pool: Pool
+) -> tuple[wire.ContainerConfiguration | None, tuple[str, ...], tuple[Implicit, ...]]:
     """The images that Batch fetches, those that the start task fetches, and the sign-ins to their registries.
 
     `delay_docker_image_preload` leaves an image to the start task (Linux); one from a registry that wants a sign-in
     stays with Batch, so that the environment of the start task has no password.
     """
     if not uses_containers(recipe):
-        return Containers()
-    names = recipe.resources.docker_images
+        return None, (), ()
+    names, sign_ins = recipe.resources.docker_images, _servers(recipe)
     delays = recipe.settings.delay_docker_image_preload and not is_windows(pool, recipe.catalog)
-    delayed_names = tuple(name for name in names if delays and not _signed_in(recipe, name))
+    delayed_names = tuple(name for name in names if delays and server_of(name) not in sign_ins)
     preloaded_names = tuple(name for name in names if name not in delayed_names)
     configuration = wire.ContainerConfiguration(
         type=pool.vm_configuration.container_type,
         container_image_names=preloaded_names,
         container_registries=registries(recipe),
     )
-    return Containers(configuration, delayed_names, _implicit(pool, preloaded_names if delays else ()))
+    implicit = []
+    if not pool.vm_configuration.native:
+        because = "there are container images, and Batch itself runs the containers"
+        implicit.append(Implicit("native", "true", because, "native-containers", WHERE))
+    if delays and preloaded_names:
+        name, value = "delay_docker_image_preload", f"false for {', '.join(preloaded_names)}"
+        because = "its registry wants a sign-in, and a password has no place in the start task's environment"
+        implicit.append(Implicit(name, value, because, "sign-in-not-delayed", WHERE))
+    return configuration, delayed_names, tuple(implicit)
 
 
-def _implicit(pool: Pool, not_delayed: tuple[str, ...]) -> tuple[Implicit, ...]:
-    native = Implicit(
-        "native", "true", "there are container images, and Batch itself runs the containers", "native-containers", WHERE
-    )
-    exception = Implicit(
-        "delay_docker_image_preload",
-        f"false for {', '.join(not_delayed)}",
-        "its registry wants a sign-in, and a password has no place in the start task's environment",
-        "sign-in-not-delayed",
-        WHERE,
-    )
-    return (() if pool.vm_configuration.native else (native,)) + ((exception,) if not_delayed else ())
-
-
-def _signed_in(recipe: Recipe, name: str) -> bool:
-    return server_of(name) in {*recipe.credentials.docker_registry, *recipe.resources.additional_registries.docker}
+def _servers(recipe: Recipe) -> dict[str, None]:
+    return dict.fromkeys((*recipe.credentials.docker_registry, *recipe.resources.additional_registries.docker))
 
 
 def registries(recipe: Recipe) -> tuple[wire.Registry, ...]:
     """Every registry with credentials, and the additional registries."""
-    servers = dict.fromkeys((*recipe.credentials.docker_registry, *recipe.resources.additional_registries.docker))
-    return tuple(registry(recipe, server) for server in servers)
+    return tuple(registry(recipe, server) for server in _servers(recipe))
 
 
 def registry(recipe: Recipe, server: str) -> wire.Registry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from batchtrain.config import task_paths
 from batchtrain.config.types import Files, Recipe
@@ -42,13 +42,8 @@ def plan(recipe: Recipe) -> Plan:
         if isinstance(target, str):
             source = files.source
             strip = task_paths.strips(files.destination.data_transfer.blobxfer_extra_options)
-            body: dict[str, Any] = {
-                "source": source.path,
-                "include": list(source.include),
-                "exclude": list(source.exclude),
-            }
-            body |= {} if strip is None else {"strip": strip}
-            steps.append(Step(ACTION, target, body))
+            body = {"source": source.path, "include": list(source.include), "exclude": list(source.exclude)}
+            steps.append(Step(ACTION, target, {**body, **({} if strip is None else {"strip": strip})}))
     return Plan(steps=tuple(steps))
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-import msgspec
-
 from batchtrain.config import task_paths
 from batchtrain.config.types import ApplicationPackage, Recipe, ResourceFile, StorageCredentials, StorageInput
 from batchtrain.launchers.preparation import Moved, Selected
@@ -111,25 +109,19 @@ def moves(downloads: tuple[Fetched, ...]) -> tuple[Moved, ...]:
 
 def _input(recipe: Recipe, item: StorageInput, staging: str) -> Fetched:
     include, exclude = (tuple(name.removeprefix("./") for name in names) for names in (item.include, item.exclude))
-    item = msgspec.structs.replace(item, include=include, exclude=exclude)
     container, _, path = item.remote_path.strip("/").partition("/")
-    target, patterns = task_paths.beyond(item.local_path), _selected(item, path)
+    target, patterns = task_paths.beyond(item.local_path), None
+    if task_paths.filtered(include, exclude, item.blobxfer_extra_options):  # what prefixes alone do not say
+        patterns = Selected(path, include, exclude, task_paths.strips(item.blobxfer_extra_options) or 0)
     directory = task_paths.below(item.local_path).strip("/").removeprefix("./")
     move = Moved(staging, target or directory or ".", patterns) if target or patterns else None
     below = staging if move else directory
     url = container_link(recipe, item.storage_account_settings, container)
     files = tuple(
         wire.ResourceFile(storage_container_url=url, blob_prefix=prefix or None, file_path=below or None)
-        for prefix in _prefixes(path, item.include)
+        for prefix in _prefixes(path, include)
     )
     return Fetched(files, move)
-
-
-def _selected(item: StorageInput, path: str) -> Selected | None:
-    """What prefixes alone do not say."""
-    if not task_paths.filtered(item.include, item.exclude, item.blobxfer_extra_options):
-        return None
-    return Selected(path, item.include, item.exclude, task_paths.strips(item.blobxfer_extra_options) or 0)
 
 
 def _prefixes(path: str, include: tuple[str, ...]) -> tuple[str, ...]:

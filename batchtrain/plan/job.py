@@ -34,46 +34,27 @@ def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None)
     if not recipe.jobs:
         raise PlanError(f"{recipe.directory} has no jobs.yaml, so there is no job to plan")
     sources = sources or {}
-    facts = _with_sources(facts, sources)
-    plans = [_plan_job(recipe, job, number, facts, sources) for number, job in enumerate(recipe.jobs)]
-    plan = _together(plans)._replace(hidden=masking.secrets_in(recipe))
-    plan = plan._replace(implicit=(*plan.implicit, *_left_out(sources)))
+    listings = {factory.key_of_source(name): [file.name for file in source.files] for name, source in sources.items()}
+    facts = facts._replace(listings={**facts.listings, **listings})
+    plan = Plan().joined(*(_plan_job(recipe, job, number, facts, sources) for number, job in enumerate(recipe.jobs)))
+    left_out = (
+        Implicit(
+            f"source {name}",
+            f"{len(source.files):,} files",
+            f"the rest is left out: {travel.listed(source.left_out)}",
+            "source-files",
+        )
+        for name, source in sources.items()
+        if source.left_out
+    )
+    plan = plan._replace(implicit=(*plan.implicit, *left_out), hidden=masking.secrets_in(recipe))
     names_only = [name.split("/", 1)[1] for name, _ in plan.launch]
     if len(set(names_only)) == len(names_only):
         plan = plan._replace(launch=tuple(zip(names_only, (text for _, text in plan.launch), strict=True)))
     return plan
 
 
-def _left_out(sources: Sources) -> Iterator[Implicit]:
-    """What stays on this machine of each `source`."""
-    for name, source in sources.items():
-        if source.left_out:
-            because = f"the rest is left out: {travel.listed(source.left_out)}"
-            yield Implicit(f"source {name}", f"{len(source.files):,} files", because, "source-files")
-
-
-def _with_sources(facts: Facts, sources: Sources) -> Facts:
-    """The facts with the names of the files of each `source`, for file factories."""
-    names = {factory.key_of_source(name): tuple(file.name for file in source.files) for name, source in sources.items()}
-    return facts._replace(listings={**facts.listings, **names})
-
-
-def _together(plans: Sequence[Plan]) -> Plan:
-    """One plan of all, in order; duplicates are removed."""
-    if len(plans) == 1:
-        return plans[0]
-    return Plan(
-        steps=tuple(step for part in plans for step in part.steps),
-        warnings=tuple(dict.fromkeys(warning for part in plans for warning in part.warnings)),
-        implicit=tuple(dict.fromkeys(item for part in plans for item in part.implicit)),
-        launch=tuple(item for part in plans for item in part.launch),
-        uploads=tuple({upload.path: upload for part in plans for upload in part.uploads}.values()),
-    )
-
-
 class _Tasks(NamedTuple):
-    """The tasks of a job, planned."""
-
     built: tuple[Built, ...] = ()
     """Every task; of the factories of a stream only the first one."""
     places: tuple[str, ...] = ()
@@ -86,7 +67,10 @@ def _plan_job(recipe: Recipe, job: Job, number: int, facts: Facts, sources: Sour
     around = frame(recipe, job, path, facts, sources)
     mode, by_mode = exits.mode(job, (*job.tasks, job.merge_task) if job.merge_task else job.tasks, path)
     around = around._replace(acting=mode == "performexitoptionsjobaction", filling=bool(by_mode))
-    tasks = _tasks(around, factory.opened(recipe, job, facts))
+    expansions = factory.opened(recipe, job, facts)
+    sizes = [1 if expansion is None else expansion.size for expansion in expansions]
+    is_large = None in sizes or sum(filter(None, sizes)) > COLLECTION_TASKS
+    tasks = (_streamed if is_large and any(expansions) and job.recurrence is None else _listed)(around, expansions)
     specification, implicit = _specification(around, job.tasks, mode)
     notes = factory.warnings(recipe, job, facts)
     if job.recurrence is not None:
@@ -97,12 +81,8 @@ def _plan_job(recipe: Recipe, job: Job, number: int, facts: Facts, sources: Sour
     judge(steps)
     return Plan(
         steps=steps,
-        warnings=tuple(dict.fromkeys((*notes, *(warning for item in tasks.built for warning in item.warnings)))),
-        implicit=tuple(
-            dict.fromkeys(
-                (*by_mode, *implicit, *tasks.implicit, *(entry for item in tasks.built for entry in item.implicit))
-            )
-        ),
+        warnings=(*notes, *(warning for item in tasks.built for warning in item.warnings)),
+        implicit=(*by_mode, *implicit, *tasks.implicit, *(entry for item in tasks.built for entry in item.implicit)),
         launch=tuple((f"{job.id}/{item.body.id}", item.text) for item in tasks.built),
         uploads=_uploads(tasks.built),
     )
@@ -111,16 +91,7 @@ def _plan_job(recipe: Recipe, job: Job, number: int, facts: Facts, sources: Sour
 # --- the tasks ------------------------------------------------------------------------------------------------------
 
 
-def _tasks(around: Frame, expansions: Sequence[Made | None]) -> _Tasks:
-    """A stream for more tasks than a request takes, if factories make them."""
-    job, sizes = around.job, [1 if expansion is None else expansion.size for expansion in expansions]
-    if any(expansions) and job.recurrence is None and (None in sizes or sum(filter(None, sizes)) > COLLECTION_TASKS):
-        return _streamed(around, expansions)
-    return _listed(around, expansions)
-
-
 def _listed(around: Frame, expansions: Sequence[Made | None]) -> _Tasks:
-    """The plans of all tasks."""
     job = around.job
     numbered_tasks = tuple(factory.numbered(around.recipe, job, expansions))
     counts = [0] * len(job.tasks)
@@ -132,14 +103,13 @@ def _listed(around: Frame, expansions: Sequence[Made | None]) -> _Tasks:
     groups: list[list[str]] = [[] for _ in job.tasks]
     for task_id, (number, _) in zip(task_ids, numbered_tasks, strict=True):
         groups[number].append(task_id)
-    places = [f"{around.path}.tasks[{number}]" for number in range(len(job.tasks))]
+    where = [f"{around.path}.tasks[{number}]" for number, _ in numbered_tasks]
     build = _builder(around, groups)
     swept = [task.task_factory is not None and bool(parameters(task.task_factory)) for task in job.tasks]
     plans = [
-        build(item, task_id, places[number], swept=swept[number])
-        for task_id, (number, item) in zip(task_ids, numbered_tasks, strict=True)
+        build(item, task_id, path, swept=swept[number])
+        for task_id, path, (number, item) in zip(task_ids, where, numbered_tasks, strict=True)
     ]
-    where = [places[number] for number, _ in numbered_tasks]
     stream = None
     if job.merge_task is not None:
         where.append(f"{around.path}.merge_task")
@@ -253,7 +223,6 @@ def _numbering(around: Frame, naming: ids.Naming) -> tuple[Implicit, ...]:
 
 
 def _merge(around: Frame, merge: Task, groups: Sequence[ids.Group | Callable[[], ids.Group]], others: int) -> Built:
-    """The merge task, after all the others."""
     path = f"{around.path}.merge_task"
     task_plan = task.build(around, merge, ids.merge_id(merge), path)
     because = "a merge task runs after all the others"
@@ -287,6 +256,9 @@ def _specification(
     release, by_release = job_tasks.release(around)
     manager, by_manager = job_tasks.manager(around)
     depends, by_dependency = _uses_dependencies(around, tasks)
+    constraints = wire.JobConstraints(
+        max_wall_clock_time=wire_times.optional_duration(job.max_wall_time), max_task_retry_count=job.max_task_retries
+    )
     specification = wire.JobSpecification(
         pool_info=pool_info,
         priority=job.priority,
@@ -300,7 +272,7 @@ def _specification(
             if job.network
             else None
         ),
-        constraints=_constraints(job),
+        constraints=wire.unless_empty(constraints),
         job_manager_task=manager,
         job_preparation_task=preparation,
         job_release_task=release,
@@ -351,15 +323,6 @@ def _uses_dependencies(around: Frame, tasks: tuple[Task, ...]) -> tuple[bool, tu
     return True, (Implicit("uses_task_dependencies", "true", because, "task-dependencies", around.path),)
 
 
-def _constraints(job: Job) -> wire.JobConstraints | None:
-    if job.max_wall_time is None and job.max_task_retries is None:
-        return None
-    return wire.JobConstraints(
-        max_wall_clock_time=wire_times.duration(job.max_wall_time) if job.max_wall_time else None,
-        max_task_retry_count=job.max_task_retries,
-    )
-
-
 # --- the requests ---------------------------------------------------------------------------------------------------
 
 
@@ -371,14 +334,10 @@ def _steps(around: Frame, tasks: _Tasks, specification: wire.JobSpecification) -
         yield Step("task.add", job.id, tasks.stream)
     else:
         bodies = [item.body for item in tasks.built]
-        if len(bodies) == 1:
-            yield Step("task.add", job.id, bodies[0])
-        else:
-            for batch in _batches(bodies):
-                yield Step("task.add", job.id, wire.TaskCollection(value=tuple(batch)))
+        collections = (wire.TaskCollection(value=tuple(batch)) for batch in _batches(bodies))
+        yield from (Step("task.add", job.id, body) for body in (bodies if len(bodies) == 1 else collections))
     if job.auto_complete:
-        patch = wire.JobPatch(on_all_tasks_complete="terminatejob")
-        yield Step("job.complete", job.id, patch)
+        yield Step("job.complete", job.id, wire.JobPatch(on_all_tasks_complete="terminatejob"))
 
 
 def _scheduled(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchtrain.config.types import JobManager, JobPreparation, JobRelease
+from batchtrain.config.types import JobPreparation
 from batchtrain.errors import PlanError
 from batchtrain.launchers import preparation as placing
 from batchtrain.launchers.launch import Implicit
@@ -24,12 +24,12 @@ def preparation(frame: Frame) -> tuple[wire.JobPreparationTask | None, tuple[Imp
             f"{frame.path}.input_data: on Windows nodes, data goes below the working directory, all of a prefix; give"
             " a relative `local_path`, and no patterns but those that end with `*`"
         )
-    moves = placing.moves(staged_moves)
-    nothing = "ver" if frame.windows else ":"
-    text = "\n".join(part for part in (moves, (task.command or "").strip()) if part) or nothing
+    lines = (placing.moves(staged_moves), (task.command or "").strip())
+    text = "\n".join(filter(None, lines)) or ("ver" if frame.windows else ":")
     line, command_variables = command.carried(text, on_windows=frame.windows)
     where = f"{frame.path}.job_preparation" if job_preparation else f"{frame.path}.input_data"
-    identity, by_identity = _identity(task, "what prepares a node installs and mounts", where)
+    because = "what prepares a node installs and mounts"
+    identity, by_identity = container.identity_or_default(task.user_identity, because, is_admin=True, where=where)
     preparation_task = wire.JobPreparationTask(
         command_line=line,
         container_settings=container.of_a_job(task),
@@ -48,19 +48,18 @@ def preparation(frame: Frame) -> tuple[wire.JobPreparationTask | None, tuple[Imp
 
 def release(frame: Frame) -> tuple[wire.JobReleaseTask | None, tuple[Implicit, ...]]:
     """What every node that was prepared does when the job ends. The service wants a preparation task with it."""
-    job_release: JobRelease | None = frame.job.job_release
-    if job_release is None:
+    if (job_release := frame.job.job_release) is None:
         return None, ()
     line, command_variables = command.carried(job_release.command, on_windows=frame.windows)
-    path = f"{frame.path}.job_release"
-    identity, by_identity = _identity(job_release, "what cleans up a node undoes what root did", path)
+    because, path = "what cleans up a node undoes what root did", f"{frame.path}.job_release"
+    identity, by_identity = container.identity_or_default(job_release.user_identity, because, is_admin=True, where=path)
     release_task = wire.JobReleaseTask(
         command_line=line,
         container_settings=container.of_a_job(job_release),
         resource_files=inputs.resource_files(job_release.resource_files),
         environment_settings=inputs.environment(job_release.environment_variables, command_variables),
-        max_wall_clock_time=wire_times.duration(job_release.max_wall_time) if job_release.max_wall_time else None,
-        retention_time=wire_times.duration(job_release.retention_time) if job_release.retention_time else None,
+        max_wall_clock_time=wire_times.optional_duration(job_release.max_wall_time),
+        retention_time=wire_times.optional_duration(job_release.retention_time),
         user_identity=identity,
     )
     return release_task, by_identity
@@ -68,13 +67,14 @@ def release(frame: Frame) -> tuple[wire.JobReleaseTask | None, tuple[Implicit, .
 
 def manager(frame: Frame) -> tuple[wire.JobManagerTask | None, tuple[Implicit, ...]]:
     """The task that leads the job."""
-    job_manager: JobManager | None = frame.job.job_manager
-    if job_manager is None:
+    if (job_manager := frame.job.job_manager) is None:
         return None, ()
     line, command_variables = command.carried(job_manager.command, on_windows=frame.windows)
     in_container = bool(job_manager.docker_image)  # as tasks: the administrator only in a container
     because = "a container's processes are root" if in_container else "it adds tasks, and asks for nothing more"
-    identity, by_identity = _identity(job_manager, because, f"{frame.path}.job_manager", is_admin=in_container)
+    identity, by_identity = container.identity_or_default(
+        job_manager.user_identity, because, is_admin=in_container, where=f"{frame.path}.job_manager"
+    )
     manager_task = wire.JobManagerTask(
         id=job_manager.id,
         display_name=job_manager.display_name,
@@ -91,15 +91,3 @@ def manager(frame: Frame) -> tuple[wire.JobManagerTask | None, tuple[Implicit, .
         allow_low_priority_node=job_manager.allow_low_priority_node,
     )
     return manager_task, by_identity
-
-
-def _identity(
-    task: JobManager | JobPreparation | JobRelease, because: str, where: str, *, is_admin: bool = True
-) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
-    """The user's choice, otherwise the administrator or the user of the pool."""
-    identity_choice = container.user_of(task.user_identity)
-    if identity_choice is not None:
-        return identity_choice, ()
-    value = "pool, admin" if is_admin else "pool, nonadmin"
-    identity = wire.POOL_ADMIN if is_admin else wire.POOL_NONADMIN
-    return identity, (Implicit("user_identity", value, because, "user-identity", where),)

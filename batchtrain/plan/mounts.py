@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from batchtrain.config.types import GONE_DRIVERS, Recipe, SharedDataVolume
 from batchtrain.errors import PlanError
 from batchtrain.launchers.preparation import Fstab
@@ -13,31 +11,27 @@ ROOT = "$AZ_BATCH_NODE_MOUNTS_DIR"
 _SECRET_OPTIONS = ("username", "user", "password", "pass")
 
 
-class Mounts(NamedTuple):
-    """What Batch mounts, and what the start task does."""
-
-    mounts: tuple[wire.Mount, ...] = ()
-    own: tuple[Fstab, ...] = ()
-
-
 def host_path(alias: str, volume: SharedDataVolume) -> str:
     """Where a volume is on each node, with a variable of Batch in it; empty for one that is not mounted."""
     return "" if volume.volume_driver in GONE_DRIVERS else f"{ROOT}/{alias}"
 
 
-def mounts(recipe: Recipe) -> Mounts:
-    """Every shared volume of config.yaml, each at its alias. Raises PlanError for a volume that lacks its source."""
-    result = Mounts()
+def mounts(recipe: Recipe) -> tuple[tuple[wire.Mount, ...], tuple[Fstab, ...]]:
+    """Every shared volume of config.yaml, each at its alias: what Batch mounts, and what the start task does.
+
+    Raises PlanError for a volume that lacks its source.
+    """
+    by_batch, by_start_task = [], []
     for alias, volume in recipe.resources.volumes.shared_data_volumes.items():
         if volume.volume_driver in GONE_DRIVERS:
             continue
         entry = volume.fstab_entry
         if entry is not None and not volume.batch_driver:
             line = Fstab(alias, entry.fs_spec, entry.fs_vfstype, entry.fs_mntops, entry.fs_freq, entry.fs_passno)
-            result = result._replace(own=(*result.own, line))
+            by_start_task.append(line)
         else:
-            result = result._replace(mounts=(*result.mounts, _mount(recipe, alias, volume)))
-    return result
+            by_batch.append(_mount(recipe, alias, volume))
+    return tuple(by_batch), tuple(by_start_task)
 
 
 def _mount(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.Mount:
@@ -47,25 +41,18 @@ def _mount(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.Mount:
         case "azurefile":
             return wire.Mount(azure_file_share_configuration=_share(recipe, alias, volume))
         case "nfs":
-            source = _needed(alias, volume.source, "source")
-            return wire.Mount(nfs_mount_configuration=_nfs(alias, source, volume.mount_options))
+            return _nfs(alias, _needed(alias, volume.source, "source"), volume.mount_options)
         case "cifs":
-            source = _needed(alias, volume.source, "source")
-            return wire.Mount(cifs_mount_configuration=_cifs(recipe, alias, source, volume.mount_options))
-        case _:
-            return _custom(recipe, alias, volume)
-
-
-def _custom(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.Mount:
+            return _cifs(recipe, alias, _needed(alias, volume.source, "source"), volume.mount_options)
     entry = volume.fstab_entry
     if entry is None:
         raise PlanError(f"the volume `{alias}` (custom_linux_mount) has no `fstab_entry`")
     options = tuple(part for part in entry.fs_mntops.split(",") if part and part != "defaults")
     if volume.batch_driver == "cifs":
-        return wire.Mount(cifs_mount_configuration=_cifs(recipe, alias, entry.fs_spec, options))
+        return _cifs(recipe, alias, entry.fs_spec, options)
     has_version = any(option.startswith(("vers=", "nfsvers=")) for option in options)
     older = {"nfs3": ("vers=3",), "nfs4": ("vers=4",)}.get(entry.fs_vfstype, ())
-    return wire.Mount(nfs_mount_configuration=_nfs(alias, entry.fs_spec, options if has_version else options + older))
+    return _nfs(alias, entry.fs_spec, options if has_version else options + older)
 
 
 def _blob(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.BlobMount:
@@ -84,34 +71,35 @@ def _share(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.FileSha
     link = _needed(alias, volume.storage_account_settings, "storage_account_settings")
     share = _needed(alias, volume.azure_file_share_name, "azure_file_share_name")
     account = recipe.credentials.storage.get(link)
+    open_url = wire.Template(wire.Placeholder("storage", f"{link}:files"), f"/{share}")
+    url = open_url if account is None else f"{account.files_url}/{share}"
     return wire.FileShareMount(
         account_name=_account(recipe, link),
         account_key=wire.later("storage", f"{link}:key"),
-        azure_file_url=wire.Template(wire.Placeholder("storage", f"{link}:files"), f"/{share}")
-        if account is None
-        else f"{account.files_url}/{share}",
+        azure_file_url=url,
         relative_mount_path=alias,
         mount_options=mount_options(volume.mount_options),
     )
 
 
-def _nfs(alias: str, source: str, options: tuple[str, ...]) -> wire.NfsMount:
-    return wire.NfsMount(source=source, relative_mount_path=alias, mount_options=mount_options(options))
+def _nfs(alias: str, source: str, options: tuple[str, ...]) -> wire.Mount:
+    mount = wire.NfsMount(source=source, relative_mount_path=alias, mount_options=mount_options(options))
+    return wire.Mount(nfs_mount_configuration=mount)
 
 
-def _cifs(recipe: Recipe, alias: str, source: str, options: tuple[str, ...]) -> wire.CifsMount:
+def _cifs(recipe: Recipe, alias: str, source: str, options: tuple[str, ...]) -> wire.Mount:
     login = recipe.credentials.shares.get(alias)
     values = dict(option.split("=", 1) for option in options if "=" in option)
     user = (login.username if login else None) or values.get("username") or values.get("user")
-    return wire.CifsMount(
+    public_options = tuple(option for option in options if option.split("=", 1)[0] not in _SECRET_OPTIONS)
+    mount = wire.CifsMount(
         username=user or wire.later("share", f"{alias}:username"),
         source=source,
         relative_mount_path=alias,
         password=wire.later("share", f"{alias}:password"),
-        mount_options=mount_options(
-            tuple(option for option in options if option.split("=", 1)[0] not in _SECRET_OPTIONS)
-        ),
+        mount_options=mount_options(public_options),
     )
+    return wire.Mount(cifs_mount_configuration=mount)
 
 
 def mount_options(options: tuple[str, ...]) -> str | None:

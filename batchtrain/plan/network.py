@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from batchtrain.config.login_ports import login_ports
-from batchtrain.config.types import InboundNatPool, Pool, Recipe, RemoteAccessControl, VirtualNetwork
+from batchtrain.config.types import Pool, Recipe, RemoteAccessControl, VirtualNetwork
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import wire
@@ -14,15 +14,10 @@ WHERE = "pool_specification"
 FIRST_PRIORITY = 150  # the service's own rules come before
 
 
-class Network(NamedTuple):
-    """A pool's network with its implicit settings."""
-
-    configuration: wire.NetworkConfiguration | None = None
-    implicit: tuple[Implicit, ...] = ()
-
-
-def network(recipe: Recipe, pool: Pool, *, windows: bool) -> Network:
-    """The network of a pool; None by default. Raises PlanError for incomplete settings."""
+def network(
+    recipe: Recipe, pool: Pool, *, windows: bool
+) -> tuple[wire.NetworkConfiguration | None, tuple[Implicit, ...]]:
+    """The network of a pool, None by default, with its implicit settings. Raises PlanError for incomplete settings."""
     ports, by_ports = _ports(pool, windows=windows)
     addresses, by_addresses = _addresses(pool)
     settings = pool.network
@@ -33,11 +28,7 @@ def network(recipe: Recipe, pool: Pool, *, windows: bool) -> Network:
         public_ip_address_configuration=addresses,
         enable_accelerated_networking=settings.accelerated_networking,
     )
-    configuration = None if network_settings == wire.NetworkConfiguration() else network_settings
-    return Network(configuration, by_ports + by_addresses)
-
-
-# --- the subnet -----------------------------------------------------------------------------------------------------
+    return wire.unless_empty(network_settings), by_ports + by_addresses
 
 
 def _subnet(recipe: Recipe, network: VirtualNetwork) -> wire.Text:
@@ -60,9 +51,6 @@ def _subnet(recipe: Recipe, network: VirtualNetwork) -> wire.Text:
     )
 
 
-# --- addresses ------------------------------------------------------------------------------------------------------
-
-
 def _addresses(pool: Pool) -> tuple[wire.PublicIpAddressConfiguration | None, tuple[Implicit, ...]]:
     settings = pool.network
     has_ips = bool(pool.public_ips) and settings.public_ip is None
@@ -73,17 +61,24 @@ def _addresses(pool: Pool) -> tuple[wire.PublicIpAddressConfiguration | None, tu
         ip_tags=tuple(wire.IpTag(ip_tag_type=tag.type, tag=tag.tag) for tag in settings.ip_tags),
     )
     because = "`public_ips` gives addresses, and the service takes them only so"
-    implicit = (
-        (Implicit("network.public_ip", "usermanaged", because, "addresses-of-your-own", WHERE),) if has_ips else ()
-    )
-    return (None if addresses == wire.PublicIpAddressConfiguration() else addresses), implicit
-
-
-# --- ports ----------------------------------------------------------------------------------------------------------
+    implicit = Implicit("network.public_ip", "usermanaged", because, "addresses-of-your-own", WHERE)
+    return wire.unless_empty(addresses), (implicit,) if has_ips else ()
 
 
 def _ports(pool: Pool, *, windows: bool) -> tuple[tuple[wire.InboundNatPool, ...], tuple[Implicit, ...]]:
-    nat_pools = tuple(_nat_pool(nat) for nat in pool.network.inbound_nat_pools)
+    nat_pools = tuple(
+        wire.InboundNatPool(
+            name=nat.name,
+            protocol=nat.protocol,
+            backend_port=nat.backend_port,
+            frontend_port_range_start=nat.frontend_port_range[0],
+            frontend_port_range_end=nat.frontend_port_range[1],
+            network_security_group_rules=tuple(
+                wire.NetworkSecurityGroupRule(**msgspec.structs.asdict(rule)) for rule in nat.rules
+            ),
+        )
+        for nat in pool.network.inbound_nat_pools
+    )
     ports = login_ports(pool, windows=windows)
     if ports is None:
         return nat_pools, ()
@@ -112,24 +107,4 @@ def access_rules(allow: tuple[str, ...], deny: tuple[str, ...]) -> tuple[wire.Ne
     return tuple(
         wire.NetworkSecurityGroupRule(priority=priority, access=access, source_address_prefix=address)
         for priority, (access, address) in enumerate(rules, FIRST_PRIORITY)
-    )
-
-
-def _nat_pool(pool: InboundNatPool) -> wire.InboundNatPool:
-    first, last = pool.frontend_port_range
-    return wire.InboundNatPool(
-        name=pool.name,
-        protocol=pool.protocol,
-        backend_port=pool.backend_port,
-        frontend_port_range_start=first,
-        frontend_port_range_end=last,
-        network_security_group_rules=tuple(
-            wire.NetworkSecurityGroupRule(
-                priority=rule.priority,
-                access=rule.access,
-                source_address_prefix=rule.source_address_prefix,
-                source_port_ranges=rule.source_port_ranges,
-            )
-            for rule in pool.rules
-        ),
     )

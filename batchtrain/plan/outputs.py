@@ -34,12 +34,10 @@ def left(recipe: Recipe, container: str, task: Task, task_id: str) -> tuple[wire
     if not container:
         return ()
     link, _, name = container.partition("/")
-    url = inputs.results_link(recipe, link, name)
-    whole = wire.OutputContainer(container_url=url)
-    return tuple(
-        _file(pattern, whole, posixpath.join("tasks", task_id, *_directory(pattern)), "taskcompletion")
-        for pattern in dict.fromkeys((*LEFT, *_of_results(task.results or Results())))
-    )
+    whole = wire.OutputContainer(container_url=inputs.results_link(recipe, link, name))
+    names = dict.fromkeys((*LEFT, *_of_results(task.results or Results())))
+    paths = {name: posixpath.join("tasks", task_id, *_fixed(posixpath.join("wd", name))) for name in names}
+    return tuple(_file(name, whole, path, "taskcompletion") for name, path in paths.items())
 
 
 def _file(pattern: str, container: wire.OutputContainer, path: str | None, condition: str) -> wire.OutputFile:
@@ -71,12 +69,8 @@ def _of_results(results: Results) -> Iterator[str]:
             yield from (pattern, f"{pattern}/**/*")
 
 
-def _directory(pattern: str) -> list[str]:
-    """The blob of a pattern that is one file; the fixed directories of one with wildcards, which the service drops."""
-    return _fixed(posixpath.join("wd", pattern))
-
-
 def _fixed(pattern: str) -> list[str]:
+    """The blob of a pattern that is one file; the fixed directories of one with wildcards, which the service drops."""
     parts = posixpath.normpath(pattern).split("/")
     first_wild = next((number for number, part in enumerate(parts) if _WILD.search(part)), len(parts))
     return parts[:first_wild]
@@ -85,7 +79,13 @@ def _fixed(pattern: str) -> list[str]:
 def _output(recipe: Recipe, output: StorageOutput) -> tuple[wire.OutputFile, ...]:
     container, _, path = output.remote_path.strip("/").partition("/")
     headers = tuple(wire.UploadHeader(name=name, value=value) for name, value in output.upload_headers.items())
-    url, identity = _url(recipe, output, container), inputs.identity(output.identity)
+    account = recipe.credentials.storage.get(output.storage_account_settings)
+    url: wire.Text  # signed where a key writes; the container's own where an identity of the pool does
+    if output.identity is None or account is None:
+        url = inputs.container_link(recipe, output.storage_account_settings, container, write=True)
+    else:
+        url = inputs.container_url(account, container)
+    identity = inputs.identity(output.identity)
     whole = wire.OutputContainer(container_url=url, identity_reference=identity, upload_headers=headers)
     return tuple(
         _file(pattern, whole, _target(path, pattern, output, name), output.condition)
@@ -110,11 +110,8 @@ def relative(path: str | None) -> str:
     path = path.strip()
     if (inside := _WORKING.sub("", path)) != path:
         return inside.strip("/")
-    if (below := _TASK.sub("", path)) != path:
-        below = below.strip("/")
-        return (
-            "" if below == "wd" else below[3:] if below.startswith("wd/") else posixpath.join("..", below).rstrip("/")
-        )
+    if (below := _TASK.sub("", path).strip("/")) != path.strip("/"):
+        return below[3:] if f"{below}/".startswith("wd/") else posixpath.join("..", below).rstrip("/")
     path = path.removeprefix("./").rstrip("/")
     return "" if path in ("", ".", "wd") else path.removeprefix("wd/")
 
@@ -126,12 +123,3 @@ def _target(path: str, pattern: str, output: StorageOutput, name: str) -> str | 
     if name and not _WILD.search(output.local_path or ""):
         return posixpath.join(path, *(part for part in _fixed(name) if part != "..")) or None
     return (path or None) if _WILD.search(pattern) else posixpath.join(path, posixpath.basename(pattern))
-
-
-def _url(recipe: Recipe, output: StorageOutput, container: str) -> wire.Text:
-    """Signed where a key writes; the container's own where an identity of the pool does."""
-    link = output.storage_account_settings
-    account = recipe.credentials.storage.get(link)
-    if output.identity is None or account is None:
-        return inputs.container_link(recipe, link, container, write=True)
-    return inputs.container_url(account, container)

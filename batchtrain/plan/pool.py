@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -12,13 +12,9 @@ from batchtrain.config.types import Pool, Recipe
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import autoscale, image, ingress, inputs, mounts, network, pool_users, start_task, wire, wire_times
-from batchtrain.plan.image import uses_containers
-from batchtrain.plan.inputs import environment, resource_files
 from batchtrain.plan.judgement import judge
-from batchtrain.plan.step import AUTOSCALE_FIELDS, Action, Step
+from batchtrain.plan.step import AUTOSCALE_FIELDS, Step
 from batchtrain.plan.types import Plan
-
-__all__ = ["environment", "plan", "resource_files", "specification", "uses_containers"]
 
 EMPTY: dict[str, Any] = {
     "target_dedicated_nodes": 0,
@@ -30,12 +26,7 @@ EMPTY: dict[str, Any] = {
 }
 """Turns a pool's request into that of a pool without nodes."""
 
-RESIZED: tuple[Action, tuple[str, ...]] = (
-    "pool.resize",
-    ("targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout"),
-)
-SCALED: tuple[Action, tuple[str, ...]] = ("pool.autoscale", AUTOSCALE_FIELDS)
-"""How such a pool gets nodes later: the action of the step and its fields."""
+RESIZE_FIELDS = ("targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout")
 
 
 def plan(recipe: Recipe) -> Plan:
@@ -44,24 +35,24 @@ def plan(recipe: Recipe) -> Plan:
     Raises PlanError if the recipe has no pool, or if the pool could not be created.
     """
     pool = _pool(recipe)
-    parts = _specification(recipe, pool)
-    created = _mixed(pool, wire.created(wire.PoolCreate, pool.id, parts.body))
+    pool_specification, remarks = _specification(recipe, pool)
+    created = _mixed(pool, wire.created(wire.PoolCreate, pool.id, pool_specification))
     body, identity_steps = _with_identities(pool, created) if pool.identities else (created, ())
     upload_steps = ingress.plan(recipe).steps if pool.transfer_files_on_pool_creation else ()
     logins = pool_users.logins(pool, windows=image.is_windows(pool, recipe.catalog))
     steps = (*upload_steps, Step("pool.add", pool.id, body), *identity_steps, *logins)
     judge(steps)
-    return Plan(steps, parts.plan.warnings, parts.plan.implicit)
+    return remarks._replace(steps=steps)
 
 
 def _mixed(pool: Pool, body: wire.PoolCreate) -> wire.PoolCreate:
     """The request for a pool of several VM sizes, if the file has them."""
     if pool.vm_sizes is None:
         return body
-    is_ranked = pool.vm_sizes.allocation_strategy == PRIORITIZED
-    names = (pool.vm_size, *pool.vm_sizes.alternatives)
-    sizes = tuple(wire.MixedSize(name=name, rank=rank if is_ranked else None) for rank, name in enumerate(names))
-    profile = wire.SkuProfile(vm_sizes=sizes, allocation_strategy=pool.vm_sizes.allocation_strategy)
+    strategy, names = pool.vm_sizes.allocation_strategy, (pool.vm_size, *pool.vm_sizes.alternatives)
+    ranks = range(len(names)) if strategy == PRIORITIZED else [None] * len(names)
+    sizes = tuple(wire.MixedSize(name=name, rank=rank) for name, rank in zip(names, ranks, strict=True))
+    profile = wire.SkuProfile(vm_sizes=sizes, allocation_strategy=strategy)
     return msgspec.structs.replace(body, vm_size=MIX, vm_sku_profile=profile)
 
 
@@ -70,7 +61,7 @@ def specification(recipe: Recipe) -> wire.PoolSpecification:
 
     Raises PlanError as `plan` does.
     """
-    return _specification(recipe, _pool(recipe)).body
+    return _specification(recipe, _pool(recipe))[0]
 
 
 def _pool(recipe: Recipe) -> Pool:
@@ -79,21 +70,21 @@ def _pool(recipe: Recipe) -> Pool:
     return recipe.pool
 
 
-class _Specified(NamedTuple):
+def _specification(recipe: Recipe, pool: Pool) -> tuple[wire.PoolSpecification, Plan]:
     """A pool's request without its id, with its warnings and implicit settings."""
-
-    body: wire.PoolSpecification
-    plan: Plan
-
-
-def _specification(recipe: Recipe, pool: Pool) -> _Specified:
     windows = image.is_windows(pool, recipe.catalog)
-    containers = image.containers(recipe, pool)
-    volumes = mounts.mounts(recipe)
-    pool_network = network.network(recipe, pool, windows=windows)
-    started = start_task.start_task(recipe, pool, images=containers.delayed, mounts=volumes.own, windows=windows)
+    containers, delayed_images, by_containers = image.containers(recipe, pool)
+    volumes, fstab = mounts.mounts(recipe)
+    pool_network, by_network = network.network(recipe, pool, windows=windows)
+    task, by_task, warnings = start_task.start_task(recipe, pool, images=delayed_images, mounts=fstab, windows=windows)
     formula = autoscale.formula(pool, recipe.jobs)
     timeout, longer = _resize_timeout(pool, scales=formula is not None)
+    scaling = scaling_of(pool)
+    interval = scaling.evaluation_interval if scaling else "00:05:00"
+    scheduling = wire.TaskSchedulingPolicy(
+        node_fill_type=pool.node_fill_type or "spread",  # the service's default, which the request must contain
+        job_default_order=pool.job_default_order,
+    )
     body = wire.PoolSpecification(
         display_name=pool.display_name,
         vm_size=pool.vm_size,
@@ -103,24 +94,20 @@ def _specification(recipe: Recipe, pool: Pool) -> _Specified:
         target_low_priority_nodes=None if formula else pool.vm_count.low_priority,
         enable_auto_scale=True if formula else None,
         auto_scale_formula=formula,
-        auto_scale_evaluation_interval=_interval(pool) if formula else None,
+        auto_scale_evaluation_interval=wire_times.optional_duration(interval) if formula else None,
         enable_inter_node_communication=pool.inter_node_communication_enabled,
-        network_configuration=pool_network.configuration,
-        start_task=started.task,
+        network_configuration=pool_network,
+        start_task=task,
         application_package_references=inputs.packages(pool.application_packages),
         task_slots_per_node=pool.task_slots_per_node,
-        task_scheduling_policy=_scheduling(pool),
+        task_scheduling_policy=scheduling if pool.node_fill_type or pool.job_default_order else None,
         user_accounts=pool_users.user_accounts(recipe, pool),
         metadata=tuple(wire.Metadata(name=name, value=value) for name, value in pool.metadata.items()),
-        mount_configuration=volumes.mounts,
+        mount_configuration=volumes,
         upgrade_policy=_upgrades(pool),
     )
-    implicit = containers.implicit + pool_network.implicit + started.implicit + _to_zero(pool) + longer
-    remarks = Plan(warnings=started.warnings, implicit=implicit)
-    return _Specified(body, remarks)
-
-
-# --- how many nodes -------------------------------------------------------------------------------------------------
+    implicit = by_containers + by_network + by_task + _to_zero(pool) + longer
+    return body, Plan(warnings=warnings, implicit=implicit)
 
 
 def _to_zero(pool: Pool) -> tuple[Implicit, ...]:
@@ -131,9 +118,8 @@ def _to_zero(pool: Pool) -> tuple[Implicit, ...]:
         return (Implicit("autoScaleFormula", nodes, because, "idle-timeout", "pool_specification.idle_timeout"),)
     if pool.autoscale != "to_zero":
         return ()
-    nodes = (
-        f"scenario pending_tasks, 0 to {pool.vm_count.dedicated} dedicated and {pool.vm_count.low_priority} spot nodes"
-    )
+    count = pool.vm_count
+    nodes = f"scenario pending_tasks, 0 to {count.dedicated} dedicated and {count.low_priority} spot nodes"
     because = "`to_zero` follows the tasks that wait or run; nodes leave when there was no task for 10 minutes"
     return (Implicit("autoScaleFormula", nodes, because, "autoscale-to-zero", "pool_specification.autoscale"),)
 
@@ -155,68 +141,32 @@ def _resize_timeout(pool: Pool, *, scales: bool) -> tuple[str | None, tuple[Impl
     return timeout, (Implicit("resizeTimeout", timeout, because, "resize-timeout-by-nodes", _TIMEOUT),)
 
 
-def _interval(pool: Pool) -> str | None:
-    if pool.autoscale is None:
-        return wire_times.duration("00:05:00")
-    scaling = scaling_of(pool)
-    return wire_times.duration(scaling.evaluation_interval) if scaling and scaling.evaluation_interval else None
-
-
 def _with_identities(pool: Pool, body: wire.PoolCreate) -> tuple[wire.PoolCreate, tuple[Step, ...]]:
     """Only nodes that join later have the identities, which Azure Resource Manager sets: the pool is created without
     nodes, gets its identities, and then grows."""
-    empty = msgspec.structs.replace(body, **EMPTY)
-    action, fields = SCALED if body.enable_auto_scale else RESIZED
+    fields = AUTOSCALE_FIELDS if body.enable_auto_scale else RESIZE_FIELDS
     document = wire.document(body)
-    grows = Step(action, pool.id, {field: document[field] for field in fields if field in document})
-    identities = {"identities": list(pool.identities)}
-    return empty, (Step("pool.identity", pool.id, identities), grows)
-
-
-# --- how it works ---------------------------------------------------------------------------------------------------
-
-
-def _scheduling(pool: Pool) -> wire.TaskSchedulingPolicy | None:
-    if pool.node_fill_type is None and pool.job_default_order is None:
-        return None
-    return wire.TaskSchedulingPolicy(
-        node_fill_type=pool.node_fill_type or "spread",  # the service's default, which the request must contain
-        job_default_order=pool.job_default_order,
+    growth = {field: document[field] for field in fields if field in document}
+    return msgspec.structs.replace(body, **EMPTY), (
+        Step("pool.identity", pool.id, {"identities": list(pool.identities)}),
+        Step("pool.autoscale" if body.enable_auto_scale else "pool.resize", pool.id, growth),
     )
 
 
 def _upgrades(pool: Pool) -> wire.UpgradePolicy | None:
-    upgrade_policy = pool.upgrade_policy
-    if upgrade_policy is None:
+    if pool.upgrade_policy is None:
         return None
-    system, rolling = upgrade_policy.automatic_os, upgrade_policy.rolling
-    return wire.UpgradePolicy(
-        mode=upgrade_policy.mode,
-        automatic_os_upgrade_policy=(
-            wire.AutomaticOsUpgrade(
-                disable_automatic_rollback=system.disable_rollback,
-                enable_automatic_os_upgrade=system.enabled,
-                use_rolling_upgrade_policy=system.use_rolling_upgrade,
-                os_rolling_upgrade_deferral=system.defer_while_tasks_run,
-            )
-            if system
-            else None
-        ),
-        rolling_upgrade_policy=(
-            wire.RollingUpgrade(
-                enable_cross_zone_upgrade=rolling.enable_cross_zone_upgrade,
-                max_batch_instance_percent=rolling.max_batch_instance_percent,
-                max_unhealthy_instance_percent=rolling.max_unhealthy_instance_percent,
-                max_unhealthy_upgraded_instance_percent=rolling.max_unhealthy_upgraded_instance_percent,
-                pause_time_between_batches=(
-                    wire_times.duration(rolling.pause_time_between_batches)
-                    if rolling.pause_time_between_batches
-                    else None
-                ),
-                prioritize_unhealthy_instances=rolling.prioritize_unhealthy_instances,
-                rollback_failed_instances_on_policy_breach=rolling.rollback_failed_instances_on_policy_breach,
-            )
-            if rolling
-            else None
-        ),
-    )
+    policy = wire.UpgradePolicy(mode=pool.upgrade_policy.mode)
+    if (system := pool.upgrade_policy.automatic_os) is not None:
+        automatic = wire.AutomaticOsUpgrade(
+            disable_automatic_rollback=system.disable_rollback,
+            enable_automatic_os_upgrade=system.enabled,
+            use_rolling_upgrade_policy=system.use_rolling_upgrade,
+            os_rolling_upgrade_deferral=system.defer_while_tasks_run,
+        )
+        policy = msgspec.structs.replace(policy, automatic_os_upgrade_policy=automatic)
+    if (rolling := pool.upgrade_policy.rolling) is not None:
+        settings = msgspec.structs.asdict(rolling)
+        settings["pause_time_between_batches"] = wire_times.optional_duration(rolling.pause_time_between_batches)
+        policy = msgspec.structs.replace(policy, rolling_upgrade_policy=wire.RollingUpgrade(**settings))
+    return policy

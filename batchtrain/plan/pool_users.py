@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from batchtrain.config.types import Pool, Rdp, Recipe, Ssh, UserAccount
+from batchtrain.config.types import Pool, Rdp, Recipe, Ssh
 from batchtrain.plan import wire, wire_times
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
@@ -14,20 +14,21 @@ from batchtrain.plan.types import Plan
 
 def user_accounts(recipe: Recipe, pool: Pool) -> tuple[wire.UserAccount, ...]:
     """The pool's users; their secrets are filled in when the request is sent."""
-    return tuple(_account(recipe, account) for account in pool.user_accounts)
-
-
-def _account(recipe: Recipe, account: UserAccount) -> wire.UserAccount:
-    secret = recipe.credentials.user_accounts.get(account.name)
-    key = wire.later("user", f"{account.name}:ssh_private_key") if secret and secret.ssh_private_key else None
-    linux = wire.LinuxUser(uid=account.uid, gid=account.gid, ssh_private_key=key)
-    return wire.UserAccount(
-        name=account.name,
-        password=wire.later("user", f"{account.name}:password"),
-        elevation_level=account.elevation_level,
-        linux_user_configuration=None if linux == wire.LinuxUser() else linux,
-        windows_user_configuration=wire.WindowsUser(login_mode=account.login_mode) if account.login_mode else None,
-    )
+    accounts = []
+    for account in pool.user_accounts:
+        secret = recipe.credentials.user_accounts.get(account.name)
+        key = wire.later("user", f"{account.name}:ssh_private_key") if secret and secret.ssh_private_key else None
+        linux = wire.LinuxUser(uid=account.uid, gid=account.gid, ssh_private_key=key)
+        accounts.append(
+            wire.UserAccount(
+                name=account.name,
+                password=wire.later("user", f"{account.name}:password"),
+                elevation_level=account.elevation_level,
+                linux_user_configuration=wire.unless_empty(linux),
+                windows_user_configuration=wire.unless_empty(wire.WindowsUser(login_mode=account.login_mode)),
+            )
+        )
+    return tuple(accounts)
 
 
 def logins(pool: Pool, *, windows: bool) -> tuple[Step, ...]:
@@ -52,11 +53,10 @@ def logins(pool: Pool, *, windows: bool) -> tuple[Step, ...]:
 def with_dates(plan: Plan, now: datetime) -> Plan:
     """The plan for display: its logins with the time at which they would end if they were created now."""
 
-    def step_with_date(step: Step) -> Step:
+    steps = list(plan.steps)
+    for number, step in enumerate(steps):
         body = step.body
-        if not isinstance(body, wire.NodeUserCreate) or not isinstance(body.expiry_time, wire.Template):
-            return step
-        expiry = body.expiry_time.filled(lambda placeholder: wire_times.after(placeholder.name, now))
-        return step._replace(body=msgspec.structs.replace(body, expiry_time=expiry))
-
-    return plan._replace(steps=tuple(map(step_with_date, plan.steps)))
+        if isinstance(body, wire.NodeUserCreate) and isinstance(body.expiry_time, wire.Template):
+            expiry = body.expiry_time.filled(lambda placeholder: wire_times.after(placeholder.name, now))
+            steps[number] = step._replace(body=msgspec.structs.replace(body, expiry_time=expiry))
+    return plan._replace(steps=tuple(steps))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Protocol
@@ -101,7 +102,6 @@ def _requests(plan: Shown) -> Iterator[tuple[str, list[str]]]:
 
 
 def _numbers(body: Mapping[str, Any]) -> str:
-    """What is known of a stream of tasks."""
     if body["count"] is None:
         return "as many tasks as there are values"
     largest = f", the largest of {body['largest']:,} bytes" if body["largest"] is not None else ""
@@ -128,7 +128,8 @@ class _Tasks:
     def lines(self, tasks: Sequence[Mapping[str, Any]]) -> list[str]:
         lines, others, hidden = [], [], 0
         for task in tasks:
-            like = next((kind for kind in self._kinds if _alike(kind, task)), None)
+            kinds = (kind for kind in self._kinds if kind.keys() == task.keys())
+            like = next((kind for kind in kinds if len(_differing(kind, task)) <= FEW), None)
             if like is not None:
                 others.append((task, like))
             elif len(self._kinds) < SHOWN:
@@ -139,18 +140,11 @@ class _Tasks:
         room = max(SHOWN - self._shown, 0)
         self._shown += len(others)
         lines += [f"  {task['id']} is like {like['id']}{_but(like, task)}" for task, like in others[:room]]
-        more = [_counted(others[room:])] if others[room:] else []
-        more += [f"{hidden:,} others"] if hidden else []
+        more = [f"{hidden:,} others"] if hidden else []
+        if other_ids := [task["id"] for task, _ in others[room:]]:
+            count = f"{len(other_ids):,} like these, {other_ids[0]} to {other_ids[-1]}"
+            more.insert(0, count if len(other_ids) > 1 else f"{other_ids[0]}, like these")
         return [*lines, f"  and {' and '.join(more)}; `-o json` shows them in full"] if more else lines
-
-
-def _counted(others: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
-    first, last = others[0][0]["id"], others[-1][0]["id"]
-    return f"{len(others):,} like these, {first} to {last}" if len(others) > 1 else f"{first}, like these"
-
-
-def _alike(task: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return task.keys() == other.keys() and len(_differing(task, other)) <= FEW
 
 
 def _differing(task: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -158,27 +152,19 @@ def _differing(task: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def _but(like: Mapping[str, Any], task: Mapping[str, Any]) -> str:
-    differences = [f"{key} {_line(task[key])}" for key in _differing(like, task)]
+    texts = {key: msgspec.json.encode(_short(task[key])).decode() for key in _differing(like, task)}
+    differences = [f"{key} {text if len(text) <= 100 else f'{text[:100]}…'}" for key, text in texts.items()]
     return f", but {', '.join(differences)}" if differences else ""
 
 
-def _line(value: Any) -> str:
-    text = msgspec.json.encode(_short(value)).decode()
-    return text if len(text) <= 100 else f"{text[:100]}…"
-
-
 def _implicit(plan: Shown) -> list[str]:
-    counts: dict[tuple[str, str, str], int] = {}
-    for item in plan.implicit:
-        counts[item[:3]] = counts.get(item[:3], 0) + 1
     return [
         f"  {what} = {value}   because {because}{f' ({times:,} times)' if times > 1 else ''}"
-        for (what, value, because), times in counts.items()
+        for (what, value, because), times in Counter(item[:3] for item in plan.implicit).items()
     ]
 
 
 def _launches(plan: Shown) -> Iterator[tuple[str, list[str]]]:
-    """A sentence about each launch, and its lines."""
     tasks: dict[str, list[str]] = {}
     for task, text in plan.launch:
         tasks.setdefault(text, []).append(task)

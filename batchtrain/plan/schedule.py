@@ -6,7 +6,6 @@ tasks could only be added by a program that signs in to Batch, which the user mu
 
 from __future__ import annotations
 
-from batchtrain.config.types import Recurrence
 from batchtrain.errors import PlanError, Problem
 from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import wire, wire_times
@@ -20,12 +19,17 @@ INSTEAD = (
 
 def body(frame: Frame, specification: wire.JobSpecification) -> wire.JobScheduleCreate:
     """The schedule of a job. Raises PlanError for an invalid time."""
-    recurrence = frame.job.recurrence
-    assert recurrence is not None
+    assert frame.job.recurrence is not None
+    schedule, where = frame.job.recurrence.schedule, f"{frame.path}.recurrence.schedule"
     return wire.JobScheduleCreate(
         id=frame.job.id,
         display_name=frame.job.display_name,
-        schedule=_schedule(recurrence, f"{frame.path}.recurrence.schedule"),
+        schedule=wire.Schedule(
+            do_not_run_until=wire_times.moment(schedule.do_not_run_until, f"{where}.do_not_run_until"),
+            do_not_run_after=wire_times.moment(schedule.do_not_run_after, f"{where}.do_not_run_after"),
+            start_window=wire_times.optional_duration(schedule.start_window),
+            recurrence_interval=wire_times.optional_duration(schedule.recurrence_interval),
+        ),
         job_specification=specification,
         metadata=specification.metadata,
     )
@@ -55,12 +59,9 @@ def manager(frame: Frame, task: wire.TaskCreate, path: str) -> tuple[wire.JobMan
     recurrence = frame.job.recurrence
     assert recurrence is not None
     stays, completes = recurrence.job_manager.monitor_task_completion, frame.job.auto_complete
+    names = [name for name in wire.JobManagerTask.__struct_fields__ if name in wire.TaskCreate.__struct_fields__]
     manager_task = wire.JobManagerTask(
-        **{
-            name: getattr(task, name)
-            for name in wire.JobManagerTask.__struct_fields__
-            if name in wire.TaskCreate.__struct_fields__
-        },
+        **{name: getattr(task, name) for name in names},
         kill_job_on_completion=stays or not completes,
         run_exclusive=recurrence.job_manager.run_exclusive,
         allow_low_priority_node=recurrence.job_manager.allow_low_priority_node,
@@ -91,20 +92,6 @@ def remarks(frame: Frame, task: wire.TaskCreate, path: str) -> tuple[Problem, ..
             )
         )
     return tuple(problems)
-
-
-def _schedule(recurrence: Recurrence, where: str) -> wire.Schedule:
-    schedule = recurrence.schedule
-    return wire.Schedule(
-        do_not_run_until=wire_times.moment(schedule.do_not_run_until, f"{where}.do_not_run_until")
-        if schedule.do_not_run_until
-        else None,
-        do_not_run_after=wire_times.moment(schedule.do_not_run_after, f"{where}.do_not_run_after")
-        if schedule.do_not_run_after
-        else None,
-        start_window=wire_times.duration(schedule.start_window) if schedule.start_window else None,
-        recurrence_interval=wire_times.duration(schedule.recurrence_interval) if schedule.recurrence_interval else None,
-    )
 
 
 def _error(frame: Frame, reason: str) -> PlanError:

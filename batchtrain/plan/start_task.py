@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from batchtrain.config import node_preparation
 from batchtrain.config.image_names import below
-from batchtrain.config.types import Pool, Recipe, SingularityImage
+from batchtrain.config.types import Pool, Recipe
 from batchtrain.errors import PlanError, Problem
 from batchtrain.launchers import preparation
 from batchtrain.launchers.launch import Implicit
@@ -19,18 +17,11 @@ INPUT = ".batchtrain/input"
 _OF_DOCKER = "docker://"
 
 
-class Started(NamedTuple):
-    """A start task with its implicit settings and warnings."""
-
-    task: wire.StartTask | None = None
-    implicit: tuple[Implicit, ...] = ()
-    warnings: tuple[Problem, ...] = ()
-
-
 def start_task(
     recipe: Recipe, pool: Pool, *, images: tuple[str, ...], mounts: tuple[Fstab, ...], windows: bool
-) -> Started:
-    """What a node runs as root when it joins. images: those that Batch does not fetch itself.
+) -> tuple[wire.StartTask | None, tuple[Implicit, ...], tuple[Problem, ...]]:
+    """What a node runs as root when it joins, with implicit settings and warnings. images: those that Batch does not
+    fetch itself.
 
     Raises PlanError if it is too long for one request.
     """
@@ -41,11 +32,12 @@ def start_task(
     files = inputs.resource_files(pool.resource_files) + tuple(file for item in data for file in item.files)
     commands = (*prep.commands.pre, *prep.commands.post)
     if not (commands or ours or files):
-        return Started()
+        return None, (), ()
     if reserved := next((name for name in prep.environment_variables if name.startswith("BATCHTRAIN_")), None):
         raise PlanError(f"`additional_node_prep` sets {reserved}; names with BATCHTRAIN_ are the product's own")
     text = _text(pool, has_preparation=bool(ours), windows=windows)
-    waits, implicit = _waits(pool, has_preparation=bool(commands or files or _more_than_images(todo)))
+    more_than_images = todo._replace(docker_images=(), images=(), logins=(), fallback=False) != Preparation()
+    waits, implicit = _waits(pool, has_preparation=bool(commands or files or more_than_images))
     task = wire.StartTask(
         command_line=preparation.WINDOWS if windows else preparation.LINUX,
         user_identity=wire.POOL_ADMIN,
@@ -62,7 +54,11 @@ def start_task(
         max_task_retry_count=prep.max_task_retries,
         wait_for_success=waits,
     )
-    return Started(task, implicit + _apptainer_by_itself(todo), _warnings(todo))
+    if (todo.images or todo.logins) and "singularity" not in todo.runtimes:
+        because = "there are Apptainer images; it is installed where the node has neither it nor Singularity"
+        name = "container_runtimes.install"
+        implicit = (*implicit, Implicit(name, "singularity", because, "apptainer-installed", WHERE))
+    return task, implicit, _warnings(todo)
 
 
 def _text(pool: Pool, *, has_preparation: bool, windows: bool) -> str:
@@ -82,9 +78,6 @@ def _fitting(text: str) -> str:
             f" {node_preparation.LARGEST:,} fit into a request; list fewer of them"
         )
     return text
-
-
-# --- our part -------------------------------------------------------------------------------------------------------
 
 
 def _own(
@@ -125,35 +118,19 @@ def _logins(recipe: Recipe) -> tuple[tuple[Login, ...], tuple[wire.Environment, 
 
 
 def _sifs(recipe: Recipe) -> tuple[tuple[Sif, ...], tuple[wire.Environment, ...]]:
-    images = recipe.resources.singularity_images
-    sifs = [Sif(image.image, copy=_sif_copy(recipe, image.image)) for image in images.unsigned]
-    keys: list[wire.Environment] = []
-    for image in images.signed:
-        sif, key = _signed(image, len(keys))
-        sifs.append(sif)
-        keys += key
+    sifs, keys = [], list[wire.Environment]()
+    for image in recipe.resources.singularity_images.unsigned:
+        name = image.image.removeprefix(_OF_DOCKER)
+        copy = _copy_of(recipe, name) if name != image.image else ""  # `apptainer pull` converts container images only
+        sifs.append(Sif(image.image, copy=copy and f"{_OF_DOCKER}{copy}"))
+    for image in recipe.resources.singularity_images.signed:
+        if (key := image.signing_key) is None:
+            raise PlanError(f"the signed image {image.image} has no `signing_key`; give its `fingerprint`")
+        name = f"{node_preparation.GIVEN}KEY_{len(keys)}" if key.file else ""
+        sifs.append(Sif(image.image, key.fingerprint, name))
+        if key.file:
+            keys.append(wire.Environment(name=name, value=wire.later("file", key.file)))
     return tuple(sifs), tuple(keys)
-
-
-def _sif_copy(recipe: Recipe, uri: str) -> str:
-    """The copy of a container image that `apptainer pull` converts; empty for other images, which have no copy."""
-    name = uri.removeprefix(_OF_DOCKER)
-    copy = _copy_of(recipe, name) if name != uri else ""
-    return copy and f"{_OF_DOCKER}{copy}"
-
-
-def _signed(image: SingularityImage, number: int) -> tuple[Sif, list[wire.Environment]]:
-    key = image.signing_key
-    if key is None:
-        raise PlanError(f"the signed image {image.image} has no `signing_key`; give its `fingerprint`")
-    if not key.file:
-        return Sif(image.image, key.fingerprint), []
-    name = f"{node_preparation.GIVEN}KEY_{number}"
-    return Sif(image.image, key.fingerprint, name), [wire.Environment(name=name, value=wire.later("file", key.file))]
-
-
-def _more_than_images(todo: Preparation) -> bool:
-    return todo._replace(docker_images=(), images=(), logins=(), fallback=False) != Preparation()
 
 
 def _waits(pool: Pool, *, has_preparation: bool) -> tuple[bool, tuple[Implicit, ...]]:
@@ -161,26 +138,15 @@ def _waits(pool: Pool, *, has_preparation: bool) -> tuple[bool, tuple[Implicit, 
     everything that the user prepares, downloads or mounts."""
     if pool.block_until_all_global_resources_loaded or not has_preparation:
         return pool.block_until_all_global_resources_loaded, ()
-    because = "tasks need the pool's own preparation"
-    name = "block_until_all_global_resources_loaded"
+    name, because = "block_until_all_global_resources_loaded", "tasks need the pool's own preparation"
     return True, (Implicit(name, "true", because, "own-preparation-waits", WHERE),)
-
-
-def _apptainer_by_itself(todo: Preparation) -> tuple[Implicit, ...]:
-    if not (todo.images or todo.logins) or "singularity" in todo.runtimes:
-        return ()
-    because = "there are Apptainer images; it is installed where the node has neither it nor Singularity"
-    return (Implicit("container_runtimes.install", "singularity", because, "apptainer-installed", WHERE),)
 
 
 def _warnings(todo: Preparation) -> tuple[Problem, ...]:
     if not todo.logins:
         return ()
     servers = ", ".join(login.server for login in todo.logins)
-    text = (
-        f"the password of {servers} is in the environment of the start task; every user who can read the pool can read"
-        " it"
-    )
+    where, path = "in the environment of the start task", "global_resources.singularity_images"
+    text = f"the password of {servers} is {where}; every user who can read the pool can read it"
     hint = "Use a token that can only pull, and that ends."
-    path = "global_resources.singularity_images"
     return (Problem("password-on-nodes", text, level="warning", path=path, hint=hint),)

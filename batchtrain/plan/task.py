@@ -97,8 +97,8 @@ def _way(frame: Frame, task: Task, shape: Shape, where: str) -> _Way:
         alone = not (task.multi_instance or image or brings)
         return way._replace(carried=frame.swept and alone)
     text = task.command or ""
-    speaks = frame.windows or command.speaks_for_itself(text, entrypoint=task.entrypoint is not None)
-    direct = shape.container and speaks
+    has_entrypoint = task.entrypoint is not None
+    direct = shape.container and (frame.windows or command.speaks_for_itself(text, entrypoint=has_entrypoint))
     bare = direct or frame.windows or command.fits(text)
     return way._replace(direct=direct, bare=bare or frame.swept, carried=frame.swept and not bare)
 
@@ -110,6 +110,8 @@ def _request(
     gang, shape = task.multi_instance, way.shape
     identity, by_identity = _identity(frame, task)
     settings, by_container = container.settings(frame, task, shape) if shape.container else (None, ())
+    span = task.depends_on_range
+    ranges = (wire.TaskIdRange(start=span[0], end=span[1]),) if span is not None else ()
     line, by_line = _command_line(frame, task, way, carrier)
     body = msgspec.structs.replace(
         begun,
@@ -120,13 +122,13 @@ def _request(
         + tuple(file for blobs in way.fetched for file in blobs.files)
         + (() if gang else carrier.resource_files),
         output_files=outputs.outputs(frame.recipe, task.output_data.azure_storage)
-        + outputs.left(frame.recipe, frame.results, task, begun.id),
+        + outputs.left(frame.recipe, frame.facts.results, task, begun.id),
         environment_settings=inputs.environment(
             task.environment_variables,
             (_gpus_seen(frame, task) if shape.container else ())
             + by_line
             + carrier.environment
-            + outputs.live(frame.recipe, frame.results, task)
+            + outputs.live(frame.recipe, frame.facts.results, task)
             + _fetched_later(task),
             vault_id=task.environment_variables_keyvault_secret_id,
         ),
@@ -135,10 +137,12 @@ def _request(
         required_slots=task.required_slots or (1 if gang else None),
         user_identity=identity,
         multi_instance_settings=_multi_instance(gang, shape, carrier) if gang else None,
-        depends_on=_dependencies(task),
+        depends_on=wire.unless_empty(wire.Dependencies(task_ids=task.depends_on, task_id_ranges=ranges)),
         application_package_references=inputs.packages(task.application_packages),
     )
-    return body, (*by_container, *_by_apptainer(frame, way.image, shape), *by_identity, *_slots(task))
+    slot = Implicit("required_slots", "1", "the nodes of a gang have one slot each", "gang-slot")
+    by_gang = (slot,) if gang and task.required_slots is None else ()
+    return body, (*by_container, *_by_apptainer(frame, way.image, shape), *by_identity, *by_gang)
 
 
 _LINUX_ONLY = (
@@ -154,26 +158,14 @@ _LINUX_ONLY = (
 def _shape(frame: Frame, task: Task, where: str, path: str) -> tuple[Shape, tuple[Implicit, ...], tuple[Problem, ...]]:
     instances, warnings = _instances(frame, task, where, path)
     fabric, implicit = _fabric(frame, task)
-    pool = frame.recipe.pool
+    pool, size = frame.recipe.pool, frame.size
     replaces_nodes = pool is not None and pool.on_bad_node == "replace"
     shape = Shape(instances, fabric, task.docker_image is not None, replaces_nodes=replaces_nodes)
-    return (_with_size(shape, frame, task), (implicit + _gpus(frame, task)), warnings)
-
-
-def _with_size(shape: Shape, frame: Frame, task: Task) -> Shape:
-    """Adds the catalogue's data about the nodes, with the GPUs that the task may use."""
-    size = frame.size
-    if size is None:
-        return shape
-    gpus = task_resources.gpus(frame.job, task, size)
-    return shape._replace(
-        size=size.name,
-        family=size.family,
-        gpus=gpus,
-        gpu_vendor=size.gpu_vendor,
-        hcas=size.hcas,
-        port_gbps=size.port_gbps,
-    )
+    if size is not None:
+        gpus = task_resources.gpus(frame.job, task, size)
+        shape = shape._replace(size=size.name, family=size.family, gpus=gpus, gpu_vendor=size.gpu_vendor)
+        shape = shape._replace(hcas=size.hcas, port_gbps=size.port_gbps)
+    return shape, implicit + _gpus(frame, task), warnings
 
 
 def _instances(frame: Frame, task: Task, where: str, path: str) -> tuple[int, tuple[Problem, ...]]:
@@ -233,26 +225,19 @@ def _fabric(frame: Frame, task: Task) -> tuple[Fabric, tuple[Implicit, ...]]:
     return _FABRICS[size.rdma], (Implicit("infiniband", "true", because, "infiniband-by-size"),)
 
 
-# --- GPUs -----------------------------------------------------------------------------------------------------------
-
-
 def _gpus(frame: Frame, task: Task) -> tuple[Implicit, ...]:
     """The service gives a container all GPUs of its node; only fewer GPUs must be requested."""
     size = frame.size
     if size is None or not size.gpus or either(task.gpus, frame.job.gpus) is not None:
         return ()
-    how = "the service adds them itself"
-    if size.gpu_vendor == "amd":
-        how = "the run options contain its devices"
+    how = "the run options contain its devices" if size.gpu_vendor == "amd" else "the service adds them itself"
     because = f"{size.name} has {size.gpus} {size.gpu_model}" + (f"; {how}" if task.docker_image is not None else "")
     return (Implicit("gpus", "all", because, "gpus-by-size"),)
 
 
 def _gpus_seen(frame: Frame, task: Task) -> tuple[wire.Environment, ...]:
-    """The variables that select GPUs of a container; none if it uses all GPUs.
-
-    NVIDIA Container Toolkit: `void` for none. ROCm: ROCR_VISIBLE_DEVICES; without the devices there is nothing to hide.
-    """
+    """The variables that select GPUs of a container; none if it uses all GPUs. NVIDIA Container Toolkit: `void` for
+    none. ROCm: without the devices there is nothing to hide."""
     indices = task_resources.gpus_seen(task_resources.gpus_word(frame.job, task))
     if indices is None:
         return ()
@@ -285,7 +270,8 @@ def _apptainer(frame: Frame, task: Task, shape: Shape) -> apptainer.Apptainer | 
 def _by_apptainer(frame: Frame, image: apptainer.Apptainer | None, shape: Shape) -> tuple[Implicit, ...]:
     if image is None:
         return ()
-    implicits = [_APPTAINER_MOUNTS]
+    because = "the image sees the node's Batch directories at the same paths"
+    implicits = [Implicit("apptainer", '--bind "$AZ_BATCH_NODE_ROOT_DIR"', because, "apptainer-mounts")]
     if image.gpus and frame.size is not None:
         implicits.append(Implicit("apptainer", image.gpus, f"{frame.size.name} has GPUs", "apptainer-gpus"))
     if image.descriptions and (topology := variables.topology(shape)):
@@ -294,49 +280,32 @@ def _by_apptainer(frame: Frame, image: apptainer.Apptainer | None, shape: Shape)
     return tuple(implicits)
 
 
-_APPTAINER_MOUNTS = Implicit(
-    "apptainer",
-    '--bind "$AZ_BATCH_NODE_ROOT_DIR"',
-    "the image sees the node's Batch directories at the same paths",
-    "apptainer-mounts",
-)
-
-
 def _launch(frame: Frame, task: Task, way: _Way, where: str) -> Launch:
+    gang, source = task.multi_instance, _source(frame, task)
+    names = frozenset((*task.environment_variables, *frame.job.environment_variables))
     try:
-        task_launch = _launched(frame, task, way)
+        if gang is None:
+            text = command.FROM_VARIABLE if way.carried else (task.command or "").strip()
+            launch = plain.alone(apptainer.around(text, way.image) if way.image else text)
+            launch = steps.measured(launch, bool(task.source or task.checkpoint))
+        else:
+            stop_when, collects = frame.job.stop_when, bool(frame.facts.results)
+            launch = frameworks.launch(task, gang, way.shape, names, way.image, stop_when, collects=collects)
+            launch = steps.recorded(launch)
+        launch = sweep.around(checkpoint.around(frame, task, way.shape, source, launch), task.command)
     except PlanError as error:
         raise PlanError(f"{where}: {error}") from None
     if task.link_source:
-        links = payload.linked(file.name for file in _source(frame, task).files)
-        if task.multi_instance:
-            task_launch = task_launch._replace(coordination=f"{links}\n\n{task_launch.coordination}")
+        links = payload.linked(file.name for file in source.files)
+        if gang is not None:
+            launch = launch._replace(coordination=f"{links}\n\n{launch.coordination}")
         else:
-            task_launch = task_launch._replace(application=f"{links}\n\n{task_launch.application}")
+            launch = launch._replace(application=f"{links}\n\n{launch.application}")
     if way.image is not None:
-        task_launch = task_launch._replace(files=(*task_launch.files, apptainer.script(way.image)))
+        launch = launch._replace(files=(*launch.files, apptainer.script(way.image)))
     if way.moved:
-        task_launch = task_launch._replace(application=f"{placing.moves(way.moved)}\n\n{task_launch.application}")
-    return task_launch
-
-
-def _launched(frame: Frame, task: Task, way: _Way) -> Launch:
-    gang, files = task.multi_instance, _source(frame, task)
-    if gang is None:
-        step_launch = steps.measured(_alone(task, way), bool(task.source or task.checkpoint))
-        return sweep.around(checkpoint.around(frame, task, way.shape, files, step_launch), task.command)
-    variable_names = frozenset((*task.environment_variables, *frame.job.environment_variables))
-    launch = steps.recorded(
-        frameworks.launch(
-            task, gang, way.shape, variable_names, way.image, frame.job.stop_when, collects=bool(frame.results)
-        )
-    )
-    return sweep.around(checkpoint.around(frame, task, way.shape, files, launch), task.command)
-
-
-def _alone(task: Task, way: _Way) -> Launch:
-    text = command.FROM_VARIABLE if way.carried else (task.command or "").strip()
-    return plain.alone(apptainer.around(text, way.image) if way.image else text)
+        launch = launch._replace(application=f"{placing.moves(way.moved)}\n\n{launch.application}")
+    return launch
 
 
 def _source(frame: Frame, task: Task) -> AnySource:
@@ -349,7 +318,6 @@ def _read(source: AnySource) -> tuple[File, ...]:
 
 
 def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
-    """How the task gets its own files and those of the launch."""
     source = _source(frame, task)
     large = source if isinstance(source, LargeSource) else None
     files = _read(source)
@@ -361,7 +329,14 @@ def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payl
         ours.append(File(f"{OURS}/coordinate.sh", launch.coordination.encode()))
     archive = travel.archive((*files, *ours, *launch.files))
     directory = _storage_directory(frame, task, files, archive, where)
-    carriers = [_stored(frame, task, large, where)] if large else []
+    carriers = []
+    if large:
+        link = frame.link or (frame.recipe.settings.storage_account_settings if frame.facts.blob_store else None)
+        if link is None:
+            text = f"the source `{task.source}` needs the storage account of the recipe: {travel.EXITS}"
+            raise PlanError(f"{where}: {text}")
+        path = f"{_container(frame, link)}/{large.digest[:32]}.source.tar.gz"
+        carriers.append(_linked(frame, task, Upload(path, large), payload.SOURCE))
     carriers.append(
         (payload.inside_request(archive, where), ())
         if directory is None
@@ -372,17 +347,7 @@ def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payl
     )
 
 
-def _stored(frame: Frame, task: Task, large: LargeSource, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
-    """A large source in the storage account of the recipe. Raises PlanError where there is none."""
-    link = frame.link or (frame.recipe.settings.storage_account_settings if frame.blob_store else None)
-    if link is None:
-        raise PlanError(f"{where}: the source `{task.source}` needs the storage account of the recipe: {travel.EXITS}")
-    path = f"{_container(frame, link)}/{large.digest[:32]}.source.tar.gz"
-    return _linked(frame, task, Upload(path, large), payload.SOURCE)
-
-
 def _linked(frame: Frame, task: Task, upload: Upload, name: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
-    """An archive in storage, and how the task gets it."""
     url = wire.later("sas", f"{upload.path}?days={inputs.sas_days(frame.recipe)}")
     return payload.through_storage(url, name, everywhere=task.multi_instance is not None), (upload,)
 
@@ -392,18 +357,15 @@ def _container(frame: Frame, link: str) -> str:
 
 
 def _storage_directory(frame: Frame, task: Task, files: tuple[File, ...], archive: bytes, where: str) -> str | None:
-    """Where in storage the packed files go; None for inside the request.
-
-    Raises PlanError for a source that fits in neither.
-    """
+    """Where in storage the packed files go; None for inside the request. Raises PlanError if they fit in neither."""
     if frame.link is not None:
         return _container(frame, frame.link)
     too_large = travel.too_large(files) if len(archive) > travel.MOST_PACKED else ""
     if not too_large:
         return None
-    if not frame.blob_store:
+    if not frame.facts.blob_store:
         raise PlanError(f"{where}: the source `{task.source}`: {too_large}")
-    return f"{frame.blob_store}/{frame.job.id}"
+    return f"{frame.facts.blob_store}/{frame.job.id}"
 
 
 _SHARED = 'export AZ_BATCH_TASK_SHARED_DIR="${AZ_BATCH_TASK_SHARED_DIR:-$AZ_BATCH_TASK_DIR}"'
@@ -412,7 +374,6 @@ _SHARED = 'export AZ_BATCH_TASK_SHARED_DIR="${AZ_BATCH_TASK_SHARED_DIR:-$AZ_BATC
 def _command_line(
     frame: Frame, task: Task, way: _Way, carrier: payload.Carrier
 ) -> tuple[str, tuple[wire.Environment, ...]]:
-    """The command line, and what it needs in the environment."""
     if way.direct:
         return (task.command or "").strip(), ()
     if frame.windows:
@@ -456,67 +417,34 @@ def _multi_instance(gang: MultiInstance, shape: Shape, carrier: payload.Carrier)
 
 
 def _text(task: Task, launch: Launch) -> str:
-    """The shell text that the nodes run, for the user."""
     if not task.multi_instance and not launch.files:
         return launch.application
     parts = [launch.application]
     if task.multi_instance:
-        parts = [
-            "# ---- every instance: the coordination command",
-            launch.coordination,
-            "# ---- the primary: the application command",
-            launch.application,
-        ]
+        parts.insert(0, f"# ---- every instance: the coordination command\n{launch.coordination}".rstrip("\n"))
+        parts.insert(1, "# ---- the primary: the application command")
     for file in launch.files:
         parts += [f"{FILE_MARK}{file.name.removeprefix('.batchtrain/')}", file.data.decode()]
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
-# --- what it may use ------------------------------------------------------------------------------------------------
-
-
 def _identity(frame: Frame, task: Task) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
     """The user's choice; by default the pool's automatic user, who is an administrator in a container."""
-    identity_choice = container.user_of(either(task.user_identity, frame.job.user_identity))
-    if identity_choice is not None:
-        return identity_choice, ()
-    if task.singularity_image is not None and task.singularity_execution.elevated:
+    identity, is_admin = either(task.user_identity, frame.job.user_identity), task.docker_image is not None
+    is_elevated = task.singularity_image is not None and task.singularity_execution.elevated
+    if is_elevated and container.user_of(identity) is None:
         return wire.POOL_ADMIN, ()
-    if task.docker_image is not None:
-        return wire.POOL_ADMIN, _CONTAINER_USER
-    return wire.POOL_NONADMIN, _HOST_USER
-
-
-_CONTAINER_USER = (
-    Implicit("user_identity", "pool, admin", "a container runs as root, which its sshd needs", "user-identity"),
-)
-_HOST_USER = (
-    Implicit(
-        "user_identity", "pool, nonadmin", "no command on the host needs more; the user owns the key", "user-identity"
-    ),
-)
-
-
-def _slots(task: Task) -> tuple[Implicit, ...]:
-    if task.multi_instance is None or task.required_slots is not None:
-        return ()
-    return (Implicit("required_slots", "1", "the nodes of a gang have one slot each", "gang-slot"),)
-
-
-def _dependencies(task: Task) -> wire.Dependencies | None:
-    if not task.depends_on and task.depends_on_range is None:
-        return None
-    between = task.depends_on_range
-    ranges = (wire.TaskIdRange(start=between[0], end=between[1]),) if between is not None else ()
-    return wire.Dependencies(task_ids=task.depends_on, task_id_ranges=ranges)
+    on_host = "no command on the host needs more; the user owns the key"
+    because = "a container runs as root, which its sshd needs" if is_admin else on_host
+    return container.identity_or_default(identity, because, is_admin=is_admin)
 
 
 def constraints(task: Task | JobManager | JobPreparation, retention: str | None) -> wire.TaskConstraints | None:
     """The limits of a task; None without any. Only tasks have a retention time, so a task takes that of its job; the
     service applies the job's other limits."""
     body = wire.TaskConstraints(
-        max_wall_clock_time=wire_times.duration(task.max_wall_time) if task.max_wall_time else None,
-        retention_time=wire_times.duration(retention) if retention else None,
+        max_wall_clock_time=wire_times.optional_duration(task.max_wall_time),
+        retention_time=wire_times.optional_duration(retention),
         max_task_retry_count=task.max_task_retries,
     )
-    return None if body == wire.TaskConstraints() else body
+    return wire.unless_empty(body)

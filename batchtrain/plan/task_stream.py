@@ -181,9 +181,6 @@ def document(body: TaskCreate) -> TaskDocument:
     return TaskDocument(body.id, text, around)
 
 
-# --- repeated ids ---------------------------------------------------------------------------------------------------
-
-
 class _Seen:
     """Texts that were seen, by hashes of 64 bits: 16 bytes a text. Two of a million texts share one with a chance of 1
     in 10^7."""

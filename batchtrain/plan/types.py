@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from batchtrain import markup
 from batchtrain.config.travel import AnySource, LargeSource
 from batchtrain.config.types import Secret
 from batchtrain.errors import Problem
 from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import render
-from batchtrain.plan.difference import PlanDifference, difference
 from batchtrain.plan.step import Step
 from batchtrain.plan.wire import TaskCreate
 
@@ -28,6 +29,22 @@ class Upload(NamedTuple):
     def size(self) -> int:
         """Bytes, of a large source before it is packed."""
         return self.data.size if isinstance(self.data, LargeSource) else len(self.data)
+
+
+class PlanDifference(tuple[tuple[str, str], ...]):
+    """The lines of two plans that differ, as pairs of texts: a tuple that prints as text and displays as HTML."""
+
+    def __str__(self) -> str:
+        pairs = ((mark, text) for pair in self for mark, text in zip("-+", pair, strict=True) if text)
+        lines = (f"{mark} {line}" for mark, text in pairs for line in text.split("\n"))
+        return "\n".join(lines) or "the plans are equal"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return "<i>the plans are equal</i>"
+        return markup.table(("this plan", "the other"), self)
 
 
 class Plan(NamedTuple):
@@ -55,16 +72,21 @@ class Plan(NamedTuple):
 
     def difference(self, other: Plan) -> PlanDifference:
         """What differs in the requests and the launch texts of another plan."""
-        return difference(str(self), str(other))
+        lines, others = str(self).splitlines(), str(other).splitlines()
+        changes = difflib.SequenceMatcher(None, lines, others, autojunk=False).get_opcodes()
+        return PlanDifference(
+            ("\n".join(lines[a:b]), "\n".join(others[c:d])) for kind, a, b, c, d in changes if kind != "equal"
+        )
 
-    def joined(self, other: Plan) -> Plan:
-        """The steps of this plan, then those of the other."""
+    def joined(self, *others: Plan) -> Plan:
+        """The steps of this plan, then those of the others; duplicates are removed from everything else."""
+        plans = (self, *others)
         return Plan(
-            self.steps + other.steps,
-            tuple(dict.fromkeys(self.warnings + other.warnings)),
-            tuple(dict.fromkeys(self.implicit + other.implicit)),
-            self.launch + other.launch,
-            self.uploads + other.uploads,
+            steps=tuple(step for plan in plans for step in plan.steps),
+            warnings=tuple(dict.fromkeys(warning for plan in plans for warning in plan.warnings)),
+            implicit=tuple(dict.fromkeys(item for plan in plans for item in plan.implicit)),
+            launch=tuple(item for plan in plans for item in plan.launch),
+            uploads=tuple({upload.path: upload for plan in plans for upload in plan.uploads}.values()),
         )
 
 

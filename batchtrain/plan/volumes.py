@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from batchtrain.config.types import Task
@@ -43,21 +44,19 @@ def binds(frame: Frame, task: Task) -> tuple[Bind, ...]:
         return ()
     bound = []
     for alias in dict.fromkeys((*frame.job.data_volumes, *task.data_volumes)):
-        volume = volumes.data_volumes.get(alias)
-        if volume is None:
-            raise PlanError(_unknown(frame, "data_volumes", alias, volumes.data_volumes))
+        if (volume := volumes.data_volumes.get(alias)) is None:
+            raise _unknown(frame, "data_volumes", alias, volumes.data_volumes)
         inside = volume.container_path or volume.host_path or ""
         bound.append(Bind(volume.host_path or "", inside, volume.bind_options or ""))
     for alias in dict.fromkeys((*frame.job.shared_data_volumes, *task.shared_data_volumes)):
-        shared_volume = volumes.shared_data_volumes.get(alias)
-        if shared_volume is None:
-            raise PlanError(_unknown(frame, "shared_data_volumes", alias, volumes.shared_data_volumes))
-        host = mounts.host_path(alias, shared_volume)
-        if host:
+        if (shared_volume := volumes.shared_data_volumes.get(alias)) is None:
+            raise _unknown(frame, "shared_data_volumes", alias, volumes.shared_data_volumes)
+        if host := mounts.host_path(alias, shared_volume):
             bound.append(Bind(host, shared_volume.container_path or host, shared_volume.bind_options or ""))
     return tuple(bind for bind in bound if bind.inside)
 
 
-def _unknown(frame: Frame, kind: str, alias: str, volumes: dict[str, object] | object) -> str:
-    names = ", ".join(volumes) if isinstance(volumes, dict) and volumes else "none"
-    return f"job {frame.job.id}: `{alias}` is none of `global_resources.volumes.{kind}` ({names}); add it there"
+def _unknown(frame: Frame, kind: str, alias: str, names: Iterable[str]) -> PlanError:
+    listing = ", ".join(names) or "none"
+    path = f"global_resources.volumes.{kind}"
+    return PlanError(f"job {frame.job.id}: `{alias}` is none of `{path}` ({listing}); add it there")

@@ -20,8 +20,15 @@ def duration(span: str) -> str:
     return "P" + (f"{day}D" if day else "") + (f"T{clock}" if clock else "")
 
 
-def moment(text: str, where: str) -> str:
-    """A time as ISO 8601 in UTC, the default zone. Raises PlanError if the text is not a time."""
+def optional_duration(span: str | None) -> str | None:
+    """The same; None for no span."""
+    return duration(span) if span else None
+
+
+def moment(text: str | None, where: str) -> str | None:
+    """A time as ISO 8601 in UTC, the default zone; None for no text. Raises PlanError if the text is not a time."""
+    if not text:
+        return None
     time = times.moment(text)
     if time is None:
         raise PlanError(f"{where}: `{text}` is no moment; write it as 2027-01-31T08:00:00Z")

@@ -112,8 +112,6 @@ def templates(body: Any) -> dict[str, Template]:
     return by_text
 
 
-# --- a document around its placeholders -----------------------------------------------------------------------------
-
 Piece = bytes | Template | VaultSettings
 """A part of a JSON document: text as it is, or a value that is filled in there."""
 
