@@ -213,21 +213,14 @@ class AttemptRecord:
 
     def write(self) -> None:
         """Write attempts.jsonl of the tasks that ran more than once. The last step of one is that of its metrics."""
-        self._run.write_attempts(
-            [
-                replace(attempt, step=steps.get(attempt.number, attempt.step))
-                for task_id, attempts in self.attempts.items()
-                for steps in (self._last_steps(task_id),)
-                for attempt in attempts
-            ]
-        )
-
-    def _last_steps(self, task_id: str) -> dict[int, int]:
-        steps: dict[int, int] = {}
-        for point in points_of(self._run.metrics_file(task_id)):
-            if point.step is not None:
-                steps[point.attempt] = max(point.step, steps.get(point.attempt, point.step))
-        return steps
+        rows: list[Attempt] = []
+        for task_id, attempts in self.attempts.items():
+            steps: dict[int, int] = {}
+            for point in points_of(self._run.metrics_file(task_id)):
+                if point.step is not None:
+                    steps[point.attempt] = max(point.step, steps.get(point.attempt, point.step))
+            rows += [replace(attempt, step=steps.get(attempt.number, attempt.step)) for attempt in attempts]
+        self._run.write_attempts(rows)
 
 
 def _copy(source: Path, target: Path, start: int, end: int) -> None:
