@@ -16,9 +16,7 @@ const idSearch = (context, label) =>
   );
 
 const chips = (context, label, items) =>
-  h(
-    "nav",
-    { class: "chips", "aria-label": label },
+  h("nav", { class: "chips", "aria-label": label }, [
     items.map(([text, value, number, chosen]) =>
       ui.chip(
         context.with({ state: value, skip: "" }),
@@ -28,7 +26,7 @@ const chips = (context, label, items) =>
         number === null || number === undefined ? null : h("span", { class: "quiet" }, ` ${count(number)}`),
       ),
     ),
-  );
+  ]);
 
 export const list = {
   title: () => "Jobs",
@@ -41,9 +39,7 @@ export const list = {
     return [
       ui.head("Jobs"),
       ui.trouble(context.trouble.jobs),
-      h(
-        "div",
-        { class: "filters" },
+      h("div", { class: "filters" }, [
         chips(context, "State", [
           ["All", "", null, !chosen],
           ["Active", "active", null, chosen === "active"],
@@ -51,7 +47,7 @@ export const list = {
           ["Completed", "completed", null, chosen === "completed"],
         ]),
         idSearch(context, "Id"),
-      ),
+      ]),
       !jobs
         ? ui.quiet("Loading…")
         : jobs.rows.length
@@ -131,9 +127,7 @@ function tasks(context, seen) {
   const all = seen && seen.active + seen.running + seen.succeeded + seen.failed;
   const rows = page?.rows;
   return [
-    h(
-      "div",
-      { class: "filters" },
+    h("div", { class: "filters" }, [
       chips(context, "State", [
         ["All", "", all, !chosen],
         ["Failed", "failed", seen?.failed, chosen === "failed"],
@@ -142,7 +136,7 @@ function tasks(context, seen) {
         ["Succeeded", "succeeded", seen?.succeeded, chosen === "succeeded"],
       ]),
       idSearch(context, "Task"),
-    ),
+    ]),
     ui.trouble(context.trouble.tasks),
     !page
       ? ui.quiet("Loading…")
@@ -211,9 +205,7 @@ function timeline(context) {
   for (const task of ran) nodes.set(task.node, [...(nodes.get(task.node) ?? []), task]);
   const share = (time) => ((time - begin) / (end - begin)) * 100;
   return [
-    h(
-      "ul",
-      { class: "timeline", "aria-label": "Tasks by node and time" },
+    h("ul", { class: "timeline", "aria-label": "Tasks by node and time" }, [
       [...nodes].slice(0, MOST_NODES).map(([node, items], at) => {
         const height = `${Math.max(1, stacked(items)) * 16}px`;
         const blocks = items.map((task) => {
@@ -226,7 +218,7 @@ function timeline(context) {
         });
         return ui.lane(node, `n${at} ${short(node)}`, blocks, { height });
       }),
-    ),
+    ]),
     ui.axis(new Date(begin).toLocaleTimeString(), duration((end - begin) / 1000), new Date(end).toLocaleTimeString()),
     nodes.size > MOST_NODES && ui.quiet(`${count(nodes.size - MOST_NODES)} more nodes are not shown.`),
     found.more && ui.quiet("The 1,000 tasks are shown whose state changed last."),

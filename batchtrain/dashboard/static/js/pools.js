@@ -30,12 +30,10 @@ const target = (now, wanted) => (now === wanted ? count(now) : `${count(now)} of
 const poolRow = (pool) =>
   ui.row(pool.id, [
     ui.link(ui.path("pools", pool.id), pool.id),
-    h(
-      "span",
-      null,
+    h("span", null, [
       ui.state(pool.state === "active" ? pool.allocation : pool.state),
       pool.resize_errors.length ? h("strong", { class: "bad" }, " resize failed") : null,
-    ),
+    ]),
     h("span", { class: "tasks" }, ui.bar(Object.entries(pool.node_states))),
     pool.vm_size,
     ui.right(target(pool.dedicated, pool.target_dedicated)),
@@ -159,9 +157,7 @@ function heat(context, nodes, slots) {
   const chosen = context.query.get("state");
   const broken = nodes.filter((node) => node.errors.length || ["unusable", "starttaskfailed"].includes(node.state));
   return [
-    h(
-      "p",
-      { class: "legend" },
+    h("p", { class: "legend" }, [
       [...states]
         .sort((a, b) => b[1] - a[1])
         .map(([word, amount]) =>
@@ -173,15 +169,13 @@ function heat(context, nodes, slots) {
             `${word} ${count(amount)}`,
           ),
         ),
-    ),
-    h(
-      "ul",
-      { class: "heat", "aria-label": "Nodes" },
+    ]),
+    h("ul", { class: "heat", "aria-label": "Nodes" }, [
       nodes
         .map((node, at) => [node, at])
         .filter(([node]) => !chosen || node.state === chosen)
         .map(([node, at]) => nodeTile(context, node, at, slots)),
-    ),
+    ]),
     broken.length
       ? ui.section(
           "Nodes with errors",
@@ -249,12 +243,10 @@ export const node = {
                   ["Task", "Job", "State"],
                   seen.recent.map((each, at) =>
                     ui.row(`${at}`, [
-                      h(
-                        "span",
-                        null,
+                      h("span", null, [
                         ui.link(ui.path("jobs", each.jobId, "tasks", each.taskId), each.taskId),
                         each.subtaskId ? ` (subtask ${each.subtaskId})` : "",
-                      ),
+                      ]),
                       ui.link(ui.path("jobs", each.jobId), each.jobId),
                       ui.state(each.taskState),
                     ]),
