@@ -38,11 +38,14 @@ def judged(evidence: Evidence) -> Diagnosis:
     findings = (*about_tasks, *about_job, *about_pool) if failed else (*about_job, *about_pool)
     if job.pool and pool is None:
         findings = tuple(finding.after_deletion() for finding in findings)
-    first = failed[0] if failed else None
+    first, who = failed[0] if failed else None, ""
+    if first:
+        end, node = first.cause.end, first.cause.end.node or first.task.node
+        who = " on ".join(filter(None, (end.process, f"node {node}" if node else "")))
     return Diagnosis(
         subject=f"job {job.id}",
         state=_job_state(job),
-        who=_who(first) if first else "",
+        who=who,
         findings=tuple(dict.fromkeys(findings)),
         lines=_shown(first) if first else (),
         evidence=evidence,
@@ -112,12 +115,6 @@ def _unknown(examined_task: ExaminedTask, subject: str) -> Finding:
     step = f"look at {next_steps.literal(position)} of the source, and " if position else ""
     rule, evidence = "exception" if exception else "unknown", where + (exception or last.strip())
     return Finding(rule, subject, cause, evidence, f"{step}read its output{{whole_output}}")
-
-
-def _who(examined_task: ExaminedTask) -> str:
-    end = examined_task.cause.end
-    node = end.node or examined_task.task.node
-    return " on ".join(filter(None, (end.process, f"node {node}" if node else "")))
 
 
 def _own_lines(examined_task: ExaminedTask) -> tuple[str, ...]:

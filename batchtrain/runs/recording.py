@@ -169,14 +169,17 @@ class Recording:
                 self._attempts.see(event.attempt)
         elif isinstance(event, events.MetricsSeen) and event.job == self.job_id:
             with self._written():
-                self._numbers.see(event, self._attempt_of(event))
+                attempt = self._attempts.current(event.subject)  # that prints; for records, the one that they call 1
+                if event.has_records:
+                    attempt = 1 + self._attempts.shift(event.subject, (point.attempt for point in event.points))
+                self._numbers.see(event, attempt)
                 if event.warnings:
                     self._warn()
                     self.run.write(self._record)
         elif isinstance(event, events.CandidateTried) and event.attempt is not None:
-            attempt = replace(event.attempt, reason=masked_text(event.attempt.reason, self._secrets))
+            candidate = replace(event.attempt, reason=masked_text(event.attempt.reason, self._secrets))
             with self._written():
-                self._update(candidates=(*self._record.candidates, attempt))
+                self._update(candidates=(*self._record.candidates, candidate))
         if event.text and not isinstance(event, events.Output):
             text = masked_text(event.text, self._secrets)
             with self._written():
@@ -190,12 +193,6 @@ class Recording:
         """Take what may have made the run slow."""
         warnings = dict.fromkeys((*self._record.warnings, *self._numbers.warnings))
         self._record = replace(self._record, warnings=tuple(warnings))
-
-    def _attempt_of(self, event: events.MetricsSeen) -> int:
-        """The attempt that prints; for records, the one that they call 1."""
-        if event.has_records:
-            return 1 + self._attempts.shift(event.subject, (point.attempt for point in event.points))
-        return self._attempts.current(event.subject)
 
     def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
         """Lines of the output of a task, which are kept as its node may be lost."""
