@@ -22,8 +22,7 @@ const chips = (context, label, items) =>
         context.with({ state: value, skip: "" }),
         chosen,
         { class: `chip${value === "failed" && number ? " bad" : ""}` },
-        text,
-        number === null || number === undefined ? null : h("span", { class: "quiet" }, ` ${count(number)}`),
+        [text, number === null || number === undefined ? null : h("span", { class: "quiet" }, ` ${count(number)}`)],
       ),
     ),
   ]);
@@ -83,8 +82,7 @@ export const job = {
     const base = ui.path("jobs", name);
     return [
       ui.crumbs(ui.link("/jobs", "Jobs")),
-      ui.head(
-        name,
+      ui.head(name, [
         seen && ui.state(seen.state),
         actions(
           context,
@@ -92,7 +90,7 @@ export const job = {
           terminate(name),
           ["Delete", `Delete job ${name} with its tasks and their files?`, `${base}/delete`],
         ),
-      ),
+      ]),
       ui.trouble(context.trouble.job),
       seen && summary(seen),
       ui.tabs(context, "Views of the job", Object.keys(VIEW), { state: "", prefix: "", skip: "" }),

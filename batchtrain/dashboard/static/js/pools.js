@@ -49,8 +49,7 @@ export const pool = {
     const name = context.params.pool;
     return [
       ui.crumbs(ui.link("/pools", "Pools")),
-      ui.head(
-        name,
+      ui.head(name, [
         seen && ui.state(seen.state === "active" ? seen.allocation : seen.state),
         actions(
           context,
@@ -62,7 +61,7 @@ export const pool = {
           ],
           ["Delete", `Delete pool ${name} with all its nodes?`, `${ui.path("pools", name)}/delete`],
         ),
-      ),
+      ]),
       ui.trouble(context.trouble.pool || context.trouble.nodes),
       seen?.resize_errors.map((text) => h("p", { class: "card bad" }, text)),
       seen &&
@@ -161,13 +160,10 @@ function heat(context, nodes, slots) {
       [...states]
         .sort((a, b) => b[1] - a[1])
         .map(([word, amount]) =>
-          ui.chip(
-            context.with({ state: chosen === word ? "" : word }),
-            chosen === word,
-            null,
+          ui.chip(context.with({ state: chosen === word ? "" : word }), chosen === word, null, [
             h("span", { class: `tile mini ${ui.kind(word)}`, "aria-hidden": "true" }, letter(word)),
             `${word} ${count(amount)}`,
-          ),
+          ]),
         ),
     ]),
     h("ul", { class: "heat", "aria-label": "Nodes" }, [
@@ -210,8 +206,7 @@ export const node = {
       { pool: poolId, node: nodeId } = context.params;
     return [
       ui.crumbs(ui.link("/pools", "Pools"), ui.link(ui.path("pools", poolId), poolId)),
-      ui.head(
-        ui.id(nodeId),
+      ui.head(ui.id(nodeId), [
         seen && ui.state(seen.state),
         ui.copy(nodeId),
         actions(context, [
@@ -219,7 +214,7 @@ export const node = {
           `Reboot node ${short(nodeId)}? Its tasks are requeued.`,
           `${ui.path("pools", poolId, "nodes", nodeId)}/reboot`,
         ]),
-      ),
+      ]),
       ui.trouble(context.trouble.node),
       seen?.errors.map((text) => h("p", { class: "card bad" }, text)),
       !seen

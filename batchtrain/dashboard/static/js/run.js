@@ -67,11 +67,10 @@ export const page = {
         : [ui.head(context.params.run), ui.quiet("Loading…")];
     return [
       ui.crumbs(ui.link("/runs", "Runs")),
-      ui.head(
-        seen.job,
+      ui.head(seen.job, [
         result(seen),
         seen.live && context.data.job ? actions(context, terminate(seen.job), disable(seen.job)) : null,
-      ),
+      ]),
       ui.quiet(seen.id, ages(seen)),
       ui.tabs(context, "Views of the run", Object.keys(VIEW), { look: "" }, marked(context) ? ["ranks"] : []),
       ...(VIEW[ui.view(context)] ?? VIEW.overview)(context, seen),
@@ -292,11 +291,10 @@ function counted(context) {
   const job = context.data.job;
   if (!job || ui.counts(job).all < 2) return null;
   const { done, all } = ui.counts(job);
-  return ui.progressLine(
-    ui.taskBar(job),
+  return ui.progressLine(ui.taskBar(job), [
     `${count(done)} of ${plural(all, "task")} done `,
     job.run && ui.link(`${ui.path("jobs", job.id)}?view=tasks`, "All tasks"),
-  );
+  ]);
 }
 
 const results = (seen) =>
