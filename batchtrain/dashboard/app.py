@@ -232,16 +232,15 @@ async def _task_file(connection: Connection, budget: Budget, request: Request) -
     is_whole = "range" not in request.headers
     if not is_whole:
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
-    read = functools.partial(downloads.read, connection.batch, tree, path)
-    blocks = _blocks(read, budget, start, end) if request.method != "HEAD" else iter(())
     status = 200 if is_whole else 206
-    return StreamingResponse(blocks, status, headers, media_type="text/plain; charset=utf-8")
 
+    def blocks() -> Iterator[bytes]:
+        for at in range(start, end, BLOCK):
+            budget.spend(1)
+            yield downloads.read(connection.batch, tree, path, at, min(at + BLOCK, end))
 
-def _blocks(read: Callable[[int, int], bytes], budget: Budget, start: int, end: int) -> Iterator[bytes]:
-    for at in range(start, end, BLOCK):
-        budget.spend(1)
-        yield read(at, min(at + BLOCK, end))
+    body = blocks() if request.method != "HEAD" else iter(())
+    return StreamingResponse(body, status, headers, media_type="text/plain; charset=utf-8")
 
 
 def _span(header: str, size: int) -> tuple[int, int] | None:

@@ -209,12 +209,11 @@ class Board:
             self._failed(entry, error, f"this is a bug of batchtrain: {error!r}")
         else:
             entry.at, entry.trouble, entry.failures = time.time(), "", 0
-            entry.due = self._clock.now() + self._pause(entry.topic, self._clock.now() - began)
-
-    def _pause(self, topic: Topic, took: float) -> float:
-        if topic.remote and not self._near:
-            return topic.seconds
-        return max(NEAR_SECONDS if topic.remote else DISK_SECONDS, SHARE * took)
+            pause = entry.topic.seconds
+            if self._near or not entry.topic.remote:
+                least = NEAR_SECONDS if entry.topic.remote else DISK_SECONDS
+                pause = max(least, SHARE * (self._clock.now() - began))
+            entry.due = self._clock.now() + pause
 
     def _failed(self, entry: Watched, error: Exception, text: str) -> None:
         entry.trouble = masked_text(self._completed(text))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -95,7 +95,9 @@ class Connection:
     def outputs(self, job_id: str, task_id: str) -> TaskOutputs:
         """The output of a task, shared by its viewers."""
         with self._lock:
-            outputs = self._outputs.pop((job_id, task_id), None) or TaskOutputs(self._reach, job_id, task_id, self.near)
+            outputs = self._outputs.pop((job_id, task_id), None) or TaskOutputs(
+                lambda: self.batch, job_id, task_id, self.near
+            )
             self._outputs[job_id, task_id] = outputs
             while len(self._outputs) > MOST_TASKS:
                 self._outputs.pop(next(iter(self._outputs)))
@@ -113,7 +115,3 @@ class Connection:
             return self._reasons[key]
 
         return explained(tasks, reason)
-
-    @property
-    def _reach(self) -> Callable[[], BatchClient]:
-        return lambda: self.batch

@@ -14,7 +14,7 @@ import msgspec
 from batchtrain.metrics.extract import Pattern
 from batchtrain.metrics.stream import Batch, MetricStream
 from batchtrain.records import Point, Rank, RanksRecord
-from batchtrain.records.gang import RankState, StepTimes, compared
+from batchtrain.records.gang import StepTimes, compared
 
 MOST_POINTS = 2000
 """Points of a curve that are sent."""
@@ -121,27 +121,25 @@ def ranks_document(
         "end": end,
         "step_seconds": median(medians) if medians else None,
         "progress": msgspec.to_builtins(record.progress),
-        "rows": [_row(state) for state in states[: SHOWN_ROWS if are_many else MOST_ROWS]],
+        "rows": [
+            {
+                "rank": state.rank.number,
+                "node": state.rank.node,
+                "lines": state.rank.lines,
+                "last": state.rank.last,
+                "at": state.rank.heard,
+                "step": state.rank.step,
+                "rate": state.rank.rate,
+                "behind": state.behind,
+                "condition": state.condition,
+                "step_seconds": [round(seconds, 4) for seconds in state.step_seconds],
+            }
+            for state in states[: SHOWN_ROWS if are_many else MOST_ROWS]
+        ],
         "tiles": [
             [state.rank.number, state.rank.node, state.rank.step, state.rank.heard, state.condition] for state in tiles
         ],
         "nodes": nodes,
-    }
-
-
-def _row(state: RankState) -> dict[str, Any]:
-    rank = state.rank
-    return {
-        "rank": rank.number,
-        "node": rank.node,
-        "lines": rank.lines,
-        "last": rank.last,
-        "at": rank.heard,
-        "step": rank.step,
-        "rate": rank.rate,
-        "behind": state.behind,
-        "condition": state.condition,
-        "step_seconds": [round(seconds, 4) for seconds in state.step_seconds],
     }
 
 

@@ -102,16 +102,13 @@ class Guard:
     def _own_page(self, method: str, path: str, headers: Headers) -> bool:
         """Whether no other web page sent the request. A link on another page may lead to a page of ours."""
         for origin in headers.getlist("origin"):
-            if not self._own_origin(origin, headers["host"]):
+            name = _name_of(origin)
+            if not name or (urlsplit(origin).netloc != headers["host"] and name not in self._hosts):
                 return False
         if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
             return True
         follows = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
         return follows and method in SAFE and not path.startswith(API)
-
-    def _own_origin(self, origin: str, host: str) -> bool:
-        name = _name_of(origin)
-        return bool(name) and (urlsplit(origin).netloc == host or name in self._hosts)
 
 
 def _name_of(url: str) -> str:

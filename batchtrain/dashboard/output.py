@@ -143,7 +143,12 @@ class Output:
         if start > end:
             return News(str(first), msgspec.json.encode({"start": first, "end": first, "text": "", "again": True}))
         skipped_bytes, start = max(first - start, 0), max(start, first)
-        content = _whole(buffer[start - first :][:AT_MOST])
+        content = buffer[start - first :][:AT_MOST]
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        decoder.decode(content)
+        content = content[
+            : len(content) - len(decoder.getstate()[0])
+        ]  # the rest of a character that is cut comes later
         if begins and start and (cut := content.find(b"\n") + 1):
             start, content = start + cut, content[cut:]
         if not content and not begins:
@@ -155,14 +160,6 @@ class Output:
             "skipped": skipped_bytes,
         }
         return News(str(start + len(content)), msgspec.json.encode(body))
-
-
-def _whole(content: bytes) -> bytes:
-    """Without a character at the end that is cut: its rest comes later."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    decoder.decode(content)
-    incomplete, _ = decoder.getstate()
-    return content[: len(content) - len(incomplete)]
 
 
 def part(

@@ -50,6 +50,10 @@ def shown(root: Path, name: str, account: Account | None = None) -> dict[str, An
     run = _run(root, name)
     record = run.record()
     option = " --local" if loopback(record.endpoint) else ""
+    fabric = None
+    if check := run.fabric():
+        rows = [row._asdict() for row in check.judged]
+        fabric = {"rows": rows, "slow_nodes": check.slow_nodes, "matrix": list(check.measured.matrix())}
     attempts = run.attempts()[:ROWS]
     tasks = [records.shown(task, TASK) for task in finished.Run(run).tasks.in_words(run.tasks()[:ROWS])]
     task_ids = list(dict.fromkeys([task["id"] for task in tasks] or [attempt.task for attempt in attempts]))
@@ -70,14 +74,8 @@ def shown(root: Path, name: str, account: Account | None = None) -> dict[str, An
         "node_records": msgspec.to_builtins(run.nodes()[:ROWS]),
         "events": msgspec.to_builtins(run.events()[-MOST_EVENTS:]),
         "files": files(run),
-        "fabric": _fabric(check) if (check := run.fabric()) else None,
+        "fabric": fabric,
     }
-
-
-def _fabric(check: records.FabricCheck) -> dict[str, Any]:
-    """What a fabric check measured beside the marks, and the matrix of pairs."""
-    rows = [row._asdict() for row in check.judged]
-    return {"rows": rows, "slow_nodes": check.slow_nodes, "matrix": list(check.measured.matrix())}
 
 
 def curves(root: Path, name: str) -> dict[str, dict[str, Any]]:

@@ -119,15 +119,10 @@ class TaskOutputs:
         if task.state == "completed":
             for file in self._files.values():
                 file.seconds = ENDED_SECONDS
-        return {**task_row(task), **self._more(task)}
-
-    def _more(self, task: Task) -> dict[str, Any]:
-        """What changes only with the run of the task, and is read once for each."""
         key = f"{task.started} {task.state} {task.ended}"
-        if key not in self._details:
+        if key not in self._details:  # what changes only with the run of the task, and is read once for each
             self._details = {key: {"nodes": self._nodes(task), "cause": self._cause(task)}}
-        more: dict[str, Any] = self._details[key]
-        return more
+        return {**task_row(task), **self._details[key]}
 
     def _nodes(self, task: Task) -> list[dict[str, str]]:
         """The nodes of the task: n0 is the primary."""

@@ -9,7 +9,7 @@ from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.missing_ranks import missing_ranks
 from batchtrain.errors import Finding
-from batchtrain.records import Attempt, Job, Pool, Task
+from batchtrain.records import Job, Pool, Task
 from batchtrain.records.failure import EXIT_CODE
 from batchtrain.service.causes import lines_of, of_the_program, without_source
 
@@ -27,19 +27,25 @@ def judged(evidence: Evidence) -> Diagnosis:
     about_pool = list(_of_pool(pool, nodes)) if pool else []
     if job is None:
         assert pool is not None
-        state, lines = _pool_state(pool, nodes), _first_start_lines(nodes)
-        return Diagnosis(f"pool {pool.id}", state, "", tuple(about_pool), lines, evidence)
+        ready = sum(examined_node.node.state in ("idle", "running") for examined_node in nodes)
+        state = f"{pool.state}, {pool.allocation}, {pool.nodes} of {pool.target} nodes, {ready} ready"
+        lines = next((examined_node.start_lines for examined_node in nodes if examined_node.start_lines), ())
+        last_lines = tuple(line for line in lines if line.strip())[-SHOWN_LINES:]
+        return Diagnosis(f"pool {pool.id}", state, "", tuple(about_pool), last_lines, evidence)
     failed = [examined_task for examined_task in evidence.tasks if examined_task.task.result == "failure"]
     about_tasks = [finding for examined_task in failed for finding in _of_failed(job, examined_task, evidence.logs)]
     about_job = list(_of_job(job, evidence))
     findings = (*about_tasks, *about_job, *about_pool) if failed else (*about_job, *about_pool)
     if job.pool and pool is None:
         findings = tuple(finding.after_deletion() for finding in findings)
-    first = failed[0] if failed else None
+    first, who = failed[0] if failed else None, ""
+    if first:
+        end, node = first.cause.end, first.cause.end.node or first.task.node
+        who = " on ".join(filter(None, (end.process, f"node {node}" if node else "")))
     return Diagnosis(
         subject=f"job {job.id}",
         state=_job_state(job),
-        who=_who(first) if first else "",
+        who=who,
         findings=tuple(dict.fromkeys(findings)),
         lines=_shown(first) if first else (),
         evidence=evidence,
@@ -111,12 +117,6 @@ def _unknown(examined_task: ExaminedTask, subject: str) -> Finding:
     return Finding(rule, subject, cause, evidence, f"{step}read its output{{whole_output}}")
 
 
-def _who(examined_task: ExaminedTask) -> str:
-    end = examined_task.cause.end
-    node = end.node or examined_task.task.node
-    return " on ".join(filter(None, (end.process, f"node {node}" if node else "")))
-
-
 def _own_lines(examined_task: ExaminedTask) -> tuple[str, ...]:
     """The lines of the rank that failed first."""
     process = examined_task.cause.end.process
@@ -152,19 +152,17 @@ def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
         yield from (Finding(rule, task_name, cause.format(text), "", step) for text in examined_task.warnings)
     tasks = [examined_task.task for examined_task in evidence.tasks]
     attempts = (attempt for examined_task in evidence.tasks for attempt in examined_task.attempts)
-    yield from (_lost(attempt, job) for attempt in attempts if attempt.reason in service_rules.LOST)
+    for attempt in attempts:
+        if attempt.reason in service_rules.LOST:
+            rule, cause, step = service_rules.LOST[attempt.reason]
+            node = attempt.lost or next(iter(attempt.nodes), "(unknown)")
+            finding = Finding(rule, f"task {attempt.task}", cause.format(node, attempt.number), "", step)
+            yield _named(finding, job=job.id, task=attempt.task, pool=job.pool, node=node)
     for task in tasks:
         if task.state == "active":
             yield from _of_waiting(job, evidence.pool, task, tasks)
     for hint in evidence.hints:
         yield Finding("waits", subject, hint, "", "the emulator says this; Azure tells no reason")
-
-
-def _lost(attempt: Attempt, job: Job) -> Finding:
-    rule, cause, step = service_rules.LOST[attempt.reason]
-    node = attempt.lost or next(iter(attempt.nodes), "(unknown)")
-    finding = Finding(rule, f"task {attempt.task}", cause.format(node, attempt.number), "", step)
-    return _named(finding, job=job.id, task=attempt.task, pool=job.pool, node=node)
 
 
 def _of_waiting(job: Job, pool: Pool | None, task: Task, tasks: Iterable[Task]) -> Iterator[Finding]:
@@ -193,17 +191,12 @@ def _of_pool(pool: Pool, nodes: Iterable[ExaminedNode]) -> Iterator[Finding]:
         step = "correct the formula (`batchtrain config plan` shows it)"
         yield Finding("autoscale-error", subject, "the autoscale formula fails", str(pool.autoscale_error), step)
     for examined_node in nodes:
-        yield from _of_node(examined_node, pool)
-
-
-def _of_node(examined_node: ExaminedNode, pool: Pool) -> Iterator[Finding]:
-    node, subject = examined_node.node, f"node {examined_node.node.id}"
-    if node.state == "starttaskfailed" or (node.start_exit_code or 0) != 0 or node.start_failure:
-        yield _start_task(examined_node, subject)
-    match = service_rules.of_node(node)
-    if match:
-        (rule, cause, step), evidence = match
-        yield _named(Finding(rule, subject, cause, evidence, step), pool=pool.id, node=node.id)
+        node, subject = examined_node.node, f"node {examined_node.node.id}"
+        if node.state == "starttaskfailed" or (node.start_exit_code or 0) != 0 or node.start_failure:
+            yield _start_task(examined_node, subject)
+        if match := service_rules.of_node(node):
+            (rule, cause, step), evidence = match
+            yield _named(Finding(rule, subject, cause, evidence, step), pool=pool.id, node=node.id)
 
 
 def _start_task(examined_node: ExaminedNode, subject: str) -> Finding:
@@ -216,16 +209,6 @@ def _start_task(examined_node: ExaminedNode, subject: str) -> Finding:
         return Finding("start-task-failed", subject, f"{cause}: {reason}", line.strip(), step)
     last = next((line for line in reversed(lines) if line.strip()), "")
     return Finding("start-task-failed", subject, cause, last.strip() or node.start_failure.detailed, step)
-
-
-def _first_start_lines(nodes: Iterable[ExaminedNode]) -> tuple[str, ...]:
-    lines = next((examined_node.start_lines for examined_node in nodes if examined_node.start_lines), ())
-    return tuple(line for line in lines if line.strip())[-SHOWN_LINES:]
-
-
-def _pool_state(pool: Pool, nodes: Iterable[ExaminedNode]) -> str:
-    ready = sum(examined_node.node.state in ("idle", "running") for examined_node in nodes)
-    return f"{pool.state}, {pool.allocation}, {pool.nodes} of {pool.target} nodes, {ready} ready"
 
 
 def _job_state(job: Job) -> str:

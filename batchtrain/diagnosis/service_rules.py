@@ -152,20 +152,16 @@ def of_task(task: Task) -> tuple[Known, str] | None:
     if failure.code.startswith("FileUpload"):
         return UPLOAD, failure.detailed
     if failure.code == "TaskEnded":
-        return _ended(task), failure.detailed
+        # The service tells no reason why it ended a task from outside, so the time that the task took decides.
+        limit = task.request.wall_clock
+        if limit is None or task.seconds is None or task.seconds < limit - CLOCKS:
+            return TERMINATED, failure.detailed
+        return WALL_CLOCK._replace(cause=WALL_CLOCK.cause.format(f"{limit:g} s")), failure.detailed
     if failure.code in TASK_CODES:
         return TASK_CODES[failure.code], failure.detailed
     if task.exit_code in EXIT_CODES:
         return EXIT_CODES[task.exit_code], f"exit code {task.exit_code}"
     return None
-
-
-def _ended(task: Task) -> Known:
-    """Why a task was ended from outside. The service tells no reason, so the time that the task took decides."""
-    limit = task.request.wall_clock
-    if limit is None or task.seconds is None or task.seconds < limit - CLOCKS:
-        return TERMINATED
-    return WALL_CLOCK._replace(cause=WALL_CLOCK.cause.format(f"{limit:g} s"))
 
 
 def of_resize(failure: Failure) -> Known:

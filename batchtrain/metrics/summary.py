@@ -39,7 +39,9 @@ class Summary:
         rank = -1 if point.rank is None else point.rank
         for name, value in point.values.items():
             if value is None:
-                self._undefined.setdefault(name, _place(point))
+                parts = {"step": point.step, "epoch": point.epoch, "rank": point.rank}
+                where = ", ".join(f"{part} {number:g}" for part, number in parts.items() if number is not None)
+                self._undefined.setdefault(name, where or "an unknown step")
                 continue
             ranks = self._seen.setdefault(name, {}).setdefault(point.attempt, {})
             best = value if rank not in ranks else _better(name)(value, ranks[rank].best)
@@ -86,8 +88,3 @@ def after_warm_up(values: Sequence[float]) -> float:
     if min(rest) <= 0:
         return sum(rest) / len(rest)
     return len(rest) / sum(1 / value for value in rest)
-
-
-def _place(point: Point) -> str:
-    parts = {"step": point.step, "epoch": point.epoch, "rank": point.rank}
-    return ", ".join(f"{name} {value:g}" for name, value in parts.items() if value is not None) or "an unknown step"

@@ -161,6 +161,10 @@ def attempt_rows(record: RunRecord, attempts: Sequence[Attempt]) -> list[Attempt
 def _attempt_row(record: RunRecord, attempt: Attempt, following: Attempt | None) -> AttemptRow:
     loss_reason = f" ({shortened(attempt.lost)})" if attempt.lost else ""
     code = f" {attempt.exit_code}" if attempt.exit_code else ""
+    cost, hours, cost_text = record.cost, attempt.node_hours, ""
+    if cost is not None and hours is not None and attempt.dedicated is not None:
+        price = cost.dedicated if attempt.dedicated else cost.spot
+        cost_text = "" if price is None else money(price * hours, cost.currency)
     return AttemptRow(
         attempt.task,
         attempt.number,
@@ -171,17 +175,8 @@ def _attempt_row(record: RunRecord, attempt: Attempt, following: Attempt | None)
         attempt.step,
         following.checkpoint if following else "",
         attempt.node_hours,
-        _cost_of(record, attempt),
+        cost_text,
     )
-
-
-def _cost_of(record: RunRecord, attempt: Attempt) -> str:
-    """What the nodes cost while an attempt ran; empty if that is unknown."""
-    cost, hours = record.cost, attempt.node_hours
-    if cost is None or hours is None or attempt.dedicated is None:
-        return ""
-    price = cost.dedicated if attempt.dedicated else cost.spot
-    return "" if price is None else money(price * hours, cost.currency)
 
 
 class PhaseRow(NamedTuple):
@@ -242,7 +237,9 @@ def compare(runs: Sequence[RunDirectory]) -> list[Difference]:
     differing = [row for row in rows if len(set(row.values)) > 1]
     metrics = dict.fromkeys(name for record in records for name, _ in ranked(record.summary))
     differing += [
-        Difference(f"{name} (s)", tuple(_seconds(record.phases.get(name)) for record in records))
+        Difference(
+            f"{name} (s)", tuple(f"{record.phases[name]:.1f}" if name in record.phases else "" for record in records)
+        )
         for name in PHASES
         if any(name in record.phases for record in records)
     ]
@@ -296,10 +293,6 @@ _SETTINGS: dict[str, Any] = {
     "node_hours": lambda record: "" if record.node_hours is None else f"{record.node_hours:.2f}",
     "cost": cost,
 }
-
-
-def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f}"
 
 
 def _text(metric: Metric | None) -> str:

@@ -61,12 +61,12 @@ def continuations(run: RunDirectory) -> dict[str, LineageRecord]:
 
 def continuation_rows(run: RunDirectory) -> list[ContinuationRow]:
     """The tasks that continued a run."""
-    return [_row(task, record.continues) for task, record in continuations(run).items() if record.continues]
-
-
-def _row(task: str, continues: Continuation) -> ContinuationRow:
-    counts = {"nodes": continues.nodes, "ranks": continues.ranks}
-    numbers = [f"{name} {before} → {now}" for name, (before, now) in counts.items() if before and before != now]
-    commit = f"{continues.commit[:12]}{'+' if continues.dirty else ''}"
-    changed = ", ".join((*continues.files, *continues.settings, *numbers))
-    return ContinuationRow(task, continues.run, continues.step, commit, changed)
+    rows = []
+    for task, record in continuations(run).items():
+        if continues := record.continues:
+            counts = {"nodes": continues.nodes, "ranks": continues.ranks}
+            numbers = [f"{name} {before} → {now}" for name, (before, now) in counts.items() if before and before != now]
+            commit = f"{continues.commit[:12]}{'+' if continues.dirty else ''}"
+            changed = ", ".join((*continues.files, *continues.settings, *numbers))
+            rows.append(ContinuationRow(task, continues.run, continues.step, commit, changed))
+    return rows

@@ -400,10 +400,15 @@ def make(root: Path, job: str, now: datetime, name: str = "") -> RunDirectory:
             break
         except FileExistsError:
             name = ""
-            continue
         except OSError as error:
             raise _no_room(root, error) from None
-    _point(root / LATEST, path.name)
+    fresh = root / f".{LATEST}-{secrets.token_hex(4)}"
+    with contextlib.suppress(OSError):  # a file system without links
+        fresh.symlink_to(path.name, target_is_directory=True)
+        try:
+            fresh.replace(root / LATEST)
+        except OSError:  # a directory of that name
+            fresh.unlink()
     return RunDirectory(path)
 
 
@@ -437,17 +442,6 @@ def find(root: Path, name: str) -> RunDirectory:
             f"`{name}` names {len(matching)} runs of {root}: {', '.join(run.name for run in matching[:5])}"
         )
     raise NotFound(f"{root} has no run `{name}`; `batchtrain runs list` lists them")
-
-
-def _point(link: Path, name: str) -> None:
-    """Make the link `latest` point to a run. Does nothing on a file system without links."""
-    fresh = link.with_name(f".{LATEST}-{secrets.token_hex(4)}")
-    with contextlib.suppress(OSError):
-        fresh.symlink_to(name, target_is_directory=True)
-        try:
-            fresh.replace(link)
-        except OSError:  # a directory of that name
-            fresh.unlink()
 
 
 # --- bytes ----------------------------------------------------------------------------------------------------------

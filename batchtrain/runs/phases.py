@@ -47,8 +47,15 @@ def phases(
     preparation: seconds of the slowest start task, if the nodes started in this run. attempts: those of the tasks that
     ran more than once.
     """
-    gaps = [gap for of_task in attempts.values() for gap in _gaps(of_task)]
-    unknown = [span for of_task in attempts.values() for span in _unknown(of_task)]
+    gaps: list[Span] = []
+    unknown: list[Span] = []
+    for of_task in attempts.values():
+        for before, after in pairwise(of_task):
+            if before.ended and after.started and after.started > before.ended:
+                gaps.append((before.ended, after.started))
+        for before, after in pairwise(run for run in of_task if run.started):
+            if before.started and after.started and not before.ended and after.started > before.started:
+                unknown.append((before.started, after.started))  # an attempt whose end is unknown, and a wait
     total, beside = _whole(tasks, attempts, (*gaps, *unknown))
     restarts = _outside(gaps, beside) if gaps else None
     training = None if total is None else total - _outside((*gaps, *unknown), beside)
@@ -86,20 +93,6 @@ def _runs(task: Task, attempts: Sequence[Attempt]) -> Iterator[Span]:
         yield from ((run.started, run.ended) for run in attempts if run.started and run.ended)
     elif task.started and (end := task.ended):
         yield task.started, end
-
-
-def _gaps(attempts: Sequence[Attempt]) -> Iterator[Span]:
-    """The times between the attempts of a task."""
-    for before, after in pairwise(attempts):
-        if before.ended and after.started and after.started > before.ended:
-            yield before.ended, after.started
-
-
-def _unknown(attempts: Sequence[Attempt]) -> Iterator[Span]:
-    """The times from an attempt whose end is unknown to the next one: it ran, and then the task waited."""
-    for before, after in pairwise(run for run in attempts if run.started):
-        if before.started and after.started and not before.ended and after.started > before.started:
-            yield before.started, after.started
 
 
 def _outside(gaps: Iterable[Span], runs: Iterable[Span]) -> float:

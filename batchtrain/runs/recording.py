@@ -42,7 +42,7 @@ from batchtrain.plan.marks import marks_of
 from batchtrain.plan.types import Plan, Sources
 from batchtrain.records import Failure, Job, Metric, Node, Task, events, node_cost, node_hours, shown
 from batchtrain.runs import compare, directory, lease, report, results, source_copy
-from batchtrain.runs.attempt_record import STREAMS, AttemptOutput, AttemptRecord
+from batchtrain.runs.attempt_record import STREAMS, AttemptRecord
 from batchtrain.runs.beginnings import commit_of, training_jobs
 from batchtrain.runs.directory import Cost, EventRecord, FileRecord, RunDirectory, RunFailure, RunNode, RunRecord
 from batchtrain.runs.numbers import MetricsFile, Recorded
@@ -146,7 +146,10 @@ class Recording:
         """Record the settings of the job."""
         for path, content in origin.files.items():
             if Path(path).stem != "credentials":
-                directory.replace(self.run.config / Path(path).name, _masked(path, content, self._secrets))
+                if path.endswith(".json"):  # one value per line, without tabs and surrogates, which YAML refuses
+                    content = msgspec.json.format(msgspec.json.encode(msgspec.json.decode(content)), indent=2)
+                masked_content = masked_yaml(content.decode("utf-8-sig"), self._secrets).encode()
+                directory.replace(self.run.config / Path(path).name, masked_content)
         directory.replace(self.run.config / "effective.yaml", _yaml(masked_document(effective(recipe), self._secrets)))
         self._write_plan(plan)
         return self
@@ -166,14 +169,17 @@ class Recording:
                 self._attempts.see(event.attempt)
         elif isinstance(event, events.MetricsSeen) and event.job == self.job_id:
             with self._written():
-                self._numbers.see(event, self._attempt_of(event))
+                attempt = self._attempts.current(event.subject)  # that prints; for records, the one that they call 1
+                if event.has_records:
+                    attempt = 1 + self._attempts.shift(event.subject, (point.attempt for point in event.points))
+                self._numbers.see(event, attempt)
                 if event.warnings:
                     self._warn()
                     self.run.write(self._record)
         elif isinstance(event, events.CandidateTried) and event.attempt is not None:
-            attempt = replace(event.attempt, reason=masked_text(event.attempt.reason, self._secrets))
+            candidate = replace(event.attempt, reason=masked_text(event.attempt.reason, self._secrets))
             with self._written():
-                self._update(candidates=(*self._record.candidates, attempt))
+                self._update(candidates=(*self._record.candidates, candidate))
         if event.text and not isinstance(event, events.Output):
             text = masked_text(event.text, self._secrets)
             with self._written():
@@ -187,12 +193,6 @@ class Recording:
         """Take what may have made the run slow."""
         warnings = dict.fromkeys((*self._record.warnings, *self._numbers.warnings))
         self._record = replace(self._record, warnings=tuple(warnings))
-
-    def _attempt_of(self, event: events.MetricsSeen) -> int:
-        """The attempt that prints; for records, the one that they call 1."""
-        if event.has_records:
-            return 1 + self._attempts.shift(event.subject, (point.attempt for point in event.points))
-        return self._attempts.current(event.subject)
 
     def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
         """Lines of the output of a task, which are kept as its node may be lost."""
@@ -360,8 +360,12 @@ class Recording:
         that another process still records is left to it."""
         if self._lease is None:
             return
-        if self._finished:
-            self._record = replace(self._record, summary=self._record.summary | self._added_metrics())
+        if self._finished:  # add the metrics of tasks that were fetched after the end of the run
+            tasks = (task.id for task in self.run.each_task())
+            measured_tasks = frozenset(task_id for task_id in tasks if self.run.metrics_file(task_id).exists())
+            self._read_lines(measured_tasks)
+            summary = self._record.summary | self._summary(measured_tasks)
+            self._record = replace(self._record, summary=summary)
         else:
             self._record = replace(self._record, summary={})
             self._read_lines(frozenset())
@@ -466,12 +470,6 @@ class Recording:
         new_nodes = (node for node in self._nodes.values() if node.allocated and node.allocated >= self._record.started)
         return max((node.prepared for node in new_nodes if node.prepared is not None), default=None)
 
-    def _added_metrics(self) -> dict[str, Metric]:
-        """The metrics of tasks that were fetched after the end of the run."""
-        measured_tasks = frozenset(task.id for task in self.run.each_task() if self.run.metrics_file(task.id).exists())
-        self._read_lines(measured_tasks)
-        return self._summary(measured_tasks)
-
     def _summary(self, measured_tasks: Set[str]) -> dict[str, Metric]:
         """The summary of all tasks except the measured ones. Names begin with the task if there are several."""
         self.metrics = self._numbers.end(self._metrics_files(measured_tasks))
@@ -488,7 +486,8 @@ class Recording:
             for stream in STREAMS:
                 for output in self._attempts.outputs(task, stream):
                     if output.attempt >= first:  # what was seen of earlier ones knows more
-                        self._read_output(task, stream, output)
+                        for lines in _line_groups(output.path, output.start):
+                            self._numbers.lines(task, stream, lines, output.attempt)
             records = self.run.logs(task) / RECORDS.removeprefix("wd/")
             for lines in _line_groups(records) if records.is_file() else ():
                 self._numbers.records(task, lines, 1 + self._attempts.shift(task))
@@ -500,10 +499,6 @@ class Recording:
             return 1
         recorded_attempts = {point.attempt for point in directory.points_of(self.run.metrics_file(task))}
         return next((number for number in range(1, current) if number not in recorded_attempts), current)
-
-    def _read_output(self, task: str, stream: str, output: AttemptOutput) -> None:
-        for lines in _line_groups(output.path, output.start):
-            self._numbers.lines(task, stream, lines, output.attempt)
 
     def _metrics_files(self, measured_tasks: Set[str]) -> dict[str, tuple[MetricsFile, ...]]:
         files_of: dict[str, list[MetricsFile]] = {}
@@ -661,22 +656,17 @@ def begin(
 
 def _place_of(recipe: Recipe, account: Account) -> dict[str, Any]:
     """Where a recipe runs, as fields of a record."""
-    pool = recipe.pool
+    pool, hour, cost = recipe.pool, hour_of(recipe, account.region), None
+    if hour is not None and hour.price is not None:
+        _, region, currency, dedicated, spot = hour.price
+        cost = Cost(currency=currency, region=region, dedicated=dedicated, spot=spot, hour=hour.cost)
     return {
         "account": account.name,
         "endpoint": account.endpoint,
         "vm_size": pool.vm_size if pool else "",
         "nodes": pool.vm_count.total if pool else 0,
-        "cost": _planned_cost(recipe, account),
+        "cost": cost,
     }
-
-
-def _planned_cost(recipe: Recipe, account: Account) -> Cost | None:
-    hour = hour_of(recipe, account.region)
-    if hour is None or hour.price is None:
-        return None
-    _, region, currency, dedicated, spot = hour.price
-    return Cost(currency=currency, region=region, dedicated=dedicated, spot=spot, hour=hour.cost)
 
 
 def adopt(
@@ -720,12 +710,12 @@ def _recorded(root: Path, fits: Callable[[RunRecord], bool]) -> tuple[RunDirecto
 def recorded_job(root: Path, account: Account, job_id: str, job: Job | None) -> RunDirectory | None:
     """The newest run directory of a job; for a job that is gone, the newest with its id."""
 
-    def fits(record: RunRecord) -> bool:
-        if job is not None:
-            return _is_of(record, job, account)
-        return (record.job, record.account) == (job_id, account.name)
-
-    existing = _recorded(root, fits)
+    existing = _recorded(
+        root,
+        lambda record: (
+            _is_of(record, job, account) if job is not None else (record.job, record.account) == (job_id, account.name)
+        ),
+    )
     return existing[0] if existing else None
 
 
@@ -758,13 +748,6 @@ def secrets_of_job(client: BatchClient, job_id: str) -> tuple[Secret, ...]:
         tasks = itertools.islice(read.task_documents(client, job_id, "id,environmentSettings"), read.PAGE)
         return secrets_sent(read.job_document(client, job_id), list(tasks))
     return ()
-
-
-def _masked(path: str, content: bytes, secrets: tuple[Secret, ...]) -> bytes:
-    """A file as given, without secrets."""
-    if path.endswith(".json"):  # one value per line, without tabs and pairs of surrogates, which YAML refuses
-        content = msgspec.json.format(msgspec.json.encode(msgspec.json.decode(content)), indent=2)
-    return masked_yaml(content.decode("utf-8-sig"), secrets).encode()
 
 
 def effective(recipe: Recipe) -> dict[str, Any]:

@@ -44,7 +44,11 @@ def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
         "About": table((), _facts(record)),
         "Fabric": _fabric(check) if (check := run.fabric()) else "",
         "Numbers": table(("metric", "last", "best"), numbers),
-        "Curves": "".join(_curves(run, task) for task in tasks),
+        "Curves": "".join(
+            figure(f"{task.id}: {name}", {f"{task.id}: {name}": values})
+            for task in tasks
+            for name, values in itertools.islice(points(run, task.id).items(), MOST_CURVES)
+        ),
         "Tasks": table(("task", "state", "exit code", "seconds", "node"), map(_task, tasks)),
         "Candidates": table(columns(placements), map(cells, placements)) if placements else "",
         "Attempts": table(columns(attempts), map(cells, attempts)) if attempts else "",
@@ -99,12 +103,6 @@ def _task(task: Task) -> Sequence[str]:
 
 
 # --- curves ---------------------------------------------------------------------------------------------------------
-
-
-def _curves(run: RunDirectory, task: Task) -> str:
-    curves = points(run, task.id)
-    titled_curves = {f"{task.id}: {name}": values for name, values in list(curves.items())[:MOST_CURVES]}
-    return "".join(figure(name, {name: values}) for name, values in titled_curves.items())
 
 
 def points(run: RunDirectory, task: str) -> dict[str, list[Point]]:

@@ -50,7 +50,9 @@ def restore(run: RunDirectory, directory: Path) -> Restored:
     sources = copy.sources if copy else ()
     folders = _folders(sources)
     for source in sources:
-        _check_names(run, source, directory / folders[source.name])
+        for name in (file.name for file in source.files):
+            if ".." in PurePosixPath(name).parts or PurePosixPath(name).is_absolute():
+                raise UsageError(f"{run.path}: `{name}` would be written outside of {directory / folders[source.name]}")
     document["job_specifications"] = jobs
     parts = {field: document[name] for name, field in SECTIONS.items() if name in document}
     try:
@@ -61,7 +63,12 @@ def restore(run: RunDirectory, directory: Path) -> Restored:
     msgspec.structs.replace(recipe, jobs=restored_jobs).save(directory / "config")
     projects.write(directory / "config")
     for source in sources:
-        _extract(run, source, directory / folders[source.name])
+        for file, data, modified in source_copy.files_of(run, source):
+            target = directory / folders[source.name] / file.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+            target.chmod(file.mode)
+            os.utime(target, (modified, modified))
     files = (f"{folders[source.name]}/{file.name}" for source in sources for file in source.files if file.masked)
     settings = (path for path, value in leaves(document) if MASK in str(value))
     return Restored(run.name, str(directory), tuple(folders.values()), (*settings, *files))
@@ -86,21 +93,6 @@ def _with_sources_in(job: Job, folders: Mapping[str, str]) -> Job:
     return msgspec.structs.replace(job, tasks=tuple(map(moved, job.tasks)), merge_task=merge)
 
 
-def _check_names(run: RunDirectory, source: SourceDirectory, folder: Path) -> None:
-    for file in source.files:
-        if ".." in PurePosixPath(file.name).parts or PurePosixPath(file.name).is_absolute():
-            raise UsageError(f"{run.path}: `{file.name}` would be written outside of {folder}")
-
-
-def _extract(run: RunDirectory, source: SourceDirectory, folder: Path) -> None:
-    for file, data, modified in source_copy.files_of(run, source):
-        target = folder / file.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
-        target.chmod(file.mode)
-        os.utime(target, (modified, modified))
-
-
 # --- the difference of two sources ----------------------------------------------------------------------------------
 
 
@@ -116,8 +108,18 @@ def difference(first: RunDirectory, second: RunDirectory) -> str:
     }  # fmt: skip
     if not differing:
         return ""
-    texts = [_texts(run, copy) for run, copy in ((first, first_copy), (second, second_copy))]
-    return "".join(_file_difference(path, *texts) for path in sorted(differing))
+    sides = [_texts(run, copy) for run, copy in ((first, first_copy), (second, second_copy))]
+    parts = []
+    for path in sorted(differing):
+        before_text, after_text = (texts.get(path, b"") for texts in sides)
+        before_name, after_name = (
+            f"{label}/{path}" if path in texts else "/dev/null" for label, texts in zip("AB", sides, strict=True)
+        )
+        if before_text is None or after_text is None:
+            parts.append(f"{path} differs, and its text was not kept\n")
+        else:
+            parts.append(source_copy.difference(before_name, before_text, after_name, after_text))
+    return "".join(parts)
 
 
 def _by_path(sources: tuple[SourceDirectory, ...]) -> dict[str, str]:
@@ -138,11 +140,3 @@ def _texts(run: RunDirectory, copy: source_copy.SourceRecord) -> dict[str, bytes
         for source in copy.sources
         for file, data, _ in source_copy.files_of(run, source)
     }
-
-
-def _file_difference(path: str, before: Mapping[str, bytes | None], after: Mapping[str, bytes | None]) -> str:
-    sides = [texts.get(path, b"") for texts in (before, after)]
-    names = [f"{label}/{path}" if path in texts else "/dev/null" for label, texts in (("A", before), ("B", after))]
-    if None in sides:
-        return f"{path} differs, and its text was not kept\n"
-    return source_copy.difference(names[0], sides[0] or b"", names[1], sides[1] or b"")

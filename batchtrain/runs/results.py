@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 from azure.batch import BatchClient
 from msgspec.structs import replace
 
@@ -53,7 +52,12 @@ def selects(patterns: Iterable[str], path: str) -> bool:
 @functools.lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
     parts = re.split(r"(\*\*/?|\*|\?|\[!?\]?[^\]]*\])", pattern.removeprefix("./").rstrip("/"))
-    text = "".join(_REGEXES.get(part) or _set_or_text(part) for part in parts)
+    for number, part in enumerate(parts):
+        is_set = part.startswith("[") and part.endswith("]") and len(part) > 2
+        parts[number] = _REGEXES.get(part) or (
+            "[" + part[1:-1].replace("\\", "\\\\").replace("!", "^", 1) + "]" if is_set else re.escape(part)
+        )
+    text = "".join(parts)
     try:
         return re.compile(f"{text}(?:/.*)?", re.S)
     except re.error:  # not a valid set of characters: the text itself
@@ -61,12 +65,6 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 _REGEXES = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-
-
-def _set_or_text(part: str) -> str:
-    if part.startswith("[") and part.endswith("]") and len(part) > 2:
-        return "[" + part[1:-1].replace("\\", "\\\\").replace("!", "^", 1) + "]"
-    return re.escape(part)
 
 
 class Part(NamedTuple):
@@ -194,7 +192,10 @@ class Fetcher:
             if isinstance(result, Fetched):
                 task_id, part, name = self._files.pop(result.wanted.target)
                 self._room.release(result.wanted)
-                yield Brought(_fetched(task_id, part, name, result), result.again)
+                record = _record(task_id, part, result.wanted.file, sha256=result.sha256, reason=result.reason)
+                if result.sha256:
+                    record = replace(record, fetched=name, size=result.size)
+                yield Brought(record, result.again)
             else:
                 yield from result
 
@@ -345,8 +346,3 @@ def there(target: Path, file: File) -> bool:
 
 def _record(task_id: str, part: Part, file: File, **more: str) -> FileRecord:
     return FileRecord(task=task_id, path=file.path, node=part.node, size=file.size, time=file.modified, **more)
-
-
-def _fetched(task_id: str, part: Part, name: str, download: Fetched) -> FileRecord:
-    record = _record(task_id, part, download.wanted.file, sha256=download.sha256, reason=download.reason)
-    return msgspec.structs.replace(record, fetched=name, size=download.size) if download.sha256 else record

@@ -135,7 +135,9 @@ def keep(
     difference = _uncommitted(directory, entries, config, secrets) if dirty and settings.enabled else ""
     if difference:
         replace(run.path / DIFFERENCE, difference.encode())
-    inputs = tuple(_inputs(job, blobs)) if blobs else ()
+    items = (item for task in _tasks(job) for item in task.input_data.azure_storage if not item.is_file_share)
+    paths = dict.fromkeys(f"{item.storage_account_settings}/{item.remote_path.strip('/')}" for item in items)
+    inputs = tuple(_input(path, blobs) for path in paths if "{" not in path) if blobs else ()  # a factory fills it in
     if not (entries or difference or inputs):
         return ""
     record = SourceRecord(
@@ -272,25 +274,22 @@ def _uncommitted(directory: Path, entries: _Entries, config: frozenset[Path], se
 
 
 def difference(first: str, before: bytes, second: str, after: bytes) -> str:
-    """The unified difference of two files with their names."""
+    """The unified difference of two files with their names. In long files of which much differs, where it would take
+    minutes, all lines are replaced."""
     try:
         lines = [side.decode().split("\n") for side in (before, after)]
     except UnicodeDecodeError:
         return f"binary files {first} and {second} differ\n"
-    side_lines = [[f"{line}\n" for line in side[:-1]] + side[-1:] * bool(side[-1]) for side in lines]
-    changed = _changes(side_lines[0], side_lines[1], first, second)
+    old, new = ([f"{line}\n" for line in side[:-1]] + side[-1:] * bool(side[-1]) for side in lines)
+    same = _equal(old, new)
+    same += _equal(old[same:][::-1], new[same:][::-1])
+    changed: Iterable[str]
+    if (len(old) - same) * (len(new) - same) <= MOST_PAIRS:
+        changed = difflib.unified_diff(old, new, first, second)
+    else:
+        head = (f"--- {first}\n", f"+++ {second}\n", f"@@ -1,{len(old)} +1,{len(new)} @@\n")
+        changed = (*head, *(f"-{line}" for line in old), *(f"+{line}" for line in new))
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in changed)
-
-
-def _changes(before: list[str], after: list[str], first: str, second: str) -> Iterable[str]:
-    """The unified difference of lines. In long files of which much differs, where it would take minutes, all lines are
-    replaced."""
-    same = _equal(before, after)
-    same += _equal(before[same:][::-1], after[same:][::-1])
-    if (len(before) - same) * (len(after) - same) <= MOST_PAIRS:
-        return difflib.unified_diff(before, after, first, second)
-    head = (f"--- {first}\n", f"+++ {second}\n", f"@@ -1,{len(before)} +1,{len(after)} @@\n")
-    return (*head, *(f"-{line}" for line in before), *(f"+{line}" for line in after))
 
 
 def _equal(before: list[str], after: list[str]) -> int:
@@ -300,14 +299,6 @@ def _equal(before: list[str], after: list[str]) -> int:
 
 
 # --- input data -----------------------------------------------------------------------------------------------------
-
-
-def _inputs(job: Job, blobs: Blobs) -> Iterator[InputDigest]:
-    """The data that the tasks of a job read from storage accounts, once each."""
-    items = (item for task in _tasks(job) for item in task.input_data.azure_storage if not item.is_file_share)
-    for source in dict.fromkeys(f"{item.storage_account_settings}/{item.remote_path.strip('/')}" for item in items):
-        if "{" not in source:  # a factory fills it in
-            yield _input(source, blobs)
 
 
 def _input(source: str, blobs: Blobs) -> InputDigest:

@@ -53,7 +53,9 @@ def read(path: Path) -> Script:
     programs: list[Place] = []
     for file, tree in _files(path):
         for mention in _imported(file, tree):
-            if not _is_local(path.parent, mention.top) and mention.top not in sys.stdlib_module_names:
+            local = path.parent / mention.top
+            is_local = local.is_dir() or (path.parent / f"{mention.top}.py").is_file()
+            if not is_local and mention.top not in sys.stdlib_module_names:
                 imports.setdefault(mention.name, mention)
         for name, call in _called(tree):
             calls.append(Place(name, file, call.lineno))
@@ -71,10 +73,13 @@ def _files(script: Path) -> Iterator[tuple[Path, ast.Module]]:
         tree = _parsed(file)
         yield file, tree
         for mention in _imported(file, tree):
-            for local in _local_files(script.parent, mention.name):
-                if local not in seen:
-                    seen.add(local)
-                    waiting.append(local)
+            module = script.parent
+            for part in mention.name.split("."):  # packages on the way, and the module itself
+                module = module / part
+                for local in (module / "__init__.py", module.with_suffix(".py")):
+                    if local not in seen and local.is_file():
+                        seen.add(local)
+                        waiting.append(local)
 
 
 def _parsed(file: Path) -> ast.Module:
@@ -111,36 +116,18 @@ def _imported(file: Path, tree: ast.Module) -> Iterator[Place]:
             )
 
 
-def _is_local(directory: Path, name: str) -> bool:
-    return (directory / name).is_dir() or (directory / f"{name}.py").is_file()
-
-
-def _local_files(directory: Path, module: str) -> Iterator[Path]:
-    """The files of a module in the directory: packages on the way, and the module itself."""
-    path = directory
-    for part in module.split("."):
-        path = path / part
-        yield from (file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file())
-
-
 def _called(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
     """The calls of a file, with the full names of imported functions."""
-    names = _names(tree)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            head, dot, rest = ast.unparse(node.func).partition(".")
-            yield f"{names.get(head, head)}{dot}{rest}", node
-
-
-def _names(tree: ast.Module) -> dict[str, str]:
-    """What each imported name of a file stands for."""
-    names: dict[str, str] = {}
+    names: dict[str, str] = {}  # what each imported name stands for
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.asname: alias.name for alias in node.names if alias.asname}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-    return names
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            head, dot, rest = ast.unparse(node.func).partition(".")
+            yield f"{names.get(head, head)}{dot}{rest}", node
 
 
 def _written(argument: ast.expr) -> str:

@@ -120,7 +120,12 @@ def prepare(
     if wish.framework and wish.framework not in detection.NAMES:
         raise UsageError(f"there is no framework {wish.framework}; choose one of {', '.join(detection.NAMES)}")
     read_script = imports.read(path)
-    _refuse_launchers(read_script)
+    if mention := detection.launcher_in(read_script):
+        raise UsageError(
+            f"{mention.file}:{mention.line} starts the processes of the training itself, with `{mention.name}`;"
+            " batchtrain starts them on every node (`--processes-per-node`), so call the training function directly,"
+            " and let it read RANK, LOCAL_RANK and WORLD_SIZE"
+        )
     try:
         choice = detection.framework_of(read_script, wish.framework)
     except detection.Undecided as undecided:
@@ -131,7 +136,8 @@ def prepare(
     package_list = source_packages.of_directory(directory, path.name)
     packages = (package_list,) if package_list.packages or package_list.pythons else ()
     build = detection.PLAIN_IMAGE if package_list.names.intersection(choice.packages) else choice.image
-    gpus = _has_gpus(directory, wish.size)
+    vm = catalog_file.load(directory).size(wish.size or VM_SIZE)
+    gpus = vm is not None and vm.gpus > 0
     image = recipe_images.script_image(build, packages, gpus=gpus)
     remarks = tuple(_unlisted(read_script, package_list, choice, build))
     draft = _recipe(path, directory, wish, choice, image)
@@ -185,11 +191,6 @@ def _without_image(
     return replace(recipe, pool=pool, jobs=(replace(job, tasks=(task,)),))
 
 
-def _has_gpus(directory: Path, size: str) -> bool:
-    vm = catalog_file.load(directory).size(size or VM_SIZE)
-    return vm is not None and vm.gpus > 0
-
-
 def _credentials(directory: Path, files: Mapping[str, str]) -> Mapping[str, bytes]:
     """The file of the accounts: beside the script, or where the user says."""
     contents = load.read(directory, {part: file for part, file in files.items() if part == "credentials"})
@@ -198,16 +199,6 @@ def _credentials(directory: Path, files: Mapping[str, str]) -> Mapping[str, byte
         for file, content in contents.items()
         if Path(file).stem == "credentials" or file in files.values()
     }
-
-
-def _refuse_launchers(script: imports.Script) -> None:
-    mention = detection.launcher_in(script)
-    if mention is not None:
-        raise UsageError(
-            f"{mention.file}:{mention.line} starts the processes of the training itself, with `{mention.name}`;"
-            " batchtrain starts them on every node (`--processes-per-node`), so call the training function directly,"
-            " and let it read RANK, LOCAL_RANK and WORLD_SIZE"
-        )
 
 
 def _unlisted(script: imports.Script, package_list: SourcePackages, choice: Choice, build: str) -> Iterator[Problem]:

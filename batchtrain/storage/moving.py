@@ -71,24 +71,22 @@ class Moving:
 
     def failed(self, name: str, path: Path, error: Exception) -> Moved:
         """The result for a file that failed."""
-        if not isinstance(error, ServiceError):
-            return Moved(name, error=ServiceError(_reason(path, error)))
-        self._lost |= of_all(error)
-        return Moved(name, error=error)
+        if isinstance(error, ServiceError):
+            self._lost |= of_all(error)
+            return Moved(name, error=error)
+        fault = error.error if isinstance(error, LocalFault) else None
+        if fault is None:
+            reason = f"{path} changes while it is copied; copy it again later"
+        elif fault.errno in (errno.ENOSPC, errno.EDQUOT):
+            reason = f"the disk of {path.parent} is full: free some space and copy {path.name} again"
+        else:
+            reason = f"{path}: {fault.strerror or fault}"
+        return Moved(name, error=ServiceError(reason))
 
 
 def of_all(error: ServiceError) -> bool:
     """Whether no other file could be copied, either."""
     return isinstance(error, (NotAllowed, Unreachable)) or error.code in _OF_ALL
-
-
-def _reason(path: Path, error: Exception) -> str:
-    fault = error.error if isinstance(error, LocalFault) else None
-    if fault is None:
-        return f"{path} changes while it is copied; copy it again later"
-    if fault.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the disk of {path.parent} is full: free some space and copy {path.name} again"
-    return f"{path}: {fault.strerror or fault}"
 
 
 class Progress(NamedTuple):

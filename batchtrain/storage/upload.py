@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import functools
 import hashlib
 import os
 import stat
@@ -19,7 +20,6 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from batchtrain.errors import ServiceError, printable
-from batchtrain.service.at_once import Piece
 from batchtrain.storage.blob import Stored
 from batchtrain.storage.blob_requests import Answer, LocalFault, Request, Span, Storage, blob_path
 from batchtrain.storage.moving import Changed, Count, Moved, Moving
@@ -121,11 +121,9 @@ class _Upload:
         self._there = self._staged()
         self._due = len(spans) + (not self._md5)
         if not self._md5:
-            self._moving.add([lambda: self._take(self._hash)])
-        self._moving.add(self._piece(number, span) for number, span in enumerate(spans))
-
-    def _piece(self, number: int, span: tuple[int, int]) -> Piece[Moved]:
-        return lambda: self._take(lambda: self._block(number, span))
+            self._moving.add([functools.partial(self._take, self._hash)])
+        blocks = (functools.partial(self._block, number, span) for number, span in enumerate(spans))
+        self._moving.add(functools.partial(self._take, block) for block in blocks)
 
     def _take(self, work: Callable[[], None]) -> Moved | None:
         """Do a piece; the last one commits the blob."""

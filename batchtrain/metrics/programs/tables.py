@@ -36,14 +36,12 @@ def _osu_row(source: Source, line: str) -> Point | None:
     if not match:
         return None
     columns = source.columns or (source.table,)
-    cells = zip(columns, match[2].split(), strict=False)  # a wide table has more columns than names
-    return Point({_osu_name(source.table, name): finite(text) for name, text in cells}, step=int(match[1]))
-
-
-def _osu_name(table: str, name: str) -> str:
-    """`Latency (us)` of osu_latency: `osu_latency_us`; further columns keep their names."""
-    words = re.sub(r"[^a-z0-9]+", "_", name.lower().replace("/", "_per_")).strip("_")
-    return "_".join(dict.fromkeys((*table.split("_"), *words.split("_"))))
+    values = {}
+    for name, text in zip(columns, match[2].split(), strict=False):  # a wide table has more columns than names
+        words = re.sub(r"[^a-z0-9]+", "_", name.lower().replace("/", "_per_")).strip("_").split("_")
+        # `Latency (us)` of osu_latency: `osu_latency_us`; further columns keep their names
+        values["_".join(dict.fromkeys((*source.table.split("_"), *words)))] = finite(text)
+    return Point(values, step=int(match[1]))
 
 
 def _imb_header(source: Source, line: str) -> Source | None:
@@ -58,16 +56,14 @@ def _imb_row(source: Source, line: str) -> Point | None:
     match = _NUMBERS.match(line)
     if not match or not source.columns:
         return None
-    cells = zip(source.columns, match[2].split(), strict=False)
-    values = {_imb_name(source.table, name): finite(text) for name, text in cells if not name.startswith("#")}
+    values = {}
+    for column, text in zip(source.columns, match[2].split(), strict=False):
+        if not column.startswith("#"):
+            # `t_avg[usec]` of Allreduce: `imb_allreduce_avg_us`; `Mbytes/sec`: `imb_pingpong_mb_per_second`
+            time = re.fullmatch(r"t(?:_(\w+))?\[(\w+)\]", column)
+            kind, unit = (time[1], time[2]) if time else ("", column)
+            values["_".join(filter(None, (source.table, kind, _IMB_NAMES.get(unit, unit))))] = finite(text)
     return Point(values, step=int(match[1])) if values else None
-
-
-def _imb_name(table: str, column: str) -> str:
-    """`t_avg[usec]` of Allreduce: `imb_allreduce_avg_us`; `Mbytes/sec`: `imb_pingpong_mb_per_second`."""
-    match = re.fullmatch(r"t(?:_(\w+))?\[(\w+)\]", column)
-    words = [match[1] or "", _IMB_NAMES.get(match[2], match[2])] if match else [_IMB_NAMES.get(column, column)]
-    return "_".join(filter(None, (table, *words)))
 
 
 def _ray_header(source: Source, line: str) -> Source | None:

@@ -15,11 +15,9 @@ const change = (label, job, effect) => [
 /** Buttons that ask first; nothing where the dashboard is read-only. */
 export function actions(context, ...items) {
   if (!context.account.changes) return null;
-  return h(
-    "div",
-    { class: "actions" },
+  return h("div", { class: "actions" }, [
     items.map(([label, question, path, fields]) => button(label, () => ask(label, question, path, fields ?? {}))),
-  );
+  ]);
 }
 
 function ask(label, question, path, fields) {
@@ -43,12 +41,10 @@ function ask(label, question, path, fields) {
     h("p", null, question),
     ...inputs.map((input) => h("p", null, h("label", null, `${input.name} nodes `, input))),
     answer,
-    h(
-      "p",
-      { class: "actions" },
+    h("p", { class: "actions" }, [
       h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
       h("button", { type: "button", class: "danger", onclick: send }, label),
-    ),
+    ]),
   );
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);

@@ -261,25 +261,19 @@ function signIn() {
     }
   };
   main.replaceChildren(
-    h(
-      "section",
-      { class: "card narrow" },
+    h("section", { class: "card narrow" }, [
       h("h1", null, "Sign in"),
-      h(
-        "p",
-        null,
+      h("p", null, [
         "Open the link that ",
         command("batchtrain dashboard"),
         " printed, or paste it here. Each start of the dashboard has a new one.",
-      ),
-      h(
-        "form",
-        { onsubmit: submit },
+      ]),
+      h("form", { onsubmit: submit }, [
         h("label", null, "Link or token ", field),
         h("button", { type: "submit" }, "Sign in"),
-      ),
+      ]),
       answer,
-    ),
+    ]),
   );
 }
 

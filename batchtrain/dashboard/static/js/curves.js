@@ -45,12 +45,10 @@ export class Curves {
     ];
     const save_ = button("Save as CSV", () => this.csv());
     this.controls = h("div", { class: "filters" }, this.axis(), this.smoothing(), this.scale(), save_);
-    this.node = h(
-      "section",
-      { class: "curves", "aria-label": "Curves" },
+    this.node = h("section", { class: "curves", "aria-label": "Curves" }, [
       this.controls,
       ...this.groups.map((group) => group.node),
-    );
+    ]);
     this.dark = matchMedia("(prefers-color-scheme: dark)");
     this.restyle = () => {
       for (const group of this.groups) group.clear();
@@ -208,14 +206,12 @@ class Chart {
     this.keys = h("ul", { class: "keys" });
     this.undefined = h("p", { class: "undefined" });
     const picture = button("PNG", () => this.png(), { "aria-label": `Save ${metric} as PNG` });
-    this.node = h(
-      "figure",
-      null,
+    this.node = h("figure", null, [
       h("figcaption", null, h("span", null, metric), this.last, picture),
       this.canvas,
       this.undefined,
       this.keys,
-    );
+    ]);
     this.shape = "";
     this.zoomed = false;
   }

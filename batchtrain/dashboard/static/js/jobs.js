@@ -16,19 +16,16 @@ const idSearch = (context, label) =>
   );
 
 const chips = (context, label, items) =>
-  h(
-    "nav",
-    { class: "chips", "aria-label": label },
+  h("nav", { class: "chips", "aria-label": label }, [
     items.map(([text, value, number, chosen]) =>
       ui.chip(
         context.with({ state: value, skip: "" }),
         chosen,
         { class: `chip${value === "failed" && number ? " bad" : ""}` },
-        text,
-        number === null || number === undefined ? null : h("span", { class: "quiet" }, ` ${count(number)}`),
+        [text, number === null || number === undefined ? null : h("span", { class: "quiet" }, ` ${count(number)}`)],
       ),
     ),
-  );
+  ]);
 
 export const list = {
   title: () => "Jobs",
@@ -41,9 +38,7 @@ export const list = {
     return [
       ui.head("Jobs"),
       ui.trouble(context.trouble.jobs),
-      h(
-        "div",
-        { class: "filters" },
+      h("div", { class: "filters" }, [
         chips(context, "State", [
           ["All", "", null, !chosen],
           ["Active", "active", null, chosen === "active"],
@@ -51,7 +46,7 @@ export const list = {
           ["Completed", "completed", null, chosen === "completed"],
         ]),
         idSearch(context, "Id"),
-      ),
+      ]),
       !jobs
         ? ui.quiet("Loading…")
         : jobs.rows.length
@@ -87,8 +82,7 @@ export const job = {
     const base = ui.path("jobs", name);
     return [
       ui.crumbs(ui.link("/jobs", "Jobs")),
-      ui.head(
-        name,
+      ui.head(name, [
         seen && ui.state(seen.state),
         actions(
           context,
@@ -96,7 +90,7 @@ export const job = {
           terminate(name),
           ["Delete", `Delete job ${name} with its tasks and their files?`, `${base}/delete`],
         ),
-      ),
+      ]),
       ui.trouble(context.trouble.job),
       seen && summary(seen),
       ui.tabs(context, "Views of the job", Object.keys(VIEW), { state: "", prefix: "", skip: "" }),
@@ -131,9 +125,7 @@ function tasks(context, seen) {
   const all = seen && seen.active + seen.running + seen.succeeded + seen.failed;
   const rows = page?.rows;
   return [
-    h(
-      "div",
-      { class: "filters" },
+    h("div", { class: "filters" }, [
       chips(context, "State", [
         ["All", "", all, !chosen],
         ["Failed", "failed", seen?.failed, chosen === "failed"],
@@ -142,7 +134,7 @@ function tasks(context, seen) {
         ["Succeeded", "succeeded", seen?.succeeded, chosen === "succeeded"],
       ]),
       idSearch(context, "Task"),
-    ),
+    ]),
     ui.trouble(context.trouble.tasks),
     !page
       ? ui.quiet("Loading…")
@@ -211,9 +203,7 @@ function timeline(context) {
   for (const task of ran) nodes.set(task.node, [...(nodes.get(task.node) ?? []), task]);
   const share = (time) => ((time - begin) / (end - begin)) * 100;
   return [
-    h(
-      "ul",
-      { class: "timeline", "aria-label": "Tasks by node and time" },
+    h("ul", { class: "timeline", "aria-label": "Tasks by node and time" }, [
       [...nodes].slice(0, MOST_NODES).map(([node, items], at) => {
         const height = `${Math.max(1, stacked(items)) * 16}px`;
         const blocks = items.map((task) => {
@@ -226,7 +216,7 @@ function timeline(context) {
         });
         return ui.lane(node, `n${at} ${short(node)}`, blocks, { height });
       }),
-    ),
+    ]),
     ui.axis(new Date(begin).toLocaleTimeString(), duration((end - begin) / 1000), new Date(end).toLocaleTimeString()),
     nodes.size > MOST_NODES && ui.quiet(`${count(nodes.size - MOST_NODES)} more nodes are not shown.`),
     found.more && ui.quiet("The 1,000 tasks are shown whose state changed last."),

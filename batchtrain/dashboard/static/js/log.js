@@ -44,21 +44,15 @@ class Lines {
     this.partial = "";
     this.button = button("Load earlier lines", () => this.load());
     this.before = h("div", { class: "before" }, this.button);
-    this.after = h(
-      "div",
-      { class: "before" },
-      button("Load later lines", () => this.further()),
-    );
+    this.after = h("div", { class: "before" }, [button("Load later lines", () => this.further())]);
     this.body = h("div", { class: "lines" });
     this.tail = h("div", { class: "line" });
-    this.scroller = h(
-      "div",
-      { class: "log", tabindex: "0", role: "region", "aria-label": label },
+    this.scroller = h("div", { class: "log", tabindex: "0", role: "region", "aria-label": label }, [
       this.before,
       this.body,
       this.tail,
       this.after,
-    );
+    ]);
     this.scroller.addEventListener("scroll", () => this.scrolled());
     this.node = this.scroller;
     this.status();
@@ -186,9 +180,7 @@ class Lines {
 
   /** Bytes that came too fast to be shown; they can be loaded. */
   gap(start, end) {
-    const node = h(
-      "div",
-      { class: "gap" },
+    const node = h("div", { class: "gap" }, [
       button(`${bytes(end - start)} came too fast and are not shown; load them`, async () => {
         const found = await this.earlier(end, Math.min(end - start, 4 * LIMIT), start);
         const block = blockOf(found.start, end, found.text);
@@ -196,7 +188,7 @@ class Lines {
         node.replaceWith(block.node);
         this.blocks[this.blocks.findIndex((each) => each.node === node)] = block;
       }),
-    );
+    ]);
     this.add({ start, end, lines: [], node, gap: true });
   }
 
@@ -239,12 +231,10 @@ class Lines {
   line(raw) {
     const { who, text } = parse(raw);
     const number = Number(who.match(/\d+$/)?.[0] ?? NaN);
-    return h(
-      "div",
-      { class: "line" },
+    return h("div", { class: "line" }, [
       who && h("span", { class: `who r${Number.isNaN(number) ? 0 : number % 8}` }, /^\d+$/.test(who) ? `r${who}` : who),
       spans(text, this.options.find),
-    );
+    ]);
   }
 
   set(options) {

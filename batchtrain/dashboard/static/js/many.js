@@ -11,17 +11,13 @@ const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
 function histogram(title, bars, name) {
   const most = Math.max(...bars.map((bar) => bar.count), 1);
   const words = (bar) => `${name(bar.from)} to ${name(bar.to)}: ${plural(bar.count, "task")}`;
-  return h(
-    "section",
-    null,
+  return h("section", null, [
     h("h2", null, title),
-    h(
-      "div",
-      { class: "columns", role: "img", "aria-label": bars.map(words).join("; ") },
+    h("div", { class: "columns", role: "img", "aria-label": bars.map(words).join("; ") }, [
       bars.map((bar) => h("span", { title: words(bar), style: { height: `${(100 * bar.count) / most}%` } })),
-    ),
+    ]),
     ui.axis(name(bars[0].from), `at most ${plural(most, "task")}`, name(bars[bars.length - 1].to)),
-  );
+  ]);
 }
 
 export function numbers(context) {
@@ -31,9 +27,7 @@ export function numbers(context) {
     task = (id) => ui.link(ui.path("jobs", job, "tasks", id), id);
   return [
     found.failures.length > 0 &&
-      h(
-        "section",
-        null,
+      h("section", null, [
         ui.section(
           "Failures by cause",
           ["#Tasks", "Cause", "Example", ""],
@@ -50,7 +44,7 @@ export function numbers(context) {
             ]),
           ),
         ),
-      ),
+      ]),
     found.tasks
       ? [
           ui.quiet(`From the ${count(found.tasks)} tasks that ended last.`),

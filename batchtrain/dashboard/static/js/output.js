@@ -203,16 +203,10 @@ export function output(context, subject) {
     ...subject.ranks.map((number) => [String(number), `only r${number}`]),
   ];
   const earlier = subject.files.filter((name) => name.startsWith("attempt-"));
-  return h(
-    "section",
-    { class: "output" },
+  return h("section", { class: "output" }, [
     h("h2", { class: "unseen" }, "Output"),
-    h(
-      "div",
-      { class: "filters" },
-      h(
-        "nav",
-        { class: "chips", "aria-label": "Stream" },
+    h("div", { class: "filters" }, [
+      h("nav", { class: "chips", "aria-label": "Stream" }, [
         STREAMS.map((name) =>
           chip(
             context.with({ file: name === firstStream(context, subject.failed) ? "" : name }),
@@ -221,7 +215,7 @@ export function output(context, subject) {
             name.replace(".txt", ""),
           ),
         ),
-      ),
+      ]),
       earlier.length
         ? select("Attempt", file, [["", "last"], ...earlier.map((name) => [name, name])], (name) =>
             context.set({ file: name }),
@@ -239,29 +233,25 @@ export function output(context, subject) {
         ? h("span", { class: "quiet" }, "No times were recorded.")
         : null,
       h("a", { href: url(subject.raw(file)), download: `${subject.name}-${file.replaceAll("/", "-")}` }, "Raw"),
-    ),
-    h(
-      "div",
-      { class: "filters" },
+    ]),
+    h("div", { class: "filters" }, [
       search("Find", "find", find, "in the whole file", (text) => context.set({ find: text }), {
         onkeydown: (event) => event.key === "Enter" && view.step(event.shiftKey ? -1 : 1),
       }),
       find &&
-        h(
-          "span",
-          { class: "actions hits" },
+        h("span", { class: "actions hits" }, [
           step(view, -1, "Previous"),
           step(view, 1, "Next"),
           h("span", { role: "status", class: "quiet" }, view.summary),
-        ),
+        ]),
       find && box(context, "only", "Only lines that match", false),
-    ),
+    ]),
     trouble(context.trouble.log),
     h("div", { keep: `output ${subject.base} ${file}` }),
     isSplit && subject.ranks.length > MOST_PANES
       ? quiet(`The first ${MOST_PANES} of ${count(subject.ranks.length)} ranks.`)
       : null,
-  );
+  ]);
 }
 
 const step = (view, by, text) => button(text, () => view.step(by), { disabled: !view.found?.matches });

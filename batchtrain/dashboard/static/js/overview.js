@@ -45,22 +45,18 @@ export function jobRow(job) {
     ui.link(ui.path("jobs", job.id), job.id),
     ui.state(job.state),
     counted
-      ? h(
-          "span",
-          { class: "tasks" },
+      ? h("span", { class: "tasks" }, [
           ui.taskBar(job),
           h("span", { class: "quiet" }, `${count(done)}/${count(all)}`),
           job.failed ? h("strong", { class: "bad" }, ` ${count(job.failed)} failed`) : null,
-        )
+        ])
       : h("span", { class: "quiet", title: job.reason }, "–"),
     job.pool ? ui.link(ui.path("pools", job.pool), job.pool) : "–",
-    h(
-      "span",
-      null,
+    h("span", null, [
       job.ended ? duration(lasted(job.created, job.ended)) : "",
       " ",
       h("span", { class: "quiet" }, ui.when(job.ended ?? job.created)),
-    ),
+    ]),
   ]);
 }
 
@@ -75,20 +71,16 @@ function pooled(context, pools) {
 
 function strip(pool) {
   const states = Object.entries(pool.node_states ?? {});
-  return h(
-    "li",
-    { key: pool.id },
+  return h("li", { key: pool.id }, [
     ui.link(ui.path("pools", pool.id), pool.id),
     ui.bar(states),
-    h(
-      "span",
-      { class: "quiet" },
+    h("span", { class: "quiet" }, [
       plural(pool.dedicated + pool.spot, "node"),
       states.length ? ` · ${states.map(([name, amount]) => `${amount} ${name}`).join(", ")}` : "",
       pool.resize_errors.length ? " · " : "",
       pool.resize_errors.length ? h("strong", { class: "bad" }, "resize failed") : null,
-    ),
-  );
+    ]),
+  ]);
 }
 
 function recent(context, runs) {

@@ -57,31 +57,23 @@ export const button = (text, onclick, attributes) =>
 
 /** A field of a form that is on or off. */
 export const checkbox = (text, checked, set) =>
-  h(
-    "label",
-    { class: "box" },
+  h("label", { class: "box" }, [
     h("input", { type: "checkbox", checked, onchange: (event) => set(event.target.checked) }),
     text,
-  );
+  ]);
 
 /** A choice of one of several. items: each with the text that is shown. */
 export const select = (label, value, items, set) =>
-  h(
-    "label",
-    null,
+  h("label", null, [
     `${label} `,
-    h(
-      "select",
-      { onchange: (event) => set(event.target.value) },
+    h("select", { onchange: (event) => set(event.target.value) }, [
       items.map(([key, text]) => h("option", { value: key, selected: key === value }, text)),
-    ),
-  );
+    ]),
+  ]);
 
 /** A field that searches while it is written. */
 export const search = (label, name, value, placeholder, set, attributes) =>
-  h(
-    "label",
-    { class: "search" },
+  h("label", { class: "search" }, [
     `${label} `,
     h("input", {
       type: "search",
@@ -91,7 +83,7 @@ export const search = (label, name, value, placeholder, set, attributes) =>
       oninput: (event) => set(event.target.value),
       ...attributes,
     }),
-  );
+  ]);
 
 /** A link that chooses what is shown. */
 export const chip = (to, chosen, attributes, ...text) =>
@@ -120,57 +112,38 @@ export function asked(context, path_, ...names) {
 
 /** What to do where nothing is. */
 export const empty = (text, ...commands) =>
-  h(
-    "div",
-    { class: "empty" },
-    h("p", null, text),
-    commands.map((each) => h("p", null, command(each))),
-  );
+  h("div", { class: "empty" }, [h("p", null, text), commands.map((each) => h("p", null, command(each)))]);
 
 /** Names and values; empty values are left out. */
 export const facts = (pairs) =>
-  h(
-    "dl",
-    { class: "facts" },
+  h("dl", { class: "facts" }, [
     Object.entries(pairs)
       .filter(([, value]) => value !== "" && value !== null && value !== undefined)
       .map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))),
-  );
+  ]);
 
 export function table(heads, rows, label) {
-  return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
-    h(
-      "table",
-      null,
-      h(
-        "thead",
-        null,
-        h(
-          "tr",
-          null,
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, [
+    h("table", null, [
+      h("thead", null, [
+        h("tr", null, [
           heads.map((head) =>
             head
               ? h("th", { scope: "col", class: head.startsWith("#") ? "number" : null }, head.replace("#", ""))
               : h("td"),
           ),
-        ),
-      ),
+        ]),
+      ]),
       h("tbody", null, rows),
-    ),
-  );
+    ]),
+  ]);
 }
 
 /** A table below its title. */
 export const section = (title, heads, rows) => [h("h2", null, title), table(heads, rows, title)];
 
 export const row = (key, cells) =>
-  h(
-    "tr",
-    { key },
-    cells.map((cell) => (cell instanceof HTMLTableCellElement ? cell : h("td", null, cell))),
-  );
+  h("tr", { key }, [cells.map((cell) => (cell instanceof HTMLTableCellElement ? cell : h("td", null, cell)))]);
 export const right = (...text) => h("td", { class: "number" }, ...text);
 
 /** Files to look at and to download. `base`: the address of what has them. */
@@ -202,13 +175,11 @@ export function bar(parts) {
     .filter(([, amount]) => amount)
     .map(([name, amount]) => `${amount} ${name}`)
     .join(", ");
-  return h(
-    "span",
-    { class: "bar", role: "img", "aria-label": text || "nothing", title: text },
+  return h("span", { class: "bar", role: "img", "aria-label": text || "nothing", title: text }, [
     parts
       .filter(([, amount]) => amount)
       .map(([name, amount]) => h("span", { class: kind(name), style: { "flex-grow": String(amount / total) } })),
-  );
+  ]);
 }
 
 /** The numbers of tasks of a job: those that have ended, and all. */
@@ -221,12 +192,7 @@ export function counts(job) {
 export const progressLine = (bar, ...words) => h("p", { class: "progress" }, bar, h("span", null, ...words));
 
 /** The ends of an axis, and what stands between them. */
-export const axis = (...texts) =>
-  h(
-    "p",
-    { class: "axis quiet" },
-    texts.map((text) => h("span", null, text)),
-  );
+export const axis = (...texts) => h("p", { class: "axis quiet" }, [texts.map((text) => h("span", null, text))]);
 
 /** A lane of a timeline with its blocks. */
 export const lane = (key, name, blocks, style) =>
@@ -244,12 +210,10 @@ export const block = (look, text, start, end, least, attributes, top = 1) =>
 
 /** A node or rank of a heat map, filled as far as `full`, in percent. */
 export const tile = (href, look, text, full, letter) =>
-  h(
-    "a",
-    { href, class: `tile ${look}`, title: text, "aria-label": text },
+  h("a", { href, class: `tile ${look}`, title: text, "aria-label": text }, [
     h("span", { class: "fill", style: { height: `${full}%` } }),
     h("span", { class: "letter" }, letter),
-  );
+  ]);
 
 export const taskBar = (job) =>
   bar([
@@ -266,9 +230,7 @@ export const view = (context, first = "overview") => context.query.get("view") ?
  *  marked: views to look at. */
 export function tabs(context, label, names, forget, marked = []) {
   const chosen = view(context, names[0]);
-  return h(
-    "nav",
-    { class: "tabs", "aria-label": label },
+  return h("nav", { class: "tabs", "aria-label": label }, [
     names.map((name) =>
       h(
         "a",
@@ -276,11 +238,10 @@ export function tabs(context, label, names, forget, marked = []) {
           href: context.with({ ...forget, view: name === names[0] ? "" : name }),
           "aria-current": chosen === name ? "page" : null,
         },
-        name[0].toUpperCase() + name.slice(1),
-        marked.includes(name) && [" ", h("span", { class: "bad" }, "●")],
+        [name[0].toUpperCase() + name.slice(1), marked.includes(name) && [" ", h("span", { class: "bad" }, "●")]],
       ),
     ),
-  );
+  ]);
 }
 
 /** Why something could not be read, with what is still shown. */
@@ -288,29 +249,25 @@ export const trouble = (text) => text && h("p", { class: "card bad", role: "aler
 
 export function cause(found, to) {
   if (!found) return null;
-  return h(
-    "section",
-    { class: "card bad cause", "aria-label": "Why it failed" },
+  return h("section", { class: "card bad cause", "aria-label": "Why it failed" }, [
     h("h2", null, "Why it failed"),
     h("p", null, short(found.message)),
     found.card?.length ? h("pre", { tabindex: "0", class: "finding" }, short(found.card.join("\n"))) : null,
     found.raised && quiet("raised at ", h("code", null, found.raised)),
     found.lines?.length ? h("pre", { tabindex: "0" }, found.lines.slice(-8).join("\n")) : null,
     to && h("p", null, to),
-  );
+  ]);
 }
 
 /** A page for what does not exist: what was asked for, why it is not here, and where to go on. */
 export const unknown = (text, reason, ...links) => [
   head(text),
   reason && quiet(reason),
-  h(
-    "ul",
-    { class: "ways" },
+  h("ul", { class: "ways" }, [
     [...links, ["/", "Overview"], ["/jobs", "Jobs"], ["/runs", "Runs"], ["/pools", "Pools"]]
       .filter(([to], at, all) => all.findIndex(([other]) => other === to) === at)
       .map(([to, name]) => h("li", null, link(to, name))),
-  ),
+  ]),
 ];
 
 /** Until data comes: nothing if it cannot. */
@@ -326,24 +283,20 @@ export const crumbs = (...items) => h("nav", { class: "crumbs", "aria-label": "P
 export function more(context, next, shown) {
   return (
     next &&
-    h(
-      "p",
-      { class: "more" },
+    h("p", { class: "more" }, [
       h("a", { href: context.with({ skip: next }) }, `Next page`),
       h("span", { class: "quiet" }, ` after ${plural(shown, "row")}`),
-    )
+    ])
   );
 }
 
 /** A text to read, and to copy. */
 export function document_(title, value) {
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-  return h(
-    "section",
-    { class: "document" },
+  return h("section", { class: "document" }, [
     h("div", { class: "head" }, h("h2", null, title), copy(text)),
     h("pre", { tabindex: "0", "aria-label": title }, text),
-  );
+  ]);
 }
 
 export const copy = (text) =>

@@ -30,12 +30,10 @@ const target = (now, wanted) => (now === wanted ? count(now) : `${count(now)} of
 const poolRow = (pool) =>
   ui.row(pool.id, [
     ui.link(ui.path("pools", pool.id), pool.id),
-    h(
-      "span",
-      null,
+    h("span", null, [
       ui.state(pool.state === "active" ? pool.allocation : pool.state),
       pool.resize_errors.length ? h("strong", { class: "bad" }, " resize failed") : null,
-    ),
+    ]),
     h("span", { class: "tasks" }, ui.bar(Object.entries(pool.node_states))),
     pool.vm_size,
     ui.right(target(pool.dedicated, pool.target_dedicated)),
@@ -51,8 +49,7 @@ export const pool = {
     const name = context.params.pool;
     return [
       ui.crumbs(ui.link("/pools", "Pools")),
-      ui.head(
-        name,
+      ui.head(name, [
         seen && ui.state(seen.state === "active" ? seen.allocation : seen.state),
         actions(
           context,
@@ -64,7 +61,7 @@ export const pool = {
           ],
           ["Delete", `Delete pool ${name} with all its nodes?`, `${ui.path("pools", name)}/delete`],
         ),
-      ),
+      ]),
       ui.trouble(context.trouble.pool || context.trouble.nodes),
       seen?.resize_errors.map((text) => h("p", { class: "card bad" }, text)),
       seen &&
@@ -159,29 +156,22 @@ function heat(context, nodes, slots) {
   const chosen = context.query.get("state");
   const broken = nodes.filter((node) => node.errors.length || ["unusable", "starttaskfailed"].includes(node.state));
   return [
-    h(
-      "p",
-      { class: "legend" },
+    h("p", { class: "legend" }, [
       [...states]
         .sort((a, b) => b[1] - a[1])
         .map(([word, amount]) =>
-          ui.chip(
-            context.with({ state: chosen === word ? "" : word }),
-            chosen === word,
-            null,
+          ui.chip(context.with({ state: chosen === word ? "" : word }), chosen === word, null, [
             h("span", { class: `tile mini ${ui.kind(word)}`, "aria-hidden": "true" }, letter(word)),
             `${word} ${count(amount)}`,
-          ),
+          ]),
         ),
-    ),
-    h(
-      "ul",
-      { class: "heat", "aria-label": "Nodes" },
+    ]),
+    h("ul", { class: "heat", "aria-label": "Nodes" }, [
       nodes
         .map((node, at) => [node, at])
         .filter(([node]) => !chosen || node.state === chosen)
         .map(([node, at]) => nodeTile(context, node, at, slots)),
-    ),
+    ]),
     broken.length
       ? ui.section(
           "Nodes with errors",
@@ -216,8 +206,7 @@ export const node = {
       { pool: poolId, node: nodeId } = context.params;
     return [
       ui.crumbs(ui.link("/pools", "Pools"), ui.link(ui.path("pools", poolId), poolId)),
-      ui.head(
-        ui.id(nodeId),
+      ui.head(ui.id(nodeId), [
         seen && ui.state(seen.state),
         ui.copy(nodeId),
         actions(context, [
@@ -225,7 +214,7 @@ export const node = {
           `Reboot node ${short(nodeId)}? Its tasks are requeued.`,
           `${ui.path("pools", poolId, "nodes", nodeId)}/reboot`,
         ]),
-      ),
+      ]),
       ui.trouble(context.trouble.node),
       seen?.errors.map((text) => h("p", { class: "card bad" }, text)),
       !seen
@@ -249,12 +238,10 @@ export const node = {
                   ["Task", "Job", "State"],
                   seen.recent.map((each, at) =>
                     ui.row(`${at}`, [
-                      h(
-                        "span",
-                        null,
+                      h("span", null, [
                         ui.link(ui.path("jobs", each.jobId, "tasks", each.taskId), each.taskId),
                         each.subtaskId ? ` (subtask ${each.subtaskId})` : "",
-                      ),
+                      ]),
                       ui.link(ui.path("jobs", each.jobId), each.jobId),
                       ui.state(each.taskState),
                     ]),

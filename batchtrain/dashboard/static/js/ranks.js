@@ -53,11 +53,7 @@ export function ranks(data, to) {
   const most = Math.max(...data.rows.flatMap((row) => row.step_seconds), 0);
   return [
     text ? h("p", { class: "card warned", role: "status" }, text) : null,
-    h(
-      "ul",
-      { class: "ranks", "aria-label": "Ranks" },
-      data.rows.map((row) => strip(row, data, to, most)),
-    ),
+    h("ul", { class: "ranks", "aria-label": "Ranks" }, [data.rows.map((row) => strip(row, data, to, most))]),
     data.tiles.length
       ? [
           h(
@@ -74,28 +70,22 @@ export function ranks(data, to) {
 function strip(row, data, to, most) {
   const [kind, words] = CONDITIONS[row.condition] ?? ["", ""];
   const system = data.nodes[row.node] ?? {};
-  return h(
-    "li",
-    { key: String(row.rank), class: kind && `is-${kind}` },
+  return h("li", { key: String(row.rank), class: kind && `is-${kind}` }, [
     h("strong", null, link(to(row.rank), label(row.rank)), " ", h("span", { class: "quiet" }, row.node)),
-    h(
-      "span",
-      { class: "number" },
+    h("span", { class: "number" }, [
       row.step === null ? "" : `step ${count(row.step)}`,
       row.behind ? h("span", { class: "quiet" }, ` −${count(row.behind)}`) : null,
-    ),
+    ]),
     h("span", { class: "number", title: "time since its last line" }, row.at ? since(data.end, row.at) : ""),
     steps(row.step_seconds, most),
-    h(
-      "span",
-      { class: "quiet number" },
+    h("span", { class: "quiet number" }, [
       SYSTEM.filter(([name]) => name in system)
         .map(([name, word, text]) => `${word} ${text(system[name])}`)
         .join(" · "),
-    ),
+    ]),
     words ? h("span", { class: `state ${kind}` }, words) : h("span"),
     h("code", { class: "cut", title: row.last }, row.last),
-  );
+  ]);
 }
 
 const since = (end, at) =>
@@ -106,29 +96,21 @@ function steps(seconds, most) {
   if (!seconds.length) return h("span", { class: "steps" });
   const last = seconds.at(-1);
   const text = `${plural(seconds.length, "step")}, the last in ${duration(last)}`;
-  return h(
-    "span",
-    { class: "steps", role: "img", "aria-label": text, title: text },
+  return h("span", { class: "steps", role: "img", "aria-label": text, title: text }, [
     seconds.map((each) => h("span", { style: { height: `${Math.max(8, (100 * each) / (most || 1))}%` } })),
     h("span", { class: "last quiet" }, last < 10 ? `${number(last)} s` : duration(last)),
-  );
+  ]);
 }
 
 function heat(data, to) {
   const nodes = new Map();
   for (const tile of data.tiles) nodes.set(tile[1], [...(nodes.get(tile[1]) ?? []), tile]);
   const spread = Math.max(data.leader - data.slowest, 1);
-  return h(
-    "ul",
-    { class: "nodes", "aria-label": "Ranks by node" },
+  return h("ul", { class: "nodes", "aria-label": "Ranks by node" }, [
     [...nodes].map(([node, tiles]) =>
-      h(
-        "li",
-        { key: node },
+      h("li", { key: node }, [
         h("span", { class: "lane" }, node || "?"),
-        h(
-          "span",
-          { class: "heat" },
+        h("span", { class: "heat" }, [
           tiles.map(([rank, , step, , condition]) => {
             const behind = step === null ? 0 : data.leader - step;
             const words = `${label(rank)}${step === null ? "" : `, step ${step}`}${
@@ -137,8 +119,8 @@ function heat(data, to) {
             const look = `micro ${CONDITIONS[condition]?.[0] ?? ""}`;
             return tile(to(rank), look, words, 100 - (100 * behind) / spread, LETTERS[condition] ?? "");
           }),
-        ),
-      ),
+        ]),
+      ]),
     ),
-  );
+  ]);
 }

@@ -67,11 +67,10 @@ export const page = {
         : [ui.head(context.params.run), ui.quiet("Loading…")];
     return [
       ui.crumbs(ui.link("/runs", "Runs")),
-      ui.head(
-        seen.job,
+      ui.head(seen.job, [
         result(seen),
         seen.live && context.data.job ? actions(context, terminate(seen.job), disable(seen.job)) : null,
-      ),
+      ]),
       ui.quiet(seen.id, ages(seen)),
       ui.tabs(context, "Views of the run", Object.keys(VIEW), { look: "" }, marked(context) ? ["ranks"] : []),
       ...(VIEW[ui.view(context)] ?? VIEW.overview)(context, seen),
@@ -124,13 +123,11 @@ const fabric = ({ fabric: check }) => {
     ]),
   );
   const pairs = check.matrix.map(([name, ...rates]) => ui.row(name, [name, ...rates.map((rate) => ui.right(rate))]));
-  return h(
-    "section",
-    null,
+  return h("section", null, [
     ui.section("Fabric", ["Metric", "Value", "Expected", "Verdict", "Source"], values),
     check.slow_nodes.length ? ui.warned(`Slow: ${check.slow_nodes.map(short).join(", ")}`) : null,
     pairs.length > 1 ? ui.table(["GB/s", ...check.matrix.map(([name]) => name)], pairs, "Pairs of nodes") : null,
-  );
+  ]);
 };
 
 const VIEW = {
@@ -223,11 +220,9 @@ const VIEW = {
       look && viewer(context, base(context), look),
       seen.live &&
         task &&
-        h(
-          "p",
-          null,
+        h("p", null, [
           ui.link(`${ui.path("jobs", seen.job, "tasks", task)}?view=files`, "The files on the node, while it runs"),
-        ),
+        ]),
     ];
   },
   configuration(context, seen) {
@@ -296,11 +291,10 @@ function counted(context) {
   const job = context.data.job;
   if (!job || ui.counts(job).all < 2) return null;
   const { done, all } = ui.counts(job);
-  return ui.progressLine(
-    ui.taskBar(job),
+  return ui.progressLine(ui.taskBar(job), [
     `${count(done)} of ${plural(all, "task")} done `,
     job.run && ui.link(`${ui.path("jobs", job.id)}?view=tasks`, "All tasks"),
-  );
+  ]);
 }
 
 const results = (seen) =>
@@ -336,9 +330,7 @@ function bands(seen) {
   const tasks_ = [...new Set(started.map((attempt) => attempt.task))];
   return [
     h("h2", null, "Attempts"),
-    h(
-      "ul",
-      { class: "timeline", "aria-label": "Attempts over time" },
+    h("ul", { class: "timeline", "aria-label": "Attempts over time" }, [
       tasks_.slice(0, MOST_TASKS).map((task) =>
         ui.lane(
           task,
@@ -356,7 +348,7 @@ function bands(seen) {
             }),
         ),
       ),
-    ),
+    ]),
     ui.table(
       ["Task", "#Attempt", "Ended by", "#Time", "#Last step", "Next from", "#Node hours", "#Cost"],
       seen.attempts.map((attempt) =>
@@ -440,13 +432,9 @@ function overlays(context, seen) {
   const runs = (context.once("/runs") ?? []).filter((run) => run.id !== seen.id && run.job === seen.job).slice(0, 20);
   const chosen = chosenOverlays(context);
   if (!runs.length) return null;
-  return h(
-    "details",
-    { key: "overlays", open: chosen.length > 0 },
+  return h("details", { key: "overlays", open: chosen.length > 0 }, [
     h("summary", null, "Lay other runs over this one"),
-    h(
-      "p",
-      { class: "filters" },
+    h("p", { class: "filters" }, [
       runs.map((run) =>
         ui.checkbox(
           [
@@ -459,26 +447,22 @@ function overlays(context, seen) {
           () => context.toggle("with", run.id),
         ),
       ),
-    ),
-  );
+    ]),
+  ]);
 }
 
 // --- events ---------------------------------------------------------------------------------------------------------
 
 function events(seen) {
   const start = Date.parse(seen.started);
-  return h(
-    "ol",
-    { class: "events" },
+  return h("ol", { class: "events" }, [
     seen.events
       .filter((event) => !["stdout", "stderr"].includes(event.kind))
       .map((event) =>
-        h(
-          "li",
-          null,
+        h("li", null, [
           h("span", { class: "number quiet" }, `+${duration(Math.max(0, (Date.parse(event.t) - start) / 1000))}`),
           h("span", null, short(event.text)),
-        ),
+        ]),
       ),
-  );
+  ]);
 }

@@ -46,16 +46,14 @@ const comparison = (names) => `/runs/compare?${names.map((name) => `id=${encodeU
 
 const runRow = (context, run, chosen) =>
   ui.row(run.id, [
-    h(
-      "td",
-      { class: "check" },
+    h("td", { class: "check" }, [
       h("input", {
         type: "checkbox",
         "aria-label": `Compare ${run.id}`,
         checked: chosen.includes(run.id),
         onchange: () => context.toggle("id", run.id),
       }),
-    ),
+    ]),
     ui.link(ui.path("runs", run.id), run.id),
     result(run),
     ui.right(duration(run.seconds)),
@@ -63,13 +61,11 @@ const runRow = (context, run, chosen) =>
     ui.when(run.started),
     h("span", { class: "line1" }, run.nodes ? `${run.nodes} × ${run.vm_size}` : ""),
     run.results.map((each) => `${each.name} ${number(each.last)}`).join(", "),
-    h(
-      "span",
-      { class: "cut" },
+    h("span", { class: "cut" }, [
       Object.entries(run.settings)
         .map(([name, value]) => `${name}=${value}`)
         .join(", "),
-    ),
+    ]),
   ]);
 
 export const compare = {

@@ -120,9 +120,7 @@ const VIEW = {
 };
 
 const nodes = (seen) =>
-  h(
-    "span",
-    null,
+  h("span", null, [
     seen.nodes
       .slice(0, 8)
       .map((node, at) => [
@@ -130,4 +128,4 @@ const nodes = (seen) =>
         ui.link(ui.path("pools", node.pool, "nodes", node.id), `${node.name} ${short(node.id)}`),
       ]),
     seen.nodes.length > 8 ? ` and ${seen.nodes.length - 8} more` : "",
-  );
+  ]);
