@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.metrics.point import finite
 from batchtrain.metrics.programs import PROGRAMS, TABLES, Program, Source
-from batchtrain.metrics.programs.base import NUMBER, Read
+from batchtrain.metrics.programs.base import NUMBER
 from batchtrain.records import Point
 
 if TYPE_CHECKING:
@@ -168,18 +168,13 @@ def number_of(role: str) -> int | None:
 
 
 def _program_of(own: Pattern) -> Program:
-    compiled = re.compile(own.pattern)
-    return Program("metrics", "", own.pattern, _reader(own.name, compiled))
-
-
-def _reader(metric: str, compiled: re.Pattern[str]) -> Read:
-    names = compiled.groupindex
+    names = re.compile(own.pattern).groupindex
 
     def read(match: re.Match[str], source: Source) -> Point | None:
         value = match["value" if "value" in names else 1]
         if value is None or not re.fullmatch(NUMBER, value):
             return None
         step, epoch = (finite(match[name] or "") if name in names else None for name in ("step", "epoch"))
-        return Point({metric: finite(value)}, step=None if step is None else int(step), epoch=epoch)
+        return Point({own.name: finite(value)}, step=None if step is None else int(step), epoch=epoch)
 
-    return read
+    return Program("metrics", "", own.pattern, read)

@@ -42,20 +42,15 @@ def of_json(line: str | bytes, rank: int | None = None, *, recorded: bool = Fals
     values: dict[str, float | None] = {}
     for name, value in document.items():
         field = names.get(name, "")
-        if field and _fits(field, value):
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if field and (isinstance(value, str) if field == "node" else is_number and finite(value) is not None):
             fields[field] = int(value) if field in _WHOLE else value
-        elif value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        elif value is None or is_number:
             values[name] = None if value is None else finite(value)
     if not values:
         raise ValueError("it has no number")
     point = Point(values, **fields)
     return point if point.rank is not None or point.node else point._replace(rank=rank)
-
-
-def _fits(field: str, value: Any) -> bool:
-    if field == "node":
-        return isinstance(value, str)
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and finite(value) is not None
 
 
 def finite(value: float | str) -> float | None:
