@@ -3,7 +3,7 @@ client keeps what it sees. What neither knows is `unknown`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
 
@@ -118,7 +118,10 @@ def attempts_of(
     """
     by_client = {attempt.number: attempt for attempt in seen}
     events = possible(task, events)
-    by_runtime = _recorded(task.id, events, addresses)
+    by_runtime: dict[int, Attempt] = {}
+    for event in events:
+        attempt = by_runtime.get(event.attempt, Attempt(task.id, event.attempt))
+        by_runtime[event.attempt] = replace(attempt, **_of_event(event, addresses))
     last = max([number_of(task), *by_client, *by_runtime])
     shift = last - max(by_runtime, default=last) - (not has_begun(task, events))
     attempts = [
@@ -139,14 +142,6 @@ def has_begun(task: Task, events: Sequence[AttemptEvent]) -> bool:
     nodes = {event.node for event in newest if event.event == "began" and event.node}
     is_before = bool(ends) and task.started is not None and ends[-1] + _CLOCKS < task.started
     return not is_before and (not task.node or not nodes or task.node in nodes)
-
-
-def _recorded(task_id: str, events: Iterable[AttemptEvent], addresses: Mapping[str, str]) -> dict[int, Attempt]:
-    attempts: dict[int, Attempt] = {}
-    for event in events:
-        attempt = attempts.get(event.attempt, Attempt(task_id, event.attempt))
-        attempts[event.attempt] = replace(attempt, **_of_event(event, addresses))
-    return attempts
 
 
 def _of_event(event: AttemptEvent, addresses: Mapping[str, str]) -> dict[str, Any]:
@@ -211,23 +206,26 @@ def _current(attempt: Attempt, task: Task) -> Attempt:
     )
 
 
-def with_reasons(attempts: Sequence[Attempt], nodes: Iterable[Node]) -> tuple[Attempt, ...]:
+def with_reasons(attempts: Sequence[Attempt], nodes: Collection[Node]) -> tuple[Attempt, ...]:
     """The attempts with the reasons that the nodes of their pool prove now."""
-    known = tuple(nodes)
     return tuple(
-        _merged(attempt, replace(attempt, **lost_node(attempt, known))) if attempt.reason == "requeued" else attempt
+        _merged(attempt, replace(attempt, **lost_node(attempt, nodes))) if attempt.reason == "requeued" else attempt
         for attempt in attempts
     )
 
 
-def lost_node(attempt: Attempt, nodes: Sequence[Node]) -> dict[str, Any]:
+def lost_node(attempt: Attempt, nodes: Collection[Node]) -> dict[str, Any]:
     """The reason of an attempt that the service ended, and the node that it lost, as the nodes of its pool tell it.
 
     The other nodes of a gang may be unknown. Then any node of the pool counts that was lost while the attempt ran.
     """
     by_id = {node.id: node for node in nodes}
     listed = [by_id[node] for node in attempt.nodes if node in by_id]
-    others = [node for node in nodes if node.id not in attempt.nodes and _was_there(node, attempt)]
+    others = [
+        node
+        for node in nodes
+        if node.id not in attempt.nodes and attempt.started and node.allocated and node.allocated <= attempt.started
+    ]
     gone = [(node, GONE_STATES | BOOT_STATES) for node in listed] + [(node, GONE_STATES) for node in others]
     for node, states in gone:
         if node.state in states and (attempt.started is None or node.since is None or node.since >= attempt.started):
@@ -236,8 +234,3 @@ def lost_node(attempt: Attempt, nodes: Sequence[Node]) -> dict[str, Any]:
             return {"reason": "node lost", "lost": node.id}
     missing = next((node for node in attempt.nodes if node not in by_id), "") if nodes else ""
     return {"reason": "node lost" if missing else "requeued", "lost": missing}
-
-
-def _was_there(node: Node, attempt: Attempt) -> bool:
-    """Whether the pool had the node when the attempt began."""
-    return attempt.started is not None and node.allocated is not None and node.allocated <= attempt.started

@@ -56,12 +56,11 @@ class StepTimes:
     @property
     def times(self) -> dict[int, tuple[float, ...]]:
         """The seconds of a step by rank, the oldest first."""
-        return {rank: _between(tuple(moments)) for rank, moments in tuple(self._moments.items())}
-
-
-def _between(moments: Sequence[tuple[float, int]]) -> tuple[float, ...]:
-    pairs = pairwise(moments)
-    return tuple((t - before) / (step - last) for (before, last), (t, step) in pairs if t >= before)
+        copies = {rank: tuple(moments) for rank, moments in tuple(self._moments.items())}
+        return {
+            rank: tuple((t - before) / (step - last) for (before, last), (t, step) in pairwise(moments) if t >= before)
+            for rank, moments in copies.items()
+        }
 
 
 def compared(ranks: Sequence[Rank], steps: Mapping[int, Sequence[float]], now: float) -> list[RankState]:
@@ -70,7 +69,10 @@ def compared(ranks: Sequence[Rank], steps: Mapping[int, Sequence[float]], now: f
     leader = max((rank.step for rank in ranks if rank.step is not None), default=None)
     typical = {number: median(times) for number, times in steps.items() if len(times) >= FEWEST_STEPS}
     usual = median(typical.values()) if len(typical) > 1 else None
-    regular = [rank for rank in ranks if _is_regular(rank, ranks, leader)]
+    most_lines = max((rank.lines for rank in ranks), default=0)
+    regular = [  # ranks whose silence means something: in many programs, only rank 0 prints
+        rank for rank in ranks if (2 * rank.lines >= most_lines if leader is None else rank.step is not None)
+    ]
     latest = max((rank.heard for rank in regular), default=now)
     gap = max(GAP_SECONDS, GAP_STEPS * (usual or 0.0))
     silent = [rank for rank in regular if now - rank.heard > QUIET_SECONDS]
@@ -83,8 +85,7 @@ def compared(ranks: Sequence[Rank], steps: Mapping[int, Sequence[float]], now: f
             return "stands"
         if number in quiet:
             return "waits" if standing else "quiet"
-        is_slow = usual is not None and typical.get(number, 0.0) > SLOW_FACTOR * usual
-        return "slow" if is_slow else ""
+        return "slow" if usual is not None and typical.get(number, 0.0) > SLOW_FACTOR * usual else ""
 
     states = [
         RankState(
@@ -96,13 +97,6 @@ def compared(ranks: Sequence[Rank], steps: Mapping[int, Sequence[float]], now: f
         for rank in ranks
     ]
     return sorted(states, key=_importance)
-
-
-def _is_regular(rank: Rank, ranks: Sequence[Rank], leader: int | None) -> bool:
-    """Whether silence of a rank means something: in many programs, only rank 0 prints."""
-    if leader is not None:
-        return rank.step is not None
-    return 2 * rank.lines >= max(other.lines for other in ranks)
 
 
 def _importance(state: RankState) -> tuple[int, int, float, int]:
