@@ -241,10 +241,11 @@ def compare(runs: Sequence[RunDirectory]) -> list[Difference]:
     rows += [Difference(name, tuple(values.get(name, "") for values in settings)) for name in names]
     differing = [row for row in rows if len(set(row.values)) > 1]
     metrics = dict.fromkeys(name for record in records for name, _ in ranked(record.summary))
+    phases = [record.phases for record in records]
     differing += [
-        Difference(f"{name} (s)", tuple(_seconds(record.phases.get(name)) for record in records))
+        Difference(f"{name} (s)", tuple(f"{times[name]:.1f}" if name in times else "" for times in phases))
         for name in PHASES
-        if any(name in record.phases for record in records)
+        if any(name in times for times in phases)
     ]
     return differing + [
         Difference(name, tuple(_text(record.summary.get(name)) for record in records)) for name in metrics
@@ -296,10 +297,6 @@ _SETTINGS: dict[str, Any] = {
     "node_hours": lambda record: "" if record.node_hours is None else f"{record.node_hours:.2f}",
     "cost": cost,
 }
-
-
-def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f}"
 
 
 def _text(metric: Metric | None) -> str:

@@ -68,25 +68,17 @@ def experiment_of(data: Any, file: str) -> Experiment:
     empty = [name for name, values in experiment.matrix.items() if not values]
     if not experiment.matrix or empty:
         raise UsageError(f"{file}: `matrix` needs a list of values for {empty[0] if empty else 'at least one name'}")
-    for name in experiment.matrix:
-        _check_name(name, experiment, file)
-    return experiment
-
-
-def _check_name(name: str, experiment: Experiment, file: str) -> None:
-    if name == NODES:
-        wrong = [value for value in experiment.matrix[name] if not isinstance(value, int) or value < 1]
-        if wrong:
+    texts = experiment.recipe, experiment.command, experiment.arguments
+    for name, values in experiment.matrix.items():
+        wrong = [value for value in values if not isinstance(value, int) or value < 1]
+        if name == NODES and wrong:
             raise UsageError(f"{file}: matrix.nodes: {wrong[0]} is not a number of nodes")
-    elif "." not in name and not any(f"{{{name}}}" in text for text in _texts(experiment)):
-        raise UsageError(
-            f"{file}: matrix.{name} changes nothing: write {{{name}}} in `recipe`, `command` or `arguments`, or a path"
-            " of --set"
-        )
-
-
-def _texts(experiment: Experiment) -> tuple[str, ...]:
-    return experiment.recipe, experiment.command, experiment.arguments
+        if name != NODES and "." not in name and not any(f"{{{name}}}" in text for text in texts):
+            raise UsageError(
+                f"{file}: matrix.{name} changes nothing: write {{{name}}} in `recipe`, `command` or `arguments`, or a"
+                " path of --set"
+            )
+    return experiment
 
 
 def cases(experiment: Experiment) -> Iterator[Case]:
@@ -133,7 +125,11 @@ def of_dlbs(data: Mapping[str, Any], recipe: str, file: str) -> tuple[Experiment
         values = tuple(value) if is_variable and isinstance(value, list) else (value,)
         if name == "exp.framework":
             if not recipe:
-                matrix["framework"] = tuple(_recipe_of(item, file) for item in values)
+                if unknown := [item for item in values if item not in RECIPES]:
+                    raise UsageError(
+                        f"{file}: exp.framework `{unknown[0]}` has no recipe that takes it; name one with --recipe DIR"
+                    )
+                matrix["framework"] = tuple(RECIPES[item] for item in values)
             continue
         if any(isinstance(item, str) and ("${" in item or "$(" in item) for item in values):
             inapplicable.append(f"{name}: an expression, which only DLBS evaluates")
@@ -149,9 +145,3 @@ def of_dlbs(data: Mapping[str, Any], recipe: str, file: str) -> tuple[Experiment
         raise UsageError(f"{file}: it has no exp.framework; name the recipe with --recipe DIR")
     document = {"recipe": recipe or "{framework}", "matrix": matrix or {NODES: (1,)}, "arguments": " ".join(words)}
     return experiment_of(document, file), tuple(inapplicable)
-
-
-def _recipe_of(framework: Any, file: str) -> str:
-    if framework not in RECIPES:
-        raise UsageError(f"{file}: exp.framework `{framework}` has no recipe that takes it; name one with --recipe DIR")
-    return RECIPES[framework]

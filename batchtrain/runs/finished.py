@@ -53,7 +53,8 @@ class Metrics(dict[str, list[Any]]):
         several = any(number > 1 for number in self.get("attempt", ()))
         names = [name for name in nonempty_names if name != "t" and (name != "attempt" or several)]
         count = min(most, len(self["t"]) if self else 0)
-        return [{name: _number(self[name][row]) for name in names} for row in range(count)]
+        rows = ({name: self[name][row] for name in names} for row in range(count))
+        return [{name: markup.short(v) if isinstance(v, float) else v for name, v in row.items()} for row in rows]
 
     def __str__(self) -> str:
         more = len(self.get("t", ())) - MOST_ROWS
@@ -65,10 +66,6 @@ class Metrics(dict[str, list[Any]]):
     def _repr_html_(self) -> str:
         more = len(self.get("t", ())) - MOST_ROWS
         return Table(self.rows(MOST_ROWS))._repr_html_() + (f"<i>and {more:,} more rows</i>" if more > 0 else "")
-
-
-def _number(value: Any) -> Any:
-    return markup.short(value) if isinstance(value, float) else value
 
 
 class FetchedRow(NamedTuple):
@@ -307,8 +304,9 @@ def _plot(curves: _Curves, names: Sequence[str]) -> Plot:
     if unknown := [name for name in names if name not in choices]:
         raise NotFound(f"there is no curve of {unknown[0]}; the metrics with curves are {', '.join(choices) or 'none'}")
     alone = len(curves) == 1
-    return Plot({name: _of_metric(curves, name, alone=alone) for name in names or choices})
-
-
-def _of_metric(curves: _Curves, name: str, *, alone: bool) -> dict[str, list[markup.Point]]:
-    return {name if alone else owner: metrics[name] for owner, metrics in curves.items() if name in metrics}
+    return Plot(
+        {
+            name: {name if alone else owner: metrics[name] for owner, metrics in curves.items() if name in metrics}
+            for name in names or choices
+        }
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple
@@ -47,13 +47,25 @@ def phases(
     preparation: seconds of the slowest start task, if the nodes started in this run. attempts: those of the tasks that
     ran more than once.
     """
-    gaps = [gap for of_task in attempts.values() for gap in _gaps(of_task)]
-    unknown = [span for of_task in attempts.values() for span in _unknown(of_task)]
+    gaps: list[Span] = [  # between the attempts of a task
+        (before.ended, after.started)
+        for of_task in attempts.values()
+        for before, after in pairwise(of_task)
+        if before.ended and after.started and after.started > before.ended
+    ]
+    unknown: list[Span] = [  # from an attempt whose end is unknown to the next one: it ran, and then the task waited
+        (before.started, after.started)
+        for of_task in attempts.values()
+        for before, after in pairwise(run for run in of_task if run.started)
+        if before.started and after.started and not before.ended and after.started > before.started
+    ]
     total, beside = _whole(tasks, attempts, (*gaps, *unknown))
-    restarts = _outside(gaps, beside) if gaps else None
-    training = None if total is None else total - _outside((*gaps, *unknown), beside)
-    seconds: dict[str, float | None] = {"preparation": preparation, "training": training, "fetch": fetch}
-    seconds["restarts"] = restarts
+    seconds: dict[str, float | None] = {
+        "preparation": preparation,
+        "training": None if total is None else total - _outside((*gaps, *unknown), beside),
+        "restarts": _outside(gaps, beside) if gaps else None,
+        "fetch": fetch,
+    }
     if moments.ready is not None:
         seconds["pool"] = (moments.ready - moments.started).total_seconds() - (preparation or 0.0)
     if moments.tasks_added is not None and moments.tasks_ended is not None and total is not None:
@@ -73,33 +85,14 @@ def _whole(
         of_task = attempts.get(task.id, ())
         for run in of_task:
             first = min(first or run.started, run.started) if run.started else first
-        for start, end in _runs(task, of_task):
+        spans = [(run.started, run.ended) for run in of_task if run.started and run.ended]
+        if not of_task and task.started and (task_end := task.ended):
+            spans = [(task.started, task_end)]
+        for start, end in spans:
             first, last = min(first or start, start), max(last or end, end)
             if from_ and to and start < to and end > from_:
                 beside.append((start, end))
     return (last - first).total_seconds() if first and last else None, beside
-
-
-def _runs(task: Task, attempts: Sequence[Attempt]) -> Iterator[Span]:
-    """The times in which a task ran. An attempt whose end is unknown is left out."""
-    if attempts:
-        yield from ((run.started, run.ended) for run in attempts if run.started and run.ended)
-    elif task.started and (end := task.ended):
-        yield task.started, end
-
-
-def _gaps(attempts: Sequence[Attempt]) -> Iterator[Span]:
-    """The times between the attempts of a task."""
-    for before, after in pairwise(attempts):
-        if before.ended and after.started and after.started > before.ended:
-            yield before.ended, after.started
-
-
-def _unknown(attempts: Sequence[Attempt]) -> Iterator[Span]:
-    """The times from an attempt whose end is unknown to the next one: it ran, and then the task waited."""
-    for before, after in pairwise(run for run in attempts if run.started):
-        if before.started and after.started and not before.ended and after.started > before.started:
-            yield before.started, after.started
 
 
 def _outside(gaps: Iterable[Span], runs: Iterable[Span]) -> float:

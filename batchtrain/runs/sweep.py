@@ -62,17 +62,26 @@ def sweep(
     """
     job = read.job_or_none(client, job_id, f"{read.JOB},metadata")
     run = recorded_job(root, account, job_id, job)
-    tasks = _with_parameters(_of_service(client, job_id) if job else _of_run(run, job_id))
+    tasks = _of_service(client, job_id) if job else _of_run(run, job_id)
+    tasks = [task for task in tasks if task.parameters] or tasks  # without others such as a merge task
     summaries = {task.id: _summary(run, task.id, metric) for task in tasks} if run else {}
     if job:
         summaries.update(
             _read(client, job_id, metric, [task for task in tasks if metric not in summaries.get(task.id, {})], tell)
         )
-    if not any(metric in metrics for metrics in summaries.values()):
-        raise _no_metric(job_id, metric, summaries.values())
-    best_first = not lower_is_better(metric) if highest is None else highest
-    rows = (_row(task, summaries.get(task.id, {}).get(metric)) for task in tasks)
-    return Table(sorted(rows, key=lambda row: _order(row.value, best_first)))
+    names = sorted({name for metrics in summaries.values() for name in metrics})
+    if metric not in names:
+        hint = (
+            f"its metrics are {', '.join(names)}" if names else "no task has printed one; see `batchtrain help metrics`"
+        )
+        raise NotFound(f"job {job_id} has no metric {metric}; {hint}", operation=f"sweep of job {job_id}")
+    rows = []
+    for task in tasks:
+        value = summaries[task.id][metric].last if metric in summaries.get(task.id, {}) else None
+        rows.append(SweepRow(task.id, "failed" if task.failed else task.state, task.parameters or {}, value))
+    is_lowest_best = lower_is_better(metric) if highest is None else not highest
+    sign = 1 if is_lowest_best else -1
+    return Table(sorted(rows, key=lambda row: math.inf if row.value is None else sign * row.value))
 
 
 def _of_service(client: BatchClient, job_id: str) -> list[Task]:
@@ -89,11 +98,6 @@ def _of_run(run: RunDirectory | None, job_id: str) -> list[Task]:
             code="JobNotFound",
         )
     return list(run.tasks())
-
-
-def _with_parameters(tasks: Sequence[Task]) -> Sequence[Task]:
-    """The tasks of the sweep, without others such as a merge task; all tasks if none has parameters."""
-    return [task for task in tasks if task.parameters] or tasks
 
 
 def _summary(run: RunDirectory, task_id: str, metric: str) -> Mapping[str, Metric]:
@@ -150,17 +154,6 @@ def _measured(contents: Mapping[str, bytes], patterns: Iterable[Pattern], metric
     return summary.metrics()
 
 
-def _no_metric(job_id: str, metric: str, summaries: Iterable[Mapping[str, Metric]]) -> NotFound:
-    names = sorted({name for metrics in summaries for name in metrics})
-    hint = f"its metrics are {', '.join(names)}" if names else "no task has printed one; see `batchtrain help metrics`"
-    return NotFound(f"job {job_id} has no metric {metric}; {hint}", operation=f"sweep of job {job_id}")
-
-
-def _row(task: Task, metric: Metric | None) -> SweepRow:
-    state = "failed" if task.failed else task.state
-    return SweepRow(task.id, state, task.parameters or {}, metric.last if metric else None)
-
-
 def flat(rows: Iterable[SweepRow], metric: str) -> list[dict[str, Any]]:
     """The rows with a column for each parameter and one for the metric."""
     sweep_rows = list(rows)
@@ -169,9 +162,3 @@ def flat(rows: Iterable[SweepRow], metric: str) -> list[dict[str, Any]]:
         {"task": row.task, metric: row.value, **{name: row.parameters.get(name) for name in names}, "state": row.state}
         for row in sweep_rows
     ]
-
-
-def _order(value: float | None, highest: bool) -> float:
-    if value is None:
-        return math.inf
-    return -value if highest else value
