@@ -54,10 +54,8 @@ def resume_of(recipe: Recipe, beginning: Beginning | None) -> Resume | None:
             f"`{'fresh' if fresh else 'resume'}` is about checkpoints, and no task of {recipe.directory} has"
             " `checkpoint` (docs/how-to/checkpoints.md)"
         )
-    return _resume(run, jobs) if run else None
-
-
-def _resume(run: RunDirectory, jobs: frozenset[str]) -> Resume:
+    if not run:
+        return None
     record = run.record()
     if not record.project:
         raise UsageError(f"run {record.id} does not say where its checkpoints are: it has no task with `checkpoint`")

@@ -40,11 +40,16 @@ def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
     files = run.files()
     records = [record for record in files if not record.fetched or record.fetched.startswith("outputs/")][:MOST_ROWS]
     rows = [(record.fetched or record.path, f"{record.size:,}", record.reason) for record in records]
+    curves = (
+        (f"{task.id}: {name}", values)
+        for task in tasks
+        for name, values in itertools.islice(points(run, task.id).items(), MOST_CURVES)
+    )
     parts = {
         "About": table((), _facts(record)),
         "Fabric": _fabric(check) if (check := run.fabric()) else "",
         "Numbers": table(("metric", "last", "best"), numbers),
-        "Curves": "".join(_curves(run, task) for task in tasks),
+        "Curves": "".join(figure(title, {title: values}) for title, values in curves),
         "Tasks": table(("task", "state", "exit code", "seconds", "node"), map(_task, tasks)),
         "Candidates": table(columns(placements), map(cells, placements)) if placements else "",
         "Attempts": table(columns(attempts), map(cells, attempts)) if attempts else "",
@@ -99,12 +104,6 @@ def _task(task: Task) -> Sequence[str]:
 
 
 # --- curves ---------------------------------------------------------------------------------------------------------
-
-
-def _curves(run: RunDirectory, task: Task) -> str:
-    curves = points(run, task.id)
-    titled_curves = {f"{task.id}: {name}": values for name, values in list(curves.items())[:MOST_CURVES]}
-    return "".join(figure(name, {name: values}) for name, values in titled_curves.items())
 
 
 def points(run: RunDirectory, task: str) -> dict[str, list[Point]]:

@@ -50,7 +50,10 @@ def restore(run: RunDirectory, directory: Path) -> Restored:
     sources = copy.sources if copy else ()
     folders = _folders(sources)
     for source in sources:
-        _check_names(run, source, directory / folders[source.name])
+        for file in source.files:
+            if ".." in PurePosixPath(file.name).parts or PurePosixPath(file.name).is_absolute():
+                folder = directory / folders[source.name]
+                raise UsageError(f"{run.path}: `{file.name}` would be written outside of {folder}")
     document["job_specifications"] = jobs
     parts = {field: document[name] for name, field in SECTIONS.items() if name in document}
     try:
@@ -86,12 +89,6 @@ def _with_sources_in(job: Job, folders: Mapping[str, str]) -> Job:
     return msgspec.structs.replace(job, tasks=tuple(map(moved, job.tasks)), merge_task=merge)
 
 
-def _check_names(run: RunDirectory, source: SourceDirectory, folder: Path) -> None:
-    for file in source.files:
-        if ".." in PurePosixPath(file.name).parts or PurePosixPath(file.name).is_absolute():
-            raise UsageError(f"{run.path}: `{file.name}` would be written outside of {folder}")
-
-
 def _extract(run: RunDirectory, source: SourceDirectory, folder: Path) -> None:
     for file, data, modified in source_copy.files_of(run, source):
         target = folder / file.name
@@ -110,14 +107,19 @@ def difference(first: RunDirectory, second: RunDirectory) -> str:
     if not first_copy or not second_copy:
         return ""
     before, after = _by_path(first_copy.sources), _by_path(second_copy.sources)
-    differing = {
-        path for path in {**before, **after}
-        if path not in before or path not in after or before[path] != after[path]
-    }  # fmt: skip
+    differing = sorted(path for path in before | after if before.get(path) != after.get(path))
     if not differing:
         return ""
-    texts = [_texts(run, copy) for run, copy in ((first, first_copy), (second, second_copy))]
-    return "".join(_file_difference(path, *texts) for path in sorted(differing))
+    texts = {"A": _texts(first, first_copy), "B": _texts(second, second_copy)}
+    differences = []
+    for path in differing:
+        old, new = (contents.get(path, b"") for contents in texts.values())
+        names = [f"{label}/{path}" if path in contents else "/dev/null" for label, contents in texts.items()]
+        if old is None or new is None:
+            differences.append(f"{path} differs, and its text was not kept\n")
+        else:
+            differences.append(source_copy.difference(names[0], old, names[1], new))
+    return "".join(differences)
 
 
 def _by_path(sources: tuple[SourceDirectory, ...]) -> dict[str, str]:
@@ -138,11 +140,3 @@ def _texts(run: RunDirectory, copy: source_copy.SourceRecord) -> dict[str, bytes
         for source in copy.sources
         for file, data, _ in source_copy.files_of(run, source)
     }
-
-
-def _file_difference(path: str, before: Mapping[str, bytes | None], after: Mapping[str, bytes | None]) -> str:
-    sides = [texts.get(path, b"") for texts in (before, after)]
-    names = [f"{label}/{path}" if path in texts else "/dev/null" for label, texts in (("A", before), ("B", after))]
-    if None in sides:
-        return f"{path} differs, and its text was not kept\n"
-    return source_copy.difference(names[0], sides[0] or b"", names[1], sides[1] or b"")

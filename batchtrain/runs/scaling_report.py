@@ -62,16 +62,13 @@ def _grouped(scaling: str, runs: Sequence[Measured]) -> list[ScalingRow]:
             continue  # a single number of nodes shows no scaling
         members = sorted(members, key=lambda run: run.nodes)
         first = next((run for run in members if run.rate), None)
-        scaling_rows += [_row(scaling, case, run, first) for run in members]
+        for run in members:
+            speedup = run.rate / first.rate if run.rate and first and first.rate else None
+            efficiency = 100 * speedup * first.nodes / run.nodes if speedup is not None and first else None
+            mean, median, p95, deviation = run.statistics or (None, None, None, None)
+            numbers = (run.rate, speedup, efficiency, mean, median, p95, deviation, run.node_hours)
+            scaling_rows.append(ScalingRow(scaling, case, run.nodes, *numbers, run.cost, run.run))
     return scaling_rows
-
-
-def _row(scaling: str, case: str, run: Measured, first: Measured | None) -> ScalingRow:
-    speedup = run.rate / first.rate if run.rate and first and first.rate else None
-    efficiency = 100 * speedup * first.nodes / run.nodes if speedup is not None and first else None
-    mean, median, p95, deviation = run.statistics or (None, None, None, None)
-    numbers = (run.rate, speedup, efficiency, mean, median, p95, deviation, run.node_hours)
-    return ScalingRow(scaling, case, run.nodes, *numbers, run.cost, run.run)
 
 
 def _case(run: Measured, *, strong: bool) -> str:

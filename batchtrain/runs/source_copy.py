@@ -272,25 +272,20 @@ def _uncommitted(directory: Path, entries: _Entries, config: frozenset[Path], se
 
 
 def difference(first: str, before: bytes, second: str, after: bytes) -> str:
-    """The unified difference of two files with their names."""
+    """The unified difference of two files with their names. In long files of which much differs, all lines are
+    replaced."""
     try:
         lines = [side.decode().split("\n") for side in (before, after)]
     except UnicodeDecodeError:
         return f"binary files {first} and {second} differ\n"
-    side_lines = [[f"{line}\n" for line in side[:-1]] + side[-1:] * bool(side[-1]) for side in lines]
-    changed = _changes(side_lines[0], side_lines[1], first, second)
+    old, new = ([f"{line}\n" for line in side[:-1]] + side[-1:] * bool(side[-1]) for side in lines)
+    same = _equal(old, new)
+    same += _equal(old[same:][::-1], new[same:][::-1])
+    changed: Iterable[str] = difflib.unified_diff(old, new, first, second)
+    if (len(old) - same) * (len(new) - same) > MOST_PAIRS:  # it would take minutes
+        head = (f"--- {first}\n", f"+++ {second}\n", f"@@ -1,{len(old)} +1,{len(new)} @@\n")
+        changed = (*head, *(f"-{line}" for line in old), *(f"+{line}" for line in new))
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in changed)
-
-
-def _changes(before: list[str], after: list[str], first: str, second: str) -> Iterable[str]:
-    """The unified difference of lines. In long files of which much differs, where it would take minutes, all lines are
-    replaced."""
-    same = _equal(before, after)
-    same += _equal(before[same:][::-1], after[same:][::-1])
-    if (len(before) - same) * (len(after) - same) <= MOST_PAIRS:
-        return difflib.unified_diff(before, after, first, second)
-    head = (f"--- {first}\n", f"+++ {second}\n", f"@@ -1,{len(before)} +1,{len(after)} @@\n")
-    return (*head, *(f"-{line}" for line in before), *(f"+{line}" for line in after))
 
 
 def _equal(before: list[str], after: list[str]) -> int:
