@@ -167,7 +167,8 @@ class AttemptRecord:
             attempts = self._seen.get(task.id, {})
             if number_of(task) == 1 and len(attempts) <= 1:
                 continue
-            events = possible(task, self._events(task.id))
+            path = self._run.logs(task.id) / "ranks" / "attempts.jsonl"
+            events = possible(task, decoded_lines(path.read_bytes(), AttemptEvent) if path.exists() else ())
             self.attempts[task.id] = with_reasons(attempts_of(task, attempts.values(), events, addresses), nodes)
             begun = [event for event in events if event.event == "began"]
             if begun:
@@ -176,10 +177,6 @@ class AttemptRecord:
                 self._shifts[task.id] = last - max(event.attempt for event in begun)
                 for stream in STREAMS:
                     self._part(task.id, stream, begun, is_whole=not is_current and begun[-1].node == task.node)
-
-    def _events(self, task_id: str) -> tuple[AttemptEvent, ...]:
-        path = self._run.logs(task_id) / "ranks" / "attempts.jsonl"
-        return tuple(decoded_lines(path.read_bytes(), AttemptEvent)) if path.exists() else ()
 
     def _part(self, task_id: str, stream: str, begun: Sequence[AttemptEvent], *, is_whole: bool) -> None:
         """Copy the output of earlier attempts on the last node from the file that has the output of all of them.
@@ -213,21 +210,14 @@ class AttemptRecord:
 
     def write(self) -> None:
         """Write attempts.jsonl of the tasks that ran more than once. The last step of one is that of its metrics."""
-        self._run.write_attempts(
-            [
-                replace(attempt, step=steps.get(attempt.number, attempt.step))
-                for task_id, attempts in self.attempts.items()
-                for steps in (self._last_steps(task_id),)
-                for attempt in attempts
-            ]
-        )
-
-    def _last_steps(self, task_id: str) -> dict[int, int]:
-        steps: dict[int, int] = {}
-        for point in points_of(self._run.metrics_file(task_id)):
-            if point.step is not None:
-                steps[point.attempt] = max(point.step, steps.get(point.attempt, point.step))
-        return steps
+        all_attempts: list[Attempt] = []
+        for task_id, attempts in self.attempts.items():
+            steps: dict[int, int] = {}
+            for point in points_of(self._run.metrics_file(task_id)):
+                if point.step is not None:
+                    steps[point.attempt] = max(point.step, steps.get(point.attempt, point.step))
+            all_attempts += (replace(attempt, step=steps.get(attempt.number, attempt.step)) for attempt in attempts)
+        self._run.write_attempts(all_attempts)
 
 
 def _copy(source: Path, target: Path, start: int, end: int) -> None:

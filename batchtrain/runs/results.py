@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 from azure.batch import BatchClient
 from msgspec.structs import replace
 
@@ -194,7 +193,10 @@ class Fetcher:
             if isinstance(result, Fetched):
                 task_id, part, name = self._files.pop(result.wanted.target)
                 self._room.release(result.wanted)
-                yield Brought(_fetched(task_id, part, name, result), result.again)
+                record = _record(task_id, part, result.wanted.file, sha256=result.sha256, reason=result.reason)
+                if result.sha256:
+                    record = replace(record, fetched=name, size=result.size)
+                yield Brought(record, result.again)
             else:
                 yield from result
 
@@ -345,8 +347,3 @@ def there(target: Path, file: File) -> bool:
 
 def _record(task_id: str, part: Part, file: File, **more: str) -> FileRecord:
     return FileRecord(task=task_id, path=file.path, node=part.node, size=file.size, time=file.modified, **more)
-
-
-def _fetched(task_id: str, part: Part, name: str, download: Fetched) -> FileRecord:
-    record = _record(task_id, part, download.wanted.file, sha256=download.sha256, reason=download.reason)
-    return msgspec.structs.replace(record, fetched=name, size=download.size) if download.sha256 else record
