@@ -33,7 +33,16 @@ from batchtrain.config.types import FetchSettings, Recipe, Results, Secret
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Task as TaskSettings
 from batchtrain.config.types.secret import masked
-from batchtrain.errors import BatchtrainError, NotFound, ResultsLeft, ServiceError, TaskFailed, UsageError, printable
+from batchtrain.errors import (
+    BatchtrainError,
+    NotFound,
+    ResultsLeft,
+    ServiceError,
+    TaskFailed,
+    UsageError,
+    counted,
+    printable,
+)
 from batchtrain.metrics.stream import RECORDS
 from batchtrain.metrics.summary import Summary
 from batchtrain.plan import render
@@ -146,7 +155,10 @@ class Recording:
         """Record the settings of the job."""
         for path, content in origin.files.items():
             if Path(path).stem != "credentials":
-                directory.replace(self.run.config / Path(path).name, _masked(path, content, self._secrets))
+                if path.endswith(".json"):  # one value per line, without tabs and surrogate pairs, which YAML refuses
+                    content = msgspec.json.format(msgspec.json.encode(msgspec.json.decode(content)), indent=2)
+                masked_content = masked_yaml(content.decode("utf-8-sig"), self._secrets).encode()
+                directory.replace(self.run.config / Path(path).name, masked_content)
         directory.replace(self.run.config / "effective.yaml", _yaml(masked_document(effective(recipe), self._secrets)))
         self._write_plan(plan)
         return self
@@ -350,8 +362,7 @@ class Recording:
     def _ranks(self, node: str) -> dict[str, tuple[int, ...]]:
         ranks_of: dict[str, list[int]] = {}
         for record in self._files.values():
-            match = _RANK.fullmatch(record.fetched) if record.node == node else None
-            if match:
+            if record.node == node and (match := _RANK.fullmatch(record.fetched)):
                 ranks_of.setdefault(record.task, []).append(int(match[1]))
         return {task: tuple(sorted(ranks)) for task, ranks in ranks_of.items()}
 
@@ -361,7 +372,9 @@ class Recording:
         if self._lease is None:
             return
         if self._finished:
-            self._record = replace(self._record, summary=self._record.summary | self._added_metrics())
+            measured_tasks = frozenset(t.id for t in self.run.each_task() if self.run.metrics_file(t.id).exists())
+            self._read_lines(measured_tasks)
+            self._record = replace(self._record, summary=self._record.summary | self._summary(measured_tasks))
         else:
             self._record = replace(self._record, summary={})
             self._read_lines(frozenset())
@@ -393,7 +406,7 @@ class Recording:
             summaries.setdefault(task, Summary()).add(point)
         last_event = max((event.t for event in self.run.events()), default=now())
         metrics = {task: summary.metrics() for task, summary in summaries.items()}
-        self._record = msgspec.structs.replace(self._record, state=state, ended=last_event, summary=_joined(metrics))
+        self._record = replace(self._record, state=state, ended=last_event, summary=_joined(metrics))
         self._finish(self._lease)
 
     def _finish(self, run_lease: lease.Lease) -> None:
@@ -466,12 +479,6 @@ class Recording:
         new_nodes = (node for node in self._nodes.values() if node.allocated and node.allocated >= self._record.started)
         return max((node.prepared for node in new_nodes if node.prepared is not None), default=None)
 
-    def _added_metrics(self) -> dict[str, Metric]:
-        """The metrics of tasks that were fetched after the end of the run."""
-        measured_tasks = frozenset(task.id for task in self.run.each_task() if self.run.metrics_file(task.id).exists())
-        self._read_lines(measured_tasks)
-        return self._summary(measured_tasks)
-
     def _summary(self, measured_tasks: Set[str]) -> dict[str, Metric]:
         """The summary of all tasks except the measured ones. Names begin with the task if there are several."""
         self.metrics = self._numbers.end(self._metrics_files(measured_tasks))
@@ -542,20 +549,18 @@ class Recording:
     def conclusion(self) -> str:
         """The last lines of a command: where the results are, and what is missing."""
         outputs = [record for record in self._files.values() if record.fetched.startswith("outputs/")]
-        size = f"{_counted(len(outputs))}, {results.size(sum(record.size for record in outputs))} in outputs/"
+        size = f"{counted(len(outputs), 'file')}, {results.size(sum(record.size for record in outputs))} in outputs/"
         lines = [f"results: {self.run.path}{f': {size}' if outputs else ''}"]
         reasons: dict[str, list[str]] = {}
         for record in self._files.values():
             if not record.fetched:
                 reasons.setdefault(record.reason, []).append(record.path)
         for reason, paths in reasons.items():
-            what = _named(sorted(paths)) if paths[0] else f"the files of {_counted(len(paths), 'task')} were"
+            what = _named(sorted(paths)) if paths[0] else f"the files of {counted(len(paths), 'task')} were"
             lines.append(f"{what} not fetched: {reason}")
         if self._left:
-            what = _counted(self._left, "task")
-            lines.append(
-                f"the logs of {what} that succeeded were not fetched; a task with `results: {{}}` keeps its logs"
-            )
+            what = f"the logs of {counted(self._left, 'task')} that succeeded were"
+            lines.append(f"{what} not fetched; a task with `results: {{}}` keeps its logs")
         if self._record.cost is not None and self._record.cost.run is not None:
             lines.append(f"this run cost {compare.cost(self._record)}: {self._record.node_hours or 0:.2f} node hours")
         if self.unkept:
@@ -585,12 +590,8 @@ def _named(paths: Sequence[str]) -> str:
     """Files as the subject of a sentence: some names, and the number of the others."""
     names = [printable(path) for path in paths[:NAMED]]
     if len(paths) > NAMED:
-        names.append(_counted(len(paths) - NAMED, "other file"))
+        names.append(counted(len(paths) - NAMED, "other file"))
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) + (" was" if len(paths) == 1 else " were")
-
-
-def _counted(number: int, noun: str = "file") -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _failure(error: BaseException, secrets: tuple[Secret, ...]) -> RunFailure:
@@ -661,22 +662,17 @@ def begin(
 
 def _place_of(recipe: Recipe, account: Account) -> dict[str, Any]:
     """Where a recipe runs, as fields of a record."""
-    pool = recipe.pool
+    pool, hour, cost = recipe.pool, hour_of(recipe, account.region), None
+    if hour is not None and hour.price is not None:
+        _, region, currency, dedicated, spot = hour.price
+        cost = Cost(currency=currency, region=region, dedicated=dedicated, spot=spot, hour=hour.cost)
     return {
         "account": account.name,
         "endpoint": account.endpoint,
         "vm_size": pool.vm_size if pool else "",
         "nodes": pool.vm_count.total if pool else 0,
-        "cost": _planned_cost(recipe, account),
+        "cost": cost,
     }
-
-
-def _planned_cost(recipe: Recipe, account: Account) -> Cost | None:
-    hour = hour_of(recipe, account.region)
-    if hour is None or hour.price is None:
-        return None
-    _, region, currency, dedicated, spot = hour.price
-    return Cost(currency=currency, region=region, dedicated=dedicated, spot=spot, hour=hour.cost)
 
 
 def adopt(
@@ -721,9 +717,8 @@ def recorded_job(root: Path, account: Account, job_id: str, job: Job | None) -> 
     """The newest run directory of a job; for a job that is gone, the newest with its id."""
 
     def fits(record: RunRecord) -> bool:
-        if job is not None:
-            return _is_of(record, job, account)
-        return (record.job, record.account) == (job_id, account.name)
+        same_names = (record.job, record.account) == (job_id, account.name)
+        return same_names if job is None else _is_of(record, job, account)
 
     existing = _recorded(root, fits)
     return existing[0] if existing else None
@@ -758,13 +753,6 @@ def secrets_of_job(client: BatchClient, job_id: str) -> tuple[Secret, ...]:
         tasks = itertools.islice(read.task_documents(client, job_id, "id,environmentSettings"), read.PAGE)
         return secrets_sent(read.job_document(client, job_id), list(tasks))
     return ()
-
-
-def _masked(path: str, content: bytes, secrets: tuple[Secret, ...]) -> bytes:
-    """A file as given, without secrets."""
-    if path.endswith(".json"):  # one value per line, without tabs and pairs of surrogates, which YAML refuses
-        content = msgspec.json.format(msgspec.json.encode(msgspec.json.decode(content)), indent=2)
-    return masked_yaml(content.decode("utf-8-sig"), secrets).encode()
 
 
 def effective(recipe: Recipe) -> dict[str, Any]:
