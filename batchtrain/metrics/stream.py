@@ -233,11 +233,7 @@ class MetricStream:
         return MetricsSeen(
             task,
             job=job,
-            points=batch.points,
-            again=batch.again,
-            unfit=batch.unfit,
-            warnings=batch.warnings,
-            hidden=batch.hidden,
+            **batch._asdict(),
             ranks=self.seen(),
             progress=self.progress,
             rendezvous=Rendezvous(tuple(self._rendezvous), max(self._rendezvous.values(), default=0)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from batchtrain.metrics.point import UNITS
 from batchtrain.records import Metric, Point
@@ -15,22 +14,16 @@ OWN_RATES = ("images_per_second", "samples_per_second")
 """Rates of one rank; the rates of all ranks are added."""
 
 
-class _Seen(NamedTuple):
-    last: float
-    best: float
-    step: int | None
-
-
 class Summary:
     """Collects the points of a task."""
 
     def __init__(self, units: Mapping[str, str] | None = None) -> None:
         self._units = {**UNITS, **(units or {})}
-        self._seen: dict[str, dict[int, dict[int, _Seen]]] = {}
+        self._seen: dict[str, dict[int, dict[int, Metric]]] = {}
         """By metric, attempt and rank; -1 is a value without a rank."""
         self._rates: dict[int, dict[str, dict[int, list[float]]]] = {}
         """By attempt, metric and rank."""
-        self._undefined: dict[str, str] = {}
+        self._undefined: dict[str, Point] = {}
 
     def add(self, point: Point) -> None:
         """Add one point. Samples of nodes are not results."""
@@ -39,20 +32,23 @@ class Summary:
         rank = -1 if point.rank is None else point.rank
         for name, value in point.values.items():
             if value is None:
-                parts = {"step": point.step, "epoch": point.epoch, "rank": point.rank}
-                where = ", ".join(f"{part} {number:g}" for part, number in parts.items() if number is not None)
-                self._undefined.setdefault(name, where or "an unknown step")
+                self._undefined.setdefault(name, point)
                 continue
             ranks = self._seen.setdefault(name, {}).setdefault(point.attempt, {})
             best = value if rank not in ranks else _better(name)(value, ranks[rank].best)
-            ranks[rank] = _Seen(value, best, point.step)
+            ranks[rank] = Metric(value, best, point.step)
             if name in TOTAL_RATES or name in OWN_RATES:
                 self._rates.setdefault(point.attempt, {}).setdefault(name, {}).setdefault(rank, []).append(value)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """The metrics that were NaN or infinite, each with its first occurrence."""
-        return tuple(f"{name} was NaN or infinite, first at {where}" for name, where in self._undefined.items())
+        notes = []
+        for name, point in self._undefined.items():
+            counters = {"step": point.step, "epoch": point.epoch, "rank": point.rank}
+            texts = [f"{counter} {value:g}" for counter, value in counters.items() if value is not None]
+            notes.append(f"{name} was NaN or infinite, first at {', '.join(texts) or 'an unknown step'}")
+        return tuple(notes)
 
     def metrics(self) -> dict[str, Metric]:
         """The values of the lowest rank that has a metric in each attempt: the last of the last attempt, the best of

@@ -3,7 +3,7 @@ client keeps what it sees. What neither knows is `unknown`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
 
@@ -206,23 +206,22 @@ def _current(attempt: Attempt, task: Task) -> Attempt:
     )
 
 
-def with_reasons(attempts: Sequence[Attempt], nodes: Iterable[Node]) -> tuple[Attempt, ...]:
+def with_reasons(attempts: Sequence[Attempt], nodes: Collection[Node]) -> tuple[Attempt, ...]:
     """The attempts with the reasons that the nodes of their pool prove now."""
-    known = tuple(nodes)
     return tuple(
-        _merged(attempt, replace(attempt, **lost_node(attempt, known))) if attempt.reason == "requeued" else attempt
+        _merged(attempt, replace(attempt, **lost_node(attempt, nodes))) if attempt.reason == "requeued" else attempt
         for attempt in attempts
     )
 
 
-def lost_node(attempt: Attempt, nodes: Sequence[Node]) -> dict[str, Any]:
+def lost_node(attempt: Attempt, nodes: Collection[Node]) -> dict[str, Any]:
     """The reason of an attempt that the service ended, and the node that it lost, as the nodes of its pool tell it.
 
     The other nodes of a gang may be unknown. Then any node of the pool counts that was lost while the attempt ran.
     """
     by_id = {node.id: node for node in nodes}
     listed = [by_id[node] for node in attempt.nodes if node in by_id]
-    others = [  # that the pool had when the attempt began
+    others = [
         node
         for node in nodes
         if node.id not in attempt.nodes and attempt.started and node.allocated and node.allocated <= attempt.started

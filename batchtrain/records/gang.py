@@ -56,11 +56,10 @@ class StepTimes:
     @property
     def times(self) -> dict[int, tuple[float, ...]]:
         """The seconds of a step by rank, the oldest first."""
+        copies = {rank: tuple(moments) for rank, moments in tuple(self._moments.items())}
         return {
-            rank: tuple(
-                (t - before) / (step - last) for (before, last), (t, step) in pairwise(tuple(moments)) if t >= before
-            )
-            for rank, moments in tuple(self._moments.items())
+            rank: tuple((t - before) / (step - last) for (before, last), (t, step) in pairwise(moments) if t >= before)
+            for rank, moments in copies.items()
         }
 
 
@@ -71,8 +70,8 @@ def compared(ranks: Sequence[Rank], steps: Mapping[int, Sequence[float]], now: f
     typical = {number: median(times) for number, times in steps.items() if len(times) >= FEWEST_STEPS}
     usual = median(typical.values()) if len(typical) > 1 else None
     most_lines = max((rank.lines for rank in ranks), default=0)
-    regular = [  # the ranks whose silence means something: in many programs, only rank 0 prints
-        rank for rank in ranks if (rank.step is not None if leader is not None else 2 * rank.lines >= most_lines)
+    regular = [  # ranks whose silence means something: in many programs, only rank 0 prints
+        rank for rank in ranks if (2 * rank.lines >= most_lines if leader is None else rank.step is not None)
     ]
     latest = max((rank.heard for rank in regular), default=now)
     gap = max(GAP_SECONDS, GAP_STEPS * (usual or 0.0))
@@ -86,8 +85,7 @@ def compared(ranks: Sequence[Rank], steps: Mapping[int, Sequence[float]], now: f
             return "stands"
         if number in quiet:
             return "waits" if standing else "quiet"
-        is_slow = usual is not None and typical.get(number, 0.0) > SLOW_FACTOR * usual
-        return "slow" if is_slow else ""
+        return "slow" if usual is not None and typical.get(number, 0.0) > SLOW_FACTOR * usual else ""
 
     states = [
         RankState(

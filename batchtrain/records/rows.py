@@ -63,7 +63,8 @@ def columns(rows: Iterable[Any]) -> tuple[str, ...]:
 
 def cells(row: Any) -> tuple[str, ...]:
     """A row's values as text in one line that does not control a terminal: a file name may have any character."""
-    return tuple(printable(_cell(value)) for value in _values(row))
+    values = row.values() if isinstance(row, dict) else (getattr(row, name) for name in _names(row))
+    return tuple(printable(_cell(value)) for value in values)
 
 
 def shown(row: Any, names: Iterable[str] = ()) -> dict[str, Any]:
@@ -76,12 +77,6 @@ def _names(row: Any) -> Iterable[str]:
         return row
     names: tuple[str, ...] = row.columns or row.__struct_fields__ if hasattr(row, "columns") else row._fields
     return names
-
-
-def _values(row: Any) -> Iterable[Any]:
-    if isinstance(row, dict):
-        return row.values()
-    return row if isinstance(row, tuple) else [getattr(row, name) for name in _names(row)]
 
 
 def _text_of_failures(value: Any) -> Any:

@@ -168,8 +168,7 @@ class AttemptRecord:
             if number_of(task) == 1 and len(attempts) <= 1:
                 continue
             path = self._run.logs(task.id) / "ranks" / "attempts.jsonl"
-            lines = path.read_bytes() if path.exists() else b""
-            events = possible(task, decoded_lines(lines, AttemptEvent))
+            events = possible(task, decoded_lines(path.read_bytes(), AttemptEvent) if path.exists() else ())
             self.attempts[task.id] = with_reasons(attempts_of(task, attempts.values(), events, addresses), nodes)
             begun = [event for event in events if event.event == "began"]
             if begun:
@@ -211,14 +210,14 @@ class AttemptRecord:
 
     def write(self) -> None:
         """Write attempts.jsonl of the tasks that ran more than once. The last step of one is that of its metrics."""
-        rows: list[Attempt] = []
+        all_attempts: list[Attempt] = []
         for task_id, attempts in self.attempts.items():
             steps: dict[int, int] = {}
             for point in points_of(self._run.metrics_file(task_id)):
                 if point.step is not None:
                     steps[point.attempt] = max(point.step, steps.get(point.attempt, point.step))
-            rows += [replace(attempt, step=steps.get(attempt.number, attempt.step)) for attempt in attempts]
-        self._run.write_attempts(rows)
+            all_attempts += (replace(attempt, step=steps.get(attempt.number, attempt.step)) for attempt in attempts)
+        self._run.write_attempts(all_attempts)
 
 
 def _copy(source: Path, target: Path, start: int, end: int) -> None:

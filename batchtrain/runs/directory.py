@@ -303,10 +303,9 @@ class RunDirectory(NamedTuple):
 
     def record_or_none(self) -> RunRecord | None:
         """The same; None if it is not here, or cannot be read."""
-        try:
+        with contextlib.suppress(BatchtrainError):
             return self.record()
-        except BatchtrainError:
-            return None
+        return None
 
     def points(self) -> Iterator[tuple[str, Point]]:
         """The lines of metrics/TASK.jsonl of all tasks."""
@@ -345,8 +344,10 @@ class RunDirectory(NamedTuple):
         return tuple(self.each_task())
 
     def each_task(self) -> Iterator[Task]:
-        """The same, one by one."""
-        return _lines(self.path / "tasks.jsonl", Task, _with_failure)
+        """The same, one by one. The failure of an earlier version is a text."""
+        return _lines(
+            self.path / "tasks.jsonl", Task, lambda line: {**line, "failure": {"message": line.get("failure")}}
+        )
 
     def attempts(self) -> tuple[Attempt, ...]:
         """The attempts of attempts.jsonl by task and number; of several lines about one, the last."""
@@ -402,13 +403,13 @@ def make(root: Path, job: str, now: datetime, name: str = "") -> RunDirectory:
             name = ""
         except OSError as error:
             raise _no_room(root, error) from None
-    fresh = root / f".{LATEST}-{secrets.token_hex(4)}"
+    fresh_link = root / f".{LATEST}-{secrets.token_hex(4)}"
     with contextlib.suppress(OSError):  # a file system without links
-        fresh.symlink_to(path.name, target_is_directory=True)
+        fresh_link.symlink_to(path.name, target_is_directory=True)
         try:
-            fresh.replace(root / LATEST)
+            fresh_link.replace(root / LATEST)
         except OSError:  # a directory of that name
-            fresh.unlink()
+            fresh_link.unlink()
     return RunDirectory(path)
 
 
@@ -542,8 +543,3 @@ def _lines(
                     yield msgspec.json.decode(line, type=kind)
                 except msgspec.ValidationError:
                     yield msgspec.convert(renew(msgspec.json.decode(line)), kind)
-
-
-def _with_failure(line: dict[str, Any]) -> dict[str, Any]:
-    """A task of an earlier version, whose failure is a text."""
-    return {**line, "failure": {"message": line.get("failure")}}

@@ -70,11 +70,10 @@ def experiment_of(data: Any, file: str) -> Experiment:
         raise UsageError(f"{file}: `matrix` needs a list of values for {empty[0] if empty else 'at least one name'}")
     texts = experiment.recipe, experiment.command, experiment.arguments
     for name, values in experiment.matrix.items():
-        if name == NODES:
-            wrong = [value for value in values if not isinstance(value, int) or value < 1]
-            if wrong:
-                raise UsageError(f"{file}: matrix.nodes: {wrong[0]} is not a number of nodes")
-        elif "." not in name and not any(f"{{{name}}}" in text for text in texts):
+        wrong = [value for value in values if not isinstance(value, int) or value < 1]
+        if name == NODES and wrong:
+            raise UsageError(f"{file}: matrix.nodes: {wrong[0]} is not a number of nodes")
+        if name != NODES and "." not in name and not any(f"{{{name}}}" in text for text in texts):
             raise UsageError(
                 f"{file}: matrix.{name} changes nothing: write {{{name}}} in `recipe`, `command` or `arguments`, or a"
                 " path of --set"
@@ -126,13 +125,11 @@ def of_dlbs(data: Mapping[str, Any], recipe: str, file: str) -> tuple[Experiment
         values = tuple(value) if is_variable and isinstance(value, list) else (value,)
         if name == "exp.framework":
             if not recipe:
-                unsupported = [framework for framework in values if framework not in RECIPES]
-                if unsupported:
+                if unknown := [item for item in values if item not in RECIPES]:
                     raise UsageError(
-                        f"{file}: exp.framework `{unsupported[0]}` has no recipe that takes it; name one with"
-                        " --recipe DIR"
+                        f"{file}: exp.framework `{unknown[0]}` has no recipe that takes it; name one with --recipe DIR"
                     )
-                matrix["framework"] = tuple(RECIPES[framework] for framework in values)
+                matrix["framework"] = tuple(RECIPES[item] for item in values)
             continue
         if any(isinstance(item, str) and ("${" in item or "$(" in item) for item in values):
             inapplicable.append(f"{name}: an expression, which only DLBS evaluates")

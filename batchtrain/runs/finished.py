@@ -53,10 +53,8 @@ class Metrics(dict[str, list[Any]]):
         several = any(number > 1 for number in self.get("attempt", ()))
         names = [name for name in nonempty_names if name != "t" and (name != "attempt" or several)]
         count = min(most, len(self["t"]) if self else 0)
-        return [
-            {name: markup.short(value) if isinstance(value := self[name][row], float) else value for name in names}
-            for row in range(count)
-        ]
+        rows = ({name: self[name][row] for name in names} for row in range(count))
+        return [{name: markup.short(v) if isinstance(v, float) else v for name, v in row.items()} for row in rows]
 
     def __str__(self) -> str:
         more = len(self.get("t", ())) - MOST_ROWS

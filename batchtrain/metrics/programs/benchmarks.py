@@ -46,10 +46,6 @@ def _vllm_throughput(match: re.Match[str], source: Source) -> Point:
     return Point({f"{unit.replace(' ', '_')}_per_second": finite(rate) for rate, unit in rates})
 
 
-def _vllm_latency(match: re.Match[str], source: Source) -> Point:
-    return Point({f"{match[1]}_{match[2]}_ms".lower(): finite(match[3])})
-
-
 PROGRAMS = (
     Program("dlbs", "__", r"^[ \t]*__(.+?)__[ \t]*=(.+)", _dlbs),
     Program(
@@ -75,6 +71,7 @@ PROGRAMS = (
     Program("HPCG", "HPCG result is VALID", rf"GFLOP/s rating of=({NUMBER})", one("gflops")),
     Program("vLLM throughput", "Throughput:", r"^Throughput: (.*/s.*)", _vllm_throughput),
     Program(
-        "vLLM latency", " (ms):", rf"^(Mean|Median|P[\d.]+) (TTFT|TPOT|ITL|E2EL) \(ms\): +({NUMBER})", _vllm_latency,
+        "vLLM latency", " (ms):", rf"^(Mean|Median|P[\d.]+) (TTFT|TPOT|ITL|E2EL) \(ms\): +({NUMBER})",
+        lambda match, source: Point({f"{match[1]}_{match[2]}_ms".lower(): finite(match[3])}),
     ),
 )  # fmt: skip

@@ -32,14 +32,14 @@ def _osu_header(source: Source, line: str) -> Source | None:
 
 
 def _osu_row(source: Source, line: str) -> Point | None:
+    """`Latency (us)` of osu_latency is `osu_latency_us`; further columns keep their names."""
     match = _NUMBERS.match(line)
     if not match:
         return None
-    columns = source.columns or (source.table,)
     values = {}
-    for name, text in zip(columns, match[2].split(), strict=False):  # a wide table has more columns than names
+    # a wide table has more columns than names
+    for name, text in zip(source.columns or (source.table,), match[2].split(), strict=False):
         words = re.sub(r"[^a-z0-9]+", "_", name.lower().replace("/", "_per_")).strip("_").split("_")
-        # `Latency (us)` of osu_latency: `osu_latency_us`; further columns keep their names
         values["_".join(dict.fromkeys((*source.table.split("_"), *words)))] = finite(text)
     return Point(values, step=int(match[1]))
 
@@ -53,17 +53,15 @@ def _imb_header(source: Source, line: str) -> Source | None:
 
 
 def _imb_row(source: Source, line: str) -> Point | None:
+    """`t_avg[usec]` of Allreduce is `imb_allreduce_avg_us`, `Mbytes/sec` is `imb_pingpong_mb_per_second`."""
     match = _NUMBERS.match(line)
-    if not match or not source.columns:
-        return None
     values = {}
-    for column, text in zip(source.columns, match[2].split(), strict=False):
+    for column, text in zip(source.columns, match[2].split() if match else (), strict=False):
+        time = re.fullmatch(r"t(?:_(\w+))?\[(\w+)\]", column)
+        kind, unit = (time[1], time[2]) if time else ("", column)
         if not column.startswith("#"):
-            # `t_avg[usec]` of Allreduce: `imb_allreduce_avg_us`; `Mbytes/sec`: `imb_pingpong_mb_per_second`
-            time = re.fullmatch(r"t(?:_(\w+))?\[(\w+)\]", column)
-            kind, unit = (time[1], time[2]) if time else ("", column)
             values["_".join(filter(None, (source.table, kind, _IMB_NAMES.get(unit, unit))))] = finite(text)
-    return Point(values, step=int(match[1])) if values else None
+    return Point(values, step=int(match[1])) if match and values else None
 
 
 def _ray_header(source: Source, line: str) -> Source | None:

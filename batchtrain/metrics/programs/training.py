@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import NamedTuple
 
 from batchtrain.metrics.point import COUNTERS, finite, of_json
 from batchtrain.metrics.programs.base import NUMBER, Program, Source, pairs
@@ -53,10 +52,6 @@ _LOG_PREFIX = (
     rf"|{_LEVEL}(?::{_LOGGER}:)?[:\s]*|[\w.]+:\d+\s+|-\s+(?:{_LOGGER}\s+-\s+)?)*?"
 )
 """Each text fits in one way: with two, a long line would take days."""
-
-
-def _words(match: re.Match[str], source: Source) -> Point | None:
-    return _point(match[1])
 
 
 def _point(text: str) -> Point | None:
@@ -107,23 +102,16 @@ def _scaled(number: str, prefix: str) -> float | None:
     return None if value is None else value * {"": 1.0, "k": 1e3, "M": 1e6}[prefix]
 
 
-class _Name(NamedTuple):
-    """What the words before a number say; a training repeats them with every line."""
-
-    name: str
-    counter: str
-    """The last word, if a number behind it is a position."""
-    is_sentence: bool
-
-
 @functools.lru_cache(maxsize=1000)
-def _name(text: str) -> _Name:
+def _name(text: str) -> tuple[str, str, bool]:
+    """What the words before a number say: the name, the last word if a number behind it is a position, and whether
+    they are part of a sentence. A training repeats them with every line."""
     before = text.lower().split()
     words = [word for word in before if word not in _FILLERS] or before
     unit, is_rate, end = words[-1].partition("/s")
     last = _rate(unit) if is_rate and end in ("", "ec") else words[-1]
     name = "_".join((*words[:-1], last)).replace("@", "")
-    return _Name(name, words[-1] if words[-1] in _COUNTERS else "", before[-1] in _OF_SENTENCES)
+    return name, words[-1] if words[-1] in _COUNTERS else "", before[-1] in _OF_SENTENCES
 
 
 def _columns(match: re.Match[str], source: Source) -> Point | None:
@@ -147,10 +135,6 @@ def _bar(match: re.Match[str], source: Source) -> Point | None:
 
 def _deepspeed(match: re.Match[str], source: Source) -> Point | None:
     return _point(match[0].replace("/", ", "))
-
-
-def _optuna(match: re.Match[str], source: Source) -> Point:
-    return Point({"value": finite(match[2]), "best_value": finite(match[3])}, step=int(match[1]))
 
 
 _DICT_PAIR = re.compile(rf"""['"]([^'"]+)['"]: ?(['"]|np\.\w+\(|)({NUMBER})['")]?(?=\s*[,}}])""")
@@ -182,17 +166,14 @@ def _json_line(match: re.Match[str], source: Source) -> Point | None:
     )
 
 
-def _recipe(match: re.Match[str], source: Source) -> Point | None:
-    return Point(pairs(match[2], r"(\w+) "), epoch=int(match[1]))
-
-
 _COUNTER = (
     r"(?=[\[begist])\[?(?:global[ _]|train(?:ing)? )?(?:step|iter(?:ation)?|epoch|batch(?= ))s?[ :=#]*(?:\[ *)?\d+"
 )
 
 PROGRAMS = (
     Program(
-        "recipes", "epoch ", rf"^epoch (\d+)((?: (?!(?:of|rank|{'|'.join(_COUNTERS)}) )\w+ {NUMBER})+)$", _recipe,
+        "recipes", "epoch ", rf"^epoch (\d+)((?: (?!(?:of|rank|{'|'.join(_COUNTERS)}) )\w+ {NUMBER})+)$",
+        lambda match, source: Point(pairs(match[2], r"(\w+) "), epoch=int(match[1])),
     ),
     Program(
         "recipes test", "test accuracy", r"^test accuracy (\S+)",
@@ -226,10 +207,14 @@ PROGRAMS = (
     Program("DeepSpeed rate", "/micro_step=", r"epoch=\d+/micro_step=.*", _deepspeed),
     Program(
         "Optuna", "finished with value",
-        rf"Trial (\d+) finished with value: ({NUMBER}) .* is trial \d+ with value: ({NUMBER}?)", _optuna,
+        rf"Trial (\d+) finished with value: ({NUMBER}) .* is trial \d+ with value: ({NUMBER}?)",
+        lambda match, source: Point({"value": finite(match[2]), "best_value": finite(match[3])}, step=int(match[1])),
     ),
     *(
-        Program(f"steps by {needle}", needle, rf"^{_LOG_PREFIX}((?i:{_COUNTER})[^\d\w].*)$", _words)
+        Program(
+            f"steps by {needle}", needle, rf"^{_LOG_PREFIX}((?i:{_COUNTER})[^\d\w].*)$",
+            lambda match, source: _point(match[1]),
+        )
         for needle in ("tep", "ter", "poch", "atch")
     ),
     Program("json", "{", r"^\s*(\{.*\})\s*$", _json_line),
