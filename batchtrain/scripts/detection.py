@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from batchtrain.errors import UsageError
@@ -42,7 +42,9 @@ class Undecided(UsageError):
 
 def framework_of(script: Script, name: str = "") -> Choice:
     """The framework of a script; `name` is the choice of the user. Raises Undecided if several fit."""
-    evidence = _evidence(script.imports)
+    tops = {mention.top: mention for mention in reversed(script.imports)}
+    evidence = _first(tops, {framework: scripts.imports for framework, scripts in LAUNCHES.items()})
+    evidence = evidence or _first(tops, {framework: scripts.weak_imports for framework, scripts in LAUNCHES.items()})
     if name:
         return _chosen(name, evidence, "your choice")
     level = max((LAUNCHES[framework].level for framework in evidence), default=0)
@@ -52,9 +54,8 @@ def framework_of(script: Script, name: str = "") -> Choice:
         options = " or ".join(f"`--framework {framework}`" for framework in candidates)
         raise Undecided(f"{script.path} fits several frameworks: {places}; choose with {options}", tuple(candidates))
     if not candidates:
-        return _chosen(
-            NONE, evidence, "it imports no framework, so it runs once on every node with RANK and WORLD_SIZE"
-        )
+        reason = "it imports no framework, so it runs once on every node with RANK and WORLD_SIZE"
+        return _chosen(NONE, evidence, reason)
     return _chosen(candidates[0], evidence, _at(evidence[candidates[0]]))
 
 
@@ -67,14 +68,8 @@ def block_of(choice: Choice, processes_per_node: int | None) -> MpiBlock | Nodes
     return FRAMEWORKS[choice.name](processes_per_node=processes_per_node)
 
 
-def _evidence(imports: Iterable[Place]) -> dict[str, Place]:
-    """The first import that means each framework."""
-    tops = {mention.top: mention for mention in reversed(tuple(imports))}
-    strong = _first(tops, {name: scripts.imports for name, scripts in LAUNCHES.items()})
-    return strong or _first(tops, {name: scripts.weak_imports for name, scripts in LAUNCHES.items()})
-
-
 def _first(tops: Mapping[str, Place], modules: Mapping[str, tuple[str, ...]]) -> dict[str, Place]:
+    """The first import that means each framework."""
     return {
         framework: min((tops[name] for name in names if name in tops), key=lambda mention: mention.line)
         for framework, names in modules.items()

@@ -53,7 +53,8 @@ def read(path: Path) -> Script:
     programs: list[Place] = []
     for file, tree in _files(path):
         for mention in _imported(file, tree):
-            if not _is_local(path.parent, mention.top) and mention.top not in sys.stdlib_module_names:
+            is_local = (path.parent / mention.top).is_dir() or (path.parent / f"{mention.top}.py").is_file()
+            if not is_local and mention.top not in sys.stdlib_module_names:
                 imports.setdefault(mention.name, mention)
         for name, call in _called(tree):
             calls.append(Place(name, file, call.lineno))
@@ -65,16 +66,12 @@ def read(path: Path) -> Script:
 
 def _files(script: Path) -> Iterator[tuple[Path, ast.Module]]:
     """The script and the files of its directory that it imports, directly or not."""
-    waiting, seen = [script], {script}
-    while waiting:
-        file = waiting.pop(0)
+    files = [script]
+    for file in files:  # grows on the way
         tree = _parsed(file)
         yield file, tree
         for mention in _imported(file, tree):
-            for local in _local_files(script.parent, mention.name):
-                if local not in seen:
-                    seen.add(local)
-                    waiting.append(local)
+            files += [local for local in _local_files(script.parent, mention.name) if local not in files]
 
 
 def _parsed(file: Path) -> ast.Module:
@@ -93,13 +90,12 @@ def _parsed(file: Path) -> ast.Module:
 
 def _imported(file: Path, tree: ast.Module) -> Iterator[Place]:
     """The imports of a file, without those for type checkers. A relative one names a module of the directory."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop(0)
+    nodes: list[ast.AST] = [tree]
+    for node in nodes:  # grows on the way
         if isinstance(node, ast.If) and ast.unparse(node.test).rpartition(".")[2] == "TYPE_CHECKING":
-            waiting.extend(node.orelse)
+            nodes.extend(node.orelse)
             continue
-        waiting.extend(ast.iter_child_nodes(node))
+        nodes.extend(ast.iter_child_nodes(node))
         if isinstance(node, ast.Import):
             yield from (Place(alias.name, file, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -109,10 +105,6 @@ def _imported(file: Path, tree: ast.Module) -> Iterator[Place]:
                 for alias in node.names
                 if alias.name != "*" or module
             )
-
-
-def _is_local(directory: Path, name: str) -> bool:
-    return (directory / name).is_dir() or (directory / f"{name}.py").is_file()
 
 
 def _local_files(directory: Path, module: str) -> Iterator[Path]:
@@ -125,22 +117,16 @@ def _local_files(directory: Path, module: str) -> Iterator[Path]:
 
 def _called(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
     """The calls of a file, with the full names of imported functions."""
-    names = _names(tree)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            head, dot, rest = ast.unparse(node.func).partition(".")
-            yield f"{names.get(head, head)}{dot}{rest}", node
-
-
-def _names(tree: ast.Module) -> dict[str, str]:
-    """What each imported name of a file stands for."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.asname: alias.name for alias in node.names if alias.asname}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-    return names
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            head, dot, rest = ast.unparse(node.func).partition(".")
+            yield f"{names.get(head, head)}{dot}{rest}", node
 
 
 def _written(argument: ast.expr) -> str:

@@ -34,7 +34,9 @@ def commands(name: str, spec: Environment, packages: tuple[SourcePackages, ...],
             " `batchtrain config set registry SERVER`, and build the image with `batchtrain images build`"
         )
     directory = prefix(name, spec, packages)
-    pythons = " ".join(_pythons(name, spec, packages))
+    versions = allowed_pythons(packages, spec.pythons or OF_NODES, f"the environment {name}")
+    any_fits = not spec.pythons and versions == OF_NODES
+    pythons = "python3" if any_fits else " ".join(f"python{version}" for version in versions)
     yield f'if [ ! -e "{directory}/{READY}" ]; then'
     yield f'  python="$(for name in {pythons}; do command -v "$name" && break; done)" || true'
     yield f'  [ -n "$python" ] || {{ echo "batchtrain: this node has none of {pythons}; use an image" >&2; exit 1; }}'
@@ -59,10 +61,3 @@ def _index(directory: str, url: str) -> Iterator[str]:
     yield "  else"
     yield f'    echo "batchtrain: this node does not reach {url}, so the packages come from its other indexes"'
     yield "  fi"
-
-
-def _pythons(name: str, spec: Environment, packages: tuple[SourcePackages, ...]) -> tuple[str, ...]:
-    """The programs that may make the environment, the best first."""
-    versions = allowed_pythons(packages, spec.pythons or OF_NODES, f"the environment {name}")
-    any_fits = not spec.pythons and versions == OF_NODES
-    return ("python3",) if any_fits else tuple(f"python{version}" for version in versions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 import sys
@@ -88,12 +89,9 @@ def script(
     wish = Wish(nodes, each, size or "", spot, framework or "", tuple(map(str, arguments)), name or "")
     prepared = prepare(Path(path), wish, settings=settings, ignore=ignore, local=local)
     if is_for_emulator(local):
-        local_environment.make(prepared.recipe, prepared.image, prepared.packages, _print)
+        say = functools.partial(print, file=sys.stderr, flush=True)
+        local_environment.make(prepared.recipe, prepared.image, prepared.packages, say)
     return prepared.recipe
-
-
-def _print(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def processes_each(processes_per_node: int | None, gpus_per_node: int | None) -> int | None:
@@ -120,7 +118,12 @@ def prepare(
     if wish.framework and wish.framework not in detection.NAMES:
         raise UsageError(f"there is no framework {wish.framework}; choose one of {', '.join(detection.NAMES)}")
     read_script = imports.read(path)
-    _refuse_launchers(read_script)
+    if mention := detection.launcher_in(read_script):
+        raise UsageError(
+            f"{mention.file}:{mention.line} starts the processes of the training itself, with `{mention.name}`;"
+            " batchtrain starts them on every node (`--processes-per-node`), so call the training function directly,"
+            " and let it read RANK, LOCAL_RANK and WORLD_SIZE"
+        )
     try:
         choice = detection.framework_of(read_script, wish.framework)
     except detection.Undecided as undecided:
@@ -131,7 +134,8 @@ def prepare(
     package_list = source_packages.of_directory(directory, path.name)
     packages = (package_list,) if package_list.packages or package_list.pythons else ()
     build = detection.PLAIN_IMAGE if package_list.names.intersection(choice.packages) else choice.image
-    gpus = _has_gpus(directory, wish.size)
+    vm = catalog_file.load(directory).size(wish.size or VM_SIZE)
+    gpus = vm is not None and vm.gpus > 0
     image = recipe_images.script_image(build, packages, gpus=gpus)
     remarks = tuple(_unlisted(read_script, package_list, choice, build))
     draft = _recipe(path, directory, wish, choice, image)
@@ -159,8 +163,8 @@ def _recipe(path: Path, directory: Path, wish: Wish, choice: Choice, image: str)
     )
     job = Job(id=name, auto_complete=True, tasks=(task,))
     pool = new_pool(None, wish.size or VM_SIZE, job, wish.nodes)
-    count = VmCount(**{kind: wish.nodes})
-    return Recipe(directory=str(directory), pool=replace(pool, vm_count=count), jobs=(job,))
+    pool = replace(pool, vm_count=VmCount(**{kind: wish.nodes}))
+    return Recipe(directory=str(directory), pool=pool, jobs=(job,))
 
 
 def _without_image(
@@ -176,18 +180,12 @@ def _without_image(
         gang = replace(gang, mpi=replace(gang.mpi, executable_path=f"{bin_directory}/mpiexec"))
     task = replace(task, docker_image=None, command=f"{bin_directory}/{task.command}", multi_instance=gang)
     lines = "\n".join(on_nodes.commands(name, spec, packages, gpus=gpus))
-    image = replace(IMAGE, native=False)
     pool = replace(
         pool,
         additional_node_prep=AdditionalNodePrep(commands=PrepCommands(post=(lines,))),
-        vm_configuration=replace(pool.vm_configuration, platform_image=image),
+        vm_configuration=replace(pool.vm_configuration, platform_image=replace(IMAGE, native=False)),
     )
     return replace(recipe, pool=pool, jobs=(replace(job, tasks=(task,)),))
-
-
-def _has_gpus(directory: Path, size: str) -> bool:
-    vm = catalog_file.load(directory).size(size or VM_SIZE)
-    return vm is not None and vm.gpus > 0
 
 
 def _credentials(directory: Path, files: Mapping[str, str]) -> Mapping[str, bytes]:
@@ -198,16 +196,6 @@ def _credentials(directory: Path, files: Mapping[str, str]) -> Mapping[str, byte
         for file, content in contents.items()
         if Path(file).stem == "credentials" or file in files.values()
     }
-
-
-def _refuse_launchers(script: imports.Script) -> None:
-    mention = detection.launcher_in(script)
-    if mention is not None:
-        raise UsageError(
-            f"{mention.file}:{mention.line} starts the processes of the training itself, with `{mention.name}`;"
-            " batchtrain starts them on every node (`--processes-per-node`), so call the training function directly,"
-            " and let it read RANK, LOCAL_RANK and WORLD_SIZE"
-        )
 
 
 def _unlisted(script: imports.Script, package_list: SourcePackages, choice: Choice, build: str) -> Iterator[Problem]:
