@@ -9,7 +9,7 @@ from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.missing_ranks import missing_ranks
 from batchtrain.errors import Finding
-from batchtrain.records import Attempt, Job, Pool, Task
+from batchtrain.records import Job, Pool, Task
 from batchtrain.records.failure import EXIT_CODE
 from batchtrain.service.causes import lines_of, of_the_program, without_source
 
@@ -27,7 +27,10 @@ def judged(evidence: Evidence) -> Diagnosis:
     about_pool = list(_of_pool(pool, nodes)) if pool else []
     if job is None:
         assert pool is not None
-        state, lines = _pool_state(pool, nodes), _first_start_lines(nodes)
+        ready = sum(examined_node.node.state in ("idle", "running") for examined_node in nodes)
+        state = f"{pool.state}, {pool.allocation}, {pool.nodes} of {pool.target} nodes, {ready} ready"
+        start_lines = next((examined_node.start_lines for examined_node in nodes if examined_node.start_lines), ())
+        lines = tuple(line for line in start_lines if line.strip())[-SHOWN_LINES:]
         return Diagnosis(f"pool {pool.id}", state, "", tuple(about_pool), lines, evidence)
     failed = [examined_task for examined_task in evidence.tasks if examined_task.task.result == "failure"]
     about_tasks = [finding for examined_task in failed for finding in _of_failed(job, examined_task, evidence.logs)]
@@ -36,9 +39,11 @@ def judged(evidence: Evidence) -> Diagnosis:
     if job.pool and pool is None:
         findings = tuple(finding.after_deletion() for finding in findings)
     first = failed[0] if failed else None
+    counts = {"failed": job.failed, "running": job.running, "waiting": job.active, "succeeded": job.succeeded}
+    tasks = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     return Diagnosis(
         subject=f"job {job.id}",
-        state=_job_state(job),
+        state=f"{job.state}, tasks: {tasks or 'none'}",
         who=_who(first) if first else "",
         findings=tuple(dict.fromkeys(findings)),
         lines=_shown(first) if first else (),
@@ -65,8 +70,7 @@ def _of_failed(job: Job, examined_task: ExaminedTask, logs: str) -> Iterator[Fin
         yield _named(Finding(rule, subject, cause, evidence, step), logs, **names)
         if rule != "terminated":
             return
-    finding = _in_output(examined_task)
-    if finding:
+    if finding := _in_output(examined_task):
         yield _named(finding._replace(subject=subject), logs, **names)
     elif match and not by_service:
         (rule, cause, step), evidence = match
@@ -138,10 +142,8 @@ def _shown(examined_task: ExaminedTask) -> tuple[str, ...]:
 def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
     subject = f"job {job.id}"
     if job.failure:
-        cause, step = (
-            "the service could not schedule the job",
-            "look at the service's message; the job's pool could not be used",
-        )
+        cause = "the service could not schedule the job"
+        step = "look at the service's message; the job's pool could not be used"
         yield Finding("job-not-scheduled", subject, cause, job.failure.detailed, step)
     if job.reason == "MaxWallClockTimeExpiry":
         cause = "the job reached its limit of run time" + (f" ({job.wall_clock:g} s)" if job.wall_clock else "")
@@ -152,7 +154,12 @@ def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
         yield from (Finding(rule, task_name, cause.format(text), "", step) for text in examined_task.warnings)
     tasks = [examined_task.task for examined_task in evidence.tasks]
     attempts = (attempt for examined_task in evidence.tasks for attempt in examined_task.attempts)
-    yield from (_lost(attempt, job) for attempt in attempts if attempt.reason in service_rules.LOST)
+    for attempt in attempts:
+        if attempt.reason in service_rules.LOST:
+            rule, cause, step = service_rules.LOST[attempt.reason]
+            node = attempt.lost or next(iter(attempt.nodes), "(unknown)")
+            finding = Finding(rule, f"task {attempt.task}", cause.format(node, attempt.number), "", step)
+            yield _named(finding, job=job.id, task=attempt.task, pool=job.pool, node=node)
     for task in tasks:
         if task.state == "active":
             yield from _of_waiting(job, evidence.pool, task, tasks)
@@ -160,16 +167,8 @@ def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
         yield Finding("waits", subject, hint, "", "the emulator says this; Azure tells no reason")
 
 
-def _lost(attempt: Attempt, job: Job) -> Finding:
-    rule, cause, step = service_rules.LOST[attempt.reason]
-    node = attempt.lost or next(iter(attempt.nodes), "(unknown)")
-    finding = Finding(rule, f"task {attempt.task}", cause.format(node, attempt.number), "", step)
-    return _named(finding, job=job.id, task=attempt.task, pool=job.pool, node=node)
-
-
 def _of_waiting(job: Job, pool: Pool | None, task: Task, tasks: Iterable[Task]) -> Iterator[Finding]:
-    match = service_rules.waiting(job, pool, task)
-    if match:
+    if match := service_rules.waiting(job, pool, task):
         (rule, cause, step), evidence = match
         yield Finding(rule, f"task {task.id}", cause, evidence, step)
         return
@@ -193,17 +192,12 @@ def _of_pool(pool: Pool, nodes: Iterable[ExaminedNode]) -> Iterator[Finding]:
         step = "correct the formula (`batchtrain config plan` shows it)"
         yield Finding("autoscale-error", subject, "the autoscale formula fails", str(pool.autoscale_error), step)
     for examined_node in nodes:
-        yield from _of_node(examined_node, pool)
-
-
-def _of_node(examined_node: ExaminedNode, pool: Pool) -> Iterator[Finding]:
-    node, subject = examined_node.node, f"node {examined_node.node.id}"
-    if node.state == "starttaskfailed" or (node.start_exit_code or 0) != 0 or node.start_failure:
-        yield _start_task(examined_node, subject)
-    match = service_rules.of_node(node)
-    if match:
-        (rule, cause, step), evidence = match
-        yield _named(Finding(rule, subject, cause, evidence, step), pool=pool.id, node=node.id)
+        node, subject = examined_node.node, f"node {examined_node.node.id}"
+        if node.state == "starttaskfailed" or (node.start_exit_code or 0) != 0 or node.start_failure:
+            yield _start_task(examined_node, subject)
+        if match := service_rules.of_node(node):
+            (rule, cause, step), evidence = match
+            yield _named(Finding(rule, subject, cause, evidence, step), pool=pool.id, node=node.id)
 
 
 def _start_task(examined_node: ExaminedNode, subject: str) -> Finding:
@@ -216,19 +210,3 @@ def _start_task(examined_node: ExaminedNode, subject: str) -> Finding:
         return Finding("start-task-failed", subject, f"{cause}: {reason}", line.strip(), step)
     last = next((line for line in reversed(lines) if line.strip()), "")
     return Finding("start-task-failed", subject, cause, last.strip() or node.start_failure.detailed, step)
-
-
-def _first_start_lines(nodes: Iterable[ExaminedNode]) -> tuple[str, ...]:
-    lines = next((examined_node.start_lines for examined_node in nodes if examined_node.start_lines), ())
-    return tuple(line for line in lines if line.strip())[-SHOWN_LINES:]
-
-
-def _pool_state(pool: Pool, nodes: Iterable[ExaminedNode]) -> str:
-    ready = sum(examined_node.node.state in ("idle", "running") for examined_node in nodes)
-    return f"{pool.state}, {pool.allocation}, {pool.nodes} of {pool.target} nodes, {ready} ready"
-
-
-def _job_state(job: Job) -> str:
-    counts = {"failed": job.failed, "running": job.running, "waiting": job.active, "succeeded": job.succeeded}
-    tasks = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    return f"{job.state}, tasks: {tasks or 'none'}"
