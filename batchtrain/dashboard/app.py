@@ -234,8 +234,7 @@ async def _task_file(connection: Connection, budget: Budget, request: Request) -
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
     read = functools.partial(downloads.read, connection.batch, tree, path)
     blocks = _blocks(read, budget, start, end) if request.method != "HEAD" else iter(())
-    status = 200 if is_whole else 206
-    return StreamingResponse(blocks, status, headers, media_type="text/plain; charset=utf-8")
+    return StreamingResponse(blocks, 200 if is_whole else 206, headers, media_type="text/plain; charset=utf-8")
 
 
 def _blocks(read: Callable[[int, int], bytes], budget: Budget, start: int, end: int) -> Iterator[bytes]:

@@ -70,14 +70,14 @@ def shown(root: Path, name: str, account: Account | None = None) -> dict[str, An
         "node_records": msgspec.to_builtins(run.nodes()[:ROWS]),
         "events": msgspec.to_builtins(run.events()[-MOST_EVENTS:]),
         "files": files(run),
-        "fabric": _fabric(check) if (check := run.fabric()) else None,
+        "fabric": {
+            "rows": [row._asdict() for row in check.judged],
+            "slow_nodes": check.slow_nodes,
+            "matrix": list(check.measured.matrix()),
+        }
+        if (check := run.fabric())
+        else None,
     }
-
-
-def _fabric(check: records.FabricCheck) -> dict[str, Any]:
-    """What a fabric check measured beside the marks, and the matrix of pairs."""
-    rows = [row._asdict() for row in check.judged]
-    return {"rows": rows, "slow_nodes": check.slow_nodes, "matrix": list(check.measured.matrix())}
 
 
 def curves(root: Path, name: str) -> dict[str, dict[str, Any]]:
@@ -141,8 +141,7 @@ def compared(root: Path, names: Sequence[str]) -> dict[str, Any]:
     drawn: dict[str, dict[str, Any]] = {}
     for run in runs:
         for metric, series in curves(root, run.name).items():
-            first = min(series)
-            drawn.setdefault(metric, {})[run.name] = series[first]
+            drawn.setdefault(metric, {})[run.name] = series[min(series)]
     return {"runs": [_row(run) for run in runs], "rows": rows, "curves": drawn}
 
 

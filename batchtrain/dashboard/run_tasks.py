@@ -94,14 +94,11 @@ class RunTask(NamedTuple):
             if point.node:
                 add(system, point, 0.0)
         ranks = recorded if recorded.ranks else RanksRecord(seen_in(points), recorded.progress)
-        return ranks_document(ranks, steps, newest(system), _end(record, ranks), judged=record.state != "completed")
-
-
-def _end(record: RunRecord, ranks: RanksRecord) -> float | None:
-    """When a run ended; None while it runs."""
-    if record.state == "running":
-        return None
-    return record.ended.timestamp() if record.ended else max((rank.heard for rank in ranks.ranks), default=0.0)
+        end: float | None = None
+        if record.state != "running":
+            heard = max((rank.heard for rank in ranks.ranks), default=0.0)
+            end = record.ended.timestamp() if record.ended else heard
+        return ranks_document(ranks, steps, newest(system), end, judged=record.state != "completed")
 
 
 class _TimesIn(NamedTuple):

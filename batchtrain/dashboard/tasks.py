@@ -47,7 +47,7 @@ class TaskOutputs:
         self._times: dict[str, tuple[Output, LineTimes]] = {}
         """When the lines of a file were printed, with the topic that reads it."""
         self._asked = float("-inf")
-        self._details: dict[str, Any] = {}
+        self._details: dict[str, dict[str, Any]] = {}
         self._task: Task | None = None
         """As it was read last."""
 
@@ -126,8 +126,7 @@ class TaskOutputs:
         key = f"{task.started} {task.state} {task.ended}"
         if key not in self._details:
             self._details = {key: {"nodes": self._nodes(task), "cause": self._cause(task)}}
-        more: dict[str, Any] = self._details[key]
-        return more
+        return self._details[key]
 
     def _nodes(self, task: Task) -> list[dict[str, str]]:
         """The nodes of the task: n0 is the primary."""
