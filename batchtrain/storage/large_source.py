@@ -30,19 +30,15 @@ def send(storage: Storage, container: str, name: str, source: LargeSource) -> No
     if any(blob.stored(storage, container, name)):
         return
     with tempfile.TemporaryDirectory(prefix="batchtrain-source-") as folder:
-        file = Path(folder, name)
-        with file.open("wb") as target:
-            _pack(source, target)
-        bring(storage, f"storage/{container}", "", list(walk(file))).check()
-
-
-def _pack(source: LargeSource, target: IO[bytes]) -> None:
-    with (
-        gzip.GzipFile(fileobj=target, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as archive,
-        tarfile.open(fileobj=archive, mode="w|", format=tarfile.GNU_FORMAT) as tar,
-    ):
-        for file in source.files:
-            _add(tar, file)
+        path = Path(folder, name)
+        with (
+            path.open("wb") as target,
+            gzip.GzipFile(fileobj=target, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as archive,
+            tarfile.open(fileobj=archive, mode="w|", format=tarfile.GNU_FORMAT) as tar,
+        ):
+            for file in source.files:
+                _add(tar, file)
+        bring(storage, f"storage/{container}", "", list(walk(path))).check()
 
 
 def _add(tar: tarfile.TarFile, file: FileOnDisk) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -44,14 +45,8 @@ class Moving:
 
     def results(self, files: Iterable[Piece[Moved]]) -> Iterator[Moved]:
         """The result for each file; after a fault of the whole container, no further file is started."""
-        self._crew = AtOnce(self._thread, self._until_lost(files))
+        self._crew = AtOnce(self._thread, itertools.takewhile(lambda _: not self._lost, files))
         yield from self._crew.results()
-
-    def _until_lost(self, files: Iterable[Piece[Moved]]) -> Iterator[Piece[Moved]]:
-        for file in files:
-            if self._lost:
-                return
-            yield file
 
     @property
     def stopped(self) -> bool:
@@ -71,24 +66,22 @@ class Moving:
 
     def failed(self, name: str, path: Path, error: Exception) -> Moved:
         """The result for a file that failed."""
-        if not isinstance(error, ServiceError):
-            return Moved(name, error=ServiceError(_reason(path, error)))
-        self._lost |= of_all(error)
-        return Moved(name, error=error)
+        if isinstance(error, ServiceError):
+            self._lost |= of_all(error)
+            return Moved(name, error=error)
+        fault = error.error if isinstance(error, LocalFault) else None
+        if fault is None:
+            reason = f"{path} changes while it is copied; copy it again later"
+        elif fault.errno in (errno.ENOSPC, errno.EDQUOT):
+            reason = f"the disk of {path.parent} is full: free some space and copy {path.name} again"
+        else:
+            reason = f"{path}: {fault.strerror or fault}"
+        return Moved(name, error=ServiceError(reason))
 
 
 def of_all(error: ServiceError) -> bool:
     """Whether no other file could be copied, either."""
     return isinstance(error, (NotAllowed, Unreachable)) or error.code in _OF_ALL
-
-
-def _reason(path: Path, error: Exception) -> str:
-    fault = error.error if isinstance(error, LocalFault) else None
-    if fault is None:
-        return f"{path} changes while it is copied; copy it again later"
-    if fault.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the disk of {path.parent} is full: free some space and copy {path.name} again"
-    return f"{path}: {fault.strerror or fault}"
 
 
 class Progress(NamedTuple):

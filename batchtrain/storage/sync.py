@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
+import functools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from batchtrain.errors import ServiceError
-from batchtrain.service.at_once import AtOnce, Piece
+from batchtrain.service.at_once import AtOnce
 from batchtrain.storage import blob
 from batchtrain.storage.blob import Stored
 from batchtrain.storage.blob_requests import Storage
@@ -69,21 +69,17 @@ def remove(storage: Storage, container: str, names: Sequence[str]) -> Tally:
     """Delete blobs, several at once."""
     tally = Tally(container, len(names), 0)
 
-    def piece(name: str) -> Piece[Moved]:
-        return lambda: _removed(storage, container, name, crew.stopped)
+    def removed(name: str) -> Moved:
+        try:
+            blob.delete(storage, container, name, crew.stopped)
+        except ServiceError as error:
+            return Moved(name, error=error)
+        return Moved(name, moved=True)
 
-    crew: AtOnce[Moved] = AtOnce("delete", map(piece, names))
+    crew: AtOnce[Moved] = AtOnce("delete", (functools.partial(removed, name) for name in names))
     for result in crew.results():
         tally.add(result)
     return tally
-
-
-def _removed(storage: Storage, container: str, name: str, stopped: threading.Event) -> Moved:
-    try:
-        blob.delete(storage, container, name, stopped)
-    except ServiceError as error:
-        return Moved(name, error=error)
-    return Moved(name, moved=True)
 
 
 def remove_files(directory: Path, files: Sequence[Path]) -> Tally:
