@@ -16,8 +16,7 @@ const change = (label, job, effect) => [
 export function actions(context, ...items) {
   if (!context.account.changes) return null;
   return h(
-    "div",
-    { class: "actions" },
+    "div.actions",
     items.map(([label, question, path, fields]) => button(label, () => ask(label, question, path, fields ?? {}))),
   );
 }
@@ -39,13 +38,12 @@ function ask(label, question, path, fields) {
     }
   };
   dialog.append(
-    h("h2", null, label),
-    h("p", null, question),
-    ...inputs.map((input) => h("p", null, h("label", null, `${input.name} nodes `, input))),
+    h("h2", label),
+    h("p", question),
+    ...inputs.map((input) => h("p", h("label", `${input.name} nodes `, input))),
     answer,
     h(
-      "p",
-      { class: "actions" },
+      "p.actions",
       h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
       h("button", { type: "button", class: "danger", onclick: send }, label),
     ),

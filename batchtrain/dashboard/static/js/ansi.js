@@ -70,7 +70,7 @@ export function spans(text, find) {
     if (sequence) style = styled(style, sequence[1]);
     else if (piece) nodes.push(...marked(piece.replace(ESCAPES, ""), find, style));
   }
-  if (cut !== text) nodes.push(h("span", { class: "quiet" }, ` … ${count(text.length - LONGEST)} more characters`));
+  if (cut !== text) nodes.push(h("span.quiet", ` … ${count(text.length - LONGEST)} more characters`));
   return nodes;
 }
 
@@ -82,7 +82,7 @@ function marked(text, find, style) {
   let at = 0;
   for (let hit = lower.indexOf(needle); hit >= 0; hit = lower.indexOf(needle, at)) {
     if (hit > at) nodes.push(...visible(text.slice(at, hit), style));
-    nodes.push(h("mark", null, visible(text.slice(hit, hit + needle.length), PLAIN)));
+    nodes.push(h("mark", visible(text.slice(hit, hit + needle.length), PLAIN)));
     at = hit + needle.length;
   }
   if (at < text.length) nodes.push(...visible(text.slice(at), style));
@@ -95,7 +95,7 @@ function visible(text, style) {
   let at = 0;
   for (const match of text.matchAll(UNSEEN)) {
     if (match.index > at) nodes.push(piece(text.slice(at, match.index), style));
-    nodes.push(h("span", { class: "control" }, written(match[0].codePointAt(0))));
+    nodes.push(h("span.control", written(match[0].codePointAt(0))));
     at = match.index + match[0].length;
   }
   if (at < text.length) nodes.push(piece(text.slice(at), style));

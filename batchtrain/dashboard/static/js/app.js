@@ -262,22 +262,15 @@ function signIn() {
   };
   main.replaceChildren(
     h(
-      "section",
-      { class: "card narrow" },
-      h("h1", null, "Sign in"),
+      "section.card.narrow",
+      h("h1", "Sign in"),
       h(
         "p",
-        null,
         "Open the link that ",
         command("batchtrain dashboard"),
         " printed, or paste it here. Each start of the dashboard has a new one.",
       ),
-      h(
-        "form",
-        { onsubmit: submit },
-        h("label", null, "Link or token ", field),
-        h("button", { type: "submit" }, "Sign in"),
-      ),
+      h("form", { onsubmit: submit }, h("label", "Link or token ", field), h("button", { type: "submit" }, "Sign in")),
       answer,
     ),
   );

@@ -44,10 +44,10 @@ export class Curves {
       new Group("System", "system", (columns) => columns.system),
     ];
     const save_ = button("Save as CSV", () => this.csv());
-    this.controls = h("div", { class: "filters" }, this.axis(), this.smoothing(), this.scale(), save_);
+    this.controls = h("div.filters", this.axis(), this.smoothing(), this.scale(), save_);
     this.node = h(
-      "section",
-      { class: "curves", "aria-label": "Curves" },
+      "section.curves",
+      { "aria-label": "Curves" },
       this.controls,
       ...this.groups.map((group) => group.node),
     );
@@ -79,7 +79,7 @@ export class Curves {
       value: String(this.options.smooth),
       oninput: (event) => this.choose({ smooth: Number(event.target.value) }),
     });
-    return h("label", { class: "box" }, "Smoothing ", field);
+    return h("label.box", "Smoothing ", field);
   }
 
   scale() {
@@ -148,9 +148,9 @@ class Group {
     this.name = name;
     this.takes = takes;
     this.charts = new Map();
-    this.grid = h("div", { class: "charts" });
-    this.more = h("p", { class: "quiet" });
-    this.node = h("section", { "aria-label": title }, h("h2", null, title), this.grid, this.more);
+    this.grid = h("div.charts");
+    this.more = h("p.quiet");
+    this.node = h("section", { "aria-label": title }, h("h2", title), this.grid, this.more);
     this.resize = new ResizeObserver(() => {
       for (const chart of this.charts.values()) chart.fit();
     });
@@ -203,15 +203,14 @@ class Chart {
     this.uPlot = uPlot;
     this.metric = metric;
     this.group = group;
-    this.last = h("span", { class: "number" });
-    this.canvas = h("div", { class: "plot", role: "img" });
-    this.keys = h("ul", { class: "keys" });
-    this.undefined = h("p", { class: "undefined" });
+    this.last = h("span.number");
+    this.canvas = h("div.plot", { role: "img" });
+    this.keys = h("ul.keys");
+    this.undefined = h("p.undefined");
     const picture = button("PNG", () => this.png(), { "aria-label": `Save ${metric} as PNG` });
     this.node = h(
       "figure",
-      null,
-      h("figcaption", null, h("span", null, metric), this.last, picture),
+      h("figcaption", h("span", metric), this.last, picture),
       this.canvas,
       this.undefined,
       this.keys,
@@ -356,10 +355,10 @@ class Chart {
     this.keys.replaceChildren(
       ...shown.map((line) => {
         line.at = this.lines.indexOf(line) + 1;
-        line.text = h("span", { class: "quiet number" }, ` ${number(line.last)}`);
-        return h("li", null, h("span", { class: "mark", style: { background: line.stroke } }), line.name, line.text);
+        line.text = h("span.quiet.number", ` ${number(line.last)}`);
+        return h("li", h("span.mark", { style: { background: line.stroke } }), line.name, line.text);
       }),
-      ...(this.more ? [h("li", { class: "quiet" }, `${this.more} more lines are not drawn`)] : []),
+      ...(this.more ? [h("li.quiet", `${this.more} more lines are not drawn`)] : []),
     );
     this.keys.hidden = shown.length === 1 && shown[0].name === "value" && !this.more;
   }

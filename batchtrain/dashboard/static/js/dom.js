@@ -2,10 +2,14 @@
 
 const HANDLERS = ["onclick", "oninput", "onchange", "onsubmit", "onkeydown", "ontoggle"];
 
-/** An element: attributes, `on…` handlers, `style` as an object, `keep` for a component that renders itself. */
-export function h(tag, attributes, ...children) {
+/** An element: its tag and classes (`p.quiet`), its attributes, which may be left out, and its children. Attributes are
+ * also `on…` handlers, `style` as an object, and `keep` for a component that renders itself. */
+export function h(selector, ...children) {
+  const [tag, ...classes] = selector.split(".");
   const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes ?? {})) {
+  if (classes.length) node.className = classes.join(" ");
+  const attributes = children[0]?.constructor === Object ? children.shift() : {};
+  for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (HANDLERS.includes(name)) node[name] = value;
     else if (name === "style") for (const [key, text] of Object.entries(value)) node.style.setProperty(key, text);

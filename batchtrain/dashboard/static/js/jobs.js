@@ -17,15 +17,15 @@ const idSearch = (context, label) =>
 
 const chips = (context, label, items) =>
   h(
-    "nav",
-    { class: "chips", "aria-label": label },
+    "nav.chips",
+    { "aria-label": label },
     items.map(([text, value, number, chosen]) =>
       ui.chip(
         context.with({ state: value, skip: "" }),
         chosen,
         { class: `chip${value === "failed" && number ? " bad" : ""}` },
         text,
-        number === null || number === undefined ? null : h("span", { class: "quiet" }, ` ${count(number)}`),
+        number === null || number === undefined ? null : h("span.quiet", ` ${count(number)}`),
       ),
     ),
   );
@@ -42,8 +42,7 @@ export const list = {
       ui.head("Jobs"),
       ui.trouble(context.trouble.jobs),
       h(
-        "div",
-        { class: "filters" },
+        "div.filters",
         chips(context, "State", [
           ["All", "", null, !chosen],
           ["Active", "active", null, chosen === "active"],
@@ -132,8 +131,7 @@ function tasks(context, seen) {
   const rows = page?.rows;
   return [
     h(
-      "div",
-      { class: "filters" },
+      "div.filters",
       chips(context, "State", [
         ["All", "", all, !chosen],
         ["Failed", "failed", seen?.failed, chosen === "failed"],
@@ -166,7 +164,7 @@ const taskRow = (context, task) =>
     ui.right(task.exit_code ?? ""),
     ui.right(duration(task.seconds ?? lasted(task.started))),
     task.node ? ui.link(ui.path("pools", task.pool, "nodes", task.node), short(task.node)) : "",
-    h("span", { class: "cut", title: task.failure ?? "" }, task.failure ?? ""),
+    h("span.cut", { title: task.failure ?? "" }, task.failure ?? ""),
   ]);
 
 function request(context) {
@@ -212,8 +210,8 @@ function timeline(context) {
   const share = (time) => ((time - begin) / (end - begin)) * 100;
   return [
     h(
-      "ul",
-      { class: "timeline", "aria-label": "Tasks by node and time" },
+      "ul.timeline",
+      { "aria-label": "Tasks by node and time" },
       [...nodes].slice(0, MOST_NODES).map(([node, items], at) => {
         const height = `${Math.max(1, stacked(items)) * 16}px`;
         const blocks = items.map((task) => {

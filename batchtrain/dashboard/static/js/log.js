@@ -28,7 +28,7 @@ const blockOf = (start, end, text) => ({
   start,
   end,
   lines: text.replace(/\n$/, "").split("\n"),
-  node: h("div", { class: "block" }),
+  node: h("div.block"),
 });
 
 const size = (text) => new TextEncoder().encode(text).length;
@@ -43,17 +43,16 @@ class Lines {
     this.blocks = [];
     this.partial = "";
     this.button = button("Load earlier lines", () => this.load());
-    this.before = h("div", { class: "before" }, this.button);
+    this.before = h("div.before", this.button);
     this.after = h(
-      "div",
-      { class: "before" },
+      "div.before",
       button("Load later lines", () => this.further()),
     );
-    this.body = h("div", { class: "lines" });
-    this.tail = h("div", { class: "line" });
+    this.body = h("div.lines");
+    this.tail = h("div.line");
     this.scroller = h(
-      "div",
-      { class: "log", tabindex: "0", role: "region", "aria-label": label },
+      "div.log",
+      { tabindex: "0", role: "region", "aria-label": label },
       this.before,
       this.body,
       this.tail,
@@ -187,8 +186,7 @@ class Lines {
   /** Bytes that came too fast to be shown; they can be loaded. */
   gap(start, end) {
     const node = h(
-      "div",
-      { class: "gap" },
+      "div.gap",
       button(`${bytes(end - start)} came too fast and are not shown; load them`, async () => {
         const found = await this.earlier(end, Math.min(end - start, 4 * LIMIT), start);
         const block = blockOf(found.start, end, found.text);
@@ -229,7 +227,7 @@ class Lines {
     const node = this.line(line);
     if (this.options.times) {
       const [begin, end] = [this.begin(block, number), this.begin(block, number + 1)];
-      node.prepend(Object.assign(h("span", { class: "time" }), { begin, end }));
+      node.prepend(Object.assign(h("span.time"), { begin, end }));
       this.stampSoon();
     }
     if (current) node.classList.add("current");
@@ -240,8 +238,7 @@ class Lines {
     const { who, text } = parse(raw);
     const number = Number(who.match(/\d+$/)?.[0] ?? NaN);
     return h(
-      "div",
-      { class: "line" },
+      "div.line",
       who && h("span", { class: `who r${Number.isNaN(number) ? 0 : number % 8}` }, /^\d+$/.test(who) ? `r${who}` : who),
       spans(text, this.options.find),
     );
@@ -351,7 +348,7 @@ export class FileView extends Lines {
     });
     this.waiting = "Loading…";
     this.lines = this.node;
-    this.node = h("section", { class: "file" }, h("h2", null, name), this.lines);
+    this.node = h("section.file", h("h2", name), this.lines);
     this.options.follow = false;
     this.read(path);
   }

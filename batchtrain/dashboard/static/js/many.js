@@ -13,11 +13,10 @@ function histogram(title, bars, name) {
   const words = (bar) => `${name(bar.from)} to ${name(bar.to)}: ${plural(bar.count, "task")}`;
   return h(
     "section",
-    null,
-    h("h2", null, title),
+    h("h2", title),
     h(
-      "div",
-      { class: "columns", role: "img", "aria-label": bars.map(words).join("; ") },
+      "div.columns",
+      { role: "img", "aria-label": bars.map(words).join("; ") },
       bars.map((bar) => h("span", { title: words(bar), style: { height: `${(100 * bar.count) / most}%` } })),
     ),
     ui.axis(name(bars[0].from), `at most ${plural(most, "task")}`, name(bars[bars.length - 1].to)),
@@ -33,7 +32,6 @@ export function numbers(context) {
     found.failures.length > 0 &&
       h(
         "section",
-        null,
         ui.section(
           "Failures by cause",
           ["#Tasks", "Cause", "Example", ""],
@@ -56,7 +54,7 @@ export function numbers(context) {
           ui.quiet(`From the ${count(found.tasks)} tasks that ended last.`),
           histogram("Ended tasks over time", found.throughput, clock),
           histogram("Duration of a task", found.durations, seconds),
-          h("h2", null, "The slowest"),
+          h("h2", "The slowest"),
           ui.table(
             ["Task", "#Time", "Node"],
             found.slowest.map((slow) =>

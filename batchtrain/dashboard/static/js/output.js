@@ -33,7 +33,7 @@ class OutputView {
     this.context = context;
     this.base = base;
     this.file = file;
-    this.node = h("div", { class: "panes" });
+    this.node = h("div.panes");
     this.panes = new Map();
     this.buffer = null;
     this.found = null;
@@ -99,7 +99,7 @@ class OutputView {
           () => this.context.set({ follow: pane.options.follow ? "" : "off" }),
           () => this.buffer,
         );
-        pane.box = h("div", null, ranks.length > 1 ? h("h3", null, `r${rank}`) : null, pane.node);
+        pane.box = h("div", ranks.length > 1 ? h("h3", `r${rank}`) : null, pane.node);
         this.panes.set(rank, pane);
       }
       const pane = this.panes.get(rank);
@@ -204,15 +204,13 @@ export function output(context, subject) {
   ];
   const earlier = subject.files.filter((name) => name.startsWith("attempt-"));
   return h(
-    "section",
-    { class: "output" },
-    h("h2", { class: "unseen" }, "Output"),
+    "section.output",
+    h("h2.unseen", "Output"),
     h(
-      "div",
-      { class: "filters" },
+      "div.filters",
       h(
-        "nav",
-        { class: "chips", "aria-label": "Stream" },
+        "nav.chips",
+        { "aria-label": "Stream" },
         STREAMS.map((name) =>
           chip(
             context.with({ file: name === firstStream(context, subject.failed) ? "" : name }),
@@ -235,21 +233,17 @@ export function output(context, subject) {
       box(context, "follow", "Follow", true),
       box(context, "wrap", "Wrap", true),
       box(context, "times", "Times", false),
-      query.get("times") === "on" && view.hasTimes === false
-        ? h("span", { class: "quiet" }, "No times were recorded.")
-        : null,
+      query.get("times") === "on" && view.hasTimes === false ? h("span.quiet", "No times were recorded.") : null,
       h("a", { href: url(subject.raw(file)), download: `${subject.name}-${file.replaceAll("/", "-")}` }, "Raw"),
     ),
     h(
-      "div",
-      { class: "filters" },
+      "div.filters",
       search("Find", "find", find, "in the whole file", (text) => context.set({ find: text }), {
         onkeydown: (event) => event.key === "Enter" && view.step(event.shiftKey ? -1 : 1),
       }),
       find &&
         h(
-          "span",
-          { class: "actions hits" },
+          "span.actions.hits",
           step(view, -1, "Previous"),
           step(view, 1, "Next"),
           h("span", { role: "status", class: "quiet" }, view.summary),

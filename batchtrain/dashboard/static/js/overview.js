@@ -30,11 +30,11 @@ function now(context, jobs) {
   const open = jobs.filter((job) => job.state !== "completed"),
     ended = jobs.filter((job) => job.state === "completed").slice(0, 5);
   return [
-    h("h2", null, "Jobs"),
+    h("h2", "Jobs"),
     jobs.length
       ? ui.table(["Job", "State", "Tasks", "Pool", "Time"], [...open, ...ended].map(jobRow), "Jobs")
       : ui.empty("There are no jobs. Start one:", ...context.account.start),
-    jobs.length ? h("p", { class: "more" }, ui.link("/jobs", "All jobs")) : null,
+    jobs.length ? h("p.more", ui.link("/jobs", "All jobs")) : null,
   ];
 }
 
@@ -46,29 +46,27 @@ export function jobRow(job) {
     ui.state(job.state),
     counted
       ? h(
-          "span",
-          { class: "tasks" },
+          "span.tasks",
           ui.taskBar(job),
-          h("span", { class: "quiet" }, `${count(done)}/${count(all)}`),
-          job.failed ? h("strong", { class: "bad" }, ` ${count(job.failed)} failed`) : null,
+          h("span.quiet", `${count(done)}/${count(all)}`),
+          job.failed ? h("strong.bad", ` ${count(job.failed)} failed`) : null,
         )
-      : h("span", { class: "quiet", title: job.reason }, "–"),
+      : h("span.quiet", { title: job.reason }, "–"),
     job.pool ? ui.link(ui.path("pools", job.pool), job.pool) : "–",
     h(
       "span",
-      null,
       job.ended ? duration(lasted(job.created, job.ended)) : "",
       " ",
-      h("span", { class: "quiet" }, ui.when(job.ended ?? job.created)),
+      h("span.quiet", ui.when(job.ended ?? job.created)),
     ),
   ]);
 }
 
 function pooled(context, pools) {
   return [
-    h("h2", null, "Pools"),
+    h("h2", "Pools"),
     pools.length
-      ? h("ul", { class: "strips" }, pools.map(strip))
+      ? h("ul.strips", pools.map(strip))
       : ui.empty("There are no pools. A run creates one:", ...context.account.start),
   ];
 }
@@ -81,23 +79,22 @@ function strip(pool) {
     ui.link(ui.path("pools", pool.id), pool.id),
     ui.bar(states),
     h(
-      "span",
-      { class: "quiet" },
+      "span.quiet",
       plural(pool.dedicated + pool.spot, "node"),
       states.length ? ` · ${states.map(([name, amount]) => `${amount} ${name}`).join(", ")}` : "",
       pool.resize_errors.length ? " · " : "",
-      pool.resize_errors.length ? h("strong", { class: "bad" }, "resize failed") : null,
+      pool.resize_errors.length ? h("strong.bad", "resize failed") : null,
     ),
   );
 }
 
 function recent(context, runs) {
   return [
-    h("h2", null, "Recorded runs"),
+    h("h2", "Recorded runs"),
     runs.length
       ? ui.table(["Run", "Outcome", "Results", "Time"], runs.map(runRow), "Recorded runs")
       : ui.empty("No run is recorded here yet. A run leaves its directory below ./runs:", ...context.account.start),
-    runs.length ? h("p", { class: "more" }, ui.link("/runs", "All runs")) : null,
+    runs.length ? h("p.more", ui.link("/runs", "All runs")) : null,
   ];
 }
 
@@ -107,6 +104,6 @@ const runRow = (run) =>
     run.state === "completed" ? ui.outcome(run) : ui.state(run.state),
     run.results
       .map((result) => `${result.name} ${number(result.last)}${result.unit ? ` ${result.unit}` : ""}`)
-      .join(", ") || h("span", { class: "quiet cut", title: run.failure }, run.failure || "–"),
-    h("span", null, duration(run.seconds), " ", h("span", { class: "quiet" }, ui.when(run.started))),
+      .join(", ") || h("span.quiet.cut", { title: run.failure }, run.failure || "–"),
+    h("span", duration(run.seconds), " ", h("span.quiet", ui.when(run.started))),
   ]);

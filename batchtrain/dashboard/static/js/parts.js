@@ -48,27 +48,21 @@ export function outcome(row) {
 export const link = (to, ...text) => h("a", { href: to }, ...text);
 export const path = (...parts) => `/${parts.map(encodeURIComponent).join("/")}`;
 export const when = (time) => h("time", { datetime: time ?? "", title: moment(time) }, ago(time));
-export const id = (text) => h("span", { class: "id", title: text }, short(text));
-export const command = (text) => h("code", { class: "command" }, text);
-export const quiet = (...text) => h("p", { class: "quiet" }, ...text);
-export const warned = (...text) => h("p", { class: "card warned" }, ...text);
+export const id = (text) => h("span.id", { title: text }, short(text));
+export const command = (text) => h("code.command", text);
+export const quiet = (...text) => h("p.quiet", ...text);
+export const warned = (...text) => h("p.card.warned", ...text);
 export const button = (text, onclick, attributes) =>
   h("button", { type: "button", class: "small", onclick, ...attributes }, text);
 
 /** A field of a form that is on or off. */
 export const checkbox = (text, checked, set) =>
-  h(
-    "label",
-    { class: "box" },
-    h("input", { type: "checkbox", checked, onchange: (event) => set(event.target.checked) }),
-    text,
-  );
+  h("label.box", h("input", { type: "checkbox", checked, onchange: (event) => set(event.target.checked) }), text);
 
 /** A choice of one of several. items: each with the text that is shown. */
 export const select = (label, value, items, set) =>
   h(
     "label",
-    null,
     `${label} `,
     h(
       "select",
@@ -80,8 +74,7 @@ export const select = (label, value, items, set) =>
 /** A field that searches while it is written. */
 export const search = (label, name, value, placeholder, set, attributes) =>
   h(
-    "label",
-    { class: "search" },
+    "label.search",
     `${label} `,
     h("input", {
       type: "search",
@@ -95,7 +88,7 @@ export const search = (label, name, value, placeholder, set, attributes) =>
 
 /** A link that chooses what is shown. */
 export const chip = (to, chosen, attributes, ...text) =>
-  h("a", { class: "chip", href: to, "aria-current": chosen ? "true" : null, ...attributes }, ...text);
+  h("a.chip", { href: to, "aria-current": chosen ? "true" : null, ...attributes }, ...text);
 
 /** The address of a file. base: the address of what has it. */
 export const fileAt = (base, file) => `${base}/file?path=${encodeURIComponent(file)}`;
@@ -121,35 +114,30 @@ export function asked(context, path_, ...names) {
 /** What to do where nothing is. */
 export const empty = (text, ...commands) =>
   h(
-    "div",
-    { class: "empty" },
-    h("p", null, text),
-    commands.map((each) => h("p", null, command(each))),
+    "div.empty",
+    h("p", text),
+    commands.map((each) => h("p", command(each))),
   );
 
 /** Names and values; empty values are left out. */
 export const facts = (pairs) =>
   h(
-    "dl",
-    { class: "facts" },
+    "dl.facts",
     Object.entries(pairs)
       .filter(([, value]) => value !== "" && value !== null && value !== undefined)
-      .map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))),
+      .map(([name, value]) => h("div", h("dt", name), h("dd", value))),
   );
 
 export function table(heads, rows, label) {
   return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
+    "div.scroll",
+    { tabindex: "0", role: "region", "aria-label": label },
     h(
       "table",
-      null,
       h(
         "thead",
-        null,
         h(
           "tr",
-          null,
           heads.map((head) =>
             head
               ? h("th", { scope: "col", class: head.startsWith("#") ? "number" : null }, head.replace("#", ""))
@@ -157,21 +145,21 @@ export function table(heads, rows, label) {
           ),
         ),
       ),
-      h("tbody", null, rows),
+      h("tbody", rows),
     ),
   );
 }
 
 /** A table below its title. */
-export const section = (title, heads, rows) => [h("h2", null, title), table(heads, rows, title)];
+export const section = (title, heads, rows) => [h("h2", title), table(heads, rows, title)];
 
 export const row = (key, cells) =>
   h(
     "tr",
     { key },
-    cells.map((cell) => (cell instanceof HTMLTableCellElement ? cell : h("td", null, cell))),
+    cells.map((cell) => (cell instanceof HTMLTableCellElement ? cell : h("td", cell))),
   );
-export const right = (...text) => h("td", { class: "number" }, ...text);
+export const right = (...text) => h("td.number", ...text);
 
 /** Files to look at and to download. `base`: the address of what has them. */
 export const fileTable = (context, files, base) =>
@@ -203,8 +191,8 @@ export function bar(parts) {
     .map(([name, amount]) => `${amount} ${name}`)
     .join(", ");
   return h(
-    "span",
-    { class: "bar", role: "img", "aria-label": text || "nothing", title: text },
+    "span.bar",
+    { role: "img", "aria-label": text || "nothing", title: text },
     parts
       .filter(([, amount]) => amount)
       .map(([name, amount]) => h("span", { class: kind(name), style: { "flex-grow": String(amount / total) } })),
@@ -218,19 +206,18 @@ export function counts(job) {
 }
 
 /** How far something is, as a bar and in words. */
-export const progressLine = (bar, ...words) => h("p", { class: "progress" }, bar, h("span", null, ...words));
+export const progressLine = (bar, ...words) => h("p.progress", bar, h("span", ...words));
 
 /** The ends of an axis, and what stands between them. */
 export const axis = (...texts) =>
   h(
-    "p",
-    { class: "axis quiet" },
-    texts.map((text) => h("span", null, text)),
+    "p.axis.quiet",
+    texts.map((text) => h("span", text)),
   );
 
 /** A lane of a timeline with its blocks. */
 export const lane = (key, name, blocks, style) =>
-  h("li", { key }, h("span", { class: "lane", title: key }, name), h("span", { class: "track", style }, blocks));
+  h("li", { key }, h("span.lane", { title: key }, name), h("span.track", { style }, blocks));
 
 /** A block from one share of its lane to another, in percent. */
 export const block = (look, text, start, end, least, attributes, top = 1) =>
@@ -247,8 +234,8 @@ export const tile = (href, look, text, full, letter) =>
   h(
     "a",
     { href, class: `tile ${look}`, title: text, "aria-label": text },
-    h("span", { class: "fill", style: { height: `${full}%` } }),
-    h("span", { class: "letter" }, letter),
+    h("span.fill", { style: { height: `${full}%` } }),
+    h("span.letter", letter),
   );
 
 export const taskBar = (job) =>
@@ -267,8 +254,8 @@ export const view = (context, first = "overview") => context.query.get("view") ?
 export function tabs(context, label, names, forget, marked = []) {
   const chosen = view(context, names[0]);
   return h(
-    "nav",
-    { class: "tabs", "aria-label": label },
+    "nav.tabs",
+    { "aria-label": label },
     names.map((name) =>
       h(
         "a",
@@ -277,26 +264,26 @@ export function tabs(context, label, names, forget, marked = []) {
           "aria-current": chosen === name ? "page" : null,
         },
         name[0].toUpperCase() + name.slice(1),
-        marked.includes(name) && [" ", h("span", { class: "bad" }, "●")],
+        marked.includes(name) && [" ", h("span.bad", "●")],
       ),
     ),
   );
 }
 
 /** Why something could not be read, with what is still shown. */
-export const trouble = (text) => text && h("p", { class: "card bad", role: "alert" }, text);
+export const trouble = (text) => text && h("p.card.bad", { role: "alert" }, text);
 
 export function cause(found, to) {
   if (!found) return null;
   return h(
-    "section",
-    { class: "card bad cause", "aria-label": "Why it failed" },
-    h("h2", null, "Why it failed"),
-    h("p", null, short(found.message)),
+    "section.card.bad.cause",
+    { "aria-label": "Why it failed" },
+    h("h2", "Why it failed"),
+    h("p", short(found.message)),
     found.card?.length ? h("pre", { tabindex: "0", class: "finding" }, short(found.card.join("\n"))) : null,
-    found.raised && quiet("raised at ", h("code", null, found.raised)),
+    found.raised && quiet("raised at ", h("code", found.raised)),
     found.lines?.length ? h("pre", { tabindex: "0" }, found.lines.slice(-8).join("\n")) : null,
-    to && h("p", null, to),
+    to && h("p", to),
   );
 }
 
@@ -305,11 +292,10 @@ export const unknown = (text, reason, ...links) => [
   head(text),
   reason && quiet(reason),
   h(
-    "ul",
-    { class: "ways" },
+    "ul.ways",
     [...links, ["/", "Overview"], ["/jobs", "Jobs"], ["/runs", "Runs"], ["/pools", "Pools"]]
       .filter(([to], at, all) => all.findIndex(([other]) => other === to) === at)
-      .map(([to, name]) => h("li", null, link(to, name))),
+      .map(([to, name]) => h("li", link(to, name))),
   ),
 ];
 
@@ -319,18 +305,17 @@ export const loading = (troubles) => (troubles ? null : quiet("Loading…"));
 /** In place of data: why it cannot be read, or that it comes. */
 export const awaited = (troubles) => trouble(troubles) || quiet("Loading…");
 
-export const head = (title, ...more) => h("div", { class: "head" }, h("h1", null, title), ...more);
+export const head = (title, ...more) => h("div.head", h("h1", title), ...more);
 
-export const crumbs = (...items) => h("nav", { class: "crumbs", "aria-label": "Path" }, items);
+export const crumbs = (...items) => h("nav.crumbs", { "aria-label": "Path" }, items);
 
 export function more(context, next, shown) {
   return (
     next &&
     h(
-      "p",
-      { class: "more" },
+      "p.more",
       h("a", { href: context.with({ skip: next }) }, `Next page`),
-      h("span", { class: "quiet" }, ` after ${plural(shown, "row")}`),
+      h("span.quiet", ` after ${plural(shown, "row")}`),
     )
   );
 }
@@ -339,9 +324,8 @@ export function more(context, next, shown) {
 export function document_(title, value) {
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
   return h(
-    "section",
-    { class: "document" },
-    h("div", { class: "head" }, h("h2", null, title), copy(text)),
+    "section.document",
+    h("div.head", h("h2", title), copy(text)),
     h("pre", { tabindex: "0", "aria-label": title }, text),
   );
 }

@@ -32,11 +32,10 @@ const poolRow = (pool) =>
     ui.link(ui.path("pools", pool.id), pool.id),
     h(
       "span",
-      null,
       ui.state(pool.state === "active" ? pool.allocation : pool.state),
-      pool.resize_errors.length ? h("strong", { class: "bad" }, " resize failed") : null,
+      pool.resize_errors.length ? h("strong.bad", " resize failed") : null,
     ),
-    h("span", { class: "tasks" }, ui.bar(Object.entries(pool.node_states))),
+    h("span.tasks", ui.bar(Object.entries(pool.node_states))),
     pool.vm_size,
     ui.right(target(pool.dedicated, pool.target_dedicated)),
     ui.right(target(pool.spot, pool.target_spot)),
@@ -66,7 +65,7 @@ export const pool = {
         ),
       ),
       ui.trouble(context.trouble.pool || context.trouble.nodes),
-      seen?.resize_errors.map((text) => h("p", { class: "card bad" }, text)),
+      seen?.resize_errors.map((text) => h("p.card.bad", text)),
       seen &&
         ui.facts({
           Size: seen.vm_size,
@@ -160,8 +159,7 @@ function heat(context, nodes, slots) {
   const broken = nodes.filter((node) => node.errors.length || ["unusable", "starttaskfailed"].includes(node.state));
   return [
     h(
-      "p",
-      { class: "legend" },
+      "p.legend",
       [...states]
         .sort((a, b) => b[1] - a[1])
         .map(([word, amount]) =>
@@ -175,8 +173,8 @@ function heat(context, nodes, slots) {
         ),
     ),
     h(
-      "ul",
-      { class: "heat", "aria-label": "Nodes" },
+      "ul.heat",
+      { "aria-label": "Nodes" },
       nodes
         .map((node, at) => [node, at])
         .filter(([node]) => !chosen || node.state === chosen)
@@ -227,12 +225,12 @@ export const node = {
         ]),
       ),
       ui.trouble(context.trouble.node),
-      seen?.errors.map((text) => h("p", { class: "card bad" }, text)),
+      seen?.errors.map((text) => h("p.card.bad", text)),
       !seen
         ? ui.quiet("Loading…")
         : [
             ui.facts({
-              "In this state": h("span", null, duration(lasted(seen.since))),
+              "In this state": h("span", duration(lasted(seen.since))),
               Size: seen.size,
               Kind: seen.dedicated ? "dedicated" : "spot",
               Address: seen.address,
@@ -243,7 +241,7 @@ export const node = {
               "Tasks run": count(seen.total_run),
               "Node hours": seen.node_hours?.toFixed(2),
             }),
-            h("h2", null, "Recent tasks"),
+            h("h2", "Recent tasks"),
             seen.recent?.length
               ? ui.table(
                   ["Task", "Job", "State"],
@@ -251,7 +249,6 @@ export const node = {
                     ui.row(`${at}`, [
                       h(
                         "span",
-                        null,
                         ui.link(ui.path("jobs", each.jobId, "tasks", each.taskId), each.taskId),
                         each.subtaskId ? ` (subtask ${each.subtaskId})` : "",
                       ),

@@ -43,7 +43,7 @@ export function progress(data, running) {
   ];
   const slowest = data.count > 1 ? " · the slowest rank" : "",
     time = left ? ` · about ${duration(left)} left` : "";
-  return progressLine(bar(parts), `${unit} ${count(at)} of ${count(of)}`, h("span", { class: "quiet" }, slowest, time));
+  return progressLine(bar(parts), `${unit} ${count(at)} of ${count(of)}`, h("span.quiet", slowest, time));
 }
 
 /** `to`: the address of the output of a rank. */
@@ -52,17 +52,16 @@ export function ranks(data, to) {
   const text = warning(data);
   const most = Math.max(...data.rows.flatMap((row) => row.step_seconds), 0);
   return [
-    text ? h("p", { class: "card warned", role: "status" }, text) : null,
+    text ? h("p.card.warned", { role: "status" }, text) : null,
     h(
-      "ul",
-      { class: "ranks", "aria-label": "Ranks" },
+      "ul.ranks",
+      { "aria-label": "Ranks" },
       data.rows.map((row) => strip(row, data, to, most)),
     ),
     data.tiles.length
       ? [
           h(
-            "p",
-            { class: "quiet" },
+            "p.quiet",
             `The ${data.rows.length} ranks that matter most of ${count(data.count)}, and all ranks by node.`,
           ),
           heat(data, to),
@@ -77,24 +76,22 @@ function strip(row, data, to, most) {
   return h(
     "li",
     { key: String(row.rank), class: kind && `is-${kind}` },
-    h("strong", null, link(to(row.rank), label(row.rank)), " ", h("span", { class: "quiet" }, row.node)),
+    h("strong", link(to(row.rank), label(row.rank)), " ", h("span.quiet", row.node)),
     h(
-      "span",
-      { class: "number" },
+      "span.number",
       row.step === null ? "" : `step ${count(row.step)}`,
-      row.behind ? h("span", { class: "quiet" }, ` −${count(row.behind)}`) : null,
+      row.behind ? h("span.quiet", ` −${count(row.behind)}`) : null,
     ),
-    h("span", { class: "number", title: "time since its last line" }, row.at ? since(data.end, row.at) : ""),
+    h("span.number", { title: "time since its last line" }, row.at ? since(data.end, row.at) : ""),
     steps(row.step_seconds, most),
     h(
-      "span",
-      { class: "quiet number" },
+      "span.quiet.number",
       SYSTEM.filter(([name]) => name in system)
         .map(([name, word, text]) => `${word} ${text(system[name])}`)
         .join(" · "),
     ),
     words ? h("span", { class: `state ${kind}` }, words) : h("span"),
-    h("code", { class: "cut", title: row.last }, row.last),
+    h("code.cut", { title: row.last }, row.last),
   );
 }
 
@@ -103,14 +100,14 @@ const since = (end, at) =>
 
 /** The last step times as a band of bars. */
 function steps(seconds, most) {
-  if (!seconds.length) return h("span", { class: "steps" });
+  if (!seconds.length) return h("span.steps");
   const last = seconds.at(-1);
   const text = `${plural(seconds.length, "step")}, the last in ${duration(last)}`;
   return h(
-    "span",
-    { class: "steps", role: "img", "aria-label": text, title: text },
+    "span.steps",
+    { role: "img", "aria-label": text, title: text },
     seconds.map((each) => h("span", { style: { height: `${Math.max(8, (100 * each) / (most || 1))}%` } })),
-    h("span", { class: "last quiet" }, last < 10 ? `${number(last)} s` : duration(last)),
+    h("span.last.quiet", last < 10 ? `${number(last)} s` : duration(last)),
   );
 }
 
@@ -119,16 +116,15 @@ function heat(data, to) {
   for (const tile of data.tiles) nodes.set(tile[1], [...(nodes.get(tile[1]) ?? []), tile]);
   const spread = Math.max(data.leader - data.slowest, 1);
   return h(
-    "ul",
-    { class: "nodes", "aria-label": "Ranks by node" },
+    "ul.nodes",
+    { "aria-label": "Ranks by node" },
     [...nodes].map(([node, tiles]) =>
       h(
         "li",
         { key: node },
-        h("span", { class: "lane" }, node || "?"),
+        h("span.lane", node || "?"),
         h(
-          "span",
-          { class: "heat" },
+          "span.heat",
           tiles.map(([rank, , step, , condition]) => {
             const behind = step === null ? 0 : data.leader - step;
             const words = `${label(rank)}${step === null ? "" : `, step ${step}`}${

@@ -107,7 +107,7 @@ function which(context, seen) {
   if (ids.length < 2) return null;
   const items = ids.map((each) => [each, each]);
   const choice = ui.select("Task", taskOf(context), items, (task) => context.set({ task, file: "", rank: "" }));
-  return h("p", { class: "filters" }, choice);
+  return h("p.filters", choice);
 }
 
 /** What a fabric check measured beside the marks of the size, and the matrix of pairs of nodes. */
@@ -126,7 +126,6 @@ const fabric = ({ fabric: check }) => {
   const pairs = check.matrix.map(([name, ...rates]) => ui.row(name, [name, ...rates.map((rate) => ui.right(rate))]));
   return h(
     "section",
-    null,
     ui.section("Fabric", ["Metric", "Value", "Expected", "Verdict", "Source"], values),
     check.slow_nodes.length ? ui.warned(`Slow: ${check.slow_nodes.map(short).join(", ")}`) : null,
     pairs.length > 1 ? ui.table(["GB/s", ...check.matrix.map(([name]) => name)], pairs, "Pairs of nodes") : null,
@@ -166,7 +165,7 @@ const VIEW = {
       placements(seen),
       bands(seen),
       tasks(context, seen),
-      h("h2", null, "Events"),
+      h("h2", "Events"),
       events(seen),
     ];
   },
@@ -225,7 +224,6 @@ const VIEW = {
         task &&
         h(
           "p",
-          null,
           ui.link(`${ui.path("jobs", seen.job, "tasks", task)}?view=files`, "The files on the node, while it runs"),
         ),
     ];
@@ -235,11 +233,7 @@ const VIEW = {
       all = context.once(at);
     if (!all) return [ui.awaited(context.trouble[at])];
     return [
-      h(
-        "h2",
-        null,
-        all.previous ? ["Differences to ", ui.link(ui.path("runs", all.previous), all.previous)] : "Differences",
-      ),
+      h("h2", all.previous ? ["Differences to ", ui.link(ui.path("runs", all.previous), all.previous)] : "Differences"),
       !all.previous
         ? ui.quiet("No earlier run of this job is recorded here.")
         : all.differences.length
@@ -248,7 +242,7 @@ const VIEW = {
               all.differences.map((each) =>
                 ui.row(
                   each.name,
-                  [each.name, ...each.values].map((text) => h("code", null, text)),
+                  [each.name, ...each.values].map((text) => h("code", text)),
                 ),
               ),
               "Differences",
@@ -265,7 +259,7 @@ const VIEW = {
       all.settings && ui.document_("Settings", all.settings),
       all.plan && ui.document_("Plan", all.plan),
       seen.live &&
-        h("p", null, ui.link(`${ui.path("jobs", seen.job)}?view=request`, "The requests as the service keeps them")),
+        h("p", ui.link(`${ui.path("jobs", seen.job)}?view=request`, "The requests as the service keeps them")),
     ];
   },
 };
@@ -335,10 +329,10 @@ function bands(seen) {
   const share = (time) => (100 * (Date.parse(time) - begin)) / (end - begin);
   const tasks_ = [...new Set(started.map((attempt) => attempt.task))];
   return [
-    h("h2", null, "Attempts"),
+    h("h2", "Attempts"),
     h(
-      "ul",
-      { class: "timeline", "aria-label": "Attempts over time" },
+      "ul.timeline",
+      { "aria-label": "Attempts over time" },
       tasks_.slice(0, MOST_TASKS).map((task) =>
         ui.lane(
           task,
@@ -443,17 +437,14 @@ function overlays(context, seen) {
   return h(
     "details",
     { key: "overlays", open: chosen.length > 0 },
-    h("summary", null, "Lay other runs over this one"),
+    h("summary", "Lay other runs over this one"),
     h(
-      "p",
-      { class: "filters" },
+      "p.filters",
       runs.map((run) =>
         ui.checkbox(
           [
             run.id,
-            run.results.length
-              ? h("span", { class: "quiet" }, `${run.results[0].name} ${number(run.results[0].last)}`)
-              : null,
+            run.results.length ? h("span.quiet", `${run.results[0].name} ${number(run.results[0].last)}`) : null,
           ],
           chosen.includes(run.id),
           () => context.toggle("with", run.id),
@@ -468,16 +459,14 @@ function overlays(context, seen) {
 function events(seen) {
   const start = Date.parse(seen.started);
   return h(
-    "ol",
-    { class: "events" },
+    "ol.events",
     seen.events
       .filter((event) => !["stdout", "stderr"].includes(event.kind))
       .map((event) =>
         h(
           "li",
-          null,
-          h("span", { class: "number quiet" }, `+${duration(Math.max(0, (Date.parse(event.t) - start) / 1000))}`),
-          h("span", null, short(event.text)),
+          h("span.number.quiet", `+${duration(Math.max(0, (Date.parse(event.t) - start) / 1000))}`),
+          h("span", short(event.text)),
         ),
       ),
   );

@@ -25,11 +25,10 @@ export const list = {
             )
           : [
               h(
-                "p",
-                { class: "filters" },
+                "p.filters",
                 chosen.length > 1
-                  ? h("a", { class: "button", href: comparison(chosen) }, `Compare ${chosen.length} runs`)
-                  : h("span", { class: "quiet" }, "Choose two or more runs to compare them."),
+                  ? h("a.button", { href: comparison(chosen) }, `Compare ${chosen.length} runs`)
+                  : h("span.quiet", "Choose two or more runs to compare them."),
               ),
               ui.table(
                 ["", "Run", "Outcome", "#Time", "#Cost", "Started", "Nodes", "Results", "Settings"],
@@ -47,8 +46,7 @@ const comparison = (names) => `/runs/compare?${names.map((name) => `id=${encodeU
 const runRow = (context, run, chosen) =>
   ui.row(run.id, [
     h(
-      "td",
-      { class: "check" },
+      "td.check",
       h("input", {
         type: "checkbox",
         "aria-label": `Compare ${run.id}`,
@@ -61,11 +59,10 @@ const runRow = (context, run, chosen) =>
     ui.right(duration(run.seconds)),
     ui.right(run.cost || (run.node_hours === null ? "" : `${run.node_hours.toFixed(2)} h`)),
     ui.when(run.started),
-    h("span", { class: "line1" }, run.nodes ? `${run.nodes} × ${run.vm_size}` : ""),
+    h("span.line1", run.nodes ? `${run.nodes} × ${run.vm_size}` : ""),
     run.results.map((each) => `${each.name} ${number(each.last)}`).join(", "),
     h(
-      "span",
-      { class: "cut" },
+      "span.cut",
       Object.entries(run.settings)
         .map(([name, value]) => `${name}=${value}`)
         .join(", "),
@@ -94,7 +91,7 @@ export const compare = {
         ui.head("Compare runs"),
         ui.trouble(context.trouble.all) ||
           (context.query.getAll("id").length < 2
-            ? h("p", null, "Choose two or more runs in the ", ui.link("/runs", "list of runs"), ".")
+            ? h("p", "Choose two or more runs in the ", ui.link("/runs", "list of runs"), ".")
             : ui.quiet("Loading…")),
       ];
     return [
@@ -110,7 +107,7 @@ export const compare = {
               ui.row(each.name, [
                 each.name,
                 ...each.values.map((value) =>
-                  each.values.every((other) => other === value) ? value : h("strong", null, value),
+                  each.values.every((other) => other === value) ? value : h("strong", value),
                 ),
               ]),
             ),

@@ -58,7 +58,7 @@ const VIEW = {
       seen.cause,
       seen.cause && ui.link(context.with({ view: "output", file: "stderr.txt" }), "Show the output at the cause"),
     ),
-    !seen.cause && seen.failure && h("p", { class: "card bad" }, short(seen.failure)),
+    !seen.cause && seen.failure && h("p.card.bad", short(seen.failure)),
     seen.state === "running" ? progress(context.data.ranks, true) : null,
     ui.facts({
       "Exit code": seen.exit_code,
@@ -68,7 +68,7 @@ const VIEW = {
       Nodes: seen.nodes?.length ? nodes(seen) : "",
       Retries: seen.retries || "",
       Requeues: seen.requeues || "",
-      Command: seen.command && h("code", { class: "command" }, seen.command),
+      Command: seen.command && h("code.command", seen.command),
     }),
   ],
   ranks: (context) => [
@@ -122,7 +122,6 @@ const VIEW = {
 const nodes = (seen) =>
   h(
     "span",
-    null,
     seen.nodes
       .slice(0, 8)
       .map((node, at) => [
