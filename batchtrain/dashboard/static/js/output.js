@@ -60,10 +60,8 @@ class OutputView {
   take(sent) {
     const value = this.fresh(sent);
     if (!value) return;
-    const skipped = value.again || value.skipped || !this.buffer;
-    this.buffer = skipped
-      ? { start: value.start, end: value.end, text: value.text }
-      : { start: this.buffer.start, end: value.end, text: this.buffer.text + value.text };
+    const before = value.again || value.skipped || !this.buffer ? { start: value.start, text: "" } : this.buffer;
+    this.buffer = { start: before.start, end: value.end, text: before.text + value.text };
     const excess = this.buffer.text.length - BUFFERED;
     if (excess > 0) {
       const cut = this.buffer.text.indexOf("\n", excess) + 1 || excess;

@@ -150,8 +150,8 @@ export function table(heads, rows, label) {
   );
 }
 
-/** A table below its title. */
-export const section = (title, heads, rows) => [h("h2", title), table(heads, rows, title)];
+/** A table below its title; nothing without rows. */
+export const section = (title, heads, rows) => (rows.length ? [h("h2", title), table(heads, rows, title)] : null);
 
 export const row = (key, cells) =>
   h(

@@ -126,7 +126,8 @@ const fabric = ({ fabric: check }) => {
   const pairs = check.matrix.map(([name, ...rates]) => ui.row(name, [name, ...rates.map((rate) => ui.right(rate))]));
   return h(
     "section",
-    ui.section("Fabric", ["Metric", "Value", "Expected", "Verdict", "Source"], values),
+    h("h2", "Fabric"),
+    ui.table(["Metric", "Value", "Expected", "Verdict", "Source"], values, "Fabric"),
     check.slow_nodes.length ? ui.warned(`Slow: ${check.slow_nodes.map(short).join(", ")}`) : null,
     pairs.length > 1 ? ui.table(["GB/s", ...check.matrix.map(([name]) => name)], pairs, "Pairs of nodes") : null,
   );
@@ -249,13 +250,11 @@ const VIEW = {
             )
           : ui.quiet("No setting differs."),
       all.source_difference && ui.document_("Difference of the source", all.source_difference),
-      all.source.length
-        ? ui.section(
-            "Source",
-            ["File", "#Size"],
-            all.source.map((each) => ui.row(each.path, [each.path, ui.right(bytes(each.size))])),
-          )
-        : null,
+      ui.section(
+        "Source",
+        ["File", "#Size"],
+        all.source.map((each) => ui.row(each.path, [each.path, ui.right(bytes(each.size))])),
+      ),
       all.settings && ui.document_("Settings", all.settings),
       all.plan && ui.document_("Plan", all.plan),
       seen.live &&
@@ -298,27 +297,23 @@ function counted(context) {
 }
 
 const results = (seen) =>
-  seen.metrics.length
-    ? ui.section(
-        "Results",
-        ["Metric", "#Last", "#Best", "#Step", "Unit"],
-        seen.metrics.map(({ metric, last, best, step, unit }) =>
-          ui.row(metric, [metric, ui.right(last), ui.right(best), ui.right(step ?? ""), unit]),
-        ),
-      )
-    : null;
+  ui.section(
+    "Results",
+    ["Metric", "#Last", "#Best", "#Step", "Unit"],
+    seen.metrics.map(({ metric, last, best, step, unit }) =>
+      ui.row(metric, [metric, ui.right(last), ui.right(best), ui.right(step ?? ""), unit]),
+    ),
+  );
 
 /** Where the nodes of the pool were looked for. */
 const placements = (seen) =>
-  seen.candidates.length
-    ? ui.section(
-        "Candidates",
-        ["Candidate", "Result", "#Time"],
-        seen.candidates.map(({ candidate, result, seconds }, number) =>
-          ui.row(number, [candidate, result, ui.right(duration(seconds))]),
-        ),
-      )
-    : null;
+  ui.section(
+    "Candidates",
+    ["Candidate", "Result", "#Time"],
+    seen.candidates.map(({ candidate, result, seconds }, number) =>
+      ui.row(number, [candidate, result, ui.right(duration(seconds))]),
+    ),
+  );
 
 /** Attempts as bands over the time of the run. */
 function bands(seen) {
@@ -373,7 +368,6 @@ function bands(seen) {
 /** The tasks: live ones from the service, and at the end those of the record. */
 function tasks(context, seen) {
   const rows = seen.tasks.length ? seen.tasks : seen.live ? (context.data.tasks?.rows ?? []) : [];
-  if (!rows.length) return null;
   return ui.section(
     "Tasks",
     ["Task", "Outcome", "#Exit code", "#Time", "Node"],
