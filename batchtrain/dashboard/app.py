@@ -100,9 +100,6 @@ async def _page(request: Request) -> Response:
     return FileResponse(STATIC / "index.html", 200 if PAGES.fullmatch(request.url.path) else 404)
 
 
-# --- documents and changes ------------------------------------------------------------------------------------------
-
-
 def _answering(row: Document, connection: Connection, budget: Budget) -> Callable[[Request], Any]:
     async def answer(request: Request) -> Response:
         inputs = Asked(request.path_params, {name: request.query_params.getlist(name) for name in request.query_params})
@@ -146,9 +143,6 @@ def _acting(row: Action, connection: Connection, budget: Budget) -> Callable[[Re
         return Response(status_code=202)
 
     return act
-
-
-# --- the event stream -----------------------------------------------------------------------------------------------
 
 
 async def _events(board: Board, request: Request) -> Response:
@@ -206,9 +200,6 @@ def _event(kind: str, topic: str, at: float | None, positions: list[str], value:
     return b"event: %b\nid: %b\ndata: %b,\"value\":%b}\n\n" % (
         kind.encode(), ",".join(positions).encode(), head, value,
     )  # fmt: skip
-
-
-# --- files ----------------------------------------------------------------------------------------------------------
 
 
 async def _run_file(connection: Connection, request: Request) -> Response:

@@ -111,8 +111,6 @@ class TaskOutputs:
     def _read(self, path: str, start: int, end: int) -> bytes:
         return downloads.read(self._reach(), self._tree, path, start, end)
 
-    # --- documents --------------------------------------------------------------------------------------------------
-
     def document(self) -> dict[str, Any]:
         """The task, its nodes, and why it failed."""
         task = self._task = read.masked_task(self._reach(), self.job_id, self.task_id)

@@ -51,9 +51,6 @@ def judged(evidence: Evidence) -> Diagnosis:
     )
 
 
-# --- a failed task --------------------------------------------------------------------------------------------------
-
-
 def _of_failed(job: Job, examined_task: ExaminedTask, logs: str) -> Iterator[Finding]:
     """The cause of a task's failure; the service's own code wins over the output, and the exit code comes last."""
     task, subject = examined_task.task, f"task {examined_task.task.id}"
@@ -136,9 +133,6 @@ def _shown(examined_task: ExaminedTask) -> tuple[str, ...]:
     return ()
 
 
-# --- a job ----------------------------------------------------------------------------------------------------------
-
-
 def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
     subject = f"job {job.id}"
     if job.failure:
@@ -178,9 +172,6 @@ def _of_waiting(job: Job, pool: Pool | None, task: Task, tasks: Iterable[Task]) 
         cause = f"the task waits for {blocking[0]}, which failed: it never starts"
         step = f"correct {blocking[0]} and reactivate it: `batchtrain jobs task reactivate {job.id} {blocking[0]}`"
         yield Finding("dependency-failed", f"task {task.id}", cause, "", step)
-
-
-# --- a pool ---------------------------------------------------------------------------------------------------------
 
 
 def _of_pool(pool: Pool, nodes: Iterable[ExaminedNode]) -> Iterator[Finding]:

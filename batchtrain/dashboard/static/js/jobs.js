@@ -182,8 +182,6 @@ function request(context) {
   ];
 }
 
-// --- node × time ----------------------------------------------------------------------------------------------------
-
 const MOST_NODES = 60;
 
 /** Give tasks that run at the same time on a node lanes of their own; returns the number of lanes. */
