@@ -100,9 +100,6 @@ async def _page(request: Request) -> Response:
     return FileResponse(STATIC / "index.html", 200 if PAGES.fullmatch(request.url.path) else 404)
 
 
-# --- documents and changes ------------------------------------------------------------------------------------------
-
-
 def _answering(row: Document, connection: Connection, budget: Budget) -> Callable[[Request], Any]:
     async def answer(request: Request) -> Response:
         inputs = Asked(request.path_params, {name: request.query_params.getlist(name) for name in request.query_params})
@@ -146,9 +143,6 @@ def _acting(row: Action, connection: Connection, budget: Budget) -> Callable[[Re
         return Response(status_code=202)
 
     return act
-
-
-# --- the event stream -----------------------------------------------------------------------------------------------
 
 
 async def _events(board: Board, request: Request) -> Response:
@@ -208,9 +202,6 @@ def _event(kind: str, topic: str, at: float | None, positions: list[str], value:
     )  # fmt: skip
 
 
-# --- files ----------------------------------------------------------------------------------------------------------
-
-
 async def _run_file(connection: Connection, request: Request) -> Response:
     path = request.query_params.get("path", "")
     file = await run_in_threadpool(recorded.file, connection.runs, request.path_params["run"], path)
@@ -232,15 +223,15 @@ async def _task_file(connection: Connection, budget: Budget, request: Request) -
     is_whole = "range" not in request.headers
     if not is_whole:
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
-    status = 200 if is_whole else 206
+    read = functools.partial(downloads.read, connection.batch, tree, path)
+    blocks = _blocks(read, budget, start, end) if request.method != "HEAD" else iter(())
+    return StreamingResponse(blocks, 200 if is_whole else 206, headers, media_type="text/plain; charset=utf-8")
 
-    def blocks() -> Iterator[bytes]:
-        for at in range(start, end, BLOCK):
-            budget.spend(1)
-            yield downloads.read(connection.batch, tree, path, at, min(at + BLOCK, end))
 
-    body = blocks() if request.method != "HEAD" else iter(())
-    return StreamingResponse(body, status, headers, media_type="text/plain; charset=utf-8")
+def _blocks(read: Callable[[int, int], bytes], budget: Budget, start: int, end: int) -> Iterator[bytes]:
+    for at in range(start, end, BLOCK):
+        budget.spend(1)
+        yield read(at, min(at + BLOCK, end))
 
 
 def _span(header: str, size: int) -> tuple[int, int] | None:

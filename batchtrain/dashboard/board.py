@@ -173,8 +173,6 @@ class Board:
                     if not entry.viewers:
                         self._watched.pop(entry.name, None)
 
-    # --- the thread -------------------------------------------------------------------------------------------------
-
     def _run(self) -> None:
         while (entry := self._next()) is not None:
             self._read(entry)

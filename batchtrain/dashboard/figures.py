@@ -99,9 +99,6 @@ class Numbers:
         return ranks_document(ranks, self._steps, newest(self._system), end, judged=not succeeded)
 
 
-# --- ranks ----------------------------------------------------------------------------------------------------------
-
-
 def ranks_document(
     record: RanksRecord, times: StepTimes, nodes: Mapping[str, Mapping[str, float]], end: float | None, *, judged: bool
 ) -> dict[str, Any]:
@@ -153,9 +150,6 @@ def seen_in(points: Iterable[Point]) -> tuple[Rank, ...]:
             heard = max(point.t or 0.0, before.heard if before else 0.0)
             ranks[point.rank] = Rank(point.rank, step=step, heard=heard, attempt=point.attempt)
     return tuple(ranks.values())
-
-
-# --- curves ---------------------------------------------------------------------------------------------------------
 
 
 def values_of(point: Point, now: float) -> Iterator[tuple[str, str, Value]]:

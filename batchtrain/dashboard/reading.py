@@ -35,6 +35,8 @@ FAILED_FIRST = (
 """The filters of the tasks of a job, in the order in which they are shown."""
 PLANNED_TASKS = 20
 """Tasks of a job whose requests are shown."""
+FIRST_RECIPE = "mpi4py-MPICH"
+"""What the page suggests to run on an empty account."""
 
 
 class Asked(NamedTuple):
@@ -77,23 +79,18 @@ def account(connection: Connection, _: Asked) -> dict[str, Any]:
     """The account, and what may be done with it."""
     batch_account = connection.account
     prepare = "images env" if batch_account is None or batch_account.emulated else "doctor"
+    steps = [f"  batchtrain {words} {FIRST_RECIPE}" for words in ("recipe new", prepare, "run")]
     return {
         "name": batch_account.name if batch_account else "",
         "endpoint": batch_account.endpoint if batch_account else "",
         "emulated": bool(batch_account and batch_account.emulated),
         "program": program(),
         "option": connection.target,
-        "start": [  # the commands that run a first recipe on the account
-            connection.completed(f"  batchtrain {words} {FIRST_RECIPE}").strip()
-            for words in ("recipe new", prepare, "run")
-        ],
+        "start": [connection.completed(step).strip() for step in steps],
         "runs_dir": str(connection.runs),
         "changes": connection.changes,
         "version": __version__,
     }
-
-
-FIRST_RECIPE = "mpi4py-MPICH"
 
 
 def overview(connection: Connection, request: Asked) -> dict[str, Any]:

@@ -50,10 +50,8 @@ class Diagnosis:
             rows += ["", *self.first.card()]
         if self.lines:
             rows += ["", "last lines", *(f"  | {line}" for line in self.lines)]
-        others = list(_grouped(self.findings[1:]))
-        if others:
-            rows += ["", "also"]
-        rows += (f"  {text}" for text in others[:SHOWN_OTHERS])
+        if others := list(_grouped(self.findings[1:])):
+            rows += ["", "also", *(f"  {text}" for text in others[:SHOWN_OTHERS])]
         if len(others) > SHOWN_OTHERS:
             rows.append(f"  and {len(others) - SHOWN_OTHERS} more; `-o json` has them all")
         if self.evidence.unread:

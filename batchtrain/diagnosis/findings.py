@@ -29,30 +29,26 @@ def judged(evidence: Evidence) -> Diagnosis:
         assert pool is not None
         ready = sum(examined_node.node.state in ("idle", "running") for examined_node in nodes)
         state = f"{pool.state}, {pool.allocation}, {pool.nodes} of {pool.target} nodes, {ready} ready"
-        lines = next((examined_node.start_lines for examined_node in nodes if examined_node.start_lines), ())
-        last_lines = tuple(line for line in lines if line.strip())[-SHOWN_LINES:]
-        return Diagnosis(f"pool {pool.id}", state, "", tuple(about_pool), last_lines, evidence)
+        start_lines = next((examined_node.start_lines for examined_node in nodes if examined_node.start_lines), ())
+        lines = tuple(line for line in start_lines if line.strip())[-SHOWN_LINES:]
+        return Diagnosis(f"pool {pool.id}", state, "", tuple(about_pool), lines, evidence)
     failed = [examined_task for examined_task in evidence.tasks if examined_task.task.result == "failure"]
     about_tasks = [finding for examined_task in failed for finding in _of_failed(job, examined_task, evidence.logs)]
     about_job = list(_of_job(job, evidence))
     findings = (*about_tasks, *about_job, *about_pool) if failed else (*about_job, *about_pool)
     if job.pool and pool is None:
         findings = tuple(finding.after_deletion() for finding in findings)
-    first, who = failed[0] if failed else None, ""
-    if first:
-        end, node = first.cause.end, first.cause.end.node or first.task.node
-        who = " on ".join(filter(None, (end.process, f"node {node}" if node else "")))
+    first = failed[0] if failed else None
+    counts = {"failed": job.failed, "running": job.running, "waiting": job.active, "succeeded": job.succeeded}
+    tasks = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     return Diagnosis(
         subject=f"job {job.id}",
-        state=_job_state(job),
-        who=who,
+        state=f"{job.state}, tasks: {tasks or 'none'}",
+        who=_who(first) if first else "",
         findings=tuple(dict.fromkeys(findings)),
         lines=_shown(first) if first else (),
         evidence=evidence,
     )
-
-
-# --- a failed task --------------------------------------------------------------------------------------------------
 
 
 def _of_failed(job: Job, examined_task: ExaminedTask, logs: str) -> Iterator[Finding]:
@@ -71,8 +67,7 @@ def _of_failed(job: Job, examined_task: ExaminedTask, logs: str) -> Iterator[Fin
         yield _named(Finding(rule, subject, cause, evidence, step), logs, **names)
         if rule != "terminated":
             return
-    finding = _in_output(examined_task)
-    if finding:
+    if finding := _in_output(examined_task):
         yield _named(finding._replace(subject=subject), logs, **names)
     elif match and not by_service:
         (rule, cause, step), evidence = match
@@ -117,6 +112,12 @@ def _unknown(examined_task: ExaminedTask, subject: str) -> Finding:
     return Finding(rule, subject, cause, evidence, f"{step}read its output{{whole_output}}")
 
 
+def _who(examined_task: ExaminedTask) -> str:
+    end = examined_task.cause.end
+    node = end.node or examined_task.task.node
+    return " on ".join(filter(None, (end.process, f"node {node}" if node else "")))
+
+
 def _own_lines(examined_task: ExaminedTask) -> tuple[str, ...]:
     """The lines of the rank that failed first."""
     process = examined_task.cause.end.process
@@ -132,16 +133,11 @@ def _shown(examined_task: ExaminedTask) -> tuple[str, ...]:
     return ()
 
 
-# --- a job ----------------------------------------------------------------------------------------------------------
-
-
 def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
     subject = f"job {job.id}"
     if job.failure:
-        cause, step = (
-            "the service could not schedule the job",
-            "look at the service's message; the job's pool could not be used",
-        )
+        cause = "the service could not schedule the job"
+        step = "look at the service's message; the job's pool could not be used"
         yield Finding("job-not-scheduled", subject, cause, job.failure.detailed, step)
     if job.reason == "MaxWallClockTimeExpiry":
         cause = "the job reached its limit of run time" + (f" ({job.wall_clock:g} s)" if job.wall_clock else "")
@@ -166,8 +162,7 @@ def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
 
 
 def _of_waiting(job: Job, pool: Pool | None, task: Task, tasks: Iterable[Task]) -> Iterator[Finding]:
-    match = service_rules.waiting(job, pool, task)
-    if match:
+    if match := service_rules.waiting(job, pool, task):
         (rule, cause, step), evidence = match
         yield Finding(rule, f"task {task.id}", cause, evidence, step)
         return
@@ -177,9 +172,6 @@ def _of_waiting(job: Job, pool: Pool | None, task: Task, tasks: Iterable[Task]) 
         cause = f"the task waits for {blocking[0]}, which failed: it never starts"
         step = f"correct {blocking[0]} and reactivate it: `batchtrain jobs task reactivate {job.id} {blocking[0]}`"
         yield Finding("dependency-failed", f"task {task.id}", cause, "", step)
-
-
-# --- a pool ---------------------------------------------------------------------------------------------------------
 
 
 def _of_pool(pool: Pool, nodes: Iterable[ExaminedNode]) -> Iterator[Finding]:
@@ -209,9 +201,3 @@ def _start_task(examined_node: ExaminedNode, subject: str) -> Finding:
         return Finding("start-task-failed", subject, f"{cause}: {reason}", line.strip(), step)
     last = next((line for line in reversed(lines) if line.strip()), "")
     return Finding("start-task-failed", subject, cause, last.strip() or node.start_failure.detailed, step)
-
-
-def _job_state(job: Job) -> str:
-    counts = {"failed": job.failed, "running": job.running, "waiting": job.active, "succeeded": job.succeeded}
-    tasks = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    return f"{job.state}, tasks: {tasks or 'none'}"

@@ -113,18 +113,14 @@ RESIZE_CODES = {
         "check the key and its identity, or remove `disk_encryption`"),
     "MissingPublisherPropertyInMarketPlacePlan": Known("image-terms", "the image is sold under a marketplace plan",
         "accept the terms of the image (`az vm image terms accept`), or choose another image"),
-    "ResizeStopped": Known(
-        "resize-stopped", "the resize was stopped", "{resize}"
-    ),
+    "ResizeStopped": Known("resize-stopped", "the resize was stopped", "{resize}"),
     "RemoveNodesFailed": Known("resize-stopped", "nodes could not be removed", "delete them again later"),
 }
 QUOTA = Known("quota-reached", "the account's core quota does not allow the pool's nodes",
     "`batchtrain doctor` shows the quotas; ask for more in the Azure portal, or take fewer or smaller nodes")
 
 NODE_STATES = {
-    "unusable": Known(
-        "node-unusable", "the node is unusable", "{reboot}, or remove the node"
-    ),
+    "unusable": Known("node-unusable", "the node is unusable", "{reboot}, or remove the node"),
     "unknown": Known("node-lost", "the service lost contact with the node", "wait, or reboot it"),
     "offline": Known("node-offline", "the node takes no tasks (scheduling is disabled)", "enable its scheduling again"),
     "preempted": Known("spot-preempted", "Azure took the spot node back",
@@ -151,8 +147,7 @@ def of_task(task: Task) -> tuple[Known, str] | None:
     failure = task.failure
     if failure.code.startswith("FileUpload"):
         return UPLOAD, failure.detailed
-    if failure.code == "TaskEnded":
-        # The service tells no reason why it ended a task from outside, so the time that the task took decides.
+    if failure.code == "TaskEnded":  # the service tells no reason, so the time that the task took decides
         limit = task.request.wall_clock
         if limit is None or task.seconds is None or task.seconds < limit - CLOCKS:
             return TERMINATED, failure.detailed
@@ -193,14 +188,9 @@ def waiting(job: Job, pool: Pool | None, task: Task) -> tuple[Known, str] | None
         return formula, str(pool.autoscale_error)
     instances = task.request.instances or 1
     if pool.nodes < instances:
-        return (
-            Known(
-                "waits-for-nodes",
-                f"the task waits for {_nodes(instances)}; the pool has {pool.nodes} of {pool.target}",
-                f"wait: `batchtrain pool wait {pool.id}`; `batchtrain pool diagnose {pool.id}` looks closer",
-            ),
-            "",
-        )
+        cause = f"the task waits for {_nodes(instances)}; the pool has {pool.nodes} of {pool.target}"
+        step = f"wait: `batchtrain pool wait {pool.id}`; `batchtrain pool diagnose {pool.id}` looks closer"
+        return Known("waits-for-nodes", cause, step), ""
     return None
 
 

@@ -33,7 +33,16 @@ from batchtrain.config.types import FetchSettings, Recipe, Results, Secret
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Task as TaskSettings
 from batchtrain.config.types.secret import masked
-from batchtrain.errors import BatchtrainError, NotFound, ResultsLeft, ServiceError, TaskFailed, UsageError, printable
+from batchtrain.errors import (
+    BatchtrainError,
+    NotFound,
+    ResultsLeft,
+    ServiceError,
+    TaskFailed,
+    UsageError,
+    counted,
+    printable,
+)
 from batchtrain.metrics.stream import RECORDS
 from batchtrain.metrics.summary import Summary
 from batchtrain.plan import render
@@ -537,17 +546,17 @@ class Recording:
     def conclusion(self) -> str:
         """The last lines of a command: where the results are, and what is missing."""
         outputs = [record for record in self._files.values() if record.fetched.startswith("outputs/")]
-        size = f"{_counted(len(outputs))}, {results.size(sum(record.size for record in outputs))} in outputs/"
+        size = f"{counted(len(outputs), 'file')}, {results.size(sum(record.size for record in outputs))} in outputs/"
         lines = [f"results: {self.run.path}{f': {size}' if outputs else ''}"]
         reasons: dict[str, list[str]] = {}
         for record in self._files.values():
             if not record.fetched:
                 reasons.setdefault(record.reason, []).append(record.path)
         for reason, paths in reasons.items():
-            what = _named(sorted(paths)) if paths[0] else f"the files of {_counted(len(paths), 'task')} were"
+            what = _named(sorted(paths)) if paths[0] else f"the files of {counted(len(paths), 'task')} were"
             lines.append(f"{what} not fetched: {reason}")
         if self._left:
-            what = _counted(self._left, "task")
+            what = counted(self._left, "task")
             lines.append(
                 f"the logs of {what} that succeeded were not fetched; a task with `results: {{}}` keeps its logs"
             )
@@ -580,12 +589,8 @@ def _named(paths: Sequence[str]) -> str:
     """Files as the subject of a sentence: some names, and the number of the others."""
     names = [printable(path) for path in paths[:NAMED]]
     if len(paths) > NAMED:
-        names.append(_counted(len(paths) - NAMED, "other file"))
+        names.append(counted(len(paths) - NAMED, "other file"))
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) + (" was" if len(paths) == 1 else " were")
-
-
-def _counted(number: int, noun: str = "file") -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _failure(error: BaseException, secrets: tuple[Secret, ...]) -> RunFailure:

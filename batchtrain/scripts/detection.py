@@ -43,8 +43,8 @@ class Undecided(UsageError):
 def framework_of(script: Script, name: str = "") -> Choice:
     """The framework of a script; `name` is the choice of the user. Raises Undecided if several fit."""
     tops = {mention.top: mention for mention in reversed(script.imports)}
-    strong_evidence = _first(tops, {name: scripts.imports for name, scripts in LAUNCHES.items()})
-    evidence = strong_evidence or _first(tops, {name: scripts.weak_imports for name, scripts in LAUNCHES.items()})
+    evidence = _first(tops, {framework: scripts.imports for framework, scripts in LAUNCHES.items()})
+    evidence = evidence or _first(tops, {framework: scripts.weak_imports for framework, scripts in LAUNCHES.items()})
     if name:
         return _chosen(name, evidence, "your choice")
     level = max((LAUNCHES[framework].level for framework in evidence), default=0)
@@ -54,9 +54,8 @@ def framework_of(script: Script, name: str = "") -> Choice:
         options = " or ".join(f"`--framework {framework}`" for framework in candidates)
         raise Undecided(f"{script.path} fits several frameworks: {places}; choose with {options}", tuple(candidates))
     if not candidates:
-        return _chosen(
-            NONE, evidence, "it imports no framework, so it runs once on every node with RANK and WORLD_SIZE"
-        )
+        reason = "it imports no framework, so it runs once on every node with RANK and WORLD_SIZE"
+        return _chosen(NONE, evidence, reason)
     return _chosen(candidates[0], evidence, _at(evidence[candidates[0]]))
 
 

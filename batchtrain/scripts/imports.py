@@ -53,8 +53,7 @@ def read(path: Path) -> Script:
     programs: list[Place] = []
     for file, tree in _files(path):
         for mention in _imported(file, tree):
-            local = path.parent / mention.top
-            is_local = local.is_dir() or (path.parent / f"{mention.top}.py").is_file()
+            is_local = (path.parent / mention.top).is_dir() or (path.parent / f"{mention.top}.py").is_file()
             if not is_local and mention.top not in sys.stdlib_module_names:
                 imports.setdefault(mention.name, mention)
         for name, call in _called(tree):
@@ -67,19 +66,12 @@ def read(path: Path) -> Script:
 
 def _files(script: Path) -> Iterator[tuple[Path, ast.Module]]:
     """The script and the files of its directory that it imports, directly or not."""
-    waiting, seen = [script], {script}
-    while waiting:
-        file = waiting.pop(0)
+    files = [script]
+    for file in files:  # grows on the way
         tree = _parsed(file)
         yield file, tree
         for mention in _imported(file, tree):
-            module = script.parent
-            for part in mention.name.split("."):  # packages on the way, and the module itself
-                module = module / part
-                for local in (module / "__init__.py", module.with_suffix(".py")):
-                    if local not in seen and local.is_file():
-                        seen.add(local)
-                        waiting.append(local)
+            files += [local for local in _local_files(script.parent, mention.name) if local not in files]
 
 
 def _parsed(file: Path) -> ast.Module:
@@ -98,13 +90,12 @@ def _parsed(file: Path) -> ast.Module:
 
 def _imported(file: Path, tree: ast.Module) -> Iterator[Place]:
     """The imports of a file, without those for type checkers. A relative one names a module of the directory."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop(0)
+    nodes: list[ast.AST] = [tree]
+    for node in nodes:  # grows on the way
         if isinstance(node, ast.If) and ast.unparse(node.test).rpartition(".")[2] == "TYPE_CHECKING":
-            waiting.extend(node.orelse)
+            nodes.extend(node.orelse)
             continue
-        waiting.extend(ast.iter_child_nodes(node))
+        nodes.extend(ast.iter_child_nodes(node))
         if isinstance(node, ast.Import):
             yield from (Place(alias.name, file, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -116,9 +107,17 @@ def _imported(file: Path, tree: ast.Module) -> Iterator[Place]:
             )
 
 
+def _local_files(directory: Path, module: str) -> Iterator[Path]:
+    """The files of a module in the directory: packages on the way, and the module itself."""
+    path = directory
+    for part in module.split("."):
+        path = path / part
+        yield from (file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file())
+
+
 def _called(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
     """The calls of a file, with the full names of imported functions."""
-    names: dict[str, str] = {}  # what each imported name stands for
+    names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.asname: alias.name for alias in node.names if alias.asname}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 import sys
@@ -88,12 +89,9 @@ def script(
     wish = Wish(nodes, each, size or "", spot, framework or "", tuple(map(str, arguments)), name or "")
     prepared = prepare(Path(path), wish, settings=settings, ignore=ignore, local=local)
     if is_for_emulator(local):
-        local_environment.make(prepared.recipe, prepared.image, prepared.packages, _print)
+        say = functools.partial(print, file=sys.stderr, flush=True)
+        local_environment.make(prepared.recipe, prepared.image, prepared.packages, say)
     return prepared.recipe
-
-
-def _print(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def processes_each(processes_per_node: int | None, gpus_per_node: int | None) -> int | None:
@@ -165,8 +163,8 @@ def _recipe(path: Path, directory: Path, wish: Wish, choice: Choice, image: str)
     )
     job = Job(id=name, auto_complete=True, tasks=(task,))
     pool = new_pool(None, wish.size or VM_SIZE, job, wish.nodes)
-    count = VmCount(**{kind: wish.nodes})
-    return Recipe(directory=str(directory), pool=replace(pool, vm_count=count), jobs=(job,))
+    pool = replace(pool, vm_count=VmCount(**{kind: wish.nodes}))
+    return Recipe(directory=str(directory), pool=pool, jobs=(job,))
 
 
 def _without_image(
@@ -182,11 +180,10 @@ def _without_image(
         gang = replace(gang, mpi=replace(gang.mpi, executable_path=f"{bin_directory}/mpiexec"))
     task = replace(task, docker_image=None, command=f"{bin_directory}/{task.command}", multi_instance=gang)
     lines = "\n".join(on_nodes.commands(name, spec, packages, gpus=gpus))
-    image = replace(IMAGE, native=False)
     pool = replace(
         pool,
         additional_node_prep=AdditionalNodePrep(commands=PrepCommands(post=(lines,))),
-        vm_configuration=replace(pool.vm_configuration, platform_image=image),
+        vm_configuration=replace(pool.vm_configuration, platform_image=replace(IMAGE, native=False)),
     )
     return replace(recipe, pool=pool, jobs=(replace(job, tasks=(task,)),))
 

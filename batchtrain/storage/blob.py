@@ -93,9 +93,6 @@ def place_of(path: str) -> tuple[str, str, str]:
     return link, container, name
 
 
-# --- containers and blobs -------------------------------------------------------------------------------------------
-
-
 def make_container(storage: Storage, container: str) -> None:
     """Create a container if it does not exist."""
     request = Request("PUT", blob_path(container), {"restype": "container"})
@@ -156,9 +153,6 @@ def below(storage: Storage, container: str, path: str) -> Iterator[Stored]:
     for blob in stored(storage, container, path):
         if not path or path.endswith("/") or blob.name == path or blob.name.startswith(f"{path}/"):
             yield blob
-
-
-# --- links ----------------------------------------------------------------------------------------------------------
 
 
 def link(

@@ -44,8 +44,6 @@ def download(
 
 
 class _Download:
-    """The download of one blob."""
-
     def __init__(self, moving: Moving, storage: Storage, container: str, blob: Stored, target: Path) -> None:
         self._moving, self._storage, self._blob, self._target = moving, storage, blob, target
         self._operation = f"download {container}/{blob.name}"
@@ -98,8 +96,6 @@ class _Download:
             return digest.digest() == self._blob.md5
         except FileNotFoundError:
             return False
-
-    # --- ranges -----------------------------------------------------------------------------------------------------
 
     def _cut(self, ranges: set[tuple[int, int]]) -> Moved | None:
         """Fetch the only range, or add the ranges of a large blob that are not there."""
@@ -195,8 +191,6 @@ class _Download:
                 self._hashed += 1
         finally:
             self._hashing.release()
-
-    # --- the file ---------------------------------------------------------------------------------------------------
 
     def _finish(self) -> Moved | None:
         """Give the file its name, or fetch it again if its bytes are not those of the blob."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -44,14 +45,8 @@ class Moving:
 
     def results(self, files: Iterable[Piece[Moved]]) -> Iterator[Moved]:
         """The result for each file; after a fault of the whole container, no further file is started."""
-        self._crew = AtOnce(self._thread, self._until_lost(files))
+        self._crew = AtOnce(self._thread, itertools.takewhile(lambda _: not self._lost, files))
         yield from self._crew.results()
-
-    def _until_lost(self, files: Iterable[Piece[Moved]]) -> Iterator[Piece[Moved]]:
-        for file in files:
-            if self._lost:
-                return
-            yield file
 
     @property
     def stopped(self) -> bool:

@@ -55,8 +55,6 @@ def upload(
 
 
 class _Upload:
-    """The upload of one file."""
-
     def __init__(
         self, moving: Moving, storage: Storage, container: str, file: Local, name: str, existing: Stored | None
     ) -> None:
@@ -109,8 +107,6 @@ class _Upload:
         self._send(Request("PUT", self._path, headers=headers, body=data))
         self._moving.count(len(data))
         return Moved(self._file.name, len(data), moved=True)
-
-    # --- blocks -----------------------------------------------------------------------------------------------------
 
     def _cut(self) -> None:
         """Add the pieces of a large file: its digest, which takes longest, and its blocks."""
@@ -175,8 +171,6 @@ class _Upload:
         headers = {"x-ms-blob-content-md5": base64.b64encode(self._md5).decode()}
         self._send(Request("PUT", self._path, {"comp": "blocklist"}, headers, body))
         return Moved(self._file.name, self._file.size, moved=True)
-
-    # --- the file ---------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
         try:
