@@ -202,8 +202,15 @@ class Storage:
     # --- one attempt ------------------------------------------------------------------------------------------------
 
     def _connection(self) -> HTTPConnection:
-        with suppress(IndexError):
+        try:
             return self._idle.pop()
+        except IndexError:
+            connection = self._opened()
+            assert connection.sock is not None
+            connection.sock.settimeout(self._patience.read)
+            return connection
+
+    def _opened(self) -> HTTPConnection:
         secure, host = self._split.scheme == "https", self._split.hostname or ""
         port = self._split.port or (443 if secure else 80)
         proxy = retry.proxy_of(self.url)
@@ -216,20 +223,21 @@ class Storage:
         if proxy:
             connection.set_tunnel(host, port, login)
         connection.connect()
-        assert connection.sock is not None
-        connection.sock.settimeout(self._patience.read)
         return connection
 
     def _exchange(self, connection: HTTPConnection, request: Request) -> HTTPResponse:
         assert connection.sock is not None
-        head, body = self._head(request), request.body
-        with suppress(BrokenPipeError, ConnectionResetError):  # a refusal may have come before the body was sent
+        head = self._head(request)
+        body = request.body
+        try:
             if isinstance(body, bytes):
                 connection.sock.sendall(head + body)
             else:
                 connection.sock.sendall(head)
                 for piece in body:
                     connection.sock.sendall(piece)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # a refusal may have come before the body was sent
         response = HTTPResponse(connection.sock, method=request.method)
         response.begin()
         return response

@@ -320,7 +320,7 @@ def _below(wire: Wire, service: Service) -> None:
         return made
 
     signing._transport = transport
-    blob_requests.Storage._opened = lambda self: Connection(wire, service.storage.answer)  # type: ignore
+    blob_requests.Storage._opened = lambda self: Connection(wire, service.storage.answer)  # type: ignore[method-assign, assignment]
     vars(upload).update(BLOCK=PIECE)
     vars(download).update(RANGE=PIECE, PIECE=PIECE // 2)
     vars(blob_requests).update(PIECE=PIECE // 2)

@@ -134,7 +134,7 @@ def test_a_connection_goes_through_the_proxy_of_the_environment(
         thread = threading.Thread(target=refuse)
         thread.start()
         with pytest.raises(OSError, match="403"):
-            Storage(url, "acct", Secret("a2V5"))._connection()
+            Storage(url, "acct", Secret("a2V5"))._opened()
         thread.join()
     request, *headers = received[0].decode().split("\r\n")
     assert request.startswith(f"CONNECT {target} ")
@@ -147,7 +147,7 @@ def test_a_proxy_that_cannot_be_used_is_named_without_its_login(proxy: str, monk
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("https_proxy", proxy)
     with pytest.raises(UsageError, match="cannot reach storage accounts: set HTTPS_PROXY") as caught:
-        Storage("https://acct.example", "acct", Secret("a2V5"))._connection()
+        Storage("https://acct.example", "acct", Secret("a2V5"))._opened()
     assert "word" not in str(caught.value)
 
 
