@@ -91,7 +91,8 @@ def marks_of(size: str, overrides: Iterable[Mark] = ()) -> dict[str, Mark]:
 
 
 def _of(size: str) -> Iterator[Mark]:
-    return (mark for mark in MARKS if any(fnmatchcase(key(size), pattern) for pattern in mark.sizes))
+    name = key(size)
+    return (mark for mark in MARKS if any(fnmatchcase(name, pattern) for pattern in mark.sizes))
 
 
 def is_published(size: str) -> bool:

@@ -81,10 +81,10 @@ class Hour(NamedTuple):
 
 def find(tables: tuple[Prices, ...], size: str, region: str) -> Price | None:
     """The price of a size in a region. Without a region: if only one region has a price, that one."""
-    matching = []
+    matching, size_key = [], key(size)
     for table in tables:
         names = (*table.dedicated, *table.spot) if region in ("", table.region) else ()
-        if name := {key(name): name for name in names}.get(key(size)):
+        if name := {key(name): name for name in names}.get(size_key):
             price = Price(name, table.region, table.currency, table.dedicated.get(name), table.spot.get(name))
             matching.append(price)
     return matching[0] if len(matching) == 1 else None

@@ -143,9 +143,10 @@ def region(arm: Rest, endpoint: str, subscription: str | None, location: str | N
 
 def account(arm: Rest, endpoint: str, subscription: str | None = None) -> AccountSeen | None:
     """The Batch account at `endpoint`, searched in one subscription or in all readable ones."""
+    host = urlsplit(endpoint).hostname or ""
     ids = [subscription] if subscription else subscriptions(arm)
     rows = (row for subscription_id in ids for row in accounts(arm, subscription_id))
-    return next((row for row in rows if row.endpoint.lower() == (urlsplit(endpoint).hostname or "")), None)
+    return next((row for row in rows if row.endpoint.lower() == host), None)
 
 
 def subscriptions(arm: Rest) -> tuple[str, ...]:

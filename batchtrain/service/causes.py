@@ -63,11 +63,12 @@ def without_source(lines: Iterable[str]) -> Iterator[str]:
 
 def _of(lines: Iterable[str], process: str) -> Iterator[str]:
     """The lines of one process without their prefixes; lines without a process may belong to any."""
+    number = process.rpartition(" ")[2]
     for line in lines:
         match = PREFIX.match(line)
         assert match is not None  # it matches every line
         name = match["rank"] or match["label"]
-        if name is None or not process or name in (process, process.rpartition(" ")[2]):
+        if name is None or not process or name in (process, number):
             yield match["text"]
 
 
