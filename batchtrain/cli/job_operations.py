@@ -84,8 +84,8 @@ def _chosen(job_id: str, task_ids: tuple[str, ...], state: str | None, question:
     job = client.jobs.handle(job_id)
     ids = task_ids if state is None else [task.id for task in job.iter_tasks(state)]
     if question and ids:
-        named = f"task {ids[0]}" if len(ids) == 1 else counted(len(ids), "task")
-        settings().confirm(f"{question.format(named, job_id)} on {service_of(client)}?")
+        tasks = f"task {ids[0]}" if len(ids) == 1 else counted(len(ids), "task")
+        settings().confirm(f"{question.format(tasks, job_id)} on {service_of(client)}?")
     return job, ids
 
 

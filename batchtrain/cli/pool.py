@@ -18,6 +18,7 @@ from batchtrain.service.deadlines import POOL_SECONDS
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
     from batchtrain.config.load import Loaded
+    from batchtrain.records import Pool
 
 
 _pool_id = click.argument("pool_id", required=False, shell_complete=ids("pools"))
@@ -58,9 +59,13 @@ def add(directory: str | None, no_wait: bool, timeout: float, idle: str | None) 
         pool = client.pools.add(
             config.recipe, wait=not no_wait, timeout=timeout, tell=block, register=ending.register, on_move=on_move
         )
-    show(pool, f"pool {pool.id} has {counted(pool.nodes, 'node')} ({pool.allocation})")
+    show(pool, _size(pool))
     if remark := costs_while_idle(config.recipe.pool):
         say(remark)
+
+
+def _size(pool: Pool) -> str:
+    return f"pool {pool.id} has {counted(pool.nodes, 'node')} ({pool.allocation})"
 
 
 @command.command()
@@ -159,7 +164,7 @@ def resize(
             tell=tell,
             recipe=recipe,
         )
-    show(pool, f"pool {pool.id} has {counted(pool.nodes, 'node')} ({pool.allocation})")
+    show(pool, _size(pool))
 
 
 @command.command()
