@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ import pytest
 from batchtrain.cli.failures import document_of
 from batchtrain.client.client import Client
 from batchtrain.config.types import Job, Recipe, Secret
-from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
-from batchtrain.errors import AlreadyExists, Differs, NotFound, TasksRefused, TimedOut, Unreachable
+from batchtrain.errors import AlreadyExists, Differs, NotFound, TasksRefused, TimedOut
 from batchtrain.plan import plan_jobs
 from batchtrain.plan.canonical import digest
 from batchtrain.plan.marks import DIGEST
@@ -319,23 +317,6 @@ def test_a_job_waits_while_the_quota_of_active_jobs_is_reached(only_job: Client)
 def test_the_wait_for_the_quota_has_a_deadline(only_job: Client) -> None:
     with pytest.raises(TimedOut, match="`batchtrain jobs term ID`"):
         add(only_job, recipe(), timeout=0.01)
-
-
-def test_chaos_ends_with_exactly_the_tasks_of_the_plan(
-    emulator: Emulator, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A service that loses answers after acting on them, throttles and fails, and a client that is killed six times."""
-    chance = random.Random(18)
-    for number, (kind, rate) in enumerate((("drop", 0.1), ("truncate", 0.05), ("error", 0.1))):
-        steering.fault(emulator.status, kind, operation="create_task_collection", rate=rate, seed=number)
-    steering.fault(emulator.status, "error", operation="list_tasks", code="TooManyRequests", rate=0.3, seed=4)
-    for _ in range(6):
-        with pytest.MonkeyPatch.context() as patch, pytest.raises((Killed, Unreachable)):
-            killed_after(patch, chance.randrange(4))
-            add(client, sweep(3000))
-    add(client, sweep(3000))
-    steering.clear_faults(emulator.status)
-    assert names(client) == [f"task-{number:05}" for number in range(3000)]
 
 
 def test_the_tasks_of_a_large_job_whose_state_changed_last_are_found_by_their_times(
