@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import shutil
 import sys
 import tempfile
@@ -160,9 +161,14 @@ IMAGE = "example/image"
 
 @pytest.fixture
 def machines_directory() -> Iterator[Path]:
-    """Outside /tmp, which is the node's own."""
-    with tempfile.TemporaryDirectory(dir=Path.home()) as directory:
-        yield Path(directory)
+    """Outside /tmp and /var/tmp, which are the node's own, wherever the user's home is."""
+    candidates = (Path.home().resolve(), Path(__file__).resolve().parents[2], Path("/srv"), Path("/opt"))
+    for folder in candidates:
+        if not {Path("/tmp"), Path("/var/tmp")} & {*folder.parents} and os.access(folder, os.W_OK):
+            with tempfile.TemporaryDirectory(dir=folder) as directory:
+                yield Path(directory)
+            return
+    pytest.skip("no directory outside /tmp that this user can write")
 
 
 @pytest.fixture
