@@ -90,9 +90,11 @@ def strings(path: Path) -> Iterator[tuple[int, str]]:
 
 def hard(lines: Iterable[tuple[int, str]], phrases: Mapping[str, str] = HARD_TO_READ) -> list[str]:
     """Every phrase of the lines that is hard to read, with what to write in its place."""
+    suspicious = re.compile("|".join(phrases), flags=re.I)
     return [
         f"line {number}: {found[0]!r}: write {better!r}"
         for number, line in lines
+        if suspicious.search(line)
         for pattern, better in phrases.items()
         for found in re.finditer(pattern, line, flags=re.I)
     ]
