@@ -22,6 +22,7 @@ from batchtrain.containers import environments, make_environment
 from batchtrain.containers.environments import BUILD, OPENMPI, TORCH, TORCH_INDEX, Environment, Horovod
 from batchtrain.containers.make_environment import Intended
 from batchtrain.containers.make_environment import NotMade as Missing
+from tests import legacy_frameworks
 
 __all__ = ["ENVIRONMENTS", "Environment", "Missing", "home", "prefix"]
 
@@ -39,7 +40,7 @@ ENVIRONMENTS: Mapping[str, Environment] = {
         tools=(*BUILD, "ninja==1.13.0"),
         late=environments.ENVIRONMENTS["deepspeed"].late,
         building=environments.ENVIRONMENTS["deepspeed"].building,
-        horovod=Horovod("pytorch"),
+        horovod=Horovod("pytorch") if legacy_frameworks.runs("horovod") else None,
         needs=environments.ENVIRONMENTS["horovod-pytorch"].needs,
         megabytes=1400,
     ),
@@ -64,6 +65,8 @@ ENVIRONMENTS: Mapping[str, Environment] = {
 
 def prefix(name: str) -> Path:
     """Where an environment is; it is made first if need be. Missing, with the reason, where it cannot be."""
+    if (framework := legacy_frameworks.ENVIRONMENTS.get(name)) and not legacy_frameworks.runs(framework):
+        raise Missing(f"CI trains with {framework} at every third commit (tests/legacy_frameworks.py)")
     found = _prefix(TOGETHER.get(name, name))
     if isinstance(found, Missing):
         raise found
