@@ -26,6 +26,8 @@ MORE = (*LONG, "property")
 """Markers of tests that do more with --all than without."""
 NAMES_OF_MORE = re.compile(rf"\b({'|'.join(MORE)}|azurite|mpis)\b")
 """What a file with such tests has in its text: a marker, or what marks a test."""
+E2E = ROOT / "tests/e2e"
+"""The tests of the whole product: with --all only, except those with the marker `smoke`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,13 +56,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @functools.cache
 def _names_more(file: Path) -> bool:
-    return NAMES_OF_MORE.search(file.read_text(encoding="utf-8")) is not None
+    return E2E in file.parents or NAMES_OF_MORE.search(file.read_text(encoding="utf-8")) is not None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if "azurite" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.slow)  # it is installed first
+        of_e2e = E2E in item.path.parents and item.get_closest_marker("smoke") is None
+        if of_e2e or "azurite" in getattr(item, "fixturenames", ()):  # Azurite is installed first
+            item.add_marker(pytest.mark.slow)
     rest = [item for item in items if not {*MORE}.isdisjoint(marker.name for marker in item.iter_markers())]
     if unseen := {str(item.path) for item in rest if not _names_more(item.path)}:
         raise pytest.UsageError(f"--rest would not see the tests of {', '.join(sorted(unseen))}")

@@ -38,6 +38,7 @@ def pre_execution(mpi: str) -> str:
     return " ".join(found[1].split()) if found else ":"
 
 
+@pytest.mark.smoke
 @each_mpi
 def test_a_recipe_trains_on_two_nodes_with_equal_weights_and_disjoint_shards(
     mpi: str, trained: Any, mpi_environment: Callable[[str], Path]

@@ -219,6 +219,7 @@ def other_python(account: Account, tmp_path: Path) -> str:
 
 
 @pytest.mark.process
+@pytest.mark.slow
 def test_an_environment_of_another_python_is_made_for_this_one_after_its_size_is_said(
     account: Account, other_python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
