@@ -38,12 +38,7 @@ class Outcome(NamedTuple):
     tests: list[str]
     """The tests that run the line."""
     killer: str
-    """The test that failed, or how pytest ended without a result; empty if the change survived."""
-
-    @property
-    def proof(self) -> list[str]:
-        """The tests that must pass without the change."""
-        return [self.killer] if self.killer in self.tests else self.tests
+    """The test that failed, or did not end; empty if the change survived."""
 
 
 def main() -> int:
@@ -78,7 +73,7 @@ def main() -> int:
             workspace.close()
     for test in sorted(failing):
         print(f"fails without a change, so it proves nothing: {test}")
-    killed = sum(bool(outcome.killer) and failing.isdisjoint(outcome.proof) for outcome in outcomes)
+    killed = sum(bool(outcome.killer) and outcome.killer not in failing for outcome in outcomes)
     if arguments.patches:
         _write_patches(arguments.patches, outcomes)
     print(f"{area}, seed {arguments.seed}: {killed} of {len(outcomes)} changes noticed")
@@ -126,11 +121,8 @@ def _write(file: Path, content: bytes) -> None:
 
 
 def _failing_anyway(outcomes: Iterable[Outcome], workspace: Workspace) -> set[str]:
-    """What noticed a change and fails without it too: tests, or pytest as a whole, as in an endless loop."""
-    noticed = [outcome for outcome in outcomes if outcome.killer]
-    failing = workspace.failing({outcome.killer for outcome in noticed if outcome.killer in outcome.tests})
-    ended = (outcome for outcome in noticed if outcome.killer not in outcome.tests)
-    return failing.union(*(outcome.proof for outcome in ended if workspace.failing(outcome.proof, "-x")))
+    """The tests that noticed a change and fail without it too."""
+    return workspace.failing({outcome.killer for outcome in outcomes if outcome.killer})
 
 
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.M)
@@ -148,7 +140,7 @@ class Workspace:
         )
 
     def failing(self, tests: Iterable[str], *options: str) -> set[str]:
-        """The tests that fail here; how pytest ended if it names none."""
+        """The tests that fail here, or the one that did not end."""
         if not (names := list(tests)):
             return set()
         listed = self.path / "mutation-tests.txt"
@@ -161,7 +153,7 @@ class Workspace:
         if code == 0:
             return set()
         output = (self.path / forks.OUTPUT).read_text(encoding="utf-8", errors="replace")
-        return set(FAILED.findall(output)) or {"pytest, which did not end" if code < 0 else f"pytest ended with {code}"}
+        return set(FAILED.findall(output)) or {(self.path / forks.CURRENT).read_text(encoding="utf-8")}
 
     def close(self) -> None:
         """Let the process end."""

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -20,8 +21,21 @@ LIBRARIES = (
 )  # fmt: skip
 """Of the tests and the package; none of a plugin of pytest, which rewrites those when it imports them."""
 OUTPUT = "mutation-output.txt"
+CURRENT = "mutation-test.txt"
+"""The name of the test that runs: of one that does not end, pytest prints no name."""
 MOST_SECONDS = 600.0
 """For all tests of one change: it can also keep pytest from ending."""
+
+
+class Current:
+    """A plugin that notes which test runs."""
+
+    def __init__(self) -> None:
+        self._file = Path(CURRENT).resolve()
+        self._file.write_text("pytest itself", encoding="utf-8")
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._file.write_text(nodeid, encoding="utf-8")
 
 
 def main() -> None:
@@ -39,7 +53,7 @@ def _run(arguments: list[str]) -> int:
         os.dup2(1, 2)
         code = 1
         try:
-            code = int(pytest.main(arguments))
+            code = int(pytest.main(arguments, [Current()]))
         finally:
             sys.stdout.flush()
             os._exit(code)
