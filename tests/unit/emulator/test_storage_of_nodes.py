@@ -49,10 +49,11 @@ def fetch(node: Path, url: str, path: str = "file", **more: object) -> None:
 
 def test_a_file_comes_whole_with_its_mode(blobs: FakeBlobs, node: Path) -> None:
     blobs.put("box", "a b#", b"x" * 200_000)
-    fetch(node, f"{blobs.endpoint}/box/a%20b%23", "deep/name", mode="0640")
-    file = node / TASK / "wd/deep/name"
-    assert file.read_bytes() == b"x" * 200_000
-    assert file.stat().st_mode & 0o7777 == 0o640
+    for modes, expected in (({"mode": "0640"}, 0o640), ({}, 0o770)):
+        fetch(node, f"{blobs.endpoint}/box/a%20b%23", f"deep/{expected}", **modes)
+        file = node / TASK / f"wd/deep/{expected}"
+        assert file.read_bytes() == b"x" * 200_000
+        assert file.stat().st_mode & 0o7777 == expected
 
 
 def test_the_blobs_with_a_prefix_come_by_their_names(blobs: FakeBlobs, node: Path) -> None:
