@@ -371,6 +371,9 @@ def test_an_unsigned_request_learns_nothing(tmp_path: Path) -> None:
         ]  # fmt: skip
         assert {answer.status for answer in answers} <= {401, 403}
         assert service.stopped == []
+        answer = await service.ask("GET", "/pools", signed=False, authorization="Bearer not.this.emulators")
+        (challenge,) = (value for name, value in answer.headers.items() if name.lower() == "www-authenticate")
+        assert (answer.status, challenge[:40]) == (401, 'Bearer authorization_uri="https://login.')
         assert code(await service.ask("GET", "/no/such/path")) == (404, "ResourceNotFound")
 
     served(tmp_path, story)
