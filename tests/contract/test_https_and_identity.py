@@ -16,11 +16,9 @@ import pytest
 from azure.batch import BatchClient, models
 from azure.identity import DefaultAzureCredential
 
-from batchtrain.client.local import emulated
+import batchtrain as bt
 from batchtrain.emulator import certificates, server, trust
 from batchtrain.emulator.server import Emulator, Settings, Status
-from batchtrain.service import connect as signing
-from batchtrain.service import read
 from tests.certificates import issue
 from tests.contract.conftest import completed, connect, job, pool, task
 
@@ -101,11 +99,14 @@ def token(status: Status, header: str) -> str:
         return str(json.load(answer)["access_token"])
 
 
-def test_our_own_client_finds_and_trusts_it_and_no_secret_is_in_its_log(tmp_path: Path) -> None:
+def test_our_own_client_finds_and_trusts_it_and_no_secret_is_in_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATCHTRAIN_EMULATOR_DIR", str(tmp_path / "data"))
     started = server.spawn(Settings(tmp_path / "data", port=0, https=True))
     try:
-        account = emulated({"BATCHTRAIN_EMULATOR_DIR": str(started.data_dir)})
-        assert read.pools(signing.connect(account)) == ()
+        client = bt.connect(local=True)
+        assert (client.account.started, list(client.pools.list())) == (False, [])
         header = started.environment["IDENTITY_HEADER"]
         secrets = (started.key, header, token(started, header))
         with pytest.raises(urllib.error.HTTPError, match="403"):

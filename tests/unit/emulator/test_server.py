@@ -80,6 +80,7 @@ def test_the_environment_has_what_clients_need(tmp_path: Path, monkeypatch: pyte
     assert variables["AZURE_BATCH_ACCOUNT"] == "acct"
     assert variables["AZURE_BATCH_ACCESS_KEY"] == "c2VjcmV0"
     assert variables["AZURE_BATCH_ENDPOINT"] == "http://127.0.0.1:1"
+    assert variables["IDENTITY_ENDPOINT"] == "http://127.0.0.1:1/_emulator/identity"
     assert variables["NO_PROXY"] == variables["no_proxy"] == "example.com,127.0.0.1,localhost"
     assert "SSL_CERT_FILE" not in variables
     files = trust.of(tmp_path)
