@@ -9,8 +9,10 @@ import pytest
 from azure.batch import BatchClient
 from azure.core.exceptions import HttpResponseError, IncompleteReadError, ServiceRequestError, ServiceResponseError
 
+from batchtrain.config.types import VmCount
 from batchtrain.emulator import server, steering
 from batchtrain.emulator.testing import SIMULATED, BatchService, emulated_batch
+from batchtrain.plan.autoscale import idle_to_zero
 from tests.emulation import POOL, FakeMachine
 from tests.waiting import until
 
@@ -76,6 +78,27 @@ def test_a_scaled_clock_brings_the_end_sooner(service: BatchService, client: Bat
     running(client, "sleep 1000")
     service.clock.run(100_000)
     until(lambda: state(client) == "completed")
+
+
+def test_a_pool_that_idles_to_zero_loses_its_nodes_and_a_task_brings_them_back(
+    service: BatchService, client: BatchClient
+) -> None:
+    def nodes() -> int:
+        return client.get_pool("pool").current_dedicated_nodes or 0
+
+    service.clock.stop()
+    settings = {"autoScaleFormula": idle_to_zero(VmCount(dedicated=3), 1800), "autoScaleEvaluationInterval": "PT5M"}
+    unscaled = {name: value for name, value in POOL.items() if not name.startswith("target")}
+    client.create_pool({**unscaled, "metadata": [SIMULATED], "enableAutoScale": True, **settings})
+    until(lambda: nodes() == 3)
+    service.clock.advance(timedelta(minutes=15))
+    assert nodes() == 3
+    service.clock.advance(timedelta(minutes=25))
+    until(lambda: nodes() == 0)
+    client.create_job({"id": "job", "poolInfo": {"poolId": "pool"}})
+    client.create_task("job", {"id": "late", "commandLine": "sleep 60"})
+    service.clock.advance(timedelta(minutes=10))
+    until(lambda: nodes() == 3)
 
 
 def test_a_refusal_carries_the_services_code_and_when_to_come_again(service: BatchService, client: BatchClient) -> None:

@@ -96,6 +96,13 @@ def test_the_lower_case_variable_of_proxies_comes_first(monkeypatch: pytest.Monk
     assert status.environment["NO_PROXY"] == "lower,127.0.0.1,localhost"
 
 
+def test_the_account_has_the_quotas_of_the_settings(data_dir: Path) -> None:
+    quotas = server.quotas_of(["pools=1", "dedicated-cores=4", "active-jobs=2", "nodes=10"])
+    with Emulator(Settings(data_dir, port=0, quotas=quotas), FakeMachine.open) as emulator:
+        shown = server.ask("GET", emulator.status, "status")["quotas"]
+    assert shown == {"pools": 1, "dedicated_cores": 4, "active_jobs": 2, "nodes": 10}
+
+
 def test_quotas_are_names_with_numbers() -> None:
     assert server.quotas_of(["pools=3", "dedicated-cores=999999999"]) == {"pools": 3, "dedicated-cores": 999_999_999}
     for text in ("pool=3", "pools=x", "pools=", "pools", "pools=-1", "pools=1000000000", "pools=\u0663"):
@@ -193,8 +200,10 @@ def test_a_database_of_a_later_version_is_refused(data_dir: Path) -> None:
     start(Settings(data_dir, port=0))
     with sqlite3.connect(data_dir / "world.sqlite3") as database:
         database.execute("UPDATE meta SET value = '99' WHERE name = 'schema'")
-    with pytest.raises(StartFailed, match="has schema 99"):
+    before = (data_dir / "world.sqlite3").read_bytes()
+    with pytest.raises(StartFailed, match=r"has schema 99.*another data directory"):
         start(Settings(data_dir, port=0))
+    assert (data_dir / "world.sqlite3").read_bytes() == before
 
 
 def test_a_directory_that_cannot_be_written_is_named(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
