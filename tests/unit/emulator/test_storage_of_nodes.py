@@ -423,6 +423,18 @@ def test_a_blob_whose_name_cannot_be_a_files_is_told_once(
     ]
 
 
+def test_a_link_stays_and_a_blob_below_a_file_is_told(
+    mounted: Mounted, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "outside").write_text("secret")
+    mounted.write("file", "y")
+    mounted.blobs.put("box", "file/below", b"z")
+    (mounted.directory / "link").symlink_to(tmp_path / "outside")
+    mounted.copy()
+    assert mounted.blobs.texts("box") == {"file": "y", "file/below": "z"}
+    assert "file/below is not copied" in caplog.text
+
+
 def test_a_file_that_cannot_be_sent_is_told_once_and_tried_again(
     mounted: Mounted, caplog: pytest.LogCaptureFixture
 ) -> None:
