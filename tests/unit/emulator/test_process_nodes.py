@@ -31,6 +31,7 @@ from batchtrain.emulator.interface import (
     NodeUp,
     Package,
     Run,
+    StorageAccount,
     Upload,
 )
 from batchtrain.emulator.machine import agent, marked_processes, output_files, process
@@ -795,6 +796,15 @@ def test_a_login_leads_to_the_address_of_the_node(play: Play) -> None:
         assert login.relay[-1].endswith("relay.py")
         with pytest.raises(NodeLost):
             nodes.machine.login("b")
+
+    play(story)
+
+
+def test_another_account_has_the_storage_of_the_first(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        first = StorageAccount("first", "a2V5", "http://host/first")
+        nodes.machine.share_storage(lambda: first)
+        assert await nodes.machine.storage() == first
 
     play(story)
 
