@@ -152,7 +152,3 @@ def test_refresh_asks_before_it_replaces_what_a_person_wrote(batchtrain: Any, az
     assert mine.read_text() == "sizes: []\n"
     batchtrain(*words, "-y", environment=azure.environment)
     assert mine.read_text().startswith("# made by `batchtrain catalog refresh`")
-
-
-def test_refresh_without_an_account_says_what_to_give(batchtrain: Any) -> None:
-    assert "give --subscription and --location" in batchtrain("catalog", "refresh", code=2).stderr
