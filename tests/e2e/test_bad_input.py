@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -55,13 +56,6 @@ def test_a_configuration_error_has_its_place_and_reason(recipe: Path, batchtrain
     (recipe / "pool.yaml").write_text(POOL.replace("vm_size", "vm_sise"), encoding="utf-8")
     done = batchtrain("config", "validate", str(recipe), code=2)
     assert re.search("pool.yaml:5:3: error: .*Did you mean `vm_size`", done.stderr), done.stderr
-
-
-def test_problems_are_json_on_request(recipe: Path, batchtrain: Any) -> None:
-    (recipe / "pool.yaml").write_text(POOL.replace("vm_size", "vm_sise"), encoding="utf-8")
-    found = json.loads(batchtrain("config", "validate", str(recipe), "-o", "json", code=2).stdout)
-    assert found["valid"] is False
-    assert {problem["rule"] for problem in found["problems"]} == {"unknown-key"}
 
 
 def test_what_is_not_there_has_its_own_exit_code(batchtrain: Any) -> None:
@@ -226,13 +220,6 @@ def test_a_job_that_was_ended_before_its_tasks_ran_is_a_failure(recipe: Path, ba
     assert "task j/" in batchtrain("jobs", "wait", "j", "--local", code=10).stderr
 
 
-def test_an_option_wins_over_its_variable_wherever_it_stands(recipe: Path, batchtrain: Any) -> None:
-    variables = {"BATCHTRAIN_OUTPUT": "yaml", "BATCHTRAIN_CONFIGDIR": "/nonexistent"}
-    before = batchtrain("-o", "json", "--configdir", str(recipe), "config", "validate", environment=variables)
-    after = batchtrain("config", "validate", "-o", "json", "--configdir", str(recipe), environment=variables)
-    assert json.loads(before.stdout) == json.loads(after.stdout)
-
-
 @pytest.mark.slow
 def test_an_id_is_never_a_path(recipe: Path, batchtrain: Any) -> None:
     batchtrain("emulator", "start", "--port", "0")
@@ -254,3 +241,32 @@ def test_a_closed_stream_is_no_bug(closed: str, batchtrain: Any) -> None:
     )
     assert "Traceback" not in done.stderr
     assert "bug" not in done.stderr
+
+
+def test_a_library_of_notebooks_does_not_slow_validation(recipe: Path, tmp_path: Path, batchtrain: Any) -> None:
+    """jsonschema imports `rfc3987_syntax` for a format that no schema of ours has, and takes a second for it."""
+    (recipe / "pool.yaml").write_text(POOL.replace("vm_size", "vm_sise"), encoding="utf-8")
+    (tmp_path / "rfc3987_syntax.py").write_text("raise SystemExit('imported')")
+    path = {"PYTHONPATH": str(tmp_path)}
+    assert "imported" not in batchtrain("config", "validate", str(recipe), code=2, environment=path).stderr
+
+
+@pytest.mark.parametrize(("variables", "painted"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_colour_is_for_terminals_that_want_it(
+    variables: dict[str, str], painted: bool, recipe: Path, batchtrain: Any
+) -> None:
+    (recipe / "pool.yaml").write_text(POOL.replace("vm_size", "vm_sise"), encoding="utf-8")
+    ours, theirs = pty.openpty()
+    environment = {**batchtrain.environment, "TERM": "xterm", **variables}
+    environment.pop("NO_COLOR", None) if not variables else None
+    process = subprocess.Popen([str(SCRIPT), "config", "validate", str(recipe)], stderr=theirs, env=environment)
+    os.close(theirs)
+    said = b""
+    try:
+        while part := os.read(ours, 65536):
+            said += part
+    except OSError:  # how a terminal says that the other side is gone
+        pass
+    os.close(ours)
+    assert process.wait() == 2
+    assert (b"\x1b[" in said) is painted

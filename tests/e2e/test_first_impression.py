@@ -83,13 +83,6 @@ def test_an_error_is_one_document_for_a_program(batchtrain: Any) -> None:
     assert json.loads(batchtrain("jobs", "lst", "-o", "json", code=2).stderr)["code"] == "UsageError"
 
 
-def test_a_configuration_error_is_one_document_with_every_place(batchtrain: Any, tmp_path: Path) -> None:
-    (tmp_path / "pool.yaml").write_text("pool_specification: {id: p, vm_sise: x}\n")
-    found = json.loads(batchtrain("config", "plan", str(tmp_path), "-o", "json", code=2).stderr)
-    assert (found["code"], found["exit_code"]) == ("ConfigError", 2)
-    assert ("pool.yaml", 1) in {(Path(one.get("file", "")).name, one.get("line")) for one in found["problems"]}
-
-
 def test_a_failed_task_is_one_document_at_the_end(batchtrain: Any, tmp_path: Path) -> None:
     (tmp_path / "pool.yaml").write_text(
         "pool_specification: {id: p, vm_size: STANDARD_D2S_V5, vm_count: {dedicated: 1}, vm_configuration:"
@@ -105,18 +98,6 @@ def test_a_failed_task_is_one_document_at_the_end(batchtrain: Any, tmp_path: Pat
     assert (found["code"], found["task"], found["task_exit_code"], found["exit_code"]) == ("TaskFailed", "j/t", 1, 10)
     assert found["cause"] == "ModuleNotFoundError: No module named 'nosuch'"
     assert re.fullmatch(r"tvmps_[0-9a-f]{64}_d", found["node"])
-
-
-def test_the_pages_of_the_documentation_are_shown_and_an_errors_page_is_one_of_them(
-    batchtrain: Any, tmp_path: Path
-) -> None:
-    (tmp_path / "pool.yaml").write_text("pool_specification: {id: p, vm_sise: x}\n")
-    seen = re.findall(r"= see `\S+ help (\S+)`", batchtrain("config", "validate", code=2).stderr)
-    assert seen
-    assert "`vm_size`" in batchtrain("help", seen[0]).stdout
-    assert "first-training" in batchtrain("help").stdout
-    assert batchtrain("help", "jobs").stdout == batchtrain("jobs", "--help").stdout
-    assert "config --help` describes the command" in batchtrain("help", "config").stderr
 
 
 def test_a_terminal_that_knows_ascii_only_is_no_bug(batchtrain: Any) -> None:
@@ -158,10 +139,3 @@ def test_the_emulators_status_has_names_as_all_documents_have(batchtrain: Any) -
     status = json.loads(batchtrain("emulator", "status", "-o", "json").stdout)
     assert {"data_dir", "up_seconds", "active_tasks", "clock"} <= set(status)
     assert [name for name in (*status, *status["clock"]) if name != name.lower()] == []
-
-
-def test_a_hint_about_an_emulator_names_its_directory(batchtrain: Any, tmp_path: Path) -> None:
-    other = str(tmp_path / "other one")
-    said = batchtrain("emulator", "status", "--data-dir", other, code=3).stderr
-    assert f"batchtrain emulator start --data-dir '{other}'`" in said
-    assert "emulator start`" in batchtrain("emulator", "status", code=3).stderr

@@ -1,8 +1,7 @@
-"""`config plan`, `config plan --diff` and `config explain` as a person starts them."""
+"""`config plan --diff` as a person starts it."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -32,27 +31,6 @@ def small(batchtrain: Shell, tmp_path: Path) -> Shell:
     (tmp_path / "pool.yaml").write_text(POOL)
     (tmp_path / "jobs.yaml").write_text(JOBS)
     return batchtrain
-
-
-def test_a_plan_ends_with_what_an_hour_of_the_pool_is(small: Shell, tmp_path: Path) -> None:
-    assert "an hour of pool p is 1 node hours of STANDARD_D2S_V5" in small("config", "plan").stderr
-    (tmp_path / "catalog.yaml").write_text("prices: [{region: westeurope, dedicated: {Standard_D2s_v5: 0.12}}]\n")
-    assert "an hour of pool p costs 0.12 USD in westeurope" in small("config", "plan").stderr
-    assert json.loads(small("config", "plan", "-o", "json").stdout)["cost"]["hour"] == 0.12
-    assert json.loads(small("config", "plan", "--local", "-o", "json").stdout)["cost"]["hour"] is None
-
-
-def test_explain_tells_every_decision_as_json(small: Shell) -> None:
-    told = json.loads(small("config", "explain", "-o", "json").stdout)
-    assert {item["rule"] for item in told["decisions"]} == {"user-identity"}
-    assert told["decisions"][0]["source"]
-
-
-def test_explain_takes_the_directory_first_as_the_other_commands_do(small: Shell, tmp_path: Path) -> None:
-    orders = (str(tmp_path), "user_identity"), ("user_identity", str(tmp_path))
-    first, last = (small("config", "explain", *order).stdout for order in orders)
-    assert first == last
-    assert "user_identity = " in first
 
 
 def test_a_diff_of_what_does_not_stand_says_that_it_would_be_made(small: Shell) -> None:

@@ -57,3 +57,11 @@ def test_a_job_that_was_disabled_starts_nothing_until_it_is_enabled(place: Path,
 def test_a_pool_without_a_login_has_none_to_make(place: Path, batchtrain: Any) -> None:
     said = batchtrain("pool", "login", str(place), "--local", code=2).stderr
     assert "add `ssh` with a `username` to pool.yaml" in said
+
+
+@pytest.mark.slow
+def test_pool_list_shows_the_hours_of_its_nodes(place: Path, batchtrain: Any) -> None:
+    batchtrain("pool", "add", str(place), "--local")
+    (row,) = json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout)
+    assert 0 < row["node_hours"] < 0.1
+    assert "node_hours" in batchtrain("pool", "list", "--local").stdout

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import click
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
-from batchtrain.cli import failures
 from batchtrain.cli.app import GROUPS, root
 from batchtrain.cli.help import FIRST_WORDS, SHARED
 from batchtrain.cli.options import Settings
@@ -62,40 +60,6 @@ def test_a_usual_first_word_is_answered_with_commands_that_exist(word: str) -> N
 def test_a_word_leads_to_the_page_about_it(word: str, page: str) -> None:
     with pytest.raises(NotFound, match=page):
         printed("help", word)
-
-
-@pytest.mark.parametrize(
-    ("words", "text", "code"),
-    [
-        ("jbos list", "batchtrain jobs`", 2),
-        ("jobs lst", "batchtrain jobs list`", 2),
-        ("pool autoscale evalute", "batchtrain pool autoscale evaluate`", 2),
-        ("pool list --loacl", "--local", 2),
-        ("help first-trainig", "help first-training", 3),
-        ("pol list", "No such command 'pol'", 2),
-        ("run empty --local", "holds no configuration", 2),
-        ("run nosuch.py --local", "nosuch.py does not exist", 2),
-        ("run empty --local -- --epochs", "is not a Python script", 2),
-        ("config plan --exit-code --configdir set", "add --diff", 2),
-        ("config explain vm_siez --configdir set", "is called `vm_siez`. Did you mean `vm_size`?", 2),
-        ("pool resize p --local", "--dedicated N, --spot N or both", 2),
-    ],
-)
-def test_a_mistake_in_a_command_has_its_next_step(
-    words: str, text: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "set").mkdir()
-    (tmp_path / "set/pool.yaml").write_text(
-        "pool_specification: {id: p, vm_size: STANDARD_D2S_V5, vm_count: {dedicated: 1}, vm_configuration:"
-        " {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}}\n"
-    )
-    result = CliRunner().invoke(root, words.split(), obj=Settings(), prog_name="batchtrain", standalone_mode=False)
-    assert result.exception is not None
-    message, exit_code = failures.message_of(result.exception)
-    assert text in message
-    assert exit_code == code
 
 
 @pytest.mark.parametrize(
