@@ -22,12 +22,11 @@ with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
 if rank == 1:
     sys.stdout.write("DEBUG 1 is repeated\\n" * {REPEATED})
 if rank == 2:
-    for _ in range(68):
+    for _ in range(4):
         sys.stdout.write(("x" * 1023 + "\\n") * 1024)
 sys.stderr.write("step 7: loss 0.25\\n")
 """
-"""Four ranks: 300 rows each, values of their own, a line that is repeated, more than a file of a rank keeps, and at
-last a value on stderr."""
+"""Four ranks: 300 rows each, values of their own, a line that is repeated, some MiB, and at last a value on stderr."""
 
 
 def check(stream: str, printed: Callable[[int, str], str]) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import os
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from azure.batch import BatchClient, models
 from azure.core.credentials import AzureNamedKeyCredential
 
 from batchtrain.config.types import Secret
+from batchtrain.emulator import server, wire
 from batchtrain.emulator.server import Emulator, Settings, Status
 from batchtrain.service import connect as signing
 from batchtrain.service.connect import Account
@@ -74,11 +78,44 @@ def idle(client: BatchClient, count: int = 1) -> list[models.BatchNode]:
     return list(eventually(nodes))
 
 
-@pytest.fixture
-def emulator(tmp_path: Path) -> Iterator[Emulator]:
-    """An embedded service whose machine runs no processes."""
-    with Emulator(Settings(tmp_path / "data", port=0), FakeMachine.open) as running:
+def raw(
+    emulator: Emulator, verb: str, path: str, body: bytes = b"", sign: bool = True, **headers: str
+) -> tuple[int, dict[str, str], Any]:
+    """A request the SDK would not make; answers status, headers, document."""
+    where = urlsplit(emulator.endpoint)
+    given = {"ocp-date": wire.http_date(server.clock()), **({"content-type": "application/json"} if body else {})}
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    given = {name: value for name, value in given.items() if value}
+    if body or verb in ("POST", "PUT"):
+        given["content-length"] = str(len(body))
+    bare, _, query = path.partition("?")
+    if "api-version" not in query and not bare.startswith("/_emulator/"):
+        query = "&".join(filter(None, ("api-version=2025-06-01", query)))
+        path = f"{bare}?{query}"
+    if sign:
+        given["authorization"] = wire.authorization(emulator.account, emulator.key, verb, bare, query, given)
+    connection = http.client.HTTPConnection(where.hostname or "", where.port)
+    connection.request(verb, path, body=body or None, headers=given)
+    response = connection.getresponse()
+    content = response.read()
+    connection.close()
+    found = {name.lower(): value for name, value in response.getheaders()}
+    is_json = found.get("content-type", "").startswith("application/json")
+    return response.status, found, json.loads(content) if content and is_json else content
+
+
+@pytest.fixture(scope="module")
+def emulator_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    settings = Settings(tmp_path_factory.mktemp("emulator") / "data", port=0)
+    with Emulator(settings, FakeMachine.open) as running:
         yield running
+
+
+@pytest.fixture
+def emulator(emulator_of_module: Emulator) -> Iterator[Emulator]:
+    """An embedded service with an empty account, whose machine runs no processes."""
+    yield emulator_of_module
+    server.reset(emulator_of_module.settings.data_dir)
 
 
 @pytest.fixture

@@ -100,74 +100,7 @@ def refused(found: Answer, status: int, code: str) -> bool:
     return True
 
 
-# Who asks ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"authorization": "SharedKey batchtrain:bm8="},
-        {"authorization": "SharedKey other:bm8="},
-        {"authorization": "SharedKey"},
-        {"authorization": "Basic YTpi"},
-        {"authorization": "SharedKey batchtrain:é"},
-        {"ocp_date": "Sat, 21 Nov 2015 10:00:00 GMT"},
-        {"ocp_date": "Sat, 21 Nov 2065 10:00:00 GMT"},
-        {"ocp_date": "today"},
-        {"ocp_date": "", "date": ""},
-    ],
-)
-def test_a_wrong_or_old_signature_is_refused(emulator: Emulator, headers: dict[str, str]) -> None:
-    assert refused(ask(emulator, "GET", "/pools", **headers), 403, "AuthenticationFailed")
-
-
-def test_a_signature_is_good_for_its_own_request_only(emulator: Emulator) -> None:
-    signed = request(emulator, "GET", "/pools")
-    with connection(emulator) as line:
-        line.sendall(signed.replace(b"GET /pools", b"GET /jobs"))
-        assert refused(answer(line), 403, "AuthenticationFailed")
-
-
-@pytest.mark.parametrize("minutes", [-14, 14])
-def test_a_clock_that_is_off_by_less_than_a_quarter_of_an_hour_is_good_enough(emulator: Emulator, minutes: int) -> None:
-    moment = server.clock() + minutes * 60 * wire.SECOND
-    assert ask(emulator, "GET", "/pools", ocp_date=wire.http_date(moment)).status == 200
-
-
-@pytest.mark.parametrize("minutes", [-16, 16])
-def test_a_clock_that_is_further_off_is_told_the_emulators_time(emulator: Emulator, minutes: int) -> None:
-    found = ask(emulator, "GET", "/pools", ocp_date=wire.http_date(server.clock() + minutes * 60 * wire.SECOND))
-    assert refused(found, 403, "AuthenticationFailed") and "15 minutes" in found.reason
-
-
-def test_a_request_without_a_version_is_refused(emulator: Emulator) -> None:
-    assert refused(ask(emulator, "GET", "/pools", query=""), 400, "MissingRequiredQueryParameter")
-
-
 # What is asked -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        (b'{"id": "pool",', "InvalidRequestBody"),
-        (b'\xff{"id": "pool"}', "InvalidRequestBody"),
-        (b"[]", "InvalidRequestBody"),
-        (b'{"id": 7}', "InvalidRequestBody"),
-        (json.dumps({**POOL, "targetDedicatedNodes": "many"}).encode(), "InvalidRequestBody"),
-        (json.dumps({**POOL, "taskSchedulingPolicy": {"nodeFillType": "sideways"}}).encode(), "InvalidPropertyValue"),
-        (json.dumps({**POOL, "id": "../pool"}).encode(), "InvalidPropertyValue"),
-        (b"{}", "MissingRequiredProperty"),
-    ],
-)
-def test_a_body_that_is_wrong_is_refused_and_makes_nothing(emulator: Emulator, body: bytes, code: str) -> None:
-    assert refused(ask(emulator, "POST", "/pools", body), 400, code)
-    assert json.loads(ask(emulator, "GET", "/pools").content)["value"] == []
-
-
-def test_a_body_of_more_than_a_megabyte_is_refused(emulator: Emulator) -> None:
-    assert refused(ask(emulator, "POST", "/pools", b" " * 1_048_577), 413, "RequestBodyTooLarge")
-    assert refused(ask(emulator, "POST", "/pools", b"x" * 1_048_576), 400, "InvalidRequestBody")
 
 
 def test_a_body_without_end_is_not_read_to_its_end(emulator: Emulator) -> None:
@@ -449,21 +382,6 @@ def test_a_full_node_fails_its_tasks_and_not_the_emulator(data_dir: Path) -> Non
             assert "Traceback" not in (data_dir / "emulator.log").read_text()
         finally:
             server.stop(data_dir)
-
-
-def test_a_data_directory_of_a_newer_version_is_refused_in_one_message_and_left_alone(data_dir: Path) -> None:
-    from batchtrain.emulator.store import Store
-
-    server.spawn(Settings(data_dir, port=0))
-    server.stop(data_dir)
-    store = Store(data_dir / "world.sqlite3")
-    store.note("schema", "99")
-    store.close()
-    before = (data_dir / "world.sqlite3").read_bytes()
-    with pytest.raises(server.StartFailed, match=r"schema 99.*another data directory") as failure:
-        server.spawn(Settings(data_dir, port=0))
-    assert "Traceback" not in str(failure.value)
-    assert (data_dir / "world.sqlite3").read_bytes() == before
 
 
 def test_an_emulator_whose_data_directory_is_deleted_still_ends(data_dir: Path, tmp_path: Path) -> None:

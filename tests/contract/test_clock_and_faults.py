@@ -4,105 +4,105 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 from azure.batch import BatchClient
-from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.exceptions import HttpResponseError, IncompleteReadError, ServiceRequestError, ServiceResponseError
 
-from batchtrain.emulator import steering
-from batchtrain.emulator.server import Emulator, Refused, Settings
-from tests.emulation import POOL
+from batchtrain.config.types import VmCount
+from batchtrain.emulator import server, steering
+from batchtrain.emulator.testing import SIMULATED, BatchService, emulated_batch
+from batchtrain.plan.autoscale import idle_to_zero
+from tests.emulation import POOL, FakeMachine
 from tests.waiting import until
 
-SIMULATED = {**POOL, "metadata": [{"name": "batchtrain-nodes", "value": "simulated"}]}
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def only() -> Iterator[BatchService]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server, "_process_machine", FakeMachine.open)
+        with emulated_batch() as service:
+            yield service
 
 
 @pytest.fixture
-def emulator(tmp_path: Path) -> Iterator[Emulator]:
-    with Emulator(Settings(tmp_path / "emulator", port=0)) as running:
-        yield running
-
-
-def connect(emulator: Emulator, **options: Any) -> BatchClient:
-    return BatchClient(emulator.endpoint, AzureNamedKeyCredential(emulator.account, emulator.key), **options)
+def service(only: BatchService) -> Iterator[BatchService]:
+    yield only
+    only.reset()
 
 
 @pytest.fixture
-def client(emulator: Emulator) -> BatchClient:
-    return connect(emulator, retry_total=0)
+def client(service: BatchService) -> Iterator[BatchClient]:
+    """A client that tries each request once."""
+    with service.connect(retry_total=0) as made:
+        yield made
 
 
 def pool(client: BatchClient, nodes: int = 1, spot: int = 0) -> None:
-    client.create_pool({**SIMULATED, "targetDedicatedNodes": nodes, "targetLowPriorityNodes": spot})
-    until(lambda: [node.state for node in client.list_nodes("pool")] == ["idle"] * (nodes + spot))
+    client.create_pool({**POOL, "metadata": [SIMULATED], "targetDedicatedNodes": nodes, "targetLowPriorityNodes": spot})
 
 
-def job(client: BatchClient, **more: object) -> None:
-    client.create_job({"id": "job", "poolInfo": {"poolId": "pool"}, **more})
-
-
-def task(client: BatchClient, command: str, task_id: str = "task", **more: object) -> None:
-    client.create_task("job", {"id": task_id, "commandLine": command, **more})
-
-
-def state(client: BatchClient, task_id: str = "task") -> str:
-    return str(client.get_task("job", task_id).state.value)
-
-
-def test_an_hour_of_work_takes_no_time_when_the_clock_is_turned(emulator: Emulator, client: BatchClient) -> None:
-    steering.turn(emulator.status, "stepped")
-    pool(client)
-    job(client)
-    task(client, "/bin/bash -c 'sleep 3600; exit 3'", constraints={"maxTaskRetryCount": 2})
+def running(client: BatchClient, command: str, **more: object) -> None:
+    """A task that runs on a node of the pool."""
+    until(lambda: [node.state for node in client.list_nodes("pool")] == ["idle"])
+    client.create_job({"id": "job", "poolInfo": {"poolId": "pool"}})
+    client.create_task("job", {"id": "task", "commandLine": command, **more})
     until(lambda: state(client) == "running")
-    steering.advance(emulator.status, timedelta(hours=3, minutes=1))
+
+
+def state(client: BatchClient) -> str:
+    return str(client.get_task("job", "task").state.value)
+
+
+def steady(client: BatchClient) -> tuple[int, list[str]]:
+    """The number of nodes of the pool and the errors of its resize, once that has ended."""
+    until(lambda: client.get_pool("pool").allocation_state == "steady")
+    found = client.get_pool("pool")
+    return found.current_dedicated_nodes, [error.code for error in found.resize_errors or []]
+
+
+def test_an_hour_of_work_takes_no_time_when_the_clock_is_turned(service: BatchService, client: BatchClient) -> None:
+    service.clock.stop()
+    pool(client)
+    running(client, "/bin/bash -c 'sleep 3600; exit 3'", constraints={"maxTaskRetryCount": 2})
+    service.clock.advance(timedelta(hours=3, minutes=1))
     info = client.get_task("job", "task").execution_info
     assert (info.exit_code, info.retry_count) == (3, 2)
     assert info.end_time - info.start_time == timedelta(hours=1)  # the last of three runs, by the account's clock
 
 
-def test_a_scaled_clock_brings_the_end_sooner(emulator: Emulator, client: BatchClient) -> None:
+def test_a_scaled_clock_brings_the_end_sooner(service: BatchService, client: BatchClient) -> None:
     pool(client)
-    job(client)
-    steering.turn(emulator.status, "scaled", 1000)
-    task(client, "sleep 100")
+    running(client, "sleep 1000")
+    service.clock.run(100_000)
     until(lambda: state(client) == "completed")
 
 
-def test_a_job_outlives_its_wall_clock_only_until_the_clock_says_so(emulator: Emulator, client: BatchClient) -> None:
-    pool(client)
-    job(client, constraints={"maxWallClockTime": "P1D"})
-    task(client, "sleep 7d")
-    until(lambda: state(client) == "running")
-    steering.advance(emulator.status, timedelta(hours=23))
-    assert client.get_job("job").state == "active"
-    steering.advance(emulator.status, timedelta(hours=2))
-    assert client.get_job("job").execution_info.termination_reason == "MaxWallClockTimeExpiry"
+def test_a_pool_that_idles_to_zero_loses_its_nodes_and_a_task_brings_them_back(
+    service: BatchService, client: BatchClient
+) -> None:
+    def nodes() -> int:
+        return client.get_pool("pool").current_dedicated_nodes or 0
+
+    service.clock.stop()
+    settings = {"autoScaleFormula": idle_to_zero(VmCount(dedicated=3), 1800), "autoScaleEvaluationInterval": "PT5M"}
+    unscaled = {name: value for name, value in POOL.items() if not name.startswith("target")}
+    client.create_pool({**unscaled, "metadata": [SIMULATED], "enableAutoScale": True, **settings})
+    until(lambda: nodes() == 3)
+    service.clock.advance(timedelta(minutes=15))
+    assert nodes() == 3
+    service.clock.advance(timedelta(minutes=25))
+    until(lambda: nodes() == 0)
+    client.create_job({"id": "job", "poolInfo": {"poolId": "pool"}})
+    client.create_task("job", {"id": "late", "commandLine": "sleep 60"})
+    service.clock.advance(timedelta(minutes=10))
+    until(lambda: nodes() == 3)
 
 
-def test_signatures_are_judged_by_the_clients_time(emulator: Emulator, client: BatchClient) -> None:
-    steering.advance(emulator.status, timedelta(days=30))
-    assert list(client.list_pools()) == []
-
-
-def test_the_clock_is_where_it_was_after_a_restart(tmp_path: Path) -> None:
-    with Emulator(Settings(tmp_path / "emulator", port=0)) as first:
-        steering.advance(first.status, timedelta(days=3))
-        before = steering.clock(first.status)["now"]
-    with Emulator(Settings(tmp_path / "emulator", port=0)) as second:
-        assert steering.clock(second.status)["now"] >= before
-
-
-def test_a_clock_that_cannot_be_turned_so_says_why(emulator: Emulator) -> None:
-    with pytest.raises(Refused, match="a clock is real, scaled, stepped, not backwards"):
-        steering.turn(emulator.status, "backwards")
-
-
-def test_a_refusal_carries_the_services_code_and_when_to_come_again(emulator: Emulator, client: BatchClient) -> None:
-    steering.fault(emulator.status, "error", code="TooManyRequests", retry_after=30, operation="list_pools", count=1)
+def test_a_refusal_carries_the_services_code_and_when_to_come_again(service: BatchService, client: BatchClient) -> None:
+    service.faults.add("error", code="TooManyRequests", retry_after=30, operation="list_pools", count=1)
     with pytest.raises(HttpResponseError) as caught:
         list(client.list_pools())
     assert caught.value.status_code == 429
@@ -112,138 +112,69 @@ def test_a_refusal_carries_the_services_code_and_when_to_come_again(emulator: Em
     assert list(client.list_pools()) == []
 
 
-def test_the_sdk_tries_again_after_a_busy_server(emulator: Emulator) -> None:
-    number = steering.fault(emulator.status, "error", code="ServerBusy", count=2)
-    client = connect(emulator, retry_backoff_factor=0.01)
-    assert list(client.list_pools()) == []
-    (seen,) = steering.faults(emulator.status)
-    assert (seen["id"], seen["struck"]) == (number, 2)
-
-
-def test_an_answer_that_is_dropped_was_still_done(emulator: Emulator, client: BatchClient) -> None:
-    steering.fault(emulator.status, "drop", operation="create_pool", count=1)
+def test_an_answer_that_is_dropped_was_still_done(service: BatchService, client: BatchClient) -> None:
+    service.faults.add("drop", operation="create_pool", count=1)
     with pytest.raises((ServiceRequestError, ServiceResponseError)):
-        client.create_pool(SIMULATED)
+        pool(client)
     assert client.get_pool("pool").id == "pool"
 
 
-def test_half_an_answer_is_no_answer(emulator: Emulator, client: BatchClient) -> None:
-    steering.fault(emulator.status, "truncate", operation="list_pools", count=1)
+def test_half_an_answer_is_no_answer(service: BatchService, client: BatchClient) -> None:
+    service.faults.add("truncate", operation="list_pools", count=1)
     with pytest.raises((ServiceResponseError, IncompleteReadError)):
         list(client.list_pools())
     assert list(client.list_pools()) == []
 
 
-def test_an_answer_with_latency_is_not_there_before(emulator: Emulator, client: BatchClient) -> None:
-    steering.fault(emulator.status, "latency", seconds=3, count=1)
+def test_an_answer_with_latency_is_not_there_before(service: BatchService, client: BatchClient) -> None:
+    service.faults.add("latency", seconds=60, count=1)
     with pytest.raises(ServiceResponseError, match="timed out"):
-        list(client.list_pools(read_timeout=0.3))
+        list(client.list_pools(read_timeout=0.1))
     assert list(client.list_pools()) == []
 
 
-def test_a_clock_that_is_off_is_refused(emulator: Emulator, client: BatchClient) -> None:
-    steering.fault(emulator.status, "skew", seconds=3600, count=1)
-    with pytest.raises(HttpResponseError) as caught:
-        list(client.list_pools())
-    assert caught.value.status_code == 403
+def test_an_allocation_that_is_refused_leaves_the_pool_empty(service: BatchService, client: BatchClient) -> None:
+    service.faults.add("allocation-refused", resource="pools/pool")
+    pool(client, 3)
+    assert steady(client) == (0, ["AllocationFailed"])
 
 
-def test_an_allocation_that_is_refused_leaves_the_pool_empty(emulator: Emulator, client: BatchClient) -> None:
-    steering.fault(emulator.status, "allocation-refused", resource="pools/pool")
-    client.create_pool({**SIMULATED, "targetDedicatedNodes": 3})
-    until(lambda: client.get_pool("pool").allocation_state == "steady")
-    (error,) = client.get_pool("pool").resize_errors
-    assert (error.code, client.get_pool("pool").current_dedicated_nodes) == ("AllocationFailed", 0)
+def test_an_allocation_can_be_partial(service: BatchService, client: BatchClient) -> None:
+    service.faults.add("allocation-partial", fraction=0.5)
+    pool(client, 4)
+    assert steady(client) == (2, ["AllocationTimedOut"])
 
 
-def test_an_allocation_can_be_partial(emulator: Emulator, client: BatchClient) -> None:
-    steering.fault(emulator.status, "allocation-partial", fraction=0.5)
-    client.create_pool({**SIMULATED, "targetDedicatedNodes": 4})
-    until(lambda: client.get_pool("pool").allocation_state == "steady")
-    assert client.get_pool("pool").current_dedicated_nodes == 2
-    assert [error.code for error in client.get_pool("pool").resize_errors] == ["AllocationTimedOut"]
-
-
-def test_an_allocation_can_be_slow_by_the_accounts_clock(emulator: Emulator, client: BatchClient) -> None:
-    steering.turn(emulator.status, "stepped")
-    steering.fault(emulator.status, "allocation-slow", seconds=300)
-    client.create_pool({**SIMULATED, "targetDedicatedNodes": 1})
+def test_an_allocation_can_be_slow_by_the_accounts_clock(service: BatchService, client: BatchClient) -> None:
+    service.clock.stop()
+    service.faults.add("allocation-slow", seconds=300)
+    pool(client)
     until(lambda: [node.state for node in client.list_nodes("pool")] == ["creating"])
-    steering.advance(emulator.status, timedelta(seconds=301))
+    service.clock.advance(timedelta(seconds=301))
     until(lambda: [node.state for node in client.list_nodes("pool")] == ["idle"])
 
 
-def test_a_start_task_can_be_made_to_fail(emulator: Emulator, client: BatchClient) -> None:
-    steering.fault(emulator.status, "start-task-fails", exit_code=9, count=1)
-    client.create_pool({**SIMULATED, "targetDedicatedNodes": 1, "startTask": {"commandLine": "true"}})
-    until(lambda: [node.state for node in client.list_nodes("pool")] == ["starttaskfailed"])
-    (node,) = client.list_nodes("pool")
-    assert node.start_task_info.exit_code == 9
-
-
-def test_a_preempted_node_stays_listed_and_its_task_runs_again(emulator: Emulator, client: BatchClient) -> None:
-    steering.turn(emulator.status, "stepped")
+def test_a_preempted_node_stays_listed_and_its_task_runs_again(service: BatchService, client: BatchClient) -> None:
+    service.clock.stop()
     pool(client, nodes=0, spot=1)
-    job(client)
-    task(client, "sleep 60")
-    until(lambda: state(client) == "running")
+    running(client, "sleep 60")
     (node,) = client.list_nodes("pool")
-    steering.befall(emulator.status, node.id, "preempt", seconds=600)
+    service.faults.preempt(node.id, seconds=600)
     until(lambda: state(client) == "active")
     assert [(one.id, one.state) for one in client.list_nodes("pool")] == [(node.id, "preempted")]
-    steering.advance(emulator.status, timedelta(seconds=700))
+    service.clock.advance(timedelta(seconds=700))
     info = client.get_task("job", "task").execution_info
     assert (info.exit_code, info.requeue_count) == (0, 1)
 
 
-def test_a_dedicated_node_is_never_preempted(emulator: Emulator, client: BatchClient) -> None:
-    pool(client)
-    (node,) = client.list_nodes("pool")
-    with pytest.raises(Refused, match="only a spot node"):
-        steering.befall(emulator.status, node.id, "preempt")
-
-
-def test_a_broken_node_is_unusable_until_it_is_rebooted(emulator: Emulator, client: BatchClient) -> None:
-    pool(client)
-    (node,) = client.list_nodes("pool")
-    steering.befall(emulator.status, node.id, "break")
-    until(lambda: client.get_node("pool", node.id).state == "unusable")
-    client.begin_reboot_node("pool", node.id, {"nodeRebootOption": "requeue"})
-    until(lambda: client.get_node("pool", node.id).state == "idle")
-
-
-def test_a_lost_node_boots_again_and_its_task_is_requeued(emulator: Emulator, client: BatchClient) -> None:
-    steering.turn(emulator.status, "stepped")
-    pool(client)
-    job(client)
-    task(client, "sleep 60")
-    until(lambda: state(client) == "running")
-    (node,) = client.list_nodes("pool")
-    steering.befall(emulator.status, node.id, "lose")
-    until(lambda: client.get_task("job", "task").execution_info.requeue_count == 1)
-    steering.advance(emulator.status, timedelta(seconds=61))
-    assert state(client) == "completed"
-
-
-def test_the_status_tells_what_runs(emulator: Emulator, client: BatchClient) -> None:
-    pool(client, nodes=2)
-    seen = steering.account(emulator.status)
-    assert (seen["pools"], seen["nodes"], seen["jobs"]) == (1, 2, 0)
-    assert seen["memoryMb"] > 1
-
-
-def test_a_pool_that_lacked_nodes_gets_them_from_more_capacity(emulator: Emulator, client: BatchClient) -> None:
-    size = SIMULATED["vmSize"]
-    limits = steering.limit(emulator.status, {size: 1, "dedicated-cores": 100})
-    assert limits["quotas"]["dedicated_cores"] == 100
-    client.create_pool({**SIMULATED, "targetDedicatedNodes": 2})
-    until(lambda: client.get_pool("pool").allocation_state.value == "steady")
-    assert [error.code for error in client.get_pool("pool").resize_errors] == ["AllocationFailed"]
-    steering.limit(emulator.status, {size: 2})
-    client.begin_resize_pool("pool", {"targetDedicatedNodes": 2}, polling_interval=0.05).result()
-    until(lambda: [node.state for node in client.list_nodes("pool")] == ["idle", "idle"])
-
-
-def test_the_capacity_of_an_unknown_size_is_refused(emulator: Emulator) -> None:
-    with pytest.raises(Refused, match="neither a quota nor a VM size"):
-        steering.limit(emulator.status, {"STANDARD_NOPE": 1})
+def test_a_pool_that_lacked_nodes_gets_them_from_more_capacity() -> None:
+    with emulated_batch() as service:  # a reset keeps the capacity
+        limits = steering.limit(service.status, {POOL["vmSize"]: 1, "dedicated-cores": 100})
+        assert limits["quotas"]["dedicated_cores"] == 100
+        pool(service.client, 2)
+        assert steady(service.client)[1] == ["AllocationFailed"]
+        steering.limit(service.status, {POOL["vmSize"]: 2})
+        service.client.begin_resize_pool("pool", {"targetDedicatedNodes": 2}).result()
+        until(lambda: [node.state for node in service.client.list_nodes("pool")] == ["idle", "idle"])
+        with pytest.raises(server.Refused, match="neither a quota nor a VM size"):
+            steering.limit(service.status, {"STANDARD_NOPE": 1})

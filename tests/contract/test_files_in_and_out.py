@@ -23,8 +23,6 @@ from tests.contract.conftest import completed, connect, eventually, idle, job, p
 
 pytestmark = pytest.mark.process
 
-DENIED = "FileUploadAccessDenied"
-
 
 @pytest.fixture(scope="module")
 def storage(azurite: StorageAccount) -> Iterator[BlobServiceClient]:
@@ -112,34 +110,6 @@ def test_output_files_reach_the_container(client: BatchClient, box: ContainerCli
     ]
 
 
-def test_a_failed_task_sends_what_is_asked_for_then(client: BatchClient, box: ContainerClient) -> None:
-    begin(client)
-    wanted = [out(box, "../std*", "logs", "taskfailure"), out(box, "../stdout.txt", "good", "tasksuccess")]
-    client.create_task("job", task(command="bash -c 'echo oops; exit 3'", output_files=wanted))
-    assert completed(client).execution_info.exit_code == 3
-    assert sorted(box.list_blob_names()) == ["logs/stderr.txt", "logs/stdout.txt"]
-
-
-@pytest.mark.parametrize(
-    ("wrong", "code"),
-    [("container", "FileUploadContainerNotFound"), ("permission", DENIED), ("host", "FileUploadMiscError")],
-)
-def test_an_upload_that_fails_is_the_tasks_failure(
-    client: BatchClient, box: ContainerClient, wrong: str, code: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(output_files, "PAUSE_SECONDS", 0.0)
-    begin(client)
-    url = signed(box, read=wrong == "permission", write=wrong != "permission")
-    if wrong == "container":
-        box.delete_container()
-    if wrong == "host":
-        url = "http://127.0.0.1:1/account/box?sig=hush"
-    client.create_task("job", task(command="echo hello", output_files=[out(box, "../stdout.txt", url=url)]))
-    info = completed(client).execution_info
-    assert (info.exit_code, info.result, info.failure_info.code) == (0, "failure", code)
-    assert "sig=" not in info.failure_info.message + said(client, "fileuploaderr.txt")
-
-
 def test_a_large_file_goes_in_blocks(box: ContainerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_files, "BLOCK", 1 << 20)
     file = tmp_path / "large"
@@ -187,34 +157,6 @@ def test_a_container_of_auto_storage_is_resource_files(real: Emulator, client: B
     assert said(client) == "a"
 
 
-def test_a_container_that_may_not_be_listed_is_a_preprocessing_error(client: BatchClient, box: ContainerClient) -> None:
-    begin(client)
-    files = [models.ResourceFile(storage_container_url=signed(box, write=True))]
-    client.create_task("job", task(command="true", resource_files=files))
-    info = completed(client).execution_info
-    assert (info.exit_code, info.failure_info.code) == (None, "BlobAccessDenied")
-
-
-def test_a_start_task_gets_its_files_and_settings_and_is_tried_again(client: BatchClient, box: ContainerClient) -> None:
-    box.upload_blob("word", "hello")
-    files = [models.ResourceFile(storage_container_url=signed(box, read=True, list=True), file_path="in")]
-    command = "bash -c 'cat in/word; echo \" $WORD\"; test -e again || { touch again; exit 1; }'"
-    account = models.UserAccount(name="boss", password="s3cret!", elevation_level="admin")
-    start = models.BatchStartTask(
-        command_line=command,
-        resource_files=files,
-        environment_settings=[models.EnvironmentSetting(name="WORD", value="world")],
-        user_identity=models.UserIdentity(username="boss"),
-        max_task_retry_count=1,
-        wait_for_success=True,
-    )
-    node = begin(client, start_task=start, user_accounts=[account])
-    info = node.start_task_info
-    assert (info.result, info.exit_code, info.retry_count) == ("success", 0, 1)
-    said = b"".join(client.download_node_file("pool", node.id, "startup/stdout.txt")).decode()
-    assert said.splitlines()[-1] == "hello world"
-
-
 # Packages and mounts -------------------------------------------------------------------------------------------------
 
 
@@ -241,19 +183,6 @@ def test_packages_of_the_pool_and_of_the_task_run(real: Emulator, client: BatchC
     assert said(client) == "solver 1.0\nviewer 2\n"
 
 
-def test_a_package_that_is_broken_makes_nodes_unusable_and_tasks_fail(real: Emulator, client: BatchClient) -> None:
-    offer(real, "solver", "1.0")
-    offer(real, "viewer", "1.0")
-    begin(client)
-    for name in ("solver", "viewer"):
-        (real.status.data_dir / "applications" / name / "1.0.zip").write_bytes(b"no zip")
-    client.create_task("job", task(command="true", application_package_references=[refer("viewer")]))
-    assert completed(client).execution_info.failure_info.code == "ApplicationPackageError"
-    client.create_pool(pool("other", application_package_references=[refer("solver")]))
-    (node,) = eventually(lambda: [one for one in client.list_nodes("other") if one.state == "unusable"])
-    assert node.errors[0].code == "ApplicationPackageError"
-
-
 def test_nodes_share_what_stands_for_a_mounted_file_system(real: Emulator, client: BatchClient) -> None:
     nfs = models.NfsMountConfiguration(source="10.0.0.9:/home", relative_mount_path="home")
     begin(client, mount_configuration=[models.MountConfiguration(nfs_mount_configuration=nfs)])
@@ -267,6 +196,7 @@ def test_nodes_share_what_stands_for_a_mounted_file_system(real: Emulator, clien
     assert b"".join(client.download_task_file("job", "second", "stdout.txt")) == b"from outside"
 
 
+@pytest.mark.slow
 def test_what_a_running_task_writes_to_a_mounted_container_reaches_it(
     real: Emulator, client: BatchClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,41 +215,6 @@ def test_what_a_running_task_writes_to_a_mounted_container_reaches_it(
         box.upload_blob("go", "")
         assert completed(client).execution_info.result == "success"
         assert [*box.list_blob_names()] == ["go"]
-
-
-# Nodes ---------------------------------------------------------------------------------------------------------------
-
-
-def test_a_reimaged_node_has_forgotten_its_files(client: BatchClient) -> None:
-    node = begin(client)
-    client.create_task("job", task(command="bash -c 'touch $AZ_BATCH_NODE_SHARED_DIR/left'"))
-    completed(client)
-    assert "shared/left" in [file.name for file in client.list_node_files("pool", node.id, recursive=True)]
-    client.begin_reimage_node("pool", node.id, {"nodeReimageOption": "requeue"}, polling_interval=0.01).result()
-    idle(client)
-    assert "shared/left" not in [file.name for file in client.list_node_files("pool", node.id, recursive=True)]
-
-
-def test_a_deallocated_node_keeps_its_files(client: BatchClient) -> None:
-    node = begin(client)
-    client.create_task("job", task(command="bash -c 'touch $AZ_BATCH_NODE_SHARED_DIR/left'"))
-    completed(client)
-    client.begin_deallocate_node("pool", node.id, {"nodeDeallocateOption": "requeue"}, polling_interval=0.01).result()
-    assert client.get_node("pool", node.id).state == "deallocated"
-    client.begin_start_node("pool", node.id, polling_interval=0.01).result()
-    idle(client)
-    assert "shared/left" in [file.name for file in client.list_node_files("pool", node.id, recursive=True)]
-
-
-def test_a_nodes_logs_reach_a_container(client: BatchClient, box: ContainerClient) -> None:
-    node = begin(client)
-    options = models.UploadBatchServiceLogsOptions(
-        container_url=signed(box, write=True), start_time=datetime.now(timezone.utc) - timedelta(hours=1)
-    )
-    answer = client.upload_node_logs("pool", node.id, options)
-    names = eventually(lambda: [*box.list_blob_names()] if len([*box.list_blob_names()]) == 2 else None)
-    assert len(names) == answer.number_of_files_uploaded
-    assert all(name.startswith(f"{answer.virtual_directory_name}/") for name in names)
 
 
 def test_a_mapped_port_leads_to_the_node(client: BatchClient) -> None:

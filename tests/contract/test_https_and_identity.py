@@ -16,35 +16,22 @@ import pytest
 from azure.batch import BatchClient, models
 from azure.identity import DefaultAzureCredential
 
-from batchtrain.client.local import emulated
+import batchtrain as bt
 from batchtrain.emulator import certificates, server, trust
-from batchtrain.emulator.server import Emulator, Settings, StartFailed, Status
-from batchtrain.service import connect as signing
-from batchtrain.service import read
+from batchtrain.emulator.server import Emulator, Settings, Status
 from tests.certificates import issue
 from tests.contract.conftest import completed, connect, job, pool, task
-from tests.emulation import FakeMachine
 
 pytestmark = pytest.mark.process
 
 NAME = "acct.eastus.batch.azure.com"
 
 
-def settings(tmp_path: Path, **more: object) -> Settings:
-    return Settings(tmp_path / "data", port=0, https=True, names=(NAME,))._replace(**more)
-
-
-@pytest.fixture
-def secure(tmp_path: Path) -> Iterator[Emulator]:
-    with Emulator(settings(tmp_path), FakeMachine.open) as running:
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    settings = Settings(tmp_path_factory.mktemp("secure") / "data", "127.0.0.9", port=0, https=True, names=(NAME,))
+    with Emulator(settings) as running:
         yield running
-
-
-@pytest.fixture
-def shell(secure: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The variables that `emulator env` exports."""
-    for name, value in secure.status.environment.items():
-        monkeypatch.setenv(name, value)
 
 
 def presented(endpoint: str, ca: Path, name: str) -> object:
@@ -58,14 +45,12 @@ def presented(endpoint: str, ca: Path, name: str) -> object:
         return secured.getpeercert()
 
 
-@pytest.mark.parametrize("name", [NAME, "localhost", "127.0.0.1", "::1"])
-def test_the_certificate_is_good_for_each_name(secure: Emulator, name: str) -> None:
-    assert presented(secure.endpoint, trust.of(secure.settings.data_dir).ca, name)
-
-
-def test_the_certificate_is_not_good_for_another_name(secure: Emulator) -> None:
+def test_the_certificate_is_good_for_the_names_of_the_emulator_and_no_other(secure: Emulator) -> None:
+    ca = trust.of(secure.settings.data_dir).ca
+    for name in (NAME, "localhost", "127.0.0.1", "127.0.0.9", "::1"):
+        assert presented(secure.endpoint, ca, name)
     with pytest.raises(ssl.SSLCertVerificationError, match=r"other\.eastus"):
-        presented(secure.endpoint, trust.of(secure.settings.data_dir).ca, "other.eastus.batch.azure.com")
+        presented(secure.endpoint, ca, "other.eastus.batch.azure.com")
 
 
 def test_only_the_owner_reads_the_private_key_and_the_authority_s_own_is_not_kept(secure: Emulator) -> None:
@@ -75,13 +60,11 @@ def test_only_the_owner_reads_the_private_key_and_the_authority_s_own_is_not_kep
     assert stat.S_IMODE(files.private_key.stat().st_mode) == 0o600
 
 
-def test_a_restart_keeps_the_authority_until_a_name_is_new(tmp_path: Path) -> None:
-    ca = trust.of(tmp_path / "data").ca
-    seen = []
-    for names in ((NAME,), (NAME,), (NAME, "more.example")):
-        with Emulator(settings(tmp_path, names=names), FakeMachine.open):
-            seen.append(ca.read_bytes())
-    assert seen[0] == seen[1] != seen[2]
+def test_the_authority_is_kept_until_a_name_is_new(tmp_path: Path) -> None:
+    same, again, other = (
+        certificates.ensure(tmp_path, names, {}).ca.read_bytes() for names in ((NAME,), (NAME,), (NAME, "more.example"))
+    )
+    assert same == again != other
 
 
 def test_the_bundle_has_the_usual_authorities_too(secure: Emulator) -> None:
@@ -98,13 +81,12 @@ def test_the_users_own_authorities_stay_in_the_bundle_after_a_restart_with_it(tm
     assert again.bundle.read_text() == own.read_text() + again.ca.read_text()
 
 
-@pytest.mark.usefixtures("shell")
-def test_default_azure_credential_signs_in(secure: Emulator) -> None:
+def test_default_azure_credential_signs_in(secure: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in secure.status.environment.items():  # as `emulator env` exports them
+        monkeypatch.setenv(name, value)
     with BatchClient(secure.endpoint, DefaultAzureCredential(), retry_total=0) as client:
-        client.create_pool(pool())
-        client.create_job(job())
-        client.create_task("job", task(command="print hello"))
-        assert completed(client).execution_info.exit_code == 0
+        client.create_pool(pool("signed", 0))
+        assert [one.id for one in client.list_pools()] == ["signed"]
 
 
 def token(status: Status, header: str) -> str:
@@ -117,54 +99,29 @@ def token(status: Status, header: str) -> str:
         return str(json.load(answer)["access_token"])
 
 
-def test_the_identity_s_header_is_needed(secure: Emulator) -> None:
-    with pytest.raises(urllib.error.HTTPError, match="403"):
-        token(secure.status, "guess")
-
-
-def test_no_secret_is_in_the_log(tmp_path: Path) -> None:
-    started = server.spawn(settings(tmp_path))
+def test_our_own_client_finds_and_trusts_it_and_no_secret_is_in_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATCHTRAIN_EMULATOR_DIR", str(tmp_path / "data"))
+    started = server.spawn(Settings(tmp_path / "data", port=0, https=True))
     try:
+        client = bt.connect(local=True)
+        assert (client.account.started, list(client.pools.list())) == (False, [])
         header = started.environment["IDENTITY_HEADER"]
         secrets = (started.key, header, token(started, header))
-        with pytest.raises(urllib.error.HTTPError):
+        with pytest.raises(urllib.error.HTTPError, match="403"):
             token(started, header[::-1])
     finally:
         server.stop(started.data_dir)
     assert not [secret for secret in secrets if secret in started.log.read_text()]
 
 
-def test_our_own_client_finds_and_trusts_it(tmp_path: Path) -> None:
-    started = server.spawn(settings(tmp_path))
-    try:
-        account = emulated({"BATCHTRAIN_EMULATOR_DIR": str(started.data_dir)})
-        assert read.pools(signing.connect(account)) == ()
-    finally:
-        server.stop(started.data_dir)
-
-
-def test_nodes_fetch_the_emulator_s_own_files_over_https(tmp_path: Path) -> None:
-    with Emulator(settings(tmp_path)) as emulator:
-        url = server.ask("PUT", emulator.status, "blob_store/job/in.txt", content=b"over https\n")["url"]
-        with connect(emulator, connection_verify=emulator.status.certificate) as client:
-            client.create_pool(pool())
-            client.create_job(job())
-            files = [models.ResourceFile(http_url=url, file_path="in.txt")]
-            client.create_task("job", task(command="cat in.txt", resource_files=files))
-            assert completed(client).execution_info.exit_code == 0
-            assert b"".join(client.download_task_file("job", "task", "stdout.txt")) == b"over https\n"
-
-
-@pytest.mark.parametrize("host", ["127.0.0.9", "::1", "localhost"])
-def test_any_loopback_address_will_do(tmp_path: Path, host: str) -> None:
-    with Emulator(settings(tmp_path, host=host), FakeMachine.open) as emulator:
-        assert server.status(emulator.settings.data_dir) == emulator.status
-        with connect(emulator, connection_verify=emulator.status.certificate) as client:
-            assert list(client.list_pools()) == []
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "example.com"])
-def test_other_addresses_are_refused(tmp_path: Path, host: str) -> None:
-    refused = settings(tmp_path, host=host, https=False)
-    with pytest.raises(StartFailed, match="loopback addresses only"), Emulator(refused, FakeMachine.open):
-        pass
+def test_nodes_fetch_the_emulator_s_own_files_over_https(secure: Emulator) -> None:
+    url = server.ask("PUT", secure.status, "blob_store/job/in.txt", content=b"over https\n")["url"]
+    with connect(secure, connection_verify=secure.status.certificate) as client:
+        client.create_pool(pool())
+        client.create_job(job())
+        files = [models.ResourceFile(http_url=url, file_path="in.txt")]
+        client.create_task("job", task(command="cat in.txt", resource_files=files))
+        assert completed(client).execution_info.exit_code == 0
+        assert b"".join(client.download_task_file("job", "task", "stdout.txt")) == b"over https\n"

@@ -423,13 +423,6 @@ def test_a_number_in_any_clothes_is_taken(command: str, node: Node) -> None:
     assert argv[argv.index("-np") : argv.index("-np") + 4] == ["-np", "16", "-ppn", "8"]
 
 
-def test_the_command_runs_once_after_pre_execution(node: Node) -> None:
-    made = launch(pre_execution_command="N=3", processes_per_node="echo x >>$RECORD/times; echo $N")
-    ran = node.run(made)
-    assert (node.record / "times").read_text() == "x\n"
-    assert "-ppn 3" in " ".join(ran.argv or [])
-
-
 def test_auto_counts_the_gpus_of_amd_as_well(node: Node) -> None:
     (node.bin / "nvidia-smi").unlink()
     for number, gpu in enumerate((0, 0, 51110, 9021)):  # the processors are nodes there, too

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from azure.batch import BatchClient, models
-from azure.core.exceptions import ResourceNotFoundError
 
 from batchtrain.emulator.interface import NodeLost
 from batchtrain.emulator.server import Emulator, Settings
@@ -303,28 +302,6 @@ def test_the_engine_shows_a_container_nothing_behind_a_link_that_leads_out(
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
-
-
-def test_nothing_is_read_listed_or_deleted_through_a_link(account: Account, victim: Path) -> None:
-    assert account.run("reads", f"ln -s {victim} up; ln -s {victim}/file out; echo x >in; ln -s in to-in") == (0, "")
-    modes = {
-        found.name: found.properties.file_mode if found.properties else ""
-        for found in account.client.list_task_files("job", "reads", recursive=True)
-    }
-    assert sorted(modes) == ["stderr.txt", "stdout.txt", "wd", "wd/in", "wd/out", "wd/to-in", "wd/up"]
-    assert [name for name, mode in modes.items() if mode == "0o120777"] == ["wd/out", "wd/up"]
-    for name in ("wd/out", "wd/up/file"):
-        with pytest.raises(ResourceNotFoundError):
-            b"".join(account.client.download_task_file("job", "reads", name))
-    with pytest.raises(ResourceNotFoundError):
-        account.client.delete_task_file("job", "reads", "wd/up/file")
-    account.client.delete_task_file("job", "reads", "wd/up", recursive=True)
-    assert not (account.node / "workitems/job/job-1/reads/wd/up").is_symlink()
-
-
-def test_a_link_by_the_node_s_own_path_is_read(account: Account) -> None:
-    assert account.run("absolute", "echo x >in; ln -s $PWD/in to-in") == (0, "")
-    assert b"".join(account.client.download_task_file("job", "absolute", "wd/to-in")) == b"x\n"
 
 
 def test_outputs_behind_links_that_lead_out_are_not_sent(account: Account, victim: Path, blobs: str) -> None:

@@ -128,10 +128,8 @@ def test_the_stream_has_what_every_rank_measures(gang: Gang, name: str) -> None:
 @pytest.mark.parametrize(
     ("how", "bad", "code", "ending"),
     [
-        ("_exit", 1, 7, "exited with code 7"),
         ("_exit", 3, 7, "exited with code 7"),
         ("exit", 1, 7, "exited with code 7"),
-        ("exit", 3, 7, "exited with code 7"),
         ("abort", 1, 7, "exited with code 7"),
         ("raise", 2, 1, "exited with code 1"),
         ("kill", 3, 137, "was killed by signal 9"),

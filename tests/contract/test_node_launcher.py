@@ -31,7 +31,6 @@ while [ $# -gt 0 ]; do case $1 in -o | -p) shift 2 ;; -*) shift ;; *) break ;; e
 host=$1 root={folder}/$1
 shift
 [ -d "$root" ] || {{ echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255; }}
-[ ! -e "$root/denied" ] || {{ echo "root@$host: Permission denied (publickey)." >&2; exit 255; }}
 [ ! -e "$root/refused" ] || {{
   echo $$ >>"$root/tried"; sleep "0$(cat "$root/refused")"
   echo "ssh: connect to host $host port 22: Connection refused" >&2; exit 255
@@ -48,7 +47,7 @@ set -- env -i HOME="$root" USER=somebody SHELL=/bin/bash PATH="$path" SSH_CONNEC
 exit "${{PIPESTATUS[0]}}"
 """
 """As sshd has it: nothing of the caller's environment, and 255 where nobody answers. What is not there: `host` has no
-directory; `denied`, `refused`, `hangs`, `talks` (a login that prints), `path`, `late` and `limit` (of open files) are
+directory; `refused`, `hangs`, `talks` (a login that prints), `path`, `late` and `limit` (of open files) are
 files in it."""
 LATE = """
 import os, time
@@ -349,7 +348,6 @@ def test_a_process_that_has_long_to_end_by_itself_and_has_ended_keeps_nobody_wai
 DEATHS = {
     "exit": ("exit 7", "exited with code 7", 7),
     "kill": ("kill -9 $$", "was killed by signal 9", 137),
-    "exception": (f"exec {sys.executable} -c 'raise OSError(\"no luck\")'", "exited with code 1", 1),
 }
 
 
@@ -407,26 +405,13 @@ def test_the_end_of_the_gang_is_the_end_of_the_attempt(nodes: Nodes, tmp_path: P
 
 
 @pytest.mark.parametrize("python", other_pythons())
-@pytest.mark.parametrize(
-    ("message", "error"),
-    [
-        ('"no luck"', {"message": "no luck"}),
-        (
-            '{"message": "OSError: no luck", "extraInfo": {"py_callstack": "…", "timestamp": "1700000000"}}',
-            {"message": "OSError: no luck", "time": "2023-11-14T22:13:20.000000Z"},
-        ),
-        ("[]", {"message": "[]"}),
-        ("{}", None),
-    ],
-)
-def test_what_a_program_tells_torchelastic_is_part_of_its_end(
-    message: str, error: dict[str, str] | None, python: str, tmp_path: Path
-) -> None:
+def test_what_a_program_tells_torchelastic_is_part_of_its_end(python: str, tmp_path: Path) -> None:
     nodes = Nodes(tmp_path, 2, python)
-    text = f'{{"message": {message}}}'
+    text = '{"message": {"message": "OSError: no luck", "extraInfo": {"timestamp": "1700000000"}}}'
     nodes.run(f"[ $RANK != 3 ] || {{ echo '{text}' >$TORCHELASTIC_ERROR_FILE; exit 1; }}; sleep 60")
     path = str(nodes.wd(1) / "ranks/rank-3.error.json")
-    assert nodes.ends()[0].get("error") == (error and {"file": path, **error})
+    error = {"file": path, "message": "OSError: no luck", "time": "2023-11-14T22:13:20.000000Z"}
+    assert nodes.ends()[0]["error"] == error
     nodes.run("[ $RANK != 3 ] || exit 1; sleep 60")  # that of an earlier attempt is gone
     assert "error" not in nodes.ends()[0]
 
@@ -461,7 +446,7 @@ def test_a_rank_may_save_its_work_when_the_task_is_ended(all_of_them: bool, node
     """As Batch may end one: by telling its first process, or every one."""
     process = nodes.start(
         f"exec {sys.executable} -c 'import pathlib, signal, time\n"
-        'def save(*_):\n    time.sleep(1)\n    pathlib.Path("saved").touch()\n    raise SystemExit\n'
+        'def save(*_):\n    time.sleep(0.3)\n    pathlib.Path("saved").touch()\n    raise SystemExit\n'
         'signal.signal(signal.SIGTERM, save)\npathlib.Path("up").touch()\ntime.sleep(60)\'',
         processes_per_node=1,
     )
@@ -507,9 +492,9 @@ def test_a_gang_whose_gpus_idle_ends(nodes: Nodes) -> None:
     for number in (0, 1):
         (nodes.root(number) / "path").write_text(f"{nodes.bin}:{os.environ['PATH']}")
     busy = "while sleep 0.2; do echo step; done"
-    done = nodes.run(busy, {"BATCHTRAIN_SAMPLE_SECONDS": "1"}, stop_when={"below": 5, "idle": 2})
+    done = nodes.run(busy, {"BATCHTRAIN_SAMPLE_SECONDS": "1"}, stop_when={"below": 5, "idle": 1})
     assert (done.code, nodes.processes()) == (124, {})
-    assert nodes.ends()[0]["ending"].endswith("the GPUs of all nodes were below 5 % for 2 s")
+    assert nodes.ends()[0]["ending"].endswith("the GPUs of all nodes were below 5 % for 1 s")
 
 
 def test_the_primary_keeps_what_the_ranks_of_other_nodes_print_and_measure(nodes: Nodes) -> None:
@@ -631,7 +616,7 @@ def test_nothing_outlives_a_primary_that_was_killed(nodes: Nodes) -> None:
     until(lambda: nodes.processes() == {})
 
 
-@pytest.mark.parametrize("after", [0.02, 0.05, 0.08, 0.12, 0.2])
+@pytest.mark.parametrize("after", [0.02, 0.08, 0.2])
 def test_nothing_is_left_of_a_launch_that_was_killed_at_its_start(after: float, nodes: Nodes) -> None:
     process = nodes.start("(setsid env -i sleep 61 &); sleep 60")
     time.sleep(after)
@@ -664,32 +649,21 @@ def refused(nodes: Nodes, *said: str, code: int = 1, **more: Any) -> None:
     assert not list(nodes.folder.glob("*/task/wd/ran"))
 
 
-def test_a_node_that_cannot_be_reached_is_named_with_the_reason(tmp_path: Path) -> None:
-    nodes = Nodes(tmp_path, 3)
+def test_each_node_that_does_not_join_is_named_with_its_reason(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, 5)
     shutil.rmtree(nodes.root(1))
     (nodes.root(2) / "refused").touch()
+    (nodes.root(3) / "hangs").touch()
     refused(
         nodes,
         "127.0.88.3: ssh: connect to host 127.0.88.3 port 22: No route to host",
         "127.0.88.4: ssh: connect to host 127.0.88.4 port 22: Connection refused",
-        "nodes 127.0.88.4 and 127.0.88.3 of 3 did not answer ssh in 4 s",
+        "127.0.88.5: no answer",
+        "127.0.88.6: it answered ssh, but has not reported its hardware yet (does `processes_per_node` end there?)",
+        "nodes 127.0.88.6, 127.0.88.5, 127.0.88.4 and 127.0.88.3 of 5 were not ready in 4 s",
+        processes_per_node='[ "$AZ_BATCH_NODE_ID" != tvm-5 ] || sleep 61; echo 2',
         barrier_seconds=4,
     )
-
-
-def test_a_node_that_answers_and_lets_nobody_in_is_named_so(nodes: Nodes) -> None:
-    (nodes.root(1) / "denied").touch()
-    refused(
-        nodes,
-        "127.0.88.3: root@127.0.88.3: Permission denied (publickey).",
-        "node 127.0.88.3 of 2 accepted no ssh connection in 4 s",
-        barrier_seconds=4,
-    )
-
-
-def test_a_node_whose_login_hangs_is_named(nodes: Nodes) -> None:
-    (nodes.root(1) / "hangs").touch()
-    refused(nodes, "127.0.88.3: no answer", "node 127.0.88.3 of 2 did not answer ssh in 4 s", barrier_seconds=4)
 
 
 @pytest.mark.slow
@@ -746,17 +720,6 @@ def test_a_port_whose_last_connections_are_still_being_forgotten_is_free(nodes: 
     assert nodes.run("true", framework="horovod", options={"port": port}).code == 0
 
 
-def test_a_processes_per_node_that_does_not_end_is_named_with_its_node(nodes: Nodes) -> None:
-    command = '[ "$AZ_BATCH_NODE_ID" = tvm-1 ] || sleep 61; echo 2'
-    refused(
-        nodes,
-        "127.0.88.3: it answered ssh, but has not reported its hardware yet (does `processes_per_node` end there?)",
-        "node 127.0.88.3 of 2 were not ready in 4 s",
-        processes_per_node=command,
-        barrier_seconds=4,
-    )
-
-
 def test_what_a_processes_per_node_said_when_it_failed_is_told(nodes: Nodes) -> None:
     command = '[ "$AZ_BATCH_NODE_ID" = tvm-1 ] || { echo no such device >&2; exit 3; }; echo 2'
     refused(nodes, "ended with code 3, not a number of at least 1 (no such device)", processes_per_node=command)
@@ -765,12 +728,6 @@ def test_what_a_processes_per_node_said_when_it_failed_is_told(nodes: Nodes) -> 
 def test_a_processes_per_node_that_is_no_number_on_one_node_is_named_with_it(nodes: Nodes) -> None:
     command = 'if [ "$AZ_BATCH_NODE_ID" = tvm-1 ]; then echo 2; else echo none; fi'
     refused(nodes, "node tvm-2 (127.0.88.3): processes_per_node: `", "printed 'none'", processes_per_node=command)
-
-
-def test_nodes_may_have_different_numbers_of_processes(nodes: Nodes) -> None:
-    command = 'if [ "$AZ_BATCH_NODE_ID" = tvm-1 ]; then echo 1; else echo 2; fi'
-    done = nodes.run("echo $RANK $LOCAL_RANK $LOCAL_WORLD_SIZE", processes_per_node=command)
-    assert sorted(done.stdout.splitlines()) == ["[0:0] 0 0 1", "[1:1] 1 0 2", "[1:2] 2 1 2"]
 
 
 def test_more_ranks_than_gpus_are_refused(nodes: Nodes) -> None:

@@ -139,6 +139,7 @@ def test_a_rank_has_a_file_for_its_metrics(node: Node) -> None:
         assert (done.returncode, metrics.read_text()) == (0, '{"loss": 0.5}\n')
 
 
+@pytest.mark.parametrize("node", ["dash"], indirect=True)
 def test_the_node_of_a_rank_is_sampled_until_the_rank_ends(node: Node) -> None:
     (node.task / ".batchtrain/node.sh").write_bytes(runtime.NODE)
     node.keep({"AZ_BATCH_TASK_WORKING_DIR": str(node.task / "wd")})
@@ -161,7 +162,7 @@ print(*heard, open(path).read(), end="")
 """
 
 
-@pytest.mark.parametrize("name", ["", "SIGUSR1"])
+@pytest.mark.parametrize(("node", "name"), [("dash", ""), *((shell, "SIGUSR1") for shell in SHELLS)], indirect=["node"])
 def test_an_announced_preemption_of_the_node_reaches_its_ranks(name: str, node: Node) -> None:
     (node.bin / "python3").symlink_to(sys.executable)
     (node.task / ".batchtrain/preemption.py").write_bytes(runtime.PREEMPTION)
@@ -183,21 +184,18 @@ def test_a_variable_that_limits_what_shells_read_ends_no_rank(node: Node) -> Non
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
 
 
-def test_failure_is_one_line_and_the_code(node: Node) -> None:
-    done = node.run("sh", "-c", "echo err >&2; exit 7")
-    assert done.returncode == 7
-    assert done.stderr == "err\nbatchtrain: rank 3 on node tvm-1 (10.0.0.4) exited with code 7\n"
-
-
-def test_a_signal_is_named_without_the_shells_own_remark(node: Node) -> None:
-    done = node.run("sh", "-c", "kill -9 $$")
-    assert done.returncode == 137
-    assert done.stderr == "batchtrain: rank 3 on node tvm-1 (10.0.0.4) was killed by signal 9\n"
-
-
-def test_an_exit_code_beyond_those_of_signals_is_no_signal(node: Node) -> None:
-    """Python's sys.exit(-1)."""
-    assert node.run("sh", "-c", "exit 255").stderr.endswith("exited with code 255\n")
+@pytest.mark.parametrize(
+    ("program", "code", "ending"),
+    [
+        ("exit 7", 7, "exited with code 7"),
+        ("exit 255", 255, "exited with code 255"),  # Python's sys.exit(-1) is no signal
+        ("kill -9 $$", 137, "was killed by signal 9"),  # without the shell's own remark
+    ],
+)
+def test_a_failure_is_one_line_and_the_code(program: str, code: int, ending: str, node: Node) -> None:
+    done = node.run("sh", "-c", f"echo err >&2; {program}")
+    assert done.returncode == code
+    assert done.stderr == f"err\nbatchtrain: rank 3 on node tvm-1 (10.0.0.4) {ending}\n"
 
 
 def test_what_a_sweep_prints_has_the_fields_of_a_failure(node: Node) -> None:
@@ -368,12 +366,13 @@ def test_a_process_that_a_rank_leaves_does_not_hold_up_its_end(node: Node) -> No
             rank.communicate()
 
 
+@pytest.mark.parametrize("node", ["dash"], indirect=True)
 def test_a_line_without_an_end_does_not_hold_up_its_rank(node: Node) -> None:
-    # Without a limit, mawk would need more than ten minutes for it.
+    # Without a limit, mawk would need minutes for it.
     node.keep({**node.environment, "AZ_BATCH_TASK_WORKING_DIR": str(node.task / "wd")})
     (node.task / ".batchtrain/lines.awk").write_bytes(runtime.LINES_AWK)
     node.environment["BATCHTRAIN_AWK"] = "awk -W interactive"
-    done = node.run("sh", "-c", "head -c 60000000 /dev/zero | tr '\\0' x; echo; echo the end")
+    done = node.run("sh", "-c", "head -c 30000000 /dev/zero | tr '\\0' x; echo; echo the end")
     assert done.stdout.endswith("x\nthe end\n")
 
 

@@ -11,7 +11,7 @@ import pytest
 from batchtrain.emulator import models, versions
 from batchtrain.emulator.server import Emulator
 from tests import environments
-from tests.contract.test_sdk_against_emulator import raw
+from tests.contract.conftest import raw
 from tests.emulation import POOL
 
 pytestmark = pytest.mark.process

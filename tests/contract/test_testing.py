@@ -7,16 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import psutil
 import pytest
 from azure.batch import models
-from azure.core.exceptions import HttpResponseError
 
-from batchtrain.emulator import server
-from batchtrain.testing import SIMULATED, BatchService, emulated_batch
+from batchtrain.testing import BatchService, emulated_batch
 from tests.contract.conftest import eventually, job, pool, task
 
 pytestmark = pytest.mark.process
@@ -34,14 +31,6 @@ def service(only: BatchService) -> Iterator[BatchService]:
     only.reset()
 
 
-def simulated(service: BatchService, command: str = "sleep 3600; exit 3", **more: object) -> None:
-    """A pool of nodes that only keep time, and a task that runs there."""
-    service.client.create_pool(pool(metadata=[models.BatchMetadataItem(**SIMULATED)], **more))
-    service.client.create_job(job())
-    service.client.create_task("job", task(command=command))
-    eventually(lambda: service.client.get_task("job", "task").state == "running")
-
-
 def test_commands_really_run(service: BatchService) -> None:
     service.client.create_pool(pool())
     service.client.create_job(job())
@@ -50,48 +39,26 @@ def test_commands_really_run(service: BatchService) -> None:
     assert b"".join(service.client.download_task_file("job", "task", "stdout.txt")) == b"42\n"
 
 
-def test_an_hour_is_over_at_once(service: BatchService) -> None:
-    service.clock.stop()
-    simulated(service)
-    service.clock.advance(timedelta(hours=1))
-    assert service.client.get_task("job", "task").execution_info.exit_code == 3
-
-
-def test_a_scaled_clock_runs_faster(service: BatchService) -> None:
-    service.clock.run(100_000)
-    simulated(service)
+def test_the_preparation_and_the_release_of_a_job_run_on_its_nodes(service: BatchService) -> None:
+    made = "$AZ_BATCH_JOB_PREP_WORKING_DIR/made"
+    prepare, release = "/bin/sh -c 'echo data > made; sleep 100 & echo $AZ_BATCH_TASK_ID'", f"/bin/sh -c 'cat {made}'"
+    service.client.create_pool(pool())
+    service.client.create_job(
+        job(
+            job_preparation_task=models.BatchJobPreparationTask(command_line=prepare),
+            job_release_task=models.BatchJobReleaseTask(command_line=release),
+        )
+    )
+    service.client.create_task("job", task(command=release))
     eventually(lambda: service.client.get_task("job", "task").state == "completed")
-
-
-def test_a_preempted_task_starts_again(service: BatchService) -> None:
-    service.clock.stop()
-    simulated(service, nodes=0, target_low_priority_nodes=1)
-    (node,) = service.client.list_nodes("pool")
-    service.faults.preempt(node.id, seconds=60)
-    eventually(lambda: service.client.get_task("job", "task").state == "active")
-    service.clock.advance(timedelta(hours=2))
-    assert service.client.get_task("job", "task").execution_info.requeue_count == 1
-
-
-def test_a_fault_strikes_as_often_as_was_asked(service: BatchService) -> None:
-    service.faults.add("error", code="TooManyRequests", operation="create_pool", count=1)
-    client = service.connect(retry_total=0)
-    with pytest.raises(HttpResponseError) as caught:
-        client.create_pool(pool())
-    assert caught.value.status_code == 429
-    client.create_pool(pool())
-    client.close()
-
-
-def test_a_reset_leaves_nothing_behind(service: BatchService) -> None:
-    service.clock.stop()
-    service.clock.advance(timedelta(days=30))
-    service.faults.add("error")
-    service.map_image("image", Path(sys.prefix))
-    service.reset()
-    assert list(service.client.list_pools()) == []
-    assert service.faults.added() == []
-    assert abs(service.clock.now - datetime.now(timezone.utc)) < timedelta(minutes=1)
+    assert b"".join(service.client.download_task_file("job", "task", "stdout.txt")) == b"data\n"
+    service.client.begin_terminate_job("job", {"terminateReason": "done"}).result()
+    (row,) = service.client.list_job_preparation_and_release_task_status("job")
+    texts = [
+        b"".join(service.client.download_node_file("pool", row.node_id, f"{info.task_root_directory}/stdout.txt"))
+        for info in (row.job_preparation_task_execution_info, row.job_release_task_execution_info)
+    ]
+    assert texts == [b"jobpreparation\n", b"data\n"]
 
 
 def test_nothing_runs_on_after_a_reset(service: BatchService) -> None:
@@ -110,12 +77,6 @@ def running(words: str) -> list[str]:
     return [line for line in lines if words in line]
 
 
-def test_pollers_are_told_of_the_end(service: BatchService) -> None:
-    service.client.create_pool(pool())
-    service.client.begin_delete_pool("pool").result()
-    assert list(service.client.list_pools()) == []
-
-
 def test_async_programs_have_a_client_too(service: BatchService) -> None:
     async def pools() -> list[str]:
         async with service.connect_async() as client:
@@ -123,32 +84,6 @@ def test_async_programs_have_a_client_too(service: BatchService) -> None:
             return [one.id async for one in client.list_pools()]
 
     assert asyncio.run(pools()) == ["pool"]
-
-
-def test_why_a_task_waits_can_be_asked(service: BatchService) -> None:
-    service.client.create_pool(pool(nodes=0))
-    service.client.create_job(job())
-    service.client.create_task("job", task())
-    assert eventually(service.hints)[0].text == "pool pool has no nodes"
-
-
-def test_without_a_directory_nothing_stays() -> None:
-    with emulated_batch() as service:
-        home = service.status.data_dir
-        assert home.is_dir()
-    assert not home.parent.exists()
-
-
-def test_programs_are_told_by_their_environment(service: BatchService) -> None:
-    assert service.environment == {
-        "AZURE_BATCH_ACCOUNT": "batchtrain",
-        "AZURE_BATCH_ACCESS_KEY": service.key,
-        "AZURE_BATCH_ENDPOINT": service.endpoint,
-        "IDENTITY_ENDPOINT": f"{service.endpoint}/_emulator/identity",
-        "IDENTITY_HEADER": service.environment["IDENTITY_HEADER"],
-        **dict.fromkeys(("NO_PROXY", "no_proxy"), service.environment["NO_PROXY"]),
-    }
-    assert server.status(service.status.data_dir) is not None
 
 
 # Under pytest --------------------------------------------------------------------------------------------------------

@@ -49,10 +49,3 @@ def test_the_pool_of_a_directory_is_used_and_stays(checked: Any) -> None:
     assert len(json.loads(done.stdout)["measured"]["nodes"]) == 2
     assert [pool["id"] for pool in json.loads(checked("pool", "list", "--local", "-o", "json").stdout)] == ["fabric"]
     checked("pool", "del", "fabric", "--local", "-y")
-
-
-@pytest.mark.parametrize(
-    "arguments", [("--mark", "pair=fast"), ("mine", "--size", "Standard_D4ds_v5"), ("--nodes", "3")]
-)
-def test_a_wrong_option_is_refused_before_anything_is_created(checked: Any, arguments: tuple[str, ...]) -> None:
-    checked("check", "fabric", *arguments, "--local", code=2)

@@ -80,31 +80,6 @@ def test_failed_tasks_are_listed_alone_and_know_their_cause(running: Dashboard) 
     assert "FileNotFoundError" in running.get("/jobs/digits/tasks/broken")["cause"]["message"]
 
 
-def test_a_completed_job_of_the_list_has_the_counts_of_its_tasks(stage: tuple[BatchService, Dashboard]) -> None:
-    service, running = stage
-    batch = connect(environment=service.environment).batch
-    dashboards.add_job(batch, "over", "cpu", good="true", bad="false")
-    ended(running, "over", "good")
-    ended(running, "over", "bad")
-    dashboards.ask(batch, "POST", "/jobs/over/terminate", "terminate job over")
-    [job] = until(lambda: running.get("/jobs?state=completed"))
-    assert (job["id"], job["succeeded"], job["failed"]) == ("over", 1, 1)
-
-
-def test_a_long_list_has_a_link_to_its_next_page(running: Dashboard) -> None:
-    _, headers, body = running.ask("/api/v1/jobs/sweep/tasks?prefix=lr-0")
-    assert (len(json.loads(body)), "Link" in headers) == (100, False)
-    assert running.ask("/api/v1/jobs/sweep/tasks?state=none")[0] == 400
-
-
-def test_a_page_of_tasks_has_at_most_its_limit(running: Dashboard) -> None:
-    _, headers, body = running.ask("/api/v1/jobs/sweep/tasks?limit=2")
-    assert (len(json.loads(body)), "Link" in headers) == (2, True)
-    for wrong in ("abc", "0", "1000000"):
-        status, _, body = running.ask(f"/api/v1/jobs/sweep/tasks?limit={wrong}")
-        assert (status, "`limit` is a" in json.loads(body)["error"]) == (400, True), wrong
-
-
 def test_the_failed_tasks_of_the_whole_job_come_first_then_the_running_ones(
     stage: tuple[BatchService, Dashboard], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,19 +107,6 @@ def test_the_log_is_read_by_parts_and_by_rank(running: Dashboard) -> None:
     lines = running.get("/jobs/digits/tasks/train/logs?rank=3&limit=1000000")["text"].splitlines()
     assert lines == [line for line in whole.splitlines() if line.startswith("[1:3]")]
     assert len(running.get("/jobs/digits/tasks/train/metrics")["loss"]["3"]["value"]) == 60
-
-
-def test_a_file_is_an_attachment_of_text_and_has_ranges(running: Dashboard) -> None:
-    ended(running, "hostile", "shout")
-    bearer = {"Authorization": f"Bearer {running.token}", "Range": "bytes=1-6"}
-    status, headers, body = running.ask("/api/v1/jobs/hostile/tasks/shout/file?path=stdout.txt", headers=bearer)
-    assert (status, body, headers["Content-Type"]) == (206, b"script", "text/plain; charset=utf-8")
-    assert headers["Content-Disposition"].startswith("attachment")
-
-
-@pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "outputs/../../other", ""])
-def test_no_path_leads_out_of_a_run(running: Dashboard, path: str) -> None:
-    assert running.ask(f"/api/v1/runs/{FIRST}/file?path={path}")[0] == 404
 
 
 def test_what_does_not_exist_is_404_with_a_sentence(running: Dashboard) -> None:

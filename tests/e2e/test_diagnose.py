@@ -77,7 +77,8 @@ def test_every_planted_failure_is_named(batchtrain: Shell, tmp_path: Path) -> No
 def test_a_start_task_that_failed_is_explained_by_its_output(batchtrain: Shell, tmp_path: Path) -> None:
     prepared = POOL + '  additional_node_prep: {commands: {pre: ["echo No space left on device >&2; exit 9"]}}\n'
     recipe = planted(batchtrain, tmp_path, prepared, _tasks()[:1])
-    batchtrain("pool", "add", recipe, "--local", code=4)
+    said = batchtrain("pool", "add", recipe, "--local", code=4).stderr
+    assert "the start task failed on node" in said and "No space left on device" in said
     page = batchtrain("pool", "diagnose", "planted", "--local").stdout
     assert "start-task-failed" in page and "a disk of the node is full" in page
 

@@ -90,17 +90,6 @@ def test_a_gone_size_ends_with_exit_code_4_and_today_s(batchtrain: Any, root: Pa
     assert "Standard_ND96isr_H100_v5" in printed
 
 
-def test_an_account_that_does_not_answer_ends_with_exit_code_5(batchtrain: Any) -> None:
-    nowhere = {"AZURE_BATCH_ENDPOINT": "http://127.0.0.1:9", "AZURE_BATCH_ACCOUNT": "a",
-               "AZURE_BATCH_ACCESS_KEY": "a2V5"}  # fmt: skip
-    done = batchtrain("doctor", "-o", "json", code=5, environment=nowhere)
-    assert results(done.stdout)["account"] == "fail"
-
-
-def test_an_account_that_is_named_nowhere_is_exit_code_2(batchtrain: Any) -> None:
-    assert "nowhere to run" in batchtrain("doctor", code=2).stderr
-
-
 def test_a_wrong_key_ends_with_exit_code_4(batchtrain: Any) -> None:
     status = json.loads(batchtrain("emulator", "start", "--port", "0", "-o", "json").stdout)
     wrong = {"AZURE_BATCH_ENDPOINT": status["endpoint"], "AZURE_BATCH_ACCOUNT": status["account"],
@@ -152,7 +141,3 @@ def test_refresh_asks_before_it_replaces_what_a_person_wrote(batchtrain: Any, az
     assert mine.read_text() == "sizes: []\n"
     batchtrain(*words, "-y", environment=azure.environment)
     assert mine.read_text().startswith("# made by `batchtrain catalog refresh`")
-
-
-def test_refresh_without_an_account_says_what_to_give(batchtrain: Any) -> None:
-    assert "give --subscription and --location" in batchtrain("catalog", "refresh", code=2).stderr

@@ -1,8 +1,7 @@
-"""`config plan`, `config plan --diff` and `config explain` as a person starts them."""
+"""`config plan --diff` as a person starts it."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -34,42 +33,6 @@ def small(batchtrain: Shell, tmp_path: Path) -> Shell:
     return batchtrain
 
 
-def test_a_plan_ends_with_what_an_hour_of_the_pool_is(small: Shell, tmp_path: Path) -> None:
-    assert "an hour of pool p is 1 node hours of STANDARD_D2S_V5" in small("config", "plan").stderr
-    (tmp_path / "catalog.yaml").write_text("prices: [{region: westeurope, dedicated: {Standard_D2s_v5: 0.12}}]\n")
-    assert "an hour of pool p costs 0.12 USD in westeurope" in small("config", "plan").stderr
-    assert json.loads(small("config", "plan", "-o", "json").stdout)["cost"]["hour"] == 0.12
-    assert json.loads(small("config", "plan", "--local", "-o", "json").stdout)["cost"]["hour"] is None
-
-
-def test_explain_tells_where_a_property_is_set_and_what_it_becomes(small: Shell) -> None:
-    told = small("config", "explain", "pool_specification.vm_count.dedicated").stdout
-    assert "pool_specification.vm_count.dedicated = 1   (pool.yaml:4)" in told
-    assert "becomes pool.targetDedicatedNodes: 1" in told
-
-
-def test_explain_tells_every_decision_as_json(small: Shell) -> None:
-    told = json.loads(small("config", "explain", "-o", "json").stdout)
-    assert {item["rule"] for item in told["decisions"]} == {"user-identity"}
-    assert told["decisions"][0]["source"]
-
-
-def test_explain_takes_a_directory_alone(small: Shell, tmp_path: Path) -> None:
-    assert "user_identity" in small("config", "explain", str(tmp_path)).stdout
-
-
-def test_explain_takes_the_directory_first_as_the_other_commands_do(small: Shell, tmp_path: Path) -> None:
-    orders = (str(tmp_path), "user_identity"), ("user_identity", str(tmp_path))
-    first, last = (small("config", "explain", *order).stdout for order in orders)
-    assert first == last
-    assert "user_identity = " in first
-
-
-def test_explain_gives_the_nearest_name(small: Shell) -> None:
-    said = small("config", "explain", "vm_siez", code=2).stderr
-    assert "nothing in this plan is called `vm_siez`. Did you mean `vm_size`?" in said
-
-
 def test_a_diff_of_what_does_not_stand_says_that_it_would_be_made(small: Shell) -> None:
     told = small("config", "plan", "--diff", "--local").stdout.splitlines()
     assert told == ["+ pool p: to be made", "+ job j: to be made", "+ task j/a, j/task-00000: to be made"]
@@ -85,8 +48,3 @@ def test_a_diff_of_what_stands_as_planned_says_so_and_of_what_does_not_says_what
     told = small("config", "plan", "--diff", "--exit-code", "--local", *more, code=11).stdout.splitlines()
     assert "    targetDedicatedNodes: 1 -> 2   (`batchtrain pool resize`)" in told
     assert "    priority: 0 -> 5   (in place (PATCH))" in told
-
-
-def test_a_diff_ends_with_0_unless_it_is_asked_to_tell_by_its_code(small: Shell) -> None:
-    small("config", "plan", "--diff", "--local")
-    assert "add --diff" in small("config", "plan", "--exit-code", code=2).stderr

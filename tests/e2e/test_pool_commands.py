@@ -38,10 +38,6 @@ def test_a_pool_grows_and_shrinks_and_its_nodes_boot_anew(place: Path, batchtrai
     assert shrunk["dedicated"] == 0
 
 
-def test_a_resize_needs_a_number(place: Path, batchtrain: Any) -> None:
-    assert "--dedicated N, --spot N or both" in batchtrain("pool", "resize", "p", "--local", code=2).stderr
-
-
 def test_a_pool_that_is_not_there_is_not_resized(batchtrain: Any) -> None:
     said = batchtrain("pool", "resize", "nowhere", "--spot", "1", "--local", code=3).stderr
     assert "nowhere" in said
@@ -59,7 +55,13 @@ def test_a_job_that_was_disabled_starts_nothing_until_it_is_enabled(place: Path,
 
 
 def test_a_pool_without_a_login_has_none_to_make(place: Path, batchtrain: Any) -> None:
+    said = batchtrain("pool", "login", str(place), "--local", code=2).stderr
+    assert "add `ssh` with a `username` to pool.yaml" in said
+
+
+@pytest.mark.slow
+def test_pool_list_shows_the_hours_of_its_nodes(place: Path, batchtrain: Any) -> None:
     batchtrain("pool", "add", str(place), "--local")
-    assert (
-        "add `ssh` with a `username` to pool.yaml" in batchtrain("pool", "login", str(place), "--local", code=2).stderr
-    )
+    (row,) = json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout)
+    assert 0 < row["node_hours"] < 0.1
+    assert "node_hours" in batchtrain("pool", "list", "--local").stdout

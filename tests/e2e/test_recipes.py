@@ -124,11 +124,6 @@ def test_a_variable_of_pre_execution_reaches_every_rank(mpi: str, trained: Any) 
     assert len({node for _, node in seen}) == 2
 
 
-def test_a_sourced_file_that_is_missing_stops_the_task(trained: Any) -> None:
-    done = trained("run", str(RECIPES / "mpi4py-MPICH"), "--local", "--set", f"{PRE}=source /no/such/file", code=10)
-    assert "/no/such/file is not there" in done.stderr
-
-
 def test_the_output_of_the_ranks_is_on_the_screen_as_it_happens(trained: Any) -> None:
     """Each rank goes on only when its line was read."""
     line = "sh -c 'echo now=$PMI_RANK; until [ -e seen-$PMI_RANK ]; do sleep 0.05; done'"

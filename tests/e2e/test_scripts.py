@@ -144,40 +144,12 @@ def test_a_recipe_of_init_runs_as_the_script_does(batchtrain: Any, environment: 
     assert left(batchtrain) == PLAIN.files
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("x = (\n", "train.py:1: '(' was never closed"),
-        ("import torch, mpi4py\n", "fits several frameworks"),
-        (
-            '# /// script\n# requires-python = "<3"\n# ///\n',
-            "train.py:2 asks for Python <3, and the environment python",
-        ),
-        (
-            "import torch.multiprocessing as mp\nmp.spawn(main)\n",
-            "train.py:2 starts the processes",
-        ),
-        (
-            "import subprocess\nsubprocess.run(['mpirun', 'a'])\n",
-            "train.py:2 starts the processes",
-        ),
-    ],
-)
-def test_a_script_that_cannot_be_launched_is_refused_before_anything_is_created(
-    text: str, message: str, batchtrain: Any
-) -> None:
-    (batchtrain.cwd / "train.py").write_text(text, encoding="utf-8")
+def test_a_script_that_cannot_be_launched_is_refused_before_anything_is_created(batchtrain: Any) -> None:
+    (batchtrain.cwd / "train.py").write_text("import torch.multiprocessing as mp\nmp.spawn(main)\n", encoding="utf-8")
     told = batchtrain("run", "train.py", "--nodes", "2", "--local", code=2).stderr
-    assert message in told
+    assert "train.py:2 starts the processes" in told
     assert len(told.strip().splitlines()) <= 4
     assert not batchtrain.home.exists() or not list(batchtrain.home.iterdir())
-
-
-def test_a_directory_without_a_script_is_refused(batchtrain: Any) -> None:
-    (batchtrain.cwd / "empty").mkdir()
-    assert "holds no configuration" in batchtrain("run", "empty", "--local", code=2).stderr
-    assert "nosuch.py does not exist" in batchtrain("run", "nosuch.py", "--local", code=2).stderr
-    assert "is not a Python script" in batchtrain("run", "empty", "--local", "--", "--epochs", code=2).stderr
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from batchtrain.config.types import Secret
 from batchtrain.containers import make_environment
 from batchtrain.containers.environments import ENVIRONMENTS, Environment
 from batchtrain.emulator import mapped_images, server, tokens
-from batchtrain.errors import PlanError, UsageError
+from batchtrain.errors import BatchtrainError, NotFound, PlanError, ServiceError, Unreachable, UsageError
 from batchtrain.functions.this_python import image_of_this_python
 from batchtrain.service.connect import Account
 from tests.unit.plan.jobs import recipe
@@ -199,6 +199,25 @@ def test_an_image_that_nothing_stands_for_is_refused_where_no_engine_runs(
 def test_the_key_of_a_running_emulator_is_not_in_its_repr(tmp_path: Path) -> None:
     status = server.Status("http://127.0.0.1:1", "batchtrain", "c2VjcmV0", 1, tmp_path, tmp_path / "log")
     assert "c2VjcmV0" not in f"{status!r} {status}"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (server.Unsafe("it"), UsageError, "it"),
+        (server.PortTaken("it"), UsageError, "it"),
+        (server.Refused("it"), UsageError, "it"),
+        (server.StartFailed("it"), ServiceError, "the emulator does not start: it"),
+        (server.Busy("it"), Unreachable, "it"),
+        (server.NotRunning("it"), NotFound, "it; `batchtrain emulator start` starts it"),
+    ],
+)
+def test_an_error_of_the_emulator_becomes_one_of_batchtrain(
+    error: Exception, kind: type[BatchtrainError], message: str
+) -> None:
+    with pytest.raises(kind) as raised, local.emulator_faults():
+        raise error
+    assert (type(raised.value), str(raised.value)) == (kind, message)
 
 
 def test_a_token_that_batchtrain_issues_to_itself_ends_within_a_minute() -> None:

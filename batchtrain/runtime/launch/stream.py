@@ -169,14 +169,17 @@ class Stream:
                 del self.held[process]
                 self.add(process, file, line, time_of_line, at)
         self.look_at_output(now)
-        for process, count in self.skipped.items():
-            self.write(dict(self.fields[process], skipped=count))
-        self.skipped.clear()
+        self.tell_skipped()
         if now - self.beaten >= BEAT:
             self.beaten = now
             self.write({"time": round(now, 3)})
         self.flush()
         self.loop.later(FLUSH, self.turn)
+
+    def tell_skipped(self) -> None:
+        for process, count in self.skipped.items():
+            self.write(dict(self.fields[process], skipped=count))
+        self.skipped.clear()
 
     def look_at_output(self, now: float) -> None:
         """How far stdout and stderr of the task had been written before what came in the last second."""
@@ -196,6 +199,7 @@ class Stream:
             self.line(process, file, rest, now, self.sizes[process, file] - len(rest))
         for process, (time_of_line, file, line, at) in self.held.items():
             self.add(process, file, line, time_of_line, at)
+        self.tell_skipped()
         self.look_at_output(now)
         self.rest.clear()
         self.held.clear()

@@ -29,6 +29,8 @@ def pool_of(nodes: int) -> Pool:
         (["--mark", "pair_gb_per_sec=24"], "no check measures pair_gb_per_sec; did you mean pair_gb_per_second?"),
         (["--nodes", "1"], "a network needs 2 nodes; give --nodes 2"),
         (["--mark", "loss=1"], "no check measures loss; it is one of allreduce_gb_per_second, "),
+        (["mine"], "--size takes a pool for the check alone, and mine has one; give one of them"),
+        (["--mark", "pair=fast"], "is not METRIC=EXPECTED[:WARN[:REPORT]]"),
     ],
 )
 def test_a_wrong_option_is_refused(arguments: list[str], message: str) -> None:

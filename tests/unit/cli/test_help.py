@@ -6,6 +6,7 @@ import re
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from batchtrain.cli.app import GROUPS, root
@@ -59,3 +60,28 @@ def test_a_usual_first_word_is_answered_with_commands_that_exist(word: str) -> N
 def test_a_word_leads_to_the_page_about_it(word: str, page: str) -> None:
     with pytest.raises(NotFound, match=page):
         printed("help", word)
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("j", {"jobs"}),
+        ("jobs l", {"list", "logs"}),
+        ("pool autoscale e", {"evaluate"}),
+        ("jobs logs --fo", {"--follow"}),
+        ("pool list -o js", {"json", "jsonl"}),
+        ("recipe new mpi4py-M", {"mpi4py-MPICH"}),
+        ("help first-t", {"first-training"}),
+        ("config validate --ignore account-k", {"account-key"}),
+    ],
+)
+def test_the_shell_completes_every_level(line: str, offered: set[str]) -> None:
+    *words, last = line.split()
+    completions = ShellComplete(root, {}, "batchtrain", "_BATCHTRAIN_COMPLETE").get_completions(words, last)
+    assert {item.value for item in completions} == offered
+
+
+@pytest.mark.parametrize("words", ["run", "jobs add", "pool add", "config validate", "config plan", "doctor"])
+def test_every_command_takes_its_directory_alike(words: str) -> None:
+    usage = printed(*words.split(), "--help").splitlines()[0]
+    assert usage.endswith(("[OPTIONS] [DIR]", "[OPTIONS] [DIR|SCRIPT] [-- ARGUMENTS]")), usage

@@ -228,9 +228,12 @@ def test_tasks_of_one_state_are_asked_for_by_its_filter_and_prefix_alone(client:
     [asked] = service.asked
     assert asked.query["$filter"] == "(executionInfo/result eq 'failure') and startswith(id,'it''s')"
     assert asked.query["maxresults"] == str(reading.ROWS)
+    assert client("GET", "/api/v1/jobs/j/tasks?state=none", **BEARER).status == 400
 
 
-@pytest.mark.parametrize(("limit", "status"), [("0", 400), ("1", 200), ("200", 200), ("201", 400), ("-1", 400)])
+@pytest.mark.parametrize(
+    ("limit", "status"), [("0", 400), ("1", 200), ("200", 200), ("201", 400), ("-1", 400), ("abc", 400)]
+)
 def test_the_limit_of_a_page_of_tasks_has_bounds(client: Client, service: Service, limit: str, status: int) -> None:
     service.documents["/jobs/j/tasks"] = []
     assert client("GET", f"/api/v1/jobs/j/tasks?limit={limit}", **BEARER).status == status

@@ -317,7 +317,11 @@ def test_a_gang_coordinates_on_all_its_nodes_before_its_application_runs(tmp_pat
     tell(tmp_path, story)
 
 
-@pytest.mark.parametrize("operation", [nodes.reboot_node, nodes.reimage_node], ids=["reboot", "reimage"])
+@pytest.mark.parametrize(
+    "operation",
+    [nodes.reboot_node, nodes.deallocate_node, nodes.reimage_node],
+    ids=["reboot", "deallocate", "reimage"],
+)
 def test_a_reboot_keeps_the_directory_of_a_node_and_a_reimage_does_not(
     tmp_path: Path, operation: Callable[[World, Call], Reply]
 ) -> None:
@@ -332,6 +336,9 @@ def test_a_reboot_keeps_the_directory_of_a_node_and_a_reimage_does_not(
         account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
         node = await reaches(account, "idle")
         account.do(operation, "pool", node.id, body={})
+        if operation is nodes.deallocate_node:
+            await account.until(lambda: node.state == "deallocated")
+            account.do(nodes.start_node, "pool", node.id, body={})
         await account.until(lambda: node.boots == 2 and node.state == "idle")
         assert removed == [node.id] * (operation is nodes.reimage_node)
 

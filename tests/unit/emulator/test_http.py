@@ -215,6 +215,7 @@ def test_a_body_needs_its_type_and_an_operation_without_one_refuses_it(tmp_path:
         assert code(await service.ask("POST", "/pools", POOL, content_type="text/plain")) == (
             400, "InvalidHeaderValue",
         )  # fmt: skip
+        assert code(await service.ask("POST", "/pools", POOL, content_type="")) == (400, "MissingRequiredHeader")
         await service.ask("POST", "/pools", POOL)
         await service.ask("POST", "/jobs", JOB)
         assert (await service.ask("POST", "/jobs/job/enable", {"id": "x"})).status == 400
@@ -371,6 +372,9 @@ def test_an_unsigned_request_learns_nothing(tmp_path: Path) -> None:
         ]  # fmt: skip
         assert {answer.status for answer in answers} <= {401, 403}
         assert service.stopped == []
+        answer = await service.ask("GET", "/pools", signed=False, authorization="Bearer not.this.emulators")
+        (challenge,) = (value for name, value in answer.headers.items() if name.lower() == "www-authenticate")
+        assert (answer.status, challenge[:40]) == (401, 'Bearer authorization_uri="https://login.')
         assert code(await service.ask("GET", "/no/such/path")) == (404, "ResourceNotFound")
 
     served(tmp_path, story)
@@ -381,6 +385,7 @@ def test_a_path_that_is_newer_or_older_than_the_version_is_not_there(tmp_path: P
         assert (await service.ask("GET", "/lifetimejobstats", query="api-version=2022-10-01.16.0")).status == 200
         assert code(await service.ask("GET", "/lifetimejobstats")) == (404, "ResourceNotFound")
         assert (await service.ask("GET", "/pools", query="api-version=1")).status == 400
+        assert code(await service.ask("GET", "/pools", query="")) == (400, "MissingRequiredQueryParameter")
 
     served(tmp_path, story)
 

@@ -31,6 +31,7 @@ from batchtrain.emulator.interface import (
     NodeUp,
     Package,
     Run,
+    StorageAccount,
     Upload,
 )
 from batchtrain.emulator.machine import agent, marked_processes, output_files, process
@@ -501,7 +502,11 @@ def test_output_files_are_sent_after_the_command_and_a_failure_is_the_tasks(
     [
         ("fail CommandProgramNotFound", "CommandProgramNotFound", "as asked"),
         ("echo 'open", "CommandLaunchFailed", "echo 'open: No closing quotation"),
-        ("", "CommandProgramNotFound", "the command line is empty"),
+        (
+            "",
+            "CommandProgramNotFound",
+            "the command line is empty; `batchtrain emulator images map IMAGE PREFIX --entry",
+        ),
     ],
 )
 def test_a_run_that_does_not_start_has_batchs_code(play: Play, command: str, failure: str, message: str) -> None:
@@ -722,7 +727,7 @@ def test_an_image_without_an_engine_fails_the_task_with_the_reason(play: Play) -
         await nodes.boot(containers=UNMAPPED)
         end = await nodes.run("exit 0", image="train", container=Container("train"))
         assert (end.code, end.failure) == (None, "ContainerInvalidImage")
-        assert "no engine answers" in end.message
+        assert "no engine answers" in end.message and "`batchtrain emulator images map train PREFIX`" in end.message
         nodes.containers.answers = True
         with pytest.raises(NodeLost, match="a Docker Engine answers now; the node boots again to have it"):
             await nodes.run("exit 0", image="train", container=Container("train"))
@@ -791,6 +796,15 @@ def test_a_login_leads_to_the_address_of_the_node(play: Play) -> None:
         assert login.relay[-1].endswith("relay.py")
         with pytest.raises(NodeLost):
             nodes.machine.login("b")
+
+    play(story)
+
+
+def test_another_account_has_the_storage_of_the_first(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        first = StorageAccount("first", "a2V5", "http://host/first")
+        nodes.machine.share_storage(lambda: first)
+        assert await nodes.machine.storage() == first
 
     play(story)
 

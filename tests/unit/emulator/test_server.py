@@ -11,6 +11,7 @@ import resource
 import signal
 import socket
 import sqlite3
+import subprocess
 import threading
 import urllib.error
 import urllib.request
@@ -79,6 +80,7 @@ def test_the_environment_has_what_clients_need(tmp_path: Path, monkeypatch: pyte
     assert variables["AZURE_BATCH_ACCOUNT"] == "acct"
     assert variables["AZURE_BATCH_ACCESS_KEY"] == "c2VjcmV0"
     assert variables["AZURE_BATCH_ENDPOINT"] == "http://127.0.0.1:1"
+    assert variables["IDENTITY_ENDPOINT"] == "http://127.0.0.1:1/_emulator/identity"
     assert variables["NO_PROXY"] == variables["no_proxy"] == "example.com,127.0.0.1,localhost"
     assert "SSL_CERT_FILE" not in variables
     files = trust.of(tmp_path)
@@ -92,6 +94,13 @@ def test_the_lower_case_variable_of_proxies_comes_first(monkeypatch: pytest.Monk
     monkeypatch.setenv("NO_PROXY", "upper")
     status = Status("http://127.0.0.1:1", "acct", "c2VjcmV0", 7, tmp_path, tmp_path / "log")
     assert status.environment["NO_PROXY"] == "lower,127.0.0.1,localhost"
+
+
+def test_the_account_has_the_quotas_of_the_settings(data_dir: Path) -> None:
+    quotas = server.quotas_of(["pools=1", "dedicated-cores=4", "active-jobs=2", "nodes=10"])
+    with Emulator(Settings(data_dir, port=0, quotas=quotas), FakeMachine.open) as emulator:
+        shown = server.ask("GET", emulator.status, "status")["quotas"]
+    assert shown == {"pools": 1, "dedicated_cores": 4, "active_jobs": 2, "nodes": 10}
 
 
 def test_quotas_are_names_with_numbers() -> None:
@@ -138,7 +147,7 @@ def test_a_new_directory_and_key_are_for_their_owner_alone_and_the_key_stays(dat
 def test_a_directory_of_other_files_is_refused_and_left_as_it_is(data_dir: Path) -> None:
     data_dir.mkdir(mode=0o755)
     (data_dir / "thesis.tex").touch()
-    with pytest.raises(StartFailed, match="holds files that are not an emulator's"):
+    with pytest.raises(StartFailed, match="holds files that are not an emulator's: give it a directory of its own"):
         start(Settings(data_dir, port=0))
     assert [path.name for path in data_dir.iterdir()] == ["thesis.tex"]
     assert data_dir.stat().st_mode & 0o777 == 0o755
@@ -148,7 +157,7 @@ def test_a_directory_of_other_files_is_refused_and_left_as_it_is(data_dir: Path)
 def test_a_directory_that_others_can_change_is_refused(data_dir: Path, mode: int, writers: str) -> None:
     start(Settings(data_dir, port=0))
     data_dir.chmod(mode)
-    with pytest.raises(Unsafe, match=f"can be changed by {writers}"):
+    with pytest.raises(Unsafe, match=f"can be changed by {writers}.*chmod -R go-w"):
         start(Settings(data_dir, port=0))
 
 
@@ -160,25 +169,41 @@ def test_an_empty_directory_that_others_can_change_becomes_the_owners(data_dir: 
 
 
 def test_a_directory_of_another_user_is_refused(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data_dir.mkdir()
-    monkeypatch.setattr(os, "getuid", lambda: 4711)
-    with pytest.raises(Unsafe, match="and you are user 4711"):
-        start(Settings(data_dir, port=0))
-
-
-def test_a_damaged_database_is_named_with_the_command_after_which_it_starts(data_dir: Path) -> None:
     start(Settings(data_dir, port=0))
-    (data_dir / "world.sqlite3").write_bytes(b"no database" * 1000)
-    with pytest.raises(StartFailed, match=r"world.sqlite3 is damaged .*`mkdir -p \S+/damaged && mv"):
+    (data_dir / "emulator.json").write_text('{"endpoint": "http://127.0.0.1:1", "account": "acct", "pid": 1}')
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    for use in (lambda: start(Settings(data_dir, port=0)), lambda: server.status(data_dir)):
+        with pytest.raises(Unsafe, match=r"and you are user 4711: .*BATCHTRAIN_EMULATOR_DIR"):
+            use()
+
+
+def damage_a_record(file: Path) -> None:
+    with sqlite3.connect(file) as database:
+        database.execute("UPDATE record SET data = x'ff'")
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.write_bytes(b"no database" * 1000), damage_a_record])
+def test_a_damaged_database_is_named_with_the_command_after_which_it_starts(
+    data_dir: Path, damage: Callable[[Path], object]
+) -> None:
+    with Emulator(Settings(data_dir, port=0), FakeMachine.open) as emulator:
+        server_post(emulator.status, "/pools", "api-version=2024-07-01.20.0", msgspec.json.encode(POOL))
+    damage(data_dir / "world.sqlite3")
+    with pytest.raises(StartFailed, match=r"world.sqlite3 is damaged .*jobs cannot be read") as failure:
         start(Settings(data_dir, port=0))
+    subprocess.run(str(failure.value).partition("after `")[2].rstrip("`"), shell=True, check=True)
+    start(Settings(data_dir, port=0))
+    assert (data_dir / "damaged/world.sqlite3").exists()
 
 
 def test_a_database_of_a_later_version_is_refused(data_dir: Path) -> None:
     start(Settings(data_dir, port=0))
     with sqlite3.connect(data_dir / "world.sqlite3") as database:
         database.execute("UPDATE meta SET value = '99' WHERE name = 'schema'")
-    with pytest.raises(StartFailed, match="has schema 99"):
+    before = (data_dir / "world.sqlite3").read_bytes()
+    with pytest.raises(StartFailed, match=r"has schema 99.*another data directory"):
         start(Settings(data_dir, port=0))
+    assert (data_dir / "world.sqlite3").read_bytes() == before
 
 
 def test_a_directory_that_cannot_be_written_is_named(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,10 +232,14 @@ def test_a_database_that_is_gone_is_told(
     data_loss = start(Settings(data_dir, port=0)).data_loss
     assert f"world.sqlite3 {words}: all pools and jobs" in data_loss
     assert data_loss in caplog.messages
+    assert start(Settings(data_dir, port=0)).data_loss == "", "it is told once"
 
 
 def test_the_last_changes_of_an_emulator_that_was_killed_are_told_if_they_are_missing(data_dir: Path) -> None:
     start(Settings(data_dir, port=0))
+    (data_dir / "emulator.json").write_text("{}")
+    (data_dir / "world.sqlite3-wal").touch()
+    assert start(Settings(data_dir, port=0)).data_loss == ""
     (data_dir / "emulator.json").write_text("{}")
     assert "world.sqlite3-wal is missing" in start(Settings(data_dir, port=0)).data_loss
 
@@ -308,6 +337,7 @@ def test_an_emulator_is_found_by_its_directory_until_it_ends(data_dir: Path) -> 
         assert emulator.status.pid == os.getpid()
         assert (emulator.endpoint, emulator.account, emulator.key) == emulator.status[:3]
         assert server._is_locked(data_dir)
+        assert emulator.key not in (data_dir / "emulator.json").read_text()
     assert server.status(data_dir) is None
     assert not server._is_locked(data_dir)
     assert not (data_dir / "emulator.json").exists()
@@ -323,6 +353,9 @@ def test_an_emulator_that_cannot_prove_its_key_or_has_another_process_is_none(ru
     record = json.loads((data_dir / "emulator.json").read_text())
     (data_dir / "emulator.json").write_text(json.dumps({**record, "pid": 1}))
     assert server.status(data_dir) is None
+    relayed = record["endpoint"].replace("127.0.0.1", "localhost")
+    (data_dir / "emulator.json").write_text(json.dumps({**record, "endpoint": relayed}))
+    assert server.status(data_dir) is None, "its proof is for the endpoint that it was asked at"
     (data_dir / "emulator.json").write_text(json.dumps(record))
     (data_dir / "key").write_text("b3RoZXI=\n")
     assert server.status(data_dir) is None
@@ -396,7 +429,15 @@ def test_a_refused_request_has_its_reason(running: Status) -> None:
 
 
 @pytest.fixture
-def silent(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], Status]]:
+def requests() -> list[bytes]:
+    """What the program on the port of an emulator receives."""
+    return []
+
+
+@pytest.fixture
+def silent(
+    data_dir: Path, requests: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[bytes], Status]]:
     """A program on the port of an emulator that answers every connection with the same bytes, or never."""
     data_dir.mkdir(mode=0o700)
     (data_dir / "key").write_text("c2VjcmV0\n")
@@ -411,7 +452,7 @@ def silent(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
             def answer() -> None:
                 connection = listener.accept()[0]
-                connection.recv(1 << 16)
+                requests.append(connection.recv(1 << 16))
                 connection.sendall(data)
                 connection.close()
 
@@ -428,6 +469,33 @@ def test_a_program_that_does_not_speak_http_is_no_emulator(silent: Callable[[byt
         server.signed("GET", status, "/pools", timeout=30.0)
     silent(b"SSH-2.0\r\n")
     assert server.status(data_dir) is None
+
+
+def test_a_stranger_on_the_port_of_an_emulator_is_not_believed_and_gets_no_signature(
+    silent: Callable[[bytes], Status], requests: list[bytes], data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server._request, "__defaults__", (None, b"", "", 30.0))
+    body = b'{"pid": 4711, "account": "acct", "proof": "%s"}' % (b"0" * 64)
+    silent(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+    assert server.status(data_dir) is None
+    (request,) = requests
+    assert request.startswith(b"GET /_emulator/health?challenge=")
+    assert b"authorization" not in request.lower()
+
+
+def test_an_emulator_that_is_busy_is_waited_for(
+    running: Status, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays, request = [TimeoutError(), TimeoutError()], server._request
+
+    def late(*arguments: Any, **more: Any) -> Any:
+        if delays:
+            raise delays.pop()
+        return request(*arguments, **more)
+
+    monkeypatch.setattr(server, "_request", late)
+    assert server.status(data_dir) == running
+    assert delays == []
 
 
 def test_an_emulator_that_lives_and_does_not_answer_is_busy(

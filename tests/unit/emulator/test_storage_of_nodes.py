@@ -49,10 +49,11 @@ def fetch(node: Path, url: str, path: str = "file", **more: object) -> None:
 
 def test_a_file_comes_whole_with_its_mode(blobs: FakeBlobs, node: Path) -> None:
     blobs.put("box", "a b#", b"x" * 200_000)
-    fetch(node, f"{blobs.endpoint}/box/a%20b%23", "deep/name", mode="0640")
-    file = node / TASK / "wd/deep/name"
-    assert file.read_bytes() == b"x" * 200_000
-    assert file.stat().st_mode & 0o7777 == 0o640
+    for modes, expected in (({"mode": "0640"}, 0o640), ({}, 0o770)):
+        fetch(node, f"{blobs.endpoint}/box/a%20b%23", f"deep/{expected}", **modes)
+        file = node / TASK / f"wd/deep/{expected}"
+        assert file.read_bytes() == b"x" * 200_000
+        assert file.stat().st_mode & 0o7777 == expected
 
 
 def test_the_blobs_with_a_prefix_come_by_their_names(blobs: FakeBlobs, node: Path) -> None:
@@ -420,6 +421,18 @@ def test_a_blob_whose_name_cannot_be_a_files_is_told_once(
     assert caplog.messages == [
         f"container box, mounted: {blob!a} cannot be the name of both a file and a blob, so it is not copied"
     ]
+
+
+def test_a_link_stays_and_a_blob_below_a_file_is_told(
+    mounted: Mounted, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "outside").write_text("secret")
+    mounted.write("file", "y")
+    mounted.blobs.put("box", "file/below", b"z")
+    (mounted.directory / "link").symlink_to(tmp_path / "outside")
+    mounted.copy()
+    assert mounted.blobs.texts("box") == {"file": "y", "file/below": "z"}
+    assert "file/below is not copied" in caplog.text
 
 
 def test_a_file_that_cannot_be_sent_is_told_once_and_tried_again(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.emulator import mapped_images, server
+from batchtrain.emulator import mapped_images, server, steering
 from batchtrain.emulator.testing import SIMULATED, BatchService, emulated_batch
 from tests.emulation import POOL, FakeMachine
 from tests.waiting import until
@@ -62,6 +62,8 @@ def test_a_stopped_clock_moves_only_when_it_is_advanced(service: BatchService) -
     service.clock.run(1000.0)
     with pytest.raises(server.Refused):
         service.clock.run(-1.0)
+    with pytest.raises(server.Refused, match="a clock is real, scaled, stepped, not backwards"):
+        steering.turn(service.status, "backwards")
 
 
 def test_a_fault_is_added_listed_and_removed(service: BatchService) -> None:
@@ -98,6 +100,12 @@ def test_a_lost_node_boots_again(service: BatchService) -> None:
     assert node(service) == (name, "idle")
 
 
+def test_a_dedicated_node_is_never_preempted(service: BatchService) -> None:
+    service.client.create_pool({**POOL, "targetDedicatedNodes": 1, "metadata": [SIMULATED]})
+    with pytest.raises(server.Refused, match="only a spot node"):
+        service.faults.preempt(node(service)[0])
+
+
 def test_a_waiting_task_has_its_reason(service: BatchService) -> None:
     service.client.create_pool(POOL)
     service.client.create_job({"id": "job", "poolInfo": {"poolId": "pool"}})
@@ -125,6 +133,14 @@ def test_pollers_of_its_clients_ask_often_unless_told_otherwise(service: BatchSe
     service.client.create_pool(POOL)
     service.client.begin_delete_pool("pool").wait()
     assert list(service.client.list_pools()) == []
+
+
+def test_without_a_directory_no_data_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_process_machine", FakeMachine.open)
+    with emulated_batch() as service:
+        home = service.status.data_dir
+        assert home.is_dir()
+    assert not home.parent.exists()
 
 
 def test_data_is_kept_in_a_directory_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

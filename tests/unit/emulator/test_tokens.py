@@ -109,3 +109,12 @@ def test_a_guid_has_five_groups_of_hexadecimal_digits() -> None:
 def test_a_digest_has_sixteen_hexadecimal_digits() -> None:
     assert re.fullmatch("[0-9A-F]{16}", tokens.digest("a text"))
     assert tokens.digest("a text") != tokens.digest("another text")
+
+
+def test_a_request_is_signed_by_key_or_by_token() -> None:
+    def signed_by(authorization: str) -> str:
+        headers = {"authorization": authorization, "ocp-date": wire.http_date(NOW)}
+        return tokens.signed_by("account", KEY, "GET", "/pools", "", headers, NOW)
+
+    key = wire.authorization("account", KEY, "GET", "/pools", "", {"ocp-date": wire.http_date(NOW)})
+    assert (signed_by(key), signed_by(f"Bearer {issued()}")) == (tokens.SHARED_KEY, tokens.TOKEN)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from batchtrain.runtime.launch import kernel
 from batchtrain.runtime.launch.frameworks.horovod import Scopes
 from batchtrain.runtime.launch.gpus import choose_gpus
 from batchtrain.runtime.launch.kernel import cpu_numbers, port_range, share_cpus
-from batchtrain.runtime.launch.primary import remote_text, sentence
+from batchtrain.runtime.launch.primary import Primary, remote_text, sentence
+from batchtrain.runtime.launch.process_end import Failure, error_of
 from batchtrain.runtime.launch.processes import prepared
 from batchtrain.runtime.launch.spec import LaunchError
 from tests.memory_kills import KILLS
@@ -133,6 +139,68 @@ def test_of_a_scope_that_ranks_made_up_a_key_is_forgotten() -> None:
 )  # fmt: skip
 def test_what_no_rank_says_is_a_bad_request(request_: bytes) -> None:
     assert (scopes().answer(request_) or b"").startswith(b"HTTP/1.0 400")
+
+
+# --- nodes that do not join -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reasons", "greeted", "text"),
+    [
+        (["no answer"], False, "node b of 3 did not answer ssh in 4 s"),
+        (["b: Permission denied (publickey)."], False, "node b of 3 accepted no ssh connection in 4 s"),
+        (["b: Permission denied", "no answer"], False, "nodes b and c of 3 did not answer ssh in 4 s"),
+        (["no answer", "it answered"], True, "nodes b and c of 3 were not ready in 4 s"),
+    ],
+)
+def test_the_failure_at_the_barrier_says_how_far_the_missing_nodes_came(
+    reasons: list[str], greeted: bool, text: str
+) -> None:
+    lines: list[str] = []
+    failures: list[Failure] = []
+    missing = [
+        SimpleNamespace(address=address, node=None, greeted=greeted, why_not_here=lambda reason=reason: reason)
+        for address, reason in zip("bc", reasons, strict=False)
+    ]
+    there = [SimpleNamespace(address=address, node=object()) for address in "acb"[: 3 - len(missing)]]
+    primary: Any = SimpleNamespace(
+        gang=None, ending=False, sessions=[*there, *missing], joined=there, tell_faults=lambda sessions: False,
+        screen=SimpleNamespace(say=lines.append), spec=SimpleNamespace(barrier=4.0, options={}), fail=failures.append,
+    )  # fmt: skip
+    Primary.on_barrier(primary)
+    assert lines == [f"{address}: {reason}" for address, reason in zip("bc", reasons, strict=False)]
+    assert [failure.what for failure in failures] == [text]
+
+
+# --- what a program told torchelastic -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('{"message": "no luck"}', {"message": "no luck"}),
+        (
+            '{"message": {"message": "OSError: no luck", "extraInfo": {"timestamp": "1700000000"}}}',
+            {"message": "OSError: no luck", "time": "2023-11-14T22:13:20.000000Z"},
+        ),
+        ('{"message": []}', {"message": "[]"}),
+        ('{"message": {}}', None),
+        ("{", None),
+    ],
+)
+def test_the_error_that_a_program_wrote_is_read_and_no_other_text(
+    text: str, error: dict[str, str] | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "rank-3.error.json"
+    file.write_text(text)
+    assert error_of(str(tmp_path / "rank-*.error.json")) == ({"file": str(file), **error} if error else {})
+
+
+def test_of_the_errors_of_several_processes_the_earliest_counts(tmp_path: Path) -> None:
+    for number, name in enumerate(("later", "first")):
+        (tmp_path / name).write_text(f'{{"message": "{name}"}}')
+        os.utime(tmp_path / name, (2 - number, 2 - number))
+    assert error_of(str(tmp_path / "*"))["message"] == "first"
 
 
 # --- memory that was full -------------------------------------------------------------------------------------------

@@ -99,6 +99,9 @@ def test_the_accounts_beside_the_script_are_used(train: Path) -> None:
     ("text", "words", "message"),
     [
         ("import torch.multiprocessing as mp\nmp.spawn(f)", {}, r"train\.py:2 starts the processes of the training"),
+        ("import subprocess\nsubprocess.run(['mpirun', 'a'])", {}, r"train\.py:2 starts the processes of the training"),
+        ("x = (\n", {}, r"train\.py:1: '\(' was never closed"),
+        ("import torch, mpi4py\n", {}, "fits several frameworks"),
         ("import torch", {"framework": "pytroch"}, "there is no framework pytroch; choose one of mpi, pytorch,"),
         ("import torch", {"processes_per_node": 1, "gpus_per_node": 1}, "are the same number here; give one of them"),
     ],

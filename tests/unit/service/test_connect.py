@@ -82,6 +82,11 @@ def test_the_environment_names_an_account_with_its_key() -> None:
     assert account[:3] == ("https://a", "b", KEY)
 
 
+def test_an_account_without_a_key_needs_https() -> None:
+    with pytest.raises(UsageError, match="signing in by token needs https"):
+        connect.account("http://127.0.0.1:10010")
+
+
 def test_an_account_without_its_endpoint_is_no_missing_account() -> None:
     with pytest.raises(UsageError, match="AZURE_BATCH_ACCOUNT is b, and AZURE_BATCH_ENDPOINT is not set"):
         connect.account_of(None, {"AZURE_BATCH_ACCOUNT": "b"})

@@ -123,7 +123,7 @@ def test_a_job_that_an_earlier_attempt_of_this_run_added_is_not_continued() -> N
 
 @pytest.mark.parametrize("state", ["completed", "terminating", "deleting"])
 def test_a_job_that_is_over_takes_no_more_tasks(state: str) -> None:
-    with pytest.raises(AlreadyExists, match=f"job j is {state}, and takes no more tasks") as caught:
+    with pytest.raises(AlreadyExists, match=f"job j is {state}, and takes no more tasks; .*--recreate") as caught:
         added(Service(*existing(plan("a"), state)), plan("a"))
     assert caught.value.code == "JobExists"
 
@@ -158,6 +158,14 @@ def test_a_job_that_lost_a_task_since_it_had_all_of_them_gets_it_again() -> None
     assert added(service, planned)[-1] == "added 1 task; 1 existed already"
 
 
+def test_a_task_that_another_program_added_since_the_job_had_all_of_its_own_differs_from_the_plan() -> None:
+    planned = plan("a", "b")
+    counts = (200, {"taskCounts": {"succeeded": 3}})
+    service = Service(*existing(planned, **{COMPLETE: "2"}), counts, listed(task("a"), task("b"), task("x")))
+    with pytest.raises(Differs, match="1 of its tasks are not in the plan"):
+        added(service, planned)
+
+
 def test_a_plan_with_more_tasks_adds_them_although_all_of_the_former_stand() -> None:
     service = Service(*existing(plan("a"), **{COMPLETE: "1"}), listed(task("a")), stand("b"))
     assert added(service, plan("a", "b"))[-1] == "added 1 task; 1 existed already"
@@ -166,7 +174,7 @@ def test_a_plan_with_more_tasks_adds_them_although_all_of_the_former_stand() -> 
 @pytest.mark.parametrize(
     ("planned", "tasks", "why"),
     [
-        (plan("a", priority=5), [task("a")], "exists, and its plan has changed"),
+        (plan("a", priority=5), [task("a")], r"priority: 0 -> 5 .*\n.*exists, and its plan has changed"),
         (plan("a", "b"), [task("a", "other")], "1 of its tasks differ from the plan: a; `batchtrain config plan"),
         (plan("a"), [task("a"), task("x"), task("y")], "2 of its tasks are not in the plan"),
     ],
@@ -324,7 +332,7 @@ def test_no_wait_ends_another_quota(pauses: list[float]) -> None:
 
 
 def test_the_wait_for_the_quota_has_an_end(pauses: list[float]) -> None:
-    with pytest.raises(TimedOut, match="job j was not added within 0 s: add job j: No"):
+    with pytest.raises(TimedOut, match=r"job j was not added within 0 s: add job j: No.*`batchtrain jobs term ID`"):
         added(Service(QUOTA), plan("a"), AddOptions(quota_seconds=1e-9))
 
 

@@ -111,6 +111,8 @@ def test_refresh_takes_the_region_of_the_account(file: Path, monkeypatch: pytest
 def test_refresh_without_a_region_says_what_to_give(file: Path) -> None:
     with pytest.raises(UsageError, match="give --location REGION"):
         refresh("--prices")
+    with pytest.raises(UsageError, match="give --subscription and --location"):
+        refresh()
     assert not file.exists()
 
 

@@ -290,6 +290,7 @@ def test_a_secret_is_read_from_its_vault_with_a_token_for_vaults(domain: str, pa
         "https://mine.vault.azure.net/keys/key",
         "https://mine.vault.azure.net/secrets",
         "https://mine.vault.azure.net/secrets/key/version/more",
+        "key",
     ],
 )
 def test_a_url_that_is_no_secret_of_a_vault_gets_no_request(secret_id: str, play: Play) -> None:
@@ -302,6 +303,12 @@ def test_a_url_that_is_no_secret_of_a_vault_gets_no_request(secret_id: str, play
 def test_a_vault_outside_the_known_clouds_is_asked_if_it_is_allowed(play: Play) -> None:
     play((200, {"value": "secret"}))
     assert vault.secret(Token(), "https://my.vault/secrets/key", domain="my.vault") == "secret"
+
+
+def test_a_secret_that_does_not_exist_is_named(play: Play) -> None:
+    play((404, {"error": {"code": "SecretNotFound", "message": "No."}}))
+    with pytest.raises(NotFound, match=r"read the secret other of mine\.vault\.azure\.net: No"):
+        vault.secret(Token(), "https://mine.vault.azure.net/secrets/other")
 
 
 def test_a_secret_without_a_text_is_an_error(play: Play) -> None:

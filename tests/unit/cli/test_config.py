@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from .conftest import SCRIPT
 
 pytestmark = pytest.mark.process
 
@@ -80,13 +75,6 @@ def test_ten_planted_mistakes_are_all_listed_with_place_and_suggestion(wrong: Pa
         assert suggestion in f"{problem['message']} {problem.get('hint', '')}"
 
 
-def test_a_library_of_notebooks_does_not_slow_validation(wrong: Path, tmp_path: Path, batchtrain: Any) -> None:
-    """jsonschema imports `rfc3987_syntax` for a format that no schema of ours has, and takes a second for it."""
-    (tmp_path / "rfc3987_syntax.py").write_text("raise SystemExit('imported')")
-    path = {"PYTHONPATH": str(tmp_path)}
-    assert "imported" not in batchtrain("config", "validate", str(wrong), code=2, environment=path).stderr
-
-
 def test_an_editor_gets_the_end_the_fix_and_the_page(wrong: Path, batchtrain: Any) -> None:
     found = json.loads(batchtrain("config", "validate", str(wrong), "-o", "json", code=2).stdout)["problems"]
     misspelt = next(problem for problem in found if problem["line"] == 5)
@@ -100,26 +88,6 @@ def test_people_see_the_line_with_a_caret_under_the_word(wrong: Path, batchtrain
     assert " 5 |   max_wall_tme: 01:00:00\n   |   ^^^^^^^^^^^^\n" in said
     assert "\x1b" not in said
     assert "aHVudGVyMg==" not in said
-
-
-@pytest.mark.parametrize(("variables", "painted"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
-def test_colour_is_for_terminals_that_want_it(
-    variables: dict[str, str], painted: bool, wrong: Path, batchtrain: Any
-) -> None:
-    ours, theirs = pty.openpty()
-    environment = {**batchtrain.environment, "TERM": "xterm", **variables}
-    environment.pop("NO_COLOR", None) if not variables else None
-    process = subprocess.Popen([str(SCRIPT), "config", "validate", str(wrong)], stderr=theirs, env=environment)
-    os.close(theirs)
-    said = b""
-    try:
-        while part := os.read(ours, 65536):
-            said += part
-    except OSError:  # how a terminal says that the other side is gone
-        pass
-    os.close(ours)
-    assert process.wait() == 2
-    assert (b"\x1b[" in said) is painted
 
 
 def test_fixing_answers_what_has_one_answer_and_says_so(wrong: Path, batchtrain: Any) -> None:

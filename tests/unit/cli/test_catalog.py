@@ -78,19 +78,3 @@ def test_a_mistake_in_a_catalog_file_is_told_with_its_place(batchtrain: Any, tmp
 def test_jsonl_is_an_object_a_line(batchtrain: Any) -> None:
     lines = batchtrain("catalog", "images", "ubuntu-hpc", "-o", "jsonl").stdout.splitlines()
     assert all(json.loads(line)["offer"] == "ubuntu-hpc" for line in lines)
-
-
-@pytest.mark.slow
-def test_pool_list_shows_the_hours_of_its_nodes(batchtrain: Any, tmp_path: Path) -> None:
-    (tmp_path / "pool.yaml").write_text(
-        "pool_specification:\n"
-        "  id: small\n"
-        "  vm_configuration:\n"
-        "    platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}\n"
-        "  vm_size: STANDARD_D2S_V5\n"
-        "  vm_count: {dedicated: 1}\n"
-    )
-    batchtrain("pool", "add", str(tmp_path), "--local")
-    (row,) = json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout)
-    assert 0 < row["node_hours"] < 0.1
-    assert "node_hours" in batchtrain("pool", "list", "--local").stdout

@@ -1,4 +1,4 @@
-"""`batchtrain pool autoscale evaluate` without any account, and an emulator with quotas."""
+"""`batchtrain pool autoscale evaluate`, which needs no account."""
 
 from __future__ import annotations
 
@@ -47,8 +47,3 @@ def test_a_formula_in_a_file_is_evaluated_at_a_moment(batchtrain: Any, tmp_path:
 def test_what_cannot_be_evaluated_says_why(batchtrain: Any, arguments: tuple[str, ...], reason: str) -> None:
     said = batchtrain(*EVALUATE, *arguments, code=2)
     assert reason in said.stderr and not said.stdout
-
-
-def test_an_emulator_starts_with_quotas(batchtrain: Any) -> None:
-    batchtrain("emulator", "start", "--port", "0", "--quota", "cores=4", code=2)
-    batchtrain("emulator", "start", "--port", "0", "--quota", "pools=1", "--nodes-max", "3")

@@ -1,0 +1,130 @@
+"""Commands that need no service: plans, explanations, pages, and errors for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+POOL = """\
+pool_specification:
+  id: p
+  vm_size: STANDARD_D2S_V5
+  vm_count: {dedicated: 1}
+  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}
+"""
+JOBS = """\
+job_specifications:
+- id: j
+  max_task_retries: 1
+  tasks:
+  - {id: a, command: echo a, max_wall_time: '00:10:00'}
+  - {command: echo b}
+"""
+
+
+@pytest.fixture
+def small(batchtrain: Any, tmp_path: Path) -> Any:
+    """The command line, in a directory with a small recipe."""
+    (tmp_path / "pool.yaml").write_text(POOL)
+    (tmp_path / "jobs.yaml").write_text(JOBS)
+    return batchtrain
+
+
+def test_a_plan_ends_with_what_an_hour_of_the_pool_is(small: Any, tmp_path: Path) -> None:
+    assert "an hour of pool p is 1 node hours of STANDARD_D2S_V5" in small("config", "plan").stderr
+    (tmp_path / "catalog.yaml").write_text("prices: [{region: westeurope, dedicated: {Standard_D2s_v5: 0.12}}]\n")
+    assert "an hour of pool p costs 0.12 USD in westeurope" in small("config", "plan").stderr
+    assert json.loads(small("config", "plan", "-o", "json").stdout)["cost"]["hour"] == 0.12
+    assert json.loads(small("config", "plan", "--local", "-o", "json").stdout)["cost"]["hour"] is None
+
+
+def test_explain_tells_every_decision_as_json(small: Any) -> None:
+    told = json.loads(small("config", "explain", "-o", "json").stdout)
+    assert {item["rule"] for item in told["decisions"]} == {"user-identity"}
+    assert told["decisions"][0]["source"]
+
+
+def test_explain_takes_the_directory_first_as_the_other_commands_do(small: Any, tmp_path: Path) -> None:
+    orders = (str(tmp_path), "user_identity"), ("user_identity", str(tmp_path))
+    first, last = (small("config", "explain", *order).stdout for order in orders)
+    assert first == last
+    assert "user_identity = " in first
+
+
+def test_a_configuration_error_is_one_document_with_every_place(batchtrain: Any, tmp_path: Path) -> None:
+    (tmp_path / "pool.yaml").write_text("pool_specification: {id: p, vm_sise: x}\n")
+    found = json.loads(batchtrain("config", "plan", str(tmp_path), "-o", "json", code=2).stderr)
+    assert (found["code"], found["exit_code"]) == ("ConfigError", 2)
+    assert ("pool.yaml", 1) in {(Path(one.get("file", "")).name, one.get("line")) for one in found["problems"]}
+
+
+def test_the_pages_of_the_documentation_are_shown_and_an_errors_page_is_one_of_them(
+    batchtrain: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "pool.yaml").write_text("pool_specification: {id: p, vm_sise: x}\n")
+    seen = re.findall(r"= see `\S+ help (\S+)`", batchtrain("config", "validate", code=2).stderr)
+    assert seen
+    assert "`vm_size`" in batchtrain("help", seen[0]).stdout
+    assert "first-training" in batchtrain("help").stdout
+    assert batchtrain("help", "jobs").stdout == batchtrain("jobs", "--help").stdout
+    assert "config --help` describes the command" in batchtrain("help", "config").stderr
+
+
+def test_an_account_that_is_named_nowhere_is_exit_code_2(batchtrain: Any) -> None:
+    assert "nowhere to run" in batchtrain("doctor", code=2).stderr
+
+
+def test_an_account_that_does_not_answer_ends_with_exit_code_5(batchtrain: Any) -> None:
+    nowhere = {"AZURE_BATCH_ENDPOINT": "http://127.0.0.1:9", "AZURE_BATCH_ACCOUNT": "a",
+               "AZURE_BATCH_ACCESS_KEY": "a2V5"}  # fmt: skip
+    done = batchtrain("doctor", "-o", "json", code=5, environment=nowhere)
+    assert {row["check"]: row["result"] for row in json.loads(done.stdout)}["account"] == "fail"
+
+
+def test_without_an_emulator_it_says_so(batchtrain: Any) -> None:
+    assert "no emulator is running" in batchtrain("emulator", "env", code=3).stderr
+
+
+def test_a_name_without_https_and_a_bad_name_are_refused(batchtrain: Any) -> None:
+    assert "add --https" in batchtrain("emulator", "start", "--name", "a.example", code=2).stderr
+    assert "`a b` is not a host name" in batchtrain("emulator", "start", "--https", "--name", "a b", code=2).stderr
+
+
+def test_a_hint_about_an_emulator_names_its_directory(batchtrain: Any, tmp_path: Path) -> None:
+    other = str(tmp_path / "other one")
+    said = batchtrain("emulator", "status", "--data-dir", other, code=3).stderr
+    assert f"batchtrain emulator start --data-dir '{other}'`" in said
+    assert "emulator start`" in batchtrain("emulator", "status", code=3).stderr
+
+
+def test_an_option_wins_over_its_variable_wherever_it_stands(small: Any, tmp_path: Path) -> None:
+    variables = {"BATCHTRAIN_OUTPUT": "yaml", "BATCHTRAIN_CONFIGDIR": "/nonexistent"}
+    before = small("-o", "json", "--configdir", str(tmp_path), "config", "validate", environment=variables)
+    after = small("config", "validate", "-o", "json", "--configdir", str(tmp_path), environment=variables)
+    assert json.loads(before.stdout) == json.loads(after.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "code"),
+    [
+        ("jbos list", "batchtrain jobs`", 2),
+        ("jobs lst", "batchtrain jobs list`", 2),
+        ("pool autoscale evalute", "batchtrain pool autoscale evaluate`", 2),
+        ("pool list --loacl", "--local", 2),
+        ("help first-trainig", "help first-training", 3),
+        ("pol list", "No such command 'pol'", 2),
+        ("run empty --local", "holds no configuration", 2),
+        ("run nosuch.py --local", "nosuch.py does not exist", 2),
+        ("run empty --local -- --epochs", "is not a Python script", 2),
+        ("config plan --exit-code", "add --diff", 2),
+        ("config explain vm_siez", "is called `vm_siez`. Did you mean `vm_size`?", 2),
+        ("pool resize p --local", "--dedicated N, --spot N or both", 2),
+    ],
+)
+def test_a_mistake_in_a_command_has_its_next_step(words: str, text: str, code: int, small: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert text in small(*words.split(), code=code).stderr
