@@ -157,6 +157,7 @@ def test_flags_of_tensorflow_1_name_every_host_and_the_process_itself(gang: Gang
     assert set(of(found, "TF_CONFIG").values()) == {""}
 
 
+@pytest.mark.slow
 def test_mxnets_roles_meet_at_the_primarys_port(gang: Gang) -> None:
     found = run(gang, launched("mxnet", STAYING, TWO, rendezvous="ignored:21998", verbose=1))
     assert sorted(of(found, "DMLC_ROLE").values()) == ["scheduler", "server", "server", "worker", "worker"]

@@ -80,6 +80,7 @@ def shell(tmp_path: Path) -> Shell:
     return run
 
 
+@pytest.mark.slow
 def test_no_event_is_lost_when_the_time_runs_out_just_then(shell: Shell) -> None:
     assert shell(READ) == ("", "", 0)
 

@@ -316,6 +316,7 @@ def test_outputs_behind_links_that_lead_out_are_not_sent(account: Account, victi
 # --- depth ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_directory_of_a_thousand_levels_is_listed_and_goes_with_its_pool(account: Account) -> None:
     script = 'python3 -c \'import os; [os.chdir(os.mkdir("d") or "d") for _ in range(1000)]; open("bottom", "w")\''
     assert account.run("deep", script) == (0, "")

@@ -258,6 +258,7 @@ def test_the_last_line_of_a_silent_rank_is_in_the_stream_while_it_runs(nodes: No
     launch.wait()
 
 
+@pytest.mark.slow
 def test_a_node_is_sampled_while_its_ranks_run(nodes: Nodes) -> None:
     done = nodes.run(
         "until grep -q cpu_percent ${BATCHTRAIN_METRICS%/*}/node.metrics.jsonl; do sleep 0.1; done 2>/dev/null",
@@ -477,6 +478,7 @@ def test_a_stopped_rank_is_noticed(nodes: Nodes) -> None:
 STALLS = "echo step $RANK; [ $RANK = 2 ] || for i in 1 2 3 4 5; do sleep 0.1; echo step $i; done; sleep 86400"
 
 
+@pytest.mark.slow
 def test_a_silent_gang_ends_and_names_the_rank_that_was_silent_first(nodes: Nodes) -> None:
     done = nodes.run(STALLS, stop_when={"silent": 2})
     assert (done.code, nodes.processes()) == (124, {})
@@ -486,6 +488,7 @@ def test_a_silent_gang_ends_and_names_the_rank_that_was_silent_first(nodes: Node
     assert end["ending"].endswith("no process printed anything for 2 s")
 
 
+@pytest.mark.slow
 def test_a_gang_whose_gpus_idle_ends(nodes: Nodes) -> None:
     (nodes.bin / "nvidia-smi").write_text("#!/bin/sh\necho 3, 1000\n")
     (nodes.bin / "nvidia-smi").chmod(0o755)
@@ -497,6 +500,7 @@ def test_a_gang_whose_gpus_idle_ends(nodes: Nodes) -> None:
     assert nodes.ends()[0]["ending"].endswith("the GPUs of all nodes were below 5 % for 1 s")
 
 
+@pytest.mark.slow
 def test_the_primary_keeps_what_the_ranks_of_other_nodes_print_and_measure(nodes: Nodes) -> None:
     command = "echo out $RANK; echo err $RANK >&2; echo '{\"loss\": 1}' >>$BATCHTRAIN_METRICS; sleep 2"
     (nodes.wd(0) / "ranks").mkdir()
@@ -554,6 +558,7 @@ def memory(pid: int) -> int:
     return int(Path(f"/proc/{pid}/status").read_text().partition("VmHWM:")[2].split()[0])
 
 
+@pytest.mark.slow
 def test_a_reader_that_stopped_reading_does_not_hide_a_failure(nodes: Nodes) -> None:
     """The primary's output is full; yet the gang ends, and nothing waits for the reader for long."""
     nodes.start("[ $RANK != 3 ] || { sleep 1; touch died; exit 7; }; yes")
@@ -625,6 +630,7 @@ def test_nothing_is_left_of_a_launch_that_was_killed_at_its_start(after: float, 
     until(lambda: nodes.processes() == {})
 
 
+@pytest.mark.slow
 def test_a_node_that_falls_silent_is_lost(nodes: Nodes) -> None:
     nodes.start(UP + "sleep 60", processes_per_node=1, heartbeat_seconds=2.5)
     until(lambda: all((nodes.wd(one) / "up").exists() for one in range(2)))
@@ -649,6 +655,7 @@ def refused(nodes: Nodes, *said: str, code: int = 1, **more: Any) -> None:
     assert not list(nodes.folder.glob("*/task/wd/ran"))
 
 
+@pytest.mark.slow
 def test_each_node_that_does_not_join_is_named_with_its_reason(tmp_path: Path) -> None:
     nodes = Nodes(tmp_path, 5)
     shutil.rmtree(nodes.root(1))

@@ -178,6 +178,7 @@ def lines(machine: Machine) -> list[dict[str, object]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
+@pytest.mark.slow
 def test_a_node_is_sampled_between_two_looks(machine: Machine) -> None:
     counters(machine, 100, 100, 10_000_000, 0)
     machine.nvidia_smi("90, 1024\n30, 512\n")
@@ -202,6 +203,7 @@ def test_samples_can_be_switched_off(machine: Machine) -> None:
     assert (sampler.wait(), lines(machine)) == (0, [])
 
 
+@pytest.mark.slow
 def test_samples_end_when_their_caller_has_ended(machine: Machine) -> None:
     counters(machine, 1, 1, 1, 1)
     sampling = f"bash {machine.folder}/node.sh samples {machine.folder}/samples.jsonl $$"

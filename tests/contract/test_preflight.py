@@ -333,6 +333,7 @@ BUSYBOX = 'shift; "$@" & (sleep 3; kill $!) >/dev/null & wait $!'
 """A timeout that ends its program alone, and not what that has started."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timeout", ["", BUSYBOX], ids=["coreutils", "busybox"])
 def test_nodes_that_do_not_answer_are_waited_for_together_and_not_for_long(node: Node, timeout: str) -> None:
     if timeout:

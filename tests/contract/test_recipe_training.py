@@ -57,6 +57,7 @@ def weights_by_epoch(printed: tuple[str, ...]) -> dict[int, list[str]]:
     return dict(found)
 
 
+@pytest.mark.slow
 def test_it_learns_the_digits(mpi_environment: Environments) -> None:
     printed = "\n".join(lines(mpi_environment("mpich"), "mpich", "--verify"))  # other ranks' last lines may come later
     match = re.search(r"^test accuracy (\d\.\d{4})$", printed, flags=re.M)
@@ -64,6 +65,7 @@ def test_it_learns_the_digits(mpi_environment: Environments) -> None:
     assert float(match[1]) >= 0.95
 
 
+@pytest.mark.slow
 def test_only_rank_0_prints_once_an_epoch_and_leaves_a_checkpoint_and_no_half_written_one(
     mpi_environment: Environments, tmp_path: Path
 ) -> None:
@@ -81,6 +83,7 @@ def test_all_ranks_have_the_same_weights_in_every_epoch(mpi_environment: Environ
     assert counted == dict.fromkeys(range(1, 21), (RANKS, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mpi", needs.mpis(VARIABLES))
 def test_without_the_all_reduce_no_two_ranks_have_the_same_weights(mpi: str, mpi_environment: Environments) -> None:
     epochs = weights_by_epoch(lines(mpi_environment(mpi), mpi, "--epochs", "2", "--no-allreduce", "--verify"))

@@ -385,6 +385,7 @@ def test_results_beyond_their_size_are_named_and_not_deleted(client: Client, ori
     assert len(outputs(latest(origin))) == 4
 
 
+@pytest.mark.slow
 def test_the_results_of_many_tasks_are_here_before_their_job_is_deleted(client: Client, origin: Origin) -> None:
     wanted = recipe(*["exit 0"] * 39, "exit 1", vm_count={"dedicated": 2})
     said = list[Event]()
@@ -397,6 +398,7 @@ def test_the_results_of_many_tasks_are_here_before_their_job_is_deleted(client: 
     assert "the logs of 39 tasks that succeeded were not fetched" in said[-1].text
 
 
+@pytest.mark.slow
 def test_of_many_tasks_the_logs_come_by_jobs_fetch(client: Client, origin: Origin) -> None:
     wanted, said = recipe(*["exit 0"] * 20, "exit 1"), []
     client.pools.add(wanted, timeout=60)

@@ -90,6 +90,7 @@ def _shown(emulator: Emulator, place: Path) -> dict[str, bytes]:
     return {**shown, "events": "\n".join(told).encode()}
 
 
+@pytest.mark.slow
 def test_a_run_and_its_views_show_no_secret(left: Left) -> None:
     files = {str(path.relative_to(left.place)): path.read_bytes() for path in left.files if path.is_file()}
     assert {"run.json", "plan.json", "effective.yaml", "events.jsonl", "report.html", "jobs.json"} <= {

@@ -140,6 +140,7 @@ def _installed() -> bool:
     return any(point.value == "batchtrain.emulator.pytest_plugin" for point in entry_points(group="pytest11"))
 
 
+@pytest.mark.slow
 def test_the_fixtures_serve_another_projects_tests(tmp_path: Path) -> None:
     run_pytest(tmp_path, PROJECT)
 
