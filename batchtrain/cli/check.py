@@ -61,7 +61,6 @@ def fabric(
     from batchtrain.cli.run import carried_out
     from batchtrain.records import FabricMeasurement
     from batchtrain.records.fabric_check import judge
-    from batchtrain.runs.directory import replace
     from batchtrain.runs.report import html
 
     overrides = tuple(map(_mark, marks))
@@ -80,7 +79,7 @@ def fabric(
                 measured = msgspec.json.decode(path.read_bytes(), type=FabricMeasurement)
                 checks[run.path] = judge(pool.vm_size, measured, overrides)
                 run.write_fabric(checks[run.path])
-                replace(run.report, html(run).encode())
+                run.replace(run.report, html(run).encode())
 
     how = {"timeout": timeout, "reuse": reuse}
     carried_out(client, config.recipe, options.origin(), report, keep=keep, how=how)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,7 +101,7 @@ def begin(storage: Storage, root: Path, name: str) -> RunDirectory:
     """The directory of a detached run; on another machine it is made as the first one began it.
 
     Raises NotFound for a run without a container in storage."""
-    run = RunDirectory(root / name)
+    run = directory.named(root, name)
     container = container_of(name)
     blobs: list[Stored] = []
     with contextlib.suppress(NotFound):
@@ -113,10 +114,11 @@ def begin(storage: Storage, root: Path, name: str) -> RunDirectory:
     if not (run.path / "run.json").is_file():
         directory.check(root)
         run.path.mkdir(mode=PRIVATE, exist_ok=True)
-        files = [(item, run.path / item.name.removeprefix(f"{RUN}/")) for item in blobs]
-        records = [pair for pair in files if pair[1].name == "run.json"]  # last: a directory that has it is whole
-        _download(storage, container, [pair for pair in files if pair not in records])
-        _download(storage, container, records)
+        names = LocalNames()
+        files = {names.of(item.name.removeprefix(f"{RUN}/")): item for item in blobs}
+        record = files.pop("run.json", None)  # last: a directory that has it is whole
+        _download(storage, container, run, files)
+        _download(storage, container, run, {"run.json": record} if record else {})
     return run
 
 
@@ -149,12 +151,12 @@ def _planned_tasks(run: RunDirectory) -> float:
 def _of_task(storage: Storage, run: RunDirectory, job_id: str, task: Task, results: Results | None) -> list[FileRecord]:
     container, top = container_of(run.name), f"tasks/{task.id}"
     part, names = Part("n0", task.node or "", downloads.task_tree(job_id, task.id)), LocalNames()
-    targets: list[tuple[Stored, str, str]] = []
+    targets: dict[str, tuple[Stored, str]] = {}
     for item in blob.below(storage, container, top):
         path = item.name.removeprefix(f"{top}/")
         if target := destination(task.id, results or Results(), part, path):
-            targets.append((item, path, names.of(path, target)))
-    _download(storage, container, [(item, run.path / target) for item, _, target in targets])
+            targets[names.of(path, target)] = item, path
+    _download(storage, container, run, {target: item for target, (item, _) in targets.items()})
     return [
         FileRecord(
             task=task.id,
@@ -165,7 +167,7 @@ def _of_task(storage: Storage, run: RunDirectory, job_id: str, task: Task, resul
             fetched=target,
             sha256=sha256_of(run.path / target),
         )
-        for item, path, target in targets
+        for target, (item, path) in targets.items()
     ]
 
 
@@ -179,14 +181,16 @@ def _take_live(storage: Storage, run: RunDirectory, task: Task) -> int:
     last = max(number_of(task), len(starts))
     for number, start in enumerate(sorted(starts, key=int), last - len(starts) + 1):
         if number < last or task.state != "completed":
-            logs = run.logs(task.id, number if number < last else None)
-            _download(storage, container, [(item, logs / Path(item.name).name) for item in starts[start]])
+            logs = run.logs(task.id, number if number < last else None).relative_to(run.path).as_posix()
+            names = LocalNames()
+            files = {names.of(f"{logs}/{item.name.rpartition('/')[2]}"): item for item in starts[start]}
+            _download(storage, container, run, files)
     return last - number_of(task)
 
 
-def _download(storage: Storage, container: str, files: list[tuple[Stored, Path]]) -> None:
-    for moved in download(storage, container, files):
+def _download(storage: Storage, container: str, run: RunDirectory, files: Mapping[str, Stored]) -> None:
+    """Download blobs to paths in a run directory."""
+    pairs = ((item, run.path / target) for target, item in files.items())
+    for moved in download(storage, container, pairs, run.path, mode=PRIVATE):
         if moved.error is not None:
             raise moved.error
-    for _, target in files:
-        target.chmod(PRIVATE & 0o666)

@@ -39,8 +39,8 @@ from batchtrain.plan.lineage import Commit
 from batchtrain.records import Attempt, FabricCheck, Metric, Point, RanksRecord, Task
 from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs import lease
-from batchtrain.runs.local_names import safe_path
-from batchtrain.service.local_files import PRIVATE, make_directory
+from batchtrain.runs.local_names import safe_name, safe_path
+from batchtrain.service.local_files import PRIVATE, Folder
 
 SCHEMA = 1
 """The version of the format; a reader ignores fields that it does not know."""
@@ -246,43 +246,59 @@ class RunDirectory(NamedTuple):
 
     # --- written ----------------------------------------------------------------------------------------------------
 
+    def open(self, path: str | Path, how: str) -> BinaryIO:
+        """Open a file of the run for writing. No link in its directory is followed."""
+        return open_private(self.path / path, how, self.path)
+
+    def replace(self, path: str | Path, content: bytes) -> None:
+        """Write a file of the run by rename. No link in its directory is followed."""
+        self.replace_lines(path, (content,))
+
+    def replace_lines(self, path: str | Path, lines: Iterable[bytes]) -> None:
+        """The same with lines that are made as they are written."""
+        replace_lines(self.path / path, lines, self.path)
+
     def write(self, record: RunRecord) -> None:
         """Replace run.json."""
-        replace(self.path / "run.json", _pretty(record))
+        self.replace("run.json", _pretty(record))
 
     def write_nodes(self, nodes: Iterable[RunNode]) -> None:
         """Replace nodes.json."""
-        replace(self.path / "nodes.json", _pretty(list(nodes)))
+        self.replace("nodes.json", _pretty(list(nodes)))
 
     def write_tasks(self, tasks: Iterable[Task]) -> None:
         """Replace tasks.jsonl."""
-        replace_lines(self.path / "tasks.jsonl", map(line_of, tasks))
+        self.replace_lines("tasks.jsonl", map(line_of, tasks))
 
     def write_attempts(self, attempts: Sequence[Attempt]) -> None:
         """Replace attempts.jsonl; without attempts there is none."""
-        path = self.path / "attempts.jsonl"
         if attempts:
-            replace_lines(path, map(line_of, attempts))
+            self.replace_lines("attempts.jsonl", map(line_of, attempts))
         else:
-            path.unlink(missing_ok=True)
+            (self.path / "attempts.jsonl").unlink(missing_ok=True)
 
     def write_fabric(self, check: FabricCheck) -> None:
         """Replace fabric.json."""
-        replace(self.path / "fabric.json", _pretty(check))
+        self.replace("fabric.json", _pretty(check))
 
     def add_attempt(self, attempt: Attempt) -> None:
         """Append a line to attempts.jsonl."""
-        with open_private(self.path / "attempts.jsonl", "ab") as file:
+        with self.open("attempts.jsonl", "ab") as file:
             file.write(line_of(attempt))
 
     def write_files(self, files: Iterable[FileRecord]) -> None:
         """Replace files.jsonl."""
-        replace_lines(self.path / "files.jsonl", map(line_of, files))
+        self.replace_lines("files.jsonl", map(line_of, files))
 
     def add_event(self, event: EventRecord) -> None:
         """Append a line to events.jsonl."""
-        with open_private(self.path / "events.jsonl", "ab") as file:
+        with self.open("events.jsonl", "ab") as file:
             file.write(line_of(event))
+
+    def move(self, path: Path, target: Path) -> None:
+        """Give a file of the run another name. No link in its directory is followed."""
+        with Folder(self.path, path.parent) as folder, Folder(self.path, target.parent, PRIVATE) as target_folder:
+            folder.replace(path.name, target.name, target_folder)
 
     # --- read -------------------------------------------------------------------------------------------------------
 
@@ -366,6 +382,11 @@ class RunDirectory(NamedTuple):
 # --- all runs -------------------------------------------------------------------------------------------------------
 
 
+def named(root: Path, name: str) -> RunDirectory:
+    """The directory of a run by its whole name, which may come from the metadata of a job."""
+    return RunDirectory(root / safe_name(name))
+
+
 def root_of(runs_dir: str | Path | None, environment: Mapping[str, str]) -> Path:
     """The directory of all runs: --runs-dir, else BATCHTRAIN_RUNS_DIR, else `runs`."""
     return Path(runs_dir or environment.get(ROOT_VARIABLE) or ROOT)
@@ -388,7 +409,7 @@ def check(root: Path) -> None:
 
 def new_name(job: str, now: datetime) -> str:
     """A name for a run of a job."""
-    return f"{now:%Y%m%dT%H%M%SZ}-{safe_path(job)}-{secrets.token_hex(2)}"
+    return f"{now:%Y%m%dT%H%M%SZ}-{safe_name(job)}-{secrets.token_hex(2)}"
 
 
 def make(root: Path, job: str, now: datetime, name: str = "") -> RunDirectory:
@@ -448,10 +469,11 @@ def find(root: Path, name: str) -> RunDirectory:
 # --- bytes ----------------------------------------------------------------------------------------------------------
 
 
-def open_private(path: Path, how: str) -> BinaryIO:
-    """Open a file for writing. Only the user can read it, and the directories that are made for it."""
-    make_directory(path.parent, PRIVATE)
-    file = open(path, how, opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115
+def open_private(path: Path, how: str, root: Path | None = None) -> BinaryIO:
+    """Open a file for writing. Only the user can read it, and the directories that are made for it. root: the directory
+    below which no link is followed; by default that of the file."""
+    with Folder(root or path.parent, path.parent, PRIVATE) as folder:
+        file = open(path.name, how, opener=lambda name, flags: folder.open(name, flags, 0o600))  # noqa: SIM115
     return cast(BinaryIO, file)
 
 
@@ -460,15 +482,10 @@ def replace(path: Path, content: bytes) -> None:
     replace_lines(path, (content,))
 
 
-def replace_lines(path: Path, lines: Iterable[bytes]) -> None:
-    """The same with lines that are made as they are written."""
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with open_private(fresh, "wb") as file:
-            file.writelines(lines)
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
+def replace_lines(path: Path, lines: Iterable[bytes], root: Path | None = None) -> None:
+    """The same with lines that are made as they are written. root: as for `open_private`."""
+    with Folder(root or path.parent, path.parent, PRIVATE) as folder:
+        folder.write(path.name, lines)
 
 
 def line_of(record: Any) -> bytes:

@@ -158,8 +158,8 @@ class Recording:
                 if path.endswith(".json"):  # one value per line, without tabs and surrogates, which YAML refuses
                     content = msgspec.json.format(msgspec.json.encode(msgspec.json.decode(content)), indent=2)
                 masked_content = masked_yaml(content.decode("utf-8-sig"), self._secrets).encode()
-                directory.replace(self.run.config / Path(path).name, masked_content)
-        directory.replace(self.run.config / "effective.yaml", _yaml(masked_document(effective(recipe), self._secrets)))
+                self.run.replace(self.run.config / Path(path).name, masked_content)
+        self.run.replace("config/effective.yaml", _yaml(masked_document(effective(recipe), self._secrets)))
         self._write_plan(plan)
         return self
 
@@ -412,7 +412,7 @@ class Recording:
     def _finish(self, run_lease: lease.Lease) -> None:
         try:
             self.run.write(self._record)
-            directory.replace(self.run.report, report.html(self.run).encode())
+            self.run.replace(self.run.report, report.html(self.run).encode())
         finally:
             run_lease.release()
         if self._unwritten is not None:
@@ -444,7 +444,7 @@ class Recording:
 
     def _write_plan(self, plan: Plan) -> None:
         document = render.as_document(plan._replace(hidden=self._secrets))
-        directory.replace(self.run.config / "plan.json", msgspec.json.format(msgspec.json.encode(document), indent=2))
+        self.run.replace("config/plan.json", msgspec.json.format(msgspec.json.encode(document), indent=2))
 
     def detach(self) -> None:
         """Leave the run to the service: no process records it once it is released."""

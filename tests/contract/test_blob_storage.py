@@ -16,6 +16,7 @@ from batchtrain.config.types import Recipe, Secret, StorageCredentials, convert
 from batchtrain.emulator.interface import StorageAccount
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable, UsageError
 from batchtrain.plan import Facts, factory, ingress
+from batchtrain.runs.local_names import names_of_data
 from batchtrain.storage import blob, source, sync
 from batchtrain.storage.blob_requests import Request, Storage, blob_path
 from batchtrain.storage.ingress import carry_out
@@ -124,7 +125,7 @@ def test_a_file_comes_back_as_it_went(client: Storage, container: str, data: Pat
     brought(client, recipe(data.parent, container))
     target = tmp_path / "new" / "d.bin"
     blobs = list(blob.below(client, container, "in/deep/d.bin"))
-    assert sync.get(client, container, blobs, "in/deep/d.bin", target).total.copied == 1
+    assert sync.get(client, container, blobs, "in/deep/d.bin", target, names_of_data()).total.copied == 1
     assert target.read_bytes() == (data / "deep" / "d.bin").read_bytes()
 
 
@@ -133,7 +134,7 @@ def test_a_blob_that_is_gone_leaves_no_file(client: Storage, container: str, tmp
     blobs = list(blob.stored(client, container))
     blob.delete(client, container, "x")
     with pytest.raises(ServiceError, match=f"1 of 1 files .*: download {container}/x: it was changed or deleted"):
-        sync.get(client, container, blobs, "", tmp_path).check()
+        sync.get(client, container, blobs, "", tmp_path, names_of_data()).check()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -82,10 +82,10 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     run = directory.make(tmp_path, "digits", NOW)
     run.write(_record(run))
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="No space"):
         run.write(RunRecord(id="x", state="failed", started=NOW, job="j"))
     assert run.record().state == "completed"
