@@ -58,6 +58,7 @@ from batchtrain.runs.numbers import MetricsFile, Recorded
 from batchtrain.runs.phases import Moments, phases
 from batchtrain.service import read, tasks
 from batchtrain.service.connect import Account, loopback, patience
+from batchtrain.service.local_files import status_below
 from batchtrain.version import __version__
 
 MANY = 20
@@ -69,8 +70,8 @@ AT_ONCE = 10_000
 NAMED = 3
 """Files with the same reason that the last lines of a command name; files.jsonl names all."""
 ENDED = frozenset({"completed", "failed"})
-_RANK = re.compile(r"logs/[^/]+/ranks/(\d+)\.stdout\.txt")
-_EARLIER = re.compile(r"^wd/ranks/attempt-(\d+)/")
+_RANK = re.compile(r"logs/[^/]+/ranks/(\d{1,9})\.stdout\.txt")
+_EARLIER = re.compile(r"^wd/ranks/attempt-(\d{1,9})/")
 
 
 class Origin(NamedTuple):
@@ -513,10 +514,11 @@ class Recording:
         files_of: dict[str, list[MetricsFile]] = {}
         for record in self._files.values():
             if record.task not in measured_tasks and record.fetched.startswith("metrics/"):
-                match = _EARLIER.search(record.path)
+                match, path = _EARLIER.search(record.path), self.run.path / record.fetched
                 earlier = int(match[1]) + self._attempts.shift(record.task) if match else None
                 attempt = earlier or self._attempts.last(record.task)
-                files_of.setdefault(record.task, []).append(MetricsFile(attempt, self.run.path / record.fetched))
+                if status_below(self.run.path, path):
+                    files_of.setdefault(record.task, []).append(MetricsFile(attempt, path))
         return {task: tuple(sorted(files)) for task, files in files_of.items()}
 
     # --- the events -----------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ _ABOUT = {
 }
 """Records that the launch leaves on the primary, with their names among the logs."""
 _RANK = re.compile(r"wd/ranks/(?:rank-)?([\w-]+)\.(stdout|stderr)\.txt")
-_METRICS = re.compile(r"wd/ranks/(attempt-\d+/)?(?:rank-)?([\w-]+)\.metrics\.jsonl")
+_METRICS = re.compile(r"wd/ranks/(attempt-\d{1,9}/)?(?:rank-)?([\w-]+)\.metrics\.jsonl")
 
 
 def selects(patterns: Iterable[str], path: str) -> bool:

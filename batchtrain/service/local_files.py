@@ -11,7 +11,7 @@ import os
 import secrets
 import stat
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PRIVATE = 0o700
@@ -44,7 +44,7 @@ class Folder:
         except ValueError:
             names = ("..",)
         if any(name == ".." or "\0" in name for name in names):
-            raise OSError(errno.EINVAL, f"it is not below {root}")
+            raise OSError(errno.EINVAL, f"it is not below {root}", str(path))
         if mode is not None:
             make_directory(root, mode)
         self._path = root
@@ -68,18 +68,27 @@ class Folder:
             self._handle = None
 
     def _enter(self, name: str, mode: int | None) -> None:
-        if mode is not None:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(self._at(name), mode, dir_fd=self._handle)
-        status = self.status(name)
-        if status is not None and _is_link(status):
-            reason = f"{self._path / name} is a link, which is not followed; replace it by a directory"
-            raise OSError(errno.ELOOP, reason)
-        if self._handle is not None:
-            handle = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self._handle)
-            os.close(self._handle)
-            self._handle = handle
+        with self._full_names(name):
+            if mode is not None:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(self._at(name), mode, dir_fd=self._handle)
+            status = self.status(name)
+            if status is not None and _is_link(status):
+                raise OSError(errno.ELOOP, f"`{name}` is a link, which is not followed; replace it by a directory")
+            if self._handle is not None:
+                handle = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self._handle)
+                os.close(self._handle)
+                self._handle = handle
         self._path /= name
+
+    @contextlib.contextmanager
+    def _full_names(self, name: str) -> Iterator[None]:
+        """An error names the path of a file, which a call with a handle does not know."""
+        try:
+            yield
+        except OSError as error:
+            error.filename, error.filename2 = str(self._path / name), None
+            raise
 
     def _at(self, name: str) -> str:
         """A name of this directory, for calls with `dir_fd`."""
@@ -94,10 +103,11 @@ class Folder:
 
     def open(self, name: str, flags: int, mode: int = 0o666) -> int:
         """A descriptor of a regular file."""
-        descriptor = os.open(self._at(name), flags | _FILE, mode, dir_fd=self._handle)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise OSError(errno.EINVAL, f"{self._path / name} is not a regular file")
+        with self._full_names(name):
+            descriptor = os.open(self._at(name), flags | _FILE, mode, dir_fd=self._handle)
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.close(descriptor)
+                raise OSError(errno.EINVAL, "it is not a regular file")
         return descriptor
 
     def write(self, name: str, content: Iterable[bytes], mode: int = 0o600, modified: float | None = None) -> None:
@@ -118,7 +128,8 @@ class Folder:
     def replace(self, name: str, new_name: str, folder: Folder | None = None) -> None:
         """Rename a file, also into another folder; one that has the new name is replaced."""
         folder = folder or self
-        os.replace(self._at(name), folder._at(new_name), src_dir_fd=self._handle, dst_dir_fd=folder._handle)
+        with folder._full_names(new_name):
+            os.replace(self._at(name), folder._at(new_name), src_dir_fd=self._handle, dst_dir_fd=folder._handle)
 
     def unlink(self, name: str) -> None:
         """Delete a file, unless it is gone."""

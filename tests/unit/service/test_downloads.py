@@ -241,7 +241,7 @@ def test_no_file_is_written_through_a_link(service: Service, client: BatchClient
     (to / "dir").symlink_to(outside)
     (to / "last").symlink_to(outside / "last")
     results = fetched(client, to, *(File(name, 1) for name in service.files))
-    assert results["dir/file"].reason.endswith("dir is a link, which is not followed; replace it by a directory")
+    assert results["dir/file"].reason.endswith("`dir` is a link, which is not followed; replace it by a directory")
     assert list(outside.iterdir()) == []
     assert (to / "last").read_bytes() == (to / "fine").read_bytes() == b"x"
 

@@ -33,8 +33,11 @@ def test_a_file_is_written_with_its_directories_mode_and_time(root: Path) -> Non
 def test_a_link_in_place_of_a_directory_is_refused(root: Path) -> None:
     (root / "link").symlink_to("../outside")
     for path in (root / "link", root / "link/deep"):
-        with pytest.raises(OSError, match="link is a link, which is not followed; replace it by a directory"):
+        with pytest.raises(
+            OSError, match="`link` is a link, which is not followed; replace it by a directory"
+        ) as raised:
             Folder(root, path, 0o700)
+        assert raised.value.filename == str(root / "link")
     assert status_below(root, root / "link/file") is None
     assert os.listdir(root.parent / "outside") == ["file"]  # noqa: PTH208
 

@@ -261,7 +261,7 @@ def test_no_blob_is_written_through_a_link(storage: Storage, blobs: BlobServer, 
     (to / "last").symlink_to(tmp_path / "outside/last")
     for name in ("dir/file", "last", "fine"):
         blobs.store(name, b"x")
-    with pytest.raises(ServiceError, match=r"1 of 3 files .*dir is a link, which is not followed"):
+    with pytest.raises(ServiceError, match=r"1 of 3 files .*`dir` is a link, which is not followed"):
         down(storage, to).check()
     assert list((tmp_path / "outside").iterdir()) == []
     assert (to / "last").read_bytes() == (to / "fine").read_bytes() == b"x"
