@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -124,9 +125,8 @@ def _show_rest(run: RunDirectory, lines: dict[tuple[str, type[Output]], int], te
     tasks = run.tasks()
     for task in tasks:
         for kind, file in ((Stdout, "stdout.txt"), (Stderr, "stderr.txt")):
-            path = run.logs(task.id) / file
+            path, prefix = run.logs(task.id) / file, f"{task.id}: " if len(tasks) > 1 else ""
             if path.is_file():
-                text = path.read_bytes().decode("utf-8", "replace").removesuffix("\n")
-                output_lines = text.split("\n") if text else []  # as the follower cuts them: a bar is one line
-                for line in output_lines[lines.get((task.id, kind), 0) :]:
-                    tell(kind(task.id, f"{task.id}: {line}" if len(tasks) > 1 else line))
+                with path.open(encoding="utf-8", errors="replace", newline="\n") as output:  # a bar is one line
+                    for line in itertools.islice(output, lines.get((task.id, kind), 0), None):
+                        tell(kind(task.id, prefix + line.removesuffix("\n")))

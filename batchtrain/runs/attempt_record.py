@@ -15,7 +15,7 @@ from batchtrain.metrics.stream import Line
 from batchtrain.records import Attempt, AttemptEvent, Node, Task
 from batchtrain.records.attempt import attempts_of, has_begun, number_of, possible, with_reasons
 from batchtrain.runs.directory import RunDirectory, line_of, points_of
-from batchtrain.service.files import decoded_lines
+from batchtrain.service.files import local_records
 
 STREAMS = ("stdout", "stderr")
 LATE = 60.0
@@ -166,7 +166,7 @@ class AttemptRecord:
             if number_of(task) == 1 and len(attempts) <= 1:
                 continue
             path = self._run.logs(task.id) / "ranks" / "attempts.jsonl"
-            events = possible(task, decoded_lines(path.read_bytes(), AttemptEvent) if path.exists() else ())
+            events = possible(task, local_records(path, AttemptEvent))
             self.attempts[task.id] = with_reasons(attempts_of(task, attempts.values(), events, addresses), nodes)
             begun = [event for event in events if event.event == "began"]
             if begun:

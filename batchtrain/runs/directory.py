@@ -36,7 +36,8 @@ import msgspec
 from batchtrain.errors import BatchtrainError, Finding, NotFound, UsageError
 from batchtrain.metrics.point import COUNTERS, of_json
 from batchtrain.plan.lineage import Commit
-from batchtrain.records import Attempt, FabricCheck, Metric, Point, RanksRecord, Task
+from batchtrain.records import Attempt, FabricCheck, Metric, Point, RanksRecord, Task, foreign
+from batchtrain.records.foreign import UNREADABLE, Kind, Moment
 from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs import lease
 from batchtrain.runs.local_names import safe_name, safe_path
@@ -99,8 +100,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     left_by: str = ""
     """By whom a run was left that continued without its command: `user` after Ctrl-C, `terminal` when that was closed;
     empty for any other."""
-    started: datetime
-    ended: datetime | None = None
+    started: Moment
+    ended: Moment | None = None
     account: str = ""
     endpoint: str = ""
     pool: str = ""
@@ -132,7 +133,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 class EventRecord(msgspec.Struct, frozen=True):
     """A line of events.jsonl."""
 
-    t: datetime
+    t: Moment
     kind: str
     subject: str
     text: str
@@ -159,7 +160,7 @@ class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The path in the directory of the task, such as `wd/output/model.pt`."""
     node: str = ""
     size: int
-    time: datetime | None = None
+    time: Moment | None = None
     fetched: str = ""
     """The path in the run directory; empty if it was not fetched."""
     sha256: str = ""
@@ -314,7 +315,7 @@ class RunDirectory(NamedTuple):
             return record
         except FileNotFoundError:
             raise NotFound(f"{self.path} is not a run directory: it has no run.json") from None
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *UNREADABLE) as error:
             raise UsageError(f"{path} cannot be read: {error}") from None
 
     def record_or_none(self) -> RunRecord | None:
@@ -341,19 +342,15 @@ class RunDirectory(NamedTuple):
 
     def ranks(self, task: str) -> RanksRecord:
         """The ranks of a task; empty if none were recorded."""
-        with contextlib.suppress(OSError, msgspec.DecodeError):
-            return msgspec.json.decode(self.ranks_file(task).read_bytes(), type=RanksRecord)
-        return RanksRecord()
+        return document(self.ranks_file(task), RanksRecord) or RanksRecord()
 
     def fabric(self) -> FabricCheck | None:
         """fabric.json; None if the run is no fabric check."""
-        path = self.path / "fabric.json"
-        return msgspec.json.decode(path.read_bytes(), type=FabricCheck) if path.exists() else None
+        return document(self.path / "fabric.json", FabricCheck)
 
     def nodes(self) -> tuple[RunNode, ...]:
-        """nodes.json; empty if there is none yet."""
-        path = self.path / "nodes.json"
-        return msgspec.json.decode(path.read_bytes(), type=tuple[RunNode, ...]) if path.exists() else ()
+        """nodes.json; empty if there is none yet, or if it cannot be read."""
+        return document(self.path / "nodes.json", tuple[RunNode, ...]) or ()
 
     def tasks(self) -> tuple[Task, ...]:
         """The lines of tasks.jsonl."""
@@ -497,6 +494,13 @@ def _pretty(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
+def document(path: Path, kind: type[Kind]) -> Kind | None:
+    """A document of a run; None without it, and if it cannot be read."""
+    with contextlib.suppress(OSError):
+        return foreign.read(path.read_bytes(), kind)
+    return None
+
+
 def points_of(path: Path) -> Iterator[Point]:
     """The points of a metrics file; an incomplete line is skipped."""
     if not path.exists():
@@ -520,7 +524,7 @@ def _blocks_of(path: Path) -> Iterator[Block]:
     takes a fifth of the time."""
     with path.open("rb") as file:
         while lines := file.readlines(READ_BYTES):
-            with contextlib.suppress(msgspec.DecodeError, RecursionError):
+            with contextlib.suppress(*UNREADABLE):
                 blocks = list(_blocks(_OBJECTS.decode_lines(b"".join(lines))))
                 if all(map(_is_plain, blocks)):
                     yield from blocks
@@ -555,8 +559,8 @@ def _lines(
         return
     with path.open("rb") as file:
         for line in file:
-            with contextlib.suppress(msgspec.DecodeError):
+            with contextlib.suppress(*UNREADABLE):
                 try:
                     yield msgspec.json.decode(line, type=kind)
                 except msgspec.ValidationError:
-                    yield msgspec.convert(renew(msgspec.json.decode(line)), kind)
+                    yield msgspec.convert(renew(msgspec.json.decode(line, type=dict[str, Any])), kind)

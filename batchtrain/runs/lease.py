@@ -18,6 +18,7 @@ import msgspec
 from batchtrain.config.types import Settings
 from batchtrain.plan.lineage import Lineage
 from batchtrain.plan.marks import Marks
+from batchtrain.records.foreign import UNREADABLE
 from batchtrain.service.local_files import Folder
 
 FILE = "lease.json"
@@ -115,7 +116,7 @@ def read(run: Path) -> LeaseRecord | None:
     """The lease of a run directory; None without a readable one."""
     try:
         return msgspec.json.decode((run / FILE).read_bytes(), type=LeaseRecord)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return None
 
 

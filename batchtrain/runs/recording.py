@@ -53,7 +53,7 @@ from batchtrain.records import Failure, Job, Metric, Node, Task, events, node_co
 from batchtrain.runs import compare, directory, lease, report, results, source_copy
 from batchtrain.runs.attempt_record import STREAMS, AttemptRecord
 from batchtrain.runs.beginnings import commit_of, training_jobs
-from batchtrain.runs.directory import Cost, EventRecord, FileRecord, RunDirectory, RunFailure, RunNode, RunRecord
+from batchtrain.runs.directory import Cost, EventRecord, RunDirectory, RunFailure, RunNode, RunRecord
 from batchtrain.runs.numbers import MetricsFile, Recorded
 from batchtrain.runs.phases import Moments, phases
 from batchtrain.service import read, tasks
@@ -263,10 +263,7 @@ class Recording:
                 [self._task(task_id) for task_id in with_logs], [self._task(task.id, logs=False) for task in others]
             ):
                 lease.touch()
-                key = result.record.task, result.record.node, result.record.path
-                self._files[key] = result.record
-                if result.again:
-                    self._again[key] = result.record.reason
+                self._bring(result)
             self._interrupted, self.has_fetched = False, True
         except NotFound:  # the job was deleted, and its files with it
             self._interrupted = False
@@ -279,6 +276,12 @@ class Recording:
             self._attempts.conclude(tasks, self._addresses, self._nodes.values())
             self._moments = self._moments._replace(tasks_ended=began)
             self._fetching += (now() - began).total_seconds()
+
+    def _bring(self, file: results.Brought) -> None:
+        key = file.record.task, file.record.node, file.record.path
+        self._files[key] = file.record
+        if file.again:
+            self._again[key] = file.record.reason
 
     def _forget_logs(self, task_id: str) -> None:
         """The output of a task belongs to an attempt before: no record says any more that it was fetched."""
@@ -419,14 +422,17 @@ class Recording:
         if self._unwritten is not None:
             raise self._unwritten
 
-    def take(self, tasks: Iterable[Task], files: Iterable[FileRecord], before: Mapping[str, int]) -> None:
-        """Record the tasks of a detached run, and their files that came from storage. before: by task, how many
+    def take(self, tasks: Iterable[Task], files: Iterable[results.Brought], before: Mapping[str, int]) -> None:
+        """Record the tasks of a detached run, and what came of their files in storage. before: by task, how many
         attempts ran before its job was added again."""
         tasks = tuple(tasks)
         self._attempts.restart(before)
         self.run.write_tasks(self._records(tasks))
         self._attempts.prepare(tasks)
-        self._files = {(file.task, file.node, file.path): file for file in files}
+        self._files = {key: file for key, file in self._files.items() if not file.task}  # of the run itself
+        self._again = {}
+        for file in files:
+            self._bring(file)
         self.run.write_files(self._files.values())
         self._attempts.conclude(tasks, self._addresses)
         self.has_fetched = True

@@ -20,6 +20,7 @@ from batchtrain.config.source_directory import CREDENTIALS_NAME
 from batchtrain.config.travel import AnySource, LargeSource
 from batchtrain.config.types import Job, Recipe, Secret, Task, bytes_of
 from batchtrain.errors import BatchtrainError, UsageError
+from batchtrain.records.foreign import UNREADABLE
 from batchtrain.runs.beginnings import git
 from batchtrain.runs.directory import RunDirectory
 
@@ -152,7 +153,7 @@ def read(run: RunDirectory) -> SourceRecord | None:
     path = run.path / RECORD
     try:
         return msgspec.json.decode(path.read_bytes(), type=SourceRecord) if path.exists() else None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
 
 

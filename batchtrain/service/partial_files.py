@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from batchtrain.records.foreign import UNREADABLE
 from batchtrain.service.local_files import Folder
 
 MOST_NAME = 240
@@ -58,7 +59,7 @@ class PartialFile:
                 os.fdopen(folder.open(self._notes, os.O_RDONLY), "rb") as file,
             ):
                 notes = msgspec.json.decode(file.read(), type=_Ranges)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, *UNREADABLE):
             return {}
         return {(start, end): digest for start, end, digest in notes.ranges} if notes.version == version else {}
 
