@@ -34,7 +34,7 @@ from batchtrain.service.register import Thing, read_marks
 from batchtrain.storage import blob
 from batchtrain.storage.download import download
 from batchtrain.storage.moving import Moved, of_all
-from batchtrain.storage.run_container import LIVE, RUN, container_of
+from batchtrain.storage.run_container import LIVE, RUN, container_of, control_of
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
@@ -73,8 +73,7 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str) -> Record
     run = begin(storage, root, name)
     record = run.record()
     job = client.jobs.handle(record.job)
-    if read_marks(client.batch, Thing("job", record.job)).run != name:
-        raise NotFound(f"job {record.job} was added by another run than {name}, so the end of this run is unknown")
+    _refuse_other_job(client, storage, record.job, name)
     is_over = client.jobs.state(record.job) == "completed"
     secrets = secrets_of_job(client.batch, record.job)
     recording = Recording(
@@ -94,8 +93,7 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str) -> Record
         if recording.unsaved and recording.missing:
             raise recording.missing
         if is_over:
-            with contextlib.suppress(ServiceError):  # a reader may delete nothing, and the pool has no nodes
-                controller.end(client, record.job, name)
+            _end_controller(client, storage, record.job, name)
         if is_over and record.state == DETACHED:
             failure = failure_of(client, run, record.job)
             recording.end("failed" if failure else "completed", failure)
@@ -104,33 +102,65 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str) -> Record
     return recording
 
 
+def _refuse_other_job(client: Operations, storage: Storage, job_id: str, name: str) -> None:
+    """Raise NotFound if the job of a run is gone, or that of another run."""
+    try:
+        if read_marks(client.batch, Thing("job", job_id)).run == name:
+            return
+        error = NotFound(f"job {job_id} was added by another run than {name}, so the end of this run is unknown")
+    except NotFound as missing:
+        error = missing
+    if not controller.moves(client, job_id, name):
+        _end_controller(client, storage, job_id, name)
+    raise error
+
+
+def _end_controller(client: Operations, storage: Storage, job_id: str, name: str) -> None:
+    """Delete what is left of the controller of a run that is over. A reader may delete nothing, and its pool has no
+    nodes."""
+    with contextlib.suppress(ServiceError):
+        controller.end(client, job_id, name)
+    with contextlib.suppress(ServiceError):
+        controller.forget(storage, name)
+
+
 def begin(storage: Storage, root: Path, name: str) -> RunDirectory:
     """The directory of a detached run; on another machine it is made as the first one began it.
 
     Raises NotFound for a run without a container in storage."""
     run = directory.named(root, name)
-    container = container_of(name)
-    blobs: list[Stored] = []
-    with contextlib.suppress(NotFound):
-        blobs = list(blob.below(storage, container, RUN))
-    if not blobs:
-        raise NotFound(
-            f"run {name} is not detached: storage account {storage.account} has no container of it;"
-            " `batchtrain jobs fetch JOB` fetches from its nodes, and `batchtrain runs list --account` names its job"
-        )
+    container, blobs = _beginning(storage, name)
     if not (run.path / "run.json").is_file():
-        directory.check(root)
-        run.path.mkdir(mode=PRIVATE, exist_ok=True)
-        names = LocalNames()
-        names.of("run.json")  # before any name like it
-        files = [_Remote(item, item.name, names.of(item.name.removeprefix(f"{RUN}/"))) for item in blobs]
-        others = list(_download(storage, run, [file for file in files if file.target != "run.json"]))
-        run.write_files(file.record for file in others if file.record.reason)
-        last = _download(storage, run, [file for file in files if file.target == "run.json"])  # then it is whole
-        for record, _ in (*(file for file in others if file.again), *last):
-            if record.reason:
-                raise ServiceError(f"the beginning of run {name} cannot be fetched: {record.path}: {record.reason}")
+        _bring_beginning(storage, container, run, blobs)
     return run
+
+
+def _bring_beginning(storage: Storage, container: str, run: RunDirectory, blobs: Iterable[Stored]) -> None:
+    """Make the directory of a run as its client began it. run.json comes last: a directory that has it is whole."""
+    directory.check(run.path.parent)
+    run.path.mkdir(mode=PRIVATE, exist_ok=True)
+    names = LocalNames()
+    names.of("run.json")  # before any name like it
+    files = {names.of(item.name.removeprefix(f"{RUN}/")): item for item in blobs}
+    remote_files = [_Remote(item, item.name, target) for target, item in files.items()]
+    others = list(_download(storage, container, run, [file for file in remote_files if file.target != "run.json"]))
+    run.write_files(file.record for file in others if file.record.reason)
+    last = _download(storage, container, run, [file for file in remote_files if file.target == "run.json"])
+    for record, _ in (*(file for file in others if file.again), *last):
+        if record.reason:
+            raise ServiceError(f"the beginning of run {run.name} cannot be fetched: {record.path}: {record.reason}")
+
+
+def _beginning(storage: Storage, name: str) -> tuple[str, list[Stored]]:
+    """The container with the beginning of a run, and its blobs. Raises NotFound."""
+    for container in (control_of(name), container_of(name)):  # the second one of a run of an earlier version
+        with contextlib.suppress(NotFound):
+            if blobs := list(blob.below(storage, container, RUN)):
+                return container, blobs
+    raise NotFound(
+        f"run {name} is not detached: storage account {storage.account} has no container of it;"
+        " `batchtrain jobs fetch JOB` fetches from its nodes, and `batchtrain runs list --account` names its job"
+    )
 
 
 def failure_of(client: Operations, run: RunDirectory, job_id: str) -> TaskFailed | None:
@@ -207,7 +237,7 @@ def _results_of(storage: Storage, run: RunDirectory, job_id: str, task: Task, re
             if target := destination(task.id, results, part, path):
                 yield _Remote(item, path, names.of(path, target), task.id, part.node)
 
-    return _download(storage, run, remote_files())
+    return _download(storage, container_of(run.name), run, remote_files())
 
 
 LIVE_BLOB = re.compile(r"(?P<start>[0-9]{1,15})/(?P<file>std(?:out|err)\.txt)")
@@ -233,7 +263,7 @@ def _live_outputs(storage: Storage, run: RunDirectory, task: Task) -> tuple[int,
         if number < last or task.state != "completed":
             logs = run.logs(task.id, number if number < last else None).relative_to(run.path).as_posix()
             files += (_Remote(item, item.name, f"{logs}/{name}", task.id) for name, item in starts[start].items())
-    live = _download(storage, run, files)
+    live = _download(storage, container_of(run.name), run, files)
     return last - number_of(task), [*results, *(result for result in live if result.record.reason)]
 
 
@@ -241,7 +271,7 @@ def _skipped(task: Task, item: Stored, reason: str) -> Brought:
     return Brought(FileRecord(task=task.id, path=item.name, size=item.size, time=item.changed, reason=reason))
 
 
-def _download(storage: Storage, run: RunDirectory, files: Iterable[_Remote]) -> Iterator[Brought]:
+def _download(storage: Storage, container: str, run: RunDirectory, files: Iterable[_Remote]) -> Iterator[Brought]:
     """Fetch blobs, in the order of their paths. One that cannot be fetched does not stop the others. Raises the errors
     of the whole container."""
     files_by_blob: dict[str, _Remote] = {}
@@ -252,18 +282,18 @@ def _download(storage: Storage, run: RunDirectory, files: Iterable[_Remote]) -> 
             yield file.item, run.path / file.target
 
     results = []
-    for moved in download(storage, container_of(run.name), pairs(), run.path, mode=PRIVATE):
+    for moved in download(storage, container, pairs(), run.path, mode=PRIVATE):
         if moved.error is not None and of_all(moved.error):
             raise moved.error
-        results.append(_record_of(run, files_by_blob.pop(moved.name), moved))
+        results.append(_record_of(run, container, files_by_blob.pop(moved.name), moved))
     yield from sorted(results, key=lambda result: result.record.path)
 
 
-def _record_of(run: RunDirectory, file: _Remote, moved: Moved) -> Brought:
+def _record_of(run: RunDirectory, container: str, file: _Remote, moved: Moved) -> Brought:
     record = FileRecord(
         task=file.task, path=file.path, node=file.node, size=file.item.size, time=file.item.changed, fetched=file.target
     )
     if moved.error is not None:
-        reason = str(moved.error).removeprefix(f"download {container_of(run.name)}/{file.item.name}: ")
+        reason = str(moved.error).removeprefix(f"download {container}/{file.item.name}: ")
         return Brought(replace(record, fetched="", reason=reason), moved.is_local)
     return Brought(replace(record, sha256=sha256_of(run.path / file.target)))

@@ -247,53 +247,53 @@ class RunDirectory(NamedTuple):
 
     # --- written ----------------------------------------------------------------------------------------------------
 
-    def open(self, path: str | Path, how: str) -> BinaryIO:
+    def open(self, path: Path, how: str) -> BinaryIO:
         """Open a file of the run for writing. No link in its directory is followed."""
-        return open_private(self.path / path, how, self.path)
+        return open_private(path, how, self.path)
 
-    def replace(self, path: str | Path, content: bytes) -> None:
+    def replace(self, path: Path, content: bytes) -> None:
         """Write a file of the run by rename. No link in its directory is followed."""
         self.replace_lines(path, (content,))
 
-    def replace_lines(self, path: str | Path, lines: Iterable[bytes]) -> None:
+    def replace_lines(self, path: Path, lines: Iterable[bytes]) -> None:
         """The same with lines that are made as they are written."""
-        replace_lines(self.path / path, lines, self.path)
+        replace_lines(path, lines, self.path)
 
     def write(self, record: RunRecord) -> None:
         """Replace run.json."""
-        self.replace("run.json", _pretty(record))
+        self.replace(self.path / "run.json", _pretty(record))
 
     def write_nodes(self, nodes: Iterable[RunNode]) -> None:
         """Replace nodes.json."""
-        self.replace("nodes.json", _pretty(list(nodes)))
+        self.replace(self.path / "nodes.json", _pretty(list(nodes)))
 
     def write_tasks(self, tasks: Iterable[Task]) -> None:
         """Replace tasks.jsonl."""
-        self.replace_lines("tasks.jsonl", map(line_of, tasks))
+        self.replace_lines(self.path / "tasks.jsonl", map(line_of, tasks))
 
     def write_attempts(self, attempts: Sequence[Attempt]) -> None:
         """Replace attempts.jsonl; without attempts there is none."""
         if attempts:
-            self.replace_lines("attempts.jsonl", map(line_of, attempts))
+            self.replace_lines(self.path / "attempts.jsonl", map(line_of, attempts))
         else:
             (self.path / "attempts.jsonl").unlink(missing_ok=True)
 
     def write_fabric(self, check: FabricCheck) -> None:
         """Replace fabric.json."""
-        self.replace("fabric.json", _pretty(check))
+        self.replace(self.path / "fabric.json", _pretty(check))
 
     def add_attempt(self, attempt: Attempt) -> None:
         """Append a line to attempts.jsonl."""
-        with self.open("attempts.jsonl", "ab") as file:
+        with self.open(self.path / "attempts.jsonl", "ab") as file:
             file.write(line_of(attempt))
 
     def write_files(self, files: Iterable[FileRecord]) -> None:
         """Replace files.jsonl."""
-        self.replace_lines("files.jsonl", map(line_of, files))
+        self.replace_lines(self.path / "files.jsonl", map(line_of, files))
 
     def add_event(self, event: EventRecord) -> None:
         """Append a line to events.jsonl."""
-        with self.open("events.jsonl", "ab") as file:
+        with self.open(self.path / "events.jsonl", "ab") as file:
             file.write(line_of(event))
 
     def move(self, path: Path, target: Path) -> None:

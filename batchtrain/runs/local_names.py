@@ -1,4 +1,4 @@
-"""The door for names from outside: of a container, a node, a run directory of somebody else. Pure.
+"""The door for names from outside: of a container, a node, a run directory of another user. Pure.
 
 `LocalNames` makes them relative paths. A `Folder` (`batchtrain/service/local_files.py`) writes the bytes: it stays
 below its directory and follows no link there. Downloads and `RunDirectory` use it.

@@ -160,7 +160,7 @@ class Recording:
                     content = msgspec.json.format(msgspec.json.encode(msgspec.json.decode(content)), indent=2)
                 masked_content = masked_yaml(content.decode("utf-8-sig"), self._secrets).encode()
                 self.run.replace(self.run.config / Path(path).name, masked_content)
-        self.run.replace("config/effective.yaml", _yaml(masked_document(effective(recipe), self._secrets)))
+        self.run.replace(self.run.config / "effective.yaml", _yaml(masked_document(effective(recipe), self._secrets)))
         self._write_plan(plan)
         return self
 
@@ -451,7 +451,8 @@ class Recording:
 
     def _write_plan(self, plan: Plan) -> None:
         document = render.as_document(plan._replace(hidden=self._secrets))
-        self.run.replace("config/plan.json", msgspec.json.format(msgspec.json.encode(document), indent=2))
+        plan_json = msgspec.json.format(msgspec.json.encode(document), indent=2)
+        self.run.replace(self.run.config / "plan.json", plan_json)
 
     def detach(self) -> None:
         """Leave the run to the service: no process records it once it is released."""

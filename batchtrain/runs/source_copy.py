@@ -135,7 +135,7 @@ def keep(
     directories = _pack(run, directory, entries, config, secrets) if keeps else _digests(entries)
     difference = _uncommitted(directory, entries, config, secrets) if dirty and settings.enabled else ""
     if difference:
-        run.replace(DIFFERENCE, difference.encode())
+        run.replace(run.path / DIFFERENCE, difference.encode())
     items = (item for task in _tasks(job) for item in task.input_data.azure_storage if not item.is_file_share)
     paths = dict.fromkeys(f"{item.storage_account_settings}/{item.remote_path.strip('/')}" for item in items)
     inputs = tuple(_input(path, blobs) for path in paths if "{" not in path) if blobs else ()  # a factory fills it in
@@ -144,7 +144,7 @@ def keep(
     record = SourceRecord(
         kept=keeps, reason=reason, sources=tuple(directories), uncommitted=bool(difference), inputs=inputs
     )
-    run.replace(RECORD, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+    run.replace(run.path / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
     return reason if entries else ""
 
 
@@ -224,7 +224,7 @@ def _pack(
 
     directories = []
     with (
-        run.open(ARCHIVE, "wb") as file,
+        run.open(run.path / ARCHIVE, "wb") as file,
         gzip.GzipFile("", "wb", LEVEL, file, 0) as gzip_file,
         tarfile.open(fileobj=gzip_file, mode="w", format=tarfile.GNU_FORMAT) as archive,
     ):

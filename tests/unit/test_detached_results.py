@@ -14,7 +14,7 @@ from batchtrain.client.client import Client
 from batchtrain.errors import ResultsLeft
 from batchtrain.runs.recording import Recording
 from batchtrain.storage.blob_requests import Storage
-from batchtrain.storage.run_container import container_of
+from batchtrain.storage.run_container import container_of, control_of
 from tests.unit.runs import batch_server
 from tests.unit.runs.batch_server import START, BatchServer, task
 from tests.unit.storage import blob_server
@@ -29,11 +29,13 @@ PLAN = {"steps": [{"action": "task.add", "body": {"id": "t", "commandLine": "x"}
 class World:
     """A Batch account and a storage account after a detached run of one task."""
 
-    def __init__(self, service: BatchServer, blobs: BlobServer, storage: Storage, root: Path) -> None:
+    def __init__(self, service: BatchServer, blobs: BlobServer, storage: Storage, root: Path, *, earlier: bool) -> None:
+        """earlier: the run of an earlier version, which has everything in the container of its results."""
         self.service, self.blobs, self.storage, self.root = service, blobs, storage, root
         self.add(task("t"))
-        self.put("run/run.json", json.dumps(RECORD).encode())
-        self.put("run/config/plan.json", json.dumps(PLAN).encode())
+        beginning = container_of(NAME) if earlier else control_of(NAME)
+        self.blobs.store(f"{beginning}/run/run.json", json.dumps(RECORD).encode())
+        self.blobs.store(f"{beginning}/run/config/plan.json", json.dumps(PLAN).encode())
         self.put("tasks/t/stdout.txt", b"step=1 loss=0.5\n")
         self.put("tasks/t/wd/output/model.pt", b"model")
 
@@ -44,17 +46,18 @@ class World:
         job["executionInfo"]["terminateReason"] = "AllTasksComplete"
 
     def put(self, name: str, content: bytes) -> None:
+        """As a task can."""
         self.blobs.store(f"{container_of(NAME)}/{name}", content)
 
     def fetch(self) -> Recording:
         return detached_results.fetch(Client(self.service.account), self.storage, self.root, NAME)
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+@pytest.fixture(params=[False, True], ids=["two containers", "one container"])
+def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
     service, blobs = BatchServer(), BlobServer()
     with batch_server.serve(service), blob_server.serve(blobs) as storage:
-        yield World(service, blobs, storage, tmp_path / "runs")
+        yield World(service, blobs, storage, tmp_path / "runs", earlier=request.param)
 
 
 def content(directory: Path) -> dict[str, bytes]:
@@ -71,6 +74,15 @@ def assert_home(world: World, recording: Recording) -> None:
     before = content(world.root)
     world.fetch()
     assert content(world.root) == before
+
+
+@pytest.mark.parametrize("world", [False], ids=["two containers"], indirect=True)
+def test_a_task_cannot_change_the_beginning_of_its_run(world: World) -> None:
+    expected = world.fetch().run.path
+    for name in ("run.json", "config/plan.json", "config/effective.yaml", "source.tar.gz", "report.html", "new"):
+        world.put(f"run/{name}", b"hostile")
+    world.root = world.root.with_name("other")
+    assert content(world.fetch().run.path) == content(expected)
 
 
 @pytest.mark.parametrize(

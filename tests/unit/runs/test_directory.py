@@ -268,8 +268,8 @@ WRITERS: dict[str, Callable[[RunDirectory], object]] = {
     "lease.json": lambda run: lease.take(run.path),
     "output": lambda run: AttemptRecord(run).keep("t", "stdout", ["x"]),
     "output of an attempt": lambda run: run.move(run.path / "mine", run.logs("t", 1) / "stdout.txt"),
-    "metrics": lambda run: Recorded(run, lambda _: ()).lines("t", "stdout", ["loss=0.5"]),
-    "config": lambda run: run.replace("config/effective.yaml", b"x"),
+    "metrics": lambda run: Recorded(run, lambda _: ()).lines("t", "stdout", ["step=1 loss=0.5"]),
+    "config": lambda run: run.replace(run.config / "effective.yaml", b"x"),
 }
 
 
@@ -295,3 +295,14 @@ def test_no_writer_of_a_run_follows_a_link_in_its_directory(
 def test_the_name_of_a_run_from_metadata_is_one_below_the_root(name: str, tmp_path: Path) -> None:
     assert directory.named(tmp_path, name).path.resolve().parent == tmp_path
     assert directory.make(tmp_path, name, NOW).path.parent == tmp_path
+
+
+def test_the_files_of_a_run_lie_in_it_also_by_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = directory.make(Path("runs"), "digits", NOW)
+    for write in WRITERS.values():
+        (run.path / "mine").write_bytes(b"mine")
+        write(run)
+    assert {path.name for path in run.path.iterdir()} == {name for name in WRITERS if "." in name} | {
+        "config", "logs", "metrics", "mine",
+    }  # fmt: skip
