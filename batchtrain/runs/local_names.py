@@ -80,17 +80,15 @@ def digest(text: str) -> str:
 
 
 def names_of_data() -> Callable[[str], str]:
-    """The local names of a set of data, which keep their case on a system that distinguishes it."""
-    return LocalNames(folds=sys.platform in ("win32", "darwin")).of
+    """The local names of the paths of a set of data, which stay as they are on a system that takes any name."""
+    return LocalNames().of if sys.platform in ("win32", "darwin") else str
 
 
 class LocalNames:
     """Gives each remote path a unique local path. What would become the same file as another path, or a directory in
     place of a file, gets a digest. It keeps some bytes for each path, not the path."""
 
-    def __init__(self, *, folds: bool = True) -> None:
-        """folds: whether names that differ only in case or in the form of their characters are the same file."""
-        self._folds = folds
+    def __init__(self) -> None:
         self._owners: dict[bytes, bytes] = {}
         """Whose each local path is, by their keys."""
 
@@ -107,7 +105,7 @@ class LocalNames:
         """A name in a directory that no other owner has, as a path with its key."""
         for number in itertools.count():
             free_name = _with_digest(name, digest(f"{path}{chr(0) * (number - 1)}")) if number else name
-            own_key = _key(_folded(free_name) if self._folds else free_name, key)
+            own_key = _key(_folded(free_name), key)
             if self._owners.setdefault(own_key, owner) == owner:
                 return f"{above}{free_name}", own_key
         raise AssertionError("unreachable")
