@@ -55,13 +55,11 @@ def fabric(
     The pool is that of DIR: it is used and kept if it exists. Else it is created, and deleted after the check. --size
     takes a pool for this check alone. The exit code is 11 if a value is a fault, which Azure repairs if you report it.
     """
-    import msgspec
-
     from batchtrain.catalog.fabric_marks import is_published
     from batchtrain.cli.run import carried_out
     from batchtrain.records import FabricMeasurement
     from batchtrain.records.fabric_check import judge
-    from batchtrain.runs.directory import replace
+    from batchtrain.runs.directory import document
     from batchtrain.runs.report import html
 
     overrides = tuple(map(_mark, marks))
@@ -77,10 +75,10 @@ def fabric(
     def report(outcome: Outcome) -> None:
         for run in outcome.runs:
             for path in run.path.glob("outputs/*/fabric.json"):
-                measured = msgspec.json.decode(path.read_bytes(), type=FabricMeasurement)
-                checks[run.path] = judge(pool.vm_size, measured, overrides)
-                run.write_fabric(checks[run.path])
-                replace(run.report, html(run).encode())
+                if measured := document(path, FabricMeasurement):
+                    checks[run.path] = judge(pool.vm_size, measured, overrides)
+                    run.write_fabric(checks[run.path])
+                    run.replace(run.report, html(run).encode())
 
     how = {"timeout": timeout, "reuse": reuse}
     carried_out(client, config.recipe, options.origin(), report, keep=keep, how=how)

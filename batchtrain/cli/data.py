@@ -80,6 +80,7 @@ def get(address: str, destination: Path) -> None:
 
     A blob becomes the file DESTINATION, or a file in DESTINATION if that is a directory.
     """
+    from batchtrain.runs.local_names import names_of_data
     from batchtrain.storage import blob, sync
 
     at = remote(address)
@@ -87,7 +88,7 @@ def get(address: str, destination: Path) -> None:
     if not blobs:
         raise at.not_there(address)
     with _watcher() as watcher:
-        tally = sync.get(at.storage, at.container, blobs, at.path.rstrip("/"), destination, watcher)
+        tally = sync.get(at.storage, at.container, blobs, at.path.rstrip("/"), destination, names_of_data(), watcher)
     _show((tally,))
 
 
@@ -156,17 +157,19 @@ def _up(directory: Path, to: Remote, delete: bool) -> None:
 
 
 def _down(source: Remote, directory: Path, delete: bool) -> None:
+    from batchtrain.runs.local_names import names_of_data
     from batchtrain.storage import blob, sync
 
     base = _base(source.path)
     blobs = list(blob.stored(source.storage, source.container, base))
     if not blobs:
         raise source.not_there()
+    names = names_of_data()
     with _watcher() as watcher:
-        tally = sync.get(source.storage, source.container, blobs, base.rstrip("/"), directory, watcher)
+        tally = sync.get(source.storage, source.container, blobs, base.rstrip("/"), directory, names, watcher)
     removals: tuple[Tally, ...] = ()
     if delete and not tally.total.failed:
-        surplus = sync.surplus_files(blobs, base.rstrip("/"), directory)
+        surplus = sync.surplus_files(blobs, base.rstrip("/"), directory, names)
         if surplus:
             settings().confirm(
                 f"Delete {counted(len(surplus), 'file')} of {directory} that {source.box} does not have?"

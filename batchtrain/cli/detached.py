@@ -76,7 +76,7 @@ def attach(run: str, link: str | None, timeout: float) -> None:
     run stops; without a terminal it continues.
     """
     from batchtrain.client import account_runs, detached_results
-    from batchtrain.runs.directory import RunDirectory
+    from batchtrain.runs.directory import named
 
     client, root = settings().connect(), settings().runs_root
     storage = detached_results.storage_of(client, link)
@@ -86,7 +86,7 @@ def attach(run: str, link: str | None, timeout: float) -> None:
             recording = account_runs.attach(client, storage, root, name, job_id, tell=block, timeout=timeout)
     except KeyboardInterrupt as interrupt:
         is_typed = not isinstance(interrupt, (TerminalClosed, Terminated))
-        if is_typed and can_ask() and not continues(f"run {name}", _cost(RunDirectory(root / name), client, job_id)):
+        if is_typed and can_ask() and not continues(f"run {name}", _cost(named(root, name), client, job_id)):
             _stopped(client, name, job_id)
         else:
             say(f"run {name} continues; next:")

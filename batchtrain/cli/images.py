@@ -354,7 +354,7 @@ def load(source: str) -> None:
         raise at.not_there(source)
     with tempfile.TemporaryDirectory(prefix="batchtrain-images-") as folder:
         file = Path(folder, "archive")
-        sync.get(at.storage, at.container, blobs, at.path, file).check()
+        sync.get(at.storage, at.container, blobs, at.path, file, str).check()
         _show_loaded(archives.load(docker, file))
 
 

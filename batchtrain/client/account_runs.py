@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.client import controller, detached_results
 from batchtrain.client.run import watch_job
-from batchtrain.errors import NotFound, UsageError
+from batchtrain.errors import BatchtrainError, NotFound, UsageError
 from batchtrain.plan.marks import marks_of
 from batchtrain.records import Table
 from batchtrain.records.events import Event, Output, Stderr, Stdout
@@ -83,10 +85,18 @@ def check(client: Operations, name: str, job_id: str) -> None:
 def stop(client: Operations, name: str, job_id: str) -> None:
     """End the tasks and the job of a run. The service uploads what the tasks of a detached run have left, and deletes
     its pool; the command of another run fetches its results, and deletes what it created."""
-    controller.end(client, job_id, name)  # it would move the job
+    if controller.end(client, job_id, name):  # it would move the job
+        forget_requests(client, name)
     check(client, name, job_id)
     if client.jobs.state(job_id) not in ("completed", "terminating"):
         submit.terminate_job(client.batch, job_id)
+
+
+def forget_requests(client: Operations, name: str) -> None:
+    """Delete the requests of the controller of a run, as far as this machine has its storage account. `runs fetch` does
+    it, too."""
+    with contextlib.suppress(BatchtrainError):
+        controller.forget(detached_results.storage_of(client), name)
 
 
 def attach(
@@ -124,9 +134,8 @@ def _show_rest(run: RunDirectory, lines: dict[tuple[str, type[Output]], int], te
     tasks = run.tasks()
     for task in tasks:
         for kind, file in ((Stdout, "stdout.txt"), (Stderr, "stderr.txt")):
-            path = run.logs(task.id) / file
+            path, prefix = run.logs(task.id) / file, f"{task.id}: " if len(tasks) > 1 else ""
             if path.is_file():
-                text = path.read_bytes().decode("utf-8", "replace").removesuffix("\n")
-                output_lines = text.split("\n") if text else []  # as the follower cuts them: a bar is one line
-                for line in output_lines[lines.get((task.id, kind), 0) :]:
-                    tell(kind(task.id, f"{task.id}: {line}" if len(tasks) > 1 else line))
+                with path.open(encoding="utf-8", errors="replace", newline="\n") as output:  # a bar is one line
+                    for line in itertools.islice(output, lines.get((task.id, kind), 0), None):
+                        tell(kind(task.id, prefix + line.removesuffix("\n")))

@@ -1,12 +1,14 @@
 """`run --detach --controller`: a small job that moves the job of a detached run to the next candidate of its pool.
 
-The client plans the requests for every candidate, with all links and secrets, and puts them into the container of the
-run. A job on a pool of one node has them. It needs no credentials but the rights to the jobs of the Batch account.
+The client plans the requests for every candidate, with all links and secrets, and puts them into the control container
+of the run. A job on a pool of one node has links that read them and the program, and compares the digest of the program
+before it starts it. It needs no credentials but the rights to the jobs of the Batch account.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.metadata
 import io
 import math
@@ -32,11 +34,9 @@ from batchtrain.config.described import IMAGE
 from batchtrain.config.times import duration
 from batchtrain.config.types import (
     GlobalResources,
-    InputData,
     Job,
     Pool,
     Recipe,
-    StorageInput,
     Task,
     VmConfiguration,
     VmCount,
@@ -44,12 +44,14 @@ from batchtrain.config.types import (
 )
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.plan.cost import hour_of
+from batchtrain.plan.inputs import ListedFile, sas_days
 from batchtrain.plan.marks import CONTROLS, marks_of, values_of
 from batchtrain.plan.types import Plan
 from batchtrain.service import read, submit
 from batchtrain.service.register import COLLECTIONS, Kind, Register, Thing, read_marks
 from batchtrain.storage import blob
-from batchtrain.storage.run_container import container_of
+from batchtrain.storage.blob_requests import Storage
+from batchtrain.storage.run_container import container_of, control_of
 
 TASK = "controller"
 PACKAGE = f"{TASK}/batchtrain.zip"
@@ -66,6 +68,11 @@ FAMILIES = frozenset({"Dlsv5", "Dldsv5", "Dsv5", "Ddsv5", "Dasv5", "Dadsv5"})
 def id_of(job_id: str) -> str:
     """The id of the controller's job and of its pool."""
     return f"{job_id[:53]}-{TASK}"
+
+
+def is_id(job_id: str) -> bool:
+    """Whether a job of this id may be that of a controller."""
+    return job_id.endswith(f"-{TASK}")
 
 
 # --- before anything is created -------------------------------------------------------------------------------------
@@ -133,19 +140,23 @@ class Overseer(NamedTuple):
         """Plan the requests of the controller of a run, and those for each candidate.
 
         recipe: of the one job of the run. link: the storage account that has the container of the run."""
-        results = f"{link}/{container_of(run)}"
+        results, package = f"{link}/{container_of(run)}", _package()
         plans = []
         for option in self.options:
             candidate_recipe = replace(option.recipe, jobs=recipe.jobs)
             plans.append((str(option), candidate_recipe, client.foresee(candidate_recipe, results=results).jobs))
-        small = self.recipe_of(recipe, seconds, run, link, emulated=client.account.emulated)
-        return Addition(small, client.foresee(small), tuple(plans), self.patience, results)
+        digest = hashlib.sha256(package).hexdigest()
+        small = self.recipe_of(recipe, seconds, run, link, digest, emulated=client.account.emulated)
+        return Addition(small, client.foresee(small), tuple(plans), self.patience, link, control_of(run), package)
 
-    def recipe_of(self, recipe: Recipe, seconds: float, run: str, link: str, *, emulated: bool) -> Recipe:
-        """The pool and the job of the controller of a run."""
-        blobs = StorageInput(storage_account_settings=link, remote_path=f"{container_of(run)}/{TASK}")
+    def recipe_of(self, recipe: Recipe, seconds: float, run: str, link: str, digest: str, *, emulated: bool) -> Recipe:
+        """The pool and the job of the controller of a run. digest: the SHA-256 of its program."""
+        days = sas_days(recipe)
+        files = tuple(
+            ListedFile(blob=f"{link}/{control_of(run)}/{name}?days={days}", file_path=name) for name in (PACKAGE, FILE)
+        )
         python = shlex.quote(sys.executable) if emulated else "python3"
-        commands = [f"{python} -m zipfile -e {PACKAGE} {TASK}"]
+        commands = [f"echo '{digest}  {PACKAGE}' | sha256sum --check", f"{python} -m zipfile -e {PACKAGE} {TASK}"]
         if not emulated:
             from packaging.requirements import Requirement  # every command imports this module
 
@@ -155,9 +166,7 @@ class Overseer(NamedTuple):
             commands += ["python3 -m venv venv", f"venv/bin/pip install --quiet {packages}"]
             python = "venv/bin/python"
         commands.append(f"PYTHONPATH={TASK} {python} -m {controller_program.__name__}")
-        task = Task(
-            id=TASK, command=" && ".join(commands), input_data=InputData(azure_storage=(blobs,)), max_task_retries=3
-        )
+        task = Task(id=TASK, command=" && ".join(commands), resource_files=files, max_task_retries=3)
         job = Job(
             id=self.pool.id, auto_complete=True, max_wall_time=span_of(seconds), metadata={CONTROLS: run}, tasks=(task,)
         )
@@ -181,8 +190,11 @@ class Addition(NamedTuple):
     plans: tuple[tuple[str, Recipe, Plan], ...]
     """Each candidate, its recipe, and the requests that add the job there."""
     patience: float
-    results: str
-    """`link/container` of the run."""
+    link: str
+    container: str
+    """The control container of the run."""
+    package: bytes
+    """The archive of the program."""
 
     def carry_out(self, client: Operations, register: Register, tell: Tell) -> None:
         """Add the pool and the job of the controller."""
@@ -197,9 +209,9 @@ class Addition(NamedTuple):
             ),
             key=client.account.node_key,
         )
-        link, _, container = self.results.partition("/")
-        for name, content in ((FILE, msgspec.json.encode(requests)), (PACKAGE, _package())):
-            blob.upload(client.storage(self.recipe)(link), container, name, content)
+        storage = client.storage(self.recipe)(self.link)
+        for name, content in ((FILE, msgspec.json.encode(requests)), (PACKAGE, self.package)):
+            blob.upload(storage, self.container, name, content)
         client.pools.add(self.recipe, wait=False, tell=tell, foreseen=self.foreseen, register=register)
         client.jobs.add_all(self.recipe, tell=tell, foreseen=self.foreseen, resume=False, register=register)
 
@@ -207,14 +219,22 @@ class Addition(NamedTuple):
 # --- its end --------------------------------------------------------------------------------------------------------
 
 
-def end(client: Operations, job_id: str, run: str) -> None:
-    """Delete the job and the pool of the controller of a run, if it has one."""
-    own_id = id_of(job_id)
+def end(client: Operations, job_id: str, run: str) -> bool:
+    """Delete the job and the pool of the controller of a run. Returns whether it has one."""
+    own_id, has_one = id_of(job_id), False
     for kind, delete in KINDS:
         with contextlib.suppress(NotFound):
             document = read.document(client.batch, kind, COLLECTIONS[kind], own_id)
             if marks_of(document.get("metadata", ())).run == run and document["state"] != "deleting":
+                has_one = True
                 delete(client.batch, own_id)
+    return has_one
+
+
+def forget(storage: Storage, run: str) -> None:
+    """Delete the requests of the controller of a run, which have the secrets of its job."""
+    for container in (control_of(run), container_of(run)):
+        blob.delete(storage, container, FILE)
 
 
 def moves(client: Operations, job_id: str, run: str) -> bool:

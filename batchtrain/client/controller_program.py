@@ -31,7 +31,7 @@ from batchtrain.service.requests import ask, quoted
 from batchtrain.service.tasks import Glance
 
 FILE = "controller/requests.json"
-"""The requests, in the container of a run and in the working directory of its controller."""
+"""The requests, in the control container of a run and in the working directory of its controller."""
 CANDIDATE = "batchtrain:candidate"
 """Metadata: the number of moves. The job of a run has it for the place where it is, its controller for the next one."""
 LEAST_SECONDS = 60.0

@@ -7,6 +7,7 @@ nothing here is needed any more, and after each earlier one the wall clock ends 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +18,7 @@ from batchtrain.client.ending import registered
 from batchtrain.client.limits import UNLIMITED, Limits, hour_of_all, price_for
 from batchtrain.client.planning import refuse_unattended
 from batchtrain.config.types import AutoPool, Job, Recipe, seconds_of, span_of
-from batchtrain.errors import AlreadyExists, PlanError, UsageError
+from batchtrain.errors import AlreadyExists, PlanError, ServiceError, UsageError
 from batchtrain.plan.inputs import sas_days
 from batchtrain.records import events
 from batchtrain.runs import directory
@@ -117,6 +118,9 @@ def _detached(
                 addition.carry_out(client, ending.register, tell)
     except (Exception, KeyboardInterrupt) as error:
         recording.end("failed", error)
+        if addition is not None:
+            with contextlib.suppress(ServiceError):
+                controller.forget(client.storage(alone)(link), name)
         raise
     recording.release()
     return Detached(recording.run, job.id, seconds)

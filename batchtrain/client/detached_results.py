@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from batchtrain.client import controller
 from batchtrain.client.detach import only_link
@@ -15,22 +18,23 @@ from batchtrain.config.source_directory import sha256_of
 from batchtrain.config.types import Recipe, Results
 from batchtrain.errors import NotFound, ServiceError, TaskFailed, UsageError
 from batchtrain.records import Task
-from batchtrain.records.attempt import number_of
+from batchtrain.records.attempt import MOST_MORE, number_of
 from batchtrain.records.rank_end import ENDS, RankEnd
 from batchtrain.runs import directory
 from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.finished import stderr_end
 from batchtrain.runs.local_names import LocalNames
 from batchtrain.runs.recording import Recording, secrets_of_job
-from batchtrain.runs.results import Part, destination
+from batchtrain.runs.results import Brought, Part, destination
 from batchtrain.service import downloads, read
 from batchtrain.service.failed import ended_early, failed, unfinished
-from batchtrain.service.files import decoded_lines
+from batchtrain.service.files import local_records
 from batchtrain.service.local_files import PRIVATE
 from batchtrain.service.register import Thing, read_marks
 from batchtrain.storage import blob
 from batchtrain.storage.download import download
-from batchtrain.storage.run_container import LIVE, RUN, container_of
+from batchtrain.storage.moving import Moved, of_all
+from batchtrain.storage.run_container import LIVE, RUN, container_of, control_of
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
@@ -69,8 +73,7 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str) -> Record
     run = begin(storage, root, name)
     record = run.record()
     job = client.jobs.handle(record.job)
-    if read_marks(client.batch, Thing("job", record.job)).run != name:
-        raise NotFound(f"job {record.job} was added by another run than {name}, so the end of this run is unknown")
+    _refuse_other_job(client, storage, record.job, name)
     is_over = client.jobs.state(record.job) == "completed"
     secrets = secrets_of_job(client.batch, record.job)
     recording = Recording(
@@ -81,13 +84,16 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str) -> Record
     try:
         tasks = job.tasks
         settings = read.all_fetch_settings(client.batch, record.job)
-        results = {task.id: settings[task.id].results if task.id in settings else None for task in tasks}
-        before = {task.id: _take_live(storage, run, task) for task in tasks}
-        files = [file for task in tasks for file in _of_task(storage, run, job.id, task, results[task.id])]
+        before, files = dict[str, int](), list[Brought]()
+        for task in tasks:
+            results = settings[task.id].results if task.id in settings else None
+            before[task.id], live = _live_outputs(storage, run, task)
+            files += (*live, *_results_of(storage, run, job.id, task, results or Results()))
         recording.take(tasks, files, before)
+        if recording.unsaved and recording.missing:
+            raise recording.missing
         if is_over:
-            with contextlib.suppress(ServiceError):  # a reader may delete nothing, and the pool has no nodes
-                controller.end(client, record.job, name)
+            _end_controller(client, storage, record.job, name)
         if is_over and record.state == DETACHED:
             failure = failure_of(client, run, record.job)
             recording.end("failed" if failure else "completed", failure)
@@ -96,28 +102,65 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str) -> Record
     return recording
 
 
+def _refuse_other_job(client: Operations, storage: Storage, job_id: str, name: str) -> None:
+    """Raise NotFound if the job of a run is gone, or that of another run."""
+    try:
+        if read_marks(client.batch, Thing("job", job_id)).run == name:
+            return
+        error = NotFound(f"job {job_id} was added by another run than {name}, so the end of this run is unknown")
+    except NotFound as missing:
+        error = missing
+    if not controller.moves(client, job_id, name):
+        _end_controller(client, storage, job_id, name)
+    raise error
+
+
+def _end_controller(client: Operations, storage: Storage, job_id: str, name: str) -> None:
+    """Delete what is left of the controller of a run that is over. A reader may delete nothing, and its pool has no
+    nodes."""
+    with contextlib.suppress(ServiceError):
+        controller.end(client, job_id, name)
+    with contextlib.suppress(ServiceError):
+        controller.forget(storage, name)
+
+
 def begin(storage: Storage, root: Path, name: str) -> RunDirectory:
     """The directory of a detached run; on another machine it is made as the first one began it.
 
     Raises NotFound for a run without a container in storage."""
-    run = RunDirectory(root / name)
-    container = container_of(name)
-    blobs: list[Stored] = []
-    with contextlib.suppress(NotFound):
-        blobs = list(blob.below(storage, container, RUN))
-    if not blobs:
-        raise NotFound(
-            f"run {name} is not detached: storage account {storage.account} has no container of it;"
-            " `batchtrain jobs fetch JOB` fetches from its nodes, and `batchtrain runs list --account` names its job"
-        )
+    run = directory.named(root, name)
+    container, blobs = _beginning(storage, name)
     if not (run.path / "run.json").is_file():
-        directory.check(root)
-        run.path.mkdir(mode=PRIVATE, exist_ok=True)
-        files = [(item, run.path / item.name.removeprefix(f"{RUN}/")) for item in blobs]
-        records = [pair for pair in files if pair[1].name == "run.json"]  # last: a directory that has it is whole
-        _download(storage, container, [pair for pair in files if pair not in records])
-        _download(storage, container, records)
+        _bring_beginning(storage, container, run, blobs)
     return run
+
+
+def _bring_beginning(storage: Storage, container: str, run: RunDirectory, blobs: Iterable[Stored]) -> None:
+    """Make the directory of a run as its client began it. run.json comes last: a directory that has it is whole."""
+    directory.check(run.path.parent)
+    run.path.mkdir(mode=PRIVATE, exist_ok=True)
+    names = LocalNames()
+    names.of("run.json")  # before any name like it
+    files = {names.of(item.name.removeprefix(f"{RUN}/")): item for item in blobs}
+    remote_files = [_Remote(item, item.name, target) for target, item in files.items()]
+    others = list(_download(storage, container, run, [file for file in remote_files if file.target != "run.json"]))
+    run.write_files(file.record for file in others if file.record.reason)
+    last = _download(storage, container, run, [file for file in remote_files if file.target == "run.json"])
+    for record, _ in (*(file for file in others if file.again), *last):
+        if record.reason:
+            raise ServiceError(f"the beginning of run {run.name} cannot be fetched: {record.path}: {record.reason}")
+
+
+def _beginning(storage: Storage, name: str) -> tuple[str, list[Stored]]:
+    """The container with the beginning of a run, and its blobs. Raises NotFound."""
+    for container in (control_of(name), container_of(name)):  # the second one of a run of an earlier version
+        with contextlib.suppress(NotFound):
+            if blobs := list(blob.below(storage, container, RUN)):
+                return container, blobs
+    raise NotFound(
+        f"run {name} is not detached: storage account {storage.account} has no container of it;"
+        " `batchtrain jobs fetch JOB` fetches from its nodes, and `batchtrain runs list --account` names its job"
+    )
 
 
 def failure_of(client: Operations, run: RunDirectory, job_id: str) -> TaskFailed | None:
@@ -130,63 +173,127 @@ def failure_of(client: Operations, run: RunDirectory, job_id: str) -> TaskFailed
             return unfinished(job_id, task)
         if task.failed:
             logs = run.logs(task.id)
-            ends = logs / ENDS.removeprefix("wd/")
-            first = next(decoded_lines(ends.read_bytes(), RankEnd), None) if ends.is_file() else None
-            return failed(job_id, task, stderr_end(logs), first or RankEnd())
+            ends = local_records(logs / ENDS.removeprefix("wd/"), RankEnd)
+            return failed(job_id, task, stderr_end(logs), next(iter(ends), RankEnd()))
     reason = read.job(client.batch, job_id).reason
     return None if reason in ENDED_BY_TASKS or count >= _planned_tasks(run) else ended_early(job_id, reason)
 
 
+class _PlanBody(msgspec.Struct, frozen=True):
+    """What the body of a request in plan.json says of the number of tasks."""
+
+    value: list[Any] | None = None
+    commandLine: str | None = None
+    jobManagerTask: dict[str, Any] | None = None
+
+
+class _PlanStep(msgspec.Struct, frozen=True):
+    action: str
+    body: _PlanBody = _PlanBody()
+
+    @property
+    def tasks(self) -> float:
+        if self.action == "job.add":
+            return self.body.jobManagerTask is not None
+        if self.action != "task.add":
+            return 0
+        return len(self.body.value) if self.body.value is not None else 1 if self.body.commandLine else math.inf
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    steps: list[_PlanStep]
+
+
 def _planned_tasks(run: RunDirectory) -> float:
     """The number of tasks in the plan of a run, with its job manager; infinite if they are made only while they are
-    added."""
-    steps = msgspec.json.decode((run.config / "plan.json").read_bytes())["steps"]
-    bodies = [step["body"] for step in steps if step["action"] == "task.add"]
-    numbers = [len(body["value"]) if "value" in body else 1 if "commandLine" in body else math.inf for body in bodies]
-    return sum(numbers) + sum("jobManagerTask" in step["body"] for step in steps if step["action"] == "job.add")
+    added, and if the plan cannot be read."""
+    plan = directory.document(run.config / "plan.json", _Plan)
+    return sum(step.tasks for step in plan.steps) if plan else math.inf
 
 
-def _of_task(storage: Storage, run: RunDirectory, job_id: str, task: Task, results: Results | None) -> list[FileRecord]:
-    container, top = container_of(run.name), f"tasks/{task.id}"
-    part, names = Part("n0", task.node or "", downloads.task_tree(job_id, task.id)), LocalNames()
-    targets: list[tuple[Stored, str, str]] = []
-    for item in blob.below(storage, container, top):
-        path = item.name.removeprefix(f"{top}/")
-        if target := destination(task.id, results or Results(), part, path):
-            targets.append((item, path, names.of(path, target)))
-    _download(storage, container, [(item, run.path / target) for item, _, target in targets])
-    return [
-        FileRecord(
-            task=task.id,
-            path=path,
-            node=part.node,
-            size=item.size,
-            time=item.changed,
-            fetched=target,
-            sha256=sha256_of(run.path / target),
-        )
-        for item, path, target in targets
-    ]
+# --- what the container has -----------------------------------------------------------------------------------------
 
 
-def _take_live(storage: Storage, run: RunDirectory, task: Task) -> int:
-    """What a gang printed while it ran: of its earlier attempts, whose nodes may be lost, and of one that runs. Returns
-    how many attempts ran before a controller added the job again."""
-    container, top = container_of(run.name), f"{LIVE}/{task.id}"
-    starts: dict[str, list[Stored]] = {}
-    for item in blob.below(storage, container, top):
-        starts.setdefault(item.name.split("/")[2], []).append(item)
+class _Remote(NamedTuple):
+    """A blob to fetch."""
+
+    item: Stored
+    path: str
+    """As the run directory records it."""
+    target: str
+    """Its path in the run directory."""
+    task: str = ""
+    node: str = ""
+
+
+def _results_of(storage: Storage, run: RunDirectory, job_id: str, task: Task, results: Results) -> Iterator[Brought]:
+    """Fetch what the service uploaded of a task."""
+    top, names = f"tasks/{task.id}/", LocalNames()
+    part = Part("n0", task.node or "", downloads.task_tree(job_id, task.id))
+
+    def remote_files() -> Iterator[_Remote]:
+        for item in blob.below(storage, container_of(run.name), top):
+            path = item.name.removeprefix(top)
+            if target := destination(task.id, results, part, path):
+                yield _Remote(item, path, names.of(path, target), task.id, part.node)
+
+    return _download(storage, container_of(run.name), run, remote_files())
+
+
+LIVE_BLOB = re.compile(r"(?P<start>[0-9]{1,15})/(?P<file>std(?:out|err)\.txt)")
+"""The end of the name of a blob that the launcher of a gang writes while it runs. START is in milliseconds."""
+
+
+def _live_outputs(storage: Storage, run: RunDirectory, task: Task) -> tuple[int, list[Brought]]:
+    """Fetch what a gang printed while it ran: of its earlier attempts, whose nodes may be lost, and of one that runs.
+    Returns how many attempts ran before a controller added the job again, too."""
+    top, results = f"{LIVE}/{task.id}/", list[Brought]()
+    starts: dict[int, dict[str, Stored]] = {}
+    for item in blob.below(storage, container_of(run.name), top):
+        if match := LIVE_BLOB.fullmatch(item.name.removeprefix(top)):
+            starts.setdefault(int(match["start"]), {})[match["file"]] = item
+        else:
+            results.append(_skipped(task, item, "its name is not that of an output of a gang"))
+    most = number_of(task) + MOST_MORE
+    for start in sorted(starts)[:-most]:
+        results += (_skipped(task, item, "it is of too many attempts") for item in starts.pop(start).values())
     last = max(number_of(task), len(starts))
-    for number, start in enumerate(sorted(starts, key=int), last - len(starts) + 1):
+    files = list[_Remote]()
+    for number, start in enumerate(sorted(starts), last - len(starts) + 1):
         if number < last or task.state != "completed":
-            logs = run.logs(task.id, number if number < last else None)
-            _download(storage, container, [(item, logs / Path(item.name).name) for item in starts[start]])
-    return last - number_of(task)
+            logs = run.logs(task.id, number if number < last else None).relative_to(run.path).as_posix()
+            files += (_Remote(item, item.name, f"{logs}/{name}", task.id) for name, item in starts[start].items())
+    live = _download(storage, container_of(run.name), run, files)
+    return last - number_of(task), [*results, *(result for result in live if result.record.reason)]
 
 
-def _download(storage: Storage, container: str, files: list[tuple[Stored, Path]]) -> None:
-    for moved in download(storage, container, files):
-        if moved.error is not None:
+def _skipped(task: Task, item: Stored, reason: str) -> Brought:
+    return Brought(FileRecord(task=task.id, path=item.name, size=item.size, time=item.changed, reason=reason))
+
+
+def _download(storage: Storage, container: str, run: RunDirectory, files: Iterable[_Remote]) -> Iterator[Brought]:
+    """Fetch blobs, in the order of their paths. One that cannot be fetched does not stop the others. Raises the errors
+    of the whole container."""
+    files_by_blob: dict[str, _Remote] = {}
+
+    def pairs() -> Iterator[tuple[Stored, Path]]:
+        for file in files:
+            files_by_blob[file.item.name] = file
+            yield file.item, run.path / file.target
+
+    results = []
+    for moved in download(storage, container, pairs(), run.path, mode=PRIVATE):
+        if moved.error is not None and of_all(moved.error):
             raise moved.error
-    for _, target in files:
-        target.chmod(PRIVATE & 0o666)
+        results.append(_record_of(run, container, files_by_blob.pop(moved.name), moved))
+    yield from sorted(results, key=lambda result: result.record.path)
+
+
+def _record_of(run: RunDirectory, container: str, file: _Remote, moved: Moved) -> Brought:
+    record = FileRecord(
+        task=file.task, path=file.path, node=file.node, size=file.item.size, time=file.item.changed, fetched=file.target
+    )
+    if moved.error is not None:
+        reason = str(moved.error).removeprefix(f"download {container}/{file.item.name}: ")
+        return Brought(replace(record, fetched="", reason=reason), moved.is_local)
+    return Brought(replace(record, sha256=sha256_of(run.path / file.target)))

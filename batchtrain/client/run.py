@@ -743,7 +743,7 @@ def _fetch_results_left(client: Operations, thing: Thing, origin: Origin, tell: 
     """Fetch the results of the run that added a thing, if that run could not, and its tasks have ended. Raises
     ResultsLeft."""
     try:
-        run = RunDirectory(origin.root / read_marks(client.batch, thing).run)
+        run = directory.named(origin.root, read_marks(client.batch, thing).run)
         record = run.record()
         if record.results != "partial" or read_marks(client.batch, Thing("job", record.job)).run != run.name:
             return

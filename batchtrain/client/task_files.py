@@ -158,9 +158,9 @@ def fetch(
     items = [Wanted(tree, file, directory / names.of(f"{tree.url}:{file.path}", name)) for tree, file, name in files]
     progress.begin(len(items), sum(item.file.size for item in items))
     rows = {item: GotRow(item.file.path, item.file.size, str(item.target), "", "unchanged") for item in items}
-    missing = [item for item in items if not there(item.target, item.file)]
+    missing = [item for item in items if not there(directory, item.target, item.file)]
     failed: list[Fetched] = []
-    for result in downloads.fetch(client.batch, missing, progress.moved, patience=client.patience):
+    for result in downloads.fetch(client.batch, missing, directory, progress.moved, patience=client.patience):
         if not result.sha256:
             failed.append(result)
         rows[result.wanted] = rows[result.wanted]._replace(size=result.size, sha256=result.sha256, note=result.reason)

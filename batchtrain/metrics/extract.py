@@ -99,6 +99,7 @@ class Extractor:
                 if needle in line and (match := program.pattern.search(line)):
                     point = program.read(match, source)
                     if point is not None:
+                        float(point.step or 0), float(point.epoch or 0)  # raises for a number that no curve has
                         if point.values:
                             yield point if rank is None or point.rank is not None else point._replace(rank=rank)
                         if program not in self._own:

@@ -19,6 +19,7 @@ from batchtrain.metrics.point import of_json
 from batchtrain.metrics.summary import OWN_RATES, TOTAL_RATES
 from batchtrain.records import Point, Rank, Rendezvous, TrainingProgress
 from batchtrain.records.events import MetricsSeen
+from batchtrain.records.foreign import UNREADABLE
 
 RECORDS = "wd/ranks/stream.jsonl"
 """What all ranks print and measure, in the directory of a task on the node of its primary."""
@@ -266,7 +267,7 @@ class MetricStream:
 def decoded(lines: Sequence[str]) -> Iterator[Line]:
     """The records of these lines."""
     for text in lines:
-        with contextlib.suppress(msgspec.DecodeError, RecursionError):  # the end of a line that a lost node began
+        with contextlib.suppress(*UNREADABLE):  # the end of a line that a lost node began
             yield _LINE.decode(text)
 
 

@@ -4,12 +4,13 @@ client keeps what it sees. What neither knows is `unknown`."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, ClassVar, Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from batchtrain.records.foreign import Moment
 from batchtrain.records.pools import Node
 from batchtrain.records.record import Record
 from batchtrain.records.tasks import Task
@@ -37,7 +38,7 @@ class AttemptEvent(msgspec.Struct, frozen=True):
     event: Literal["began", "preempted", "ended"]
     """`preempted`: Azure announced the preemption of `node`."""
     attempt: int
-    time: datetime
+    time: Moment
     node: str = ""
     address: str = ""
     """That of `node` in a gang."""
@@ -71,8 +72,8 @@ class Attempt(Record, frozen=True):
     """From 1."""
     nodes: tuple[str, ...] = ()
     """The ids of its nodes, the primary first; the address of a node whose id is unknown."""
-    started: datetime | None = None
-    ended: datetime | None = None
+    started: Moment | None = None
+    ended: Moment | None = None
     reason: Reason = ""
     lost: str = ""
     """The id of the node whose loss ended it."""
@@ -140,7 +141,7 @@ def has_begun(task: Task, events: Sequence[AttemptEvent]) -> bool:
     if task.state != "completed" or not newest or number >= number_of(task):
         return task.state == "completed" or not ends
     nodes = {event.node for event in newest if event.event == "began" and event.node}
-    is_before = bool(ends) and task.started is not None and ends[-1] + _CLOCKS < task.started
+    is_before = bool(ends) and task.started is not None and ends[-1] < task.started - _CLOCKS
     return not is_before and (not task.node or not nodes or task.node in nodes)
 
 

@@ -11,6 +11,7 @@ import msgspec
 from batchtrain.catalog.prices import Price
 from batchtrain.errors import shortened
 from batchtrain.records.failure import Failure
+from batchtrain.records.foreign import Moment
 from batchtrain.records.record import Record
 
 
@@ -59,8 +60,8 @@ class PoolAttempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The candidate in words, such as `2 spot STANDARD_ND96ISR_H100_V5 in account west`."""
     account: str
     vm_size: str
-    began: datetime
-    ended: datetime
+    began: Moment
+    ended: Moment
     code: str = ""
     """The error code of the service; empty if the candidate had the nodes."""
     reason: str = ""

@@ -14,8 +14,8 @@ from batchtrain.metrics import line_times
 from batchtrain.metrics.stream import Line
 from batchtrain.records import Attempt, AttemptEvent, Node, Task
 from batchtrain.records.attempt import attempts_of, has_begun, number_of, possible, with_reasons
-from batchtrain.runs.directory import RunDirectory, line_of, open_private, points_of
-from batchtrain.service.files import decoded_lines
+from batchtrain.runs.directory import RunDirectory, line_of, points_of
+from batchtrain.service.files import local_records
 
 STREAMS = ("stdout", "stderr")
 LATE = 60.0
@@ -114,7 +114,7 @@ class AttemptRecord:
     def _file(self, task_id: str, name: str, how: str) -> BinaryIO:
         key = task_id, name
         if key not in self._kept:
-            self._kept[key] = open_private(self._run.logs(task_id) / name, how)
+            self._kept[key] = self._run.open(self._run.logs(task_id) / name, how)
         return self._kept[key]
 
     def _note_time(self, task_id: str, stream: str, position: int) -> None:
@@ -141,9 +141,7 @@ class AttemptRecord:
             path = self._run.logs(task_id) / name
             if path.exists():
                 self._forget(task_id)
-                target = self._run.logs(task_id, self.current(task_id)) / path.name
-                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                path.replace(target)
+                self._run.move(path, self._run.logs(task_id, self.current(task_id)) / path.name)
 
     def close(self) -> None:
         """No more output comes: it is fetched to the same files next."""
@@ -168,7 +166,7 @@ class AttemptRecord:
             if number_of(task) == 1 and len(attempts) <= 1:
                 continue
             path = self._run.logs(task.id) / "ranks" / "attempts.jsonl"
-            events = possible(task, decoded_lines(path.read_bytes(), AttemptEvent) if path.exists() else ())
+            events = possible(task, local_records(path, AttemptEvent))
             self.attempts[task.id] = with_reasons(attempts_of(task, attempts.values(), events, addresses), nodes)
             begun = [event for event in events if event.event == "began"]
             if begun:
@@ -194,7 +192,8 @@ class AttemptRecord:
             starts.append((starts[-1][0] + 1, size))
         for (number, start), (_, end) in itertools.pairwise(starts):
             if end > start:
-                _copy(path, self._run.logs(task_id, number) / path.name, start, end)
+                target = self._run.logs(task_id, number) / path.name
+                self._run.replace_lines(target, _pieces(path, start, end))
         self._starts[task_id, stream] = starts[-1][1]
         if starts[-1][1]:  # positions were noted from there on
             (path.parent / line_times.FILE).unlink(missing_ok=True)
@@ -220,9 +219,10 @@ class AttemptRecord:
         self._run.write_attempts(all_attempts)
 
 
-def _copy(source: Path, target: Path, start: int, end: int) -> None:
-    with source.open("rb") as read, open_private(target, "wb") as target_file:
-        read.seek(start)
-        while start < end and (content := read.read(min(COPIED, end - start))):
-            target_file.write(content)
+def _pieces(path: Path, start: int, end: int) -> Iterator[bytes]:
+    """The bytes of a file from `start` up to but excluding `end`."""
+    with path.open("rb") as file:
+        file.seek(start)
+        while start < end and (content := file.read(min(COPIED, end - start))):
+            yield content
             start += len(content)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -15,7 +14,7 @@ from batchtrain.config.schema import FIELDS
 from batchtrain.errors import shortened
 from batchtrain.records import Attempt, Metric
 from batchtrain.runs import source_copy
-from batchtrain.runs.directory import RunDirectory, RunRecord
+from batchtrain.runs.directory import RunDirectory, RunRecord, document
 from batchtrain.runs.phases import PHASES
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
 from batchtrain.service.statistics import p95
@@ -264,8 +263,7 @@ def effective_of(run: RunDirectory) -> dict[str, Any]:
 def _packages(run: RunDirectory) -> dict[str, str]:
     """The package versions of the first task that recorded them, with that of Python."""
     for path in sorted(run.path.glob("logs/*/packages.json")):
-        with contextlib.suppress(OSError, msgspec.DecodeError):
-            record = msgspec.json.decode(path.read_bytes(), type=Packages)
+        if record := document(path, Packages):
             versions = {"python": record.python, **record.packages}
             return {f"package {name}": version for name, version in versions.items()}
     return {}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import NamedTuple
 
 import msgspec
 
-from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.directory import RunDirectory, document
 
 
 class Continuation(msgspec.Struct, frozen=True):
@@ -54,8 +53,8 @@ def continuations(run: RunDirectory) -> dict[str, LineageRecord]:
     """The records of the tasks with checkpoints, as far as they were fetched."""
     records = {}
     for path in sorted(run.path.glob("logs/*/lineage.json")):
-        with contextlib.suppress(OSError, msgspec.DecodeError):
-            records[path.parent.name] = msgspec.json.decode(path.read_bytes(), type=LineageRecord)
+        if record := document(path, LineageRecord):
+            records[path.parent.name] = record
     return records
 
 

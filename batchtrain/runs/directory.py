@@ -36,11 +36,12 @@ import msgspec
 from batchtrain.errors import BatchtrainError, Finding, NotFound, UsageError
 from batchtrain.metrics.point import COUNTERS, of_json
 from batchtrain.plan.lineage import Commit
-from batchtrain.records import Attempt, FabricCheck, Metric, Point, RanksRecord, Task
+from batchtrain.records import Attempt, FabricCheck, Metric, Point, RanksRecord, Task, foreign
+from batchtrain.records.foreign import UNREADABLE, Kind, Moment
 from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs import lease
-from batchtrain.runs.local_names import safe_path
-from batchtrain.service.local_files import PRIVATE, make_directory
+from batchtrain.runs.local_names import safe_name, safe_path
+from batchtrain.service.local_files import PRIVATE, Folder
 
 SCHEMA = 1
 """The version of the format; a reader ignores fields that it does not know."""
@@ -99,8 +100,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     left_by: str = ""
     """By whom a run was left that continued without its command: `user` after Ctrl-C, `terminal` when that was closed;
     empty for any other."""
-    started: datetime
-    ended: datetime | None = None
+    started: Moment
+    ended: Moment | None = None
     account: str = ""
     endpoint: str = ""
     pool: str = ""
@@ -132,7 +133,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 class EventRecord(msgspec.Struct, frozen=True):
     """A line of events.jsonl."""
 
-    t: datetime
+    t: Moment
     kind: str
     subject: str
     text: str
@@ -159,7 +160,7 @@ class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The path in the directory of the task, such as `wd/output/model.pt`."""
     node: str = ""
     size: int
-    time: datetime | None = None
+    time: Moment | None = None
     fetched: str = ""
     """The path in the run directory; empty if it was not fetched."""
     sha256: str = ""
@@ -246,43 +247,59 @@ class RunDirectory(NamedTuple):
 
     # --- written ----------------------------------------------------------------------------------------------------
 
+    def open(self, path: Path, how: str) -> BinaryIO:
+        """Open a file of the run for writing. No link in its directory is followed."""
+        return open_private(path, how, self.path)
+
+    def replace(self, path: Path, content: bytes) -> None:
+        """Write a file of the run by rename. No link in its directory is followed."""
+        self.replace_lines(path, (content,))
+
+    def replace_lines(self, path: Path, lines: Iterable[bytes]) -> None:
+        """The same with lines that are made as they are written."""
+        replace_lines(path, lines, self.path)
+
     def write(self, record: RunRecord) -> None:
         """Replace run.json."""
-        replace(self.path / "run.json", _pretty(record))
+        self.replace(self.path / "run.json", _pretty(record))
 
     def write_nodes(self, nodes: Iterable[RunNode]) -> None:
         """Replace nodes.json."""
-        replace(self.path / "nodes.json", _pretty(list(nodes)))
+        self.replace(self.path / "nodes.json", _pretty(list(nodes)))
 
     def write_tasks(self, tasks: Iterable[Task]) -> None:
         """Replace tasks.jsonl."""
-        replace_lines(self.path / "tasks.jsonl", map(line_of, tasks))
+        self.replace_lines(self.path / "tasks.jsonl", map(line_of, tasks))
 
     def write_attempts(self, attempts: Sequence[Attempt]) -> None:
         """Replace attempts.jsonl; without attempts there is none."""
-        path = self.path / "attempts.jsonl"
         if attempts:
-            replace_lines(path, map(line_of, attempts))
+            self.replace_lines(self.path / "attempts.jsonl", map(line_of, attempts))
         else:
-            path.unlink(missing_ok=True)
+            (self.path / "attempts.jsonl").unlink(missing_ok=True)
 
     def write_fabric(self, check: FabricCheck) -> None:
         """Replace fabric.json."""
-        replace(self.path / "fabric.json", _pretty(check))
+        self.replace(self.path / "fabric.json", _pretty(check))
 
     def add_attempt(self, attempt: Attempt) -> None:
         """Append a line to attempts.jsonl."""
-        with open_private(self.path / "attempts.jsonl", "ab") as file:
+        with self.open(self.path / "attempts.jsonl", "ab") as file:
             file.write(line_of(attempt))
 
     def write_files(self, files: Iterable[FileRecord]) -> None:
         """Replace files.jsonl."""
-        replace_lines(self.path / "files.jsonl", map(line_of, files))
+        self.replace_lines(self.path / "files.jsonl", map(line_of, files))
 
     def add_event(self, event: EventRecord) -> None:
         """Append a line to events.jsonl."""
-        with open_private(self.path / "events.jsonl", "ab") as file:
+        with self.open(self.path / "events.jsonl", "ab") as file:
             file.write(line_of(event))
+
+    def move(self, path: Path, target: Path) -> None:
+        """Give a file of the run another name. No link in its directory is followed."""
+        with Folder(self.path, path.parent) as folder, Folder(self.path, target.parent, PRIVATE) as target_folder:
+            folder.replace(path.name, target.name, target_folder)
 
     # --- read -------------------------------------------------------------------------------------------------------
 
@@ -298,7 +315,7 @@ class RunDirectory(NamedTuple):
             return record
         except FileNotFoundError:
             raise NotFound(f"{self.path} is not a run directory: it has no run.json") from None
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *UNREADABLE) as error:
             raise UsageError(f"{path} cannot be read: {error}") from None
 
     def record_or_none(self) -> RunRecord | None:
@@ -325,19 +342,15 @@ class RunDirectory(NamedTuple):
 
     def ranks(self, task: str) -> RanksRecord:
         """The ranks of a task; empty if none were recorded."""
-        with contextlib.suppress(OSError, msgspec.DecodeError):
-            return msgspec.json.decode(self.ranks_file(task).read_bytes(), type=RanksRecord)
-        return RanksRecord()
+        return document(self.ranks_file(task), RanksRecord) or RanksRecord()
 
     def fabric(self) -> FabricCheck | None:
         """fabric.json; None if the run is no fabric check."""
-        path = self.path / "fabric.json"
-        return msgspec.json.decode(path.read_bytes(), type=FabricCheck) if path.exists() else None
+        return document(self.path / "fabric.json", FabricCheck)
 
     def nodes(self) -> tuple[RunNode, ...]:
-        """nodes.json; empty if there is none yet."""
-        path = self.path / "nodes.json"
-        return msgspec.json.decode(path.read_bytes(), type=tuple[RunNode, ...]) if path.exists() else ()
+        """nodes.json; empty if there is none yet, or if it cannot be read."""
+        return document(self.path / "nodes.json", tuple[RunNode, ...]) or ()
 
     def tasks(self) -> tuple[Task, ...]:
         """The lines of tasks.jsonl."""
@@ -366,6 +379,11 @@ class RunDirectory(NamedTuple):
 # --- all runs -------------------------------------------------------------------------------------------------------
 
 
+def named(root: Path, name: str) -> RunDirectory:
+    """The directory of a run by its whole name, which may come from the metadata of a job."""
+    return RunDirectory(root / safe_name(name))
+
+
 def root_of(runs_dir: str | Path | None, environment: Mapping[str, str]) -> Path:
     """The directory of all runs: --runs-dir, else BATCHTRAIN_RUNS_DIR, else `runs`."""
     return Path(runs_dir or environment.get(ROOT_VARIABLE) or ROOT)
@@ -388,7 +406,7 @@ def check(root: Path) -> None:
 
 def new_name(job: str, now: datetime) -> str:
     """A name for a run of a job."""
-    return f"{now:%Y%m%dT%H%M%SZ}-{safe_path(job)}-{secrets.token_hex(2)}"
+    return f"{now:%Y%m%dT%H%M%SZ}-{safe_name(job)}-{secrets.token_hex(2)}"
 
 
 def make(root: Path, job: str, now: datetime, name: str = "") -> RunDirectory:
@@ -448,10 +466,11 @@ def find(root: Path, name: str) -> RunDirectory:
 # --- bytes ----------------------------------------------------------------------------------------------------------
 
 
-def open_private(path: Path, how: str) -> BinaryIO:
-    """Open a file for writing. Only the user can read it, and the directories that are made for it."""
-    make_directory(path.parent, PRIVATE)
-    file = open(path, how, opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115
+def open_private(path: Path, how: str, root: Path | None = None) -> BinaryIO:
+    """Open a file for writing. Only the user can read it, and the directories that are made for it. root: the directory
+    below which no link is followed; by default that of the file."""
+    with Folder(root or path.parent, path.parent, PRIVATE) as folder:
+        file = open(path.name, how, opener=lambda name, flags: folder.open(name, flags, 0o600))  # noqa: SIM115
     return cast(BinaryIO, file)
 
 
@@ -460,15 +479,10 @@ def replace(path: Path, content: bytes) -> None:
     replace_lines(path, (content,))
 
 
-def replace_lines(path: Path, lines: Iterable[bytes]) -> None:
-    """The same with lines that are made as they are written."""
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with open_private(fresh, "wb") as file:
-            file.writelines(lines)
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
+def replace_lines(path: Path, lines: Iterable[bytes], root: Path | None = None) -> None:
+    """The same with lines that are made as they are written. root: as for `open_private`."""
+    with Folder(root or path.parent, path.parent, PRIVATE) as folder:
+        folder.write(path.name, lines)
 
 
 def line_of(record: Any) -> bytes:
@@ -478,6 +492,13 @@ def line_of(record: Any) -> bytes:
 
 def _pretty(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def document(path: Path, kind: type[Kind]) -> Kind | None:
+    """A document of a run; None without it, and if it cannot be read."""
+    with contextlib.suppress(OSError):
+        return foreign.read(path.read_bytes(), kind)
+    return None
 
 
 def points_of(path: Path) -> Iterator[Point]:
@@ -503,7 +524,7 @@ def _blocks_of(path: Path) -> Iterator[Block]:
     takes a fifth of the time."""
     with path.open("rb") as file:
         while lines := file.readlines(READ_BYTES):
-            with contextlib.suppress(msgspec.DecodeError, RecursionError):
+            with contextlib.suppress(*UNREADABLE):
                 blocks = list(_blocks(_OBJECTS.decode_lines(b"".join(lines))))
                 if all(map(_is_plain, blocks)):
                     yield from blocks
@@ -538,8 +559,8 @@ def _lines(
         return
     with path.open("rb") as file:
         for line in file:
-            with contextlib.suppress(msgspec.DecodeError):
+            with contextlib.suppress(*UNREADABLE):
                 try:
                     yield msgspec.json.decode(line, type=kind)
                 except msgspec.ValidationError:
-                    yield msgspec.convert(renew(msgspec.json.decode(line)), kind)
+                    yield msgspec.convert(renew(msgspec.json.decode(line, type=dict[str, Any])), kind)

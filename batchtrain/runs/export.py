@@ -13,8 +13,8 @@ from typing import Any, TextIO
 
 from batchtrain.errors import UsageError
 from batchtrain.metrics.extract import split
-from batchtrain.runs.directory import RunDirectory, replace
-from batchtrain.runs.local_names import safe_path
+from batchtrain.runs.directory import RunDirectory, replace_lines
+from batchtrain.runs.local_names import LocalNames
 
 _KEY = re.compile(r"^[ \t]*__(.+?)__[ \t]*=(.+)")
 HEADS = ("task", "t", "rank", "node", "step", "epoch", "metric", "value")
@@ -54,14 +54,16 @@ def write_dlbs(run: RunDirectory, target: Path) -> list[Path]:
     files = []
     for rank, values in sorted(ranks.items()):
         file = target / f"rank_{rank}.log"
-        replace(file, "".join(f"__{name}__={json.dumps(value)}\n" for name, value in values.items()).encode())
+        replace_lines(file, (f"__{name}__={json.dumps(value)}\n".encode() for name, value in values.items()), target)
         files.append(file)
     return files
 
 
 def _keys_of_task(logs: Path) -> Iterator[tuple[int, str, Any]]:
     """The keys of each rank: from its own file, which has no prefixes, or else from the merged output."""
-    ranks = {path: int(name) for path in logs.glob("ranks/*.stdout.txt") if (name := path.name.split(".")[0]).isdigit()}
+    ranks = {
+        path: int(name) for path in logs.glob("ranks/*.stdout.txt") if (name := path.name.split(".")[0]).isdecimal()
+    }
     for path in sorted(ranks, key=ranks.__getitem__):
         yield from ((ranks[path], name, value) for _, name, value in _keys(path))
     if not ranks:
@@ -105,12 +107,13 @@ def _keys_of_summary(run: RunDirectory) -> dict[str, Any]:
 def write_tensorboard(run: RunDirectory, target: Path) -> int:
     """Write one event file per task and rank; returns the number of values. Infinite values become NaN."""
     files: dict[str, bytearray] = {}
-    count = 0
+    names, count = LocalNames(), 0
     for number, (task, point) in enumerate(run.points()):
         folder = f"{task}/{point.node or f'rank_{point.rank or 0}'}"
         step = point.step if point.step is not None else int(point.epoch if point.epoch is not None else number)
         summary = b"".join(
-            _bytes(1, _bytes(1, name.encode()) + b"\x15" + _float(value)) for name, value in point.values.items()
+            _bytes(1, _bytes(1, name.encode(errors="replace")) + b"\x15" + _float(value))
+            for name, value in point.values.items()
         )
         event = b"\x09" + struct.pack("<d", point.t or 0.0) + b"\x10" + _varint(step) + _bytes(5, summary)
         files.setdefault(folder, bytearray(_record(b"\x09" + bytes(8) + _bytes(3, b"brain.Event:2")))).extend(
@@ -118,7 +121,8 @@ def write_tensorboard(run: RunDirectory, target: Path) -> int:
         )
         count += len(point.values)
     for folder, content in files.items():
-        replace(target / safe_path(folder) / f"events.out.tfevents.0.{run.name}", bytes(content))
+        file = names.of(f"{folder}/events.out.tfevents.0.{run.name}")
+        replace_lines(target / file, (bytes(content),), target)
     return count
 
 

@@ -18,6 +18,8 @@ import msgspec
 from batchtrain.config.types import Settings
 from batchtrain.plan.lineage import Lineage
 from batchtrain.plan.marks import Marks
+from batchtrain.records.foreign import UNREADABLE
+from batchtrain.service.local_files import Folder
 
 FILE = "lease.json"
 EVERY_SECONDS = 30.0
@@ -96,7 +98,8 @@ def take(run: Path, kept_kinds: tuple[str, ...] | None = None) -> Lease | None:
     if kept_kinds is None:
         before = read(run)
         kept_kinds = before.kept_kinds if before else ()
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    with Folder(run, run) as folder:
+        descriptor = folder.open(FILE, os.O_RDWR | os.O_CREAT, 0o600)
     attempts = 0
     while _lock(descriptor) is False:
         if attempts == ATTEMPTS:
@@ -113,7 +116,7 @@ def read(run: Path) -> LeaseRecord | None:
     """The lease of a run directory; None without a readable one."""
     try:
         return msgspec.json.decode((run / FILE).read_bytes(), type=LeaseRecord)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return None
 
 

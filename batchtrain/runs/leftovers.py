@@ -14,7 +14,8 @@ from batchtrain.catalog.prices import money
 from batchtrain.errors import BatchtrainError, NotFound
 from batchtrain.plan.marks import Marks, marks_of
 from batchtrain.records import Job, JobSchedule, Pool
-from batchtrain.runs.directory import RunDirectory, RunRecord
+from batchtrain.runs import directory
+from batchtrain.runs.directory import RunRecord
 from batchtrain.service import read, submit
 from batchtrain.service.connect import Account
 from batchtrain.service.register import KINDS, Kind, Thing, read_marks
@@ -67,7 +68,7 @@ def leftovers(
         for record in _marked(client, kind):
             marks = marks_of(record.metadata)
             age = now - (record.created or now)
-            run = RunDirectory(root / marks.run).record_or_none()
+            run = directory.named(root, marks.run).record_or_none()
             of_user = user is None or marks.user == user
             if marks.run and of_user and age >= timedelta(seconds=older_than) and not (run and run.state == "running"):
                 row = _row(account, kind, record, marks, age, catalog, run)

@@ -19,7 +19,7 @@ from batchtrain.metrics.stream import Batch, MetricStream
 from batchtrain.metrics.summary import Summary
 from batchtrain.records import Metric, Point, RanksRecord
 from batchtrain.records.events import MetricsSeen
-from batchtrain.runs.directory import RunDirectory, line_of, open_private, points_of, replace, replace_lines
+from batchtrain.runs.directory import RunDirectory, line_of, points_of
 
 MOST_BYTES = 64 << 20
 """Most bytes of a file of $BATCHTRAIN_METRICS that are read; of a longer file, every k-th line is read."""
@@ -86,21 +86,21 @@ class Recorded:
 
     def _task(self, name: str) -> _Task:
         if name not in self._tasks:
-            files = self._run.metrics_file(name), self._run.ranks_file(name)
-            self._tasks[name] = _Task(*files, patterns_of(self._patterns(name)))
+            self._tasks[name] = _Task(self._run, name, patterns_of(self._patterns(name)))
         return self._tasks[name]
 
 
 class _Task:
     """The metrics of one task: a file, and its summary; and a file with its ranks."""
 
-    def __init__(self, path: Path, ranks_path: Path, patterns: tuple[Pattern, ...]) -> None:
+    def __init__(self, run: RunDirectory, name: str, patterns: tuple[Pattern, ...]) -> None:
         self.notes: list[str] = []
         self.warnings: list[str] = []
         self.is_whole = False
         self._recorded_attempts = set[int]()
         """The attempts whose records were read: they have what the ranks measured."""
-        self._path, self._ranks_path, self._patterns = path, ranks_path, patterns
+        self._run, self._path, self._ranks_path = run, run.metrics_file(name), run.ranks_file(name)
+        self._patterns = patterns
         self._ranks_written = float("-inf")
         self._stream: MetricStream | None = None
         self._file: BinaryIO | None = None
@@ -116,7 +116,7 @@ class _Task:
             self._file.flush()  # the page of the run reads it
         if (event.ranks or event.progress) and (event.ended or now - self._ranks_written >= RANKS_SECONDS):
             self._ranks_written = now
-            replace(self._ranks_path, msgspec.json.encode(RanksRecord(event.ranks, event.progress)))
+            self._run.replace(self._ranks_path, msgspec.json.encode(RanksRecord(event.ranks, event.progress)))
 
     def read(self, take: Callable[[MetricStream], Batch], now: float, attempt: int = 1) -> None:
         if self._stream is None:
@@ -152,7 +152,7 @@ class _Task:
         """Forget the points of an attempt; those of attempts before are kept, if only this command saw them."""
         self._close()
         earlier = [line_of(old.line(now)) for old in points_of(self._path) if old.attempt < attempt]
-        self._file = open_private(self._path, "wb")
+        self._file = self._run.open(self._path, "wb")
         self._file.writelines(earlier)
         return self._file
 
@@ -207,8 +207,8 @@ class _Task:
                     elif others:
                         yield line_of(point._replace(values=others).line(0))
 
-        replace_lines(self._path, kept())
-        self._file = self._path.open("ab")
+        self._run.replace_lines(self._path, kept())
+        self._file = self._run.open(self._path, "ab")
 
     def _read(self, path: Path) -> Iterator[Point]:
         rank = int(path.stem) if _RANK.fullmatch(path.stem) else None

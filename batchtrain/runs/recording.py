@@ -53,11 +53,12 @@ from batchtrain.records import Failure, Job, Metric, Node, Task, events, node_co
 from batchtrain.runs import compare, directory, lease, report, results, source_copy
 from batchtrain.runs.attempt_record import STREAMS, AttemptRecord
 from batchtrain.runs.beginnings import commit_of, training_jobs
-from batchtrain.runs.directory import Cost, EventRecord, FileRecord, RunDirectory, RunFailure, RunNode, RunRecord
+from batchtrain.runs.directory import Cost, EventRecord, RunDirectory, RunFailure, RunNode, RunRecord
 from batchtrain.runs.numbers import MetricsFile, Recorded
 from batchtrain.runs.phases import Moments, phases
 from batchtrain.service import read, tasks
 from batchtrain.service.connect import Account, loopback, patience
+from batchtrain.service.local_files import status_below
 from batchtrain.version import __version__
 
 MANY = 20
@@ -69,8 +70,8 @@ AT_ONCE = 10_000
 NAMED = 3
 """Files with the same reason that the last lines of a command name; files.jsonl names all."""
 ENDED = frozenset({"completed", "failed"})
-_RANK = re.compile(r"logs/[^/]+/ranks/(\d+)\.stdout\.txt")
-_EARLIER = re.compile(r"^wd/ranks/attempt-(\d+)/")
+_RANK = re.compile(r"logs/[^/]+/ranks/(\d{1,9})\.stdout\.txt")
+_EARLIER = re.compile(r"^wd/ranks/attempt-(\d{1,9})/")
 
 
 class Origin(NamedTuple):
@@ -158,8 +159,8 @@ class Recording:
                 if path.endswith(".json"):  # one value per line, without tabs and surrogates, which YAML refuses
                     content = msgspec.json.format(msgspec.json.encode(msgspec.json.decode(content)), indent=2)
                 masked_content = masked_yaml(content.decode("utf-8-sig"), self._secrets).encode()
-                directory.replace(self.run.config / Path(path).name, masked_content)
-        directory.replace(self.run.config / "effective.yaml", _yaml(masked_document(effective(recipe), self._secrets)))
+                self.run.replace(self.run.config / Path(path).name, masked_content)
+        self.run.replace(self.run.config / "effective.yaml", _yaml(masked_document(effective(recipe), self._secrets)))
         self._write_plan(plan)
         return self
 
@@ -262,10 +263,7 @@ class Recording:
                 [self._task(task_id) for task_id in with_logs], [self._task(task.id, logs=False) for task in others]
             ):
                 lease.touch()
-                key = result.record.task, result.record.node, result.record.path
-                self._files[key] = result.record
-                if result.again:
-                    self._again[key] = result.record.reason
+                self._bring(result)
             self._interrupted, self.has_fetched = False, True
         except NotFound:  # the job was deleted, and its files with it
             self._interrupted = False
@@ -278,6 +276,12 @@ class Recording:
             self._attempts.conclude(tasks, self._addresses, self._nodes.values())
             self._moments = self._moments._replace(tasks_ended=began)
             self._fetching += (now() - began).total_seconds()
+
+    def _bring(self, file: results.Brought) -> None:
+        key = file.record.task, file.record.node, file.record.path
+        self._files[key] = file.record
+        if file.again:
+            self._again[key] = file.record.reason
 
     def _forget_logs(self, task_id: str) -> None:
         """The output of a task belongs to an attempt before: no record says any more that it was fetched."""
@@ -412,20 +416,23 @@ class Recording:
     def _finish(self, run_lease: lease.Lease) -> None:
         try:
             self.run.write(self._record)
-            directory.replace(self.run.report, report.html(self.run).encode())
+            self.run.replace(self.run.report, report.html(self.run).encode())
         finally:
             run_lease.release()
         if self._unwritten is not None:
             raise self._unwritten
 
-    def take(self, tasks: Iterable[Task], files: Iterable[FileRecord], before: Mapping[str, int]) -> None:
-        """Record the tasks of a detached run, and their files that came from storage. before: by task, how many
+    def take(self, tasks: Iterable[Task], files: Iterable[results.Brought], before: Mapping[str, int]) -> None:
+        """Record the tasks of a detached run, and what came of their files in storage. before: by task, how many
         attempts ran before its job was added again."""
         tasks = tuple(tasks)
         self._attempts.restart(before)
         self.run.write_tasks(self._records(tasks))
         self._attempts.prepare(tasks)
-        self._files = {(file.task, file.node, file.path): file for file in files}
+        self._files = {key: file for key, file in self._files.items() if not file.task}  # of the run itself
+        self._again = {}
+        for file in files:
+            self._bring(file)
         self.run.write_files(self._files.values())
         self._attempts.conclude(tasks, self._addresses)
         self.has_fetched = True
@@ -444,7 +451,8 @@ class Recording:
 
     def _write_plan(self, plan: Plan) -> None:
         document = render.as_document(plan._replace(hidden=self._secrets))
-        directory.replace(self.run.config / "plan.json", msgspec.json.format(msgspec.json.encode(document), indent=2))
+        plan_json = msgspec.json.format(msgspec.json.encode(document), indent=2)
+        self.run.replace(self.run.config / "plan.json", plan_json)
 
     def detach(self) -> None:
         """Leave the run to the service: no process records it once it is released."""
@@ -513,10 +521,11 @@ class Recording:
         files_of: dict[str, list[MetricsFile]] = {}
         for record in self._files.values():
             if record.task not in measured_tasks and record.fetched.startswith("metrics/"):
-                match = _EARLIER.search(record.path)
+                match, path = _EARLIER.search(record.path), self.run.path / record.fetched
                 earlier = int(match[1]) + self._attempts.shift(record.task) if match else None
                 attempt = earlier or self._attempts.last(record.task)
-                files_of.setdefault(record.task, []).append(MetricsFile(attempt, self.run.path / record.fetched))
+                if status_below(self.run.path, path):
+                    files_of.setdefault(record.task, []).append(MetricsFile(attempt, path))
         return {task: tuple(sorted(files)) for task, files in files_of.items()}
 
     # --- the events -----------------------------------------------------------------------------------------------

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-import msgspec
-
 from batchtrain.errors import shortened
 from batchtrain.markup import RED, Point, figure, page, short, table, text
-from batchtrain.records import FabricCheck, Task, cells, columns
+from batchtrain.records import FabricCheck, Task, cells, columns, foreign
 from batchtrain.runs import compare
 from batchtrain.runs.curves import continued
 from batchtrain.runs.directory import RunDirectory, RunRecord
@@ -114,7 +113,8 @@ def points(run: RunDirectory, task: str) -> dict[str, list[Point]]:
         return {}
     with path.open("rb") as file:
         for number, line in enumerate(file):
-            _take(curves, number, line)
+            with contextlib.suppress(OverflowError):  # of an integer that no curve has
+                _take(curves, number, line)
     lines = {name: continued(_of_lowest_ranks(ranks)) for name, ranks in curves.items()}
     return {name: line for name, line in lines.items() if len(line) > 1}
 
@@ -129,10 +129,7 @@ def _of_lowest_ranks(ranks: Mapping[int, Sequence[_Value]]) -> list[_Value]:
 
 
 def _take(curves: dict[str, _Values], number: int, line: bytes) -> None:
-    try:
-        values = msgspec.json.decode(line, type=dict[str, object])
-    except msgspec.DecodeError:
-        return
+    values = foreign.read(line, dict[str, object]) or {}
     at = next((values[name] for name in ("step", "epoch", "t") if isinstance(values.get(name), (int, float))), number)
     rank, attempt = values.get("rank"), values.get("attempt")
     for name, value in values.items():

@@ -25,7 +25,7 @@ from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.local_names import LocalNames, safe_path
 from batchtrain.service import downloads, read, retry
 from batchtrain.service.downloads import Fetched, Look, Tree, Wanted
-from batchtrain.service.local_files import PRIVATE
+from batchtrain.service.local_files import PRIVATE, status_below
 from batchtrain.service.partial_files import partial
 
 OUTPUT = "output"
@@ -40,7 +40,7 @@ _ABOUT = {
 }
 """Records that the launch leaves on the primary, with their names among the logs."""
 _RANK = re.compile(r"wd/ranks/(?:rank-)?([\w-]+)\.(stdout|stderr)\.txt")
-_METRICS = re.compile(r"wd/ranks/(attempt-\d+/)?(?:rank-)?([\w-]+)\.metrics\.jsonl")
+_METRICS = re.compile(r"wd/ranks/(attempt-\d{1,9}/)?(?:rank-)?([\w-]+)\.metrics\.jsonl")
 
 
 def selects(patterns: Iterable[str], path: str) -> bool:
@@ -187,7 +187,9 @@ class Fetcher:
         files of other nodes are still fetched. many: tasks that are not looked at one by one."""
         looks = (functools.partial(self._look_at_task, task) for task in tasks)
         every = itertools.chain[Look[list[Brought]]](looks, self._looks_at_nodes(many) if many else ())
-        outcomes = downloads.fetch_found(self._client, every, self._moved, patience=self._patience, mode=PRIVATE)
+        outcomes = downloads.fetch_found(
+            self._client, every, self._run.path, self._moved, patience=self._patience, mode=PRIVATE
+        )
         for result in outcomes:
             if isinstance(result, Fetched):
                 task_id, part, name = self._files.pop(result.wanted.target)
@@ -257,7 +259,7 @@ class Fetcher:
         downloads_due = []
         for part, file, name in selection.files:
             target = self._run.path / name
-            if there(target, file):
+            if there(self._run.path, target, file):
                 results.append(Brought(_record(task.id, part, file, fetched=name)))
             else:
                 downloads_due.append(Wanted(part.tree, file, target))
@@ -283,8 +285,8 @@ class _Room:
     def reserve(self, task_id: str, files: Sequence[Wanted]) -> str:
         """Reserve the space of files; returns why not if there is too little."""
         with self._lock:
-            reserved_bytes = self._small + sum(map(_still_needed, self._large.values()))
-            free, demand = max(self._free(self._directory) - reserved_bytes, 0), sum(map(_still_needed, files))
+            reserved_bytes = self._small + sum(map(self._still_needed, self._large.values()))
+            free, demand = max(self._free(self._directory) - reserved_bytes, 0), sum(map(self._still_needed, files))
             if demand > free:
                 self._refusal = self._refusal or (  # the first one, so that many files have the same reason
                     f"the disk of {self._directory} has {size(free)} free, and the files of task {task_id} need"
@@ -302,14 +304,13 @@ class _Room:
             if self._large.pop(item.target, None) is None:
                 self._small -= item.file.size
 
-
-def _still_needed(item: Wanted) -> int:
-    """The bytes of a file, less what has come of it."""
-    if item.file.size <= downloads.RANGE:
-        return item.file.size
-    with contextlib.suppress(OSError, AttributeError):  # Windows counts no blocks
-        return max(item.file.size - partial(item.target)[0].stat().st_blocks * 512, 0)
-    return 0 if there(item.target, item.file) else item.file.size
+    def _still_needed(self, item: Wanted) -> int:
+        """The bytes of a file, less what has come of it."""
+        if item.file.size <= downloads.RANGE:
+            return item.file.size
+        if status := status_below(self._directory, partial(item.target)[0]):
+            return max(item.file.size - getattr(status, "st_blocks", 0) * 512, 0)  # Windows counts no blocks
+        return 0 if there(self._directory, item.target, item.file) else item.file.size
 
 
 def size(number: float) -> str:
@@ -334,14 +335,12 @@ def _lost(task: FetchTask, node: str, error: ServiceError) -> Brought:
     return Brought(record, again=isinstance(error, (Unreachable, NotAllowed)))
 
 
-def there(target: Path, file: File) -> bool:
-    """Whether a file was fetched before and has not changed since."""
-    try:
-        status = target.stat()
-    except OSError:
+def there(root: Path, target: Path, file: File) -> bool:
+    """Whether a file was fetched before and has not changed since. No link below `root` is followed."""
+    status = status_below(root, target)
+    if status is None or file.modified is None:
         return False
-    changed = file.modified is None or abs(status.st_mtime - file.modified.timestamp()) > 0.001
-    return status.st_size == file.size and not changed
+    return status.st_size == file.size and abs(status.st_mtime - file.modified.timestamp()) <= 0.001
 
 
 def _record(task_id: str, part: Part, file: File, **more: str) -> FileRecord:

@@ -20,8 +20,9 @@ from batchtrain.config.source_directory import CREDENTIALS_NAME
 from batchtrain.config.travel import AnySource, LargeSource
 from batchtrain.config.types import Job, Recipe, Secret, Task, bytes_of
 from batchtrain.errors import BatchtrainError, UsageError
+from batchtrain.records.foreign import UNREADABLE
 from batchtrain.runs.beginnings import git
-from batchtrain.runs.directory import RunDirectory, open_private, replace
+from batchtrain.runs.directory import RunDirectory
 
 Blobs = Callable[[str], Iterable[Any]]
 """Lists the blobs of `LINK/CONTAINER/PREFIX`, each with its name, size, MD5 and version. Raises ServiceError."""
@@ -134,7 +135,7 @@ def keep(
     directories = _pack(run, directory, entries, config, secrets) if keeps else _digests(entries)
     difference = _uncommitted(directory, entries, config, secrets) if dirty and settings.enabled else ""
     if difference:
-        replace(run.path / DIFFERENCE, difference.encode())
+        run.replace(run.path / DIFFERENCE, difference.encode())
     items = (item for task in _tasks(job) for item in task.input_data.azure_storage if not item.is_file_share)
     paths = dict.fromkeys(f"{item.storage_account_settings}/{item.remote_path.strip('/')}" for item in items)
     inputs = tuple(_input(path, blobs) for path in paths if "{" not in path) if blobs else ()  # a factory fills it in
@@ -143,7 +144,7 @@ def keep(
     record = SourceRecord(
         kept=keeps, reason=reason, sources=tuple(directories), uncommitted=bool(difference), inputs=inputs
     )
-    replace(run.path / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+    run.replace(run.path / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
     return reason if entries else ""
 
 
@@ -152,7 +153,7 @@ def read(run: RunDirectory) -> SourceRecord | None:
     path = run.path / RECORD
     try:
         return msgspec.json.decode(path.read_bytes(), type=SourceRecord) if path.exists() else None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
 
 
@@ -223,7 +224,7 @@ def _pack(
 
     directories = []
     with (
-        open_private(run.path / ARCHIVE, "wb") as file,
+        run.open(run.path / ARCHIVE, "wb") as file,
         gzip.GzipFile("", "wb", LEVEL, file, 0) as gzip_file,
         tarfile.open(fileobj=gzip_file, mode="w", format=tarfile.GNU_FORMAT) as archive,
     ):

@@ -31,15 +31,13 @@ from batchtrain.records import File
 from batchtrain.service import requests, retry
 from batchtrain.service.at_once import WORKERS, AtOnce, Piece
 from batchtrain.service.faults import code_of, faults
-from batchtrain.service.local_files import make_directory, read_at, write_at
-from batchtrain.service.partial_files import keep, partial, resumed
+from batchtrain.service.local_files import read_at, write_at
+from batchtrain.service.partial_files import PartialFile, partial
 from batchtrain.service.requests import query, quoted
 
 RANGE = 8 << 20
 """Bytes of one request; larger files need several."""
 THREAD = "download"
-OF_THE_SYSTEM = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-"""Links are not followed, and Windows does not change ends of lines."""
 TRIES = 3
 """Most attempts for a file that changes while it is fetched."""
 PAST_THE_END = frozenset({"InvalidRange", "416"})
@@ -147,16 +145,17 @@ Look = Callable[[threading.Event], tuple[Found, Iterable[Wanted]]]
 def fetch(
     client: BatchClient,
     items: Iterable[Wanted],
+    root: Path,
     report: Callable[[int], None] = lambda _: None,
     *,
     patience: retry.Patience = retry.FAR,
     mode: int = 0o777,
 ) -> Iterator[Fetched]:
     """Fetch files, several at once; yields each file when it is done or has failed. A failed file does not stop the
-    others. No further files are requested from a node or a service that was lost. report: called with the number of
-    bytes that came. mode: of new directories, and of files without
-    execution."""
-    batch = _Batch(client, report, patience, mode)
+    others. No further files are requested from a node or a service that was lost. root: the directory below which they
+    are written; no link in it is followed. report: called with the number of bytes that came. mode: of new
+    directories, and of files without execution."""
+    batch = _Batch(client, root, report, patience, mode)
     work = AtOnce(THREAD, _pieces(batch, items), WORKERS)
     batch.stopped = work.stopped
     yield from work.results()
@@ -165,6 +164,7 @@ def fetch(
 def fetch_found(
     client: BatchClient,
     looks: Iterable[Look[Found]],
+    root: Path,
     report: Callable[[int], None] = lambda _: None,
     *,
     patience: retry.Patience = retry.FAR,
@@ -172,7 +172,7 @@ def fetch_found(
 ) -> Iterator[Fetched | Found]:
     """The same for files that are found meanwhile: several looks at once, each followed by its files. Yields the result
     of each look too. Raises the error of a look."""
-    batch = _Batch(client, report, patience, mode)
+    batch = _Batch(client, root, report, patience, mode)
 
     def piece(look: Look[Found]) -> Found:
         result, files = look(work.stopped)
@@ -194,8 +194,10 @@ def _pieces(batch: _Batch, items: Iterable[Wanted]) -> Iterator[Piece[Fetched]]:
 class _Batch:
     """State that all files of one call share."""
 
-    def __init__(self, client: BatchClient, report: Callable[[int], None], patience: retry.Patience, mode: int) -> None:
-        self.client, self.moved, self.patience, self.mode = client, report, patience, mode
+    def __init__(
+        self, client: BatchClient, root: Path, report: Callable[[int], None], patience: retry.Patience, mode: int
+    ) -> None:
+        self.client, self.root, self.moved, self.patience, self.mode = client, root, report, patience, mode
         self.stopped = threading.Event()
         self.lost: dict[str, str] = {}
         """Why no more files come from a tree, by its URL. The empty URL stands for the whole service."""
@@ -225,7 +227,7 @@ class _Download:
     def __init__(self, batch: _Batch, request: Wanted) -> None:
         self._batch, self._wanted = batch, request
         self._url = request.tree.file_url(request.file.path, request.file.raw)
-        self._part, self._notes = partial(request.target)
+        self._partial = PartialFile(batch.root, request.target, batch.mode)
         self._lock = threading.Lock()
         self._fd = -1
         self._failed: Fetched | None = None
@@ -234,7 +236,7 @@ class _Download:
         self._begin(request.file.size)
         self._changed = request.file.link  # the size that was listed is that of the link
         if self._resumable:
-            self._digests = resumed(self._notes, _version(request.file))
+            self._digests = self._partial.resumed(_version(request.file))
         self._due = set(self.spans)
 
     def _begin(self, size: int) -> None:
@@ -340,9 +342,7 @@ class _Download:
 
     def _open(self) -> None:
         with self._lock:
-            if self._fd < 0:
-                make_directory(self._part.parent, self._batch.mode)
-                self._fd = os.open(self._part, os.O_RDWR | os.O_CREAT | OF_THE_SYSTEM, self._batch.mode & 0o666)
+            self._fd = self._partial.open()
 
     # all ranges
 
@@ -357,8 +357,6 @@ class _Download:
         except OSError as error:
             return Fetched(self._wanted, reason=_local(self._wanted.target, error), again=True)
         finally:
-            if self._fd >= 0:
-                os.close(self._fd)
             self._tidy()
 
     def _finished(self) -> Fetched:
@@ -375,15 +373,13 @@ class _Download:
         if self._interrupted:
             return Fetched(self._wanted, reason="interrupted", again=True)
         if not digest:
-            reason = f"the copy in {self._part} is not what came from the node: check the disk of this machine"
+            part, _ = partial(self._wanted.target)
+            reason = f"the copy in {part} is not what came from the node: check the disk of this machine"
             return Fetched(self._wanted, reason=reason, again=True)
         if (self._size != self._wanted.file.size and not self._wanted.file.link) or self._grows:
             note = f"it was being written while it was fetched: these are its first {self._size:,} bytes"
-        os.close(self._fd)  # Windows renames no open file
-        self._fd = -1
-        if modified := self._wanted.file.modified:
-            os.utime(self._part, (modified.timestamp(), modified.timestamp()))
-        self._part.replace(self._wanted.target)
+        modified = self._wanted.file.modified
+        self._partial.finish(modified.timestamp() if modified else None)
         return Fetched(self._wanted, self._size, digest, note)
 
     @property
@@ -428,11 +424,11 @@ class _Download:
     def _tidy(self) -> None:
         """Keep the ranges of a large file that was not fetched; the next call continues with the rest."""
         with contextlib.suppress(OSError):
-            if self._part.exists() and self._resumable and self._digests and not self._changed:
-                keep(self._notes, _version(self._wanted.file), self._digests)
+            if self._resumable and self._digests and not self._changed and not self._partial.is_finished:
+                self._partial.keep(_version(self._wanted.file), self._digests)
             else:
-                self._part.unlink(missing_ok=True)
-                self._notes.unlink(missing_ok=True)
+                self._partial.drop()
+        self._partial.close()
 
 
 def _version(file: File) -> str:

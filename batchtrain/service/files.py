@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import codecs
-import contextlib
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TypeVar
 
-import msgspec
 from azure.batch import BatchClient
 
 from batchtrain.errors import BatchtrainError, NotFound, ServiceError
+from batchtrain.records import foreign
 from batchtrain.records.rank_end import ENDS, RankEnd
 from batchtrain.service import downloads
 from batchtrain.service.downloads import PAST_THE_END, RANGE, Tree
@@ -83,8 +83,17 @@ def records(
 def decoded_lines(content: bytes, kind: type[Line]) -> Iterator[Line]:
     """The records of the lines of a file."""
     for line in content.splitlines():
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-            yield msgspec.json.decode(line, type=kind)
+        if (record := foreign.read(line, kind)) is not None:
+            yield record
+
+
+def local_records(path: Path, kind: type[Line]) -> tuple[Line, ...]:
+    """The same of the beginning of a file that was fetched; none without the file."""
+    try:
+        with path.open("rb") as file:
+            return tuple(decoded_lines(file.read(RANGE), kind))
+    except OSError:
+        return ()
 
 
 def last_lines(content: bytes, count: int) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
-"""A file that is being downloaded: its path until it is complete, and the record of the ranges that are there."""
+"""A file that is being downloaded: it has another name until it is complete, and a record of the ranges that are
+there."""
 
 from __future__ import annotations
 
@@ -8,6 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+
+from batchtrain.records.foreign import UNREADABLE
+from batchtrain.service.local_files import Folder
 
 MOST_NAME = 240
 """Most bytes of a file name that may get a suffix; the file system permits 255."""
@@ -28,19 +32,77 @@ def partial(target: Path) -> tuple[Path, Path]:
     return target.with_name(f".{name}.part"), target.with_name(f".{name}.ranges")
 
 
-def keep(path: Path, version: str, digests: Mapping[Range, bytes]) -> None:
-    """Record the ranges of a version of a file, with their digests. The record is replaced at once."""
-    content = _Ranges(version, sorted((*span, digest) for span, digest in digests.items()))
-    aside = path.with_name(f"{path.name}~")
-    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(msgspec.json.encode(content))
-    aside.replace(path)
+class PartialFile:
+    """A file until it is complete. It and its record are below `root`, and no link there is followed."""
 
+    def __init__(self, root: Path, target: Path, mode: int = 0o777) -> None:
+        """mode: of new directories, and of the file without execution."""
+        self._root, self._target, self._mode = root, target, mode
+        self._part, self._notes = (path.name for path in partial(target))
+        self._folder: Folder | None = None
+        self._descriptor = -1
+        self.is_finished = False
+        """Whether the file has its name."""
 
-def resumed(path: Path, version: str) -> dict[Range, bytes]:
-    """The recorded ranges with their digests; empty if they are those of another version."""
-    try:
-        notes = msgspec.json.decode(path.read_bytes(), type=_Ranges)
-    except (OSError, msgspec.DecodeError):
-        return {}
-    return {(start, end): digest for start, end, digest in notes.ranges} if notes.version == version else {}
+    def open(self) -> int:
+        """The descriptor of the file, which is made with its directories. Raises OSError."""
+        if self._descriptor < 0:
+            self._folder = self._folder or Folder(self._root, self._target.parent, self._mode)
+            self._descriptor = self._folder.open(self._part, os.O_RDWR | os.O_CREAT, self._mode & 0o666)
+        return self._descriptor
+
+    def resumed(self, version: str) -> dict[Range, bytes]:
+        """The recorded ranges with their digests; empty if they are those of another version."""
+        try:
+            with (
+                Folder(self._root, self._target.parent) as folder,
+                os.fdopen(folder.open(self._notes, os.O_RDONLY), "rb") as file,
+            ):
+                notes = msgspec.json.decode(file.read(), type=_Ranges)
+        except (OSError, *UNREADABLE):
+            return {}
+        return {(start, end): digest for start, end, digest in notes.ranges} if notes.version == version else {}
+
+    def keep(self, version: str, digests: Mapping[Range, bytes]) -> None:
+        """Record the ranges of a version of the file, if it is there, with their digests. The record is replaced at
+        once."""
+        if self._folder is not None and self._folder.status(self._part) is not None:
+            content = _Ranges(version, sorted((*span, digest) for span, digest in digests.items()))
+            self._folder.write(self._notes, (msgspec.json.encode(content),))
+
+    def forget(self) -> None:
+        """Delete the record."""
+        if self._folder is not None:
+            self._folder.unlink(self._notes)
+
+    def finish(self, modified: float | None) -> None:
+        """Give the file its name, and close it. modified: its time. Raises OSError."""
+        assert self._folder is not None
+        self._close_file()  # Windows renames no open file
+        if modified is not None:
+            self._folder.set_time(self._part, modified)
+        self._folder.replace(self._part, self._target.name)
+        self.is_finished = True
+        self.forget()
+
+    def drop(self) -> None:
+        """Delete the file and its record."""
+        self._close_file()
+        if self._folder is not None:
+            self._folder.unlink(self._part)
+            self.forget()
+
+    def close(self) -> None:
+        """Close the file, complete or not."""
+        self._close_file()
+        if self._folder is not None:
+            self._folder.close()
+            self._folder = None
+
+    __del__ = close
+    """A download that is stopped drops its files without a result."""
+
+    def _close_file(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +24,19 @@ from batchtrain.errors import NotFound, ServiceError
 from batchtrain.plan import wire
 from batchtrain.plan.diff import Living
 from batchtrain.plan.types import PoolFacts
-from batchtrain.records import Counts, Endpoint, Image, Job, JobSchedule, Node, Pool, Task, TaskNode, node_hours
+from batchtrain.records import (
+    Counts,
+    Endpoint,
+    Image,
+    Job,
+    JobSchedule,
+    Node,
+    Pool,
+    Task,
+    TaskNode,
+    foreign,
+    node_hours,
+)
 from batchtrain.service import answers, clock_difference
 from batchtrain.service.answers import SubtaskAnswer, TaskAnswer
 from batchtrain.service.faults import faults
@@ -281,9 +292,7 @@ def all_fetch_settings(client: BatchClient, job_id: str) -> dict[str, FetchSetti
 
 
 def _settings(value: str) -> FetchSettings:
-    with contextlib.suppress(msgspec.DecodeError):  # of another program, or of a later version
-        return msgspec.json.decode(value, type=FetchSettings)
-    return FetchSettings()
+    return foreign.read(value, FetchSettings) or FetchSettings()  # of another program, or of a later version
 
 
 def task_nodes(client: BatchClient, job_id: str, task_id: str) -> tuple[TaskNode, ...]:

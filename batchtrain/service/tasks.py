@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-import msgspec
 from azure.batch import BatchClient
 
 from batchtrain.config.factories import PARAMETERS
 from batchtrain.errors import UsageError
-from batchtrain.records import Counts, Task
+from batchtrain.records import Counts, Task, foreign
 from batchtrain.service import read
 from batchtrain.service.requests import Creation, creation, moment, quoted
 
@@ -110,6 +108,6 @@ def parameters(client: BatchClient, job_id: str) -> dict[str, dict[str, Any]]:
     """The named parameters of each task that a factory made with some. A variable that is not ours is ignored."""
     by_task = {}
     for task_id, text in read.variables(client, job_id, PARAMETERS):
-        with contextlib.suppress(msgspec.DecodeError):
-            by_task[task_id] = msgspec.json.decode(text, type=dict[str, Any])
+        if (values := foreign.read(text, dict[str, Any])) is not None:
+            by_task[task_id] = values
     return by_task

@@ -138,9 +138,17 @@ def _stored(item: ElementTree.Element) -> Stored:
     if name is not None and name.get("Encoded") == "true":
         text = unquote(text)
     properties = {entry.tag: entry.text or "" for entry in item.iterfind("Properties/*")}
-    md5, etag = properties.get("Content-MD5"), properties.get("Etag", "").strip('"')
-    changed = parsedate_to_datetime(properties["Last-Modified"])
-    return Stored(text, int(properties["Content-Length"]), changed, b64decode(md5) if md5 else None, f'"{etag}"')
+    etag, changed = properties.get("Etag", "").strip('"'), parsedate_to_datetime(properties["Last-Modified"])
+    return Stored(text, int(properties["Content-Length"]), changed, _md5(properties.get("Content-MD5")), f'"{etag}"')
+
+
+def _md5(text: str | None) -> bytes | None:
+    """The MD5 that the sender stored; None without one, and for any other text."""
+    try:
+        digest = b64decode(text or "", validate=True)
+    except ValueError:
+        return None
+    return digest if len(digest) == 16 else None
 
 
 def is_directory(item: Stored) -> bool:

@@ -12,13 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from http.client import IncompleteRead
-from io import FileIO
 from pathlib import Path
+from typing import NamedTuple
 
 from batchtrain.errors import ServiceError, Unreachable
 from batchtrain.service.at_once import Piece
-from batchtrain.service.local_files import write_at
-from batchtrain.service.partial_files import keep, partial, resumed
+from batchtrain.service.local_files import Folder, status_below, write_at
+from batchtrain.service.partial_files import PartialFile
 from batchtrain.storage.blob import Stored
 from batchtrain.storage.blob_requests import PIECE, Answer, LocalFault, Request, Span, Storage, blob_path, received
 from batchtrain.storage.moving import Count, Moved, Moving
@@ -35,21 +35,40 @@ TRIES = 2
 
 
 def download(
-    storage: Storage, container: str, blobs: Iterable[tuple[Stored, Path]], count: Count = lambda size: None
+    storage: Storage,
+    container: str,
+    blobs: Iterable[tuple[Stored, Path]],
+    root: Path,
+    count: Count = lambda size: None,
+    mode: int = 0o777,
 ) -> Iterator[Moved]:
     """Download blobs, each to its file. A file that is the same already is skipped: as many bytes with the same MD5,
-    or, without an MD5, not older than the blob. A blob that fails does not stop the others, unless all would fail."""
+    or, without an MD5, not older than the blob. A blob that fails does not stop the others, unless all would fail.
+    root: the directory below which they are written; no link in it is followed. mode: of new directories, and of files
+    without execution."""
     moving = Moving(THREAD, count)
-    return moving.results(_Download(moving, storage, container, blob, target).begin for blob, target in blobs)
+    common = _Container(moving, storage, container, root, mode)
+    return moving.results(_Download(common, blob, target).begin for blob, target in blobs)
+
+
+class _Container(NamedTuple):
+    """The common parts of the downloads of one call."""
+
+    moving: Moving
+    storage: Storage
+    name: str
+    root: Path
+    mode: int = 0o777
 
 
 class _Download:
-    def __init__(self, moving: Moving, storage: Storage, container: str, blob: Stored, target: Path) -> None:
-        self._moving, self._storage, self._blob, self._target = moving, storage, blob, target
-        self._operation = f"download {container}/{blob.name}"
-        self._path = blob_path(container, blob.name)
-        self._part, self._notes = partial(target)
-        self._file: FileIO
+    def __init__(self, container: _Container, blob: Stored, target: Path) -> None:
+        self._moving, self._storage, self._root = container.moving, container.storage, container.root
+        self._blob, self._target = blob, target
+        self._operation = f"download {container.name}/{blob.name}"
+        self._path = blob_path(container.name, blob.name)
+        self._file = PartialFile(container.root, target, container.mode)
+        self._fd = -1
         self._hashing = threading.Lock()
         self._lock = threading.Lock()
         self._failed: Moved | None = None
@@ -74,28 +93,27 @@ class _Download:
     def _begun(self) -> Moved | None:
         if self._same():
             return Moved(self._blob.name)
-        self._target.parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(self._part, "r+b", buffering=0, opener=_opener)  # noqa: SIM115 - pieces of it share it
-        ranges = set(resumed(self._notes, self._blob.version))
-        if ranges and self._part.stat().st_size < max(end for _, end in ranges):
+        self._fd = self._file.open()
+        ranges = set(self._file.resumed(self._blob.version))
+        if ranges and os.fstat(self._fd).st_size < max(end for _, end in ranges):
             ranges = set()
         return self._cut(ranges)
 
     def _same(self) -> bool:
         """Whether the file is there already."""
-        try:
-            status = self._target.stat()
-            if status.st_size != self._blob.size:
-                return False
-            if self._blob.md5 is None:
-                return status.st_mtime >= self._blob.changed.timestamp()
-            with self._target.open("rb") as file:
-                digest = hashlib.md5(usedforsecurity=False)
-                while piece := file.read(PIECE):
-                    digest.update(piece)
-            return digest.digest() == self._blob.md5
-        except FileNotFoundError:
+        status = status_below(self._root, self._target)
+        if status is None or status.st_size != self._blob.size:
             return False
+        if self._blob.md5 is None:
+            return status.st_mtime >= self._blob.changed.timestamp()
+        with (
+            Folder(self._root, self._target.parent) as folder,
+            os.fdopen(folder.open(self._target.name, os.O_RDONLY), "rb") as file,
+        ):
+            digest = hashlib.md5(usedforsecurity=False)
+            while piece := file.read(PIECE):
+                digest.update(piece)
+        return digest.digest() == self._blob.md5
 
     def _cut(self, ranges: set[tuple[int, int]]) -> Moved | None:
         """Fetch the only range, or add the ranges of a large blob that are not there."""
@@ -137,7 +155,7 @@ class _Download:
             self._there.add(span)
             if len(self._spans) > 1 and time.monotonic() - self._noted >= NOTED_SECONDS:
                 self._noted = time.monotonic()
-                keep(self._notes, self._blob.version, dict.fromkeys(self._there, b""))
+                self._file.keep(self._blob.version, dict.fromkeys(self._there, b""))
         self._hash()
 
     def _some(self, start: int, end: int, view: memoryview) -> int:
@@ -176,7 +194,7 @@ class _Download:
 
     def _write(self, view: memoryview, at: int) -> None:
         try:
-            write_at(self._file.fileno(), view, at)
+            write_at(self._fd, view, at)
         except OSError as error:
             raise LocalFault(error) from error
 
@@ -186,7 +204,7 @@ class _Download:
             return
         try:
             while self._hashed < len(self._spans) and self._spans[self._hashed] in self._there:
-                for piece in Span(self._file.fileno(), *self._spans[self._hashed]):
+                for piece in Span(self._fd, *self._spans[self._hashed]):
                     self._digest.update(piece)
                 self._hashed += 1
         finally:
@@ -198,29 +216,21 @@ class _Download:
             return None  # the download was stopped
         self._hash(wait=True)
         if self._blob.md5 is not None and self._digest.digest() != self._blob.md5:
-            self._notes.unlink(missing_ok=True)
+            self._file.forget()
             self._tries_left -= 1
             if self._tries_left:
                 return self._cut(set())
-            self._part.unlink(missing_ok=True)
+            self._file.drop()
             raise ServiceError(f"{self._operation}: its bytes have another MD5 than the one it was stored with")
-        self._file.truncate(self._blob.size)
-        changed = self._blob.changed.timestamp()
-        self._file.close()  # Windows renames no open file
-        os.utime(self._part, (changed, changed))
-        self._part.replace(self._target)
-        self._notes.unlink(missing_ok=True)
+        os.ftruncate(self._fd, self._blob.size)
+        self._file.finish(self._blob.changed.timestamp())
         return Moved(self._blob.name, self._blob.size, moved=True)
 
     def _closed(self, result: Moved | None) -> Moved | None:
-        if result is not None and hasattr(self, "_file"):
-            self._file.close()
+        if result is not None:
             if result.error is not None and self._blob.size <= RANGE:
-                self._part.unlink(missing_ok=True)
-            elif result.error is not None and self._part.exists():
-                keep(self._notes, self._blob.version, dict.fromkeys(self._there, b""))
+                self._file.drop()
+            elif result.error is not None:
+                self._file.keep(self._blob.version, dict.fromkeys(self._there, b""))
+            self._file.close()
         return result
-
-
-def _opener(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)

@@ -28,6 +28,8 @@ class Moved(NamedTuple):
     moved: bool = False
     """False if the same was there already, or if it failed."""
     error: ServiceError | None = None
+    is_local: bool = False
+    """Whether the error is of this machine."""
 
 
 class Changed(Exception):
@@ -76,7 +78,7 @@ class Moving:
             reason = f"the disk of {path.parent} is full: free some space and copy {path.name} again"
         else:
             reason = f"{path}: {fault.strerror or fault}"
-        return Moved(name, error=ServiceError(reason))
+        return Moved(name, error=ServiceError(reason), is_local=True)
 
 
 def of_all(error: ServiceError) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from batchtrain.errors import ServiceError
@@ -16,6 +16,9 @@ from batchtrain.storage.ingress import walk
 from batchtrain.storage.moving import UNWATCHED, Moved, Tally, Watcher
 from batchtrain.storage.upload import Local
 
+Names = Callable[[str], str]
+"""Gives each path below a directory a safe local path, the same each time (`batchtrain.runs.local_names`)."""
+
 
 def get(
     storage: Storage,
@@ -23,34 +26,36 @@ def get(
     blobs: Sequence[Stored],
     path: str,
     destination: Path,
+    names: Names,
     watcher: Watcher = UNWATCHED,
 ) -> Tally:
     """Download blobs below `path` to a directory, or the blob `path` itself to a file; files that are the same there
-    are skipped."""
+    are skipped. No link in the directory is followed. names: the local path of each path in it."""
     blobs = [item for item in blobs if not blob.is_directory(item)]
     tally = Tally(str(destination), len(blobs), sum(item.size for item in blobs), watcher)
     downloads = []
     for item in blobs:
-        target = target_of(item.name, path, destination)
+        target = target_of(item.name, path, destination, names)
         if target is None:
             message = f"the blob {item.name} would be written outside of {destination}: rename it, or get it by itself"
             tally.add(Moved(item.name, error=ServiceError(message)))
         else:
             downloads.append((item, target))
-    for result in download(storage, container, downloads, watcher.moved):
+    root = destination if destination.is_dir() or any(item.name != path for item in blobs) else destination.parent
+    for result in download(storage, container, downloads, root, watcher.moved):
         tally.add(result)
     return tally
 
 
-def target_of(name: str, path: str, destination: Path) -> Path | None:
+def target_of(name: str, path: str, destination: Path, names: Names) -> Path | None:
     """The file of a blob; None if its name would leave the destination or name another file there."""
     if name == path:
-        return destination / Path(name).name if destination.is_dir() else destination
+        return destination / names(name.rpartition("/")[2]) if destination.is_dir() else destination
     below = name[len(path) :].removeprefix("/") if path else name
     parts = below.split("/")
     if not below or "\0" in below or any(part in ("", ".", "..") for part in parts):
         return None
-    return destination / below
+    return destination / names(below)
 
 
 def surplus_blobs(blobs: Iterable[Stored], base: str, files: Iterable[Local]) -> list[str]:
@@ -59,9 +64,9 @@ def surplus_blobs(blobs: Iterable[Stored], base: str, files: Iterable[Local]) ->
     return [item.name for item in blobs if item.name not in names]
 
 
-def surplus_files(blobs: Iterable[Stored], path: str, destination: Path) -> list[Path]:
-    """The files below a directory for which there is no blob."""
-    targets = {target_of(item.name, path, destination) for item in blobs}
+def surplus_files(blobs: Iterable[Stored], path: str, destination: Path, names: Names) -> list[Path]:
+    """The files below a directory for which there is no blob. names: as for `get`."""
+    targets = {target_of(item.name, path, destination, names) for item in blobs}
     return [file.path for file in walk(destination) if file.path not in targets] if destination.is_dir() else []
 
 

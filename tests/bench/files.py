@@ -59,7 +59,7 @@ def measure(client: Client, node: str, root: Path, got: Path) -> None:
 
     def fetched(*names: str) -> None:
         wanted = (Wanted(tree, seen[name], got / name) for name in names)
-        bad = [done.reason for done in downloads.fetch(client.batch, wanted, patience=NEAR) if not done.sha256]
+        bad = [done.reason for done in downloads.fetch(client.batch, wanted, got, patience=NEAR) if not done.sha256]
         assert not bad, bad[0]
 
     sdk = timed(lambda: _by_sdk(client, node, got / "sdk"))

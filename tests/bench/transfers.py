@@ -83,9 +83,10 @@ class Ours:
         bring(self._storage, f"link/{container}", "", list(walk(data)), UNWATCHED).check()
 
     def down(self, container: str, to: Path) -> None:
+        from batchtrain.runs.local_names import names_of_data
         from batchtrain.storage import blob, sync
 
-        sync.get(self._storage, container, list(blob.stored(self._storage, container)), "", to).check()
+        sync.get(self._storage, container, list(blob.stored(self._storage, container)), "", to, names_of_data()).check()
 
 
 class Sdk:

@@ -16,6 +16,7 @@ from batchtrain.config.types import Recipe, Secret, StorageCredentials, convert
 from batchtrain.emulator.interface import StorageAccount
 from batchtrain.errors import NotAllowed
 from batchtrain.plan import ingress
+from batchtrain.runs.local_names import names_of_data
 from batchtrain.storage import blob, sync
 from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.ingress import carry_out
@@ -84,7 +85,7 @@ def test_a_file_comes_back_as_it_went(client: Storage, container: str, data: Pat
     brought(client, recipe(data.parent, container))
     target = tmp_path / "new" / "d.bin"
     blobs = list(blob.below(client, container, "in/deep/d.bin"))
-    assert sync.get(client, container, blobs, "in/deep/d.bin", target).total.copied == 1
+    assert sync.get(client, container, blobs, "in/deep/d.bin", target, names_of_data()).total.copied == 1
     assert target.read_bytes() == (data / "deep" / "d.bin").read_bytes()
 
 

@@ -26,7 +26,7 @@ from batchtrain.service import read
 from batchtrain.service.connect import Account
 from batchtrain.storage import blob
 from batchtrain.storage.download import download
-from batchtrain.storage.run_container import container_of
+from batchtrain.storage.run_container import control_of
 from tests.waiting import until
 
 from .test_detached import recipe as simulated
@@ -101,9 +101,9 @@ def test_a_controller_that_is_ended_after_any_request_moves_the_job_once(
 
 def requests_of(client: Client, made: Recipe, run: str, directory: Path) -> Requests:
     """What the controller of a run has, with less patience."""
-    storage, container = client.storage(made)("link"), container_of(run)
+    storage, container = client.storage(made)("link"), control_of(run)
     [item] = [item for item in blob.below(storage, container, "controller") if item.name == FILE]
-    for moved in download(storage, container, [(item, directory / "requests.json")]):
+    for moved in download(storage, container, [(item, directory / "requests.json")], directory):
         assert moved.error is None
     requests = msgspec.json.decode((directory / "requests.json").read_bytes(), type=Requests)
     return replace(requests, patience=0.05)

@@ -255,19 +255,19 @@ def _own_processes(sim: Simulation) -> None:
 
     lease.Lease.__init__ = init  # type: ignore[method-assign]
 
-    def replace(path: Path, lines: Iterable[bytes]) -> None:
+    def replace(path: Path, lines: Iterable[bytes], root: Path | None = None) -> None:
         process = _process()
         if process is not None and process.writes + 1 == process.dies_in_write:
             process.on_fault()
             moment = sim.random.choice(("before", "in", "after"))
             if moment != "before":
-                REAL_REPLACE(path, lines if moment == "after" else _cut(sim, lines))
+                REAL_REPLACE(path, lines if moment == "after" else _cut(sim, lines), root)
             sim.vanish()
-        REAL_REPLACE(path, lines)
+        REAL_REPLACE(path, lines, root)
 
-    def open_private(path: Path, how: str) -> BinaryIO:
+    def open_private(path: Path, how: str, root: Path | None = None) -> BinaryIO:
         _write(sim, path)
-        return REAL_OPEN(path, how)
+        return REAL_OPEN(path, how, root)
 
     def write_at(*arguments: Any) -> None:
         _write(sim, Path("a download"))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +23,7 @@ from tests.unit.plan.jobs import recipe
 
 IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i"
 AZURE = Account("https://a.westeurope.batch.azure.com", "a")
+DIGEST = "0" * 64
 PRICES = Prices("westeurope", "USD", {"STANDARD_D2AS_V5": 0.1, "STANDARD_D2LS_V5": 0.2})
 
 
@@ -71,7 +75,7 @@ def test_its_pool_has_the_identity_and_no_node_when_nothing_runs() -> None:
 
 def test_its_task_on_azure_installs_what_batchtrain_requires_and_not_batchtrain() -> None:
     made = of(controller_identity=IDENTITY)
-    there = foresee(made).recipe_of(made, 3600, "20261126T000000Z-job-0000", "link", emulated=False)
+    there = foresee(made).recipe_of(made, 3600, "20261126T000000Z-job-0000", "link", DIGEST, emulated=False)
     [job] = there.jobs
     line = str(job.tasks[0].command)
     assert "venv/bin/pip install --quiet" in line
@@ -79,6 +83,21 @@ def test_its_task_on_azure_installs_what_batchtrain_requires_and_not_batchtrain(
     assert " batchtrain" not in line.partition("pip install")[2].partition("&&")[0]
     [addition] = [step for step in plan_jobs(there, Facts()).steps if step.action == "job.add"]
     assert addition.document["constraints"]["maxWallClockTime"] == "PT1H"
+
+
+@pytest.mark.parametrize("emulated", [True, False])
+def test_a_program_with_another_digest_is_not_unpacked_or_started(tmp_path: Path, emulated: bool) -> None:
+    made = of(controller_identity=IDENTITY)
+    digest = hashlib.sha256(b"the program").hexdigest()
+    [job] = foresee(made).recipe_of(made, 3600, "20261126T000000Z-job-0000", "link", digest, emulated=emulated).jobs
+    (tmp_path / "controller").mkdir()
+    (tmp_path / controller.PACKAGE).write_bytes(b"hostile")
+    ended = subprocess.run(
+        ["bash", "-c", str(job.tasks[0].command)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert "controller/batchtrain.zip: FAILED" in ended.stdout
+    assert [path.name for path in tmp_path.rglob("*")] == ["controller", "batchtrain.zip"]
 
 
 def test_the_job_of_a_run_has_a_pool_of_its_own_at_each_candidate() -> None:

@@ -338,3 +338,19 @@ def test_a_variable_of_dlbs_is_a_list_of_values_and_a_parameter_is_one() -> None
     data = {"parameters": {"exp.gpus": [0, 1]}, "variables": {"exp.num_nodes": [1, 2], "exp.phase": "training"}}
     experiment, _ = of_dlbs(data, "r", "c")
     assert experiment.matrix == {"gpus": ("[0, 1]",), "nodes": (1, 2), "phase": ('"training"',)}
+
+
+def test_the_names_of_a_run_do_not_lead_an_export_out_of_its_directory(tmp_path: Path) -> None:
+    run, outside, target = made(tmp_path, "j", 8), tmp_path / "outside", tmp_path / "tb"
+    outside.mkdir()
+    target.mkdir()
+    (target / "linked").symlink_to(outside)
+    nodes = ("../../../outside", "/abs", "..\\..\\x", "N", "n", "a\0b")
+    lines = [json.dumps({"t": 2.0, "step": 1, "loss": 0.5, "node": node}) for node in nodes]
+    directory.replace(run.metrics_file("train"), "\n".join(lines).encode())
+    assert export.write_tensorboard(run, target) == len(nodes)
+    assert len([path for path in (target / "train").rglob("events*") if path.is_file()]) == len(nodes)
+    directory.replace(run.metrics_file("linked"), lines[0].encode())
+    with pytest.raises(OSError, match="`linked` is a link"):
+        export.write_tensorboard(run, target)
+    assert list(outside.iterdir()) == []

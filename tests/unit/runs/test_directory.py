@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tracemalloc
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -11,9 +13,11 @@ import msgspec
 import pytest
 
 from batchtrain.errors import NotFound, UsageError
-from batchtrain.records import Detail, Failure, Metric, Task
+from batchtrain.records import Attempt, Detail, Failure, Metric, Task
 from batchtrain.runs import directory, lease
-from batchtrain.runs.directory import EventRecord, FileRecord, RunNode, RunRecord
+from batchtrain.runs.attempt_record import AttemptRecord
+from batchtrain.runs.directory import EventRecord, FileRecord, RunDirectory, RunNode, RunRecord
+from batchtrain.runs.numbers import Recorded
 
 NOW = datetime(2026, 11, 22, 11, 15, 2, tzinfo=timezone.utc)
 
@@ -82,10 +86,10 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     run = directory.make(tmp_path, "digits", NOW)
     run.write(_record(run))
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="No space"):
         run.write(RunRecord(id="x", state="failed", started=NOW, job="j"))
     assert run.record().state == "completed"
@@ -252,3 +256,53 @@ def test_the_failure_of_a_task_keeps_its_code(tmp_path: Path) -> None:
     run = directory.make(tmp_path, "j", NOW)
     run.write_tasks([task])
     assert run.tasks() == (task,)
+
+
+WRITERS: dict[str, Callable[[RunDirectory], object]] = {
+    "run.json": lambda run: run.write(_record(run)),
+    "nodes.json": lambda run: run.write_nodes([RunNode("n0", "tvm-1")]),
+    "tasks.jsonl": lambda run: run.write_tasks([Task("t", "completed")]),
+    "files.jsonl": lambda run: run.write_files([FileRecord(task="t", path="a", size=1)]),
+    "events.jsonl": lambda run: run.add_event(EventRecord(NOW, "pool.add", "p", "x")),
+    "attempts.jsonl": lambda run: run.add_attempt(Attempt("t", 1)),
+    "lease.json": lambda run: lease.take(run.path),
+    "output": lambda run: AttemptRecord(run).keep("t", "stdout", ["x"]),
+    "output of an attempt": lambda run: run.move(run.path / "mine", run.logs("t", 1) / "stdout.txt"),
+    "metrics": lambda run: Recorded(run, lambda _: ()).lines("t", "stdout", ["step=1 loss=0.5"]),
+    "config": lambda run: run.replace(run.config / "effective.yaml", b"x"),
+}
+
+
+@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.keys())
+def test_no_writer_of_a_run_follows_a_link_in_its_directory(
+    write: Callable[[RunDirectory], object], tmp_path: Path
+) -> None:
+    run, outside = directory.make(tmp_path / "runs", "digits", NOW), tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_bytes(b"safe")
+    (run.path / "mine").write_bytes(b"mine")
+    for name in ("logs", "metrics", "config"):
+        (run.path / name).symlink_to(outside)
+    for name in WRITERS:
+        if "." in name:
+            (run.path / name).symlink_to(outside / "file")
+    with contextlib.suppress(OSError):
+        write(run)
+    assert {path.name: path.read_bytes() for path in outside.iterdir()} == {"file": b"safe"}
+
+
+@pytest.mark.parametrize("name", ["../../x", "/etc", "..", "a/b"])
+def test_the_name_of_a_run_from_metadata_is_one_below_the_root(name: str, tmp_path: Path) -> None:
+    assert directory.named(tmp_path, name).path.resolve().parent == tmp_path
+    assert directory.make(tmp_path, name, NOW).path.parent == tmp_path
+
+
+def test_the_files_of_a_run_lie_in_it_also_by_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = directory.make(Path("runs"), "digits", NOW)
+    for write in WRITERS.values():
+        (run.path / "mine").write_bytes(b"mine")
+        write(run)
+    assert {path.name for path in run.path.iterdir()} == {name for name in WRITERS if "." in name} | {
+        "config", "logs", "metrics", "mine",
+    }  # fmt: skip

@@ -287,8 +287,8 @@ def test_a_file_is_there_if_it_has_the_size_and_the_time_of_the_remote_one(
     (tmp_path / "a").write_bytes(b"abc")
     os.utime(tmp_path / "a", (MOMENT.timestamp(), MOMENT.timestamp()))
     modified = None if seconds is None else MOMENT + timedelta(seconds=seconds)
-    assert there(tmp_path / "a", File("a", size, modified)) is same
-    assert not there(tmp_path / "none", File("a", size, modified))
+    assert there(tmp_path, tmp_path / "a", File("a", size, modified)) is same
+    assert not there(tmp_path, tmp_path / "none", File("a", size, modified))
 
 
 @pytest.mark.parametrize(

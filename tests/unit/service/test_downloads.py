@@ -146,7 +146,7 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fetched(client: BatchClient, target: Path, *files: File) -> dict[str, Fetched]:
     wanted = (Wanted(TREE, file, target / file.path) for file in files)
-    return {one.wanted.file.path: one for one in fetch(client, wanted, patience=NEAR)}
+    return {one.wanted.file.path: one for one in fetch(client, wanted, target, patience=NEAR)}
 
 
 def content(size: int) -> bytes:
@@ -185,7 +185,7 @@ def test_files_are_found_and_fetched_at_once(service: Service, client: BatchClie
         path = f"t{number}/model"
         return number, [Wanted(TREE, File(path, number * 70), tmp_path / path)]
 
-    done = list(fetch_found(client, (partial(look, number) for number in range(20)), patience=NEAR))
+    done = list(fetch_found(client, (partial(look, number) for number in range(20)), tmp_path, patience=NEAR))
     assert sorted(found for found in done if isinstance(found, int)) == list(range(20))
     assert {name: (tmp_path / name).read_bytes() for name in service.files} == service.files
 
@@ -195,7 +195,7 @@ def test_a_look_that_fails_ends_the_others(client: BatchClient) -> None:
         raise NotFound("the job is gone")
 
     with pytest.raises(NotFound, match="the job is gone"):
-        list(fetch_found(client, [look] * 100, patience=NEAR))
+        list(fetch_found(client, [look] * 100, Path(), patience=NEAR))
 
 
 def test_a_link_whose_target_is_served_is_fetched_and_another_one_is_named(
@@ -227,10 +227,23 @@ def test_a_copy_is_private_where_it_is_asked_for(service: Service, client: Batch
     service.files = {"a": b"x"}
     target, umask = tmp_path / "new" / "deep" / "a", os.umask(0)
     try:
-        list(fetch(client, [Wanted(TREE, File("a", 1, NOW), target)], patience=NEAR, mode=PRIVATE))
+        list(fetch(client, [Wanted(TREE, File("a", 1, NOW), target)], tmp_path, patience=NEAR, mode=PRIVATE))
     finally:
         os.umask(umask)
     assert [path.stat().st_mode & 0o777 for path in (target.parents[1], target.parent, target)] == [0o700, 0o700, 0o600]
+
+
+def test_no_file_is_written_through_a_link(service: Service, client: BatchClient, tmp_path: Path) -> None:
+    service.files = dict.fromkeys(("dir/file", "last", "fine"), b"x")
+    outside, to = tmp_path / "outside", tmp_path / "to"
+    outside.mkdir()
+    to.mkdir()
+    (to / "dir").symlink_to(outside)
+    (to / "last").symlink_to(outside / "last")
+    results = fetched(client, to, *(File(name, 1) for name in service.files))
+    assert results["dir/file"].reason.endswith("`dir` is a link, which is not followed; replace it by a directory")
+    assert list(outside.iterdir()) == []
+    assert (to / "last").read_bytes() == (to / "fine").read_bytes() == b"x"
 
 
 @pytest.mark.parametrize("cut", [0, 1, 31, 63])
@@ -250,7 +263,7 @@ def test_an_answer_without_a_byte_is_not_requested_for_ever(
 ) -> None:
     service.files["a"] = b"0123456789"
     monkeypatch.setattr(downloads._Download, "_stream", lambda *_: iter(()))
-    (fetched,) = fetch(client, [Wanted(TREE, File("a", 10), tmp_path / "a")])
+    (fetched,) = fetch(client, [Wanted(TREE, File("a", 10), tmp_path / "a")], tmp_path)
     assert (fetched.reason, list(tmp_path.glob("a"))) == ("the answer had none of its bytes", [])
 
 
@@ -378,7 +391,7 @@ def test_a_copy_that_the_disk_corrupts_is_not_given_its_name(
 def test_an_interrupted_call_ends_its_threads(service: Service, client: BatchClient, tmp_path: Path) -> None:
     service.files = {f"f{number}": content(64) for number in range(50)}
     wanted = (Wanted(TREE, File(name, 64), tmp_path / name) for name in service.files)
-    some = fetch(client, wanted, patience=NEAR)
+    some = fetch(client, wanted, tmp_path, patience=NEAR)
     next(some)
     some.close()
     assert not [thread for thread in threading.enumerate() if thread.name == downloads.THREAD]
@@ -397,7 +410,7 @@ def test_a_pause_between_attempts_ends_with_the_call(tmp_path: Path, monkeypatch
         batch.stopped.set()  # after the attempt, before the pause
         return True
 
-    batch = downloads._Batch(NoServer(), print, FAR._replace(first=1e-3, most=1e-3), 0o777)  # type: ignore[arg-type]
+    batch = downloads._Batch(NoServer(), tmp_path, print, FAR._replace(first=1e-3, most=1e-3), 0o777)  # type: ignore[arg-type]
     monkeypatch.setattr(downloads.retry, "transient", interrupt)
     download = downloads._Download(batch, Wanted(TREE, File("f", 64), tmp_path / "f"))
     download.take((0, 64))

@@ -20,7 +20,8 @@ Handler = http.server.BaseHTTPRequestHandler
 
 
 class BlobServer:
-    """Its blobs, the blocks that are not committed, and the requests as `VERB NAME COMP RANGE`."""
+    """Its blobs, the blocks that are not committed, and the requests as `VERB NAME COMP RANGE`. The names of blobs
+    outside of the container `box` begin with that of their container, which is there if it has a blob."""
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
@@ -44,7 +45,9 @@ class BlobServer:
 
     def answer(self, handler: Handler) -> None:
         url = urlsplit(handler.path)
-        name, query = unquote(url.path).partition("/box")[2].lstrip("/"), parse_qs(url.query)
+        container, _, name = unquote(url.path).partition("/account/")[2].partition("/")
+        above, query = "" if container == "box" else f"{container}/", parse_qs(url.query)
+        name = f"{above}{name}" if name else ""
         body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
         comp, span = query.get("comp", [""])[0], handler.headers.get("Range", "")
         asked = f"{handler.command} {name} {comp} {span}".strip()
@@ -59,8 +62,10 @@ class BlobServer:
                 status = self._put(name, comp, query, body, handler)
             elif handler.command == "DELETE":
                 status = 404 if self.blobs.pop(name, None) is None else 202
+            elif comp == "list" and above and not any(blob.startswith(above) for blob in self.blobs):
+                status, headers["x-ms-error-code"] = 404, "ContainerNotFound"
             elif comp == "list":
-                status, content = 200, self._listing(**{key: values[0] for key, values in query.items()})
+                status, content = 200, self._listing(above, **{key: values[0] for key, values in query.items()})
             elif name not in self.blobs and not comp:
                 status = 404
             elif handler.headers.get("If-Match", self._etag(name)) != self._etag(name):
@@ -110,10 +115,11 @@ class BlobServer:
     def _etag(self, name: str) -> str:
         return f'"{self.versions.get(name, "1")}"'
 
-    def _listing(self, prefix: str = "", marker: str = "", **_: str) -> bytes:
-        names = sorted(name for name in self.blobs if name.startswith(prefix) and name >= marker)
+    def _listing(self, above: str, prefix: str = "", marker: str = "", **_: str) -> bytes:
+        names = sorted(name for name in self.blobs if name.startswith(above + prefix) and name >= marker)
         items = "".join(
-            f"<Blob><Name>{escape(name)}</Name><Properties><Last-Modified>Sun, 22 Nov 2026 00:00:00 GMT</Last-Modified>"
+            f"<Blob><Name>{escape(name[len(above) :])}</Name><Properties>"
+            f"<Last-Modified>Sun, 22 Nov 2026 00:00:00 GMT</Last-Modified>"
             f"<Etag>{self.versions.get(name, '1')}</Etag><Content-Length>{len(self.blobs[name])}</Content-Length>"
             f"<Content-MD5>{b64encode(self.md5.get(name, b'')).decode()}</Content-MD5></Properties></Blob>"
             for name in names[: self.page]

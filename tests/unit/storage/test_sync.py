@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
+from batchtrain.runs.local_names import names_of_data
 from batchtrain.storage import blob, sync
 from batchtrain.storage.blob import Stored
 from batchtrain.storage.blob_requests import Storage
@@ -34,7 +35,8 @@ def test_the_blobs_below_a_path_become_files_without_it(storage: Storage, blobs:
     begun: list[tuple[int, int]] = []
     moved: list[int] = []
     watcher = Watcher(lambda files, size: begun.append((files, size)), moved.append)
-    tally = sync.get(storage, "box", list(blob.stored(storage, "box")), "run", tmp_path / "to", watcher)
+    below = list(blob.stored(storage, "box"))
+    tally = sync.get(storage, "box", below, "run", tmp_path / "to", names_of_data(), watcher)
     assert {file.name: file.path.read_text() for file in walk(tmp_path / "to")} == {"a": "run/a", "sub/b": "run/sub/b"}
     assert (begun, sum(moved), tally.total.copied, tally.total.bytes) == ([(2, 14)], 14, 2, 14)
 
@@ -47,7 +49,7 @@ def test_a_single_blob_becomes_the_destination_or_a_file_in_it(
     to = tmp_path / "to"
     if is_directory:
         to.mkdir()
-    sync.get(storage, "box", list(blob.stored(storage, "box")), "run/a", to).check()
+    sync.get(storage, "box", list(blob.stored(storage, "box")), "run/a", to, names_of_data()).check()
     assert (to / "a" if is_directory else to).read_bytes() == b"x"
 
 
@@ -67,7 +69,7 @@ def test_a_single_blob_becomes_the_destination_or_a_file_in_it(
     ],
 )
 def test_the_file_of_a_blob_stays_in_the_destination(name: str, path: str, below: str | None, tmp_path: Path) -> None:
-    assert sync.target_of(name, path, tmp_path) == (None if below is None else tmp_path / below)
+    assert sync.target_of(name, path, tmp_path, names_of_data()) == (None if below is None else tmp_path / below)
 
 
 # --- what is left over ----------------------------------------------------------------------------------------------
@@ -81,8 +83,8 @@ def test_blobs_without_a_file_are_left_over(tmp_path: Path) -> None:
 def test_files_without_a_blob_are_left_over(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_text("x")
-    assert sync.surplus_files(stored("run/a", "run/c"), "run", tmp_path) == [tmp_path / "b"]
-    assert sync.surplus_files(stored("run/a"), "run", tmp_path / "none") == []
+    assert sync.surplus_files(stored("run/a", "run/c"), "run", tmp_path, names_of_data()) == [tmp_path / "b"]
+    assert sync.surplus_files(stored("run/a"), "run", tmp_path / "none", names_of_data()) == []
 
 
 # --- deletion -------------------------------------------------------------------------------------------------------

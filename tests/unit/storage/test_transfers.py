@@ -13,8 +13,9 @@ from typing import Any, SupportsIndex
 import pytest
 
 from batchtrain.errors import NotAllowed, ServiceError
+from batchtrain.runs.local_names import names_of_data
 from batchtrain.service import at_once, retry
-from batchtrain.service.downloads import partial
+from batchtrain.service.partial_files import PartialFile, partial
 from batchtrain.storage import blob, download, sync, upload
 from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.ingress import bring, walk
@@ -52,7 +53,7 @@ def up(storage: Storage, data: Path) -> Tally:
 
 
 def down(storage: Storage, to: Path) -> Tally:
-    return sync.get(storage, "box", list(blob.stored(storage, "box")), "", to)
+    return sync.get(storage, "box", list(blob.stored(storage, "box")), "", to, names_of_data())
 
 
 def test_an_interrupted_upload_continues_with_the_missing_blocks(
@@ -112,7 +113,7 @@ def test_a_small_download_that_is_stopped_is_not_given_the_name(
         blobs.md5.clear()
     moving: Moving = Moving("download", lambda size: stop(moving))
     found = next(blob.stored(storage, "box"))
-    begin = download._Download(moving, storage, "box", found, tmp_path / "small").begin
+    begin = download._Download(download._Container(moving, storage, "box", tmp_path), found, tmp_path / "small").begin
     assert list(moving.results([begin])) == []
     assert not (tmp_path / "small").exists()
 
@@ -250,6 +251,20 @@ def test_blobs_whose_names_leave_the_destination_stay_away(storage: Storage, blo
     with pytest.raises(ServiceError, match=r"3 of 4 files .*the blob \.\./out would be written outside of"):
         down(storage, to).check()
     assert [path.name for path in tmp_path.rglob("*")] == ["to", "fine"]
+
+
+def test_no_blob_is_written_through_a_link(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    to = tmp_path / "to"
+    to.mkdir()
+    (to / "dir").symlink_to(tmp_path / "outside")
+    (to / "last").symlink_to(tmp_path / "outside/last")
+    for name in ("dir/file", "last", "fine"):
+        blobs.store(name, b"x")
+    with pytest.raises(ServiceError, match=r"1 of 3 files .*`dir` is a link, which is not followed"):
+        down(storage, to).check()
+    assert list((tmp_path / "outside").iterdir()) == []
+    assert (to / "last").read_bytes() == (to / "fine").read_bytes() == b"x"
 
 
 def test_a_name_too_long_for_a_partial_file_still_comes(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
@@ -475,8 +490,8 @@ def test_an_empty_blob_is_an_empty_file_and_costs_no_request(
 def test_a_blob_of_exactly_one_range_comes_in_one_request_and_notes_nothing(
     storage: Storage, blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noted: list[Path] = []
-    monkeypatch.setattr(download, "keep", lambda path, *_: noted.append(path))
+    noted: list[PartialFile] = []
+    monkeypatch.setattr(PartialFile, "keep", lambda file, *_: noted.append(file))
     blobs.store("block", CONTENT[:64])
     down(storage, tmp_path).check()
     assert blobs.asked == ["GET  list", "GET block  bytes=0-63"]
@@ -502,7 +517,7 @@ def test_a_blob_that_changed_after_it_was_listed_is_not_mixed_with_its_earlier_v
     listed = list(blob.stored(storage, "box"))
     blobs.versions["model"] = "2"
     with pytest.raises(ServiceError, match="download box/model: it was changed or deleted after it was listed; run"):
-        sync.get(storage, "box", listed, "", tmp_path).check()
+        sync.get(storage, "box", listed, "", tmp_path, names_of_data()).check()
     assert not (tmp_path / "model").exists()
 
 
@@ -579,4 +594,4 @@ def test_files_are_closed_after_their_download(
         blobs.store(name, CONTENT if name == "model" else b"x")
     blobs.refuse = lambda asked: 400 if asked.startswith("GET refused") else 0
     assert down(storage, tmp_path).total.failed == 1
-    assert [file.closed for file in opened] == [True, True, True]
+    assert [(file._folder, file._descriptor) for file in opened] == [(None, -1)] * 3

@@ -1,0 +1,204 @@
+"""What a hostile task can put into the container of its run, and what comes home in spite of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchtrain.client import detached_results
+from batchtrain.client.client import Client
+from batchtrain.errors import ResultsLeft
+from batchtrain.runs.recording import Recording
+from batchtrain.storage.blob_requests import Storage
+from batchtrain.storage.run_container import container_of, control_of
+from tests.unit.runs import batch_server
+from tests.unit.runs.batch_server import START, BatchServer, task
+from tests.unit.storage import blob_server
+from tests.unit.storage.blob_server import BlobServer
+
+NAME = "20261122T120000Z-j-7f3a"
+RECORD = {"id": NAME, "state": "detached", "started": START.isoformat(), "job": "j"}
+PLAN = {"steps": [{"action": "task.add", "body": {"id": "t", "commandLine": "x"}}]}
+"""Of a run of one task."""
+
+
+class World:
+    """A Batch account and a storage account after a detached run of one task."""
+
+    def __init__(self, service: BatchServer, blobs: BlobServer, storage: Storage, root: Path, *, earlier: bool) -> None:
+        """earlier: the run of an earlier version, which has everything in the container of its results."""
+        self.service, self.blobs, self.storage, self.root = service, blobs, storage, root
+        self.add(task("t"))
+        beginning = container_of(NAME) if earlier else control_of(NAME)
+        self.blobs.store(f"{beginning}/run/run.json", json.dumps(RECORD).encode())
+        self.blobs.store(f"{beginning}/run/config/plan.json", json.dumps(PLAN).encode())
+        self.put("tasks/t/stdout.txt", b"step=1 loss=0.5\n")
+        self.put("tasks/t/wd/output/model.pt", b"model")
+
+    def add(self, document: dict[str, Any]) -> None:
+        self.service.job(document)
+        job = self.service.documents["/jobs/j"]
+        job |= {"metadata": [{"name": "batchtrain:run", "value": NAME}], "state": "completed"}
+        job["executionInfo"]["terminateReason"] = "AllTasksComplete"
+
+    def put(self, name: str, content: bytes) -> None:
+        """As a task can."""
+        self.blobs.store(f"{container_of(NAME)}/{name}", content)
+
+    def fetch(self) -> Recording:
+        return detached_results.fetch(Client(self.service.account), self.storage, self.root, NAME)
+
+
+@pytest.fixture(params=[False, True], ids=["two containers", "one container"])
+def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    service, blobs = BatchServer(), BlobServer()
+    with batch_server.serve(service), blob_server.serve(blobs) as storage:
+        yield World(service, blobs, storage, tmp_path / "runs", earlier=request.param)
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    files = (path for path in directory.rglob("*") if path.is_file() and path.name != "lease.json")
+    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
+
+
+def assert_home(world: World, recording: Recording) -> None:
+    """The end of the run is written, and its output, its metrics and its results are here."""
+    run = recording.run
+    assert run.record().state == "completed"
+    assert run.record().summary["loss"].last == 0.5
+    assert (run.outputs("t") / "model.pt").read_bytes() == b"model"
+    before = content(world.root)
+    world.fetch()
+    assert content(world.root) == before
+
+
+@pytest.mark.parametrize("world", [False], ids=["two containers"], indirect=True)
+def test_a_task_cannot_change_the_beginning_of_its_run(world: World) -> None:
+    expected = world.fetch().run.path
+    for name in ("run.json", "config/plan.json", "config/effective.yaml", "source.tar.gz", "report.html", "new"):
+        world.put(f"run/{name}", b"hostile")
+    world.root = world.root.with_name("other")
+    assert content(world.fetch().run.path) == content(expected)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/abs/run.json",
+        "../../../run.json",
+        "..",
+        "a\\..\\..\\b",
+        "logs/../../x",
+        "x/" * 400 + "y",
+        "n" * 1000,
+        "RUN.JSON",
+        "run.json/x",
+        "config",
+    ],
+)
+@pytest.mark.parametrize("top", ["run", "tasks/t/wd/output", "live/t", "live/t/1"])
+def test_no_name_of_a_blob_leads_out_of_the_run_directory(world: World, top: str, name: str) -> None:
+    world.put(f"{top}/{name}", b"hostile")
+    recording = world.fetch()
+    assert_home(world, recording)
+    assert {path.name for path in world.root.parent.iterdir()} == {"runs"}
+    assert {path.name for path in world.root.iterdir()} == {".gitignore", NAME}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["live/t/abc/stdout.txt", "live/t/9/model.pt", "live/t/stdout.txt", "live/t/-1/stdout.txt", "live/t/" + "9" * 900],
+)
+def test_a_blob_that_is_no_output_is_named_and_passed_over(world: World, name: str) -> None:
+    world.put(name, b"hostile")
+    recording = world.fetch()
+    assert recording.conclusion().count(f"{name} was not fetched: its name is not that of an output of a gang") == 1
+    assert_home(world, recording)
+
+
+def test_the_output_of_more_attempts_than_a_task_can_have_had_is_passed_over(world: World) -> None:
+    for start in range(1, 300):
+        world.put(f"live/t/{start}/stdout.txt", b"x")
+    recording = world.fetch()
+    assert "it is of too many attempts" in recording.conclusion()
+    assert len(list((recording.run.path / "logs/t").glob("attempt-*"))) == 100
+    assert_home(world, recording)
+
+
+DEEP = b"[" * 100_000
+CONTENTS = [
+    b"\xff\xfe", DEEP, b'{"a":' * 100_000, b"[]", b"null", b"1", b"9" * 5_000, b'{"process": 5}', b"{}", b"",
+    b'{"event": "began", "attempt": 1, "time": "2026-11-22T12:00:00"}',
+    b'{"event": "ended", "attempt": 1, "time": "9999-12-31T23:59:59.9Z"}',
+    b'{"event": "began", "attempt": 99, "time": "2026-11-22T12:00:00Z", "stdout": -5, "stderr": 99999999999}',
+    b'{"rank": 1e99, "time": 0, "file": "stdout", "text": "x", "attempt": 4611686018427387904}',
+    b'{"step": 1' + b"0" * 400 + b', "other": 1.5}',
+    b"Epoch " + b"9" * 4_000 + b" loss: 0.1\n", b"[" + b"9" * 5_000 + b":0] x",
+    b"".join(b"Epoch[1] Batch [%d" % step + b"0" * 400 + b"] Speed: 1 samples/sec acc=0.5\n" for step in (1, 2)),
+    "[\u00b2:0] x".encode(),
+    b'{"steps": [{"action": 5}]}', b'{"run": 5}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tasks/t/stdout.txt",
+        "tasks/t/stderr.txt",
+        "tasks/t/wd/ranks/ends.jsonl",
+        "tasks/t/wd/ranks/attempts.jsonl",
+        "tasks/t/wd/ranks/stream.jsonl",
+        "tasks/t/wd/ranks/0.stdout.txt",
+        "tasks/t/wd/ranks/0.metrics.jsonl",
+        "tasks/t/wd/ranks/attempt-99999999999999999999/0.metrics.jsonl",
+        "tasks/t/wd/ranks/\u00b2.metrics.jsonl",
+        "tasks/t/wd/.batchtrain-lineage.json",
+        "tasks/t/wd/.batchtrain-packages.json",
+        "run/config/plan.json",
+        "run/config/effective.yaml",
+        "run/tasks.jsonl",
+        "run/attempts.jsonl",
+        "run/files.jsonl",
+        "run/nodes.json",
+        "run/fabric.json",
+        "run/events.jsonl",
+        "run/metrics/t.jsonl",
+        "run/lease.json",
+    ],
+)
+@pytest.mark.parametrize("exit_code", [0, 3])
+def test_whatever_a_file_contains_the_rest_comes_home(world: World, name: str, exit_code: int) -> None:
+    world.add(task("t", exit_code=exit_code))
+    for number, content in enumerate(CONTENTS):
+        world.put(name, content + b"\n")
+        world.root = world.root.with_name(f"runs-{number}")
+        recording = world.fetch()
+        assert recording.run.record().state == ("failed" if exit_code else "completed")
+        assert (recording.run.outputs("t") / "model.pt").read_bytes() == b"model"
+
+
+def test_a_file_with_another_md5_is_named_and_the_rest_comes_home(world: World) -> None:
+    for name, md5 in (("other", bytes(16)), ("short", b"x"), ("none", b"")):
+        world.put(f"tasks/t/wd/output/{name}", b"x")
+        world.blobs.md5[f"{container_of(NAME)}/tasks/t/wd/output/{name}"] = md5
+    recording = world.fetch()
+    assert "wd/output/other was not fetched: its bytes have another MD5" in recording.conclusion()
+    assert sorted(path.name for path in recording.run.outputs("t").iterdir()) == ["model.pt", "none", "short"]
+    assert_home(world, recording)
+
+
+def test_a_fault_of_this_machine_leaves_the_run_to_a_later_fetch(world: World) -> None:
+    world.fetch()
+    run = world.root / NAME
+    (run / "run.json").write_bytes(json.dumps(RECORD).encode())
+    (run / "outputs/t/model.pt").unlink()
+    (run / "outputs/t/model.pt").mkdir()
+    with pytest.raises(ResultsLeft, match=r"model\.pt: Is a directory"):
+        world.fetch()
+    assert json.loads((run / "run.json").read_bytes())["state"] == "detached"
+    (run / "outputs/t/model.pt").rmdir()
+    assert_home(world, world.fetch())
