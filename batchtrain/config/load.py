@@ -20,8 +20,9 @@ from batchtrain.config import catalog_file, document, override, schema, source_d
 from batchtrain.config.dialect import OLD_SECTIONS, renamed, today
 from batchtrain.config.document import Document
 from batchtrain.config.image_names import in_registry
-from batchtrain.config.masking import SECRETS, masked_line
+from batchtrain.config.masking import masked_line
 from batchtrain.config.schema import Flaw, Verdict, dotted
+from batchtrain.config.secret_names import SECRETS
 from batchtrain.config.types import ELSEWHERE, ELSEWHERE_FILES, Credentials, Recipe, convert, read_path
 from batchtrain.config.unfilled import CREDENTIALS, filled_in, placeholders, stand_in, to_fill, unfilled
 from batchtrain.errors import ConfigError, Problem, UsageError

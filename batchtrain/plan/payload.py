@@ -19,7 +19,7 @@ from batchtrain.plan import wire
 
 ARCHIVE = ".batchtrain-files.tar.gz"
 SOURCE = ".batchtrain-source.tar.gz"
-VARIABLE = "BATCHTRAIN_FILES_"
+VARIABLE = travel.PACKED
 CHUNK = 32 * 1024
 LIMIT = 640 * 1024
 """Characters of all chunks: a `source` and commands as long as they may be, beside the launch's own files."""

@@ -12,7 +12,6 @@ import yaml
 from batchtrain.config import origin
 from batchtrain.config.load import examine
 from batchtrain.config.masking import (
-    is_secret,
     masked_document,
     masked_line,
     masked_request,
@@ -21,6 +20,7 @@ from batchtrain.config.masking import (
     secrets_in,
     variable,
 )
+from batchtrain.config.secret_names import is_secret
 from batchtrain.config.types import Recipe, Secret, convert
 from batchtrain.plan import plan_recipe
 from batchtrain.plan.diff import Living, as_text, compare, wanted
@@ -46,8 +46,8 @@ def recipe() -> Recipe:
     return convert(TOLD, Recipe)
 
 
-def test_secrets_are_the_values_of_secret_properties() -> None:
-    assert secrets_in(recipe()) == (Secret(KEY),)
+def test_secrets_are_the_values_of_secret_properties_and_what_has_their_shape() -> None:
+    assert secrets_in(recipe()) == (Secret(KEY), Secret("abc%2Bdef%3D"))
 
 
 def test_a_signature_is_masked_and_the_rest_of_the_link_stays() -> None:
