@@ -282,7 +282,9 @@ def test_a_restored_recipe_is_a_project_of_its_own(tmp_path: Path) -> None:
 def test_secrets_that_are_missing_are_named(tmp_path: Path) -> None:
     recipe = recipe_in(tmp_path / "mine", key__py=f"KEY = '{PASSWORD}'\n")
     restored = restore.restore(kept(tmp_path, recipe, secrets=(Secret(PASSWORD),)), tmp_path / "again")
-    assert restored.masked == ("job_specifications[0].tasks[0].environment_variables.API_TOKEN", "src/key.py")
+    line = (tmp_path / "again/config/jobs.yaml").read_text().split("***")[0].count("\n") + 1
+    token = "job_specifications[0].tasks[0].environment_variables.API_TOKEN"
+    assert restored.masked == (("config/jobs.yaml", line, token), ("src/key.py", 1, ""))
 
 
 def test_a_directory_with_files_is_not_written_to(tmp_path: Path) -> None:
