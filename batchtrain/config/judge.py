@@ -20,7 +20,7 @@ from jsonschema.protocols import Validator
 from jsonschema.validators import extend
 
 from batchtrain.config import types
-from batchtrain.config.masking import is_hidden, masked_text
+from batchtrain.config.masking import is_hidden
 from batchtrain.config.schema import (
     PATTERNS,
     Flaw,
@@ -257,7 +257,7 @@ def _shown(data: Any, path: Path) -> str:
         return "a mapping" if isinstance(data, dict) else "a list"
     if is_hidden(path):
         return f"`{types.MASK}`"
-    return "nothing" if data is None else f"`{shortened(masked_text(str(data)))}`"
+    return "nothing" if data is None else f"`{shortened(str(data))}`"
 
 
 _NOUNS = {"string": "text", "array": "a list", "object": "a mapping"}

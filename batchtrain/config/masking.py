@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from batchtrain.config.node_preparation import GIVEN
+from batchtrain.config.node_preparation import GIVEN, PACKED
 from batchtrain.config.secret_names import (
     PUBLIC,
     SECRETS,
@@ -26,7 +26,6 @@ from batchtrain.config.secret_names import (
     stands_for,
 )
 from batchtrain.config.secret_shapes import is_option, may_have_secrets, replaced, spans
-from batchtrain.config.travel import PACKED
 from batchtrain.config.types.base import read_path
 from batchtrain.config.types.credentials import Credentials
 from batchtrain.config.types.jobs import Job
@@ -292,7 +291,7 @@ class _Edit(NamedTuple):
 def _edits(node: Any, within: str, starts: Set[int], earlier_nodes: set[tuple[int, str]]) -> Iterator[_Edit]:
     """The secret values of a YAML node, and its plain scalars that begin with a secret."""
     if isinstance(node.value, str):
-        if node.style is None and node.start_mark.index in starts:
+        if not node.style and node.start_mark.index in starts:
             yield _Edit(node.start_mark.index, node.end_mark.index, "scalar")
         return
     if (id(node), within) in earlier_nodes:
@@ -319,5 +318,5 @@ def masked_line(text: str, secrets: Iterable[Secret] = ()) -> str:
 def _masked_match(match: re.Match[str]) -> str:
     """A name with its value masked. Names of `_LINE` are of any kind."""
     start, value, *names = match[1], match[match.lastindex or 0], *match.groups()[1:-1]
-    is_shown = MASK in value or stands_for(value) or any(not hides("", name) for name in names)
+    is_shown = (MASK in value and "#" not in start) or stands_for(value) or any(not hides("", name) for name in names)
     return match[0] if is_shown else f"{start}{MASK}"

@@ -22,8 +22,6 @@ MOST_PACKED = 192 * 1024
 """Bytes of a packed `source` that fit into a request (1 MB) as base64 with the files of the launch."""
 MOST_TEXT = 64 * 1024
 """Maximum bytes of a command; the kernel accepts 128 KiB in one argument."""
-PACKED = "BATCHTRAIN_FILES_"
-"""Begins the names of the variables in which the files of a task travel."""
 BLOB_STORE = "_local"
 """Replaces a storage link if the emulator stores the files; no link has such a name."""
 EXITS = (
