@@ -263,7 +263,7 @@ def masked_yaml(text: str, secrets: Sequence[Secret] = (), within: str = "") -> 
     starts = {start for start, _ in places}
     nodes = yaml.compose_all(text, yaml.CSafeLoader)
     edits = list(itertools.chain.from_iterable(_edits(node, within, starts, set()) for node in nodes))
-    edits += (_Edit(*place) for place in places)
+    edits += (_Edit(*span) for span in places)
     parts: list[str] = []
     at = 0
     for edit in sorted(set(edits), key=lambda edit: (edit.start, -edit.end, not edit.kind)):

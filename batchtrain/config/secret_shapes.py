@@ -221,12 +221,12 @@ def _spans(text: str) -> Sequence[Span]:
     lower = text.lower()
     if len(lower) != len(text):  # `İ` in lower case is two characters
         lower = "".join(character.lower()[:1] for character in text)
-    found: list[Span] = []
+    matches: list[Span] = []
     if any(gate.search(lower) for gate in _GATES):
-        found += [span for hint in _BY_HINT if hint in lower for span in _shaped(text, _BY_HINT[hint])]
-    found += _named(text, lower)
+        matches += [span for hint in _BY_HINT if hint in lower for span in _shaped(text, _BY_HINT[hint])]
+    matches += _named(text, lower)
     merged: list[Span] = []
-    for start, end in sorted(found):
+    for start, end in sorted(matches):
         if merged and start < merged[-1][1]:
             merged[-1] = merged[-1][0], max(end, merged[-1][1])
         else:

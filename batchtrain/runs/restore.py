@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -85,12 +85,9 @@ def restore(run: RunDirectory, directory: Path) -> Restored:
             target.write_bytes(data)
             target.chmod(file.mode)
             os.utime(target, (modified, modified))
-    files = (f"{folders[source.name]}/{file.name}" for source in sources for file in source.files if file.masked)
-    places = (
-        *_in_configuration(directory, configuration),
-        *(place for file in files for place in _in_file(directory, file)),
-    )
-    return Restored(run.name, str(directory), tuple(folders.values()), places)
+    files = [f"{folders[source.name]}/{file.name}" for source in sources for file in source.files if file.masked]
+    places = [*_in_configuration(directory, configuration), *_in_files(directory, files)]
+    return Restored(run.name, str(directory), tuple(folders.values()), tuple(places))
 
 
 def _in_configuration(directory: Path, effective: Any) -> Iterator[MaskedPlace]:
@@ -127,11 +124,12 @@ def _in_value(yaml: document.Document, file: str, path: document.Path) -> Iterat
     yield from (MaskedPlace(file, line, dotted(path)) for line in lines)
 
 
-def _in_file(directory: Path, file: str) -> Iterator[MaskedPlace]:
-    """Each line of a file of a source with a mask; the first line of a file that could not be searched."""
-    lines = (directory / file).read_bytes().split(b"\n")
-    numbers = [number for number, line in enumerate(lines, 1) if MASK.encode() in line]
-    yield from (MaskedPlace(file, number, "") for number in numbers or (1,))
+def _in_files(directory: Path, files: Iterable[str]) -> Iterator[MaskedPlace]:
+    """Each line of the files of sources with a mask; the first line of a file that could not be searched."""
+    for file in files:
+        lines = (directory / file).read_bytes().split(b"\n")
+        numbers = [number for number, line in enumerate(lines, 1) if MASK.encode() in line]
+        yield from (MaskedPlace(file, number, "") for number in numbers or (1,))
 
 
 def _folders(sources: tuple[SourceDirectory, ...]) -> dict[str, str]:
