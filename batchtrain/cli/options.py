@@ -105,10 +105,11 @@ class Settings:
             return ""
         import shlex
 
-        from batchtrain.config.masking import masked_text, secrets_in
+        from batchtrain.config.masking import masked_word, secrets_in
 
-        words = "".join(f" --set {shlex.quote(f'{path}={value}')}" for path, value in self.values.items())
-        return masked_text(words, secrets_in(self.recipe, self.values))
+        secrets = secrets_in(self.recipe, self.values)
+        words = (masked_word(f"{path}={value}", secrets) for path, value in self.values.items())
+        return "".join(f" --set {shlex.quote(word)}" for word in words)
 
     @property
     def most(self) -> int:

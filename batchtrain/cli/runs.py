@@ -226,7 +226,10 @@ def restore_(run: str, directory: str) -> None:
     lines = [f"the recipe of run {result.run} is in {directory}. Next:"]
     lines.append(f"  batchtrain run {shlex.quote(directory)}{local}")
     if result.masked:
-        lines.insert(1, f"no run directory has secrets, so write them first: {', '.join(result.masked)}")
+        lines[1:1] = [
+            "no run directory has secrets, so write them first:",
+            *(f"  {masked}" for masked in result.masked),
+        ]
     show(result, "\n".join(lines))
 
 

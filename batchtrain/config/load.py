@@ -20,8 +20,9 @@ from batchtrain.config import catalog_file, document, override, schema, source_d
 from batchtrain.config.dialect import OLD_SECTIONS, renamed, today
 from batchtrain.config.document import Document
 from batchtrain.config.image_names import in_registry
-from batchtrain.config.masking import SECRETS, masked_line
+from batchtrain.config.masking import masked_line, masked_text
 from batchtrain.config.schema import Flaw, Verdict, dotted
+from batchtrain.config.secret_names import SECRETS
 from batchtrain.config.types import ELSEWHERE, ELSEWHERE_FILES, Credentials, Recipe, convert, read_path
 from batchtrain.config.unfilled import CREDENTIALS, filled_in, placeholders, stand_in, to_fill, unfilled
 from batchtrain.errors import ConfigError, Problem, UsageError
@@ -545,7 +546,8 @@ class Reading:
         everything: list[Problem | Flaw] = [*self._problems, *self._top, *self._flaws]
         findings = [item for item in everything if item.rule not in silent]
         findings.sort(key=lambda item: _LEVELS[item.level])
-        problems = list(self._positioned(findings[:most]))
+        placed = self._positioned(findings[:most])
+        problems = [problem._replace(message=masked_text(problem.message)) for problem in placed]
         once = {problem._replace(path=""): problem for problem in reversed(problems)}  # aliases have the same position
         sorted_problems = sorted(once.values(), key=_order)
         more = len(findings) - len(problems) + self._unjudged

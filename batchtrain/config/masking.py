@@ -1,35 +1,37 @@
-"""Masks secrets in outputs, by their place and by their text: secret properties, environment variables with names of
-secrets, and secrets in links (signatures, passwords)."""
+"""Masks secrets in outputs: by the names of their places, by their shape, and wherever else their text occurs.
+
+`secret_names.py` judges names, and `secret_shapes.py` finds shapes in a text. Every output uses these functions.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import pairwise
-from typing import Any, Protocol, get_args
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from batchtrain.config.node_preparation import GIVEN
-from batchtrain.config.types.base import Block, read_path
+from batchtrain.config.node_preparation import GIVEN, PACKED
+from batchtrain.config.secret_names import (
+    PUBLIC,
+    SECRETS,
+    hides,
+    is_ordinary,
+    is_placeholder,
+    is_secret,
+    names_secret,
+    stands_for,
+)
+from batchtrain.config.secret_shapes import is_option, may_have_secrets, replaced, spans
+from batchtrain.config.types.base import read_path
 from batchtrain.config.types.credentials import Credentials
 from batchtrain.config.types.jobs import Job
 from batchtrain.config.types.pool import Pool
-from batchtrain.config.types.secret import MASK, Secret
+from batchtrain.config.types.secret import MASK, Secret, masked
 from batchtrain.config.types.settings import Settings
-
-
-def _is_of_secret(hint: object) -> bool:
-    return hint is Secret or any(map(_is_of_secret, get_args(hint)))
-
-
-SECRETS = frozenset(
-    name for block in Block.__subclasses__() for name, hint in block.__annotations__.items() if _is_of_secret(hint)
-)
-"""The names of the properties that hold a secret."""
 
 SHORTEST = 6
 """Minimum length of a secret that is searched in other texts; a shorter one would mask unrelated words."""
@@ -37,17 +39,12 @@ SHORTEST = 6
 LIKELY = 12
 """Minimum length of a variable's value that is searched in other texts; short values such as `100` are not secrets."""
 
-VARIABLES = "environment_variables"
-"""The property of the configuration whose values are environment variables."""
-
-_NAMES = r"\w*(?:PASSWORD|SECRET)\w*|(?:\w*_)?(?:TOKEN|KEY)"
-_NAMED = re.compile(_NAMES, re.IGNORECASE)
-_CONSTANT = re.compile(_NAMES)
-_LINE = re.compile(rf"""^(\s*(?:[-#]\s*)*["']?(?:{_NAMES})["']?\s*:\s*)\S.*$""")
-_PROPERTY = re.compile(rf"""(?i)((?:{"|".join(sorted(SECRETS))})["']?\s*:\s*)(?:"[^"]*"?|'[^']*'?|[^\s,&}}\]]+)""")
-_ANY = re.compile(rf"(?i)PASSWORD|SECRET|TOKEN|KEY|{'|'.join(sorted(SECRETS))}")
-_SIGNATURE = re.compile(r"([?&]sig=)[^&\s\"'\\]+")
-_LOGIN = re.compile(r"(://[^/\s:@\"']*:)[^@/\s\"']+(?=@)")
+_LINE = re.compile(r"""^([ \t]*(?:[-#][ \t]*)*["']?([\w.-]+)["']?[ \t]*:[ \t]+)(\S.*)$""", re.MULTILINE)
+_PROPERTY = re.compile(
+    rf"""(?i)\b((?:{"|".join(sorted(SECRETS))})["']?\s*:\s*["']?)((?<=")[^"\n]+|(?<=')[^'\n]+|(?<!["'])[^\s,&}}\]]+)"""
+)
+_NAME = re.compile(r"[\w.\]\[\"'+-]+")
+"""A path of `--set`, or an option."""
 
 
 class Written(Protocol):
@@ -66,19 +63,6 @@ class Written(Protocol):
 # --- places ---------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1024)
-def is_secret(variable: str) -> bool:
-    """Whether the name of an environment variable marks its value as secret: `*_TOKEN`, `*_KEY`, PASSWORD, SECRET."""
-    return _NAMED.fullmatch(variable) is not None
-
-
-@lru_cache(maxsize=1024)
-def hides(within: str, key: str) -> bool:
-    """Whether the value of a key is secret: of a secret property, or of a name in capitals or of a variable that marks
-    its value as secret. within: the key of the mapping."""
-    return key in SECRETS or (is_secret(key) if within == VARIABLES else _CONSTANT.fullmatch(key) is not None)
-
-
 def is_hidden(path: Sequence[str | int]) -> bool:
     """Whether the value at a path of the configuration is secret; of the credentials, every value is."""
     return path[:1] == ("credentials",) or any(hides(*pair) for pair in pairwise(("", *map(str, path))))
@@ -86,7 +70,7 @@ def is_hidden(path: Sequence[str | int]) -> bool:
 
 def variable(name: str, value: str) -> str:
     """The value of a variable with secrets masked; placeholders of batchtrain's variables are kept."""
-    return MASK if value and is_secret(name) and not name.startswith(GIVEN) else value
+    return MASK if value and is_secret(name) and not name.startswith(GIVEN) and not stands_for(value) else value
 
 
 # --- secrets that are searched in texts -----------------------------------------------------------------------------
@@ -94,15 +78,37 @@ def variable(name: str, value: str) -> str:
 
 def secrets_in(recipe: Written | None, settings: Mapping[str, str] | None = None) -> tuple[Secret, ...]:
     """Every secret that is written in a recipe and in the values of `--set`, once each, longest first."""
-    secrets = [(Secret(text), SHORTEST) for path, text in (settings or {}).items() if is_hidden(read_path(path))]
+    values = settings or {}
+    secrets = [(Secret(text), SHORTEST) for path, text in values.items() if is_hidden(read_path(path))]
+    texts = list(values.values())
     if recipe is not None:
         secrets += ((secret, SHORTEST) for secret in _secrets((recipe.credentials, recipe.pool, recipe.settings)))
         owners: list[Any] = [recipe.pool.additional_node_prep] if recipe.pool is not None else []
         for job in recipe.jobs:
             owners += (job, job.job_manager, job.job_preparation, job.job_release, job.merge_task, *job.tasks)
-        variables = (item for owner in owners if owner is not None for item in owner.environment_variables.items())
-        secrets += ((Secret(value), LIKELY) for name, value in variables if is_secret(name))
-    return _longest_first(secrets)
+        owners = [owner for owner in owners if owner is not None]
+        variables = [item for owner in owners for item in owner.environment_variables.items()]
+        secrets += ((Secret(value), LIKELY) for name, value in variables if variable(name, value) == MASK)
+        texts += _texts(recipe, owners, (value for _, value in variables))
+    return _longest_first((*secrets, *_shaped("\n".join(texts))))
+
+
+def _texts(recipe: Written, owners: Iterable[Any], values: Iterable[str]) -> Iterator[str]:
+    """The texts of a recipe that may have secrets in them: few long ones, which are searched faster."""
+    gangs = (gang for owner in owners if (gang := getattr(owner, "multi_instance", None)) is not None)
+    commands = (command for owner in owners if (command := getattr(owner, "command", None)))
+    yield "\n".join(itertools.chain(commands, values))
+    jobs = [msgspec.structs.replace(job, tasks=()) for job in recipe.jobs]
+    written = msgspec.to_builtins((recipe.pool, jobs, list(gangs)), enc_hook=masked)
+    yield "\n".join(_leaves(written))
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list, tuple)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(item)
 
 
 def _longest_first(secrets: Iterable[tuple[Secret, int]]) -> tuple[Secret, ...]:
@@ -134,93 +140,183 @@ def _sent(request: Any) -> Iterator[tuple[str, str]]:
 
 
 def masked_text(text: str, secrets: Iterable[Secret] = ()) -> str:
-    """A text with every secret masked, also in links."""
+    """A text with every secret masked: those that are given, and those of a known shape."""
     for secret in secrets:
         text = secret.masked_in(text)
-    if "sig=" in text:
-        text = _SIGNATURE.sub(rf"\1{MASK}", text)
-    return _LOGIN.sub(rf"\1{MASK}", text) if "@" in text else text
+    while places := spans(text):  # a mask may uncover the next secret
+        text = replaced(text, places, MASK)
+    return text
 
 
-def masked_document(value: Any, secrets: Iterable[Secret] = (), within: str = "") -> Any:
-    """A document of mappings, lists and scalars with every secret masked. Secret properties are masked already: in the
-    configuration they are of type Secret, in a request they are placeholders. within: the key of the document."""
+def masked_document(value: Any, secrets: Sequence[Secret] = (), within: str = "") -> Any:
+    """A document of mappings, lists and scalars with every secret masked. In the configuration a secret property is of
+    type Secret, in a request it is a placeholder. within: the key of the document."""
     if isinstance(value, str):
         return masked_text(value, secrets)
     if isinstance(value, dict):
-        masked = {
-            key: MASK
-            if item and key not in SECRETS and hides(within, str(key))
-            else masked_document(item, secrets, str(key))
+        document = {
+            key: _hidden_value(item) if _hides(within, key) else masked_document(item, secrets, str(key))
             for key, item in value.items()
         }
-        name, text = value.get("name"), masked.get("value")
+        name, text = value.get("name"), document.get("value")
         if isinstance(name, str) and isinstance(text, str):  # a variable in the form of a request
-            masked["value"] = variable(name, text)
-        return masked
+            document["value"] = variable(name, text)
+        return document
     if isinstance(value, (list, tuple)):
+        if value and all(isinstance(item, str) for item in value):
+            return masked_words(value, secrets)
         return [masked_document(item, secrets, within) for item in value]
     return value
 
 
+def _hides(within: str, key: object) -> bool:
+    """Whether a key of a document hides its value: one that a type decides, such as `url`, may be of something else."""
+    return isinstance(key, str) and is_secret(key) and hides(within, key)
+
+
+def _hidden_value(value: Any) -> Any:
+    return value if not value or value is True or (isinstance(value, str) and _stands(value)) else MASK
+
+
+def _stands(value: str) -> bool:
+    return stands_for(value) or is_placeholder(value)
+
+
 def masked_request(request: Any) -> Any:
     """The document of a request with every secret masked; in all of its texts, the values of its secret variables."""
-    return masked_document(request, secrets_sent(request))
+    secrets = secrets_sent(request)
+    return masked_document(without_files(request) if secrets else request, secrets)
+
+
+def without_files(document: Any) -> Any:
+    """The document of a request without the packed files of its tasks, in which every secret of a command is."""
+    if isinstance(document, dict):
+        name, text = document.get("name"), document.get("value")
+        if isinstance(name, str) and isinstance(text, str) and name.startswith(PACKED):
+            return {**document, "value": f"<{len(text)} characters of the task's files>"}
+        return {key: without_files(item) for key, item in document.items()}
+    return [without_files(item) for item in document] if isinstance(document, (list, tuple)) else document
 
 
 def secrets_sent(*requests: Any) -> tuple[Secret, ...]:
-    """The values of the secret variables in requests, or in the service's answers, once each, longest first."""
+    """The secrets in requests, or in the service's answers, once each, longest first: the values of secret variables,
+    and what has the shape of a secret."""
     variables = itertools.chain.from_iterable(map(_sent, requests))
-    return _longest_first((Secret(value), LIKELY) for name, value in variables if is_secret(name))
+    secrets = ((Secret(value), LIKELY) for name, value in variables if variable(name, value) == MASK)
+    return _longest_first((*secrets, *_shaped("\n".join(_leaves(requests)))))
 
 
-def masked_yaml(text: str, secrets: Iterable[Secret] = (), within: str = "") -> str:
-    """A text of YAML with every secret masked, however it is written. Raises YAMLError."""
-    import yaml  # 20 ms, and only a run stores files
-
-    if not _ANY.search(text):
-        return masked_text(text, secrets)  # finding values takes a second per 100,000 lines
-    spans = {span for node in yaml.compose_all(text, yaml.CSafeLoader) for span in _hidden(node, within, set())}
-    for start, end in sorted(spans, reverse=True):
-        line_ends = text[start:end][len(text[start:end].rstrip("\r\n")) :]  # a block scalar ends with them
-        text = f'{text[:start]}"{MASK}"{line_ends}{text[end:]}'  # JSON, too
-    lines = text.splitlines(keepends=True)
-    return "".join(masked_text(line, secrets) if MASK in line else masked_line(line, secrets) for line in lines)
+def _shaped(text: str) -> Iterator[tuple[Secret, int]]:
+    return ((Secret(text[start:end]), SHORTEST) for start, end in spans(text))
 
 
-def _hidden(node: Any, within: str, earlier_nodes: set[tuple[int, str]]) -> Iterator[tuple[int, int]]:
-    """Where secret values begin and end in the text of a YAML node."""
-    if (id(node), within) in earlier_nodes or isinstance(node.value, str):
-        return
-    earlier_nodes.add((id(node), within))
-    for item in node.value:
-        if not isinstance(item, tuple):
-            yield from _hidden(item, within, earlier_nodes)
-        elif hides(within, key := str(item[0].value)):
-            yield item[1].start_mark.index, item[1].end_mark.index
-        else:
-            yield from _hidden(item[1], within if key == "<<" else key, earlier_nodes)
+# --- command lines --------------------------------------------------------------------------------------------------
 
 
-def masked_line(line: str, secrets: Iterable[Secret] = ()) -> str:
-    """A line of a file, also of a comment, with the values of secret names and the secrets of links masked."""
-    return masked_text(_PROPERTY.sub(rf"\1{MASK}", _LINE.sub(rf"\1{MASK}", line)), secrets)
+def masked_words(words: Iterable[str], secrets: Sequence[Secret] = ()) -> list[str]:
+    """The words of a command line; the word after an option such as `--api-key` is its value."""
+    line, option = [], ""
+    for word in words:
+        line.append(MASK if _is_value(option, word) else masked_word(word, secrets))
+        option = word if is_option(word) else ""
+    return line
 
 
-def masked_setting(path: str, text: str, secrets: Iterable[Secret] = ()) -> str:
+def _is_value(option: str, word: str) -> bool:
+    """Whether a word is the secret value of the option before it; option: empty without one."""
+    return bool(option and word) and word[0] != "-" and not is_ordinary(option, word)
+
+
+def masked_word(word: str, secrets: Sequence[Secret] = ()) -> str:
+    """A word of a command line, which may be `PATH=VALUE` of `--set`, or an option with its value."""
+    option = "--set=" if word.startswith("--set=") else ""
+    path, equals, value = word.removeprefix(option).partition("=")
+    if not equals or not _NAME.fullmatch(path):
+        return masked_text(word, secrets)
+    return f"{option}{path}={masked_setting(path, value, secrets)}"
+
+
+def masked_setting(path: str, text: str, secrets: Sequence[Secret] = ()) -> str:
     """The value of `--set` for a path; one that begins as a list or a mapping is YAML."""
-    import yaml  # as above
+    import yaml  # as below
 
-    if is_hidden(words := read_path(path)):
-        return MASK
+    words = read_path(path)
+    is_secret_name = bool(words) and names_secret(str(words[-1])) and not is_ordinary(str(words[-1]), text)
+    if is_hidden(words) or (is_secret_name and str(words[-1]) not in PUBLIC):
+        return text if _stands(text) else MASK
     if text[:1] in ("[", "{"):
         with contextlib.suppress(yaml.YAMLError):
             return masked_yaml(text, secrets, str(words[-1]) if words else "")
     return masked_text(text, secrets)
 
 
-def masked_word(word: str, secrets: Iterable[Secret] = ()) -> str:
-    """A word of a command line, which may be `PATH=VALUE` of `--set`."""
-    option = "--set=" if word.startswith("--set=") else ""
-    path, equals, value = word.removeprefix(option).partition("=")
-    return f"{option}{path}={masked_setting(path, value, secrets)}" if equals else masked_text(word, secrets)
+# --- YAML -----------------------------------------------------------------------------------------------------------
+
+
+def masked_yaml(text: str, secrets: Sequence[Secret] = (), within: str = "") -> str:
+    """A text of YAML with every secret masked, however it is written; it stays YAML. Raises YAMLError."""
+    import yaml  # 20 ms, and only a run stores files
+
+    places = sorted(itertools.chain(spans(text), *(secret.places_in(text) for secret in secrets)))
+    if not places and not may_have_secrets(text):
+        return text  # finding values takes a second per 100,000 lines
+    starts = {start for start, _ in places}
+    nodes = yaml.compose_all(text, yaml.CSafeLoader)
+    edits = list(itertools.chain.from_iterable(_edits(node, within, starts, set()) for node in nodes))
+    edits += (_Edit(*span) for span in places)
+    parts: list[str] = []
+    at = 0
+    for edit in sorted(set(edits), key=lambda edit: (edit.start, -edit.end, not edit.kind)):
+        if edit.start >= at:
+            parts += (text[at : edit.start], edit.new(text[edit.start : edit.end], secrets))
+        at = max(at, edit.end)
+    return masked_line("".join((*parts, text[at:])))
+
+
+class _Edit(NamedTuple):
+    """A part of a text that is replaced."""
+
+    start: int
+    end: int
+    kind: str = ""
+    """`value`: all of a value. `scalar`: one that begins with a mask, which YAML accepts in quotes only."""
+
+    def new(self, text: str, secrets: Sequence[Secret]) -> str:
+        if self.kind == "value":
+            line_ends = text[len(text.rstrip("\r\n")) :]  # a block scalar ends with them
+            return f'"{MASK}"{line_ends}'  # JSON, too
+        return "'{}'".format(masked_text(text, secrets).replace("'", "''")) if self.kind else MASK
+
+
+def _edits(node: Any, within: str, starts: Set[int], earlier_nodes: set[tuple[int, str]]) -> Iterator[_Edit]:
+    """The secret values of a YAML node, and its plain scalars that begin with a secret."""
+    if isinstance(node.value, str):
+        if not node.style and node.start_mark.index in starts:
+            yield _Edit(node.start_mark.index, node.end_mark.index, "scalar")
+        return
+    if (id(node), within) in earlier_nodes:
+        return
+    earlier_nodes.add((id(node), within))
+    option = ""
+    for item in node.value:
+        key, value = (str(item[0].value), item[1]) if isinstance(item, tuple) else ("", item)
+        word = value.value if isinstance(value.value, str) else ""
+        if (hides(within, key) and not stands_for(word)) if key else _is_value(option, word):
+            yield _Edit(value.start_mark.index, value.end_mark.index, "value")
+        else:
+            yield from _edits(value, key if key not in ("", "<<") else within, starts, earlier_nodes)
+        option = word if not key and is_option(word) else ""
+
+
+def masked_line(text: str, secrets: Iterable[Secret] = ()) -> str:
+    """A line of a file or several, also of comments, with the values of secret names and other secrets masked."""
+    for pattern in (_LINE, _PROPERTY):
+        text = pattern.sub(_masked_match, text)
+    return masked_text(text, secrets)
+
+
+def _masked_match(match: re.Match[str]) -> str:
+    """A name with its value masked. Names of `_LINE` are of any kind."""
+    start, value, *names = match[1], match[match.lastindex or 0], *match.groups()[1:-1]
+    is_shown = (MASK in value and "#" not in start) or stands_for(value) or any(not hides("", name) for name in names)
+    return match[0] if is_shown else f"{start}{MASK}"

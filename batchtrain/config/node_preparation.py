@@ -6,6 +6,8 @@ from batchtrain.config.types.pool import PrepCommands
 
 GIVEN = "BATCHTRAIN_GIVEN_"
 """The prefix of the start task's variables whose values are filled in when the request is sent."""
+PACKED = "BATCHTRAIN_FILES_"
+"""The prefix of a task's variables in which its files travel."""
 LARGEST = 32 * 1024
 """Maximum bytes of a variable that both the service and the kernel accept."""
 MOST_COMMANDS = LARGEST - 1024

@@ -14,7 +14,7 @@ import msgspec
 
 from batchtrain.catalog.likeness import mistakes
 from batchtrain.config import types
-from batchtrain.config.masking import SECRETS
+from batchtrain.config.secret_names import SECRETS
 from batchtrain.shipped import shipped
 
 Json = dict[str, Any]

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from batchtrain.config.masking import is_secret, masked_document
+from batchtrain.config.masking import masked_document
+from batchtrain.config.secret_names import is_secret
 from batchtrain.plan.diff import CASELESS, FILLED_IN, NEVER_GIVEN_BACK, READ_ONLY, UNORDERED, same
 from batchtrain.plan.task_stream import TaskStream
 from batchtrain.plan.types import Plan

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from msgspec.json import decode, encode
 
 from batchtrain import markup
-from batchtrain.config.masking import is_secret, masked_document, variable
+from batchtrain.config.masking import masked_document, variable
+from batchtrain.config.secret_names import is_secret
 from batchtrain.config.types import Secret
 from batchtrain.plan.marks import OWN
 from batchtrain.plan.task_stream import TaskStream

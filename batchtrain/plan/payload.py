@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from batchtrain.config import travel
+from batchtrain.config.node_preparation import PACKED
 from batchtrain.config.task_paths import LINKED
 from batchtrain.errors import PlanError
 from batchtrain.launchers import shell
@@ -19,7 +20,7 @@ from batchtrain.plan import wire
 
 ARCHIVE = ".batchtrain-files.tar.gz"
 SOURCE = ".batchtrain-source.tar.gz"
-VARIABLE = "BATCHTRAIN_FILES_"
+VARIABLE = PACKED
 CHUNK = 32 * 1024
 LIMIT = 640 * 1024
 """Characters of all chunks: a `source` and commands as long as they may be, beside the launch's own files."""

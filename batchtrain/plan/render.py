@@ -10,11 +10,10 @@ from typing import Any, Protocol
 import msgspec
 
 from batchtrain import markup
-from batchtrain.config.masking import masked_document, masked_text, variable
+from batchtrain.config.masking import masked_document, masked_text, without_files
 from batchtrain.config.types import Secret
 from batchtrain.errors import Problem
 from batchtrain.launchers.launch import Implicit
-from batchtrain.plan.payload import VARIABLE
 from batchtrain.plan.step import Step
 
 FILE_MARK = "# ---- .batchtrain/"
@@ -38,13 +37,14 @@ class Shown(Protocol):
 
 def as_document(plan: Shown) -> dict[str, Any]:
     """`steps`, `warnings`, `implicit` and `launch`; bodies are the wire documents with secrets masked."""
+    steps = [step_document(step) for step in plan.steps]
     parts = {
-        "steps": [step_document(step) for step in plan.steps],
+        "steps": without_files(steps) if plan.hidden else steps,
         "warnings": [warning.document for warning in plan.warnings],
         "implicit": [item._asdict() for item in plan.implicit],
-        "launch": dict(plan.launch),
     }
-    return {name: masked_document(part, plan.hidden) for name, part in parts.items()}
+    launch = {task: masked_text(text, plan.hidden) for task, text in plan.launch}
+    return {**{name: masked_document(part, plan.hidden) for name, part in parts.items()}, "launch": launch}
 
 
 def step_document(step: Step) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def as_html(plan: Shown) -> str:
 
 def _requests(plan: Shown) -> Iterator[tuple[str, list[str]]]:
     """Requests to the same address, and the lines of their bodies."""
-    tasks = _Tasks()
+    tasks = _Tasks(plan.hidden)
     for (method, path), same in groupby(plan.steps, lambda step: (step.method, step.url)):
         bodies = [step.document for step in same]
         if "tasks" in bodies[0]:
@@ -98,7 +98,7 @@ def _requests(plan: Shown) -> Iterator[tuple[str, list[str]]]:
             yield f"{method} {path}   ({len(all_tasks):,} tasks{requests})", tasks.lines(all_tasks)
         else:
             for body in bodies:
-                yield f"{method} {path}", [_json(body)]
+                yield f"{method} {path}", [_json(body, plan.hidden)]
 
 
 def _numbers(body: Mapping[str, Any]) -> str:
@@ -108,8 +108,8 @@ def _numbers(body: Mapping[str, Any]) -> str:
     return f"{body['count']:,} tasks{largest}"
 
 
-def _json(body: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(_short(body))).decode()
+def _json(body: Any, hidden: Sequence[Secret]) -> str:
+    return msgspec.json.format(msgspec.json.encode(masked_document(without_files(body), hidden))).decode()
 
 
 SHOWN = 5
@@ -121,7 +121,8 @@ FEW = 2
 class _Tasks:
     """Tasks as text: the first of each kind whole, and in what the others differ from it."""
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: Sequence[Secret]) -> None:
+        self._hidden = hidden
         self._kinds: list[Mapping[str, Any]] = []
         self._shown = 0
 
@@ -134,12 +135,14 @@ class _Tasks:
                 others.append((task, like))
             elif len(self._kinds) < SHOWN:
                 self._kinds.append(task)
-                lines.append(_json(task))
+                lines.append(_json(task, self._hidden))
             else:
                 hidden += 1
         room = max(SHOWN - self._shown, 0)
         self._shown += len(others)
-        lines += [f"  {task['id']} is like {like['id']}{_but(like, task)}" for task, like in others[:room]]
+        lines += [
+            f"  {task['id']} is like {like['id']}{_but(like, task, self._hidden)}" for task, like in others[:room]
+        ]
         more = [f"{hidden:,} others"] if hidden else []
         if other_ids := [task["id"] for task, _ in others[room:]]:
             count = f"{len(other_ids):,} like these, {other_ids[0]} to {other_ids[-1]}"
@@ -151,8 +154,9 @@ def _differing(task: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     return [key for key, value in task.items() if key != "id" and other.get(key) != value]
 
 
-def _but(like: Mapping[str, Any], task: Mapping[str, Any]) -> str:
-    texts = {key: msgspec.json.encode(_short(task[key])).decode() for key in _differing(like, task)}
+def _but(like: Mapping[str, Any], task: Mapping[str, Any], hidden: Sequence[Secret]) -> str:
+    values = masked_document(without_files({key: task[key] for key in _differing(like, task)}), hidden)
+    texts = {key: msgspec.json.encode(value).decode() for key, value in values.items()}
     differences = [f"{key} {text if len(text) <= 100 else f'{text[:100]}…'}" for key, text in texts.items()]
     return f", but {', '.join(differences)}" if differences else ""
 
@@ -178,16 +182,3 @@ def _launches(plan: Shown) -> Iterator[tuple[str, list[str]]]:
         yield f"task {names[0]}{others} runs:", lines
     if len(tasks) > SHOWN:
         yield f"and {len(tasks) - SHOWN:,} other launches; `-o json` shows them", []
-
-
-def _short(value: Any) -> Any:
-    if isinstance(value, dict):
-        name, text = value.get("name"), value.get("value")
-        if isinstance(name, str) and isinstance(text, str) and not name.startswith(VARIABLE):
-            return {**value, "value": variable(name, text)}
-        if isinstance(name, str) and name.startswith(VARIABLE):
-            return {**value, "value": f"<{len(value['value'])} characters of the task's files>"}
-        return {key: _short(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_short(item) for item in value]
-    return value

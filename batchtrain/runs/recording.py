@@ -23,7 +23,7 @@ from batchtrain.config.masking import (
     masked_document,
     masked_setting,
     masked_text,
-    masked_word,
+    masked_words,
     masked_yaml,
     secrets_in,
     secrets_sent,
@@ -640,7 +640,7 @@ def begin(
         **_place_of(recipe, account),
         pool=pool.id if pool and job.auto_pool is None else "",
         job=job.id,
-        command=tuple(masked_word(word, secrets) for word in origin.command),
+        command=tuple(masked_words(origin.command, secrets)),
         settings={path: masked_setting(path, text, secrets) for path, text in origin.settings.items()},
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
         commit=commit_of(Path(recipe.directory)),
@@ -704,7 +704,7 @@ def adopt(
         job=job_id,
         vm_size=pool.vm_size if pool else "",
         nodes=pool.nodes if pool else 0,
-        command=tuple(masked_word(word, secrets) for word in origin.command),
+        command=tuple(masked_words(origin.command, secrets)),
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
     )
     recording = Recording(client, account, run, record, settings, job_ended=job.ended, secrets=secrets)

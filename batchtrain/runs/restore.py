@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from batchtrain.config import projects
+from batchtrain.config import document, projects
+from batchtrain.config.schema import dotted
 from batchtrain.config.types import Job, Recipe, Task, convert
 from batchtrain.config.types.secret import MASK
 from batchtrain.errors import UsageError
 from batchtrain.runs import source_copy
-from batchtrain.runs.compare import SECTIONS, effective_of, leaves
+from batchtrain.runs.compare import SECTIONS, effective_of
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.source_copy import SourceDirectory
+
+
+class MaskedPlace(NamedTuple):
+    """Where a restored recipe has `***` in place of a secret, or lacks one."""
+
+    file: str
+    """Relative to the directory of the recipe."""
+    line: int
+    """0 for a property that the file lacks."""
+    property: str
+    """Its path, such as `pool_specification.rdp.password`; empty in a file of a source."""
+
+    def __str__(self) -> str:
+        line = f":{self.line}" if self.line else ""
+        return f"{self.file}{line}{f' ({self.property})' if self.property else ''}"
 
 
 class Restored(NamedTuple):
@@ -26,8 +42,8 @@ class Restored(NamedTuple):
     directory: str
     sources: tuple[str, ...]
     """The directories of its sources."""
-    masked: tuple[str, ...]
-    """Secrets that no run directory has: the paths of settings, and files of sources."""
+    masked: tuple[MaskedPlace, ...]
+    """Secrets that no run directory has, which the user writes again."""
 
 
 def restore(run: RunDirectory, directory: Path) -> Restored:
@@ -38,11 +54,11 @@ def restore(run: RunDirectory, directory: Path) -> Restored:
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UsageError(f"{directory} exists and is not an empty directory; name a new one")
-    document = effective_of(run)
-    if not document:
+    configuration = effective_of(run)
+    if not configuration:
         raise UsageError(f"run {run.name} has no config/effective.yaml, such as one that `jobs fetch` recorded")
     copy = source_copy.read(run)
-    jobs = [job for job in document.get("job_specifications") or () if job["id"] == run.record().job]
+    jobs = [job for job in configuration.get("job_specifications") or () if job["id"] == run.record().job]
     tasks = (task for job in jobs for task in (*(job.get("tasks") or ()), job.get("merge_task") or {}))
     if any(task.get("source") for task in tasks) and not (copy and copy.kept):
         why = copy.reason if copy else "it was recorded by an earlier version"
@@ -53,8 +69,8 @@ def restore(run: RunDirectory, directory: Path) -> Restored:
         for name in (file.name for file in source.files):
             if ".." in PurePosixPath(name).parts or PurePosixPath(name).is_absolute():
                 raise UsageError(f"{run.path}: `{name}` would be written outside of {directory / folders[source.name]}")
-    document["job_specifications"] = jobs
-    parts = {field: document[name] for name, field in SECTIONS.items() if name in document}
+    configuration["job_specifications"] = jobs
+    parts = {field: configuration[name] for name, field in SECTIONS.items() if name in configuration}
     try:
         recipe: Recipe = convert({"directory": str(directory / "config"), **parts}, Recipe)
     except (msgspec.ValidationError, TypeError) as error:
@@ -69,9 +85,51 @@ def restore(run: RunDirectory, directory: Path) -> Restored:
             target.write_bytes(data)
             target.chmod(file.mode)
             os.utime(target, (modified, modified))
-    files = (f"{folders[source.name]}/{file.name}" for source in sources for file in source.files if file.masked)
-    settings = (path for path, value in leaves(document) if MASK in str(value))
-    return Restored(run.name, str(directory), tuple(folders.values()), (*settings, *files))
+    files = [f"{folders[source.name]}/{file.name}" for source in sources for file in source.files if file.masked]
+    places = [*_in_configuration(directory, configuration), *_in_files(directory, files)]
+    return Restored(run.name, str(directory), tuple(folders.values()), tuple(places))
+
+
+def _in_configuration(directory: Path, effective: Any) -> Iterator[MaskedPlace]:
+    """The masked values of the configuration; those that a file lacks because of their type, at its end."""
+    missing = dict.fromkeys(_masked_paths(effective))
+    files: dict[str | int, str] = {}
+    for path in sorted((directory / "config").glob("*.yaml")):
+        yaml, _ = document.parse(path.name, path.read_bytes())
+        files |= dict.fromkeys(yaml.data or (), f"config/{path.name}")
+        for value_path in _masked_paths(yaml.data):
+            missing.pop(value_path, None)
+            yield from _in_value(yaml, f"config/{path.name}", value_path)
+    for value_path in missing:
+        yield MaskedPlace(files.get(value_path[0], "config/config.yaml"), 0, dotted(value_path))
+
+
+def _masked_paths(value: Any, path: document.Path = ()) -> Iterator[document.Path]:
+    if isinstance(value, (dict, list)):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _masked_paths(item, (*path, key))
+    elif MASK in str(value):
+        yield path
+
+
+def _in_value(yaml: document.Document, file: str, path: document.Path) -> Iterator[MaskedPlace]:
+    """Each line of a value of a file with a mask."""
+    value: Any = yaml.data
+    for step in path:
+        value = value[step]
+    at, lines = yaml.position(path).start, dict[int, None]()
+    for _ in range(value.count(MASK)):
+        at = yaml.text.index(MASK, at) + len(MASK)
+        lines[yaml.text.count("\n", 0, at) + 1] = None
+    yield from (MaskedPlace(file, line, dotted(path)) for line in lines)
+
+
+def _in_files(directory: Path, files: Iterable[str]) -> Iterator[MaskedPlace]:
+    """Each line of the files of sources with a mask; the first line of a file that could not be searched."""
+    for file in files:
+        lines = (directory / file).read_bytes().split(b"\n")
+        numbers = [number for number, line in enumerate(lines, 1) if MASK.encode() in line]
+        yield from (MaskedPlace(file, number, "") for number in numbers or (1,))
 
 
 def _folders(sources: tuple[SourceDirectory, ...]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from batchtrain.config.masking import masked_document
 from batchtrain.records import Endpoint, Failure, Image, Job, JobSchedule, Node, Pool, Task, TaskNode, TaskRequest
 from batchtrain.records.record import Record
 
@@ -224,4 +225,5 @@ _request = functools.lru_cache(maxsize=1024)(TaskRequest)
 
 @functools.lru_cache(maxsize=1024)
 def _shared(failure: Failure) -> Failure:
-    return failure
+    """One record of equal reasons, without secrets: the service may quote a command or a link."""
+    return msgspec.convert(masked_document(msgspec.to_builtins(failure)), Failure) if failure else failure

@@ -20,7 +20,8 @@ from msgspec import inspect
 from batchtrain.client.late_values import Placeholders
 from batchtrain.config import origin, schema
 from batchtrain.config.load import Examined, examine
-from batchtrain.config.masking import SECRETS, VARIABLES, secrets_in
+from batchtrain.config.masking import secrets_in
+from batchtrain.config.secret_names import SECRETS, VARIABLES
 from batchtrain.config.types import Secret
 from batchtrain.errors import UsageError
 from batchtrain.plan import plan_recipe

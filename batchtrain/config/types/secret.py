@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -59,7 +61,25 @@ class Secret:
 
     def masked_in(self, text: str) -> str:
         """Mask this secret in another text."""
-        return text.replace(self._text, MASK) if self._text else text
+        for form in self._forms():
+            text = text.replace(form, MASK)
+        return text
+
+    def places_in(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where this secret begins and ends in another text."""
+        for form in self._forms():
+            start = text.find(form)
+            while start >= 0:
+                yield start, start + len(form)
+                start = text.find(form, start + len(form))
+
+    def _forms(self) -> tuple[str, ...]:
+        """The text, and how JSON, a shell and a link write it; they write most texts as they are."""
+        text = self._text or ""
+        if text.replace("=", "").isalnum():  # `=` ends base64, and links quote it
+            return (text, text.replace("=", "%3D")) if "=" in text else (text,) if text else ()
+        forms = text, msgspec.json.encode(text).decode()[1:-1], text.replace("'", "'\"'\"'"), quote(text, safe="")
+        return tuple(dict.fromkeys(filter(None, forms)))
 
 
 def convert(data: Any, kind: Any) -> Any:

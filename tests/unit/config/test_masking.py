@@ -12,7 +12,6 @@ import yaml
 from batchtrain.config import origin
 from batchtrain.config.load import examine
 from batchtrain.config.masking import (
-    is_secret,
     masked_document,
     masked_line,
     masked_request,
@@ -21,6 +20,7 @@ from batchtrain.config.masking import (
     secrets_in,
     variable,
 )
+from batchtrain.config.secret_names import is_secret
 from batchtrain.config.types import Recipe, Secret, convert
 from batchtrain.plan import plan_recipe
 from batchtrain.plan.diff import Living, as_text, compare, wanted
@@ -46,8 +46,8 @@ def recipe() -> Recipe:
     return convert(TOLD, Recipe)
 
 
-def test_secrets_are_the_values_of_secret_properties() -> None:
-    assert secrets_in(recipe()) == (Secret(KEY),)
+def test_secrets_are_the_values_of_secret_properties_and_what_has_their_shape() -> None:
+    assert secrets_in(recipe()) == (Secret(KEY), Secret("abc%2Bdef%3D"))
 
 
 def test_a_signature_is_masked_and_the_rest_of_the_link_stays() -> None:
@@ -95,6 +95,10 @@ def told() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("name", "secret"), [
+    ("DB_PWD", True), ("ADMIN_PASS", True), ("WANDB_APIKEY", True), ("DEVOPS_PAT", True), ("apiKey", True),
+    ("AZURE_STORAGE_CONNECTION_STRING", True), ("SENTRY_DSN", True), ("API_KEY_2", True), ("GIT_CREDENTIALS", True),
+    ("PWD", False), ("OLDPWD", False), ("MAX_PASS", False), ("COMPASS", False), ("PATH", False),
+    ("ACCESS_KEY_ID", False),
     ("HF_TOKEN", True), ("TOKEN", True), ("hf_token", True), ("X_API_KEY", True), ("DB_PASSWORD_FILE", True),
     ("SECRETS", True),
     ("TOKENS", False), ("KEYBOARD", False), ("MONKEY", False), ("TOKENIZERS_PARALLELISM", False), ("KEY_A", False),
@@ -196,3 +200,71 @@ def test_a_variable_of_a_request_is_masked_in_its_command_line() -> None:
     masked = {"commandLine": "login ***", "environmentSettings": [{"name": "A_KEY", "value": "***"}, settings[1]]}
     document = {"commandLine": f"login {SAID}", "environmentSettings": settings}
     assert masked_request(document) == masked
+
+
+@pytest.mark.parametrize(("written", "masked"), [
+    (f"note: hf_{'a1' * 20}\nid: x\n", "note: '***'\nid: x\n"),
+    (f"note: hf_{'a1' * 20} it's mine\n", "note: '*** it''s mine'\n"),
+    ("command: train --api-key zq --lr 1\n", "command: train --api-key *** --lr 1\n"),
+    ("options: [--password, zq, --lr, '1']\n", "options: [--password, \"***\", --lr, '1']\n"),
+    ("options:\n- --password\n- zq\n- x\n", 'options:\n- --password\n- "***"\n- x\n'),
+    ("command: |-\n  export DB_PWD='zq'\n  train\n", "command: |-\n  export DB_PWD='***'\n  train\n"),
+    ("# the old password: zq\n# api_key: zq or zr\nid: x\n", "# the old password: ***\n# api_key: ***\nid: x\n"),
+    ("metadata: {api_key: zq, pwd: $PWD, a_key: b}\n", 'metadata: {api_key: "***", pwd: $PWD, a_key: "***"}\n'),
+    (f"note: {KEY}\nother: x-{KEY}\n", "note: '***'\nother: x-***\n"),
+])  # fmt: skip
+def test_a_file_with_masks_is_the_same_yaml_but_for_them(written: str, masked: str) -> None:
+    assert masked_yaml(written, [Secret(KEY)]) == masked
+    assert masked_yaml(masked, [Secret(KEY)]) == masked
+    assert yaml.safe_load(masked).keys() == yaml.safe_load(written).keys()
+
+
+@pytest.mark.parametrize("written", [
+    "ssh_private_key: keys/id_rsa\nssh_public_key_data: ssh-rsa AAAA\nkey: step\npassed_on: [a]\n",
+    "environment_variables_keyvault_secret_id: https://v.vault.azure.net/secrets/x\npublic_key_pem: x\n",
+    "customer_managed_key: {identity: x, key_url: https://v.vault.azure.net/keys/k}\nsigning_key: {file: x}\n",
+])  # fmt: skip
+def test_a_property_of_the_language_is_secret_only_by_its_type(written: str) -> None:
+    assert masked_yaml(written) == written
+
+
+@pytest.mark.parametrize(
+    "form", ["pass\"w'o/rd=1", "pass\\\"w'o/rd=1", "pass\"w'\"'\"'o/rd=1", "pass%22w%27o%2Frd%3D1"]
+)
+def test_a_secret_is_found_as_json_a_shell_and_a_link_write_it(form: str) -> None:
+    assert masked_text(f"a {form} b", [Secret("pass\"w'o/rd=1")]) == "a *** b"
+
+
+def test_what_has_the_shape_of_a_secret_at_one_place_is_masked_at_every_other() -> None:
+    task = {"id": "t", "command": "train --api-key zq81-one", "environment_variables": {"URL": "redis://:zq81-two@h"}}
+    gang = {"num_instances": 2, "mpi": {"runtime": "mpich"}, "pre_execution_command": "export DB_PWD=zq81-three"}
+    job = {"id": "j", "tasks": [task, {"id": "g", "command": "x", "multi_instance": gang}]}
+    pool = {**TOLD["pool"], "additional_node_prep": {"commands": {"pre": ["login --token zq81-four"]}}}
+    recipe = convert({**TOLD, "jobs": [job], "pool": pool}, Recipe)
+    secrets = secrets_in(recipe, {"a.b": "AccountKey=zq81-five"})
+    assert masked_text("zq81-one zq81-two zq81-three zq81-four zq81-five", secrets) == "*** *** *** *** ***"
+
+
+def test_a_plan_with_secrets_shows_no_packed_files_and_one_without_shows_them() -> None:
+    def shown(command: str) -> str:
+        task = {
+            "id": "a_token",
+            "command": command,
+            "multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich"}},
+        }
+        pool = {**TOLD["pool"], "inter_node_communication_enabled": True, "vm_count": {"dedicated": 2}}
+        plan = plan_recipe(convert({"directory": ".", "pool": pool, "jobs": [{"id": "j", "tasks": [task]}]}, Recipe))
+        document = as_document(plan._replace(hidden=() if command == "train" else plan.hidden))
+        assert "mpi" in document["launch"]["a_token"], "the name of a task says nothing about its launch"
+        return msgspec.json.encode(document["steps"]).decode()
+
+    assert " characters of the task's files" in shown("train --api-key zq81-one")
+    assert " characters of the task's files" not in shown("train")
+
+
+def test_a_message_about_a_value_shows_no_secret_of_it(tmp_path: Path) -> None:
+    section = {"job_specifications": [{"id": "j", "priority": "--token zq81", "tasks": [{"id": "t", "command": "x"}]}]}
+    found = examine(tmp_path, {"jobs.json": msgspec.json.format(msgspec.json.encode(section))})
+    problems = [problem for problem in found.problems if "--token" in problem.message]
+    assert problems
+    assert "zq81" not in "".join(f"{problem.document}{problem.rendered()}" for problem in problems)

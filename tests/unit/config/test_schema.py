@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from batchtrain.config import judge, masking, reference, schema
+from batchtrain.config import judge, reference, schema, secret_names
 from batchtrain.config.load import WHOLE
 from batchtrain.config.types import RENAMED
 from tests import reference_page, schema_files
@@ -131,7 +131,7 @@ def test_no_line_of_a_file_that_loads_is_underlined_but_placeholders(path: Path)
 
 # --- examples -------------------------------------------------------------------------------------------------------
 
-HIDDEN = masking.SECRETS | {"blobxfer_extra_options", "scp_ssh_extra_options", "rsync_extra_options", "setup",
+HIDDEN = secret_names.SECRETS | {"blobxfer_extra_options", "scp_ssh_extra_options", "rsync_extra_options", "setup",
                           "volume_type", "volume_options"}  # fmt: skip
 """Texts that nobody should copy, or that have no effect."""
 TEXTS = sorted(

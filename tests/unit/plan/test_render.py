@@ -11,7 +11,8 @@ from batchtrain.config.types import Secret
 from batchtrain.errors import Problem
 from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import Plan, Step, render, wire
-from batchtrain.plan.render import FILE_MARK, SHOWN, VARIABLE
+from batchtrain.plan.payload import VARIABLE
+from batchtrain.plan.render import FILE_MARK, SHOWN
 from batchtrain.plan.task_stream import ListedTasks, TaskStream
 from batchtrain.plan.types import Upload
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from batchtrain.config.load import load
 from batchtrain.config.projects import project_of
 from batchtrain.config.source_directory import read_sources
-from batchtrain.config.types import Recipe, Secret
+from batchtrain.config.types import Notify, Recipe, Secret
 from batchtrain.errors import NotAllowed, NotFound, UsageError
 from batchtrain.runs import compare, directory, recording, restore, source_copy
 from batchtrain.runs.directory import RunDirectory, RunRecord
@@ -282,7 +282,27 @@ def test_a_restored_recipe_is_a_project_of_its_own(tmp_path: Path) -> None:
 def test_secrets_that_are_missing_are_named(tmp_path: Path) -> None:
     recipe = recipe_in(tmp_path / "mine", key__py=f"KEY = '{PASSWORD}'\n")
     restored = restore.restore(kept(tmp_path, recipe, secrets=(Secret(PASSWORD),)), tmp_path / "again")
-    assert restored.masked == ("job_specifications[0].tasks[0].environment_variables.API_TOKEN", "src/key.py")
+    line = (tmp_path / "again/config/jobs.yaml").read_text().split("***")[0].count("\n") + 1
+    token = "job_specifications[0].tasks[0].environment_variables.API_TOKEN"
+    assert restored.masked == (("config/jobs.yaml", line, token), ("src/key.py", 1, ""))
+
+
+def test_each_line_with_a_mask_and_each_property_that_is_left_out_is_named(tmp_path: Path) -> None:
+    recipe = recipe_in(tmp_path / "mine", run__sh="#!/bin/sh\n")
+    command = "export DB_PWD=zq81\ntrain --lr 1\nlogin --token zq82 --password zq83"
+    task = replace(recipe.jobs[1].tasks[0], command=command, environment_variables={})
+    settings = replace(recipe.settings, notify=Notify(url=Secret("https://example.org/zq84"), on=("end",)))
+    recipe = replace(recipe, jobs=(replace(recipe.jobs[1], tasks=(task,)),), settings=settings)
+    restored = restore.restore(kept(tmp_path, recipe), tmp_path / "again")
+    lines = (tmp_path / "again/config/jobs.yaml").read_text().splitlines()
+    assert [lines[masked.line - 1].strip() for masked in restored.masked if masked.line] == [
+        "export DB_PWD=***",
+        "login --token *** --password ***",
+    ]
+    assert {masked.property for masked in restored.masked if masked.line} == {"job_specifications[0].tasks[0].command"}
+    assert [str(masked) for masked in restored.masked if not masked.line] == [
+        "config/config.yaml (batchtrain.notify.url)"
+    ]
 
 
 def test_a_directory_with_files_is_not_written_to(tmp_path: Path) -> None:
