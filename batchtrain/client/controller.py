@@ -213,7 +213,7 @@ def end(client: Operations, job_id: str, run: str) -> None:
     for kind, delete in KINDS:
         with contextlib.suppress(NotFound):
             document = read.document(client.batch, kind, COLLECTIONS[kind], own_id)
-            if marks_of(document.get("metadata", ())).run == run and document["state"] != "deleting":
+            if marks_of(document.get("metadata", ())).run == run and document.get("state") != "deleting":
                 delete(client.batch, own_id)
 
 

@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TypeVar
 
-import msgspec
 from azure.batch import BatchClient
 
 from batchtrain.errors import BatchtrainError, NotFound, ServiceError
 from batchtrain.records.rank_end import ENDS, RankEnd
 from batchtrain.service import downloads
+from batchtrain.service.answer_body import InvalidAnswer, decoded
 from batchtrain.service.downloads import PAST_THE_END, RANGE, Tree
 from batchtrain.service.failed import SEARCHED_LINES
 
@@ -83,8 +83,8 @@ def records(
 def decoded_lines(content: bytes, kind: type[Line]) -> Iterator[Line]:
     """The records of the lines of a file."""
     for line in content.splitlines():
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-            yield msgspec.json.decode(line, type=kind)
+        with contextlib.suppress(InvalidAnswer):
+            yield decoded(line, kind)
 
 
 def last_lines(content: bytes, count: int) -> tuple[str, ...]:

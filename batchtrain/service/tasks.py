@@ -9,14 +9,14 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-import msgspec
 from azure.batch import BatchClient
 
 from batchtrain.config.factories import PARAMETERS
 from batchtrain.errors import UsageError
 from batchtrain.records import Counts, Task
 from batchtrain.service import read
-from batchtrain.service.requests import Creation, creation, moment, quoted
+from batchtrain.service.answer_body import InvalidAnswer, decoded
+from batchtrain.service.requests import Creation, creation, quoted
 
 FEW = 20
 """A job with more tasks is never listed while it is watched."""
@@ -101,8 +101,8 @@ def last(client: BatchClient, job_id: str, count: int, where: str = "") -> list[
 def _moments(created: Creation) -> Iterator[str]:
     """Moments further and further back, by the clock of the service, until a job was created."""
     seconds, age = FIRST_SECONDS, created.age or 0.0
-    while seconds < age:
-        yield (moment(created.time) + timedelta(seconds=age - seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    while created.time and seconds < age:
+        yield (created.time + timedelta(seconds=age - seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
         seconds *= FURTHER
 
 
@@ -110,6 +110,6 @@ def parameters(client: BatchClient, job_id: str) -> dict[str, dict[str, Any]]:
     """The named parameters of each task that a factory made with some. A variable that is not ours is ignored."""
     by_task = {}
     for task_id, text in read.variables(client, job_id, PARAMETERS):
-        with contextlib.suppress(msgspec.DecodeError):
-            by_task[task_id] = msgspec.json.decode(text, type=dict[str, Any])
+        with contextlib.suppress(InvalidAnswer):
+            by_task[task_id] = decoded(text.encode(), dict[str, Any])
     return by_task
