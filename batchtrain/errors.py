@@ -290,7 +290,7 @@ class ReplacementFailed(ServiceError):
 
 
 class Unreachable(ServiceError):
-    """The service does not answer."""
+    """The service does not answer, or its answer is not the API's (code `InvalidAnswer`)."""
 
     exit_code = 5
 

@@ -25,6 +25,7 @@ from batchtrain.errors import (
     TaskFailed,
     TasksRefused,
     counted,
+    printable_lines,
     shortened,
 )
 
@@ -100,7 +101,7 @@ def _for_people(error: BaseException, message: str, flags: Settings) -> Iterator
             sentence, *tail = problem.rendered(color=colored(sys.stderr)).split("\n")
             lines = [line if "|" in line else flags.pasted(line) for line in tail]
             yield broken("\n".join((flags.pasted(sentence), *lines)), sys.stderr)
-    text = _wrapped(f"batchtrain: {shortened(message)}")
+    text = _wrapped(f"batchtrain: {shortened(printable_lines(message))}")  # a service may have written parts of it
     yield f"\x1b[{TONES['failure']}m{text}\x1b[0m" if colored(sys.stderr) else text
     if isinstance(error, TaskFailed) and flags.rest:
         yield _wrapped(flags.pasted(flags.rest))
@@ -117,7 +118,7 @@ def _for_people(error: BaseException, message: str, flags: Settings) -> Iterator
             yield _wrapped(flags.pasted(row))
     if isinstance(error, TaskFailed) and error.__cause__ is not None:
         also, _ = message_of(error.__cause__)
-        yield _wrapped(flags.pasted(f"batchtrain: {also}"))
+        yield _wrapped(flags.pasted(f"batchtrain: {printable_lines(also)}"))
 
 
 def _wrapped(text: str) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 
 import click
 
-from batchtrain.errors import UsageError, shortened
+from batchtrain.errors import UsageError, printable_lines, shortened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -252,7 +252,7 @@ def say(text: str, tone: Tone = "tool") -> None:
     """Print progress to stderr, so that results can be piped. Commands in it can be pasted; node ids are short."""
     from batchtrain.cli.wrapping import terminal_width, wrapped
 
-    message = wrapped(shortened(completed(text)), terminal_width(sys.stderr))
+    message = wrapped(shortened(completed(printable_lines(text))), terminal_width(sys.stderr))
     _narrate(f"\x1b[{TONES[tone]}m{message}\x1b[0m" if colored(sys.stderr) else message, sys.stderr)
 
 

@@ -225,7 +225,7 @@ def end(client: Operations, job_id: str, run: str) -> bool:
     for kind, delete in KINDS:
         with contextlib.suppress(NotFound):
             document = read.document(client.batch, kind, COLLECTIONS[kind], own_id)
-            if marks_of(document.get("metadata", ())).run == run and document["state"] != "deleting":
+            if marks_of(document.get("metadata", ())).run == run and document.get("state") != "deleting":
                 has_one = True
                 delete(client.batch, own_id)
     return has_one

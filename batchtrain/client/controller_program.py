@@ -69,7 +69,7 @@ class Controller:
             if self._seconds_left() < LEAST_SECONDS:
                 self._say("the wall clock ends the run before nodes start there")
                 return
-            body = {"metadata": with_number(self._document["metadata"], number)}
+            body = {"metadata": with_number(self._document.get("metadata", ()), number)}
             ask(self._client.batch, "PATCH", f"/jobs/{quoted(self._id)}", f"update job {self._id}", body)
             number = self._prepared()
 
@@ -82,9 +82,9 @@ class Controller:
             if not number:
                 return None
         else:
-            if marks_of(document["metadata"]).run != self._requests.marks.run:
+            if marks_of(document.get("metadata", ())).run != self._requests.marks.run:
                 return None
-            is_whole = document["onAllTasksComplete"] == "terminatejob"  # set after its tasks were added
+            is_whole = document.get("onAllTasksComplete") == "terminatejob"  # set after its tasks were added
             if is_whole and _number_of(document) == number:
                 return number
             self._delete()

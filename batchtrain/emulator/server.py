@@ -59,6 +59,8 @@ GARBAGE = (10_000, 10, 100)
 """Python's garbage collection thresholds. With a million tasks in memory, the default took a third of the time."""
 SLOW_SECONDS = 600.0
 """Seconds for an advance of the clock by weeks, which may handle many events, or for the installation of storage."""
+MOST_ANSWER = 64 << 20
+"""Bytes of an answer that are read: another program may have the port."""
 
 logger = logging.getLogger("batchtrain.emulator")
 
@@ -697,7 +699,7 @@ def status(data_dir: Path) -> Status | None:
     except (OSError, ValueError):
         return None
     proof = wire.proof(record.key, record.endpoint, challenge)
-    has_key = hmac.compare_digest(str(answer.get("proof", "")), proof)
+    has_key = hmac.compare_digest(str(answer.get("proof", "")).encode(), proof.encode())
     return record if has_key and answer.get("pid") == record.pid else None
 
 
@@ -849,12 +851,14 @@ def _request(
     try:
         connection.request(verb, path, body=body or None, headers=headers or {})
         response = connection.getresponse()
-        answer = response.read()
-    except HTTPException as error:
-        raise OSError(f"{endpoint} does not speak HTTP") from error
+        answer = response.read(MOST_ANSWER)
+        document: dict[str, Any] = json.loads(answer) if answer else {}
+    except (HTTPException, ValueError, RecursionError) as error:
+        raise OSError(f"{endpoint} does not speak HTTP with JSON") from error
     finally:
         connection.close()
-    document: dict[str, Any] = json.loads(answer) if answer else {}
+    if not isinstance(document, dict):
+        raise OSError(f"{endpoint} does not answer as the emulator does")
     if response.status >= 400:
         reasons = [item["value"] for item in document.get("values") or () if item.get("key") == "Reason"]
         raise Refused(reasons[0] if reasons else f"{verb} {path}: {response.status}")

@@ -7,7 +7,7 @@ difference.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.json import decode, encode
@@ -286,7 +286,7 @@ CASELESS = frozenset({
     "virtualMachineImageId", "vmSize", "workingDirectory",
 })  # fmt: skip
 """Words that the service writes in a case of its own."""
-_SPAN = re.compile(r"P(?=[0-9T])(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?)?")
+_SPAN = re.compile(r"P(?=[0-9T])(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d*)?)S)?)?")
 
 
 def _objects(existing: Document, document: Document, defaults: Document, path: str) -> Iterator[tuple[str, Any, Any]]:
@@ -299,13 +299,14 @@ def _objects(existing: Document, document: Document, defaults: Document, path: s
 
 def _values(before: Any, after: Any, default: Any, path: str, key: str) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(default, Mapping) or isinstance(before, Mapping) or isinstance(after, Mapping):
-        if before is None and after is not None and not default:
-            yield path, None, after
+        is_new = before is None and after is not None and not default
+        if is_new or not _all_are(Mapping, before, after, default):
+            yield path, before, after
         else:
             yield from _objects(before or {}, after or {}, default or {}, path)
         return
     before, after = (default if value is None else value for value in (before, after))
-    if isinstance(before, (list, tuple)) or isinstance(after, (list, tuple)):
+    if (before is not None or after is not None) and _all_are((list, tuple), before, after):
         name = UNORDERED.get(key)
         old, new = _by_name(before or (), name), _by_name(after or (), name)
         for name in OWN:
@@ -316,6 +317,11 @@ def _values(before: Any, after: Any, default: Any, path: str, key: str) -> Itera
         yield path, before, after
 
 
+def _all_are(kinds: Any, *values: Any) -> bool:
+    """Whether the values that are there are of these kinds. A value of the service may be of any."""
+    return all(value is None or isinstance(value, kinds) for value in values)
+
+
 def _items(before: Any, after: Any, path: str, key: str) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         yield from _objects(before, after, FILLED_IN_ITEMS.get(key, {}), path)
@@ -323,8 +329,13 @@ def _items(before: Any, after: Any, path: str, key: str) -> Iterator[tuple[str, 
         yield path, before, after
 
 
-def _by_name(items: Iterable[Any], name: str | None) -> dict[Any, Any]:
-    return {item[name] if name else number: item for number, item in enumerate(items)}
+def _by_name(items: Sequence[Any], name: str | None) -> dict[Any, Any]:
+    """The items by the text or number that names them, otherwise by their position."""
+    keys = [item.get(name) if name and isinstance(item, Mapping) else None for item in items]
+    return {
+        key if isinstance(key, (str, int)) else number: item
+        for number, (key, item) in enumerate(zip(keys, items, strict=True))
+    }
 
 
 def same(before: Any, after: Any, key: str) -> bool:

@@ -49,7 +49,7 @@ SHOWN = "(the name of the run)"
 
 def values_of(metadata: Iterable[Document]) -> dict[str, str]:
     """The values of metadata by their names."""
-    return {item["name"]: item.get("value", "") for item in metadata}
+    return {item.get("name", ""): item.get("value", "") for item in metadata}
 
 
 def marks_of(metadata: Iterable[Document]) -> Marks:

@@ -10,9 +10,8 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec.structs import replace
 
-from batchtrain.records.foreign import Moment
 from batchtrain.records.pools import Node
-from batchtrain.records.record import Record
+from batchtrain.records.record import Record, Time
 from batchtrain.records.tasks import Task
 
 ATTEMPTS = "wd/ranks/attempts.jsonl"
@@ -38,7 +37,7 @@ class AttemptEvent(msgspec.Struct, frozen=True):
     event: Literal["began", "preempted", "ended"]
     """`preempted`: Azure announced the preemption of `node`."""
     attempt: int
-    time: Moment
+    time: Time
     node: str = ""
     address: str = ""
     """That of `node` in a gang."""
@@ -72,8 +71,8 @@ class Attempt(Record, frozen=True):
     """From 1."""
     nodes: tuple[str, ...] = ()
     """The ids of its nodes, the primary first; the address of a node whose id is unknown."""
-    started: Moment | None = None
-    ended: Moment | None = None
+    started: Time | None = None
+    ended: Time | None = None
     reason: Reason = ""
     lost: str = ""
     """The id of the node whose loss ended it."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for text that is not the JSON of a type: cut off, not UTF-8, nested too deep."""
-Moment = Annotated[datetime, msgspec.Meta(tz=True)]
-"""A time with its time zone: one without it cannot be compared with those of the service."""
 Kind = TypeVar("Kind")
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import ClassVar, NamedTuple
 
 from batchtrain.records.failure import Failure
-from batchtrain.records.record import Record
+from batchtrain.records.record import Int32, Record, Time
 
 
 class Job(Record, frozen=True):
@@ -21,14 +20,14 @@ class Job(Record, frozen=True):
     state: str = ""
     pool: str = ""
     """The pool that it names, or the one that the service made for it; empty as long as an auto pool does not exist."""
-    created: datetime | None = None
-    ended: datetime | None = None
+    created: Time | None = None
+    ended: Time | None = None
     reason: str = ""
     """Why it ended, such as `MaxWallClockTimeExpiry`."""
-    active: int | None = None
-    running: int | None = None
-    succeeded: int | None = None
-    failed: int | None = None
+    active: Int32 | None = None
+    running: Int32 | None = None
+    succeeded: Int32 | None = None
+    failed: Int32 | None = None
     rate: float | None = None
     """Tasks that ended in a second, from its creation to its end or to now."""
     failure: Failure = Failure()
@@ -53,10 +52,10 @@ class JobSchedule(Record, frozen=True):
 
     id: str
     state: str = ""
-    next_run: datetime | None = None
-    ended: datetime | None = None
+    next_run: Time | None = None
+    ended: Time | None = None
     job: str = ""
-    created: datetime | None = None
+    created: Time | None = None
     metadata: tuple[dict[str, str], ...] = ()
 
 

@@ -11,8 +11,7 @@ import msgspec
 from batchtrain.catalog.prices import Price
 from batchtrain.errors import shortened
 from batchtrain.records.failure import Failure
-from batchtrain.records.foreign import Moment
-from batchtrain.records.record import Record
+from batchtrain.records.record import Int32, Record, Time
 
 
 class Pool(Record, frozen=True):
@@ -28,18 +27,18 @@ class Pool(Record, frozen=True):
     state: str = ""
     allocation: str = ""
     vm_size: str = ""
-    dedicated: int = 0
-    target_dedicated: int = 0
-    spot: int = 0
-    target_spot: int = 0
+    dedicated: Int32 = 0
+    target_dedicated: Int32 = 0
+    spot: Int32 = 0
+    target_spot: Int32 = 0
     inter_node: bool = False
-    slots: int = 1
+    slots: Int32 = 1
     resize_errors: tuple[Failure, ...] = ()
     node_hours: float | None = None
     """The total hours of its current nodes; None if they were not queried."""
     autoscale: bool = False
     autoscale_error: Failure = Failure()
-    created: datetime | None = None
+    created: Time | None = None
     metadata: tuple[dict[str, str], ...] = ()
 
     @property
@@ -60,8 +59,8 @@ class PoolAttempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The candidate in words, such as `2 spot STANDARD_ND96ISR_H100_V5 in account west`."""
     account: str
     vm_size: str
-    began: Moment
-    ended: Moment
+    began: Time
+    ended: Time
     code: str = ""
     """The error code of the service; empty if the candidate had the nodes."""
     reason: str = ""
@@ -73,7 +72,7 @@ class RecentTask(Record, frozen=True, rename="camel"):
     job_id: str = ""
     task_id: str = ""
     task_state: str = ""
-    subtask_id: int | None = None
+    subtask_id: Int32 | None = None
 
 
 class Node(Record, frozen=True):
@@ -90,20 +89,20 @@ class Node(Record, frozen=True):
     start_task: str = ""
     """How its start task ended: `running`, `ok` or the exit code; empty without one."""
     errors: tuple[Failure, ...] = ()
-    allocated: datetime | None = None
+    allocated: Time | None = None
     prepared: float | None = None
     """Seconds that its start task took; None if it has none or has not ended."""
     dedicated: bool = True
     """Whether it is no spot node."""
-    start_exit_code: int | None = None
+    start_exit_code: Int32 | None = None
     start_failure: Failure = Failure()
     size: str = ""
-    booted: datetime | None = None
-    since: datetime | None = None
+    booted: Time | None = None
+    since: Time | None = None
     """The time of the last change of its state."""
-    running_tasks: int = 0
-    running_slots: int = 0
-    total_run: int = 0
+    running_tasks: Int32 = 0
+    running_slots: Int32 = 0
+    total_run: Int32 = 0
     recent: tuple[RecentTask, ...] = ()
 
 
@@ -124,7 +123,7 @@ class Image(Record, frozen=True):
     node_agent: str = ""
     capabilities: tuple[str, ...] = ()
     """In the service's words (`service_words` of the catalogue)."""
-    ends: datetime | None = None
+    ends: Time | None = None
     """The end of Batch's support."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from batchtrain.records.foreign import Moment
+from batchtrain.records.record import Time
 
 ENDS = "wd/ranks/ends.jsonl"
 """The failures of a gang in the directory of its task: a JSON object on each line, the cause first."""
@@ -15,7 +15,7 @@ class ProgramError(msgspec.Struct, frozen=True):
 
     file: str = ""
     message: str = ""
-    time: Moment | None = None
+    time: Time | None = None
 
 
 class RankEnd(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class RankEnd(msgspec.Struct, frozen=True):
     exit_code: int | None = None
     signal: int | None = None
     signal_name: str = ""
-    time: Moment | None = None
+    time: Time | None = None
     attempt: int = 1
     """How often the task has begun on the primary's node. A start on another node begins with 1 again."""
     ending: str = ""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from datetime import datetime
+from typing import Annotated, ClassVar
 
 import msgspec
 
 from batchtrain.records.rows import row_card
+
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A time of the service, which always has a time zone."""
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+"""A number of the service."""
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

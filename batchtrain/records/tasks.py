@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from batchtrain.records.failure import Failure
-from batchtrain.records.foreign import Moment
-from batchtrain.records.record import Record
+from batchtrain.records.record import Record, Time
 
 
 class TaskRequest(Record, frozen=True):
@@ -40,8 +39,8 @@ class Task(Record, frozen=True):
     failure: Failure = Failure()
     retries: int = 0
     requeues: int = 0
-    started: Moment | None = None
-    created: Moment | None = None
+    started: Time | None = None
+    created: Time | None = None
     pool: str = ""
     parameters: dict[str, Any] | None = None
     """The named parameters that its factory gave it; None if they were not queried."""

@@ -37,8 +37,9 @@ from batchtrain.errors import BatchtrainError, Finding, NotFound, UsageError
 from batchtrain.metrics.point import COUNTERS, of_json
 from batchtrain.plan.lineage import Commit
 from batchtrain.records import Attempt, FabricCheck, Metric, Point, RanksRecord, Task, foreign
-from batchtrain.records.foreign import UNREADABLE, Kind, Moment
+from batchtrain.records.foreign import UNREADABLE, Kind
 from batchtrain.records.pools import PoolAttempt
+from batchtrain.records.record import Time
 from batchtrain.runs import lease
 from batchtrain.runs.local_names import safe_name, safe_path
 from batchtrain.service.local_files import PRIVATE, Folder
@@ -100,8 +101,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     left_by: str = ""
     """By whom a run was left that continued without its command: `user` after Ctrl-C, `terminal` when that was closed;
     empty for any other."""
-    started: Moment
-    ended: Moment | None = None
+    started: Time
+    ended: Time | None = None
     account: str = ""
     endpoint: str = ""
     pool: str = ""
@@ -133,7 +134,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 class EventRecord(msgspec.Struct, frozen=True):
     """A line of events.jsonl."""
 
-    t: Moment
+    t: Time
     kind: str
     subject: str
     text: str
@@ -160,7 +161,7 @@ class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The path in the directory of the task, such as `wd/output/model.pt`."""
     node: str = ""
     size: int
-    time: Moment | None = None
+    time: Time | None = None
     fetched: str = ""
     """The path in the run directory; empty if it was not fetched."""
     sha256: str = ""

@@ -24,6 +24,10 @@ EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 PATIENCE = 150
 """Seconds. The first request switches the events on, which takes up to two minutes."""
+MOST = 1 << 20
+"""Bytes of an answer that are read."""
+UNREADABLE = (OSError, ValueError, http.client.HTTPException, AttributeError, OverflowError, RecursionError, TypeError)
+"""Errors of an answer that is not there yet, is cut off, or is not that of the service; it is asked again."""
 EMULATED = "volatile/scheduledevents.json"
 """Below the directory of an emulated node."""
 SHELLS = ("bash", "sh", "dash", "ash", "busybox")
@@ -54,7 +58,7 @@ def asked(path: str) -> bytes:
         answer = connection.getresponse()
         if answer.status != 200:
             raise OSError(f"status {answer.status}")
-        return answer.read()
+        return answer.read(MOST)
     finally:
         connection.close()
 
@@ -75,7 +79,7 @@ def wait(process: int) -> "float | None":
             at = announced(json.loads(document.decode()), name)
             if at is not None:
                 return at
-        except (OSError, ValueError, http.client.HTTPException):  # not there yet, or cut off: asked again
+        except UNREADABLE:
             pass
         time.sleep(1)
     return None

@@ -8,18 +8,23 @@ from __future__ import annotations
 import functools
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from datetime import timedelta
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from batchtrain.config.masking import masked_document
 from batchtrain.records import Endpoint, Failure, Image, Job, JobSchedule, Node, Pool, Task, TaskNode, TaskRequest
-from batchtrain.records.record import Record
+from batchtrain.records.record import Int32, Record, Time
+from batchtrain.service.answer_body import at
 
-ENDLESS_DAYS = 10_000_000
-"""The service shows no limit of run time as an endless time."""
+ENDLESS_DAYS = 1_000_000
+"""A limit of run time from which on there is none: the service shows no limit as 10,675,199 days."""
+
+MOST_REPEATS = 100_000
+"""Retries and requeues of a task that are counted: each becomes a record, and a service may claim any number."""
 
 RecordType = TypeVar("RecordType", bound=Record)
 
@@ -34,16 +39,16 @@ class _Part(msgspec.Struct, frozen=True, rename="camel"):
 class _Run(_Part, frozen=True):
     """The last run of a task or a start task."""
 
-    start_time: datetime | None = None
-    end_time: datetime | None = None
-    exit_code: int | None = None
+    start_time: Time | None = None
+    end_time: Time | None = None
+    exit_code: Int32 | None = None
     result: str = ""
     state: str = ""
     failure_info: Failure = Failure()
-    retry_count: int = 0
-    requeue_count: int = 0
-    last_retry_time: datetime | None = None
-    last_requeue_time: datetime | None = None
+    retry_count: Annotated[int, msgspec.Meta(ge=0)] = 0
+    requeue_count: Annotated[int, msgspec.Meta(ge=0)] = 0
+    last_retry_time: Time | None = None
+    last_requeue_time: Time | None = None
 
     @property
     def seconds(self) -> float | None:
@@ -60,9 +65,14 @@ class _Run(_Part, frozen=True):
         return "ok" if self.exit_code == 0 else f"exit code {self.exit_code}"
 
 
+class _Variable(_Part, frozen=True):
+    name: str
+    value: str = ""
+
+
 class _Constraints(_Part, frozen=True):
     max_wall_clock_time: timedelta | None = None
-    max_task_retry_count: int = 0
+    max_task_retry_count: Int32 = 0
 
     @property
     def seconds(self) -> float | None:
@@ -114,14 +124,6 @@ def _paths(kind: type[Record]) -> tuple[tuple[str, str], ...]:
     return tuple({**camel, **dict(pair.split(":") for pair in PATHS[kind].split())}.items())
 
 
-def at(document: Document, path: str) -> Any:
-    """A property of a document; None if it is not there."""
-    value: Any = document
-    for key in path.split("/"):
-        value = value.get(key) if value is not None else None
-    return value
-
-
 def node(document: Document) -> Node:
     run = msgspec.convert(document.get("startTaskInfo", {}), _Run)
     return record(Node, document, start_task=run.how if "startTaskInfo" in document else "", prepared=run.seconds)
@@ -133,19 +135,78 @@ def job(document: Document) -> Job:
     return record(Job, document, pool=pool, wall_clock=limit)
 
 
-def endpoints(document: Document, port: int) -> Iterator[Endpoint]:
-    """The outside addresses of a port of a node."""
-    for endpoint in at(document, "endpointConfiguration/inboundEndpoints") or ():
-        if endpoint["backendPort"] == port:
-            address = endpoint.get("publicIPAddress") or endpoint.get("publicFQDN") or ""
-            yield Endpoint(document["id"], address, endpoint["frontendPort"])
+class _InboundEndpoint(_Part, frozen=True):
+    backend_port: Int32
+    frontend_port: Int32
+    public_ip_address: str | None = msgspec.field(default=None, name="publicIPAddress")
+    public_fqdn: str | None = msgspec.field(default=None, name="publicFQDN")
 
 
-def node_states(document: Document) -> dict[str, int]:
-    """The number of nodes of both kinds by state."""
-    kinds = document.get("dedicated", {}), document.get("lowPriority", {})
-    sums = {name.lower(): sum(kind.get(name, 0) for kind in kinds) for kind in kinds for name in kind}
-    return {state: number for state, number in sums.items() if number and state != "total"}
+class _EndpointConfiguration(_Part, frozen=True):
+    inbound_endpoints: tuple[_InboundEndpoint, ...] = ()
+
+
+class NodeEndpoints(_Part, frozen=True):
+    """The outside addresses of a node."""
+
+    id: str
+    endpoint_configuration: _EndpointConfiguration | None = None
+
+    def of(self, port: int) -> Iterator[Endpoint]:
+        """Those of a port."""
+        for item in self.endpoint_configuration.inbound_endpoints if self.endpoint_configuration else ():
+            if item.backend_port == port:
+                yield Endpoint(self.id, item.public_ip_address or item.public_fqdn or "", item.frontend_port)
+
+
+class NodeCounts(_Part, frozen=True):
+    """The nodes of a pool by state."""
+
+    pool_id: str
+    dedicated: dict[str, Int32] = {}
+    low_priority: dict[str, Int32] = {}
+
+    @property
+    def states(self) -> dict[str, int]:
+        """The number of nodes of both kinds by state."""
+        sums = Counter[str]()
+        for kind in (self.dedicated, self.low_priority):
+            sums.update({name.lower(): number for name, number in kind.items()})
+        return {state: number for state, number in sums.items() if number and state != "total"}
+
+
+class TaskCounts(_Part, frozen=True):
+    """The tasks of a job by state."""
+
+    task_counts: dict[str, Int32]
+
+
+class _PoolInfo(_Part, frozen=True):
+    pool_id: str = ""
+    auto_pool_specification: dict[str, Any] | None = None
+
+
+class Named(_Part, frozen=True):
+    """What is read of any task document, beside its comparison with a plan."""
+
+    id: str
+
+
+class Whole(_Part, frozen=True):
+    """The same of a whole document of a pool, a job or a job schedule."""
+
+    id: str = ""
+    state: str = ""
+    on_all_tasks_complete: str = ""
+    metadata: tuple[_Variable, ...] = ()
+    pool_info: _PoolInfo = _PoolInfo()
+    constraints: dict[str, Any] = {}
+
+
+def checked(document: dict[str, Any], kind: type[_Part] = Whole) -> dict[str, Any]:
+    """A document, if what is read of it has the right form. Raises ValidationError."""
+    msgspec.convert(document, kind)
+    return document
 
 
 # --- tasks ----------------------------------------------------------------------------------------------------------
@@ -158,16 +219,11 @@ class _NodeInfo(_Part, frozen=True):
 
 
 class _MultiInstance(_Part, frozen=True):
-    number_of_instances: int = 1
+    number_of_instances: Int32 = 1
 
 
 class _DependsOn(_Part, frozen=True):
     task_ids: tuple[str, ...] = ()
-
-
-class _Variable(_Part, frozen=True):
-    name: str
-    value: str = ""
 
 
 class SubtaskAnswer(_Part, frozen=True):
@@ -183,11 +239,11 @@ class SubtaskAnswer(_Part, frozen=True):
 class TaskAnswer(SubtaskAnswer, frozen=True, kw_only=True):
     id: str
     state: str = ""
-    state_transition_time: datetime | None = None
-    creation_time: datetime | None = None
+    state_transition_time: Time | None = None
+    creation_time: Time | None = None
     execution_info: _Run = _Run()
     multi_instance_settings: _MultiInstance | None = None
-    required_slots: int = 1
+    required_slots: Int32 = 1
     depends_on: _DependsOn = _DependsOn()
     constraints: _Constraints = _Constraints()
     command_line: str = ""
@@ -205,8 +261,8 @@ class TaskAnswer(SubtaskAnswer, frozen=True, kw_only=True):
             node=sys.intern(self.node_info.node_id),
             seconds=run.seconds,
             failure=_shared(run.failure_info),
-            retries=run.retry_count,
-            requeues=run.requeue_count,
+            retries=min(run.retry_count, MOST_REPEATS),
+            requeues=min(run.requeue_count, MOST_REPEATS),
             started=run.start_time,
             created=self.creation_time,
             pool=sys.intern(self.node_info.pool_id),

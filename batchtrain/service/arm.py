@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
+import msgspec
 from azure.core.credentials import TokenCredential
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.config.types import Credentials
 from batchtrain.errors import UsageError
+from batchtrain.records.record import Int32
 from batchtrain.service import entra
+from batchtrain.service.answer_body import at, rows
 from batchtrain.service.connect import CA_VARIABLE
 from batchtrain.service.entra import PUBLIC, scope_of
 from batchtrain.service.rest import Rest
@@ -28,6 +31,12 @@ COMPUTE = {"api-version": "2021-07-01"}
 SUBSCRIPTIONS = {"api-version": "2022-12-01"}
 
 Json = Mapping[str, Any]
+Value = TypeVar("Value")
+AccountId = Annotated[str, msgspec.Meta(pattern="^/[^/]+/[^/]+/[^/]+/[^/]+/")]
+"""`/subscriptions/ID/resourceGroups/NAME/…`"""
+
+
+Memory = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class AccountSeen(NamedTuple):
@@ -44,14 +53,14 @@ class AccountSeen(NamedTuple):
     """Enabled, Disabled or SecuredByPerimeter."""
     sign_ins: tuple[str, ...]
     """SharedKey, AAD, TaskAuthenticationToken: the sign-ins that the account accepts."""
-    dedicated_cores: int | None
-    spot_cores: int | None
-    pools: int | None
-    jobs: int | None
+    dedicated_cores: Int32 | None
+    spot_cores: Int32 | None
+    pools: Int32 | None
+    jobs: Int32 | None
     """Active jobs and job schedules."""
     by_family: bool
     """Whether dedicated cores are limited by family of sizes (`families`) and not by `dedicated_cores`."""
-    families: tuple[tuple[str, int], ...]
+    families: tuple[tuple[str, Int32], ...]
     """Azure's name of a family of sizes (standardNDSH100v5Family), and its cores."""
 
     @property
@@ -80,11 +89,11 @@ class Sold(NamedTuple):
 
     name: str
     family: str
-    cores: int
-    memory_gib: float
-    gpus: int = 0
+    cores: Int32
+    memory_gib: Memory
+    gpus: Int32 = 0
     rdma: bool = False
-    generations: tuple[int, ...] = (1,)
+    generations: tuple[Int32, ...] = (1,)
     architecture: str = "x64"
     spot: bool = True
     ends: date | None = None
@@ -151,20 +160,20 @@ def account(arm: Rest, endpoint: str, subscription: str | None = None) -> Accoun
 
 def subscriptions(arm: Rest) -> tuple[str, ...]:
     """The ids of the readable subscriptions."""
-    return tuple(item["subscriptionId"] for item in arm.listed("/subscriptions", "list subscriptions", SUBSCRIPTIONS))
+    return tuple(arm.listed_as("/subscriptions", "list subscriptions", SUBSCRIPTIONS, _subscription))
 
 
 def accounts(arm: Rest, subscription: str) -> Iterator[AccountSeen]:
     """The Batch accounts of a subscription."""
     path = f"/subscriptions/{quote(subscription, safe='')}/providers/Microsoft.Batch/batchAccounts"
-    return (account_of(item) for item in arm.listed(path, f"list Batch accounts of subscription {subscription}", BATCH))
+    return arm.listed_as(path, f"list Batch accounts of subscription {subscription}", BATCH, account_of)
 
 
 def batch_sizes(arm: Rest, subscription: str, location: str) -> tuple[Sold, ...]:
     """The sizes that Batch supports in a region."""
     region = f"locations/{quote(location, safe='')}/virtualMachineSkus"
     path = f"/subscriptions/{quote(subscription, safe='')}/providers/Microsoft.Batch/{region}"
-    return tuple(sold_of(item) for item in arm.listed(path, f"list Batch's VM sizes in {location}", BATCH))
+    return tuple(arm.listed_as(path, f"list Batch's VM sizes in {location}", BATCH, sold_of))
 
 
 def compute_sizes(arm: Rest, subscription: str, location: str) -> tuple[Sold, ...]:
@@ -172,8 +181,9 @@ def compute_sizes(arm: Rest, subscription: str, location: str) -> tuple[Sold, ..
     if not location.replace("-", "").isalnum():
         raise UsageError(f"`{location}` is no name of a region; `az account list-locations` lists them")
     path = f"/subscriptions/{quote(subscription, safe='')}/providers/Microsoft.Compute/skus"
-    items = arm.listed(path, f"list the VM sizes of {location}", {**COMPUTE, "$filter": f"location eq '{location}'"})
-    return tuple(sold_of(item) for item in items if item.get("resourceType") == "virtualMachines")
+    query = {**COMPUTE, "$filter": f"location eq '{location}'"}
+    sizes = arm.listed_as(path, f"list the VM sizes of {location}", query, _machine)
+    return tuple(size for size in sizes if size is not None)
 
 
 def set_pool_identity(arm: Rest, where: AccountSeen, pool_id: str, identities: Iterable[str]) -> tuple[str, ...]:
@@ -182,55 +192,76 @@ def set_pool_identity(arm: Rest, where: AccountSeen, pool_id: str, identities: I
     mapping = {identity: {} for identity in identities}  # type: dict[str, dict[str, str]]
     body = {"identity": {"type": "UserAssigned", "userAssignedIdentities": mapping} if mapping else {"type": "None"}}
     path = f"{where.path}/pools/{quote(pool_id, safe='')}"
-    changed = arm.patch(path, f"set the identities of pool {pool_id}", BATCH, body)
-    return tuple((changed.get("identity") or {}).get("userAssignedIdentities") or ())
+    return arm.patch(path, f"set the identities of pool {pool_id}", BATCH, body, _identities)
 
 
 # --- from documents to values ---------------------------------------------------------------------------------------
 
 
+# Each raises ValidationError for a document of another form.
+
+
+def _typed(kind: type[Value], **fields: Any) -> Value:
+    """A NamedTuple with the types of its fields. Numbers may be texts."""
+    return msgspec.convert(tuple(fields.values()), kind, strict=False)
+
+
+def _subscription(item: Json) -> str:
+    return msgspec.convert(item.get("subscriptionId"), str)
+
+
+def _identities(pool: Json) -> tuple[str, ...]:
+    return tuple(msgspec.convert(at(pool, "identity/userAssignedIdentities") or {}, dict[str, Any]))
+
+
+def _machine(item: Json) -> Sold | None:
+    """A size of the compute service; None for another resource."""
+    return sold_of(item) if item.get("resourceType") == "virtualMachines" else None
+
+
 def account_of(item: Json) -> AccountSeen:
     """An account from its document."""
-    parts = item["id"].split("/")
-    properties = item.get("properties") or {}
-    families = properties.get("dedicatedCoreQuotaPerVMFamily") or ()
-    return AccountSeen(
-        name=item["name"],
+    parts = msgspec.convert(item.get("id"), AccountId).split("/")
+    properties = at(item, "properties") or {}
+    families = rows(at(properties, "dedicatedCoreQuotaPerVMFamily"))
+    return _typed(
+        AccountSeen,
+        name=item.get("name"),
         subscription=parts[2],
         resource_group=parts[4],
         location=item.get("location", ""),
-        endpoint=properties.get("accountEndpoint", ""),
-        allocation=properties.get("poolAllocationMode", ""),
-        public_network=properties.get("publicNetworkAccess", "Enabled"),
-        sign_ins=tuple(properties.get("allowedAuthenticationModes") or ()),
-        dedicated_cores=properties.get("dedicatedCoreQuota"),
-        spot_cores=properties.get("lowPriorityCoreQuota"),
-        pools=properties.get("poolQuota"),
-        jobs=properties.get("activeJobAndJobScheduleQuota"),
-        by_family=bool(properties.get("dedicatedCoreQuotaPerVMFamilyEnforced")),
-        families=tuple((family["name"], family["coreQuota"]) for family in families),
+        endpoint=at(properties, "accountEndpoint") or "",
+        allocation=at(properties, "poolAllocationMode") or "",
+        public_network=at(properties, "publicNetworkAccess") or "Enabled",
+        sign_ins=at(properties, "allowedAuthenticationModes") or (),
+        dedicated_cores=at(properties, "dedicatedCoreQuota"),
+        spot_cores=at(properties, "lowPriorityCoreQuota"),
+        pools=at(properties, "poolQuota"),
+        jobs=at(properties, "activeJobAndJobScheduleQuota"),
+        by_family=bool(at(properties, "dedicatedCoreQuotaPerVMFamilyEnforced")),
+        families=tuple((family.get("name"), family.get("coreQuota")) for family in families),
     )
 
 
 def sold_of(item: Json) -> Sold:
     """A size from its document; Batch's list and the compute service's have nearly the same format."""
-    can = {capability["name"]: str(capability["value"]) for capability in item.get("capabilities") or ()}
+    can = {str(capability.get("name")): str(capability.get("value")) for capability in rows(item.get("capabilities"))}
     end = item.get("batchSupportEndOfLife")
-    return Sold(
-        name=item["name"],
+    return _typed(
+        Sold,
+        name=item.get("name"),
         family=item.get("familyName") or item.get("family") or "",
-        cores=int(can.get("vCPUsAvailable") or can.get("vCPUs") or 0),
-        memory_gib=float(can.get("MemoryGB") or 0),
-        gpus=int(can.get("GPUs") or 0),
+        cores=can.get("vCPUsAvailable") or can.get("vCPUs") or 0,
+        memory_gib=can.get("MemoryGB") or 0,
+        gpus=can.get("GPUs") or 0,
         rdma=can.get("RdmaEnabled") == "True",
-        generations=tuple(int(part[1:]) for part in can.get("HyperVGenerations", "V1").split(",")),
+        generations=tuple(part[1:] for part in can.get("HyperVGenerations", "V1").split(",")),
         architecture="arm64" if can.get("CpuArchitectureType", "").lower() == "arm64" else "x64",
         spot=can.get("LowPriorityCapable") != "False",
-        ends=date.fromisoformat(end[:10]) if end else None,
+        ends=str(end)[:10] if end else None,
         restrictions=tuple(
-            Restriction(row.get("reasonCode", ""), row.get("type", ""), tuple(info.get("zones") or ()))
-            for row in item.get("restrictions") or ()
-            for info in [row.get("restrictionInfo") or {}]
+            (row.get("reasonCode", ""), row.get("type", ""), at(row, "restrictionInfo/zones") or ())
+            for row in rows(item.get("restrictions"))
         ),
     )
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
 
+from batchtrain.service.answer_body import http_date
 from batchtrain.service.retry import span
 
 KEY_LIMIT, TOKEN_LIMIT = 15 * 60.0, 5 * 60.0
@@ -19,10 +19,8 @@ def now() -> datetime:
 
 def ahead(date: str | None) -> float | None:
     """Seconds that this machine's clock is ahead of the Date of an answer, to about a second; None without a date."""
-    try:
-        return (now() - parsedate_to_datetime(date or "")).total_seconds()
-    except (TypeError, ValueError):
-        return None
+    served = http_date(date)
+    return (now() - served).total_seconds() if served else None
 
 
 def difference(seconds: float) -> str:

@@ -21,7 +21,7 @@ from batchtrain.config.types import Aad, Credentials, Secret
 from batchtrain.errors import UsageError
 from batchtrain.service import entra, recording, retry
 from batchtrain.service.entra import PUBLIC, SignIn
-from batchtrain.service.retry import FAR, NEAR, Patience, RetryPolicy
+from batchtrain.service.retry import FAR, NEAR, Once, Patience, RetryPolicy
 
 CA_VARIABLE = "BATCHTRAIN_CA"
 BLOCK = 1 << 16
@@ -155,7 +155,7 @@ def once(where: Account, *, signed: bool) -> BatchClient:
     UsageError without a key."""
     if where.key is None:
         raise UsageError("the account is used without a shared key")
-    unchanged: dict[str, Any] = {"retry_policy": SansIOHTTPPolicy()}
+    unchanged: dict[str, Any] = {"retry_policy": Once()}
     if not signed:
         unchanged["authentication_policy"] = SansIOHTTPPolicy()
     return client(where._replace(token=None), _shared_key(where), **unchanged)

@@ -14,25 +14,25 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 from azure.batch import BatchClient
 from azure.core.exceptions import AzureError, HttpResponseError
-from azure.core.pipeline import PipelineResponse
 from azure.core.rest import HttpRequest
 
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
 from batchtrain.plan.wire import API_VERSION
 from batchtrain.records import File
+from batchtrain.records.record import Time
 from batchtrain.service import requests, retry
+from batchtrain.service.answer_body import InvalidAnswer
 from batchtrain.service.at_once import WORKERS, AtOnce, Piece
 from batchtrain.service.faults import code_of, faults
 from batchtrain.service.local_files import read_at, write_at
-from batchtrain.service.partial_files import PartialFile, partial
+from batchtrain.service.partial_files import PartialFile, partial, spans
 from batchtrain.service.requests import query, quoted
 
 RANGE = 8 << 20
@@ -97,9 +97,12 @@ _BYTES = re.compile("[\udc80-\udcff]")
 """What Python decodes from bytes that are not UTF-8."""
 
 
+Size = Annotated[int, msgspec.Meta(ge=0, lt=2**62)] | Annotated[str, msgspec.Meta(pattern="^[0-9]{1,18}$")]
+
+
 class _Properties(msgspec.Struct):
-    contentLength: int | str = 0
-    lastModified: datetime | None = None
+    contentLength: Size = 0
+    lastModified: Time | None = None
     fileMode: str = ""
 
     @property
@@ -213,10 +216,14 @@ class _Batch:
             self.lost.setdefault(tree.url, str(error))
 
 
-def _read_refusal(response: PipelineResponse[Any, Any]) -> None:
-    """Read the error document of an answer whose body is streamed."""
-    if response.http_response.status_code >= 400:
-        response.http_response.read()
+def _file(client: BatchClient, request: HttpRequest, *, stream: bool = False) -> Any:
+    """The answer to a request for a file. Raises InvalidAnswer for a page of a proxy."""
+    response = client.send_request(request, stream=stream)
+    headers = response.headers
+    if headers.get("Content-Type", "").startswith("text/html") and "ocp-batch-file-url" not in headers:
+        response.close()
+        raise InvalidAnswer("it is a page and not a file", response.request.url, b"" if stream else response.content)
+    return response
 
 
 class _Changed(Exception):
@@ -241,7 +248,7 @@ class _Download:
 
     def _begin(self, size: int) -> None:
         self._size, self._version, self._changed = size, "", False
-        self.spans = tuple((at, min(at + RANGE, size)) for at in range(0, size, RANGE)) or ((0, 0),)
+        self.spans = spans(size, RANGE) or ((0, 0),)
         self._digests = {}
 
     @property
@@ -326,15 +333,19 @@ class _Download:
         headers = {"ocp-range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
         request = HttpRequest("GET", self._url, params={"api-version": API_VERSION}, headers=headers)
         try:
-            response = self._batch.client.send_request(request, stream=True, raw_response_hook=_read_refusal)
-            with response:
+            with _file(self._batch.client, request, stream=True) as response:
                 version = response.headers.get("Last-Modified", "")
                 with self._lock:
                     self._version = self._version or version
                 is_shorter = int(response.headers.get("Content-Length", end - start)) != end - start
                 if is_shorter or (version != self._version and not self._grows):
                     raise _Changed
-                yield from response.iter_raw()
+                left = end - start
+                for chunk in response.iter_raw():
+                    if len(chunk) > left:
+                        raise InvalidAnswer("it is longer than the range", response.request.url, chunk)
+                    left -= len(chunk)
+                    yield chunk
         except HttpResponseError as error:
             if error.status_code and code_of(error) in PAST_THE_END:
                 raise _Changed from None
@@ -391,7 +402,7 @@ class _Download:
         try:
             with faults(f"fetch files of {self._wanted.tree.name}"):
                 request = HttpRequest("HEAD", self._url, params={"api-version": API_VERSION})
-                head = self._batch.client.send_request(request)
+                head = _file(self._batch.client, request)
             self._begin(int(head.headers.get("Content-Length", 0)))
             self._grows = grows
             self._open()
@@ -447,17 +458,13 @@ def read(client: BatchClient, tree: Tree, path: str, start: int, end: int) -> by
     headers = {"ocp-range": f"bytes={start}-{end - 1}"}
     request = HttpRequest("GET", tree.file_url(path), params={"api-version": API_VERSION}, headers=headers)
     with faults(f"read {path} of {tree.name}"):
-        # Streamed, or the pipeline would try to decode the file; the hook reads it where it is still retried.
-        return client.send_request(
-            request, stream=True, raw_response_hook=lambda response: response.http_response.read()
-        ).read()
+        return bytes(_file(client, request).content)
 
 
 def size_of(client: BatchClient, tree: Tree, path: str) -> File:
     """One file. Raises NotFound, also for a directory."""
     with faults(f"look at {path} of {tree.name}"):
-        request = HttpRequest("HEAD", tree.file_url(path), params={"api-version": API_VERSION})
-        response = client.send_request(request)
+        response = _file(client, HttpRequest("HEAD", tree.file_url(path), params={"api-version": API_VERSION}))
     if response.headers.get("ocp-batch-file-isdirectory", "").lower() == "true":
         raise NotFound(f"{path} of {tree.name} is a directory", operation="read a file", code="FileNotFound")
     return File(path, int(response.headers.get("Content-Length", 0)))

@@ -1,21 +1,27 @@
 """Sign-in with Microsoft Entra ID: the user's settings become a SignIn, and that becomes a credential.
 
-Reads no YAML. Only `credential` imports `azure.identity`, which takes 0.17 s.
+Reads no YAML. Only `credential` imports `azure.identity`, which takes 0.17 s. azure-identity takes any JSON for an
+answer of a sign-in service, so `SignInTransport` checks it.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
+import msgspec
 from azure.core.credentials import AccessToken, TokenCredential
+from azure.core.exceptions import ClientAuthenticationError, ServiceResponseError
+from azure.core.pipeline.transport import RequestsTransport
 
 from batchtrain.config.types import Aad, Credentials, Secret, TokenCache
 from batchtrain.errors import UsageError
+from batchtrain.service import answer_body, retry
+from batchtrain.service.answer_body import InvalidAnswer, origin
 
 
 class Cloud(NamedTuple):
@@ -46,6 +52,8 @@ CLOUDS = (
     Cloud("China", "login.chinacloudapi.cn", "batch.chinacloudapi.cn", "https://batch.chinacloudapi.cn/",
           "https://management.chinacloudapi.cn", "vault.azure.cn", ("login.partner.microsoftonline.cn",)),
 )  # fmt: skip
+
+AUTHORITIES = frozenset(host for cloud in CLOUDS for host in (cloud.authority, *cloud.older_authorities))
 
 SECRET, CERTIFICATE, DEVICE_CODE, DEFAULT = "client secret", "certificate", "device code", "default"
 PASSWORD_NOTE = (
@@ -126,6 +134,99 @@ def _host(url: str) -> str:
     return urlsplit(url if "://" in url else f"https://{url}").netloc.lower() if url else ""
 
 
+# --- answers of sign-in services --------------------------------------------------------------------------------------
+
+Text = Annotated[str, msgspec.Meta(pattern="^[!-~]+$")]
+"""A text that may stand in a header or a URL."""
+Seconds = Annotated[int, msgspec.Meta(ge=0, lt=2**40)] | Annotated[str, msgspec.Meta(pattern="^[0-9]{1,12}$")]
+Moment = Annotated[int, msgspec.Meta(ge=0, lt=2**40)] | Annotated[str, msgspec.Meta(pattern="^[0-9/: +APM-]{1,30}$")]
+"""Seconds since 1970; of App Service also a date."""
+
+
+class _Group(msgspec.Struct):
+    aliases: tuple[str, ...]
+
+
+class _Answer(msgspec.Struct):
+    """What azure-identity and MSAL read of a token, of a device code, and of the endpoints of a sign-in service."""
+
+    access_token: Text | None = None
+    refresh_token: Text | None = None
+    token_type: Text | None = None
+    expires_in: Seconds | None = None
+    expires_on: Moment | None = None
+    refresh_in: Seconds | None = None
+    interval: Seconds | None = None
+    device_code: str | None = None
+    user_code: str | None = None
+    verification_uri: str | None = None
+    message: str | None = None
+    issuer: str | None = None
+    authorization_endpoint: str | None = None
+    token_endpoint: str | None = None
+    device_authorization_endpoint: str | None = None
+    tenant_discovery_endpoint: str | None = None
+    metadata: tuple[_Group, ...] | None = None
+    error: str | dict[str, Any] | None = None
+    error_description: str | None = None
+
+    def check(self, url: str) -> None:
+        """Raise InvalidAnswer for an answer of another service, and for endpoints outside of this host and the clouds:
+        they would get the secret."""
+        if self == _Answer():
+            raise InvalidAnswer("it has no token, no endpoint and no error", url)
+        hosts = {origin(url)[1], *AUTHORITIES}
+        endpoints = (self.token_endpoint, self.device_authorization_endpoint, self.tenant_discovery_endpoint)
+        if not all(_is_of(endpoint, hosts) for endpoint in endpoints if endpoint):
+            raise InvalidAnswer("an endpoint of it is on another host", url)
+
+
+def _is_of(url: str, hosts: Collection[str]) -> bool:
+    try:
+        scheme, host = origin(url)
+    except ValueError:
+        return False
+    return scheme == "https" and host in hosts
+
+
+class SignInTransport(RequestsTransport):  # type: ignore[misc]  # azure-core does not export its type
+    """Sends the requests of azure-identity, and checks the answers."""
+
+    def __init__(self, ca: str | None) -> None:
+        super().__init__(
+            connection_timeout=retry.FAR.connect, read_timeout=answer_body.SILENT_SECONDS, connection_verify=ca or True
+        )
+
+    def send(self, request: Any, **options: Any) -> Any:
+        """The answer to a request. Raises InvalidAnswer, which is also noted in SIGN_IN."""
+        response = super().send(request, **{**options, "stream": True})
+        try:
+            with answer_body.unquoted():
+                answer_body.receive(response, streamed=False)
+                self._check(response, request.url)
+        except InvalidAnswer as error:
+            answer_body.SIGN_IN.set(error)
+            raise
+        return response
+
+    def _check(self, response: Any, url: str) -> None:
+        """Raise an error for an answer that azure-identity would not understand. An error of Entra ID counts by its
+        status: one from 500 on is no answer, which is repeated. Those of a virtual machine have rules of their own."""
+        status, of_machine = f"{response.status_code} {response.reason}", url.startswith("http:")
+        if response.status_code >= 500 and not of_machine:
+            raise ServiceResponseError(f"it answers {status}")
+        try:
+            answer_body.decoded(response.content, _Answer, url).check(url)
+        except InvalidAnswer as error:
+            if response.status_code < 400:
+                raise
+            response._content = b""  # as in `receive`
+            if not of_machine:
+                refusal = ClientAuthenticationError(status, response)
+                vars(refusal).update(signing_in=True)  # for the message
+                raise refusal from error
+
+
 # --- from a SignIn to a credential ----------------------------------------------------------------------------------
 
 
@@ -135,10 +236,9 @@ def credential(sign_in: SignIn, *, ca: str | None = None) -> TokenCredential:
 
     # The retry policy of the request repeats failed connections, so azure-identity does not.
     options: dict[str, Any] = {"authority": f"https://{sign_in.authority}", "retry_connect": 0}
-    if all(sign_in.authority not in (cloud.authority, *cloud.older_authorities) for cloud in CLOUDS):
+    if sign_in.authority not in AUTHORITIES:
         options["disable_instance_discovery"] = True  # the public cloud's list does not have it
-    if ca:
-        options["connection_verify"] = ca
+    options["transport"] = SignInTransport(ca)
     match sign_in.mode:
         case "client secret":
             secret = sign_in.secret.reveal() if sign_in.secret else ""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
-from azure.batch import models
+import msgspec
 from azure.core import exceptions as azure
 
 from batchtrain.errors import AlreadyExists, NotAllowed, NotFound, QuotaReached, ServiceError, Unreachable
-from batchtrain.service import retry
+from batchtrain.service import answer_body, retry
+from batchtrain.service.answer_body import InvalidAnswer
 from batchtrain.service.clock_difference import KEY_LIMIT, STEP, TOKEN_LIMIT, ahead, difference
 
 CODES: dict[str, type[ServiceError]] = {
@@ -58,21 +60,75 @@ NEXT_STEPS = {
 
 NO_CONNECTION = "NoConnection"
 """The code of an Unreachable if Batch never accepted a connection, so the request had no effect."""
+INVALID_ANSWER = "InvalidAnswer"
+"""The code of an Unreachable if the answer is not the API's."""
+
+
+class _Message(msgspec.Struct, frozen=True):
+    value: str | None = None
+
+
+class _Detail(msgspec.Struct, frozen=True):
+    key: str | None = None
+    value: str | None = None
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """An error document: of Batch, whose message has a language, or of Azure Resource Manager, whose is in `error`."""
+
+    code: str | None = None
+    message: str | _Message | None = None
+    values: tuple[_Detail, ...] | None = None
+    error: Fault | None = None
+
+    @property
+    def text(self) -> str:
+        return (self.message.value if isinstance(self.message, _Message) else self.message) or ""
+
+    @property
+    def details(self) -> dict[str, str]:
+        return {detail.key or "": detail.value or "" for detail in self.values or ()}
+
+    def reason(self, status_reason: str) -> str:
+        """The service's message, or the reason of the HTTP status, with the property that caused it."""
+        return sentence(self.text or status_reason, self.details.items())
+
+
+def fault_of(body: bytes) -> Fault:
+    """The error document in a body; an empty one if the body is none, such as a page of a proxy."""
+    try:
+        fault = answer_body.decoded(body, Fault)
+    except InvalidAnswer:
+        return Fault()
+    return fault.error or fault
 
 
 @contextmanager
 def faults(operation: str, host: str = "") -> Iterator[None]:
-    """Turn errors of the SDK into ServiceErrors that name the operation. host: of a service other than Batch."""
+    """Turn errors of the SDK, and invalid answers, into ServiceErrors that name the operation. host: of a service other
+    than Batch."""
+    answer_body.SIGN_IN.set(None)
     try:
         yield
+    except InvalidAnswer as error:
+        raise invalid(operation, error) from error
     except azure.ClientAuthenticationError as error:
-        raise (_refused(operation, error) if error.response else _not_signed_in(operation, error, host)) from error
+        name = f"{operation}: signing in" if getattr(error, "signing_in", False) else operation
+        raise (_refused(name, error) if error.response else _not_signed_in(operation, error, host)) from error
     except azure.DecodeError as error:
         raise _no_answer(operation, error, host) from error
     except azure.HttpResponseError as error:
-        raise (_refused(operation, error) if error.status_code else _no_answer(operation, error, host)) from error
+        raise (_judged(operation, error) if error.status_code else _no_answer(operation, error, host)) from error
     except (azure.ServiceRequestError, azure.ServiceResponseError) as error:
         raise _no_answer(operation, error, host) from error
+
+
+def invalid(operation: str, error: InvalidAnswer, step: str = "") -> Unreachable:
+    """The error of a request whose answer is not the API's. step: what to do about it."""
+    quote = f"; it begins with `{error.quote}`" if error.quote else ""
+    step = step or "check the URL, and whether a proxy or a sign-in page answers in its place"
+    text = f"{operation}: an answer that is not the API's, from {error.url}: {error.why}{quote}; {step}"
+    return Unreachable(text, operation=operation, code=INVALID_ANSWER)
 
 
 def _no_answer(operation: str, error: azure.AzureError, host: str) -> Unreachable:
@@ -103,6 +159,8 @@ def unreachable(
 
 
 def _not_signed_in(operation: str, error: azure.ClientAuthenticationError, host: str) -> ServiceError:
+    if answer := answer_body.SIGN_IN.get():
+        return invalid(f"{operation}: signing in", answer, SIGN_IN_AGAIN)
     if retry.unanswered(error):
         login, what = retry.host_of(error) or "the sign-in service", "`aad`, and this machine's network"
         return unreachable(f"{operation}: signing in", login, _url(error, host), error, what)
@@ -112,14 +170,12 @@ def _not_signed_in(operation: str, error: azure.ClientAuthenticationError, host:
 
 def code_of(error: azure.HttpResponseError) -> str:
     """The service's error code, or the HTTP status as text."""
-    answer = _batch_error(error)
-    return str((answer and answer.code) or error.status_code or "")
+    return _fault_of(error).code or str(error.status_code or "")
 
 
-def _batch_error(error: azure.HttpResponseError) -> models.BatchError | None:
-    """The service's error document, if the SDK could read one."""
-    model = getattr(error, "model", None)
-    return model if isinstance(model, models.BatchError) else None
+def _fault_of(error: azure.HttpResponseError) -> Fault:
+    response: Any = error.response
+    return Fault() if response is None else fault_of(response.content)
 
 
 def failure(
@@ -135,19 +191,26 @@ def failure(
     return kind(text, operation=operation, code=code, request_id=request_id)
 
 
+def _judged(operation: str, error: azure.HttpResponseError) -> ServiceError:
+    """An answer with a status that the SDK does not expect. A success with another status is not the API's."""
+    response: Any = error.response
+    if response is None or response.status_code >= 400:
+        return _refused(operation, error)
+    why = f"the status {response.status_code} is not among those of this request"
+    return invalid(operation, InvalidAnswer(why, response.request.url, response.content))
+
+
 def _refused(operation: str, error: azure.HttpResponseError) -> ServiceError:
-    answer, headers = _batch_error(error), getattr(error.response, "headers", None) or {}
-    details = [(item.key or "", item.value or "") for item in (answer.error_values if answer else None) or ()]
-    text = answer.message.value if answer and answer.message else None
+    fault, headers = _fault_of(error), getattr(error.response, "headers", None) or {}
     refusal = failure(
         operation,
         code_of(error),
-        sentence(str(text) if text else _first_line(error), details),
+        fault.reason(error.reason or _first_line(error)),
         str(headers.get("request-id", "")),
         status=error.status_code or 0,
         date=str(headers.get("Date", "")),
     )
-    refusal.property_name = dict(details).get("PropertyName", "")
+    refusal.property_name = fault.details.get("PropertyName", "")
     return refusal
 
 

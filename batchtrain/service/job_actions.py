@@ -51,7 +51,7 @@ def migrate(
     running: what happens to running tasks (`requeue`, `terminate`, `wait`).
     """
     document = read.job_document(client, job_id)
-    former, state = _movable(document, pool_id), str(document["state"])
+    former, state = _movable(document, pool_id), str(document.get("state", ""))
     read.pool(client, pool_id)
     if state != "disabled":
         submit.disable_job(client, job_id, running)
@@ -73,7 +73,7 @@ def migrate(
 
 def _movable(document: dict[str, Any], pool_id: str) -> str:
     """The pool of a job. Raises an error if the job cannot be moved from it."""
-    job_id, state, info = document["id"], document["state"], document.get("poolInfo", {})
+    job_id, state, info = document.get("id", ""), document.get("state", ""), document.get("poolInfo", {})
     if state in OVER:
         text = f"job {job_id} is {state}, so no task of it can run on pool {pool_id}"
         raise ServiceError(text, operation=f"migrate job {job_id}", code="JobCompleted")
@@ -92,7 +92,7 @@ def stop(client: BatchClient, job_id: str, deadline: Deadline, pace: Pace) -> No
     job with a pool of its own is only disabled, because the service deletes that pool as soon as its job has ended."""
     document = read.job_document(client, job_id)
     with deadline:
-        if document["state"] not in STOPPED:
+        if document.get("state") not in STOPPED:
             if "autoPoolSpecification" in document.get("poolInfo", {}):
                 submit.disable_job(client, job_id, "terminate")
             else:

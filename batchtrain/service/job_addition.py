@@ -131,9 +131,9 @@ class JobAddition:
         metadata = values_of(document.get("metadata", ()))
         if DIGEST not in metadata:
             raise error
-        if document["state"] not in ("active", "disabled", "disabling", "enabling"):
+        if document.get("state") not in ("active", "disabled", "disabling", "enabling"):
             raise AlreadyExists(
-                f"job {self._job_id} is {document['state']}, and takes no more tasks; replace it with"
+                f"job {self._job_id} is {document.get('state')}, and takes no more tasks; replace it with"
                 f" `batchtrain jobs add --recreate`, or use another id",
                 operation=f"add job {self._job_id}",
                 code=error.code,
@@ -153,7 +153,8 @@ class JobAddition:
     def _refuse_other(self, body: dict[str, Any], document: dict[str, Any]) -> None:
         """Raise Differs, before anything is added, if the job or one of its tasks differs from a changed plan."""
         assert self._standing is not None
-        job = Plan((Step("job.add", self._job_id, {"onAllTasksComplete": document["onAllTasksComplete"], **body}),))
+        end = {"onAllTasksComplete": document.get("onAllTasksComplete", "")}
+        job = Plan((Step("job.add", self._job_id, {**end, **body}),))
         (comparison,) = diff.compare(job, diff.Living(jobs={self._job_id: document}))
         steps = [step for step in self._plan.steps if (step.action, step.subject) == ("task.add", self._job_id)]
         tasks = Comparison(self._standing, self._retries)

@@ -18,10 +18,19 @@ MOST_NAME = 240
 Range = tuple[int, int]
 """The first byte, and the one behind the last."""
 
+MOST_RANGES = 100_000
+"""Most ranges of a file: a service may claim any size."""
+
 
 class _Ranges(msgspec.Struct):
     version: str
     ranges: list[tuple[int, int, bytes]]
+
+
+def spans(size: int, least: int) -> tuple[Range, ...]:
+    """The ranges of a file, of at least so many bytes."""
+    step = max(least, -(-size // MOST_RANGES))
+    return tuple((start, min(start + step, size)) for start in range(0, size, step))
 
 
 def partial(target: Path) -> tuple[Path, Path]:

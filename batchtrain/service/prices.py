@@ -11,6 +11,8 @@ from contextlib import closing
 from datetime import date
 from typing import Any
 
+import msgspec
+
 from batchtrain.catalog.prices import Prices
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.service.rest import Rest
@@ -39,35 +41,53 @@ def read(region: str, today: date, *, currency: str = "USD", url: str = "", ca: 
         "$filter": f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and priceType eq 'Consumption'",
     }
     with closing(Rest(where, ca=ca)) as api:
-        prices = of(api.listed("", operation, query, items="Items", link="NextPageLink"), region, currency, today)
+        items = api.listed_as("", operation, query, item_of, items="Items", link="NextPageLink")
+        prices = of(items, region, currency, today)
     if not prices.dedicated and not prices.spot:
         raise NotFound(f"{where} lists no VM sizes in {region}; `az account list-locations` lists the regions")
     return prices
 
 
-def of(items: Iterable[Mapping[str, Any]], region: str, currency: str, today: date) -> Prices:
+class Item(msgspec.Struct):
+    """A price of the API."""
+
+    armSkuName: str | None = None
+    effectiveStartDate: str = ""
+    productName: str = ""
+    retailPrice: float = 0.0
+    skuName: str = ""
+    tierMinimumUnits: float | None = None
+    type: str = ""
+    unitOfMeasure: str = ""
+
+
+def item_of(document: Mapping[str, Any]) -> Item:
+    """A price of the API. Raises ValidationError."""
+    return msgspec.convert(document, Item)
+
+
+def of(items: Iterable[Item], region: str, currency: str, today: date) -> Prices:
     """The prices in the items of the API. Spot nodes cost the price of spot VMs, else of low-priority VMs."""
     by_kind: dict[str, dict[str, tuple[str, float]]] = {"": {}, SPOT: {}, LOW_PRIORITY: {}}
     for item in items:
-        if not _is_linux_node(item, today):
+        name = item.armSkuName or ""
+        if not _is_linux_node(item, name, today):
             continue
-        kind = next((kind for kind in (SPOT, LOW_PRIORITY) if str(item.get("skuName", "")).endswith(kind)), "")
-        began, name = str(item.get("effectiveStartDate", "")), item["armSkuName"]
-        if began >= by_kind[kind].get(name, ("", 0.0))[0]:
-            by_kind[kind][name] = (began, float(item["retailPrice"]))
+        kind = next((kind for kind in (SPOT, LOW_PRIORITY) if item.skuName.endswith(kind)), "")
+        if item.effectiveStartDate >= by_kind[kind].get(name, ("", 0.0))[0]:
+            by_kind[kind][name] = (item.effectiveStartDate, item.retailPrice)
     dedicated, spot, low = ({name: price for name, (_, price) in sorted(by_kind[kind].items())} for kind in by_kind)
     return Prices(region, currency, dedicated, {**low, **spot}, today)
 
 
-def _is_linux_node(item: Mapping[str, Any], today: date) -> bool:
+def _is_linux_node(item: Item, name: str, today: date) -> bool:
     """Whether it is the price of an hour of a Linux VM that applies now."""
-    product = str(item.get("productName", ""))
     return (
-        item.get("unitOfMeasure") == "1 Hour"
-        and item.get("type") == "Consumption"
-        and str(item.get("armSkuName") or "").startswith("Standard_")
-        and not any(word in product for word in OTHER_PRODUCTS)
-        and float(item.get("retailPrice") or 0) > 0
-        and not item.get("tierMinimumUnits")
-        and str(item.get("effectiveStartDate", ""))[:10] <= today.isoformat()
+        item.unitOfMeasure == "1 Hour"
+        and item.type == "Consumption"
+        and name.startswith("Standard_")
+        and not any(word in item.productName for word in OTHER_PRODUCTS)
+        and item.retailPrice > 0
+        and not item.tierMinimumUnits
+        and item.effectiveStartDate[:10] <= today.isoformat()
     )

@@ -38,9 +38,9 @@ from batchtrain.records import (
     node_hours,
 )
 from batchtrain.service import answers, clock_difference
-from batchtrain.service.answers import SubtaskAnswer, TaskAnswer
+from batchtrain.service.answers import Named, NodeCounts, NodeEndpoints, SubtaskAnswer, TaskAnswer, TaskCounts
 from batchtrain.service.faults import faults
-from batchtrain.service.requests import Page, answer, listed, query, quoted
+from batchtrain.service.requests import Page, answer, answer_as, listed, listed_as, query, quoted
 
 Value = TypeVar("Value")
 
@@ -72,13 +72,13 @@ EXAMINED_TASK = f"{TASK},multiInstanceSettings,requiredSlots,dependsOn,constrain
 
 def pools(client: BatchClient, select: str = POOL) -> tuple[Pool, ...]:
     """All pools."""
-    documents = _documents(client, _url("pools", select=select), "list pools")
-    return tuple(answers.record(Pool, document) for document in documents)
+    return tuple(_records(client, _url("pools", select=select), "list pools", functools.partial(answers.record, Pool)))
 
 
 def pool(client: BatchClient, pool_id: str, select: str = POOL) -> Pool:
     """One pool. Raises NotFound."""
-    return answers.record(Pool, document(client, "pool", "pools", pool_id, select=select))
+    url = _url("pools", pool_id, select=select)
+    return _record(client, url, f"look at pool {pool_id}", functools.partial(answers.record, Pool))
 
 
 def pool_or_none(client: BatchClient, pool_id: str, select: str = POOL) -> Pool | None:
@@ -100,35 +100,32 @@ def with_node_hours(client: BatchClient, pools: Iterable[Pool], now: datetime) -
 
 def nodes(client: BatchClient, pool_id: str, select: str = NODE) -> tuple[Node, ...]:
     """The nodes of a pool. Raises NotFound."""
-    return tuple(map(answers.node, _nodes(client, pool_id, select)))
+    url = _url("pools", pool_id, "nodes", select=select)
+    return tuple(_records(client, url, f"list nodes of pool {pool_id}", answers.node))
 
 
 def node(client: BatchClient, pool_id: str, node_id: str) -> Node:
     """One node. Raises NotFound."""
-    url = _url("pools", pool_id, "nodes", node_id)
-    return answers.node(answer(client, url, f"look at node {node_id}", dict[str, Any]))
+    return _record(client, _url("pools", pool_id, "nodes", node_id), f"look at node {node_id}", answers.node)
 
 
 def endpoints(client: BatchClient, pool_id: str, port: int) -> tuple[Endpoint, ...]:
     """The outside address of a port of each node; nodes without one are omitted."""
-    nodes = _nodes(client, pool_id, "id,endpointConfiguration")
-    return tuple(endpoint for node in nodes for endpoint in answers.endpoints(node, port))
-
-
-def _nodes(client: BatchClient, pool_id: str, select: str) -> Iterator[dict[str, Any]]:
-    return _documents(client, _url("pools", pool_id, "nodes", select=select), f"list nodes of pool {pool_id}")
+    url = _url("pools", pool_id, "nodes", select="id,endpointConfiguration")
+    nodes = listed(client, url, f"list nodes of pool {pool_id}", Page[NodeEndpoints])
+    return tuple(endpoint for node in nodes for endpoint in node.of(port))
 
 
 def node_counts(client: BatchClient) -> dict[str, dict[str, int]]:
     """The number of nodes by state of each pool."""
-    counts = _documents(client, _url("nodecounts"), "count the nodes")
-    return {count["poolId"]: answers.node_states(count) for count in counts}
+    counts = listed(client, _url("nodecounts"), "count the nodes", Page[NodeCounts])
+    return {count.pool_id: count.states for count in counts}
 
 
 def images(client: BatchClient) -> tuple[Image, ...]:
     """The images from which the account can start nodes."""
-    documents = _documents(client, _url("supportedimages"), "list supported images")
-    return tuple(answers.record(Image, document) for document in documents)
+    read = functools.partial(answers.record, Image)
+    return tuple(_records(client, _url("supportedimages"), "list supported images", read))
 
 
 def clock_skew(client: BatchClient) -> float | None:
@@ -154,7 +151,7 @@ def clock_skew(client: BatchClient) -> float | None:
 
 def jobs(client: BatchClient, select: str = JOB, where: str = "") -> tuple[Job, ...]:
     """All jobs, or those of a filter of the service."""
-    return tuple(map(answers.job, _documents(client, _url("jobs", select=select, filter=where), "list jobs")))
+    return tuple(_records(client, _url("jobs", select=select, filter=where), "list jobs", answers.job))
 
 
 def jobs_ended_before(client: BatchClient, time: datetime) -> tuple[Job, ...]:
@@ -165,7 +162,7 @@ def jobs_ended_before(client: BatchClient, time: datetime) -> tuple[Job, ...]:
 
 def job(client: BatchClient, job_id: str, select: str = JOB) -> Job:
     """One job without the counts of its tasks. Raises NotFound."""
-    return answers.job(document(client, "job", "jobs", job_id, select=select))
+    return _record(client, _url("jobs", job_id, select=select), f"look at job {job_id}", answers.job)
 
 
 def job_or_none(client: BatchClient, job_id: str, select: str = JOB) -> Job | None:
@@ -181,19 +178,20 @@ def counted_job(client: BatchClient, job_id: str, select: str = JOB) -> Job:
 def counts(client: BatchClient, job_id: str) -> Counts:
     """The counts of a job's tasks. Raises NotFound."""
     url = _url("jobs", job_id, "taskcounts")
-    numbers = answer(client, url, f"count the tasks of job {job_id}", dict[str, Any])["taskCounts"]
+    numbers = answer(client, url, f"count the tasks of job {job_id}", TaskCounts).task_counts
     return Counts(*(numbers.get(name, 0) for name in Counts._fields))
 
 
 def schedules(client: BatchClient, select: str = SCHEDULE) -> tuple[JobSchedule, ...]:
     """All job schedules."""
-    documents = _documents(client, _url("jobschedules", select=select), "list job schedules")
-    return tuple(answers.record(JobSchedule, document) for document in documents)
+    read = functools.partial(answers.record, JobSchedule)
+    return tuple(_records(client, _url("jobschedules", select=select), "list job schedules", read))
 
 
 def schedule(client: BatchClient, schedule_id: str) -> JobSchedule:
     """One job schedule. Raises NotFound."""
-    return answers.record(JobSchedule, document(client, "job schedule", "jobschedules", schedule_id, select=SCHEDULE))
+    url, read = _url("jobschedules", schedule_id, select=SCHEDULE), functools.partial(answers.record, JobSchedule)
+    return _record(client, url, f"look at job schedule {schedule_id}", read)
 
 
 # --- tasks ----------------------------------------------------------------------------------------------------------
@@ -240,7 +238,12 @@ def repeats(client: BatchClient, job_id: str, task_id: str) -> Repeats:
 
 def masked_task(client: BatchClient, job_id: str, task_id: str) -> Task:
     """One task with all properties, without secrets. Raises NotFound."""
-    return msgspec.convert(masked_request(task_document(client, job_id, task_id)), TaskAnswer).record
+    url = _url("jobs", job_id, "tasks", task_id)
+    return _record(client, url, f"look at task {job_id}/{task_id}", _masked)
+
+
+def _masked(document: dict[str, Any]) -> Task:
+    return msgspec.convert(masked_request(document), TaskAnswer).record
 
 
 def tasks(
@@ -345,15 +348,15 @@ def living(client: BatchClient, resources: Iterable[tuple[str, tuple[str, ...], 
     )
 
 
-def document(client: BatchClient, kind: str, *path: str, select: str = "") -> dict[str, Any]:
+def document(client: BatchClient, kind: str, *path: str) -> dict[str, Any]:
     """One thing as the service's JSON. kind: its kind in messages. path: of its URL. Raises NotFound."""
-    return answer(client, _url(*path, select=select), f"look at {kind} {'/'.join(path[1::2])}", dict[str, Any])
+    return _record(client, _url(*path), f"look at {kind} {'/'.join(path[1::2])}", answers.checked)
 
 
 def pool_document(client: BatchClient, pool_id: str, version: str = wire.API_VERSION) -> dict[str, Any]:
     """A pool as the service's JSON. version: an API version that has its properties. Raises NotFound."""
     url = f"/pools/{quoted(pool_id)}{query({'api-version': version})}"
-    return answer(client, url, f"look at pool {pool_id}", dict[str, Any])
+    return _record(client, url, f"look at pool {pool_id}", answers.checked)
 
 
 def job_document(client: BatchClient, job_id: str) -> dict[str, Any]:
@@ -363,16 +366,22 @@ def job_document(client: BatchClient, job_id: str) -> dict[str, Any]:
 
 def task_document(client: BatchClient, job_id: str, task_id: str) -> dict[str, Any]:
     """A task as the service's JSON. Raises NotFound."""
-    return document(client, "task", "jobs", job_id, "tasks", task_id)
+    url = _url("jobs", job_id, "tasks", task_id)
+    return _record(client, url, f"look at task {job_id}/{task_id}", functools.partial(answers.checked, kind=Named))
 
 
 def task_documents(client: BatchClient, job_id: str, select: str = "") -> Iterator[dict[str, Any]]:
     """The tasks of a job as the service's JSON. Raises NotFound."""
-    return _documents(client, _url("jobs", job_id, "tasks", select=select), f"list tasks of job {job_id}")
+    url = _url("jobs", job_id, "tasks", select=select)
+    return _records(client, url, f"list tasks of job {job_id}", functools.partial(answers.checked, kind=Named))
 
 
-def _documents(client: BatchClient, url: str, operation: str) -> Iterator[dict[str, Any]]:
-    return listed(client, url, operation, Page[dict[str, Any]])
+def _record(client: BatchClient, url: str, operation: str, read: Callable[[dict[str, Any]], Value]) -> Value:
+    return answer_as(client, url, operation, dict[str, Any], read)
+
+
+def _records(client: BatchClient, url: str, operation: str, read: Callable[[dict[str, Any]], Value]) -> Iterator[Value]:
+    return listed_as(client, url, operation, Page[dict[str, Any]], read)
 
 
 def _each(names: Iterable[str], read: Callable[[str], dict[str, Any]]) -> dict[str, dict[str, Any]]:

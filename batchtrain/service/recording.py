@@ -21,6 +21,7 @@ from azure.core.pipeline.policies import HTTPPolicy
 from batchtrain.config.masking import masked_request
 from batchtrain.config.types.secret import MASK
 from batchtrain.plan.diff import NEVER_GIVEN_BACK
+from batchtrain.service.answer_body import InvalidAnswer, decoded
 
 VARIABLE = "BATCHTRAIN_RECORD"
 HEADERS = frozenset(
@@ -97,9 +98,10 @@ def _has_document(headers: Mapping[str, str]) -> bool:
 
 def _document(body: object) -> Any:
     """The body as a document. Returns None if it is empty, or not JSON."""
+    text = body.encode() if isinstance(body, str) else body
     try:
-        return msgspec.json.decode(body) if isinstance(body, bytes | str) and body else None
-    except msgspec.DecodeError:
+        return decoded(text, Any) if isinstance(text, bytes) and text else None
+    except InvalidAnswer:
         return None
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -19,6 +18,8 @@ from azure.core.rest import HttpRequest, HttpResponse
 from batchtrain.errors import AlreadyExists, NotFound, ServiceError, Unreachable, UsageError
 from batchtrain.plan.diff import same
 from batchtrain.plan.wire import API_VERSION
+from batchtrain.records.record import Time
+from batchtrain.service.answer_body import InvalidAnswer, http_date, next_page, read_as
 from batchtrain.service.faults import faults
 from batchtrain.service.retry import Attempts
 
@@ -28,6 +29,7 @@ CLOCK_STEP = 2.0
 
 Document = TypeVar("Document")
 Item = TypeVar("Item")
+Value = TypeVar("Value")
 Body = Mapping[str, Any]
 Done = Callable[[Body], bool]
 """Whether a pool, job, task or node is as the request would have made it."""
@@ -56,7 +58,7 @@ def ask(
         is_deletion = method == "DELETE"
         thing = path if is_deletion else path.rpartition("/")[0]
         is_gone = is_deletion and isinstance(error, NotFound)
-        if not is_gone and not done(_send(client, "GET", thing, operation).json()):
+        if not is_gone and not done(answer(client, thing, operation, dict[str, Any])):
             raise
 
 
@@ -65,9 +67,8 @@ def made(client: BatchClient, path: str, body: Body, attempts: Attempts) -> bool
     is not older than the call by the service's own clock. An older pool with the same body does not count."""
     if not attempts.unsure:
         return False
-    response = _send(client, "GET", path, f"look at {path}")
-    document = response.json()
-    age = _age(document, response.headers.get("Date"))
+    document, created = _created(client, path)
+    age = created.age
     return has(document, body) and age is not None and age <= time.monotonic() - attempts.began + CLOCK_STEP
 
 
@@ -92,8 +93,12 @@ def add(client: BatchClient, operation: str, path: str, body: Body, create: Call
 class Creation(NamedTuple):
     """When something was created, and how many seconds before the service's answer that was (None if unknown)."""
 
-    time: str
+    time: datetime | None
     age: float | None
+
+
+class _Created(msgspec.Struct, frozen=True, rename="camel"):
+    creation_time: Time | None = None
 
 
 class Page(msgspec.Struct, Generic[Item]):
@@ -110,26 +115,67 @@ def query(params: Mapping[str, str]) -> str:
 
 
 def answer(client: BatchClient, url: str, operation: str, kind: type[Document]) -> Document:
-    """A document of the service. Raises NotFound."""
-    with faults(operation):
-        response = client.send_request(HttpRequest("GET", url if "?" in url else url + query({})))
-        response.raise_for_status()
-        return msgspec.json.decode(response.content, type=kind)
+    """A document of the service. Raises NotFound, and Unreachable for an answer that is not the API's."""
+    return answer_as(client, url, operation, kind, _itself)
 
 
 def listed(client: BatchClient, url: str, operation: str, kind: type[Page[Item]]) -> Iterator[Item]:
-    """The documents of a list, which is read page by page. Raises NotFound."""
+    """The documents of a list, which is read page by page. Raises as `answer` does, also for a list without an end."""
+    return listed_as(client, url, operation, kind, _itself)
+
+
+def answer_as(
+    client: BatchClient, url: str, operation: str, kind: type[Document], read: Callable[[Document], Value]
+) -> Value:
+    """What `read` makes of a document; it raises ValidationError for one of another form."""
+    with faults(operation):
+        return _read(_got(client, url), kind, read)
+
+
+def listed_as(
+    client: BatchClient, url: str, operation: str, kind: type[Page[Item]], read: Callable[[Item], Value]
+) -> Iterator[Value]:
+    """The same for the documents of a list."""
+    links = set[str]()
+
+    def page(document: Page[Item]) -> tuple[list[Value], str]:
+        return list(map(read, document.value)), next_page(response.request.url, document.next, links)
+
     while url:
-        page = answer(client, url, operation, kind)
-        yield from page.value
-        url = page.next
+        with faults(operation):
+            response = _got(client, url)
+            items, url = _read(response, kind, page)
+        yield from items
+
+
+def _itself(value: Value) -> Value:
+    return value
+
+
+def _got(client: BatchClient, url: str) -> HttpResponse:
+    return client.send_request(HttpRequest("GET", url if "?" in url else url + query({})))
+
+
+def _read(response: HttpResponse, kind: type[Document], read: Callable[[Document], Value]) -> Value:
+    return read_as(read, response.content, kind, response.request.url)
 
 
 def creation(client: BatchClient, path: str) -> Creation:
     """When the object at `path` was created. Raises NotFound."""
-    response = _send(client, "GET", path, f"look at {path}")
-    document = response.json()
-    return Creation(document.get("creationTime", ""), _age(document, response.headers.get("Date")))
+    return _created(client, path)[1]
+
+
+def _created(client: BatchClient, path: str) -> tuple[dict[str, Any], Creation]:
+    """The object at `path`, and when it was created."""
+    with faults(f"look at {path}"):
+        response = _got(client, path)
+        document, time = _read(response, dict[str, Any], _with_time)
+    date = http_date(response.headers.get("Date"))
+    return document, Creation(time, (date - time.replace(microsecond=0)).total_seconds() if date and time else None)
+
+
+def _with_time(document: dict[str, Any]) -> tuple[dict[str, Any], datetime | None]:
+    return document, msgspec.convert(document, _Created).creation_time
 
 
 def has(document: Body, body: Body) -> bool:
@@ -146,30 +192,13 @@ def in_state(*states: str) -> Done:
     return lambda document: str(document.get("state", "")).lower() in states
 
 
-def _age(document: Body, date: str | None) -> float | None:
-    """Seconds from its creation to the service's answer; None if either is unknown."""
-    if not date or "creationTime" not in document:
-        return None
-    return (parsedate_to_datetime(date) - moment(document["creationTime"])).total_seconds()
-
-
-def moment(text: str) -> datetime:
-    """A time of the service, in whole seconds."""
-    return datetime.fromisoformat(text.partition(".")[0].rstrip("Z") + "+00:00")
-
-
-def _send(
-    client: BatchClient,
-    method: str,
-    path: str,
-    operation: str,
-    body: Body | None = None,
-    attempts: Attempts | None = None,
-) -> HttpResponse:
+def _send(client: BatchClient, method: str, path: str, operation: str, body: Body | None, attempts: Attempts) -> None:
     request = HttpRequest(method, path, params={"api-version": API_VERSION}, json=body)
     if body is not None:
         request.headers["Content-Type"] = CONTENT_TYPE
     with faults(operation):
         response = client.send_request(request, attempts=attempts)
-        response.raise_for_status()
-    return response
+        if response.content.strip():
+            raise InvalidAnswer(
+                "it has a body, which no answer to such a request has", response.request.url, response.content
+            )

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -27,6 +26,8 @@ from azure.core.pipeline import PipelineRequest, PipelineResponse
 from azure.core.pipeline.policies import HTTPPolicy
 from tenacity import RetryCallState, Retrying
 from tenacity.wait import wait_random_exponential
+
+from batchtrain.service.answer_body import SILENT_SECONDS, http_date, receive
 
 Value = TypeVar("Value")
 Tell = Callable[[str], None]
@@ -91,7 +92,7 @@ class Patience(NamedTuple):
 UNRESOLVED = 8.0
 """The seconds for a host that never answered and whose name does not resolve: the name is probably misspelt. It leaves
 a machine that just woke up the time to reach its network."""
-FAR = Patience(first=1.0, most=20.0, budget=120.0, refused=120.0, connect=10.0, read=60.0)
+FAR = Patience(first=1.0, most=20.0, budget=120.0, refused=120.0, connect=10.0, read=SILENT_SECONDS)
 NEAR = Patience(first=0.02, most=1.0, budget=60.0, refused=2.0, connect=2.0, read=10.0)
 """For loopback: if no program listens there, waiting does not help."""
 NOT_NOW = Patience(first=0.2, most=10.0, budget=120.0, refused=0.0, connect=0.0, read=0.0)
@@ -118,7 +119,7 @@ def transient(error: BaseException) -> bool:
 def unanswered(error: BaseException) -> bool:
     """Whether the request that raised this, or its sign-in, got no complete answer."""
     if isinstance(error, ClientAuthenticationError):
-        return any(isinstance(cause, (ServiceRequestError, ServiceResponseError)) for cause in causes(error))
+        return any(unanswered(cause) for cause in causes(error) if not isinstance(cause, ClientAuthenticationError))
     if isinstance(error, HttpResponseError):
         return not error.status_code  # the answer was cut off
     return isinstance(error, (ServiceRequestError, ServiceResponseError))
@@ -300,6 +301,23 @@ def answer_count() -> Iterator[Count]:
         _COUNT.reset(token)
 
 
+def exchanged(following: HTTPPolicy[Any, Any], request: PipelineRequest[Any]) -> Response:
+    """The answer to one attempt. Its body is read within the limits, unless the caller reads it as a stream."""
+    options = request.context.options
+    streamed = request.context.setdefault("streamed", bool(options.get("stream")))
+    options["stream"] = True  # the SDK's decoder, which knows no limits, ignores streams
+    response = following.send(request)
+    receive(response.http_response, streamed=streamed)
+    return response
+
+
+class Once(HTTPPolicy[Any, Any]):
+    """Sends requests once, in place of the RetryPolicy."""
+
+    def send(self, request: PipelineRequest[Any]) -> Response:
+        return exchanged(self.next, request)
+
+
 class RetryPolicy(HTTPPolicy[Any, Any]):
     """Repeats requests inside an SDK pipeline before they are signed, because each attempt needs its own date."""
 
@@ -318,7 +336,7 @@ class RetryPolicy(HTTPPolicy[Any, Any]):
         """One attempt."""
         began = self.clock.now()
         try:
-            response = self.next.send(request)
+            response = exchanged(self.next, request)
         except AzureError as error:
             self.met |= not isinstance(error, (ServiceRequestError, ClientAuthenticationError))
             vars(error).update(met=self.met, url=request.http_request.url)  # for the message
@@ -489,9 +507,7 @@ def _retry_after(outcome: Any) -> float | None:
     header = outcome.http_response.headers.get("Retry-After") if isinstance(outcome, PipelineResponse) else None
     if not header:
         return None
-    try:
-        if header.isdecimal() and len(header) < 10:
-            return float(header)
-        return max((parsedate_to_datetime(header) - datetime.now(timezone.utc)).total_seconds(), 0.0)
-    except (TypeError, ValueError, OverflowError):
-        return None
+    if header.isdecimal() and len(header) < 10:
+        return float(header)
+    date = http_date(header)
+    return max((date - datetime.now(timezone.utc)).total_seconds(), 0.0) if date else None

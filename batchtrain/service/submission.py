@@ -6,7 +6,6 @@ request.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections import deque
@@ -23,8 +22,9 @@ from azure.core.rest import HttpResponse
 from batchtrain.errors import BatchtrainError, Refused
 from batchtrain.plan.task_stream import COLLECTION_BYTES, COLLECTION_TASKS, TaskDocument
 from batchtrain.service import retry
+from batchtrain.service.answer_body import InvalidAnswer, decoded
 from batchtrain.service.connect import CONNECTIONS
-from batchtrain.service.faults import faults, sentence
+from batchtrain.service.faults import Fault, fault_of, faults
 from batchtrain.service.requests import posted, quoted
 from batchtrain.service.retry import Attempts, Response
 from batchtrain.service.standing import marked
@@ -65,6 +65,7 @@ class Submission:
     def __init__(self, client: BatchClient, job_id: str, *, retries: int = 0, fail_fast: bool = False) -> None:
         """retries: the job's limit of retries. fail_fast: the first refused task stops the submission."""
         self._client, self._job_id, self._retries, self._fail_fast = client, job_id, retries, fail_fast
+        self._operation = f"add tasks to {job_id}"
         self._path = f"/jobs/{quoted(job_id)}/addtaskcollection"
         self._belt, self._gate, self._lock = Belt(2 * NEARBY), Gate(CONNECTIONS), threading.Lock()
         self._threads: list[threading.Thread] = []
@@ -148,13 +149,11 @@ class Submission:
         """Send a collection once; returns the tasks to send again."""
         response = self._post(collection)
         if response.status_code == 200:
-            return self._settle(collection, msgspec.json.decode(response.content, type=_Answer).value)
+            return self._settle(collection, self._results(collection, response))
         if len(collection) > 1:  # too large, or one of its tasks is malformed: halves find the task
             middle = len(collection) // 2
             return self._sent(collection[:middle]) + self._sent(collection[middle:])
-        fault = _Fault()
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):  # of a proxy, and not of the service
-            fault = msgspec.json.decode(response.content, type=_Fault)
+        fault = fault_of(response.content)
         code = fault.code or str(response.status_code)
         self._refuse(Refused(collection[0].id, code, fault.reason(response.reason)))
         return ()
@@ -162,7 +161,7 @@ class Submission:
     def _post(self, collection: Collection) -> HttpResponse:
         """Send one request. Raises ServiceError if the answer is not about single tasks."""
         body = b'{"value":[' + b",".join([task.body for task in collection]) + b"]}"
-        with self._gate, faults(f"add tasks to {self._job_id}"):
+        with self._gate, faults(self._operation):
             began = time.monotonic()
             try:
                 response = posted(self._client, self._path, body, _Paced(self._gate))
@@ -172,6 +171,15 @@ class Submission:
                 response = cast(HttpResponse, error.response)
             self._fastest = min(self._fastest or 60.0, time.monotonic() - began)
         return response
+
+    def _results(self, collection: Collection, response: HttpResponse) -> list[_Result]:
+        """The results of a collection, one for each of its tasks."""
+        with faults(self._operation):
+            url, body = response.request.url, response.content
+            results = decoded(body, _Answer, url).value
+            if sorted(result.task_id for result in results) != sorted(task.id for task in collection):
+                raise InvalidAnswer("its results are not those of the tasks that were sent", url, body)
+        return results
 
     def _settle(self, collection: Collection, results: list[_Result]) -> Collection:
         """Count the results of a collection; returns the tasks to send again."""
@@ -188,7 +196,7 @@ class Submission:
             elif result.error.code == "TaskExists":
                 self.existing.append((result.task_id, marked(by_id[result.task_id], self._retries)))
             else:
-                self._refuse(Refused(result.task_id, result.error.code or result.status, result.error.reason()))
+                self._refuse(Refused(result.task_id, result.error.code or result.status, result.error.reason("")))
         with self._lock:
             self.added += count
         return tuple(remaining)
@@ -223,30 +231,10 @@ def packed(documents: Iterable[TaskDocument]) -> Iterator[Collection]:
 # --- the answer -----------------------------------------------------------------------------------------------------
 
 
-class _Message(msgspec.Struct, frozen=True):
-    value: str = ""
-
-
-class _Detail(msgspec.Struct, frozen=True):
-    key: str = ""
-    value: str = ""
-
-
-class _Fault(msgspec.Struct, frozen=True):
-    code: str = ""
-    message: _Message = _Message()
-    values: tuple[_Detail, ...] = ()
-
-    def reason(self, status_reason: str = "") -> str:
-        """The service's message, or the reason of the HTTP status, with the property that caused it."""
-        text = self.message.value or status_reason
-        return sentence(text, ((detail.key, detail.value) for detail in self.values))
-
-
 class _Result(msgspec.Struct, frozen=True, rename="camel"):
     task_id: str
     status: str
-    error: _Fault = _Fault()
+    error: Fault = Fault()
 
 
 class _Answer(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from batchtrain.config.factories import PARAMETERS
 from batchtrain.errors import UsageError
 from batchtrain.records import Counts, Task, foreign
 from batchtrain.service import read
-from batchtrain.service.requests import Creation, creation, moment, quoted
+from batchtrain.service.requests import Creation, creation, quoted
 
 FEW = 20
 """A job with more tasks is never listed while it is watched."""
@@ -99,8 +99,8 @@ def last(client: BatchClient, job_id: str, count: int, where: str = "") -> list[
 def _moments(created: Creation) -> Iterator[str]:
     """Moments further and further back, by the clock of the service, until a job was created."""
     seconds, age = FIRST_SECONDS, created.age or 0.0
-    while seconds < age:
-        yield (moment(created.time) + timedelta(seconds=age - seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    while created.time and seconds < age:
+        yield (created.time + timedelta(seconds=age - seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
         seconds *= FURTHER
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import msgspec
 from azure.core.credentials import TokenCredential
 from msgspec.structs import replace
 
@@ -80,10 +81,15 @@ def secret(credential: TokenCredential, secret_id: str, *, ca: str | None = None
             f"{secret_id} is not the id of a secret; an id looks like https://NAME.vault.azure.net/secrets/KEY"
         )
     with closing(Rest(f"https://{parts.netloc}", credential, scope_of(f"https://{vault}"), ca=ca)) as client:
-        value = client.get(parts.path, f"read the secret {name[1]} of {parts.netloc}", VERSION).get("value")
-    if not isinstance(value, str):
+        operation = f"read the secret {name[1]} of {parts.netloc}"
+        value = client.get(parts.path, operation, VERSION, _value, secret=True)
+    if value is None:
         raise ServiceError(f"the secret {name[1]} of {parts.netloc} has no value")
     return value
+
+
+def _value(document: Mapping[str, Any]) -> str | None:
+    return msgspec.convert(document.get("value"), str | None)
 
 
 # --- credentials that stand in a vault ------------------------------------------------------------------------------

@@ -19,6 +19,18 @@ ATTEMPTS, SECONDS = 3, 5.0
 """How often it is tried, and the time limit of each try."""
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error: it would be followed without the document."""
+
+    def http_error_302(self, *_: Any) -> None:
+        return None
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302  # type: ignore[assignment]
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
+
+
 def send(url: Secret, document: Mapping[str, Any], sleep: Callable[[float], None] = CLOCK.sleep) -> str:
     """Send a document. Returns why it was not received; empty if it was. The reason does not contain the URL, which may
     be a secret."""
@@ -34,7 +46,7 @@ def send(url: Secret, document: Mapping[str, Any], sleep: Callable[[float], None
     )
     try:
         for attempt in again:
-            with attempt, urllib.request.urlopen(request, timeout=SECONDS):  # see above
+            with attempt, _OPENER.open(request, timeout=SECONDS):  # see above
                 pass
     except (OSError, http.client.HTTPException) as error:
         return f"HTTP {error.code}" if isinstance(error, HTTPError) else type(error).__name__

@@ -6,20 +6,22 @@ import threading
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
-from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from urllib.parse import quote, unquote
 from xml.etree import ElementTree
+
+import msgspec
 
 from batchtrain.config.types import Credentials, StorageCredentials
 from batchtrain.config.unfilled import is_unfilled, require_credentials
 from batchtrain.errors import UsageError
-from batchtrain.service import retry
+from batchtrain.service.answer_body import InvalidAnswer, http_date, unquoted
 from batchtrain.service.faults import faults
-from batchtrain.storage.blob_requests import NEVER, Request, Storage, blob_path
+from batchtrain.storage.blob_requests import NEVER, Answer, Request, Storage, blob_path, document
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
+    from azure.storage.blob import UserDelegationKey
 
 LINK_DAYS = 30
 """Days for which a link is valid: a task may wait long for its nodes, and be retried."""
@@ -50,6 +52,12 @@ def connect(link: str, credentials: StorageCredentials, token: TokenCredential |
     return Storage(url, credentials.account, credentials.account_key, token)
 
 
+KEY_PARTS = {
+    "signed_oid": "SignedOid", "signed_tid": "SignedTid", "signed_start": "SignedStart",
+    "signed_expiry": "SignedExpiry", "signed_service": "SignedService", "signed_version": "SignedVersion",
+    "value": "Value",
+}  # fmt: skip
+"""The parts of a user delegation key: in the SDK, and in the answer of the service."""
 Own = Callable[[], StorageCredentials]
 """Gives the emulator's storage account, which replaces every link without an account."""
 
@@ -121,25 +129,53 @@ def delete(storage: Storage, container: str, name: str, stopped: threading.Event
 def stored(storage: Storage, container: str, prefix: str = "") -> Iterator[Stored]:
     """The blobs whose names begin so, by name. Raises NotFound for a container that does not exist."""
     query = {"restype": "container", "comp": "list", **({"prefix": prefix} if prefix else {})}
-    marker: str | None = ""
-    while marker is not None:
-        page_query = {**query, "marker": marker} if marker else query
-        answer = storage.send(f"list {container}/{prefix}", Request("GET", blob_path(container), page_query))
-        page = ElementTree.fromstring(answer.body)
-        for item in page.iterfind("Blobs/Blob"):
-            if item.findtext("Properties/ResourceType") != "directory":  # of an account with a hierarchical namespace
-                yield _stored(item)
-        marker = page.findtext("NextMarker") or None
+    operation, path = f"list {container}/{prefix}", blob_path(container)
+    marker, markers = "", set[str]()
+    while True:
+        answer = storage.send(operation, Request("GET", path, {**query, "marker": marker} if marker else query))
+        with faults(operation):
+            blobs, marker = _page(answer)
+            if marker in markers:
+                raise InvalidAnswer("its next page is one that was read before", answer.url, answer.body)
+        yield from blobs
+        if not marker:
+            return
+        markers.add(marker)
+
+
+def _page(answer: Answer) -> tuple[list[Stored], str]:
+    """The blobs of a page, and the marker of the next one. Raises InvalidAnswer."""
+    page = document(answer, "EnumerationResults")
+    items = (
+        item
+        for item in page.iterfind("Blobs/Blob")
+        if item.findtext("Properties/ResourceType") != "directory"  # of an account with a hierarchical namespace
+    )
+    try:
+        return list(map(_stored, items)), page.findtext("NextMarker") or ""
+    except msgspec.ValidationError as error:
+        raise InvalidAnswer(str(error), answer.url, answer.body) from error
+
+
+class _Properties(msgspec.Struct):
+    size: Annotated[int, msgspec.Meta(ge=0, lt=2**62)] = msgspec.field(name="Content-Length")
+    changed: str = msgspec.field(name="Last-Modified")
+    md5: str | None = msgspec.field(default=None, name="Content-MD5")
+    etag: str = msgspec.field(default="", name="Etag")
 
 
 def _stored(item: ElementTree.Element) -> Stored:
+    """A blob of a list. Raises ValidationError."""
     name = item.find("Name")
     text = "" if name is None else name.text or ""
     if name is not None and name.get("Encoded") == "true":
         text = unquote(text)
-    properties = {entry.tag: entry.text or "" for entry in item.iterfind("Properties/*")}
-    etag, changed = properties.get("Etag", "").strip('"'), parsedate_to_datetime(properties["Last-Modified"])
-    return Stored(text, int(properties["Content-Length"]), changed, _md5(properties.get("Content-MD5")), f'"{etag}"')
+    texts = {entry.tag: entry.text for entry in item.iterfind("Properties/*") if entry.text}
+    properties = msgspec.convert(texts, _Properties, strict=False)
+    if (changed := http_date(properties.changed)) is None or not text:
+        raise msgspec.ValidationError("a blob has no name or no date")
+    etag = properties.etag.strip('"')
+    return Stored(text, properties.size, changed, _md5(properties.md5), f'"{etag}"')
 
 
 def _md5(text: str | None) -> bytes | None:
@@ -205,15 +241,28 @@ def container_link(
 
 def _signature(storage: Storage, credentials: StorageCredentials, days: int | None) -> dict[str, Any]:
     """The key that signs a link, and the validity of the link."""
-    from azure.storage.blob import BlobServiceClient  # 0.28 s, and only for links
-
     now = datetime.now(timezone.utc)
     expiry = now + timedelta(days=days or LINK_DAYS)
     if credentials.account_key:
         return {"account_key": credentials.account_key.reveal(), "expiry": expiry}
     start = now - timedelta(minutes=15)  # clocks differ
     expiry = min(expiry, now + timedelta(days=DELEGATED_DAYS) - timedelta(minutes=15))
-    with faults(f"ask for a key that signs links of {credentials.account}", urlsplit(storage.url).netloc):
-        service = BlobServiceClient(storage.url, credential=storage.token, retry_total=0)
-        key = retry.answered(lambda: service.get_user_delegation_key(start, expiry), met=False)
-    return {"user_delegation_key": key, "expiry": expiry}
+    return {"user_delegation_key": _delegation_key(storage, start, expiry), "expiry": expiry}
+
+
+def _delegation_key(storage: Storage, start: datetime, expiry: datetime) -> UserDelegationKey:
+    """A key that signs links in the name of the signed-in identity."""
+    from azure.storage.blob import UserDelegationKey  # see above
+
+    operation = f"ask for a key that signs links of {storage.account}"
+    times = (f"<{name}>{time:%Y-%m-%dT%H:%M:%SZ}</{name}>" for name, time in (("Start", start), ("Expiry", expiry)))
+    query, body = {"restype": "service", "comp": "userdelegationkey"}, f"<KeyInfo>{''.join(times)}</KeyInfo>".encode()
+    key = UserDelegationKey()  # type: ignore[no-untyped-call]  # as it is
+    with faults(operation), unquoted():
+        answer = storage.send(operation, Request("POST", "/", query, {"Content-Type": "application/xml"}, body))
+        element = document(answer, "UserDelegationKey")
+        for name, tag in KEY_PARTS.items():
+            if not (text := element.findtext(tag)):
+                raise InvalidAnswer(f"it has no {tag}", answer.url)
+            setattr(key, name, text)
+    return key

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from email.utils import formatdate
-from http.client import HTTPConnection, HTTPException, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
 from typing import NamedTuple
 from urllib.parse import quote, unquote, urlencode, urlsplit
 from xml.etree import ElementTree
@@ -26,15 +26,15 @@ from azure.core.credentials import TokenCredential
 
 from batchtrain.config.types import Secret
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable, UsageError
-from batchtrain.service import local_files, retry
+from batchtrain.service import answer_body, local_files, retry
+from batchtrain.service.answer_body import InvalidAnswer
 from batchtrain.service.connect import patience
-from batchtrain.service.faults import clock_step, faults, unreachable
+from batchtrain.service.faults import clock_step, faults, invalid, unreachable
 
 API_VERSION = "2023-11-03"
 SCOPE = "https://storage.azure.com/.default"
 PIECE = 1 << 18
 """Bytes that are sent or received at once."""
-_MOST_ERROR = 1 << 16
 NEVER = threading.Event()
 """Is never set, for a request that nothing stops."""
 
@@ -77,11 +77,12 @@ def read_at(fd: int, start: int, size: int) -> bytes:
 
 
 class Answer(NamedTuple):
-    """An answer that was received completely."""
+    """An answer that was received completely; of an error its beginning."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    url: str = ""
 
     @property
     def code(self) -> str:
@@ -106,9 +107,33 @@ class Request(NamedTuple):
 
 
 def received(response: HTTPResponse, body: bytes | None = None) -> Answer:
-    """An answer with its body, which is read if it was not."""
-    body = response.read() if body is None else body
-    return Answer(response.status, {name.lower(): value for name, value in response.headers.items()}, body)
+    """An answer with its body, which is read if it was not. Raises InvalidAnswer."""
+    url, status = response.geturl(), response.status
+    answer_body.refuse_redirect(status, response.headers.get("Location", ""), url)
+    if body is None:
+        pieces = iter(lambda: response.read(PIECE), b"")
+        body = answer_body.whole(pieces, url) if status < 400 else answer_body.beginning(pieces)
+        if response.length and status < 400:
+            raise IncompleteRead(b"", response.length)
+    return Answer(status, {name.lower(): value for name, value in response.headers.items()}, body, url)
+
+
+def document(answer: Answer, root: str) -> ElementTree.Element:
+    """The XML document of an answer. Raises InvalidAnswer."""
+    try:
+        text = answer.body.decode("utf-8-sig")
+        element = None if "<!DOCTYPE" in text else ElementTree.fromstring(text)
+    except (UnicodeDecodeError, ElementTree.ParseError) as error:
+        why = str(error) if answer.body.strip() else "it is empty"
+        raise InvalidAnswer(why, answer.url, answer.body) from error
+    if element is None or element.tag != root:
+        raise InvalidAnswer(f"it is no {root}", answer.url, answer.body)
+    level = [element]
+    for _ in range(answer_body.DEPTH):
+        level = [child for parent in level for child in parent]
+    if level:
+        raise InvalidAnswer(f"it is nested more than {answer_body.DEPTH} levels deep", answer.url, answer.body)
+    return element
 
 
 def blob_path(container: str, name: str = "") -> str:
@@ -146,7 +171,10 @@ class Storage:
 
         def attempt() -> Answer:
             with self.answer(request) as response:
-                return received(response)
+                answer = received(response)
+            if request.method in ("PUT", "DELETE") and answer.body and answer.status < 300:
+                raise InvalidAnswer("it has a body, which no answer to such a request has", answer.url, answer.body)
+            return answer
 
         return self.checked(operation, attempt, allow=allow, stopped=stopped)
 
@@ -162,6 +190,8 @@ class Storage:
         """The first answer of `attempt` that is not transient, as for `send`. again: whether to make more attempts."""
         try:
             answer = self._repeated(attempt, lambda: again() and not stopped.is_set(), stopped)
+        except InvalidAnswer as error:
+            raise invalid(operation, error) from error
         except (OSError, HTTPException) as error:
             what = "`account` and `endpoint` in credentials.yaml, and this machine's network"
             raise unreachable(operation, self._split.netloc, self.url, error, what) from error
@@ -239,6 +269,7 @@ class Storage:
         except (BrokenPipeError, ConnectionResetError):
             pass  # a refusal may have come before the body was sent
         response = HTTPResponse(connection.sock, method=request.method)
+        response.url = self.url + request.path
         response.begin()
         return response
 
@@ -355,8 +386,8 @@ def fault(operation: str, answer: Answer) -> ServiceError:
     return ServiceError(f"{operation}: {answer.message}{f' ({code})' if code else ''}", operation=operation, code=code)
 
 
-def _text(document: bytes, tag: str) -> str:
+def _text(body: bytes, tag: str) -> str:
     try:
-        return ElementTree.fromstring(document[:_MOST_ERROR]).findtext(tag) or ""
-    except ElementTree.ParseError:
+        return document(Answer(0, {}, body[: answer_body.ERROR_BYTES]), "Error").findtext(tag) or ""
+    except InvalidAnswer:
         return ""

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batchtrain.errors import ServiceError, Unreachable
+from batchtrain.service.answer_body import QUOTED, InvalidAnswer
 from batchtrain.service.at_once import Piece
 from batchtrain.service.local_files import Folder, status_below, write_at
-from batchtrain.service.partial_files import PartialFile
+from batchtrain.service.partial_files import PartialFile, spans
 from batchtrain.storage.blob import Stored
 from batchtrain.storage.blob_requests import PIECE, Answer, LocalFault, Request, Span, Storage, blob_path, received
 from batchtrain.storage.moving import Count, Moved, Moving
@@ -118,7 +119,7 @@ class _Download:
     def _cut(self, ranges: set[tuple[int, int]]) -> Moved | None:
         """Fetch the only range, or add the ranges of a large blob that are not there."""
         size = self._blob.size
-        self._spans = [(start, min(start + RANGE, size)) for start in range(0, size, RANGE)]
+        self._spans = list(spans(size, RANGE))
         self._there = ranges.intersection(self._spans)
         self._hashed, self._digest = 0, hashlib.md5(usedforsecurity=False)
         if len(self._spans) > 1:
@@ -168,6 +169,9 @@ class _Download:
             with self._storage.answer(Request("GET", self._path, headers=headers)) as response:
                 if response.status >= 300:
                     return received(response)
+                if response.status != 206:
+                    why = f"the status {response.status} is not that of a part of a blob"
+                    raise InvalidAnswer(why, response.geturl(), response.read(QUOTED))
                 while at < end and (size := response.readinto(view[: end - at])):
                     self._write(view[:size], at)
                     at += size
@@ -175,7 +179,7 @@ class _Download:
                     if self._moving.stopped:
                         break
                 if at == end:
-                    response.read()  # nothing, and marks the answer as read
+                    response.read(1)  # nothing, and marks the answer as read
                 elif not self._moving.stopped:
                     raise IncompleteRead(b"", end - at)
             return received(response, b"")

@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
-from xml.etree import ElementTree
 
 from batchtrain.errors import ServiceError, printable
+from batchtrain.service.answer_body import is_size
+from batchtrain.service.faults import faults
 from batchtrain.storage.blob import Stored
-from batchtrain.storage.blob_requests import Answer, LocalFault, Request, Span, Storage, blob_path
+from batchtrain.storage.blob_requests import Answer, LocalFault, Request, Span, Storage, blob_path, document
 from batchtrain.storage.moving import Changed, Count, Moved, Moving
 
 BLOCK = 8 << 20
@@ -158,8 +159,10 @@ class _Upload:
         answer = self._send(Request("GET", self._path, query), allow=(404,))
         if answer.status == 404:
             return {}
-        blocks = ElementTree.fromstring(answer.body).iter("Block")
-        return {block.findtext("Name") or "": int(block.findtext("Size") or 0) for block in blocks}
+        with faults(self._operation):
+            blocks = document(answer, "BlockList").iter("Block")
+        sizes = {block.findtext("Name") or "": block.findtext("Size") or "" for block in blocks}
+        return {name: int(size) for name, size in sizes.items() if is_size(size)}
 
     def _send(self, request: Request, *, allow: tuple[int, ...] = ()) -> Answer:
         return self._storage.send(self._operation, request, allow=allow, stopped=self._moving.end)

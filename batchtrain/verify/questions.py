@@ -34,12 +34,14 @@ from batchtrain.errors import BatchtrainError, ServiceError, UsageError
 from batchtrain.plan.wire import API_VERSION
 from batchtrain.records import Endpoint
 from batchtrain.service import arm, connect, entra, files, prices, vault
+from batchtrain.service.answer_body import ERROR_BYTES, SILENT_SECONDS
 from batchtrain.service.arm import AccountSeen
 from batchtrain.service.downloads import task_tree
 from batchtrain.service.register import Register, Thing
 from batchtrain.service.requests import CONTENT_TYPE, quoted
 from batchtrain.service.rest import Rest
 from batchtrain.storage import blob
+from batchtrain.storage.blob_requests import Request, blob_path
 from batchtrain.verify.probe import UNREAD
 
 Answer = Any
@@ -177,7 +179,7 @@ def _dates(target: Target) -> Any:
 def _date_of(url: str) -> Any:
     """`Rest` repeats a request, and keeps no header of a refusal."""
     try:
-        with urlopen(url, timeout=PATIENCE_SECONDS) as answer:
+        with urlopen(url, timeout=SILENT_SECONDS) as answer:
             return {"status": answer.status, "date": "Date" in answer.headers}
     except HTTPError as error:
         return {"status": error.code, "date": "Date" in error.headers}
@@ -197,20 +199,17 @@ def _storage_date(target: Target) -> Any:
 
 def _delegated(target: Target) -> Any:
     """What an Entra token may do with a storage account: write, sign a link of 7 days, and read by it."""
-    from azure.storage.blob import BlobServiceClient  # 0.28 s
-
     link, entry = next((link, entry) for link, entry in target.storage() if not entry.account_key)
     token = entra.credential(entra.sign_in_of(None, target.credentials.aad if target.credentials else None))
     account = blob.connect(link, entry, token)
     name = f"{target.pool}-{int(time.time())}"
-    service = BlobServiceClient(account.url, credential=token)
-    service.create_container(name)
     try:
         blob.upload(account, name, "probe", b"probe")
-        with urlopen(blob.link(account, entry, name, "probe", days=7), timeout=PATIENCE_SECONDS) as answer:
-            return {"status": answer.status, "text": answer.read().decode()}
+        with urlopen(blob.link(account, entry, name, "probe", days=7), timeout=SILENT_SECONDS) as answer:
+            return {"status": answer.status, "text": answer.read(ERROR_BYTES).decode()}
     finally:
-        service.delete_container(name)
+        deletion = Request("DELETE", blob_path(name), {"restype": "container"})
+        account.send(f"delete the container {name}", deletion, allow=(404,))
 
 
 def _vault(target: Target) -> Any:

@@ -18,6 +18,7 @@ from batchtrain.records import Attempt
 from batchtrain.records.events import AttemptEnded, Event
 from batchtrain.service import webhook
 from batchtrain.service.connect import Account
+from tests.raw_server import answer, serve
 from tests.unit.plan.jobs import recipe
 
 ACCOUNT = Account("https://train.westeurope.batch.azure.com", "train", Secret("a2V5"))
@@ -115,6 +116,13 @@ def test_a_webhook_that_recovers_gets_the_document_and_one_that_does_not_is_an_e
         assert len(receiver.documents) == count
         receiver.close()
     assert len(pauses) == 4
+
+
+@pytest.mark.parametrize("location", ["{url}/other", "http://[bad", "file:///etc/passwd"])
+def test_a_webhook_that_redirects_has_not_received_the_document(location: str) -> None:
+    with serve(lambda request, url: answer(b"", "302 Found", Location=location.format(url=url))) as server:
+        assert webhook.send(Secret(server.url), {}, lambda seconds: None) == "HTTP 302"
+    assert {request.split()[0] for request in server.requests} == {b"POST"}
 
 
 def test_a_webhook_that_does_not_answer_fails_no_run(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

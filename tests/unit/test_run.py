@@ -155,7 +155,7 @@ class Service:
     def send_request(self, request: Any, **_: Any) -> Any:
         """The job."""
         document = {"id": "j", "state": self.job_state, "creationTime": f"2026-01-0{self.creation_time}T00:00:00Z"}
-        return SimpleNamespace(content=msgspec.json.encode(document), raise_for_status=lambda: None)
+        return SimpleNamespace(content=msgspec.json.encode(document), request=request)
 
     def add(self, recipe: Any, *, tell: Any, register: Register, **_: Any) -> None:
         tell(PoolAdding("p", ""))

@@ -8,9 +8,9 @@ import click
 import pytest
 
 from batchtrain.cli import failures
-from batchtrain.cli.options import Settings
+from batchtrain.cli.options import Settings, say
 from batchtrain.config.types import Recipe, convert
-from batchtrain.errors import ResultsLeft, TaskFailed
+from batchtrain.errors import ResultsLeft, ServiceError, TaskFailed
 from batchtrain.records import Task
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.failed import failed
@@ -28,6 +28,16 @@ def test_the_last_lines_of_a_failed_task_are_not_those_of_its_mpi_launcher() -> 
     noise = ("=   EXIT CODE: 3", "[mpiexec@n1] main (mpiexec/mpiexec.c:270): process manager error")
     task = Task("train", "completed", "failure", exit_code=3, node="n")
     assert failed("job", task, ("the data is empty", *noise), RankEnd()).lines == ("the data is empty",)
+
+
+def test_a_message_of_a_service_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    failures.report(ServiceError("list pools: \x1b[2Jno\x9b31m"), Settings())
+    with click.Context(click.Command("pool"), obj=Settings()):
+        say("the service cannot be reached: it answers 503 \x1b[2J")
+    assert capsys.readouterr().err.splitlines() == [
+        "batchtrain: list pools: \\u001b[2Jno\\u009b31m",
+        "the service cannot be reached: it answers 503 \\u001b[2J",
+    ]
 
 
 @pytest.mark.parametrize("form", ["table", "json"])

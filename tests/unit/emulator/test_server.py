@@ -498,6 +498,14 @@ def test_an_emulator_that_is_busy_is_waited_for(
     assert delays == []
 
 
+@pytest.mark.parametrize("body", [b"[1]", b"5", b"<html>", b"[" * 100_000, b"\xff", '{"proof": "\u00e9"}'.encode()])
+def test_a_program_that_does_not_answer_as_the_emulator_is_none(
+    body: bytes, silent: Callable[[bytes], Status], data_dir: Path
+) -> None:
+    silent(b"HTTP/1.1 200 OK\r\n\r\n" + body)
+    assert server.status(data_dir) is None
+
+
 def test_an_emulator_that_lives_and_does_not_answer_is_busy(
     silent: Callable[[bytes], Status], data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import operator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -9,7 +13,7 @@ import pytest
 from azure.batch import models
 
 from batchtrain.config.types import Recipe
-from batchtrain.plan import Plan, Step, diff, plan_recipe
+from batchtrain.plan import Plan, Step, canonical, diff, plan_recipe
 from batchtrain.plan.diff import Compared, Living
 from batchtrain.plan.marks import OWN
 from batchtrain.plan.wire import Placeholder, Template, later
@@ -365,3 +369,32 @@ def test_a_pool_differs_without_its_counts_only_if_something_else_does() -> None
     found = Compared("pool", "p", "differs", (*counts, secret, size))
     assert diff.but_for_counts(found) == Compared("pool", "p", "differs", (size,))
     assert diff.but_for_counts(found._replace(differences=(*counts, secret))) == Compared("pool", "p", "same")
+
+
+def parts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every part of a document."""
+    yield path
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from parts(part, (*path, key))
+
+
+def with_part(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """The document with another value at a path."""
+    if not path:
+        return value
+    copied = copy.deepcopy(document)
+    functools.reduce(operator.getitem, path[:-1], copied)[path[-1]] = value
+    return copied
+
+
+@pytest.mark.parametrize("value", [5, "PT1.2.3S", None, True, [], [5], [[{}]], {}, {"name": [5]}, 10**400])
+def test_a_part_of_any_form_can_be_compared(value: Any) -> None:
+    """The service may answer anything."""
+    plan = plan_recipe(recipe())
+    living = as_the_service_tells(plan)
+    for kind, documents in (("pools", living.pools), ("jobs", living.jobs), ("tasks", living.tasks)):
+        ((name, document),) = documents.items()
+        for path in list(parts(dict(document)))[1:]:
+            changed = with_part(dict(document), path, value)
+            diff.as_text(diff.compare(plan, living._replace(**{kind: {name: changed}})))
+            canonical.mark(changed)

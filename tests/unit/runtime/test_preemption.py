@@ -46,6 +46,24 @@ def test_a_document_without_events_announces_nothing(document: dict[str, Any]) -
     assert preemption.announced(document, "vm_0") is None
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"[1]", b"5", b"\xff", b"[" * 100_000, b'{"Events": [5]}',
+        b'{"Events": [{"EventType": "Preempt", "Resources": 5}]}',
+        b'{"Events": [{"EventType": "Preempt", "Resources": ["vm_0"], "NotBefore": 5}]}',
+    ],
+    ids=range(7),
+)  # fmt: skip
+def test_an_answer_that_is_not_the_services_is_asked_for_again(
+    document: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([document, json.dumps({"Events": [EVENT]}).encode()])
+    monkeypatch.setattr(preemption, "events", lambda: (next(answers), "vm_0"))
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    assert preemption.wait(0) == MOMENT
+
+
 def test_it_ends_with_the_process_that_it_watches_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BATCHTRAIN_EMULATED_NODE", str(tmp_path))
     monkeypatch.setenv("AZ_BATCH_NODE_ROOT_DIR", str(tmp_path))

@@ -7,9 +7,9 @@ import socket
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from azure.batch import models
 from azure.core import exceptions as azure
 from urllib3.exceptions import NewConnectionError
 
@@ -21,24 +21,22 @@ from batchtrain.service.faults import NO_CONNECTION, failure, faults
 class Answer:
     """An HTTP answer as the SDK's exceptions want it."""
 
-    def __init__(self, status: int) -> None:
+    def __init__(self, status: int, document: object) -> None:
         self.status_code, self.reason = status, "reason"
         self.headers = {"request-id": "0000-1"}
+        self.content = json.dumps(document).encode()
 
     def text(self) -> str:
-        return json.dumps({})
+        return self.content.decode()
 
 
 def refusal(status: int, code: str, sentence: str) -> azure.HttpResponseError:
-    error = azure.HttpResponseError(response=Answer(status))  # type: ignore[arg-type]
-    error.model = models.BatchError(
-        {
-            "values": [{"key": "PropertyName", "value": "id"}, {"key": "Other", "value": "x"}],
-            "code": code,
-            "message": {"lang": "en-US", "value": f"{sentence}\nRequestId:1\nTime:2"},
-        }
-    )
-    return error
+    document = {
+        "values": [{"key": "PropertyName", "value": "id"}, {"key": "Other", "value": "x"}],
+        "code": code,
+        "message": {"lang": "en-US", "value": f"{sentence}\nRequestId:1\nTime:2"},
+    }
+    return azure.HttpResponseError(response=Answer(status, document))  # type: ignore[arg-type]
 
 
 def raised(error: Exception) -> ServiceError:
@@ -106,10 +104,8 @@ def test_a_clock_that_is_too_far_off_is_the_cause_of_a_refused_sign_in(
 ) -> None:
     served = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
     monkeypatch.setattr(clock_difference, "now", lambda: served + timedelta(minutes=minutes))
-    answer = Answer(status)
-    answer.headers["Date"] = format_datetime(served, usegmt=True)
-    error = refusal(status, code, "No.")
-    error.response = answer  # type: ignore[assignment]
+    error: Any = refusal(status, code, "No.")
+    error.response.headers["Date"] = format_datetime(served, usegmt=True)
     assert f"({code}); {says}" in str(raised(error))
 
 

@@ -55,7 +55,7 @@ def test_a_new_price_counts_from_its_first_day(day: str, price: float) -> None:
         retail_prices.item("Standard_D4s_v5", 0.2),
         retail_prices.item("Standard_D4s_v5", 0.3, effectiveStartDate=f"{day}T00:00:00Z"),
     ]
-    assert prices.of(items, "westeurope", "USD", TODAY).dedicated == {"Standard_D4s_v5": price}
+    assert prices.of(map(prices.item_of, items), "westeurope", "USD", TODAY).dedicated == {"Standard_D4s_v5": price}
 
 
 def test_a_region_without_prices_is_not_found(api: RetailPrices) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from azure.core.exceptions import HttpResponseError
+from azure.core.rest import HttpRequest
 
 from batchtrain.errors import ServiceError, TasksRefused, UsageError
 from batchtrain.plan import Plan, Step
@@ -24,6 +25,7 @@ class Answer:
         self.status_code, self.content = status, msgspec.json.encode(document)
         self.headers: dict[str, str] = {}
         self.reason = "Reason of the status"
+        self.request = HttpRequest("POST", "http://h/jobs/j/addtaskcollection")
 
 
 class Service:

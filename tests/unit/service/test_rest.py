@@ -82,15 +82,15 @@ def asked(transport: Plays) -> list[str]:
     ],
 )
 def test_the_pages_of_a_list_are_followed_on_their_host(base: str, link: str, play: Play) -> None:
-    transport = play(listed({"n": 1}, nextLink=link), (200, {"nextLink": link}), listed({"n": 2}))
+    transport = play(listed({"n": 1}, nextLink=link), (200, {"nextLink": f"{link}3"}), listed({"n": 2}))
     assert [item["n"] for item in Rest(base).listed("/a", "list", {"v": "1"})] == [1, 2]
-    assert asked(transport) == [f"GET {base.rstrip('/')}/a?v=1", f"GET {link}", f"GET {link}"]
+    assert asked(transport) == [f"GET {base.rstrip('/')}/a?v=1", f"GET {link}", f"GET {link}3"]
 
 
 @pytest.mark.parametrize("link", ["https://y/a", "https://x:444/a", "http://x:443/a", "https://x.y/a"])
 def test_a_page_on_another_host_is_not_requested(link: str, play: Play) -> None:
     transport = play(listed({"n": 1}, nextLink=link), listed({"n": 2}))
-    with pytest.raises(ServiceError, match="list: the next page is on another host"):
+    with pytest.raises(Unreachable, match=r"list: .*: its next page is on another host"):
         list(Rest("https://x", Token(), "s").listed("/a", "list", {}))
     assert len(transport.sent) == 1
 
@@ -116,21 +116,22 @@ def test_a_refusal_has_the_code_and_the_first_line_of_the_message(
 ) -> None:
     play((status, document, {"x-ms-request-id": "r"}))
     with pytest.raises(ServiceError) as caught:
-        Rest("https://x").get("/a", "look", {})
+        Rest("https://x").get("/a", "look", {}, dict)
     assert (type(caught.value), caught.value.request_id) == (kind, "r")
     assert str(caught.value).startswith(text)
 
 
-@pytest.mark.parametrize("document", [None, [1, 2], b"<html>", {}])
-def test_an_answer_that_is_no_document_is_an_empty_one(document: Any, play: Play) -> None:
+@pytest.mark.parametrize("document", [None, [1, 2], b"<html>", {"value": [5]}, {"value": 5}, {"nextLink": [1]}])
+def test_an_answer_that_is_no_list_is_not_the_apis(document: Any, play: Play) -> None:
     play((200, document))
-    assert Rest("https://x").get("/a", "look", {}) == {}
+    with pytest.raises(Unreachable, match="look: an answer that is not the API's, from https://x/a: "):
+        list(Rest("https://x").listed("/a", "look", {"key": "v"}))
 
 
 def test_a_service_that_does_not_answer_is_named(play: Play) -> None:
     play(caused(ServiceRequestError("x"), ssl.SSLCertVerificationError("self-signed")))
     with pytest.raises(Unreachable, match="look: x:8443 does not answer: its certificate is not trusted"):
-        Rest("https://x:8443").get("/a", "look", {})
+        Rest("https://x:8443").get("/a", "look", {}, dict)
 
 
 # --- Azure Resource Manager -----------------------------------------------------------------------------------------

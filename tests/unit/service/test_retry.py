@@ -7,7 +7,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from contextvars import copy_context
 from datetime import datetime, timedelta, timezone
@@ -179,14 +179,14 @@ def test_every_page_of_a_list_is_retried() -> None:
 
 def test_a_file_that_is_cut_off_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service((200, "whole"))
-    read, cuts = RestRequestsTransportResponse.read, [IncompleteReadError("IncompleteRead(1 bytes read)")]
+    pieces, cuts = RestRequestsTransportResponse.iter_bytes, [IncompleteReadError("IncompleteRead(1 bytes read)")]
 
-    def once(self: Any) -> bytes:
+    def once(self: Any) -> Iterator[bytes]:
         if cuts:
             raise cuts.pop()
-        return read(self)
+        return pieces(self)
 
-    monkeypatch.setattr(RestRequestsTransportResponse, "read", once)
+    monkeypatch.setattr(RestRequestsTransportResponse, "iter_bytes", once)
     assert b"".join(files.blocks(service.client, task_tree("j", "t"), "stdout.txt")) == b'"whole"'
     assert len(service.transport.sent) == 2
 

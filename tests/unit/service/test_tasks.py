@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import msgspec
 import pytest
 from azure.batch import BatchClient
+from azure.core.rest import HttpRequest
 
 from batchtrain.client import log_follower
 from batchtrain.client.log_follower import AGAIN_LOOKS, EXPLAINED, FIRST, OUTPUT, Follow
@@ -39,6 +40,8 @@ class Answer:
 
     headers: Mapping[str, str] = {}
     json: Callable[[], Any]
+
+    request = HttpRequest("GET", "http://h/jobs/j/tasks")
 
     def __init__(self, document: Any) -> None:
         self.content = msgspec.json.encode(document)

@@ -9,14 +9,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from xml.etree import ElementTree
 
-import azure.storage.blob
 import pytest
 
 from batchtrain.config.types import Credentials, Secret, StorageCredentials, convert
 from batchtrain.errors import ConfigError, NotFound, ServiceError, UsageError
 from batchtrain.storage import blob
 from batchtrain.storage.blob import Stored
-from batchtrain.storage.blob_requests import Answer, Storage, blob_path
+from batchtrain.storage.blob_requests import Answer, Request, Storage, blob_path
 
 from .blob_server import BlobServer
 
@@ -261,24 +260,18 @@ def test_a_link_to_a_container_writes_if_requested_and_then_makes_it(
 
 
 def test_a_link_that_entra_id_signs_lasts_at_most_a_week(monkeypatch: pytest.MonkeyPatch) -> None:
-    spans: list[timedelta] = []
+    asked: list[str] = []
 
-    class Service:
-        """The part of the SDK that asks the service for a key."""
+    def send(self: Storage, operation: str, request: Request) -> Answer:
+        assert isinstance(request.body, bytes)
+        asked.append(request.body.decode())
+        parts = "".join(f"<{tag}>x</{tag}>" for tag in ("SignedOid", "SignedTid", "SignedService", "SignedVersion"))
+        times = "".join(f"<{tag}>2026-11-22T00:00:00Z</{tag}>" for tag in ("SignedStart", "SignedExpiry"))
+        return Answer(200, {}, f"<UserDelegationKey>{parts}{times}<Value>a2V5</Value></UserDelegationKey>".encode())
 
-        def __init__(self, url: str, credential: Any, retry_total: int) -> None:
-            assert (url, credential, retry_total) == ("https://acct.blob.core.windows.net", TOKEN, 0)
-
-        def get_user_delegation_key(self, start: datetime, expiry: datetime) -> Any:
-            spans.append(expiry - start)
-            key: Any = azure.storage.blob.UserDelegationKey()  # type: ignore[no-untyped-call]  # as it is
-            key.signed_oid = key.signed_tid = key.signed_service = key.signed_version = "x"
-            key.signed_start = key.signed_expiry = "2026-11-22T00:00:00Z"
-            key.value = "a2V5"
-            return key
-
-    monkeypatch.setattr(azure.storage.blob, "BlobServiceClient", Service)
+    monkeypatch.setattr(Storage, "send", send)
     storage = blob.connect("data", KEYLESS, TOKEN)
     links = [blob.link(storage, KEYLESS, "box", "a", days=days) for days in (2, 30)]
-    assert spans == [timedelta(days=2, minutes=15), timedelta(days=7)]
+    times = [[datetime.fromisoformat(text) for text in re.findall(r">([^<>]+)Z<", body)] for body in asked]
+    assert [end - start for start, end in times] == [timedelta(days=2, minutes=15), timedelta(days=7)]
     assert [lasts(link) for link in links] == [2, 7]
