@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from batchtrain import runtime
+from batchtrain.frameworks.base import Shape
+from batchtrain.launchers import plain
 
 pytestmark = pytest.mark.process
 
@@ -121,12 +123,14 @@ def test_the_cause_is_the_earliest_noted_failure_that_is_no_lost_peer(shell: She
     assert (ends[2]["signal"], ends[2]["signal_name"], ends[2]["full_memory"]) == (9, "SIGKILL", "cgroup")
 
 
-def test_the_kills_for_memory_before_the_launch_are_kept_for_the_ranks(shell: Shell, tmp_path: Path) -> None:
-    (tmp_path / ".batchtrain/node.sh").write_bytes(runtime.NODE)
-    text = ". ./gang.sh; bt_keep_environment; bash .batchtrain/node.sh memory_kills"
-    counted, _, code = shell(text, AZ_BATCH_TASK_WORKING_DIR=str(tmp_path))
+def test_the_coordination_of_a_gang_without_a_block_keeps_the_kills_for_memory(shell: Shell, tmp_path: Path) -> None:
+    launch = plain.launch("./train", Shape(2))
+    for file in launch.files:
+        (tmp_path / file.name).write_bytes(file.data)
+    text = f"{launch.coordination}\nbash .batchtrain/node.sh memory_kills"
+    counted, stderr, code = shell(text, AZ_BATCH_TASK_WORKING_DIR=str(tmp_path))
     kept = (tmp_path / ".batchtrain/environment").read_text().splitlines()
-    assert (code, f"export BATCHTRAIN_MEMORY_KILLS='{counted.strip()}'" in kept) == (0, True)
+    assert (stderr, code, f"export BATCHTRAIN_MEMORY_KILLS='{counted.strip()}'" in kept) == ("", 0, True)
 
 
 def test_the_ends_of_an_earlier_attempt_are_gone(shell: Shell, tmp_path: Path) -> None:
