@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from batchtrain.service.causes import LOST, NOT_JOINED, UNREACHED, WAITED
+
 
 class OutputRule(NamedTuple):
     """A cause and the pattern of the line that proves it. Groups of the pattern are words of the cause."""
@@ -15,6 +17,8 @@ class OutputRule(NamedTuple):
     cause: str
     next_step: str
     """With the fields of `next_steps`."""
+    is_consequence: bool = False
+    """Whether the failure of another process usually causes it."""
 
 
 def _rule(name: str, pattern: str, cause: str, next_step: str) -> OutputRule:
@@ -103,27 +107,35 @@ OUTPUT_RULES = (
         "no GPU driver works on the node",
         "check that the image has a driver for the size, or set `gpu` in pool.yaml{start_task}",
     ),
-    _rule(
+    OutputRule(
         "rank-never-joined",
-        r"Timed out after \d+ seconds waiting for clients\. (?P<name>\d+/\d+) clients joined",
+        NOT_JOINED,
         "only {name} of the processes have joined the process group",
         "look at the ranks that print nothing{output}: they are slower, have ended"
         " before, or cannot reach the primary's node",
+        is_consequence=True,
     ),
-    _rule(
+    OutputRule(
+        "store-unreachable",
+        UNREACHED,
+        "a process could not connect to the store of the process group: {name}",
+        "look at rank 0{output}, which serves the store: it has not started yet, has ended before, or has another"
+        " address or port (MASTER_ADDR, MASTER_PORT)",
+        is_consequence=True,
+    ),
+    OutputRule(
         "collective-timeout",
-        r"Watchdog caught collective operation timeout|collective operation timeout|DistStoreError"
-        r"|gloo.*(?:[Tt]imed out|[Tt]imeout)|The client socket has timed out|connectFullMesh failed"
-        r"|failed to pass monitoredBarrier|Horovod has timed out|Stalled ranks",
+        WAITED,
         "the ranks wait for one that does not answer",
         "look at the rank that is missing{output}: it is slower, has ended, or did not reach the same collective",
+        is_consequence=True,
     ),
-    _rule(
+    OutputRule(
         "connection-to-rank-lost",
-        r"NCCL.*(?:remote process exited|Connection closed by remote peer)|ncclRemoteError"
-        r"|Connection closed by peer|Connection reset by peer",
+        LOST,
         "a rank lost the connection to another one",
         "look for a rank that ended before, in the same output: this one is usually only its victim",
+        is_consequence=True,
     ),
     _rule(
         "shared-memory-too-small",

@@ -83,8 +83,8 @@ def records(
 def decoded_lines(content: bytes, kind: type[Line]) -> Iterator[Line]:
     """The records of the lines of a file."""
     for line in content.splitlines():
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-            yield msgspec.json.decode(line, type=kind)
+        with contextlib.suppress(msgspec.DecodeError):
+            yield msgspec.json.decode(line.decode("utf-8", "replace"), type=kind)
 
 
 def last_lines(content: bytes, count: int) -> tuple[str, ...]:

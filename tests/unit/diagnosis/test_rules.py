@@ -37,6 +37,8 @@ LINES = {
     "gpu-program-fault": "RuntimeError: CUDA error: an illegal memory access was encountered",
     "bus-error": "launch.sh: line 9: 4711 Bus error               (core dumped) ./train",
     "segmentation-fault": "launch.sh: line 9: 4711 Segmentation fault      (core dumped) ./train",
+    "store-unreachable": "[E socket.cpp:860] [c10d] The client socket has timed out after 60s while trying to connect"
+    " to (10.0.0.4, 29500).",
     "cuda-out-of-memory": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has …",
     "nccl-without-infiniband": "n1:7:9 [0] NCCL INFO NET/IB : No device found.",
     "gpu-driver-missing": "RuntimeError: Found no NVIDIA driver on your system.",
