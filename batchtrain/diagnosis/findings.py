@@ -120,13 +120,13 @@ def _failure_of_another(examined_task: ExaminedTask) -> Finding | None:
 
 def _matches(examined_task: ExaminedTask) -> Iterator[tuple[OutputRule, str, str]]:
     """The rules that fit the output of the process that failed first, and if it raised no exception, those that fit the
-    lines of no process. An exception of its own explains more than a consequence, and a consequence is never
-    the cause of the failure of another process."""
+    lines of no process. An exception of its own explains more than a consequence or a warning, and a consequence is
+    never the cause of the failure of another process."""
     reason, everything = examined_task.cause, (*examined_task.stderr, *examined_task.stdout)
     is_explained = reason.exception and not reason.is_consequence
     lines = lines_of(everything, reason.end) if reason.end.process else everything
     for match in output_rules.matches(admissible(lines)):
-        if not (match[0].is_consequence and is_explained):
+        if not ((match[0].is_consequence or match[0].is_warning) and is_explained):
             yield match
     if reason.end.process and not reason.exception:
         others = output_rules.matches(admissible(lines_of_no_process(everything, reason.end)))
