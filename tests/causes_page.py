@@ -30,8 +30,10 @@ causes, each with the line or the message that proves it. `--bundle FILE` writes
 without secrets. `batchtrain emulator diagnose` examines the emulator. `python -m tests.causes_page` generates this page
 from the rules; a test fails if it is stale.
 
-The rank that failed first is judged, not the ranks that lost their connection to it.
-[The gang's record](../how-to/results.md#why-a-gang-failed) tells which rank that is, on which node, and how it ended.
+Of a gang, the process that failed first is judged by its own output, not the processes that lost their connection to
+it. [The gang's record](../how-to/results.md#why-a-gang-failed) tells which process that is, on which node, how it
+ended, and what it printed last. If it raised an exception, a lost connection or a timeout is the cause only if the
+exception says so. Messages about batchtrain's own scripts prove nothing.
 A code of the service comes first, then the output, then the exit code. If no rule fits, the cause is `exception` (the
 last exception of a Python program) or `unknown`.
 """

@@ -8,15 +8,25 @@ from batchtrain.diagnosis import next_steps, output_rules, service_rules
 from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.missing_ranks import missing_ranks
+from batchtrain.diagnosis.output_rules import OutputRule
 from batchtrain.errors import Finding
 from batchtrain.records import Job, Pool, Task
 from batchtrain.records.failure import EXIT_CODE
-from batchtrain.service.causes import lines_of, of_the_program, without_source
+from batchtrain.service.causes import (
+    Cause,
+    admissible,
+    failure_of_another,
+    lines_of,
+    lines_of_no_process,
+    of_the_program,
+)
 
 SHOWN_LINES = 5
 _BY_NAME = {rule.name: rule for rule in output_rules.OUTPUT_RULES}
 FULL_MEMORY = {"cgroup": _BY_NAME["container-out-of-memory"], "node": _BY_NAME["host-out-of-memory"]}
 """The rule for each memory that may have been full when the kernel killed a rank."""
+KILLED = (137, 143)
+"""The exit codes of SIGKILL and SIGTERM: with any other one, a process can end by its own exception."""
 TIMEOUT = "collective-timeout"
 """The rule about ranks that wait for others; the output of all ranks together tells for which."""
 
@@ -69,7 +79,7 @@ def _of_failed(job: Job, examined_task: ExaminedTask, logs: str) -> Iterator[Fin
             return
     if finding := _in_output(examined_task):
         yield _named(finding._replace(subject=subject), logs, **names)
-    elif match and not by_service:
+    elif match and not by_service and not (examined_task.cause.exception and task.exit_code not in KILLED):
         (rule, cause, step), evidence = match
         yield _named(Finding(rule, subject, cause, evidence, step), logs, **names)
     elif not by_service:
@@ -84,32 +94,59 @@ def _named(finding: Finding, logs: str = "", **names: str) -> Finding:
 
 
 def _in_output(examined_task: ExaminedTask) -> Finding | None:
-    """What the node recorded of the rank that failed first, or the first rule that fits its output, otherwise the whole
-    output."""
-    end = examined_task.cause.end
-    if full := FULL_MEMORY.get(end.full_memory):
-        return Finding(full.name, "", full.cause, f"{end.process} {end.words}", full.next_step)
-    for lines in (_own_lines(examined_task), (*examined_task.stderr, *examined_task.stdout)):
-        for rule, cause, line in output_rules.matches(without_source(lines)):
-            if rule.name == TIMEOUT and (missing := missing_ranks((*examined_task.stderr, *examined_task.stdout))):
-                ranks = f"rank{'s' if missing[1:] else ''} {', '.join(map(str, missing))}"
-                cause = f"the other ranks waited for {ranks}, and gave up"
-            evidence = line.strip()
-            if examined_task.cause.raised and examined_task.cause.exception == evidence:
-                evidence = f"{examined_task.cause.raised}: {evidence}"
-            return Finding(rule.name, "", cause, evidence, rule.next_step)
+    """What the node recorded of the process that failed first, or the first rule that fits its output."""
+    reason, everything = examined_task.cause, (*examined_task.stderr, *examined_task.stdout)
+    if full := FULL_MEMORY.get(reason.end.full_memory):
+        return Finding(full.name, "", full.cause, f"{reason.end.process} {reason.end.words}", full.next_step)
+    for rule, cause, line in _matches(examined_task):
+        if rule.is_consequence and (another := _failure_of_another(examined_task)):
+            return another
+        if rule.name == TIMEOUT and (missing := missing_ranks(everything)):
+            ranks = f"rank{'s' if missing[1:] else ''} {', '.join(map(str, missing))}"
+            cause = f"the other ranks waited for {ranks}, and gave up"
+        evidence = line.strip()
+        if reason.raised and evidence.startswith(reason.exception.removesuffix("…")):
+            evidence = f"{reason.raised}: {evidence}"
+        return Finding(rule.name, "", cause, evidence, rule.next_step)
     return None
 
 
+def _failure_of_another(examined_task: ExaminedTask) -> Finding | None:
+    """The exception of another process, if its output shows that the one that ended first had lost it."""
+    end = examined_task.cause.end
+    name, reason = failure_of_another(examined_task.stderr, end) if end.process else ("", Cause())
+    return _exception(reason, f"{name} raised {reason.exception}, and {end.process} lost it") if name else None
+
+
+def _matches(examined_task: ExaminedTask) -> Iterator[tuple[OutputRule, str, str]]:
+    """The rules that fit the output of the process that failed first, and if it raised no exception, those that fit the
+    lines of no process. An exception of its own explains more than a consequence or a warning, and a consequence is
+    never the cause of the failure of another process."""
+    reason, everything = examined_task.cause, (*examined_task.stderr, *examined_task.stdout)
+    is_explained = reason.exception and not reason.is_consequence
+    lines = lines_of(everything, reason.end) if reason.end.process else everything
+    for match in output_rules.matches(admissible(lines)):
+        if not ((match[0].is_consequence or match[0].is_warning) and is_explained):
+            yield match
+    if reason.end.process and not reason.exception:
+        others = output_rules.matches(admissible(lines_of_no_process(everything, reason.end)))
+        yield from (match for match in others if not match[0].is_consequence)
+
+
 def _unknown(examined_task: ExaminedTask, subject: str) -> Finding:
-    task, exception, position = examined_task.task, examined_task.cause.exception, examined_task.cause.raised
-    code = "without an exit code" if task.exit_code is None else f"with exit code {task.exit_code}"
-    cause = f"the program raised {exception}" if exception else f"the program ended {code}"
-    where = f"{position}: " if position else ""
+    exit_code, exception = examined_task.task.exit_code, examined_task.cause.exception
+    if exception:
+        return _exception(examined_task.cause, f"the program raised {exception}")._replace(subject=subject)
+    code = "without an exit code" if exit_code is None else f"with exit code {exit_code}"
     last = "".join(_shown(examined_task)[-1:])
-    step = f"look at {next_steps.literal(position)} of the source, and " if position else ""
-    rule, evidence = "exception" if exception else "unknown", where + (exception or last.strip())
-    return Finding(rule, subject, cause, evidence, f"{step}read its output{{whole_output}}")
+    return Finding("unknown", subject, f"the program ended {code}", last.strip(), "read its output{whole_output}")
+
+
+def _exception(reason: Cause, cause: str) -> Finding:
+    """The finding about an exception, at the line that raised it."""
+    where = f"{reason.raised}: " if reason.raised else ""
+    step = f"look at {next_steps.literal(reason.raised)} of the source, and " if reason.raised else ""
+    return Finding("exception", "", cause, where + reason.exception, f"{step}read its output{{whole_output}}")
 
 
 def _who(examined_task: ExaminedTask) -> str:
@@ -120,8 +157,8 @@ def _who(examined_task: ExaminedTask) -> str:
 
 def _own_lines(examined_task: ExaminedTask) -> tuple[str, ...]:
     """The lines of the rank that failed first."""
-    process = examined_task.cause.end.process
-    return tuple(lines_of(examined_task.stderr, process)) if process else ()
+    end = examined_task.cause.end
+    return lines_of(examined_task.stderr, end) if end.process else ()
 
 
 def _shown(examined_task: ExaminedTask) -> tuple[str, ...]:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from batchtrain.service.causes import LOST, NOT_JOINED, UNREACHED, WAITED
+
 
 class OutputRule(NamedTuple):
     """A cause and the pattern of the line that proves it. Groups of the pattern are words of the cause."""
@@ -15,10 +17,14 @@ class OutputRule(NamedTuple):
     cause: str
     next_step: str
     """With the fields of `next_steps`."""
+    is_consequence: bool = False
+    """Whether the failure of another process usually causes it."""
+    is_warning: bool = False
+    """Whether a program may go on after such a line."""
 
 
-def _rule(name: str, pattern: str, cause: str, next_step: str) -> OutputRule:
-    return OutputRule(name, re.compile(pattern), cause, next_step)
+def _rule(name: str, pattern: str, cause: str, next_step: str, *, is_warning: bool = False) -> OutputRule:
+    return OutputRule(name, re.compile(pattern), cause, next_step, is_warning=is_warning)
 
 
 _REPLACE = "do not use this node again: {new_pool}, and report the node to Azure"
@@ -88,6 +94,22 @@ OUTPUT_RULES = (
         "lower the batch size of each process, use mixed precision or gradient checkpointing, or choose a size whose"
         " GPUs have more memory (`batchtrain catalog sizes`)",
     ),
+    _rule(  # init.cc of NCCL and RCCL
+        "duplicate-gpu",
+        r"Duplicate GPU detected ?: (?P<name>rank \d+ and rank \d+)|Duplicate GPU detected",
+        "two ranks use the same GPU: {name}",
+        "start at most one rank for each GPU (`processes_per_node: auto`), and select the GPU of LOCAL_RANK in the"
+        " program (`torch.cuda.set_device`)",
+    ),
+    _rule(  # help-mpi-btl-openib.txt of Open MPI, init.c of libibverbs, ib_log.c of UCX, ibvwrap.cc of NCCL
+        "locked-memory",
+        r"RLIMIT_MEMLOCK is \d+|[Mm]emlock limits? (?:are|is) set too low|allocate some locked memory|Memlock limit: \d"
+        r"|set max locked memory \(ulimit -l\)|(?:ibv|fi)_\w+.*Cannot allocate memory",
+        "the limit of locked memory is too low for InfiniBand",
+        "a container needs `--ulimit memlock=-1:-1` (`additional_docker_run_options`), and a task on the host an image"
+        " for InfiniBand, such as ubuntu-hpc; or set `infiniband: false`",
+        is_warning=True,
+    ),
     _rule(
         "nccl-without-infiniband",
         r"NCCL.*(?:NET/IB ?: No device found|No IB devices|ibv_\w+ failed|Failed to initialize any NET plugin)"
@@ -103,27 +125,35 @@ OUTPUT_RULES = (
         "no GPU driver works on the node",
         "check that the image has a driver for the size, or set `gpu` in pool.yaml{start_task}",
     ),
-    _rule(
+    OutputRule(
         "rank-never-joined",
-        r"Timed out after \d+ seconds waiting for clients\. (?P<name>\d+/\d+) clients joined",
+        NOT_JOINED,
         "only {name} of the processes have joined the process group",
         "look at the ranks that print nothing{output}: they are slower, have ended"
         " before, or cannot reach the primary's node",
+        is_consequence=True,
     ),
-    _rule(
+    OutputRule(
+        "store-unreachable",
+        UNREACHED,
+        "a process could not connect to the store of the process group: {name}",
+        "look at rank 0{output}, which serves the store: it has not started yet, has ended before, or has another"
+        " address or port (MASTER_ADDR, MASTER_PORT)",
+        is_consequence=True,
+    ),
+    OutputRule(
         "collective-timeout",
-        r"Watchdog caught collective operation timeout|collective operation timeout|DistStoreError"
-        r"|gloo.*(?:[Tt]imed out|[Tt]imeout)|The client socket has timed out|connectFullMesh failed"
-        r"|failed to pass monitoredBarrier|Horovod has timed out|Stalled ranks",
+        WAITED,
         "the ranks wait for one that does not answer",
         "look at the rank that is missing{output}: it is slower, has ended, or did not reach the same collective",
+        is_consequence=True,
     ),
-    _rule(
+    OutputRule(
         "connection-to-rank-lost",
-        r"NCCL.*(?:remote process exited|Connection closed by remote peer)|ncclRemoteError"
-        r"|Connection closed by peer|Connection reset by peer",
+        LOST,
         "a rank lost the connection to another one",
         "look for a rank that ended before, in the same output: this one is usually only its victim",
+        is_consequence=True,
     ),
     _rule(
         "shared-memory-too-small",
@@ -179,6 +209,38 @@ OUTPUT_RULES = (
         "the image of a gang needs sshd on port 23 and the pool's key (docs/how-to/container-images.md);"
         " `batchtrain images check` tests it",
     ),
+    _rule(  # runner.py of DeepSpeed
+        "deepspeed-ssh",
+        r"host=(?P<name>\S+) was not reachable via ssh",
+        "the launcher of DeepSpeed cannot reach the node {name} over ssh",
+        "use a `deepspeed` block, which starts the program on all nodes, in place of the command `deepspeed`",
+    ),
+    _rule(  # orterun.c and schizo_base_stubs.c of Open MPI
+        "mpi-as-root",
+        r"(?P<name>\w+) has detected an attempt to run as root",
+        "Open MPI refuses to run as root: {name}",
+        "use an `mpi` block, which adds `--allow-run-as-root` in a container, or add this option to the command",
+    ),
+    _rule(  # args.c and hydra_arg.c of MPICH and Intel MPI, cmd_line.c and help-cli.txt of Open MPI
+        "mpi-option",
+        r"match_arg \(.*\): unrecognized argument (?!pmi_args)(?P<name>\S+)"
+        r"|(?:mpirun|mpiexec|orterun|prterun|prun): Error: unknown option \"(?P<other>[^\"]+)"
+        r"|An unrecognized option was included on the (?P<third>\S+) command line",
+        "the launcher of the MPI does not know an option: {name}",
+        "remove it from `options`, or set the `runtime` of the MPI that has it: `-ppn` and `-hosts` are options of"
+        " MPICH and Intel MPI, `--map-by` and `--host` of Open MPI",
+    ),
+    _rule(  # errnames.txt of MPICH and Intel MPI, ucp_worker.c of UCX, help-mca-base.txt of Open MPI
+        "mpi-network",
+        r"OFI (?:addrinfo\(\) failed|fi_getinfo\(\) failure|get address vector map failed)"
+        r"|OFI [\w ()]+ failed \(ofi_init|uct_iface_open\((?P<name>[^)]+)\) failed"
+        r"|(?:init_worker|mpi_init_hook)\(\d+\)\.*: +ucx function returned with failed status"
+        r"|No components were able to be opened in the pml framework|PML \S+ cannot be selected",
+        "the MPI finds no network that it can use: {name}",
+        "`FI_PROVIDER=tcp` (libfabric: Intel MPI, MPICH) or `UCX_TLS=tcp,self,sm` (UCX: MPICH, Open MPI) in"
+        " `environment_variables` selects Ethernet; InfiniBand needs a size that has it and an image with the drivers"
+        " (`batchtrain config explain`)",
+    ),
     _rule(
         "mpi-slots",
         r"There are not enough slots available",
@@ -199,6 +261,13 @@ OUTPUT_RULES = (
         "an import of Python fails: {name}",
         "install versions that fit together in the image, or in the recipe's environment; a file of the source that is"
         " named as a library hides it",
+    ),
+    _rule(  # util.py and launch.py of Horovod
+        "horovod-not-built",
+        r"Extension (?P<name>horovod\.\w+) has not been built|(?P<other>Gloo|MPI) support has not been built",
+        "Horovod was installed without a part that the program needs: {name}",
+        "install Horovod with it (HOROVOD_WITH_PYTORCH=1, HOROVOD_WITH_TENSORFLOW=1, HOROVOD_WITH_MPI=1, …), or use an"
+        " image of batchtrain (`batchtrain images build`)",
     ),
     _rule(
         "missing-library",

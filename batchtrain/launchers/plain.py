@@ -18,7 +18,7 @@ def launch(
     return Launch(
         coordination=steps.coordination(shape, coordination_command),
         application=_application(command, pre_execution_command, _SSH if by_ssh else ""),
-        files=(steps.GANG, steps.SSH) if by_ssh else (steps.GANG,),
+        files=(steps.GANG, steps.NODE, *((steps.SSH,) if by_ssh else ())),
         implicit=(*steps.implicit_sshd(shape, coordination_command), *((steps.OWN_SSH,) if by_ssh else ())),
     )
 

@@ -39,6 +39,8 @@ class RankEnd(msgspec.Struct, frozen=True):
     cause: str = ""
     """A name for what happened, as far as there is one: `stalled`."""
     error: ProgramError = ProgramError()
+    lines: tuple[str, ...] = ()
+    """What it printed last; only of the cause."""
 
     @property
     def words(self) -> str:

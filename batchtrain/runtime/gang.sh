@@ -532,7 +532,7 @@ bt_end_launcher() { # PROCESS-GROUP
 # Sets code, writes all failures to ends.jsonl, and prints the cause if the task's stderr lacks it. Fails without one.
 bt_find_cause() {
   local -A place=()
-  local first='' victim='' by='' ends=() lost=() end kind when rank status node address memory
+  local first='' victim='' by='' ends=() lost=() printed=() end kind when rank status node address memory
   while read -r -t $((5 + ${bt_grace%%.*})) -u 7 kind when rank status node address memory; do
     case $kind in
       here) place[$rank]="$node $address" ;;
@@ -559,6 +559,7 @@ bt_find_cause() {
   fi
   [ -n "$rank" ] || return 1
   code=$status
+  mapfile -t printed < <(bt_last_lines "$rank" "$address")
   bt_write_ends "$when $rank $code $node $address ${memory:--}" "${ends[@]}"
   [ -n "$hint" ] && [ -z "$by" ] && [ "$code" != 134 ] && [ /dev/fd/2 -ef /dev/fd/6 ] ||
     printf 'batchtrain: %s\n' "rank ${rank/#-/unknown} on $(bt_place "$node" "$address") $(bt_ending "$code")$by" >&6
@@ -575,14 +576,25 @@ bt_ending() { # CODE
 
 bt_is_signal() { [ "$1" -gt 128 ] && [ "$1" -lt 193 ]; } # CODE
 
-# The ends of ranks as the client reads them, a line of JSON each: that of the cause first.
+# What a rank has printed last, from its files on its own node; nothing without such files.
+bt_last_lines() { # RANK ADDRESS
+  local command
+  printf -v command '%q ' sh "$bt_home/sweep.sh" printed "${AZ_BATCH_NODE_ROOT_DIR-}" "$1"
+  case $2 in
+    -) ;;
+    "${AZ_BATCH_HOST_LIST%%,*}") eval "$command" ;;
+    *) ssh -o BatchMode=yes -o ConnectTimeout=3 -o StrictHostKeyChecking=no "$2" "$command" ;;
+  esac </dev/null 2>/dev/null 6>&- 9>&-
+}
+
+# The ends of ranks as the client reads them, a line of JSON each: that of the cause first, with its lines.
 bt_write_ends() { # CAUSE [END]..., each as "TIME RANK CODE NODE ADDRESS MEMORY"
   local folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks cause=$1 names=() end
   shift
   mkdir -p "$folder" && {
     # shellcheck disable=SC2086 # its fields
     bt_print_end $cause
-    by=''
+    by='' printed=()
     for end; do
       # shellcheck disable=SC2086
       case $end in "${cause% * * * *} "*) ;; *) bt_print_end $end ;; esac
@@ -590,8 +602,8 @@ bt_write_ends() { # CAUSE [END]..., each as "TIME RANK CODE NODE ADDRESS MEMORY"
   } >"$folder/ends.jsonl.new" && mv "$folder/ends.jsonl.new" "$folder/ends.jsonl"
 }
 
-bt_print_end() { # TIME RANK CODE NODE ADDRESS MEMORY, with by and names (of signals) of its caller
-  local rank=${2/#-/null} time fraction=${1#*.} number=$(($3 - 128)) ends memory=${6/#-/}
+bt_print_end() { # TIME RANK CODE NODE ADDRESS MEMORY, with by, printed and names (of signals) of its caller
+  local rank=${2/#-/null} time fraction=${1#*.} number=$(($3 - 128)) ends memory=${6/#-/} line lines=''
   TZ=UTC printf -v time '%(%Y-%m-%dT%H:%M:%S)T' "${1%.*}"
   case $fraction in *[!0-9]*) ;; *) time+=.${fraction:0:6} ;; esac
   if bt_is_signal "$3"; then
@@ -600,13 +612,16 @@ bt_print_end() { # TIME RANK CODE NODE ADDRESS MEMORY, with by and names (of sig
   else
     ends="\"exit_code\": $3"
   fi
-  printf '{"rank": %s, "process": "rank %s", "node": %s, "address": %s, %s, "time": "%sZ", "attempt": %s%s%s}\n' \
+  for line in "${printed[@]}"; do [ -z "$line" ] || lines+=", $(bt_json "$line")"; done
+  printf '{"rank": %s, "process": "rank %s", "node": %s, "address": %s, %s, "time": "%sZ", "attempt": %s%s%s%s}\n' \
     "$rank" "${2/#-/unknown}" "$(bt_json "$4")" "$(bt_json "$5")" "$ends" "$time" "${BATCHTRAIN_ATTEMPT:-1}" \
-    "${by:+, \"ending\": $(bt_json "$(bt_ending "$3")$by")}" "${memory:+, \"full_memory\": \"$memory\"}"
+    "${by:+, \"ending\": $(bt_json "$(bt_ending "$3")$by")}" "${memory:+, \"full_memory\": \"$memory\"}" \
+    "${lines:+, \"lines\": [${lines#, }]}"
 }
 
 bt_json() { # TEXT, or - for none
-  local text=${1/#-/}
+  local text=$1
+  [ "$1" != - ] || text=''
   text=${text//[[:cntrl:]]/ }
   text=${text//\\/\\\\}
   printf '"%s"' "${text//\"/\\\"}"
@@ -622,10 +637,23 @@ bt_sweep() { # GRACE, or look
   printf -v command '%q ' sh "$bt_home/sweep.sh" "$1" "${AZ_BATCH_NODE_ROOT_DIR-}"
   IFS=, read -r -a hosts <<<"$AZ_BATCH_HOST_LIST"
   for host in "${hosts[@]:1}"; do
-    ssh -o BatchMode=yes -o ConnectTimeout=3 -o StrictHostKeyChecking=no "$host" "$command" &
+    ssh -o BatchMode=yes -o ConnectTimeout=3 -o StrictHostKeyChecking=no "$host" "date +'clock %s'; $command" |
+      bt_by_our_clock &
   done
   sh "$bt_home/sweep.sh" "$1" &
   wait
+}
+
+# The records of a node with the times of this node's clock, if the other one is more than a second off.
+bt_by_our_clock() {
+  local kind when fields now skew=0
+  while read -r kind when fields; do
+    case $kind in
+      clock) printf -v now '%(%s)T' -1 && skew=$((when - now)) && [ "${skew#-}" -gt 1 ] || skew=0 ;;
+      noted | lost) echo "$kind $((${when%%.*} - skew)).${when#*.} $fields" ;;
+      *) echo "$kind $when $fields" ;;
+    esac
+  done
 }
 
 # Passes on stdin, byte for byte and at once, to stderr; what may tell of a failure goes to the events as well. A program

@@ -5,6 +5,7 @@
 #     noted 1700000000.123456789 3 7 tvm-2 10.0.0.5 -
 #     lost 1700000000.123456789 3 7 tvm-2 10.0.0.5 -      the same of a rank that lost its launcher before
 # sweep.sh look [ROOT] ends nothing, and prints only the ranks that have failed.
+# sweep.sh printed ROOT RANK prints what a rank has printed last.
 #
 # The primary runs it on every node, here and through ssh, when it ends a gang. rank.sh says what ranks/ holds.
 # SIGTERM to the ranks, then, after GRACE seconds (or as soon as none is left), SIGKILL to all that belongs to them.
@@ -14,6 +15,13 @@ case $grace in .*) grace=0$grace ;; esac
 here=${0%/*}
 # Nodes that the emulator runs as plain processes share a file system: $2 is then the primary's root.
 case ${2:+${BATCHTRAIN_EMULATED_NODE-}} in /*) here=$BATCHTRAIN_EMULATED_NODE${here#"$2"} ;; esac
+if [ "$1" = printed ]; then
+  # shellcheck source=/dev/null
+  [ ! -r "$here/environment" ] || . "$here/environment"
+  cd "${AZ_BATCH_TASK_WORKING_DIR:-$here}/ranks" || exit 0
+  tail -c 2048 "rank-$3.stdout.txt" && echo && tail -c 12288 "rank-$3.stderr.txt"
+  exit 0
+fi 2>/dev/null
 cd "$here/ranks" 2>/dev/null || exit 0
 
 print_places() {

@@ -10,7 +10,7 @@ from batchtrain.errors import TaskFailed, printable, shortened
 from batchtrain.records import Failure, Task
 from batchtrain.records.failure import EXIT_CODE
 from batchtrain.records.rank_end import RankEnd
-from batchtrain.service.causes import TAG, Cause, cause, of_the_program
+from batchtrain.service.causes import TAG, Cause, cause, lines_of, of_the_program
 
 MEANINGS = {
     126: "a command could not be executed",
@@ -75,7 +75,7 @@ def summary(task: Task, lines: tuple[str, ...], end: RankEnd) -> str:
     how, meaning = _ours(reason, lines), MEANINGS.get(code, "")
     if code > 128 and meaning and not end.ending:
         how = f"{how or f'exit code {code}'} ({meaning})"
-    last_line = next((line for line in reversed(of_the_program(lines)) if line.strip()), "")
+    last_line = next((line for line in reversed(of_the_program(lines_of(lines, end) or lines)) if line.strip()), "")
     return shortened(printable(reason.exception or how or last_line or meaning))
 
 

@@ -83,7 +83,7 @@ def records(
 def decoded_lines(content: bytes, kind: type[Line]) -> Iterator[Line]:
     """The records of the lines of a file."""
     for line in content.splitlines():
-        if (record := foreign.read(line, kind)) is not None:
+        if (record := foreign.read(line.decode("utf-8", "replace"), kind)) is not None:
             yield record
 
 

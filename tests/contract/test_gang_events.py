@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 
 from batchtrain import runtime
+from batchtrain.frameworks.base import Shape
+from batchtrain.launchers import plain
+from batchtrain.records.rank_end import RankEnd
+from batchtrain.service.files import decoded_lines
 
 pytestmark = pytest.mark.process
 
@@ -122,12 +126,64 @@ def test_the_cause_is_the_earliest_noted_failure_that_is_no_lost_peer(shell: She
     assert (ends[2]["signal"], ends[2]["signal_name"], ends[2]["full_memory"]) == (9, "SIGKILL", "cgroup")
 
 
-def test_the_kills_for_memory_before_the_launch_are_kept_for_the_ranks(shell: Shell, tmp_path: Path) -> None:
-    (tmp_path / ".batchtrain/node.sh").write_bytes(runtime.NODE)
-    text = ". ./gang.sh; bt_keep_environment; bash .batchtrain/node.sh memory_kills"
-    counted, _, code = shell(text, AZ_BATCH_TASK_WORKING_DIR=str(tmp_path))
+# Runs the command of an ssh with another root, and with a clock that is 100 s ahead.
+SSH = """#!/bin/bash
+while [ $# -gt 2 ]; do shift; done
+PATH={0}:$PATH BATCHTRAIN_EMULATED_NODE={0} exec sh -c "$2"
+"""
+FAST_CLOCK = '#!/bin/sh\nexec /bin/date -d "+100 seconds" "$@"\n'
+
+
+@pytest.fixture
+def other_node(tmp_path: Path) -> Path:
+    """A second node, whose rank 1 failed before rank 0 of the first one."""
+    root = tmp_path / "other"
+    (root / ".batchtrain/ranks").mkdir(parents=True)
+    (root / "ranks").mkdir()
+    (root / ".batchtrain/environment").write_text(f"export AZ_BATCH_TASK_WORKING_DIR={root}\n")
+    (root / ".batchtrain/ranks/1.failed").write_text("1700000100.5 1 1 n1 10.0.0.5 -\n")
+    (tmp_path / ".batchtrain/ranks/0.failed").write_text("1700000050.5 0 1 n0 127.0.0.1 -\n")
+    for path, text in ((tmp_path / "bin/ssh", SSH.format(root)), (root / "date", FAST_CLOCK)):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    return root
+
+
+def ends_of(shell: Shell, folder: Path) -> tuple[RankEnd, ...]:
+    """The ends of a gang with `other_node`, as a client reads them."""
+    launch = TAGGED.format("echo batchtrain: some words >&2; sleep 100000 & wait")
+    variables = dict.fromkeys(("AZ_BATCH_TASK_WORKING_DIR", "AZ_BATCH_NODE_ROOT_DIR"), str(folder))
+    hosts = {"AZ_BATCH_HOST_LIST": "127.0.0.1,10.0.0.5", "PATH": f"{folder}/bin:/usr/bin:/bin"}
+    shell(launch, **variables, **hosts)
+    return tuple(decoded_lines((folder / "ranks/ends.jsonl").read_bytes(), RankEnd))
+
+
+def test_the_times_of_a_node_are_those_of_the_primarys_clock(shell: Shell, tmp_path: Path, other_node: Path) -> None:
+    first, second = ends_of(shell, tmp_path)
+    assert (first.rank, second.rank) == (1, 0)
+    assert first.time is not None
+    assert first.time.timestamp() == pytest.approx(1700000000.5, abs=60)
+
+
+def test_the_record_of_the_cause_has_the_last_lines_of_its_rank(shell: Shell, tmp_path: Path, other_node: Path) -> None:
+    (other_node / "ranks/rank-1.stdout.txt").write_bytes(b"step 7")
+    (other_node / "ranks/rank-1.stderr.txt").write_bytes(b'Traceback:\n\n  "a\\b"\t-\n--\nValueError: \xff\n')
+    (tmp_path / "ranks").mkdir()
+    (tmp_path / "ranks/rank-0.stderr.txt").write_text("of a victim")
+    first, second = ends_of(shell, tmp_path)
+    assert first.lines == ("step 7", "Traceback:", '  "a\\b" -', "--", "ValueError: \ufffd")
+    assert second.lines == ()
+
+
+def test_the_coordination_of_a_gang_without_a_block_keeps_the_kills_for_memory(shell: Shell, tmp_path: Path) -> None:
+    launch = plain.launch("./train", Shape(2))
+    for file in launch.files:
+        (tmp_path / file.name).write_bytes(file.data)
+    text = f"{launch.coordination}\nbash .batchtrain/node.sh memory_kills"
+    counted, stderr, code = shell(text, AZ_BATCH_TASK_WORKING_DIR=str(tmp_path))
     kept = (tmp_path / ".batchtrain/environment").read_text().splitlines()
-    assert (code, f"export BATCHTRAIN_MEMORY_KILLS='{counted.strip()}'" in kept) == (0, True)
+    assert (stderr, code, f"export BATCHTRAIN_MEMORY_KILLS='{counted.strip()}'" in kept) == ("", 0, True)
 
 
 def test_the_ends_of_an_earlier_attempt_are_gone(shell: Shell, tmp_path: Path) -> None:

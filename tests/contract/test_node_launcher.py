@@ -385,6 +385,7 @@ def test_the_first_failure_is_named_and_the_gang_is_gone(death: str, nodes: Node
     assert (end["rank"], end["process"], end["node"], end["address"]) == (3, "rank 3", "tvm-2", "127.0.88.3")
     assert end.get("exit_code", 128 + end.get("signal", 0)) == code
     assert end.get("signal_name") == ("SIGKILL" if code == 137 else None)
+    assert "last words" in end["lines"]
 
 
 def test_the_end_of_a_rank_has_its_time_and_attempt(nodes: Nodes) -> None:

@@ -12,7 +12,7 @@ from .environment import defaults_of, environment_of, missing_files, own_gpus
 from .frameworks import load
 from .node_facts import ranks_folder, verdict
 from .placing import check_infiniband, plan
-from .process_end import End, Failure, write
+from .process_end import ECHOED, End, Failure, write
 from .processes import ending, exit_code, quoted, reap, send_signal, spawn
 from .screen import Screen
 from .spec import HERE, QUICK, Gang, LaunchError, Message, Node, Process, Spec, Values
@@ -611,7 +611,7 @@ class Primary:
             self.screen.say(f"the ends of the ranks are kept in no file: {error}")
         cause = self.failures[0]
         self.screen.say(str(cause.what))
-        for line in cause.lines:
+        for line in cause.lines[-ECHOED:]:
             self.screen.say("    " + line)
 
     def code(self) -> int:

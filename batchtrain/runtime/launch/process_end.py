@@ -10,7 +10,9 @@ from .processes import ending, signal_of
 from .spec import Any, Message, Node
 
 FILE = "ends.jsonl"
-"""Beside the output of the ranks on the primary: a record on each line, that of the cause first."""
+"""Beside the output of the ranks on the primary: a record on each line, that of the cause first, with its lines."""
+ECHOED = 10
+"""The last lines of the process that failed first that are printed again."""
 LONGEST = 2000
 """Characters of a program's own message that a record keeps."""
 FULL = {"cgroup": "the memory limit of its container was reached", "node": "the memory of the node was full"}
@@ -81,8 +83,11 @@ def attempt() -> int:
 def write(folder: str, failures: "list[Failure]") -> None:
     os.makedirs(folder, exist_ok=True)
     path, number = os.path.join(folder, FILE), attempt()
+    records = [failure.record(number) for failure in failures]
+    if failures[0].lines:
+        records[0]["lines"] = failures[0].lines
     with open(path + ".new", "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(failure.record(number)) + "\n" for failure in failures)
+        file.writelines(json.dumps(record) + "\n" for record in records)
     os.replace(path + ".new", path)
 
 

@@ -143,9 +143,9 @@ class Screen:
             for session, size in debts:
                 session.give_credit(size)
 
-    def last_lines(self, process: int, count: int = 10) -> "list[str]":
-        lines = self.last[process][-4096:].decode("utf-8", "backslashreplace").rstrip("\n").split("\n")
-        return [line for line in lines if line.strip()][-count:]
+    def last_lines(self, process: int) -> "list[str]":
+        lines = self.last[process][-16384:].decode("utf-8", "backslashreplace").rstrip("\n").split("\n")
+        return [line for line in lines if line.strip()]
 
     def is_empty(self) -> bool:
         return not any(sink.waiting for sink in self.sinks)

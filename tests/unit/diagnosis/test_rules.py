@@ -37,6 +37,19 @@ LINES = {
     "gpu-program-fault": "RuntimeError: CUDA error: an illegal memory access was encountered",
     "bus-error": "launch.sh: line 9: 4711 Bus error               (core dumped) ./train",
     "segmentation-fault": "launch.sh: line 9: 4711 Segmentation fault      (core dumped) ./train",
+    "duplicate-gpu": "n1:7:9 [0] init.cc:974 NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA"
+    " device 2000",
+    "locked-memory": "libibverbs: Warning: RLIMIT_MEMLOCK is 32768 bytes.",
+    "deepspeed-ssh": "RuntimeError: Using hostfile at hostfile but host=10.0.0.5 was not reachable via ssh. If you are"
+    " running with a single node please remove hostfile or setup passwordless ssh.",
+    "mpi-as-root": "mpirun has detected an attempt to run as root.",
+    "mpi-option": "[mpiexec@vm] match_arg (lib/utils/args.c:166): unrecognized argument oversubscribe",
+    "mpi-network": "MPIDI_NM_mpi_init_hook(719): OFI addrinfo() failed (ofi_init.h:719:MPIDI_NM_mpi_init_hook:No data"
+    " available)",
+    "horovod-not-built": "ImportError: Extension horovod.torch has not been built: /opt/horovod/torch/mpi_lib_v2"
+    ".cpython-37m-x86_64-linux-gnu.so not found",
+    "store-unreachable": "[E socket.cpp:860] [c10d] The client socket has timed out after 60s while trying to connect"
+    " to (10.0.0.4, 29500).",
     "cuda-out-of-memory": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has …",
     "nccl-without-infiniband": "n1:7:9 [0] NCCL INFO NET/IB : No device found.",
     "gpu-driver-missing": "RuntimeError: Found no NVIDIA driver on your system.",
@@ -101,11 +114,95 @@ def test_a_long_line_without_spaces_is_judged() -> None:
     assert rules(of_job(failed("x" * 250_000, exit_code=1))) == rules(of_job(failed("x", exit_code=1)))
 
 
-@pytest.mark.parametrize("name", LINES)
-def test_a_line_of_output_names_its_cause(name: str) -> None:
-    found = judged(of_job(failed("starting", LINES[name], "done")))
+FURTHER_LINES = {
+    "duplicate-gpu": (
+        "Duplicate GPU detected : rank 3 and rank 0 both on CUDA device f000",
+        "ncclInvalidUsage: Duplicate GPU detected: rank 0 and rank 1 both on CUDA device 2000",
+    ),
+    "locked-memory": (
+        "allocate some locked memory.  This typically can indicate that the",
+        "memlock limits are set too low.  For most HPC installations, the",
+        "  Memlock limit: 65536",
+        "ib_iface.c:1060 UCX  ERROR ibv_create_cq(cqe=4096) failed: Cannot allocate memory",
+        "ib_log.c:246  UCX  ERROR mlx5_0: ibv_create_cq() failed: Cannot allocate memory. Please set max locked memory"
+        " (ulimit -l) to 'unlimited' (current: 64 kbytes)",
+        "n1:7:9 [0] misc/ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory",
+    ),
+    "mpi-as-root": (
+        "prterun has detected an attempt to run as root.",
+        "orterun has detected an attempt to run as root.",
+    ),
+    "mpi-option": (
+        "[mpiexec@vm] match_arg (../../src/pm/i_hydra/libhydra/arg/hydra_arg.c:82): unrecognized argument bogus",
+        'mpirun: Error: unknown option "-ppn"',
+        "An unrecognized option was included on the mpirun command line:",
+    ),
+    "mpi-network": (
+        "MPIDI_OFI_mpi_init_hook(1061): OFI addrinfo() failed (ofi_init.c:1061:MPIDI_OFI_mpi_init_hook:No data"
+        " available)",
+        "create_vni_context(2253).....: OFI endpoint open failed (ofi_init.c:2253:create_vni_context:Invalid argument)",
+        "find_provider(170).........: OFI fi_getinfo() failure",
+        "insert_addr_table_roots_only(473): OFI get address vector map failed",
+        "ucp_worker.c:1415 UCX ERROR uct_iface_open(ud_verbs/mana_0:1) failed: Input/output error",
+        "MPIDI_UCX_init_worker(86):  ucx function returned with failed status",
+        "init_worker(71).............:  ucx function returned with failed status(ucx_init.c 71 init_worker Invalid"
+        " parameter)",
+        "No components were able to be opened in the pml framework.",
+        "[n1:16586] PML ucx cannot be selected",
+    ),
+    "horovod-not-built": (
+        "ImportError: Extension horovod.tensorflow has not been built.  If this is not expected, reinstall Horovod with"
+        " HOROVOD_WITH_TENSORFLOW=1 to debug the build error.",
+        "ValueError: Gloo support has not been built.  If this is not expected, ensure CMake is installed",
+    ),
+    "store-unreachable": (
+        "[E socket.cpp:860] [c10d] The client socket has timed out after 60s while trying to connect to 10.0.0.4:1234",
+        "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect to"
+        " (gpu-0, 46229).",
+        "[E socket.cpp:610] [c10d] The client socket has failed to connect to any network address of (gpu-0, 40323).",
+        "[E521 TCPStore.cpp:318] [c10d] TCP client failed to connect/validate to host 10.0.0.4:37907 - timed out"
+        " (try=1, timeout=600000ms)",
+        "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has"
+        " failed. See inner exception for details.",
+        "RuntimeError: connect() timed out. Original timeout was 1800000 ms.",
+    ),
+    "rank-never-joined": (
+        "RuntimeError: Timed out initializing process group in store based barrier on rank: 1, for key:"
+        " store_based_barrier_key:1 (world_size=4, worker_count=2, timeout=0:30:00)",
+    ),
+    "connection-to-rank-lost": (
+        "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed.",
+        "Terminating process because the JAX distributed service detected fatal errors. This most likely indicates that"
+        " another task died; see the other task logs for more details.",
+    ),
+}
+"""Further forms, as the sources and reports of other versions have them."""
+SAMPLES = [*LINES.items()]
+SAMPLES += [(name, line) for name, lines in FURTHER_LINES.items() for line in lines]
+
+
+@pytest.mark.parametrize(("name", "line"), SAMPLES)
+def test_a_line_of_output_names_its_cause(name: str, line: str) -> None:
+    found = judged(of_job(failed("starting", line, "done")))
     assert [finding.rule for finding in found.findings] == [name]
-    assert found.findings[0].evidence == LINES[name]
+    assert found.findings[0].evidence == line.strip()
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule in OUTPUT_RULES if rule.name in FURTHER_LINES], ids=lambda rule: rule.name
+)
+def test_a_rule_fits_no_sample_of_another_rule(rule: OutputRule) -> None:
+    assert [name for name, line in SAMPLES if name != rule.name and rule.pattern.search(line)] == []
+
+
+@pytest.mark.parametrize("exit_code", [143, 137])
+def test_a_known_line_counts_more_than_the_signal_that_ended_the_program(exit_code: int) -> None:
+    assert rules(of_job(failed(LINES["mpi-network"], exit_code=exit_code))) == ["mpi-network"]
+
+
+def test_a_warning_is_the_cause_only_where_no_exception_is() -> None:
+    traceback = ("Traceback (most recent call last):", '  File "t.py", line 1, in <module>', "ValueError: no")
+    assert rules(of_job(failed(LINES["locked-memory"], *traceback))) == ["exception"]
 
 
 @pytest.mark.parametrize(

@@ -68,13 +68,14 @@ def test_without_a_record_and_a_traceback_nothing_is_known() -> None:
 @pytest.mark.parametrize(
     ("who", "text"),
     [
-        ("rank 3", ["of its label", "of its number", "of PyTorch", "of any process"]),
-        ("rank 0", ["of another", "of any process"]),
-        ("the launcher", ["of the launcher", "of any process"]),
-        ("", ["of its label", "of its number", "of PyTorch", "of another", "of the launcher", "of any process"]),
+        (RankEnd("rank 3", 3), ["of its label", "of its number", "of PyTorch"]),
+        (RankEnd("rank 0", 0), ["of another"]),
+        (RankEnd("the launcher"), ["of the launcher"]),
+        (RankEnd("scheduler 3"), ["of any process"]),
+        (RankEnd(), ["of its label", "of its number", "of PyTorch", "of another", "of the launcher", "of any process"]),
     ],
 )
-def test_the_lines_of_one_process_have_no_prefix_and_no_report(who: str, text: list[str]) -> None:
+def test_the_lines_of_one_process_have_no_prefix_and_no_report(who: RankEnd, text: list[str]) -> None:
     lines = [
         "[1:rank 3] of its label",
         "[1:3] of its number",
