@@ -416,8 +416,8 @@ CASES = [
          pool(autoscale={"scenario": SCENARIO | {"maximum_vm_count": {"dedicated": 200}}}),
          pool(autoscale={"scenario": SCENARIO})),
     *(Case("inter-node-limit", "pool.autoscale.scenario.maximum_vm_count", "101 nodes",
-           pool(autoscale={"scenario": SCENARIO | {"maximum_vm_count": {kind: 101}}}),
-           pool(autoscale={"scenario": SCENARIO | {"maximum_vm_count": {kind: 100}}}))
+           pool(vm_count={"dedicated": 0}, autoscale={"scenario": SCENARIO | {"maximum_vm_count": {kind: 101}}}),
+           pool(vm_count={"dedicated": 0}, autoscale={"scenario": SCENARIO | {"maximum_vm_count": {kind: 100}}}))
       for kind in ("dedicated", "low_priority")),
     Case("custom-image-limit", "pool.vm_count.low_priority", "at most 1000",
          both(pool(vm_count={"low_priority": 1001}), vm(platform_image=None, custom_image=MINE)),
