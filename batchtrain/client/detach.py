@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from batchtrain.client import controller
 from batchtrain.client.ending import registered
-from batchtrain.client.limits import UNLIMITED, Limits, hour_of_all, price_for
+from batchtrain.client.limits import UNLIMITED, Limits, hour_for
 from batchtrain.client.planning import refuse_unattended
 from batchtrain.config.types import AutoPool, Job, Recipe, seconds_of, span_of
 from batchtrain.errors import AlreadyExists, PlanError, UsageError
 from batchtrain.plan.inputs import sas_days
+from batchtrain.plan.marks import MAX_PRICE
 from batchtrain.records import events
 from batchtrain.runs import directory
 from batchtrain.runs.recording import Origin, begin, now
@@ -60,6 +61,9 @@ def detach(
     Raises UsageError and PlanError, before anything is created, for what the service cannot end or whose results
     could not be fetched."""
     region = client.account.region
+    if recipe.pool is not None and limits.price is not None:
+        noted = {**recipe.pool.metadata, MAX_PRICE: f"{limits.price:g}"}
+        recipe = replace(recipe, pool=replace(recipe.pool, metadata=noted))
     overseer = controller.foresee(client, recipe) if has_controller else None
     recipes = [option.recipe for option in overseer.options] if overseer else [recipe]
     recipe = recipes[0]
@@ -145,8 +149,9 @@ def wall_seconds(job: Job, limits: Limits, hour: float, jobs: int = 1) -> float:
 
 
 def _hour(recipe: Recipe, limits: Limits, region: str | None) -> float:
-    """What an hour of all nodes of the pool costs; 0 without a limit of the price. Raises UsageError."""
-    return hour_of_all(recipe.pool, price_for(limits, recipe, region))
+    """What an hour of all nodes of one pool costs; 0 without a limit of the price. Raises UsageError."""
+    hour = hour_for(limits, replace(recipe, jobs=()), region)
+    return (hour and hour.cost) or 0.0
 
 
 def remarks(recipe: Recipe, seconds: dict[str, float]) -> Iterator[str]:

@@ -10,14 +10,18 @@ import msgspec
 import pytest
 from azure.core.pipeline.transport import RequestsTransport
 
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.prices import Prices
 from batchtrain.client.client import Client
 from batchtrain.client.detach import detach
 from batchtrain.client.limits import Limits
 from batchtrain.config.types import Credentials, Recipe, Secret, StorageCredentials
 from batchtrain.emulator.interface import StorageAccount
 from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.errors import UsageError
 from batchtrain.runs.finished import Runs
 from batchtrain.runs.recording import Origin
+from batchtrain.service import read
 from batchtrain.service.connect import Account
 
 pytestmark = pytest.mark.process
@@ -60,3 +64,17 @@ def test_a_detached_run_that_cannot_be_added_leaves_no_job(
         detach(client, recipe("j", azurite), tell=QUIET, origin=Origin(tmp_path / "runs"), limits=Limits(seconds=1800))
     assert client.jobs.state("j") == ""
     assert [run.state for run in Runs(tmp_path / "runs").list()] == ["failed"]
+
+
+def test_the_pool_of_a_detached_run_gets_no_more_nodes_than_its_limit_of_the_price_counts(
+    emulator: Emulator, azurite: StorageAccount, tmp_path: Path
+) -> None:
+    client = Client(Account(emulator.endpoint, emulator.account, Secret(emulator.key), emulated=True))
+    prices = Catalog(prices=(Prices("west", "EUR", {"STANDARD_D2S_V5": 1.0}),))
+    priced = msgspec.structs.replace(recipe("j", azurite), catalog=prices)
+    [run] = detach(client, priced, tell=QUIET, origin=Origin(tmp_path / "runs"), limits=Limits(price=3))
+    job = read.job(client.batch, "j", read.EXAMINED_JOB)
+    assert job.wall_clock == 1.5 * 3600
+    with pytest.raises(UsageError, match=f"run {run.run.name} may cost at most 3 .*batchtrain runs stop"):
+        client.pools.resize(job.pool, dedicated=3)
+    client.pools.resize(job.pool, dedicated=1, wait=False)

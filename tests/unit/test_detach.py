@@ -10,9 +10,20 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.prices import Prices
 from batchtrain.client import account_runs, controller, detach, detached_results, orphans
 from batchtrain.client.limits import Limits
-from batchtrain.config.types import Credentials, Recipe, Secret, Settings, StorageCredentials, VmCount, VmSizes
+from batchtrain.config.types import (
+    Autoscale,
+    Credentials,
+    Recipe,
+    Secret,
+    Settings,
+    StorageCredentials,
+    VmCount,
+    VmSizes,
+)
 from batchtrain.errors import NotFound, PlanError, UsageError
 from batchtrain.plan import plan_jobs
 from batchtrain.plan.types import Facts
@@ -49,6 +60,13 @@ def stored(*links: str, account: StorageCredentials = KEYED) -> Recipe:
 )
 def test_the_wall_clock_is_the_shortest_of_the_limits(limits: Limits, job: dict[str, Any], seconds: float) -> None:
     assert detach.wall_seconds(of(job).jobs[0], limits, 6.0, 2) == seconds
+
+
+def test_the_wall_clock_counts_the_most_nodes_that_a_formula_requests() -> None:
+    prices = Catalog(prices=(Prices("west", "EUR", {"STANDARD_D4S_V5": 0.25}),))
+    made = replace(of(pool={"autoscale": Autoscale(formula="$TargetDedicatedNodes = 50;")}), catalog=prices)
+    assert detach._hour(made, Limits(price=1), None) == 12.5
+    assert detach._hour(made, Limits(), None) == 0
 
 
 def test_a_wall_clock_in_which_no_node_starts_is_refused() -> None:
