@@ -120,6 +120,11 @@ def pool(**more: Any) -> Parts:
     return {"pool": more}
 
 
+def scaled(most: int) -> Parts:
+    """A formula with a maximum, which replaces `vm_count`."""
+    return pool(autoscale={"formula": f"$TargetDedicatedNodes = min({most}, $PendingTasks.GetSample(1));"})
+
+
 def candidates(*alternatives: Parts, **more: Any) -> Parts:
     return pool(candidates={"alternatives": list(alternatives), **more})
 
@@ -419,6 +424,14 @@ CASES = [
            pool(vm_count={"dedicated": 0}, autoscale={"scenario": SCENARIO | {"maximum_vm_count": {kind: 101}}}),
            pool(vm_count={"dedicated": 0}, autoscale={"scenario": SCENARIO | {"maximum_vm_count": {kind: 100}}}))
       for kind in ("dedicated", "low_priority")),
+    Case("inter-node-limit", "pool.autoscale.formula", "101 nodes", scaled(101), scaled(100)),
+    Case("custom-image-limit", "pool.autoscale.formula", "at most 2000",
+         both(scaled(2001), vm(platform_image=None, custom_image=MINE)),
+         both(scaled(2000), vm(platform_image=None, custom_image=MINE))),
+    Case("public-ips-few", "pool.public_ips", "100 nodes of a kind",
+         both(scaled(101), pool(public_ips=[ADDRESS])), both(scaled(100), pool(public_ips=[ADDRESS]))),
+    Case("gang-nodes", "task.multi_instance.num_instances", "the pool has 2", both(gang(3), scaled(2)),
+         both(gang(3), pool(autoscale={"formula": "$TargetDedicatedNodes = $PendingTasks.GetSample(1);"}))),
     Case("custom-image-limit", "pool.vm_count.low_priority", "at most 1000",
          both(pool(vm_count={"low_priority": 1001}), vm(platform_image=None, custom_image=MINE)),
          pool(vm_count={"low_priority": 1001})),
