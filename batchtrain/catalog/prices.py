@@ -116,8 +116,8 @@ def dearest(prices: Sequence[Price | None]) -> Price | None:
     return first
 
 
-def _dearer(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else max(one, other)
+def _dearer(price: float | None, other_price: float | None) -> float | None:
+    return None if price is None or other_price is None else max(price, other_price)
 
 
 def missing(size: str, price: Price | None, dedicated: int | None, spot: int | None, region: str) -> str:

@@ -54,9 +54,9 @@ def leave(client: Operations, recipe: Recipe, ending: Ending, guard: Guard, leav
     last task, if the results are in storage or a limit is to be kept. Returns False if a limit leaves no time, and if
     that failed and the terminal is closed, where no user reads it."""
     pool = recipe.pool
-    created = recipe.needs_pool and "pool" not in ending.kept_kinds and pool is not None
+    has_pool = recipe.needs_pool and "pool" not in ending.kept_kinds and pool is not None
     timeout = SHORTEST if guard.counts_price else (pool.idle_timeout if pool is not None else None) or DEFAULT
-    seconds = guard.seconds_left((duration(timeout) or 0.0) if created else 0.0)
+    seconds = guard.seconds_left((duration(timeout) or 0.0) if has_pool else 0.0)
     if seconds == 0:
         ending.tell(Waiting("", "the run cannot continue without this command: its limit leaves no time"))
         return False
@@ -65,7 +65,7 @@ def leave(client: Operations, recipe: Recipe, ending: Ending, guard: Guard, leav
         partial(job_actions.limit, client.batch, job.id, seconds, now()) for job in recipe.jobs if seconds is not None
     ]
     steps += [partial(job_actions.complete, client.batch, job.id) for job in recipe.jobs if job.auto_pool and ends]
-    if ends and created:
+    if ends and has_pool:
         steps.append(partial(client.carry_out, emptying(recipe, timeout), recipe, ending.tell))
     error = next(filter(None, map(ending.error_of, steps)), None)
     if error is not None and leaver == "terminal":
@@ -73,6 +73,6 @@ def leave(client: Operations, recipe: Recipe, ending: Ending, guard: Guard, leav
     if error is not None:
         text = f"what ends the run later could not be set ({error}): its nodes cost money until you delete them"
         ending.tell(Leftover("", text))
-    idle_note = f"; its pool has no nodes {timeout} after its last task" if ends and created and error is None else ""
+    idle_note = f"; its pool has no nodes {timeout} after its last task" if ends and has_pool and error is None else ""
     ending.tell(RunContinues("", f"the run continues without this command, {WHY[leaver]}{idle_note}"))
     return True

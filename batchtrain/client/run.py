@@ -21,6 +21,7 @@ from batchtrain.client.recovering import NodeWatch
 from batchtrain.client.replacing import Replacer
 from batchtrain.config import ids
 from batchtrain.config.candidates import Candidate, ordered, region_at
+from batchtrain.config.task_resources import longest_seconds
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, seconds_of
 from batchtrain.errors import (
@@ -689,13 +690,9 @@ def seconds_for(job: JobSettings) -> float:
     """
     if job.max_wall_time is not None:
         return seconds_of(job.max_wall_time) + POOL_SECONDS
-    total = 0.0
-    for task in job.tasks:
-        retries = task.max_task_retries if task.max_task_retries is not None else job.max_task_retries or 0
-        if task.max_wall_time is None or task.task_factory is not None or retries < 0:
-            return JOB_SECONDS
-        total += seconds_of(task.max_wall_time) * (1 + retries)
-    return total + POOL_SECONDS if total and job.merge_task is None else JOB_SECONDS
+    times = [None if task.task_factory is not None else longest_seconds(job, task) for task in job.tasks]
+    total = sum(filter(None, times))
+    return total + POOL_SECONDS if total and None not in times and job.merge_task is None else JOB_SECONDS
 
 
 def leaves(error: BaseException, *, has_tasks: bool, is_submitted: bool) -> bool:

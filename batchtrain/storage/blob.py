@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 from xml.etree import ElementTree
 
+from batchtrain.config.link_life import DELEGATED_DAYS, LINK_DAYS
 from batchtrain.config.types import Credentials, StorageCredentials
 from batchtrain.config.unfilled import is_unfilled, require_credentials
 from batchtrain.errors import UsageError
@@ -20,11 +21,6 @@ from batchtrain.storage.blob_requests import NEVER, Request, Storage, blob_path
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
-
-LINK_DAYS = 30
-"""Days for which a link is valid: a task may wait long for its nodes, and be retried."""
-DELEGATED_DAYS = 7
-"""The maximum days of a link that is signed by Entra ID instead of the account's key."""
 
 Connect = Callable[[str], Storage]
 """Gives the account behind a storage link."""

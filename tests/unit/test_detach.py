@@ -102,17 +102,18 @@ def test_the_results_need_one_storage_account() -> None:
 @pytest.mark.parametrize(
     ("days", "account", "seconds", "reason"),
     [
-        (2, KEYED, 1.5 * DAY, "good for 2 days.*generated_sas_expiry_days"),
-        (None, KEYLESS, 6.5 * DAY, "no account_key.*7 days at most"),
+        (2, KEYED, 1.5 * DAY, "expires after 2 days.*generated_sas_expiry_days: 3"),
+        (None, KEYLESS, 6.5 * DAY, "no account_key.*expires after 7 days.*--max-duration"),
     ],
 )
 def test_a_link_that_expires_before_the_last_upload_is_refused(
     days: int | None, account: StorageCredentials, seconds: float, reason: str
 ) -> None:
     made = replace(of(days=days), credentials=Credentials(storage={"a": account}))
+    long, short = (replace(made, jobs=(detach.bounded(made.jobs[0], limit),)) for limit in (seconds, DAY))
     with pytest.raises(UsageError, match=reason):
-        detach.refuse_short_links(made, "a", seconds, emulated=False)
-    detach.refuse_short_links(made, "a", DAY, emulated=False)
+        detach.refuse_short_links(long, "a")
+    detach.refuse_short_links(short, "a")
 
 
 def test_a_task_uploads_what_run_would_fetch_into_the_container_of_the_run() -> None:

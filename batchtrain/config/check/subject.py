@@ -9,6 +9,7 @@ from typing import NamedTuple
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.catalog.vm_images import Image
 from batchtrain.config import task_resources
+from batchtrain.config.link_life import Need, needs
 from batchtrain.config.scaling import MostNodes, most_nodes, scaling_of
 from batchtrain.config.travel import Survey
 from batchtrain.config.types import (
@@ -136,6 +137,11 @@ class Subject:
     def transfers(self) -> tuple[tuple[Path, StorageInput | StorageOutput], ...]:
         """Every transfer from or to storage."""
         return (*self.inputs, *self.outputs)
+
+    @cached_property
+    def links(self) -> tuple[Need, ...]:
+        """The links to storage that pools and jobs need."""
+        return tuple(needs(self.recipe))
 
     @cached_property
     def gangs(self) -> tuple[Gang, ...]:
