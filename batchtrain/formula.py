@@ -388,7 +388,10 @@ class _Run:
 
     def _fitting(self, token: Token, value: Any) -> Any:
         if token.text in TARGETS:
-            number = self._number(value)
+            try:
+                number = self._number(value)
+            except _Unfit as unfit:  # a metric without a sample
+                raise _error(token, str(unfit)) from None
             if number is None or not math.isfinite(number):
                 kind = kind_of(value) if number is None else f"{number} (a division by 0?)"
                 raise _error(token, f"{token.text} must be a number, not {kind}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, NamedTuple
 
@@ -32,24 +32,36 @@ class Price(NamedTuple):
     dedicated: float | None
     spot: float | None
 
-    def of(self, dedicated: float, spot: float) -> float | None:
-        """The cost of so many node hours of each kind. Returns None if a price that it needs is unknown."""
-        parts = [(hours, price) for hours, price in ((dedicated, self.dedicated), (spot, self.spot)) if hours]
-        if any(price is None for _, price in parts):
-            return None
-        return sum(hours * (price or 0.0) for hours, price in parts)
+    def of(self, dedicated: float | None, spot: float | None) -> float | None:
+        """The cost of so many node hours of each kind. Returns None if they or a price that they need are unknown."""
+        cost = 0.0
+        for hours, price in ((dedicated, self.dedicated), (spot, self.spot)):
+            if hours is None or (hours and price is None):
+                return None
+            cost += hours * (price or 0.0)
+        return cost
 
 
 class Hour(NamedTuple):
-    """An hour of a pool with so many nodes."""
+    """An hour of a pool with so many nodes; None for a number without a maximum."""
 
     pool: str
     size: str
-    dedicated: int
-    spot: int
+    dedicated: int | None
+    spot: int | None
     price: Price | None = None
     most: bool = False
-    """Whether the pool may have fewer nodes, because it scales."""
+    """Whether it may cost less, because the pool scales or has several sizes."""
+
+    @property
+    def nodes(self) -> int | None:
+        """The nodes of both kinds; None without a maximum."""
+        return None if self.dedicated is None or self.spot is None else self.dedicated + self.spot
+
+    def times(self, pools: int) -> Hour:
+        """An hour of so many such pools."""
+        dedicated = self.dedicated * pools if self.dedicated is not None else None
+        return self._replace(dedicated=dedicated, spot=self.spot * pools if self.spot is not None else None)
 
     @property
     def cost(self) -> float | None:
@@ -57,7 +69,9 @@ class Hour(NamedTuple):
         return self.price.of(self.dedicated, self.spot) if self.price else None
 
     def __str__(self) -> str:
-        hours = f"{self.dedicated + self.spot} node hours of {self.size} ({self.dedicated} dedicated, {self.spot} spot)"
+        if self.nodes is None:
+            return f"an hour of pool {self.pool} has no maximum cost: nothing limits the number of its nodes"
+        hours = f"{self.nodes} node hours of {self.size} ({self.dedicated} dedicated, {self.spot} spot)"
         most = "at most " if self.most else ""
         if self.cost is None or self.price is None:
             return f"an hour of pool {self.pool} is {most}{hours}"
@@ -71,7 +85,7 @@ class Hour(NamedTuple):
         return {
             "pool": self.pool,
             "vm_size": self.size,
-            "node_hours": self.dedicated + self.spot,
+            "node_hours": self.nodes,
             "at_most": self.most,
             "region": price.get("region", ""),
             "currency": price.get("currency", ""),
@@ -88,6 +102,32 @@ def find(tables: tuple[Prices, ...], size: str, region: str) -> Price | None:
             price = Price(name, table.region, table.currency, table.dedicated.get(name), table.spot.get(name))
             matching.append(price)
     return matching[0] if len(matching) == 1 else None
+
+
+def dearest(prices: Sequence[Price | None]) -> Price | None:
+    """The most that a node costs whose size may be any of several; None if one of them has no price."""
+    first, *others = prices
+    for other in others:
+        if first is None or other is None:
+            return None
+        first = first._replace(
+            dedicated=_dearer(first.dedicated, other.dedicated), spot=_dearer(first.spot, other.spot)
+        )
+    return first
+
+
+def _dearer(price: float | None, other_price: float | None) -> float | None:
+    return None if price is None or other_price is None else max(price, other_price)
+
+
+def missing(size: str, price: Price | None, dedicated: int | None, spot: int | None, region: str) -> str:
+    """The prices that so many nodes of each kind need and the catalogue lacks, and the command that reads them."""
+    kinds = {"dedicated": (dedicated, price and price.dedicated), "spot": (spot, price and price.spot)}
+    names = " and ".join(kind for kind, (count, amount) in kinds.items() if count and not amount)
+    return (
+        f"the catalogue has no price of {size}{names and f' ({names})'}{f' in {region}' if region else ''};"
+        f" `batchtrain catalog refresh --prices --location {region or 'REGION'}` reads it"
+    )
 
 
 def region_of(endpoint: str) -> str:

@@ -15,16 +15,16 @@ from msgspec.structs import replace
 
 from batchtrain.client import controller
 from batchtrain.client.ending import registered
-from batchtrain.client.limits import UNLIMITED, Limits, hour_of_all, price_for
+from batchtrain.client.limits import UNLIMITED, Limits, hour_for
 from batchtrain.client.planning import refuse_unattended
+from batchtrain.config.link_life import THROUGH, Need, needs, too_short
 from batchtrain.config.types import AutoPool, Job, Recipe, seconds_of, span_of
 from batchtrain.errors import AlreadyExists, PlanError, ServiceError, UsageError
-from batchtrain.plan.inputs import sas_days
+from batchtrain.plan.marks import MAX_PRICE
 from batchtrain.records import events
 from batchtrain.runs import directory
 from batchtrain.runs.recording import Origin, begin, now
 from batchtrain.service import retry
-from batchtrain.storage.blob import DELEGATED_DAYS
 from batchtrain.storage.run_container import container_of, put_run
 
 if TYPE_CHECKING:
@@ -61,6 +61,9 @@ def detach(
     Raises UsageError and PlanError, before anything is created, for what the service cannot end or whose results
     could not be fetched."""
     region = client.account.region
+    if recipe.pool is not None and limits.price is not None:
+        metadata = {**recipe.pool.metadata, MAX_PRICE: f"{limits.price:g}"}
+        recipe = replace(recipe, pool=replace(recipe.pool, metadata=metadata))
     overseer = controller.foresee(client, recipe) if has_controller else None
     recipes = [option.recipe for option in overseer.options] if overseer else [recipe]
     recipe = recipes[0]
@@ -70,7 +73,7 @@ def detach(
     if overseer is not None:
         hour += _hour(replace(recipe, pool=overseer.pool), limits, region)
     seconds = {job.id: wall_seconds(job, limits, hour, len(recipe.jobs)) for job in recipe.jobs}
-    refuse_short_links(recipe, link, max(seconds.values()), emulated=client.account.emulated)
+    refuse_short_links(replace(recipe, jobs=tuple(bounded(job, seconds[job.id]) for job in recipe.jobs)), link)
     own_ids = [overseer.pool.id] if overseer else []
     for job_id in (*seconds, *own_ids):
         if state := client.jobs.state(job_id):
@@ -149,8 +152,9 @@ def wall_seconds(job: Job, limits: Limits, hour: float, jobs: int = 1) -> float:
 
 
 def _hour(recipe: Recipe, limits: Limits, region: str | None) -> float:
-    """What an hour of all nodes of the pool costs; 0 without a limit of the price. Raises UsageError."""
-    return hour_of_all(recipe.pool, price_for(limits, recipe, region))
+    """What an hour of all nodes of one pool costs; 0 without a limit of the price. Raises UsageError."""
+    hour = hour_for(limits, replace(recipe, jobs=()), region)
+    return (hour and hour.cost) or 0.0
 
 
 def remarks(recipe: Recipe, seconds: dict[str, float]) -> Iterator[str]:
@@ -242,18 +246,10 @@ def only_link(links: tuple[str, ...], *, emulated: bool) -> str:
     return LINK if emulated and not links else ""
 
 
-def refuse_short_links(recipe: Recipe, link: str, seconds: float, *, emulated: bool) -> None:
-    """Raise UsageError if the link to the storage account expires before the last upload."""
-    days = seconds / 86400
-    if days + 1 > sas_days(recipe):
-        raise UsageError(
-            f"the link for the results is good for {sas_days(recipe)} days, the job may last {days:.1f}, and its upload"
-            " a day; set `batchtrain.generated_sas_expiry_days` in config.yaml, or a shorter --max-duration"
-        )
-    account = recipe.credentials.storage.get(link)
-    has_key = account is None or account.account_key or account.account_key_keyvault_secret_id
-    if not emulated and not has_key and days + 1 > DELEGATED_DAYS:
-        raise UsageError(
-            f"storage account `{link}` has no account_key, and a link that Entra ID signs is good for"
-            f" {DELEGATED_DAYS} days at most; give its key, or a --max-duration of at most {DELEGATED_DAYS - 1}d"
-        )
+def refuse_short_links(recipe: Recipe, link: str) -> None:
+    """Raise UsageError if a link to storage expires before its last use. recipe: with the wall clocks of its jobs.
+    link: the storage account that receives the results."""
+    seconds = max(float(seconds_of(job.max_wall_time or "0:0:0")) for job in recipe.jobs)
+    for need in (Need(THROUGH, link, seconds, "upload"), *needs(recipe)):
+        if reason := too_short(recipe, need):
+            raise UsageError(reason)

@@ -15,7 +15,7 @@ from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import key, today_for
 from batchtrain.client.local import emulator_quotas, lost_isolation
 from batchtrain.config.image_names import EXAMPLE
-from batchtrain.config.scaling import most_nodes
+from batchtrain.config.scaling import most_nodes, unlimited
 from batchtrain.config.types import PlatformImage, Recipe
 from batchtrain.config.types import Pool as PoolSettings
 from batchtrain.errors import FAIL, NOT_CHECKED, OK, WARN, BatchtrainError, Check, Unreachable, UsageError, counted
@@ -191,9 +191,9 @@ def _candidate(usable: bool, row: CandidateRow, facts: Facts, results: Sequence[
     faults = [check for check in results if check.result in (FAIL, WARN)]
     result = FAIL if any(check.result == FAIL for check in faults) else WARN if faults else OK
     pool = _pool(facts)
-    count = pool.vm_count if pool is not None else None
-    quotas = [_dedicated(facts)] if count is not None and count.dedicated else []
-    quotas += [_spot(facts)] if count is not None and count.low_priority else []
+    count = most_nodes(pool) if pool is not None else None
+    quotas = [_dedicated(facts)] if count is not None and count.dedicated != 0 else []
+    quotas += [_spot(facts)] if count is not None and count.low_priority != 0 else []
     quota_texts = [check.found for check in quotas if check.result != NOT_CHECKED] or ["quota unknown"]
     faults_text = [check.found for check in faults if check.found not in quota_texts]
     text = "; ".join((row.candidate, row.price, *quota_texts, *faults_text, row.checks))
@@ -402,11 +402,13 @@ def _spot(facts: Facts) -> Check:
     )
 
 
-def _compared(name: str, facts: Facts, nodes: int, quota: int, of: str, *, spot: bool) -> Check:
+def _compared(name: str, facts: Facts, nodes: int | None, quota: int, of: str, *, spot: bool) -> Check:
     """Compares the cores of the pool and of the account's other pools with a quota."""
     pool, region = _pool(facts), facts.region
     assert pool is not None
     assert isinstance(region, Region)
+    if nodes is None:
+        return Check(name, NOT_CHECKED, f"the pool has no maximum number of nodes: {unlimited(pool)}")
     cores = _cores(facts, pool.vm_size)
     if cores is None:
         return Check(name, NOT_CHECKED, f"the number of cores of {pool.vm_size} is unknown")

@@ -8,9 +8,12 @@ from batchtrain.config.scaling import IDLE_LEAST
 from batchtrain.config.times import duration
 from batchtrain.config.types import Pool, Recipe
 from batchtrain.errors import UsageError
+from batchtrain.plan import plan_pool
+from batchtrain.plan.autoscale import then_idle_to_zero
 from batchtrain.plan.step import AUTOSCALE_FIELDS, Step
 from batchtrain.plan.types import Plan
 
+SHORTEST = "5m"
 DEFAULT = "30m"
 """The idle timeout of a pool that `run --reuse` creates."""
 
@@ -50,3 +53,13 @@ def enabling(plan: Plan) -> Plan:
     [step] = [step for step in plan.steps if step.action == "pool.add"]
     fields = {name: step.document[name] for name in AUTOSCALE_FIELDS if name in step.document}
     return Plan((Step("pool.autoscale", step.subject, fields),))
+
+
+def emptying(recipe: Recipe, timeout: str) -> Plan:
+    """The request that gives a pool no nodes after a time without a task, whatever sizes it while tasks wait or run."""
+    [step], name = enabling(plan_pool(recipe)).steps, AUTOSCALE_FIELDS[0]
+    if recipe.pool is None or recipe.pool.idles or name not in step.document:
+        fixed = recipe.pool and replace(recipe.pool, autoscale=None)
+        return enabling(plan_pool(with_idle_timeout(replace(recipe, pool=fixed), timeout)))
+    formula = then_idle_to_zero(step.document[name], duration(timeout) or 0)
+    return Plan((Step(step.action, step.subject, {**step.document, name: formula}),))

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from batchtrain.client.idling import DEFAULT, enabling, with_idle_timeout
+from batchtrain.client.idling import DEFAULT, SHORTEST, emptying
+from batchtrain.config.times import duration
 from batchtrain.config.types import Recipe
 from batchtrain.errors import TerminalClosed, Terminated
-from batchtrain.plan import plan_pool
-from batchtrain.records.events import Leftover, RunContinues
+from batchtrain.records.events import Leftover, RunContinues, Waiting
 from batchtrain.runs.recording import now
 from batchtrain.service import job_actions
 
@@ -51,24 +51,28 @@ def has_storage(recipe: Recipe) -> bool:
 
 def leave(client: Operations, recipe: Recipe, ending: Ending, guard: Guard, leaver: Leaver) -> bool:
     """Hand a run over to the service: its jobs end at its limits, and the pool that it created has no nodes after its
-    last task, if the results are in storage or a limit is to be kept. Returns False if that failed and the terminal is
-    closed, where no user reads it."""
-    pool, seconds = recipe.pool, guard.seconds_left
+    last task, if the results are in storage or a limit is to be kept. Returns False if a limit leaves no time, and if
+    that failed and the terminal is closed, where no user reads it."""
+    pool = recipe.pool
+    has_pool = recipe.needs_pool and "pool" not in ending.kept_kinds and pool is not None
+    timeout = SHORTEST if guard.counts_price else (pool.idle_timeout if pool is not None else None) or DEFAULT
+    seconds = guard.seconds_left((duration(timeout) or 0.0) if has_pool else 0.0)
+    if seconds == 0:
+        ending.tell(Waiting("", "the run cannot continue without this command: its limit leaves no time"))
+        return False
     ends = has_storage(recipe) or seconds is not None
     steps = [
         partial(job_actions.limit, client.batch, job.id, seconds, now()) for job in recipe.jobs if seconds is not None
     ]
     steps += [partial(job_actions.complete, client.batch, job.id) for job in recipe.jobs if job.auto_pool and ends]
-    idles = ends and recipe.needs_pool and "pool" not in ending.kept_kinds and pool is not None and not pool.scales
-    if idles:
-        plan = enabling(plan_pool(with_idle_timeout(recipe, DEFAULT)))
-        steps.append(partial(client.carry_out, plan, recipe, ending.tell))
+    if ends and has_pool:
+        steps.append(partial(client.carry_out, emptying(recipe, timeout), recipe, ending.tell))
     error = next(filter(None, map(ending.error_of, steps)), None)
     if error is not None and leaver == "terminal":
         return False
     if error is not None:
         text = f"what ends the run later could not be set ({error}): its nodes cost money until you delete them"
         ending.tell(Leftover("", text))
-    idle_note = f"; its pool has no nodes {DEFAULT} after its last task" if idles and error is None else ""
+    idle_note = f"; its pool has no nodes {timeout} after its last task" if ends and has_pool and error is None else ""
     ending.tell(RunContinues("", f"the run continues without this command, {WHY[leaver]}{idle_note}"))
     return True

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from batchtrain.catalog.prices import Price, money
-from batchtrain.config.scaling import most_nodes
-from batchtrain.config.types import Pool, Recipe
+from batchtrain.catalog.prices import Hour, Price, missing, money
+from batchtrain.config.scaling import unlimited
+from batchtrain.config.types import Recipe
 from batchtrain.errors import LimitReached, UsageError
-from batchtrain.plan.cost import price_of
+from batchtrain.plan.cost import hour_of
+from batchtrain.plan.image import seems_windows
 from batchtrain.records import Node, node_cost
 from batchtrain.records.events import Event, NodesSeen, Waiting
 from batchtrain.service.retry import CLOCK
@@ -31,30 +33,24 @@ class Limits(NamedTuple):
 UNLIMITED = Limits()
 
 
-def hour_of_all(pool: Pool | None, price: Price | None) -> float:
-    """What an hour of all nodes of a pool costs; 0 without a price."""
-    if pool is None or price is None:
-        return 0.0
-    count = most_nodes(pool)
-    return price.of(count.dedicated, count.low_priority) or 0.0
+def hour_for(limits: Limits, recipe: Recipe, region: str | None) -> Hour | None:
+    """An hour of all nodes that a run may have at once, for a limit of the price; None without such a limit. The
+    emulator counts what the nodes would cost on Azure.
 
-
-def price_for(limits: Limits, recipe: Recipe, region: str | None) -> Price | None:
-    """The price that a limit needs; None without a limit. The emulator counts what the nodes would cost on Azure.
-
-    Raises UsageError if the price is unknown.
+    Raises UsageError if the number of nodes or a price is unknown.
     """
-    if limits.price is None or recipe.pool is None:
+    if limits.price is None:
         return None
-    price = price_of(recipe, region or "")
-    count = recipe.pool.vm_count
-    if price is None or price.of(count.dedicated, count.low_priority) is None:
-        region = region or "REGION"
-        raise UsageError(
-            f"a limit of the price needs what an hour of {recipe.pool.vm_size} costs, which the catalogue does not have"
-            f" for this region; `batchtrain catalog refresh --prices --location {region}` reads it"
-        )
-    return price
+    hour = hour_of(recipe, region or "")
+    if recipe.pool is None or hour is None:
+        raise UsageError(f"a limit of the price needs the nodes of the run: {recipe.directory} has no pool.yaml")
+    if not hour.cost and (hour.price is None or hour.nodes != 0):
+        reason = unlimited(recipe.pool)
+        if not reason and seems_windows(recipe):
+            reason = "the catalogue has prices of Linux nodes alone; use a limit of the duration (`--max-duration`)"
+        reason = reason or missing(" or ".join(recipe.pool.sizes), hour.price, hour.dedicated, hour.spot, region or "")
+        raise UsageError(f"a limit of the price needs what an hour of all nodes of pool {hour.pool} costs: {reason}")
+    return hour.times(recipe.pools_at_once)
 
 
 class Guard:
@@ -63,33 +59,38 @@ class Guard:
     def __init__(
         self,
         limits: Limits,
-        price: Price | None,
+        hour: Hour | None,
         clock: Callable[[], datetime],
         sleep: Callable[[float], None] = CLOCK.sleep,
-        planned: float = 0.0,
     ) -> None:
-        """planned: what an hour of all nodes of the pool costs."""
-        self._planned = planned
-        self._limits, self._price, self._clock, self._sleep = limits, price, clock, sleep
+        """hour: of all nodes that the run may have, as `hour_for` returns it."""
+        self._limits, self._hour, self._clock, self._sleep = limits, hour, clock, sleep
         self._began = self._looked = clock()
         self._nodes: dict[str, tuple[Node, datetime]] = {}
-        """Every node that was seen, and when it was seen last: one that is gone costs nothing more."""
-        self._present: set[str] = set()
+        """Every node that was seen, and the last look at its pool until it was gone."""
+        self._present: dict[str, set[str]] = {}
+        """The nodes of each pool at the last look."""
         self._spent = 0.0
         """What the nodes of earlier candidates have cost."""
         self.armed = limits != UNLIMITED
 
-    def move(self, price: Price | None, planned: float) -> None:
-        """The nodes come from another candidate, whose hour costs `planned`."""
-        self._spent, self._nodes, self._present = self.cost or 0.0, {}, set()
-        self._price, self._planned = price, planned
+    def move(self, hour: Hour | None) -> None:
+        """The nodes come from another candidate."""
+        self._spent, self._nodes, self._present = self.cost or 0.0, {}, {}
+        self._hour = hour
+
+    @property
+    def _price(self) -> Price | None:
+        return self._hour.price if self._hour is not None else None
 
     def note(self, event: Event) -> None:
         """Take an event of a wait. Raises LimitReached."""
         if isinstance(event, NodesSeen):
             self._looked = self._clock()
-            self._present = {node.id for node in event.nodes}
-            self._nodes |= {node.id: (node, self._looked) for node in event.nodes}
+            nodes = {node.id: node for node in event.nodes}
+            gone = {node_id: self._nodes[node_id][0] for node_id in self._present.get(event.subject, ())}
+            self._nodes |= {node_id: (node, self._looked) for node_id, node in (gone | nodes).items()}
+            self._present[event.subject] = set(nodes)
         if isinstance(event, WAITS):
             self.check()
 
@@ -109,6 +110,9 @@ class Guard:
         cost, price, limit = self.cost, self._price, self._limits.price
         if cost is not None and price is not None and limit is not None and cost >= limit:
             spent, allowed = money(cost, price.currency), money(limit, price.currency)
+            if math.isinf(cost):
+                text = f"the catalogue has no price of some of the nodes ({price.size} in {price.region})"
+                self._end(f"{text}, so that the limit of {allowed} cannot be kept")
             self._end(f"the nodes have cost {spent} since the run began, and at most {allowed} is allowed")
 
     def sleep(self, seconds: float) -> None:
@@ -117,11 +121,18 @@ class Guard:
         self.check()
 
     @property
-    def seconds_left(self) -> float | None:
-        """The seconds until the first limit is reached if the pool has all of its nodes; None without a limit."""
-        return None if self._limits == UNLIMITED else self._left(self._planned)
+    def counts_price(self) -> bool:
+        """Whether the price is limited."""
+        return self._hour is not None
 
-    def _left(self, least: float = 0.0) -> float:
+    def seconds_left(self, idle: float = 0.0) -> float | None:
+        """The seconds until the first limit is reached if the pool has all of its nodes; None if that never happens.
+        idle: the seconds for which the nodes stay, and cost, after the last task."""
+        least = self._hour.cost if self._hour is not None else None
+        seconds = self._left(least or 0.0, idle)
+        return None if math.isinf(seconds) else seconds
+
+    def _left(self, least: float = 0.0, idle: float = 0.0) -> float:
         """The seconds until the first limit is reached, if the nodes stay as they are. least: what an hour costs."""
         now, lefts = self._clock(), [float("inf")]
         if self._limits.seconds is not None:
@@ -129,7 +140,7 @@ class Guard:
         if self._price is not None and self._limits.price is not None:
             cost = self._cost(now, self._price)
             hour = max(self._cost(now + timedelta(hours=1), self._price) - cost, least)
-            lefts += [(self._limits.price - cost) / hour * 3600] if hour else []
+            lefts += [(self._limits.price - cost) / hour * 3600 - idle] if hour else []
         return max(min(lefts), 0.0)
 
     @property
@@ -138,9 +149,12 @@ class Guard:
         return None if self._price is None else self._cost(self._clock(), self._price)
 
     def _cost(self, now: datetime, price: Price) -> float:
-        total = self._spent
-        for node, last_seen in self._nodes.values():
-            total += node_cost((node,), price, now if node.id in self._present else last_seen, since=self._began) or 0.0
+        """Infinite with a node of a kind whose price is unknown."""
+        total, present = self._spent, set[str]().union(*self._present.values())
+        for node, last_look in self._nodes.values():
+            until = now if node.id in present else last_look
+            cost = node_cost((node,), price, until, since=self._began)
+            total += math.inf if cost is None else cost
         return total
 
     def _end(self, text: str) -> None:

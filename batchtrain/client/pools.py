@@ -29,6 +29,7 @@ from batchtrain.errors import (
     UsageError,
 )
 from batchtrain.plan import diff, plan_pool
+from batchtrain.plan.marks import MAX_PRICE, marks_of, values_of
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
 from batchtrain.records import Node, Pool, Table, nodes_called
@@ -300,12 +301,25 @@ class Pools:
         """
         if dedicated is None and spot is None:
             raise UsageError("give the number of nodes: dedicated, spot or both")
+        self._refuse_above_limit(pool_id, dedicated or 0, spot or 0)
         submit.resize_pool(self._client.batch, pool_id, dedicated, spot, leaving)
         if wait:
             self.wait(pool_id, timeout=timeout, tell=tell, recipe=recipe)
             if recipe is not None:
                 self._log_in(_logins(plan_pool(recipe)), recipe, tell)
         return self.get(pool_id)
+
+    def _refuse_above_limit(self, pool_id: str, dedicated: int, spot: int) -> None:
+        """Raise UsageError for more nodes where the wall clock of a job keeps a limit of the price."""
+        pool = read.pool(self._client.batch, pool_id, f"{read.POOL},metadata")
+        limit = values_of(pool.metadata).get(MAX_PRICE)
+        if limit is not None and (dedicated > pool.target_dedicated or spot > pool.target_spot):
+            run = marks_of(pool.metadata).run
+            raise UsageError(
+                f"run {run} may cost at most {limit} (--max-price), and its job ends when all nodes of its plan have"
+                f" cost that; more nodes would cost more. `batchtrain runs stop {run}` ends it; run it again with more"
+                " nodes"
+            )
 
     def reboot(self, pool_id: str, node_ids: Iterable[str]) -> None:
         """Reboot nodes: their tasks are requeued and their start task runs again. Does not wait."""

@@ -12,7 +12,7 @@ from batchtrain.client import orphans
 from batchtrain.client.ending import Ending, Interrupts
 from batchtrain.client.idling import with_idle_timeout
 from batchtrain.client.leaving import Ask, Leaver, leave, leaver_of, stops
-from batchtrain.client.limits import UNLIMITED, Guard, Limits, hour_of_all, price_for
+from batchtrain.client.limits import UNLIMITED, Guard, Limits, hour_for
 from batchtrain.client.local import lost_isolation
 from batchtrain.client.log_follower import Follow
 from batchtrain.client.notices import Notices
@@ -21,6 +21,7 @@ from batchtrain.client.recovering import NodeWatch
 from batchtrain.client.replacing import Replacer
 from batchtrain.config import ids
 from batchtrain.config.candidates import Candidate, ordered, region_at
+from batchtrain.config.task_resources import longest_seconds
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, seconds_of
 from batchtrain.errors import (
@@ -108,8 +109,8 @@ def run(
         raise UsageError("a limit of the price deletes the pool, and `keep` and `reuse` keep it; give one of them")
     region = client.account.region or ""
     options = ordered(recipe, region)
-    prices = [price_for(limits, option.recipe, region_at(option, region)) for option in options]  # raises without one
-    guard = Guard(limits, prices[0], now, planned=hour_of_all(options[0].recipe.pool, prices[0]))
+    hours = [hour_for(limits, option.recipe, region_at(option, region)) for option in options]  # raises without a price
+    guard = Guard(limits, hours[0], now)
     resume_of(recipe, beginning)  # raises for a beginning that the recipe cannot have
     plans = tuple((option, client.foresee(option.recipe)) for option in options)
     foreseen = plans[0][1]
@@ -304,8 +305,7 @@ class _Work(NamedTuple):
     def at(self, client: Operations, candidate: Candidate, foreseen: Foreseen) -> _Work:
         """The work at a candidate of the pool, before anything is created there."""
         recipe, account = candidate.recipe, client.account
-        price = price_for(self.limits, recipe, account.region)
-        self.guard.move(price, hour_of_all(recipe.pool, price))
+        self.guard.move(hour_for(self.limits, recipe, account.region))
         self.ending.client = client
         self.ending.price, self.ending.planned = price_of(recipe, account.region), hour_of(recipe, account.region)
         self.recorder.move(client, recipe, foreseen)
@@ -635,13 +635,7 @@ def _followed(work: _Work, job: Job, settings: JobSettings) -> tuple[Task, ...]:
         requests = follow.look(glance)
         replacer.replace()
         requests += nodes.look() if nodes is not None else 0
-        if guard.due():
-            pool_id = read.job(client.batch, job.id).pool
-            requests += 1
-            if pool_id:
-                watch.show_nodes(client.batch, pool_id, tell)
-                requests += 2
-        return requests
+        return requests + (_look_at_nodes(work, job.id) if guard.due() else 0)
 
     try:
         watch.tasks_ended(client.batch, job.id, deadline, client.pace, look_within_limits)
@@ -654,6 +648,17 @@ def _followed(work: _Work, job: Job, settings: JobSettings) -> tuple[Task, ...]:
     if settings.merge_task is not None:
         follow.show_ended(task for task in tasks if task.id == ids.merge_id(settings.merge_task))
     return tasks
+
+
+def _look_at_nodes(work: _Work, job_id: str) -> int:
+    """Report the nodes of a job to the views, and those of the pools that other jobs of the run have (`auto_pool`) to
+    the limits. Returns the number of requests."""
+    batch, others = work.client.batch, [job.id for job in work.recipe.jobs if job.auto_pool and job.id != job_id]
+    pool_of_job = read.job(batch, job_id).pool
+    pools = {pool_of_job, *(read.job(batch, other_id).pool for other_id in others)} - {""}
+    for pool_id in pools:
+        watch.show_nodes(batch, pool_id, work.tell if pool_id == pool_of_job else work.guard.note)
+    return 1 + len(others) + 2 * len(pools)
 
 
 def _stop(client: Operations, job_id: str, tell: Tell) -> None:
@@ -685,13 +690,9 @@ def seconds_for(job: JobSettings) -> float:
     """
     if job.max_wall_time is not None:
         return seconds_of(job.max_wall_time) + POOL_SECONDS
-    total = 0.0
-    for task in job.tasks:
-        retries = task.max_task_retries if task.max_task_retries is not None else job.max_task_retries or 0
-        if task.max_wall_time is None or task.task_factory is not None or retries < 0:
-            return JOB_SECONDS
-        total += seconds_of(task.max_wall_time) * (1 + retries)
-    return total + POOL_SECONDS if total and job.merge_task is None else JOB_SECONDS
+    times = [None if task.task_factory is not None else longest_seconds(job, task) for task in job.tasks]
+    total = sum(filter(None, times))
+    return total + POOL_SECONDS if total and None not in times and job.merge_task is None else JOB_SECONDS
 
 
 def leaves(error: BaseException, *, has_tasks: bool, is_submitted: bool) -> bool:

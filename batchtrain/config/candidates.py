@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from batchtrain.catalog.prices import region_of
-from batchtrain.config.scaling import most_nodes
+from batchtrain.catalog.prices import missing, region_of
+from batchtrain.config.scaling import most_nodes, unlimited
 from batchtrain.config.types import Alternative, Credentials, Pool, Recipe, VmCount
 from batchtrain.errors import PlanError, UsageError
 
@@ -113,20 +113,17 @@ def hour(candidate: Candidate, region: str = "", *, per_gpu: bool = False) -> fl
     pool, catalog = candidate.pool, candidate.recipe.catalog
     price = catalog.price(pool.vm_size, region_at(candidate, region))
     size, count = catalog.size(pool.vm_size), most_nodes(pool)
-    cost = price.of(count.dedicated, count.low_priority) if price is not None else None
+    cost = price.of(*count) if price is not None else None
     if cost is None or not per_gpu:
         return cost
-    gpus = (size.gpus if size is not None else 0) * (count.dedicated + count.low_priority)
+    gpus = (size.gpus if size is not None else 0) * (count.total or 0)
     return cost / gpus if gpus else None
 
 
 def unpriced(candidate: Candidate, region: str = "") -> str:
     """Why a candidate has no price."""
+    pool, where = candidate.pool, region_at(candidate, region)
     if hour(candidate, region) is not None:
-        return f"{candidate.pool.vm_size} has no GPUs"
-    where = region_at(candidate, region)
-    spot = "spot " if candidate.pool.vm_count.low_priority else ""
-    return (
-        f"the catalogue has no price of {spot}{candidate.pool.vm_size}{f' in {where}' if where else ''};"
-        f" `batchtrain catalog refresh --prices --location {where or 'REGION'}` reads it"
-    )
+        return f"{pool.vm_size} has no GPUs"
+    price = candidate.recipe.catalog.price(pool.vm_size, where)
+    return unlimited(pool) or missing(pool.vm_size, price, *most_nodes(pool), where)

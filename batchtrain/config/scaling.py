@@ -1,4 +1,4 @@
-"""The minimum and maximum nodes of a scaling scenario, and its contradictions; no formulas, no requests.
+"""The minimum and maximum nodes of a pool, and the contradictions of a scaling scenario; no requests.
 
 The rules and the planner ask the same function, so that what is valid can be planned.
 """
@@ -6,6 +6,7 @@ The rules and the planner ask the same function, so that what is valid can be pl
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from batchtrain.config.types import Autoscale, NodeCaps, Path, Pool, Scenario, VmCount
 
@@ -13,6 +14,8 @@ BY_WORK = ("active_tasks", "pending_tasks")
 """Scenarios that follow the number of tasks; the others follow days and hours."""
 IDLE_LEAST = 300
 """Seconds between two evaluations of the formula of an idle timeout: the fewest that the service takes."""
+TARGETS = {"dedicated": "$TargetDedicatedNodes", "low_priority": "$TargetLowPriorityNodes"}
+"""The variables of a formula that set the number of nodes of each kind."""
 OFF_PEAK = "workday_with_offpeak_max_low_priority"
 
 
@@ -29,17 +32,52 @@ def least_of(pool: Pool) -> VmCount:
     return VmCount() if pool.autoscale == "to_zero" else pool.vm_count
 
 
-def most_nodes(pool: Pool) -> VmCount:
-    """The maximum number of nodes of a pool; for a custom formula only the initial number is known."""
+class MostNodes(NamedTuple):
+    """The maximum number of nodes of each kind; None without a limit."""
+
+    dedicated: int | None
+    low_priority: int | None
+
+    @property
+    def total(self) -> int | None:
+        """Of both kinds."""
+        return None if self.dedicated is None or self.low_priority is None else self.dedicated + self.low_priority
+
+
+def most_nodes(pool: Pool) -> MostNodes:
+    """The maximum number of nodes of a pool, whatever sets it."""
+    scaling, least = scaling_of(pool), pool.vm_count
+    if scaling is not None and scaling.formula:
+        from batchtrain.config import formula_bounds  # 10 ms, and only where there is a formula
+
+        return MostNodes(*formula_bounds.most_targets(scaling.formula))
+    if scaling is None or scaling.scenario is None:
+        return MostNodes(least.dedicated, least.low_priority)
+    limits = scaling.scenario.maximum_vm_count
+    kinds = ((least.dedicated, limits.dedicated), (least.low_priority, limits.low_priority))
+    return MostNodes(*(None if (most := most_of(*kind)) is None else max(most, kind[0]) for kind in kinds))
+
+
+def maximum_path(pool: Pool, kind: str = "") -> Path:
+    """The property that sets the maximum number of nodes, or that of one kind; the path starts at the pool."""
     scaling = scaling_of(pool)
-    scenario = scaling.scenario if scaling is not None and not scaling.formula else None
-    if scenario is None:
-        return pool.vm_count
-    most = scenario.maximum_vm_count
-    return VmCount(
-        dedicated=max(pool.vm_count.dedicated, most.dedicated or 0),
-        low_priority=max(pool.vm_count.low_priority, most.low_priority or 0),
-    )
+    if scaling is not None and scaling.formula:
+        return ("autoscale", "formula")
+    is_scenario = scaling is not None and scaling.scenario is not None and pool.autoscale != "to_zero"
+    return (*(("autoscale", "scenario", "maximum_vm_count") if is_scenario else ("vm_count",)), *filter(None, (kind,)))
+
+
+def unlimited(pool: Pool) -> str:
+    """The kinds of node without a maximum number, and what to write; empty if each kind has one."""
+    kinds = [kind for kind, most in most_nodes(pool)._asdict().items() if most is None]
+    if not kinds:
+        return ""
+    if "formula" in maximum_path(pool):
+        targets = [TARGETS[kind] for kind in kinds]
+        text = f"`autoscale.formula` gives {' and '.join(targets)} no maximum that can be computed"
+        return f"{text}; write `{targets[0]} = min(NUMBER, ...);`"
+    paths = " and ".join(f"`{'.'.join(map(str, maximum_path(pool, kind)))}`" for kind in kinds)
+    return f"{paths}: -1 is no limit; write a number"
 
 
 def most_of(least: int, maximum: int | None) -> int | None:

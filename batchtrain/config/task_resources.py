@@ -1,4 +1,4 @@
-"""The resources of a task: its nodes, the GPUs that it sees, the shared memory of its container. No rules, no requests.
+"""The resources of a task: its nodes, its time, the GPUs that it sees, the shared memory of its container. No rules.
 
 The rules and the planner ask the same functions, so that a warning never contradicts the plan.
 """
@@ -9,8 +9,8 @@ import re
 from typing import NamedTuple
 
 from batchtrain.catalog.sizes import VmSize
-from batchtrain.config.types.base import whole_number
-from batchtrain.config.types.jobs import Job, Task
+from batchtrain.config.types.base import seconds_of, whole_number
+from batchtrain.config.types.jobs import Job, JobManager, Task
 from batchtrain.config.types.pool import Pool
 
 LEAST_MIB = 256
@@ -46,6 +46,12 @@ def instances(count_or_symbol: str, pool: Pool | None) -> int | None:
         return number
     count: int = getattr(pool.vm_count, kind_of(count_or_symbol))
     return max(count, 1) if count_or_symbol.startswith("pool_current_") and pool.autoscale is not None else count
+
+
+def longest_seconds(job: Job, task: Task | JobManager) -> float | None:
+    """The time that a task may run, with all its retries; None if nothing limits it."""
+    retries = task.max_task_retries if task.max_task_retries is not None else job.max_task_retries or 0
+    return None if task.max_wall_time is None or retries < 0 else seconds_of(task.max_wall_time) * (1.0 + retries)
 
 
 # --- GPUs -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from batchtrain.config.scaling import OFF_PEAK, faults, least_of, most_of, scaling_of
+from batchtrain.config.scaling import OFF_PEAK, TARGETS, faults, least_of, most_of, scaling_of
 from batchtrain.config.schema import dotted
 from batchtrain.config.times import duration
 from batchtrain.config.types import MOST_NODES, Job, NodeCaps, Pool, Scenario, VmCount, seconds_of
@@ -40,17 +40,29 @@ def formula(pool: Pool, jobs: Iterable[Job] = ()) -> str | None:
 def idle_to_zero(count: VmCount, seconds: float) -> str:
     """The nodes of a pool while there is work, and no nodes after so many seconds without a task; a new task brings
     them back. A pool without enough samples, such as a new one, keeps its nodes."""
-    samples = "$PendingTasks.GetSample(lookback)"
     lines = [
         "// idle_to_zero: all nodes while a task waits or runs, and none after the lookback without one.",
-        f"lookback = {_interval(int(seconds))};",
-        "percent = $PendingTasks.GetSamplePercent(lookback);",
-        f"busy = percent >= {ENOUGH_SAMPLES} ? max({samples}) : 1;",
-        f"$TargetDedicatedNodes = busy > 0 ? {count.dedicated} : 0;",
-        f"$TargetLowPriorityNodes = busy > 0 ? {count.low_priority} : 0;",
+        *_busy(seconds, count.dedicated, count.low_priority),
         "$NodeDeallocationOption = taskcompletion;",
     ]
     return "\n".join(lines) + "\n"
+
+
+def then_idle_to_zero(formula: str, seconds: float) -> str:
+    """A formula that requests no nodes after so many seconds without a task."""
+    head = "// No nodes after the lookback without a task."
+    return "\n".join((formula.rstrip(), head, *_busy(seconds, *TARGETS.values()))) + "\n"
+
+
+def _busy(seconds: float, dedicated: int | str, spot: int | str) -> list[str]:
+    samples = "$PendingTasks.GetSample(lookback)"
+    return [
+        f"lookback = {_interval(int(seconds))};",
+        "percent = $PendingTasks.GetSamplePercent(lookback);",
+        f"busy = percent >= {ENOUGH_SAMPLES} ? max({samples}) : 1;",
+        f"$TargetDedicatedNodes = busy > 0 ? {dedicated} : 0;",
+        f"$TargetLowPriorityNodes = busy > 0 ? {spot} : 0;",
+    ]
 
 
 def tasks_a_node(pool: Pool, jobs: Iterable[Job]) -> int:

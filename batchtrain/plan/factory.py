@@ -17,6 +17,7 @@ from msgspec.structs import asdict, replace
 
 from batchtrain.config import factories, ids, types
 from batchtrain.config.factories import EXAMPLE, FEW_TASKS, FORMAT_ERRORS, KEYWORDS, SOURCE_KEYWORDS, Row
+from batchtrain.config.link_life import days_of
 from batchtrain.config.schema import dotted
 from batchtrain.errors import BatchtrainError, PlanError, Problem
 from batchtrain.plan import inputs
@@ -312,10 +313,11 @@ def _source_files(spot: _Spot, facts: Facts) -> Made:
 def _with_file(spot: _Spot, task: types.Task, words: Mapping[str, Any]) -> types.Task:
     factory = spot.factory.file
     assert factory is not None
-    storage, days = factory.azure_storage, spot.recipe.settings.generated_sas_expiry_days
+    storage = factory.azure_storage
     if storage is None:
         return task
-    blob = f"{storage.storage_account_settings}/{words['file_path_with_container']}{f'?days={days}' if days else ''}"
+    link = storage.storage_account_settings
+    blob = f"{link}/{words['file_path_with_container']}?days={days_of(spot.recipe, link)}"
     file = inputs.ListedFile(file_path=format(words[factory.task_filepath]), blob=blob)
     return replace(task, resource_files=(*task.resource_files, file))
 

@@ -9,12 +9,10 @@ import re
 from typing import NamedTuple
 
 from batchtrain.config import task_paths
+from batchtrain.config.link_life import days_of
 from batchtrain.config.types import ApplicationPackage, Recipe, ResourceFile, StorageCredentials, StorageInput
 from batchtrain.launchers.preparation import Moved, Selected
 from batchtrain.plan import wire
-
-SAS_DAYS = 30
-"""How long the links of a pool and of tasks' data are good, where `generated_sas_expiry_days` says nothing."""
 
 _WILD = re.compile(r"[*?\[]")
 
@@ -68,11 +66,6 @@ def packages(references: tuple[ApplicationPackage, ...]) -> tuple[wire.Applicati
     return tuple(wire.ApplicationPackage(application_id=package.id, version=package.version) for package in references)
 
 
-def sas_days(recipe: Recipe) -> int:
-    """The number of days that links to storage are valid."""
-    return recipe.settings.generated_sas_expiry_days or SAS_DAYS
-
-
 def container_url(account: StorageCredentials, container: str) -> str:
     """A container's own URL, which permits nothing."""
     endpoint = account.endpoint
@@ -81,13 +74,12 @@ def container_url(account: StorageCredentials, container: str) -> str:
 
 def container_link(recipe: Recipe, link: str, container: str, *, write: bool = False) -> wire.Template:
     """The placeholder of a container's URL: read and list, or with `write` for results too."""
-    options = f"write&days={sas_days(recipe)}" if write else f"days={sas_days(recipe)}"
-    return wire.later("sas", f"{link}/{container}?{options}")
+    return wire.later("sas", f"{link}/{container}?{'write&' if write else ''}days={days_of(recipe, link)}")
 
 
 def results_link(recipe: Recipe, link: str, container: str) -> wire.Template:
     """The placeholder of a container's URL that only writes."""
-    return wire.later("sas", f"{link}/{container}?put&days={sas_days(recipe)}")
+    return wire.later("sas", f"{link}/{container}?put&days={days_of(recipe, link)}")
 
 
 def fetched(recipe: Recipe, data: tuple[StorageInput, ...], own_directory: str) -> tuple[Fetched, ...]:

@@ -20,6 +20,8 @@ CONTROLS = "batchtrain:controls"
 """The run whose job a job moves among the candidates of its pool."""
 VARIABLE = "BATCHTRAIN_RUN"
 """The run as a variable of a job's tasks. It separates their attempts from those of an earlier job of the same id."""
+MAX_PRICE = "batchtrain:max-price"
+"""The limit of the price of a detached run, on its pool: the wall clock of its job counts the nodes of the plan."""
 OWN = frozenset({RUN, USER, HOST, DIGEST, COMPLETE, VARIABLE, lineage.VARIABLE})
 MARKED = frozenset({"pool.add", "job.add", "schedule.add"})
 """The actions whose requests carry marks."""

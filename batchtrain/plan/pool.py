@@ -49,9 +49,9 @@ def _mixed(pool: Pool, body: wire.PoolCreate) -> wire.PoolCreate:
     """The request for a pool of several VM sizes, if the file has them."""
     if pool.vm_sizes is None:
         return body
-    strategy, names = pool.vm_sizes.allocation_strategy, (pool.vm_size, *pool.vm_sizes.alternatives)
-    ranks = range(len(names)) if strategy == PRIORITIZED else [None] * len(names)
-    sizes = tuple(wire.MixedSize(name=name, rank=rank) for name, rank in zip(names, ranks, strict=True))
+    strategy, count = pool.vm_sizes.allocation_strategy, len(pool.sizes)
+    ranks = range(count) if strategy == PRIORITIZED else [None] * count
+    sizes = tuple(wire.MixedSize(name=name, rank=rank) for name, rank in zip(pool.sizes, ranks, strict=True))
     profile = wire.SkuProfile(vm_sizes=sizes, allocation_strategy=strategy)
     return msgspec.structs.replace(body, vm_size=MIX, vm_sku_profile=profile)
 

@@ -74,24 +74,12 @@ def manager(frame: Frame, task: wire.TaskCreate, path: str) -> tuple[wire.JobMan
 
 
 def remarks(frame: Frame, task: wire.TaskCreate, path: str) -> tuple[Problem, ...]:
-    """Warnings about properties that a schedule drops, and about links that expire before it ends."""
-    problems = [
+    """Warnings about properties that a schedule drops."""
+    return tuple(
         Problem("recurrence-tasks", f"a schedule's task has no `{name}`; it is left out", path=path, level="warning")
         for name in ("exit_conditions", "affinity_info")
         if getattr(task, name) is not None
-    ]
-    if any("sas" in template.kinds for template in wire.templates(task).values()):
-        days = frame.recipe.settings.generated_sas_expiry_days
-        problems.append(
-            Problem(
-                "schedule-links",
-                f"the links to storage that the schedule carries end {days or 30} days after it is added; raise"
-                " `batchtrain.generated_sas_expiry_days`, or read and write with an `identity`",
-                path=path,
-                level="warning",
-            )
-        )
-    return tuple(problems)
+    )
 
 
 def _error(frame: Frame, reason: str) -> PlanError:

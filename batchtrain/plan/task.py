@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from batchtrain.config import task_resources, travel
+from batchtrain.config.link_life import days_of
 from batchtrain.config.task_paths import OURS
 from batchtrain.config.travel import AnySource, LargeSource, Source
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, JobManager, JobPreparation, MultiInstance, Task
@@ -348,7 +349,8 @@ def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payl
 
 
 def _linked(frame: Frame, task: Task, upload: Upload, name: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
-    url = wire.later("sas", f"{upload.path}?days={inputs.sas_days(frame.recipe)}")
+    days = days_of(frame.recipe, upload.path.partition("/")[0])
+    url = wire.later("sas", f"{upload.path}?days={days}")
     return payload.through_storage(url, name, everywhere=task.multi_instance is not None), (upload,)
 
 

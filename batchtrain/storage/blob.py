@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import msgspec
 
+from batchtrain.config.link_life import DELEGATED_DAYS, LINK_DAYS
 from batchtrain.config.types import Credentials, StorageCredentials
 from batchtrain.config.unfilled import is_unfilled, require_credentials
 from batchtrain.errors import UsageError
@@ -22,11 +23,6 @@ from batchtrain.storage.blob_requests import NEVER, Answer, Request, Storage, bl
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
     from azure.storage.blob import UserDelegationKey
-
-LINK_DAYS = 30
-"""Days for which a link is valid: a task may wait long for its nodes, and be retried."""
-DELEGATED_DAYS = 7
-"""The maximum days of a link that is signed by Entra ID instead of the account's key."""
 
 Connect = Callable[[str], Storage]
 """Gives the account behind a storage link."""

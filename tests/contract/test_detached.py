@@ -13,6 +13,8 @@ import msgspec
 import pytest
 from azure.core.pipeline.transport import RequestsTransport
 
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.prices import Prices
 from batchtrain.client import controller
 from batchtrain.client.client import Client
 from batchtrain.client.controller_program import FILE
@@ -22,7 +24,7 @@ from batchtrain.config.types import Credentials, Recipe, Secret, StorageCredenti
 from batchtrain.emulator import steering
 from batchtrain.emulator.interface import StorageAccount
 from batchtrain.emulator.server import Emulator, Settings
-from batchtrain.errors import NotFound
+from batchtrain.errors import NotFound, UsageError
 from batchtrain.runs.directory import runs
 from batchtrain.runs.recording import Origin
 from batchtrain.service import read
@@ -178,3 +180,17 @@ def test_a_run_of_an_earlier_version_is_fetched_stopped_and_attached(
     attached = client.attach(run, runs_dir=tmp_path / "another", tell=QUIET, check=False)
     assert attached.state == "failed"
     assert sorted(path.name for path in (attached.path / "config").iterdir()) == ["effective.yaml", "plan.json"]
+
+
+def test_the_pool_of_a_detached_run_gets_no_more_nodes_than_its_limit_of_the_price_counts(
+    emulator: Emulator, azurite: StorageAccount, tmp_path: Path
+) -> None:
+    client = Client(Account(emulator.endpoint, emulator.account, Secret(emulator.key), emulated=True))
+    prices = Catalog(prices=(Prices("west", "EUR", {"STANDARD_D2S_V5": 1.0}),))
+    priced = msgspec.structs.replace(recipe("j", azurite), catalog=prices)
+    [run] = detach(client, priced, tell=QUIET, origin=Origin(tmp_path / "runs"), limits=Limits(price=3))
+    job = read.job(client.batch, "j", read.EXAMINED_JOB)
+    assert job.wall_clock == 1.5 * 3600
+    with pytest.raises(UsageError, match=f"run {run.run.name} may cost at most 3 .*batchtrain runs stop"):
+        client.pools.resize(job.pool, dedicated=3)
+    client.pools.resize(job.pool, dedicated=1, wait=False)

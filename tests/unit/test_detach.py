@@ -10,9 +10,20 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.prices import Prices
 from batchtrain.client import account_runs, controller, detach, detached_results, orphans
 from batchtrain.client.limits import Limits
-from batchtrain.config.types import Credentials, Recipe, Secret, Settings, StorageCredentials, VmCount, VmSizes
+from batchtrain.config.types import (
+    Autoscale,
+    Credentials,
+    Recipe,
+    Secret,
+    Settings,
+    StorageCredentials,
+    VmCount,
+    VmSizes,
+)
 from batchtrain.errors import NotFound, PlanError, UsageError
 from batchtrain.plan import plan_jobs
 from batchtrain.plan.types import Facts
@@ -51,6 +62,13 @@ def test_the_wall_clock_is_the_shortest_of_the_limits(limits: Limits, job: dict[
     assert detach.wall_seconds(of(job).jobs[0], limits, 6.0, 2) == seconds
 
 
+def test_the_wall_clock_counts_the_most_nodes_that_a_formula_requests() -> None:
+    prices = Catalog(prices=(Prices("west", "EUR", {"STANDARD_D4S_V5": 0.25}),))
+    made = replace(of(pool={"autoscale": Autoscale(formula="$TargetDedicatedNodes = 50;")}), catalog=prices)
+    assert detach._hour(made, Limits(price=1), None) == 12.5
+    assert detach._hour(made, Limits(), None) == 0
+
+
 def test_a_wall_clock_in_which_no_node_starts_is_refused() -> None:
     made = of()
     with pytest.raises(UsageError, match="nodes need minutes to start"):
@@ -84,17 +102,18 @@ def test_the_results_need_one_storage_account() -> None:
 @pytest.mark.parametrize(
     ("days", "account", "seconds", "reason"),
     [
-        (2, KEYED, 1.5 * DAY, "good for 2 days.*generated_sas_expiry_days"),
-        (None, KEYLESS, 6.5 * DAY, "no account_key.*7 days at most"),
+        (2, KEYED, 1.5 * DAY, "expires after 2 days.*generated_sas_expiry_days: 3"),
+        (None, KEYLESS, 6.5 * DAY, "no account_key.*expires after 7 days.*--max-duration"),
     ],
 )
 def test_a_link_that_expires_before_the_last_upload_is_refused(
     days: int | None, account: StorageCredentials, seconds: float, reason: str
 ) -> None:
     made = replace(of(days=days), credentials=Credentials(storage={"a": account}))
+    long, short = (replace(made, jobs=(detach.bounded(made.jobs[0], limit),)) for limit in (seconds, DAY))
     with pytest.raises(UsageError, match=reason):
-        detach.refuse_short_links(made, "a", seconds, emulated=False)
-    detach.refuse_short_links(made, "a", DAY, emulated=False)
+        detach.refuse_short_links(long, "a")
+    detach.refuse_short_links(short, "a")
 
 
 def test_a_task_uploads_what_run_would_fetch_into_the_container_of_the_run() -> None:

@@ -318,6 +318,15 @@ def test_a_pool_that_scales_is_held_against_the_quota_with_its_most_nodes() -> N
     assert check("quota", facts(recipe=scaled)).result == "fail"
 
 
+def test_a_pool_without_a_maximum_is_not_held_against_the_quota() -> None:
+    seen = recipe()
+    assert seen.pool is not None
+    formula = Autoscale(formula="$TargetDedicatedNodes = $PendingTasks.GetSample(1);")
+    scaled = structs.replace(seen, pool=structs.replace(seen.pool, autoscale=formula))
+    found = check("quota", facts(recipe=scaled))
+    assert (found.result, "min(NUMBER" in found.found) == ("not checked", True)
+
+
 @pytest.mark.parametrize(("agent", "result"), [("batch.node.ubuntu 24.04", "not checked"), ("mine", "fail")])
 def test_the_node_agent_of_an_image_of_ones_own_is_one_that_the_account_knows(agent: str, result: str) -> None:
     own = VmConfiguration(custom_image=CustomImage(arm_image_id="/a", node_agent=agent))

@@ -181,6 +181,7 @@ def test_results_are_written_as_the_service_writes_them() -> None:
         ("x = $ActiveTasks;  y = x + 1;", "no sample of $ActiveTasks yet", 1, 26),
         ('x = time("soon");', "`soon` is not a time", 1, 5),
         ("x = val(vec(1), 3);", "number 3 does not exist", 1, 5),
+        ("$TargetDedicatedNodes = $ActiveTasks;", "no sample of $ActiveTasks yet", 1, 1),
         ("$TargetDedicatedNodes = 1/0;", "must be a number, not inf", 1, 1),
         ("x = avg(1/0, -1/0);", "infinite or no number", 1, 5),
         ("x = sum(1/0, -1/0);", "infinite or no number", 1, 5),

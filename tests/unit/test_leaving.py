@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from batchtrain.catalog.prices import Hour, Price
 from batchtrain.client.leaving import Leaver, leave, leaver_of
-from batchtrain.client.limits import UNLIMITED, Guard
+from batchtrain.client.limits import UNLIMITED, Guard, Limits
 from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import TerminalClosed, Terminated, TimedOut
+from batchtrain.formula import Seen, evaluate
 from batchtrain.service import job_actions
 from tests.unit.plan.jobs import recipe
 
 STORED = {"output_data": {"azure_storage": [{"storage_account_settings": "s", "remote_path": "models"}]}}
+NOW = datetime(2026, 11, 23, tzinfo=timezone.utc)
 CONTINUE = lambda hour: True  # noqa: E731
 
 
@@ -44,7 +47,9 @@ def test_an_interrupt_leaves_a_run_by_its_signal_and_its_storage(
     assert leaver_of(error, of(*tasks), ending(), CONTINUE) == leaver
 
 
-def handed_over(recipe: Recipe, leaver: Leaver, error: BaseException | None = None) -> tuple[bool, list[Any]]:
+def handed_over(
+    recipe: Recipe, leaver: Leaver, error: BaseException | None = None, limits: Limits = UNLIMITED
+) -> tuple[bool, list[Any]]:
     """Whether the run was left, and the steps that end it later; each ends with the error."""
     steps: list[Any] = []
 
@@ -52,7 +57,9 @@ def handed_over(recipe: Recipe, leaver: Leaver, error: BaseException | None = No
         steps.append(step)
         return error
 
-    guard = Guard(UNLIMITED, None, lambda: datetime.now(timezone.utc))
+    price = Price("D4s_v5", "westeurope", "USD", 1.0, None)
+    hour = Hour("p", "D4s_v5", 2, 0, price) if limits.price is not None else None
+    guard = Guard(limits, hour, lambda: datetime(2026, 11, 23, tzinfo=timezone.utc))
     client: Any = SimpleNamespace(batch=None, carry_out=print)
     fake = ending(error_of=error_of, tell=lambda event: None)
     return leave(client, recipe, fake, guard, leaver), steps
@@ -83,6 +90,20 @@ def test_the_job_of_an_automatic_pool_that_is_left_ends_with_its_last_task() -> 
 def test_a_pool_that_is_left_has_no_nodes_after_its_last_task(pool: dict[str, Any]) -> None:
     _, [step] = handed_over(with_pool(pool), "terminal")
     assert [one.action for one in step.args[0].steps] == ["pool.autoscale"]
+
+
+@pytest.mark.parametrize("pool", [{}, {"idle_timeout": "2h"}, {"autoscale": {"formula": "$TargetDedicatedNodes = 2;"}}])
+def test_a_limit_of_the_price_pays_for_the_nodes_until_the_pool_has_none(pool: dict[str, Any]) -> None:
+    _, [limit, empty] = handed_over(with_pool(pool), "user", limits=Limits(price=4.0))
+    assert limit.args[2] == pytest.approx(2 * 3600 - 300)
+    [step] = empty.args[0].steps
+    pending = {"$PendingTasks": tuple((NOW - timedelta(seconds=30) * n, 0.0) for n in range(10, -1, -1))}
+    result = evaluate(step.document["autoScaleFormula"], Seen(NOW, pending, 2))
+    assert (result.dedicated, result.low_priority) == (0, 0)
+
+
+def test_a_run_whose_limit_leaves_no_time_ends_with_its_command() -> None:
+    assert handed_over(with_pool({}), "user", limits=Limits(price=0.1)) == (False, [])
 
 
 @pytest.mark.parametrize(("leaver", "is_left"), [("terminal", False), ("user", True)])

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from batchtrain.catalog.prices import Price
-from batchtrain.client.limits import UNLIMITED, Guard, Limits, price_for
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.prices import Hour, Price, Prices
+from batchtrain.client.limits import UNLIMITED, Guard, Limits, hour_for
 from batchtrain.config.times import duration
 from batchtrain.errors import LimitReached, UsageError
 from batchtrain.records import Node
 from batchtrain.records.events import Event, JobAdding, NodesSeen, Waiting
-from batchtrain.service.connect import Account
 from tests.unit.plan.jobs import recipe
 
 PRICE = Price("D4s_v5", "westeurope", "USD", 1.0, 0.25)
+HOUR = Hour("p", "D4s_v5", 2, 0, PRICE)
 
 
 class Clock:
@@ -48,7 +51,7 @@ def test_a_run_ends_after_its_duration_and_only_once() -> None:
 
 def test_a_run_ends_when_its_nodes_have_cost_the_limit() -> None:
     clock = Clock()
-    guard = Guard(Limits(price=3.0), PRICE, clock)
+    guard = Guard(Limits(price=3.0), HOUR, clock)
     guard.note(seen(clock, "a", "b"))
     clock.pass_(1)
     guard.check()
@@ -62,7 +65,7 @@ def test_a_run_ends_when_its_nodes_have_cost_the_limit() -> None:
 def test_a_pause_ends_when_a_limit_is_reached(limits: Limits, hours: float) -> None:
     clock = Clock()
     began = clock.now
-    guard = Guard(limits, PRICE, clock, lambda seconds: clock.pass_(seconds / 3600))
+    guard = Guard(limits, HOUR, clock, lambda seconds: clock.pass_(seconds / 3600))
     guard.note(seen(clock, "a", "b"))
     guard.sleep(60)
     with pytest.raises(LimitReached):
@@ -70,28 +73,33 @@ def test_a_pause_ends_when_a_limit_is_reached(limits: Limits, hours: float) -> N
     assert (clock.now - began).total_seconds() == pytest.approx(hours * 3600)
 
 
+def test_a_run_without_nodes_never_reaches_a_limit_of_the_price() -> None:
+    assert Guard(Limits(price=4.0), HOUR._replace(dedicated=0), Clock()).seconds_left() is None
+
+
 def test_a_run_that_is_left_without_nodes_may_last_as_long_as_all_of_them_cost_its_limit() -> None:
-    guard = Guard(Limits(price=4.0), PRICE, Clock(), planned=2.0)
-    assert guard.seconds_left == pytest.approx(2 * 3600)
+    guard = Guard(Limits(price=4.0), HOUR, Clock())
+    assert guard.seconds_left() == pytest.approx(2 * 3600)
+    assert guard.seconds_left(idle=300) == pytest.approx(2 * 3600 - 300)
 
 
-def test_a_node_that_is_gone_costs_nothing_more() -> None:
+def test_a_node_costs_until_the_first_look_without_it() -> None:
     clock = Clock()
-    guard = Guard(Limits(price=100.0), PRICE, clock)
+    guard = Guard(Limits(price=100.0), HOUR, clock)
     both, one = seen(clock, "a", "b"), seen(clock, "a")
     guard.note(both)
-    clock.pass_(1)
-    guard.note(one)
-    clock.pass_(1)
-    assert guard.cost == pytest.approx(2.0)  # b was seen last at the beginning
+    for look in (one, one):
+        clock.pass_(1)
+        guard.note(look)
+    assert guard.cost == pytest.approx(3.0)  # nobody knows when b went in its last hour
 
 
 def test_a_run_that_moves_to_other_nodes_has_cost_those_before_at_their_price() -> None:
     clock = Clock()
-    guard = Guard(Limits(price=100.0), PRICE, clock)
+    guard = Guard(Limits(price=100.0), HOUR, clock)
     guard.note(seen(clock, "a", "b"))
     clock.pass_(1)
-    guard.move(PRICE._replace(dedicated=10.0), 10.0)
+    guard.move(HOUR._replace(price=PRICE._replace(dedicated=10.0)))
     guard.note(seen(clock, "c"))
     clock.pass_(1)
     assert guard.cost == pytest.approx(12.0)
@@ -101,7 +109,7 @@ def test_spot_nodes_cost_their_own_price_and_a_pool_from_before_only_the_time_of
     clock = Clock()
     old = seen(clock, "a", dedicated=False)
     clock.pass_(10)
-    guard = Guard(Limits(price=100.0), PRICE, clock)
+    guard = Guard(Limits(price=100.0), HOUR, clock)
     guard.note(old)
     clock.pass_(2)
     assert guard.cost == pytest.approx(0.5)
@@ -118,17 +126,81 @@ def test_only_a_wait_is_ended_never_a_request() -> None:
 
 def test_nodes_are_looked_at_again_each_minute_only_for_a_price() -> None:
     clock = Clock()
-    guards = [Guard(limits, PRICE, clock) for limits in (Limits(price=1.0), UNLIMITED)]
+    guards = [Guard(limits, HOUR, clock) for limits in (Limits(price=1.0), UNLIMITED)]
     assert [guard.due() for guard in guards] == [False, False]
     clock.pass_(0.02)
     assert [guard.due() for guard in guards] == [True, False]
 
 
-def test_a_limit_of_the_price_without_a_price_is_refused_with_the_command_that_reads_it() -> None:
-    account = Account("https://a.westeurope.batch.azure.com", "a")
-    with pytest.raises(UsageError, match="batchtrain catalog refresh --prices --location westeurope` reads it"):
-        price_for(Limits(price=1.0), recipe({}), account.region)
-    assert price_for(Limits(seconds=1.0), recipe({}), account.region) is None
+WORK = "$TargetDedicatedNodes = $PendingTasks.GetSample(1);"
+NO_LIMIT = {"scenario": {"name": "pending_tasks", "maximum_vm_count": {"dedicated": -1}}}
+SPOT = "$TargetDedicatedNodes = 1; $TargetLowPriorityNodes = 100;"
+WINDOWS = {"publisher": "microsoftwindowsserver", "offer": "windowsserver", "sku": "2022-datacenter"}
+
+
+@pytest.mark.parametrize(
+    ("pool", "reason"),
+    [
+        ({"vm_size": "STANDARD_D8S_V5"}, "--prices --location westeurope` reads it"),
+        (
+            {"vm_count": {"low_priority": 1}},
+            r"no price of STANDARD_D4S_V5 \(spot\) in westeurope; `batchtrain",
+        ),
+        ({"autoscale": {"formula": SPOT}}, r"no price of STANDARD_D4S_V5 \(spot\)"),
+        ({"autoscale": {"formula": WORK}}, r"write `\$TargetDedicatedNodes = min\(NUMBER"),
+        ({"autoscale": NO_LIMIT}, "maximum_vm_count.dedicated`: -1 is no limit; write a number"),
+        ({"vm_configuration": {"platform_image": WINDOWS}}, "prices of Linux nodes alone.*--max-duration"),
+        ({"vm_sizes": {"alternatives": ["STANDARD_D8S_V5"]}}, "no price of STANDARD_D4S_V5 or STANDARD_D8S_V5"),
+    ],
+)
+def test_a_limit_of_the_price_without_the_cost_of_all_nodes_is_refused_with_what_to_add(
+    pool: dict[str, Any], reason: str
+) -> None:
+    made = recipe(pool={"vm_count": {"dedicated": 0}, "inter_node_communication_enabled": False, **pool})
+    priced = replace(made, catalog=Catalog(prices=(Prices("westeurope", "EUR", {"STANDARD_D4S_V5": 0.25}),)))
+    with pytest.raises(UsageError, match=reason):
+        hour_for(Limits(price=1.0), priced, "westeurope")
+    assert hour_for(Limits(seconds=1.0), priced, "westeurope") is None
+
+
+@pytest.mark.parametrize(
+    ("pool", "jobs", "cost"),
+    [
+        ({}, [{}], 0.5),
+        ({"autoscale": {"formula": "$TargetDedicatedNodes = 50;"}}, [{}], 12.5),
+        ({}, [{"auto_pool": {}}, {"auto_pool": {}}], 1.0),
+        ({}, [{"auto_pool": {}}, {}], 1.0),
+        ({"vm_count": {"dedicated": 0}}, [{}], 0.0),
+    ],
+)
+def test_a_limit_of_the_price_counts_all_nodes_that_a_run_may_have_at_once(
+    pool: dict[str, Any], jobs: list[dict[str, Any]], cost: float
+) -> None:
+    made = recipe(pool=pool)
+    planned = tuple(recipe({"id": f"j{number}", **job}).jobs[0] for number, job in enumerate(jobs))
+    prices = Catalog(prices=(Prices("westeurope", "EUR", {"STANDARD_D4S_V5": 0.25}),))
+    hour = hour_for(Limits(price=1.0), replace(made, jobs=planned, catalog=prices), None)
+    assert hour is not None
+    assert hour.cost == pytest.approx(cost)
+
+
+def test_a_node_whose_price_is_unknown_ends_a_run_with_a_limit_of_the_price() -> None:
+    clock = Clock()
+    guard = Guard(Limits(price=100.0), HOUR._replace(price=PRICE._replace(spot=None)), clock)
+    guard.note(seen(clock, "a"))
+    spot = seen(clock, "b", dedicated=False)
+    clock.pass_(0.1)
+    with pytest.raises(LimitReached, match=r"no price of some of the nodes.*the limit of 100\.00 USD cannot be kept"):
+        guard.note(spot)
+
+
+def test_the_nodes_of_several_pools_are_counted_each() -> None:
+    clock = Clock()
+    guard = Guard(Limits(price=100.0), HOUR, clock)
+    for pool in ("p", "q"):
+        guard.note(replace(seen(clock, pool), subject=pool))
+    clock.pass_(1)
+    assert guard.cost == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from batchtrain.client.limits import Limits
-from batchtrain.client.run import leaves, run, seconds_for
+from batchtrain.client.run import _look_at_nodes, leaves, run, seconds_for
 from batchtrain.config.types import Secret
 from batchtrain.errors import (
     AlreadyExists,
@@ -261,6 +262,17 @@ def test_a_limit_ends_the_pause_between_two_looks_at_the_tasks_and_stops_them(mo
     with pytest.raises(LimitReached):
         runs(Service(), [], limits=Limits(seconds=0), timeout=0.1)
     assert stopped == ["j"]
+
+
+def test_a_limit_of_the_price_counts_the_nodes_of_all_automatic_pools_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools, looks = {"a": "pool-of-a", "b": "pool-of-b", "c": ""}, dict[str, Any]()
+    monkeypatch.setattr("batchtrain.client.run.read.job", lambda _, job_id: SimpleNamespace(pool=pools[job_id]))
+    monkeypatch.setattr("batchtrain.client.run.watch.show_nodes", lambda _, *look: looks.update([look]))
+    jobs = tuple(recipe({"id": job_id, "auto_pool": {}}).jobs[0] for job_id in pools)
+    client, guard = SimpleNamespace(batch=None), SimpleNamespace(note="limits")
+    work: Any = SimpleNamespace(client=client, recipe=replace(recipe(), jobs=jobs), tell="views", guard=guard)
+    _look_at_nodes(work, "b")
+    assert looks == {"pool-of-a": "limits", "pool-of-b": "views"}
 
 
 @pytest.mark.parametrize("how", ["keep", "reuse"])

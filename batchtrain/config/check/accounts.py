@@ -100,7 +100,7 @@ def _mounts(subject: Subject) -> Found:
     accounts = subject.recipe.credentials.storage
     for name, volume in subject.recipe.resources.volumes.shared_data_volumes.items():
         account = accounts.get(volume.storage_account_settings or "")
-        has_key = account is None or account.account_key or account.account_key_keyvault_secret_id or volume.identity
+        has_key = account is None or account.has_key or volume.identity
         if not has_key and volume.volume_driver in ("azureblob", "azurefile"):
             yield (
                 ("global_resources", "volumes", "shared_data_volumes", name, "storage_account_settings"),

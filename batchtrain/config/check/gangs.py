@@ -83,7 +83,7 @@ def _slots(subject: Subject) -> Found:
 
 
 def _nodes(subject: Subject) -> Found:
-    most = subject.most_nodes
+    most = subject.most_nodes.total
     for path, _, _, gang in subject.gangs:
         count, symbol = whole_number(gang.num_instances), str(gang.num_instances)
         if count is not None and most is not None and count > most:

@@ -169,8 +169,8 @@ def _public_ips(subject: Subject) -> Found:
 
 
 def _few_public_ips(subject: Subject) -> Found:
-    count, addresses = subject.pool.vm_count, len(subject.pool.public_ips)
-    most, nodes = NODES_AN_ADDRESS * addresses, max(count.dedicated, count.low_priority)
+    addresses = len(subject.pool.public_ips)
+    most, nodes = NODES_AN_ADDRESS * addresses, max(count or 0 for count in subject.most_nodes)
     if 0 < most < nodes:
         yield (*POOL, "public_ips"), f"{addresses} addresses serve {most} nodes of a kind, the pool has {nodes}"
 

@@ -170,8 +170,6 @@ RULES = (
     Rule("placeholder", WARNING, CREDENTIALS, "Placeholders such as `<job id>` are replaced.", _LOADER),
     Rule("offline-count", INFO, BOTH, "The number of nodes is known without the existing pool.", _PLANNER),
     Rule("password-on-nodes", WARNING, (*CREDENTIALS, *GLOBAL), "Passwords are not readable by other users.", _PLANNER),
-    Rule("schedule-links", WARNING, (*SETTINGS, *JOBS), "Links to storage are valid as long as their schedule.",
-         _PLANNER),
     Rule("offline-files", INFO, JOBS, "The files from which tasks are made are known.", _PLANNER),
     Rule("offline-custom", INFO, JOBS, "The tasks of a custom factory are known.", _PLANNER),
     Rule("uneven-zip", WARNING, JOBS, "The lists of a `zip` are equally long.", _PLANNER),

@@ -21,23 +21,27 @@ AUTOSCALE: Path = (*POOL, "autoscale")
 
 def _mixed(subject: Subject) -> Found:
     pool = subject.pool
-    if pool.inter_node_communication_enabled and subject.may_have("dedicated") and subject.spot:
+    path = scaling.maximum_path(pool)
+    if not pool.inter_node_communication_enabled or "formula" in path:  # which may give them at different times
+        return
+    if subject.most_nodes.dedicated != 0 and subject.spot:
         message = "a pool with inter-node communication cannot mix dedicated and spot nodes; set one of them to 0"
         is_fixed = pool.vm_count.dedicated and pool.vm_count.low_priority
-        yield (*POOL, "vm_count") if is_fixed else (*AUTOSCALE, "scenario", "maximum_vm_count"), message
+        yield (*POOL, "vm_count") if is_fixed else (*POOL, *path), message
 
 
 def _too_many_nodes(subject: Subject) -> Found:
-    most = subject.most_nodes
+    most = subject.most_nodes.total
     if subject.pool.inter_node_communication_enabled and most is not None and most > INTER_NODE_LIMIT:
         message = f"{most} nodes are too many: a pool with inter-node communication has at most {INTER_NODE_LIMIT}"
-        yield (*POOL, "vm_count") if subject.scaling is None else (*AUTOSCALE, "scenario", "maximum_vm_count"), message
+        yield (*POOL, *scaling.maximum_path(subject.pool)), message
 
 
 def _custom_image_nodes(subject: Subject) -> Found:
     for name, most in CUSTOM_IMAGE_LIMITS.items() if subject.vm.custom_image is not None else ():
-        if getattr(subject.pool.vm_count, name) > most:
-            yield (*POOL, "vm_count", name), f"a pool of a custom image has at most {most} such nodes"
+        if (getattr(subject.most_nodes, name) or 0) > most:
+            path = scaling.maximum_path(subject.pool, name)
+            yield (*POOL, *path), f"a pool of a custom image has at most {most} such nodes"
 
 
 def _spot_inter_node(subject: Subject) -> Found:
@@ -45,7 +49,7 @@ def _spot_inter_node(subject: Subject) -> Found:
     all_continue = gangs and all(gang.task.checkpoint for gang in gangs)
     if pool.inter_node_communication_enabled and subject.spot and not all_continue:
         yield (
-            (*POOL, "vm_count") if pool.vm_count.low_priority else (*AUTOSCALE, "scenario", "maximum_vm_count"),
+            (*POOL, "vm_count") if pool.vm_count.low_priority else (*POOL, *scaling.maximum_path(pool)),
             "if Azure preempts a spot node, every multi-instance task on it restarts from the beginning; write"
             " checkpoints (`checkpoint` of the task), or use dedicated nodes",
         )
@@ -137,7 +141,7 @@ def _autoscale_maximum(subject: Subject) -> Found:
 
 
 def _autoscale_nothing(subject: Subject) -> Found:
-    if _scenario(subject) is not None and subject.most_nodes == 0:
+    if _scenario(subject) is not None and subject.most_nodes.total == 0:
         yield (*AUTOSCALE, "scenario", "maximum_vm_count"), "both are 0, so the pool never gets a node"
 
 

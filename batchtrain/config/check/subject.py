@@ -9,7 +9,8 @@ from typing import NamedTuple
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.catalog.vm_images import Image
 from batchtrain.config import task_resources
-from batchtrain.config.scaling import scaling_of
+from batchtrain.config.link_life import Need, needs
+from batchtrain.config.scaling import MostNodes, most_nodes, scaling_of
 from batchtrain.config.travel import Survey
 from batchtrain.config.types import (
     Autoscale,
@@ -138,6 +139,11 @@ class Subject:
         return (*self.inputs, *self.outputs)
 
     @cached_property
+    def links(self) -> tuple[Need, ...]:
+        """The links to storage that pools and jobs need."""
+        return tuple(needs(self.recipe))
+
+    @cached_property
     def gangs(self) -> tuple[Gang, ...]:
         return tuple(
             Gang((*path, "multi_instance"), job, task, task.multi_instance)
@@ -197,26 +203,14 @@ class Subject:
         return self.autoscale if scales else None
 
     @cached_property
-    def most_nodes(self) -> int | None:
-        """The maximum number of nodes of the pool file; None with a formula, or without a limit."""
-        if self.scaling is None:
-            return self.pool.vm_count.total if self.recipe.pool else None
-        if self.scaling.formula or self.scaling.scenario is None:
-            return None
-        caps = self.scaling.scenario.maximum_vm_count
-        if (caps.dedicated or 0) < 0 or (caps.low_priority or 0) < 0:
-            return None
-        return max(self.pool.vm_count.total, (caps.dedicated or 0) + (caps.low_priority or 0))
-
-    def may_have(self, kind: str) -> bool:
-        """Whether the pool file asks for nodes of a kind, `dedicated` or `low_priority`."""
-        scenario = self.scaling.scenario if self.scaling and not self.scaling.formula else None
-        return getattr(self.pool.vm_count, kind) > 0 or bool(scenario and getattr(scenario.maximum_vm_count, kind))
+    def most_nodes(self) -> MostNodes:
+        """The maximum number of nodes of the pool file; unknown without one."""
+        return most_nodes(self.pool) if self.recipe.pool is not None else MostNodes(None, None)
 
     @property
     def spot(self) -> bool:
-        """Whether the pool file asks for spot nodes."""
-        return self.may_have("low_priority")
+        """Whether the pool may have spot nodes."""
+        return self.most_nodes.low_priority != 0
 
     # --- one task's ---
 

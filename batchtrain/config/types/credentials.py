@@ -70,6 +70,11 @@ class StorageCredentials(Block, frozen=True, kw_only=True):
     resource_group: Annotated[str | None, says("Resource group of the account.", LOOK_UPS)] = None
 
     @property
+    def has_key(self) -> bool:
+        """Whether its key signs links; without a key, Entra ID does."""
+        return bool(self.account_key or self.account_key_keyvault_secret_id)
+
+    @property
     def files_url(self) -> str:
         """The URL of the account's file service."""
         if "://" in self.endpoint:

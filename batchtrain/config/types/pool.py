@@ -588,6 +588,11 @@ class Pool(Block, frozen=True, kw_only=True):
     prometheus: Annotated[Prometheus | None, says("Metrics for Prometheus.")] = None
 
     @property
+    def sizes(self) -> tuple[str, ...]:
+        """The VM sizes that its nodes may have."""
+        return (self.vm_size, *(self.vm_sizes.alternatives if self.vm_sizes is not None else ()))
+
+    @property
     def scales(self) -> bool:
         """Whether a formula decides how many nodes it has."""
         return self.autoscale is not None or self.idle_timeout is not None

@@ -84,6 +84,11 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         return not self.jobs or any(job.auto_pool is None for job in self.jobs)
 
     @property
+    def pools_at_once(self) -> int:
+        """The pools that a run has at once: that of the recipe, and one for each job with `auto_pool`."""
+        return int(self.needs_pool) + sum(job.auto_pool is not None for job in self.jobs)
+
+    @property
     def files(self) -> dict[str, Block]:
         """The files of the recipe, without credentials.yaml."""
         common = ConfigFile(

@@ -120,6 +120,11 @@ def pool(**more: Any) -> Parts:
     return {"pool": more}
 
 
+def scaled(most: int) -> Parts:
+    """A formula with a maximum, which replaces `vm_count`."""
+    return pool(autoscale={"formula": f"$TargetDedicatedNodes = min({most}, $PendingTasks.GetSample(1));"})
+
+
 def candidates(*alternatives: Parts, **more: Any) -> Parts:
     return pool(candidates={"alternatives": list(alternatives), **more})
 
@@ -185,6 +190,27 @@ def brought(path: str) -> Parts:
 
 def environment(**variables: str) -> Parts:
     return task(environment_variables=variables)
+
+
+OUT: Parts = {"output_data": {"azure_storage": [{"storage_account_settings": "link", "remote_path": "box/out"}]}}
+"""A task that uploads."""
+IN: Parts = {"input_data": {"azure_storage": [{"storage_account_settings": "link", "remote_path": "box/in"}]}}
+KEYLESS: Parts = {"credentials": {"storage": {"link": {"account": "a"}}}}
+KEY: Parts = {"credentials": {"storage": {"link": {"account": "a", "account_key": "a2V5"}}}}
+
+
+UPLOAD = "task.output_data.azure_storage[0]"
+
+
+def after(days: int) -> Parts:
+    """A task that uploads, and waits for another one."""
+    first, second = {"id": "a", "max_wall_time": f"{days}.00:00:00"}, {"max_wall_time": "10.00:00:00", **OUT}
+    return {"tasks": [first, {"depends_on": ["a"], **second}]}
+
+
+def lasting(days: int, **more: Any) -> Parts:
+    """A task with a time limit."""
+    return task(max_wall_time=f"{days}.00:00:00", **more)
 
 
 NFS = shared(volume_driver="nfs", source="server:/export")
@@ -416,9 +442,17 @@ CASES = [
          pool(autoscale={"scenario": SCENARIO | {"maximum_vm_count": {"dedicated": 200}}}),
          pool(autoscale={"scenario": SCENARIO})),
     *(Case("inter-node-limit", "pool.autoscale.scenario.maximum_vm_count", "101 nodes",
-           pool(autoscale={"scenario": SCENARIO | {"maximum_vm_count": {kind: 101}}}),
-           pool(autoscale={"scenario": SCENARIO | {"maximum_vm_count": {kind: 100}}}))
+           pool(vm_count={"dedicated": 0}, autoscale={"scenario": SCENARIO | {"maximum_vm_count": {kind: 101}}}),
+           pool(vm_count={"dedicated": 0}, autoscale={"scenario": SCENARIO | {"maximum_vm_count": {kind: 100}}}))
       for kind in ("dedicated", "low_priority")),
+    Case("inter-node-limit", "pool.autoscale.formula", "101 nodes", scaled(101), scaled(100)),
+    Case("custom-image-limit", "pool.autoscale.formula", "at most 2000",
+         both(scaled(2001), vm(platform_image=None, custom_image=MINE)),
+         both(scaled(2000), vm(platform_image=None, custom_image=MINE))),
+    Case("public-ips-few", "pool.public_ips", "100 nodes of a kind",
+         both(scaled(101), pool(public_ips=[ADDRESS])), both(scaled(100), pool(public_ips=[ADDRESS]))),
+    Case("gang-nodes", "task.multi_instance.num_instances", "the pool has 2", both(gang(3), scaled(2)),
+         both(gang(3), pool(autoscale={"formula": "$TargetDedicatedNodes = $PendingTasks.GetSample(1);"}))),
     Case("custom-image-limit", "pool.vm_count.low_priority", "at most 1000",
          both(pool(vm_count={"low_priority": 1001}), vm(platform_image=None, custom_image=MINE)),
          pool(vm_count={"low_priority": 1001})),
@@ -629,6 +663,47 @@ CASES = [
     Case("storage-link", "batchtrain.storage_account_settings", "travel inside the requests",
          both({"settings": {"storage_account_settings": "link"}}, task(source="src")),
          {"settings": {"storage_account_settings": "link"}}),
+    Case("link-expiry", UPLOAD, "set `batchtrain.generated_sas_expiry_days: 46`",
+         both(task(**OUT), job(max_wall_time="45.00:00:00")),
+         both(task(**OUT), job(max_wall_time="45.00:00:00"), {"settings": {"generated_sas_expiry_days": 46}})),
+    Case("link-expiry", UPLOAD, "expires after 2 days, and its last use may be after 11",
+         both(lasting(10, **OUT), {"settings": {"generated_sas_expiry_days": 2}}), lasting(10, **OUT)),
+    Case("link-expiry", UPLOAD, "Entra ID signs it) expires after 7 days",
+         both(lasting(7, **OUT), KEYLESS), both(lasting(7, **OUT), KEY)),
+    Case("link-expiry", UPLOAD, "or the output an `identity` of the pool and set `batchtrain.gener",
+         both(lasting(40, **OUT), KEYLESS), both(lasting(6, **OUT), KEYLESS)),
+    Case("link-expiry", UPLOAD, "an `identity` of the pool, or shorten", both(lasting(9, **OUT), KEYLESS),
+         both(lasting(9, output_data={"azure_storage": [STORED | {"identity": IDENTITY}]}), KEYLESS)),
+    Case("link-expiry", UPLOAD, "after 41", lasting(10, **OUT, max_task_retries=3),
+         both(lasting(10, **OUT, max_task_retries=1), job(max_task_retries=3))),
+    Case("link-expiry", UPLOAD, "after 42 (time limits, retries, queue",  # 40 tasks on two nodes
+         lasting(2, **OUT, id=None, task_factory={"repeat": 40}),
+         lasting(2, **OUT, id=None, task_factory={"repeat": 28})),
+    Case("link-expiry", "job.tasks[1].output_data.azure_storage[0]", "after 31", after(20), after(19)),
+    Case("link-expiry", "job.merge_task.output_data.azure_storage[0]", "after 31",
+         both(lasting(20, id="a"), job(merge_task={"max_wall_time": "10.00:00:00", **OUT})),
+         both(lasting(19, id="a"), job(merge_task={"max_wall_time": "10.00:00:00", **OUT}))),
+    Case("link-expiry", "job.job_manager.output_data.azure_storage[0]", "after 46",
+         job(job_manager={"command": "x", "max_wall_time": "45.00:00:00", **OUT}, max_wall_time="45.00:00:00"),
+         job(job_manager={"command": "x", "max_wall_time": "29.00:00:00", **OUT}, max_wall_time="29.00:00:00")),
+    *(Case("link-expiry", f"{at}.input_data.azure_storage[0]", "after 46",
+           both(lasting(45), parts), both(lasting(29), parts))
+      for at, parts in (("task", task(**IN)), ("job", job(**IN)), ("pool", pool(**IN)))),
+    Case("link-expiry", "task.task_factory.file.azure_storage", "after 46",
+         both(lasting(45, id=None), made_of_files("x")), both(lasting(29, id=None), made_of_files("x"))),
+    Case("link-expiry", "batchtrain.storage_account_settings", "after 46",
+         both(lasting(45), KEY, {"settings": {"storage_account_settings": "link"}}),
+         both(lasting(29), KEY, {"settings": {"storage_account_settings": "link"}})),
+    Case("link-unlimited", UPLOAD, "what is uploaded later is lost; set `max_wall_time` of", task(**OUT),
+         lasting(1, **OUT)),
+    Case("link-unlimited", UPLOAD, "expires after 30 days", lasting(1, **OUT, max_task_retries=-1),
+         both(lasting(1, **OUT, max_task_retries=-1), job(max_wall_time="1.00:00:00"))),
+    Case("link-unlimited", "task.input_data.azure_storage[0]", "expires after 7 days", both(task(**IN), KEYLESS),
+         both(task(**IN), KEY)),
+    Case("link-unlimited", "pool.input_data.azure_storage[0]", "a node that starts later fails",
+         pool(**IN, idle_timeout="30m"), both(pool(**IN, idle_timeout="30m"), lasting(1))),
+    Case("schedule-links", UPLOAD, "set a higher `batchtrain.generated_sas_expiry_days`",
+         both(lasting(1, **OUT), job(recurrence={"schedule": {"recurrence_interval": "01:00:00"}})), task(**OUT)),
     Case("storage-link-unknown", "task.output_data.azure_storage[0].storage_account_settings", "did you mean `link`?",
          both(task(output_data={"azure_storage": [STORED | {"storage_account_settings": "lnk"}]}), KNOWN_LINK),
          both(task(output_data={"azure_storage": [STORED]}), KNOWN_LINK)),

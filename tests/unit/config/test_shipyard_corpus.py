@@ -54,8 +54,8 @@ UNSUPPORTED = (
 OLD = {"image-retired", "size-retired"}
 CONTAINERS = OLD | {"image-without-docker-old"}
 EXPECTED: dict[str, tuple[int, set[str]]] = {
-    "BLAST-CPU-blast": (2, CONTAINERS | {"offline-files"}),
-    "BLAST-CPU-split": (1, CONTAINERS | {"storage-link"}),
+    "BLAST-CPU-blast": (2, CONTAINERS | {"offline-files", "link-unlimited"}),
+    "BLAST-CPU-split": (1, CONTAINERS | {"storage-link", "link-unlimited"}),
     "CNTK-CPU-Infiniband-IntelMPI": (1, CONTAINERS | {"offline-count"}),
     "CNTK-CPU-OpenMPI-multinode": (1, CONTAINERS | {"offline-count"}),
     "CNTK-CPU-OpenMPI-singlenode": (1, CONTAINERS),
@@ -94,7 +94,7 @@ EXPECTED: dict[str, tuple[int, set[str]]] = {
     "OpenFOAM-TCP-OpenMPI": (1, CONTAINERS | {"gone", "offline-count"}),
     "PyTorch-CPU": (1, CONTAINERS),
     "PyTorch-GPU": (1, CONTAINERS | {"image-gpu-driver"}),
-    "RNASeq-CPU": (3, CONTAINERS | {"environment-literal"}),
+    "RNASeq-CPU": (3, CONTAINERS | {"environment-literal", "link-unlimited"}),
     "RemoteFS-GlusterFS": (0, {"elsewhere", "placeholder"}),
     "RemoteFS-GlusterFS+BatchPool": (0, CONTAINERS | {"elsewhere", "network-by-name", "placeholder", "volume-driver"}),
     "RemoteFS-NFS": (0, {"elsewhere", "placeholder"}),
@@ -119,7 +119,7 @@ EXPECTED: dict[str, tuple[int, set[str]]] = {
     "jobs-docker-and-singularity": (2, CONTAINERS | {"host-task"}),
     "jobs-factories": (81, CONTAINERS | {"offline-files", "renamed"}),
     "jobs-factory-custom": (1, CONTAINERS | {"offline-custom"}),
-    "jobs-merge-dependencies": (10, CONTAINERS | {"gone"}),
+    "jobs-merge-dependencies": (10, CONTAINERS | {"gone", "link-unlimited"}),
     "jobs-merge-singularity": (4, OLD),
     "jobs-recurrence-autopool": (1, CONTAINERS | {"gone", "renamed"}),
     "mpiBench-Infiniband-MPICH": (1, CONTAINERS | {"offline-count"}),
@@ -132,15 +132,15 @@ EXPECTED: dict[str, tuple[int, set[str]]] = {
     "mpiBench-OpenMPI-singularity": (1, OLD | {"offline-count"}),
     "notebook-distributed": (1, CONTAINERS | {"image-gpu-driver", "offline-count"}),
     "notebook-keras-files": (1, CONTAINERS | {"image-gpu-driver"}),
-    "notebook-model-selection": (4, CONTAINERS | {"image-gpu-driver"}),
+    "notebook-model-selection": (4, CONTAINERS | {"image-gpu-driver", "link-unlimited"}),
     "notebook-single-gpu": (1, CONTAINERS | {"image-gpu-driver"}),
-    "notebook-sweep": (12, CONTAINERS | {"image-gpu-driver"}),
+    "notebook-sweep": (12, CONTAINERS | {"image-gpu-driver", "link-unlimited"}),
     "pool-all-custom-image": (0, {"gone", "network-by-name", "node-agent-retired", "renamed", "size-retired"}),
     "pool-all-custom-image-named-network": (
         0, {"network-by-name", "network-subscription", "node-agent-retired", "size-retired"},
     ),
     "pool-all-marketplace": (
-        0, CONTAINERS | {"autoscale-empty", "gone", "login-system", "renamed"},
+        0, CONTAINERS | {"autoscale-empty", "gone", "link-unlimited", "login-system", "renamed"},
     ),
     "pool-all-windows": (0, {"size-retired"}),
     "pool-autoscale-formula": (0, OLD | {"autoscale-both"}),

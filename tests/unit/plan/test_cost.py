@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Price, Prices
@@ -17,6 +18,7 @@ from batchtrain.config.types import (
     Scenario,
     VmConfiguration,
     VmCount,
+    VmSizes,
 )
 from batchtrain.plan.cost import hour_of, price_of, region_for
 
@@ -50,6 +52,23 @@ def test_a_pool_that_scales_costs_at_most_its_most_nodes() -> None:
         "an hour of pool p costs at most 2.10 EUR in westeurope:"
         " 12 node hours of standard_d4s_v5 (10 dedicated, 2 spot)"
     )
+
+
+def test_a_pool_without_a_maximum_has_no_cost() -> None:
+    hour = hour_of(recipe(autoscale=Autoscale(formula="$TargetDedicatedNodes = $PendingTasks.GetSample(1);")), "")
+    assert hour is not None
+    assert (hour.cost, hour.document["node_hours"]) == (None, None)
+    assert str(hour) == "an hour of pool p has no maximum cost: nothing limits the number of its nodes"
+
+
+def test_a_pool_of_several_sizes_costs_at_most_its_dearest() -> None:
+    made = recipe()
+    assert made.pool is not None
+    mixed = replace(made, pool=replace(made.pool, vm_sizes=VmSizes(alternatives=("Standard_D8s_v5",))))
+    prices = Prices("westeurope", "EUR", {"Standard_D4s_v5": 0.2, "Standard_D8s_v5": 0.4}, {"Standard_D4s_v5": 0.05})
+    hour = hour_of(replace(mixed, catalog=Catalog(prices=(prices,))), "westeurope")
+    assert hour is not None and hour.price is not None
+    assert (hour.price.dedicated, hour.price.spot, hour.most) == (0.4, None, True)
 
 
 @pytest.mark.parametrize("region", [None, "eastus"])

@@ -176,7 +176,7 @@ def test_the_file_itself_comes_with_the_task_under_the_name_asked_for(name: str,
     more = {"resource_files": [{"file_path": "own", "blob_source": "https://x/y"}]}
     task = expanded({"file": {**FILES, "task_filepath": name}}, "x", LISTED, **more)[0]
     assert [file.file_path for file in task.resource_files] == ["own", wanted]
-    assert task.resource_files[1] == ListedFile(file_path=wanted, blob="link/data/in/a.tar.gz")
+    assert task.resource_files[1] == ListedFile(file_path=wanted, blob="link/data/in/a.tar.gz?days=30")
 
 
 def test_files_are_chosen_by_patterns_and_exclude_wins() -> None:
