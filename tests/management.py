@@ -8,14 +8,11 @@ from __future__ import annotations
 import json
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
-
-from azure.core.credentials import AccessToken
 
 from tests.certificates import Certificates
 
@@ -167,27 +164,13 @@ class Management(NamedTuple):
     asked: list[Request]
 
 
-class FixedToken:
-    """A credential whose token never changes."""
-
-    def __init__(self) -> None:
-        self.scopes: list[tuple[str, ...]] = []
-
-    def get_token(self, *scopes: str, **_: Any) -> AccessToken:
-        self.scopes.append(scopes)
-        return AccessToken("a-token", int(time.time()) + 3600)
-
-
 @contextmanager
 def serve(known: Answers, certificates: Certificates) -> Iterator[Management]:
-    """Answer GET by path (404 for others); a PATCH gives back what was sent. An int is a refusal with that status."""
+    """Answer GET by path (404 for others). An int is a refusal with that status."""
     asked: list[Request] = []
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self._answer(None)
 
         def do_POST(self) -> None:
             form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
@@ -195,15 +178,12 @@ def serve(known: Answers, certificates: Certificates) -> Iterator[Management]:
             asked.append(Request(self.command, where.path, parse_qs(where.query), "", form))
             self._send(200, known[f"POST {where.path}"](form))
 
-        def do_PATCH(self) -> None:
-            self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-
-        def _answer(self, body: Any) -> None:
+        def do_GET(self) -> None:
             where = urlsplit(self.path)
             asked.append(
-                Request(self.command, where.path, parse_qs(where.query), self.headers.get("Authorization", ""), body)
+                Request(self.command, where.path, parse_qs(where.query), self.headers.get("Authorization", ""), None)
             )
-            found = body if body is not None else known.get(where.path, 404)
+            found = known.get(where.path, 404)
             if isinstance(found, int):
                 code, said = {403: ("AuthorizationFailed", "The client 'x' does not have authorization to perform it."),
                               401: ("InvalidAuthenticationToken", "The access token is invalid.")}.get(

@@ -86,17 +86,20 @@ tell_azure_mls_words() { # ADDRESS
 }
 
 # Holds the pipe open for as long as this process and the launcher's daemon live, and passes on the SIGTERM that a
-# launcher sends to the rank's process group.
+# launcher sends to the rank's process group. Its descriptor reads and writes, so that the traps are set before the
+# supervisor opens the pipe. What it wrote, and the end, must outlast that moment, too.
 guard() {
   sampler='' watcher=''
   trap 'end_job KILL $!; end_sampler; exit' USR1 # the rank has ended; below nohup a trap of HUP does nothing
-  trap 'end_job KILL $!; end_sampler; echo TERM; exit' TERM
+  trap 'end_job KILL $!; end_sampler; sampler=none; echo TERM' TERM
   while kill -0 "$PPID" && kill -0 "$$"; do
     sleep 1 >/dev/null &
     wait $!
     [ -n "$sampler" ] || start_sampler
   done
   end_sampler
+  exec >/dev/null
+  exec >"$record.life" # waits for the supervisor
 }
 
 # A second after the start, so that a launch is not slower for it.
@@ -173,7 +176,8 @@ wait_for_supervisor() {
   tell_azure_mls_words "$address"
   new_session=setsid
   command -v setsid >/dev/null 2>&1 || new_session=
-  guard >"$record.life" </dev/null 2>/dev/null &
+  trap '' TERM # the guard must not die before it has its trap
+  guard 1<>"$record.life" </dev/null 2>/dev/null &
   trap : TERM # the guard passes it on
   $new_session sh "$0" --supervise "$record" "$address" "$@"
   code=$?
@@ -254,6 +258,7 @@ end_with_launcher() {
   unset TMOUT # bash's read would take it for its time
   read -r signal
   : >"$record.lost"
+  while [ ! -s "$record.pid" ] && kill -0 "$$"; do sleep 0.05; done # the rank may be about to start
   read -r rank_process <"$record.pid"
   for _ in 1 2 3 4 5; do
     kill -0 "$rank_process" || return

@@ -228,13 +228,13 @@ def test_the_start_task_runs_on_the_host_and_not_in_the_image(account: Account) 
 
 
 def test_run_options_are_docker_creates(account: Account) -> None:
-    options = "--shm-size=256m --rm --name=x -p 80:80 --net host -e MINE='a b' --label l=1 --device=/dev/infiniband"
-    printed = account.output("bash -c 'df -m --output=size /dev/shm | tail -1; echo $MINE'", options)
+    options = "--shm-size=256m --rm --name=x -p 80:80 --net host -e MINE='a b' --label batchtrain.emulator=x"
+    printed = account.output(
+        "bash -c 'df -m --output=size /dev/shm | tail -1; echo $MINE'", f"{options} --device=/dev/infiniband"
+    )
     assert printed.split() == ["256", "a", "b"]
-
-
-def test_an_entry_point_of_the_run_options_takes_the_images_place(account: Account) -> None:
     assert account.output("-c 'print(6 * 7)'", "--entrypoint=python3") == "42\n"
+    wait_for(lambda: task_containers(account.data_dir) == [])
 
 
 def test_a_container_may_begin_in_the_images_own_directory(account: Account) -> None:
@@ -334,16 +334,6 @@ def test_a_volume_by_name_is_the_nodes_and_goes_with_it(image: str, tmp_path: Pa
         assert len(containers.docker("volume", "ls", "--quiet", "--filter", label).split()) == 1
         client.begin_delete_pool("pool")
         wait_for(lambda: containers.docker("volume", "ls", "--quiet", "--filter", label) == "")
-
-
-def test_labels_of_the_run_options_do_not_hide_a_container_from_the_emulator(account: Account) -> None:
-    task = account.run("true", options="--label batchtrain.emulator=/other --label own=1")
-    assert execution(task).exit_code == 0
-
-
-def test_no_container_of_a_task_is_left_when_it_has_ended(account: Account) -> None:
-    account.run("true")
-    wait_for(lambda: task_containers(account.data_dir) == [])
 
 
 ONCE_MORE = "bash -c '[ -e $AZ_BATCH_NODE_SHARED_DIR/again ]; first=$?; echo up; sleep $((60 * first))'"
@@ -611,15 +601,3 @@ def test_a_deleted_pool_leaves_no_container(image: str, tmp_path: Path) -> None:
         client.begin_delete_pool("pool")
         label = f"label=batchtrain.emulator={tmp_path / 'data'}"
         wait_for(lambda: containers.docker("ps", "--all", "--quiet", "--filter", label) == "")
-
-
-def test_an_image_that_is_mapped_wins_over_the_engine(tmp_path: Path, image: str) -> None:
-    data_dir = tmp_path / "data"
-    mapped_images.map_image(data_dir, image, Path(sys.prefix))
-    with Emulator(Settings(data_dir, port=0)) as emulator, connect(emulator) as client:
-        account = Account(client, data_dir, image)
-        client.create_pool(with_containers([image]))
-        account.wait_for_nodes(1)
-        assert [str(node.ip_address)[:4] for node in account.nodes()] == ["127."]
-        client.create_job(job())
-        assert execution(account.run("true")).container_info is None

@@ -262,6 +262,29 @@ def test_a_launchers_sigterm_reaches_the_command_and_is_no_failure(node: Node) -
     assert b"batchtrain:" not in (daemon.stderr.read() if daemon.stderr else b"")
 
 
+def catches_sigterm(pid: int) -> bool:
+    caught = Path(f"/proc/{pid}/status").read_text().partition("SigCgt:")[2].split()[0]
+    return bool(int(caught, 16) & (1 << (signal.SIGTERM - 1)))
+
+
+def test_a_sigterm_that_comes_before_the_supervisor_reaches_the_command(node: Node) -> None:
+    real = needs.program("setsid")
+    (node.bin / "setsid").unlink(missing_ok=True)
+    waits = "touch early; until [ -e go ]; do sleep 0.02; done"
+    (node.bin / "setsid").write_text(f'#!/bin/sh\n{waits}\nexec {real} "$@"\n')
+    (node.bin / "setsid").chmod(0o755)
+    line = node.line("bash", "-c", "trap 'touch told; exit 5' TERM; until [ -e none ]; do sleep 0.02; done")
+    with subprocess.Popen(line, env=node.environment, cwd=node.task) as rank:
+        until((node.task / "early").exists)
+        children = Path(f"/proc/{rank.pid}/task/{rank.pid}/children").read_text().split()
+        (guard,) = (int(pid) for pid in children if b"setsid" not in Path(f"/proc/{pid}/cmdline").read_bytes())
+        until(lambda: catches_sigterm(guard))
+        os.kill(guard, signal.SIGTERM)
+        (node.task / "go").touch()
+        assert rank.wait() == 0
+    assert (node.task / "told").exists()
+
+
 def test_a_rank_does_not_outlive_its_launchers_daemon(node: Node) -> None:
     daemon = node.start("bash", "-c", "trap '' TERM; touch up; exec sleep 100000")
     process, _ = node.pids()

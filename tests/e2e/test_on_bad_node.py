@@ -110,7 +110,11 @@ def recipe(
     return recipe_of(tmp_path / "recipe", request.param)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    ("recipe", "fault"),
+    [("pytorch", "seven of eight ports"), pytest.param("mpich", "an ECC error", marks=pytest.mark.mpi)],
+    indirect=["recipe"],
+)
 def test_a_node_with_a_fault_is_replaced_and_the_gang_runs_without_a_retry(
     client: Client, recipe: bt.Recipe, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:

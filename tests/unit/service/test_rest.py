@@ -15,7 +15,7 @@ from azure.core.exceptions import ServiceRequestError
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.config.types import Aad, Credentials, Management
-from batchtrain.errors import NotFound, ServiceError, Unreachable, UsageError
+from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable, UsageError
 from batchtrain.service import arm, rest, vault
 from batchtrain.service.arm import Region, Sold
 from batchtrain.service.rest import Rest
@@ -105,12 +105,14 @@ def test_a_token_is_sent_only_over_https() -> None:
     ("status", "document", "kind", "text"),
     [
         (404, {"error": {"code": "Gone", "message": "It is\nnot here."}}, NotFound, "look: It is (Gone)"),
+        (403, {"error": {"code": "AuthorizationFailed", "message": "No."}}, NotAllowed,
+         "look: No (AuthorizationFailed); the signed-in identity needs"),
         (400, {"error": {"code": "Bad"}}, ServiceError, "look: refused (Bad)"),
         (400, {"error": "text"}, ServiceError, "look: refused (400)"),
         (400, [1], ServiceError, "look: refused (400)"),
         (400, b"<html>", ServiceError, "look: refused (400)"),
     ],
-)
+)  # fmt: skip
 def test_a_refusal_has_the_code_and_the_first_line_of_the_message(
     status: int, document: Any, kind: type[ServiceError], text: str, play: Play
 ) -> None:
