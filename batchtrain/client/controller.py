@@ -31,6 +31,7 @@ from batchtrain.client.planning import Foreseen
 from batchtrain.client.shown_progress import Tell
 from batchtrain.config.candidates import Candidate, ordered
 from batchtrain.config.described import IMAGE
+from batchtrain.config.link_life import days_of
 from batchtrain.config.times import duration
 from batchtrain.config.types import (
     GlobalResources,
@@ -44,7 +45,7 @@ from batchtrain.config.types import (
 )
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.plan.cost import hour_of
-from batchtrain.plan.inputs import ListedFile, sas_days
+from batchtrain.plan.inputs import ListedFile
 from batchtrain.plan.marks import CONTROLS, marks_of, values_of
 from batchtrain.plan.types import Plan
 from batchtrain.service import read, submit
@@ -151,7 +152,7 @@ class Overseer(NamedTuple):
 
     def recipe_of(self, recipe: Recipe, seconds: float, run: str, link: str, digest: str, *, emulated: bool) -> Recipe:
         """The pool and the job of the controller of a run. digest: the SHA-256 of its program."""
-        days = sas_days(recipe)
+        days = days_of(recipe, link)
         files = tuple(
             ListedFile(blob=f"{link}/{control_of(run)}/{name}?days={days}", file_path=name) for name in (PACKAGE, FILE)
         )
