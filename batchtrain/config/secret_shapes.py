@@ -140,10 +140,8 @@ def _any(words: Iterable[str]) -> re.Pattern[str]:
 
 
 _BY_HINT = {hint: [shape for shape in SHAPES if hint in shape.hints] for shape in SHAPES for hint in shape.hints}
-_GATES = (
-    _any(hint for hint in _BY_HINT if hint[0].isalpha()),
-    _any(hint for hint in _BY_HINT if not hint[0].isalpha()),
-)
+_LETTERS = _any(hint for hint in _BY_HINT if hint[0].isalpha())
+_SIGNS = _any(hint for hint in _BY_HINT if not hint[0].isalpha())
 """Nearly every text has none of the hints."""
 _NAME = re.compile(
     r"p(?:ass(?:word|wd|phrase|code|(?![a-z]))|wd|at(?![a-z]))|s(?:ecret|as(?![a-z])|ig(?:nature|(?![a-z])))|token(?![a-z])"
@@ -206,7 +204,7 @@ def replaced(text: str, places: Iterable[Span], new: str) -> str:
 def may_have_secrets(text: str) -> bool:
     """Whether a text has a part of a name or of a shape that marks a secret."""
     lower = text.lower()
-    return any(pattern.search(lower) for pattern in (_NAME, *_GATES))
+    return any(pattern.search(lower) for pattern in (_NAME, _LETTERS, _SIGNS))
 
 
 @lru_cache(maxsize=4096)
@@ -221,10 +219,9 @@ def _spans(text: str) -> Sequence[Span]:
     lower = text.lower()
     if len(lower) != len(text):  # `İ` in lower case is two characters
         lower = "".join(character.lower()[:1] for character in text)
-    matches: list[Span] = []
-    if any(gate.search(lower) for gate in _GATES):
+    matches = list(_named(text, lower))
+    if _LETTERS.search(lower) or _SIGNS.search(lower):
         matches += [span for hint in _BY_HINT if hint in lower for span in _shaped(text, _BY_HINT[hint])]
-    matches += _named(text, lower)
     merged: list[Span] = []
     for start, end in sorted(matches):
         if merged and start < merged[-1][1]:

@@ -83,3 +83,10 @@ def test_a_thread_of_a_command_has_its_settings() -> None:
         thread.start()
         thread.join()
     assert seen == [own]
+
+
+def test_a_command_to_paste_sets_the_same_values_without_their_secrets() -> None:
+    values = {"nodes": "2", "jobs[0].environment_variables.DB_PWD": "zq81;a b", "tasks[0].command": "x --token zq81"}
+    assert Settings(values=values).value_options == (
+        " --set nodes=2 --set 'jobs[0].environment_variables.DB_PWD=***' --set 'tasks[0].command=x --token ***'"
+    )
