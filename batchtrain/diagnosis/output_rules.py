@@ -20,7 +20,7 @@ class OutputRule(NamedTuple):
     is_consequence: bool = False
     """Whether the failure of another process usually causes it."""
     is_warning: bool = False
-    """Whether a program may go on after such a line."""
+    """Whether a program may continue after such a line."""
 
 
 def _rule(name: str, pattern: str, cause: str, next_step: str, *, is_warning: bool = False) -> OutputRule:

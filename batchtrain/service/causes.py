@@ -204,22 +204,22 @@ def _of_chain(chain: Sequence[_Raised]) -> _Raised:
 def _exceptions(lines: Sequence[str]) -> Iterator[_Raised]:
     """The exceptions whose tracebacks the lines have. After a failure, batchtrain reports it; tracebacks that follow
     are those of other processes, which lost this one."""
-    place, inside, before, chained, any_found = "", False, "", False, False
+    position, inside, before, chained, any_found = "", False, "", False, False
     for number, line in enumerate(lines):
         text = line.rstrip()
         if line.startswith(TAG):
             if any_found:
                 break
         elif text.endswith(TRACEBACK):
-            inside, place = not before.startswith(_HARMLESS), ""
+            inside, position = not before.startswith(_HARMLESS), ""
         elif (frame := FRAME.match(text)) and (inside or text == frame[0]):  # a SyntaxError of a script has no heading
-            inside, place = True, f"{frame['file']}:{frame['line']}"
+            inside, position = True, f"{frame['file']}:{frame['line']}"
         elif inside and text and not text.startswith((" ", "\t")):
             inside = False
             if not text.startswith(_OF_TORCHRUN):
                 message = lines[number : number + LONGEST_MESSAGE] if _GOES_ON.search(text) else (text,)
                 is_last = not any(after.strip() for after in lines[number + 1 :])
-                yield _Raised(text, place, any(map(is_consequence, message)), chained, is_last)
+                yield _Raised(text, position, any(map(is_consequence, message)), chained, is_last)
                 any_found, chained = True, False
         chained = chained or text.startswith(_CHAINED)
         before = text or before

@@ -24,16 +24,16 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import psutil  # noqa: E402
+from azure.batch import models  # noqa: E402
 
 from batchtrain.emulator import mapped_images, server, steering  # noqa: E402
 from batchtrain.emulator.server import Emulator, Settings  # noqa: E402
 from batchtrain.testing import emulated_batch  # noqa: E402
 from tests import environments  # noqa: E402
 from tests.contract import test_mpi_launch as mpis  # noqa: E402
-from tests.contract.conftest import connect  # noqa: E402
+from tests.contract.conftest import connect, pool  # noqa: E402
 from tests.contract.gang_of_nodes import TASK, gang_of  # noqa: E402
 from tests.contract.test_node_launcher import Nodes  # noqa: E402
-from tests.contract.test_pool_autoscale import scaled  # noqa: E402
 from tests.e2e.conftest import Shell, left_running  # noqa: E402
 from tests.e2e.test_recipes import copied  # noqa: E402
 from tests.emulation import FakeMachine  # noqa: E402
@@ -148,11 +148,16 @@ def reset(folder: Path) -> float:
         return (time.perf_counter() - begin) / 20
 
 
+SIMULATED = [models.BatchMetadataItem(name="batchtrain-nodes", value="simulated")]
+
+
 def autoscale(folder: Path) -> float:
     """Processor time of a week of autoscale evaluations."""
     with Emulator(Settings(folder / "data", port=0), FakeMachine.open) as emulator, connect(emulator) as client:
         steering.turn(emulator.status, "stepped")
-        scaled(client)
+        formula = "$TargetDedicatedNodes = min(8, $PendingTasks.GetSample(1));"
+        scaling = {"enable_auto_scale": True, "auto_scale_evaluation_interval": timedelta(minutes=5)}
+        client.create_pool(pool(target_dedicated_nodes=None, auto_scale_formula=formula, metadata=SIMULATED, **scaling))
         began = time.process_time()
         steering.advance(emulator.status, timedelta(days=7))
         return time.process_time() - began
