@@ -94,11 +94,11 @@ class _Raised(NamedTuple):
 def cause(lines: Sequence[str], end: RankEnd) -> Cause:
     """The cause of a failure. lines: the task's stderr."""
     labelled, recorded, loose = _sorted(lines, end)
-    found = _last(_exceptions(labelled), is_mixed=False) or _last(_exceptions(recorded), is_mixed=end.rank is None)
-    if not (found or recorded):
-        found = _last(_exceptions(loose), is_mixed=bool(end.process))
+    exception = _last(_exceptions(labelled), is_mixed=False) or _last(_exceptions(recorded), is_mixed=end.rank is None)
+    if not (exception or recorded):
+        exception = _last(_exceptions(loose), is_mixed=bool(end.process))
     recorded_error = end.error.message.partition("\n")[0]
-    raised = found or _Raised(recorded_error, "", is_consequence(recorded_error), is_chained=False, is_last=True)
+    raised = exception or _Raised(recorded_error, "", is_consequence(recorded_error), is_chained=False, is_last=True)
     return Cause(end, _cut(raised.text), raised.place, raised.is_consequence)
 
 
