@@ -145,8 +145,13 @@ def _bring_beginning(storage: Storage, container: str, run: RunDirectory, blobs:
     remote_files = [_Remote(item, item.name, target) for target, item in files.items()]
     others = list(_download(storage, container, run, [file for file in remote_files if file.target != "run.json"]))
     run.write_files(file.record for file in others if file.record.reason)
+    _refuse_missing(run, (file for file in others if file.again))
     last = _download(storage, container, run, [file for file in remote_files if file.target == "run.json"])
-    for record, _ in (*(file for file in others if file.again), *last):
+    _refuse_missing(run, last)
+
+
+def _refuse_missing(run: RunDirectory, files: Iterable[Brought]) -> None:
+    for record, _ in files:
         if record.reason:
             raise ServiceError(f"the beginning of run {run.name} cannot be fetched: {record.path}: {record.reason}")
 

@@ -11,7 +11,7 @@ import pytest
 
 from batchtrain.client import detached_results
 from batchtrain.client.client import Client
-from batchtrain.errors import ResultsLeft
+from batchtrain.errors import ResultsLeft, ServiceError
 from batchtrain.runs.recording import Recording
 from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.run_container import container_of, control_of
@@ -202,3 +202,12 @@ def test_a_fault_of_this_machine_leaves_the_run_to_a_later_fetch(world: World) -
     assert json.loads((run / "run.json").read_bytes())["state"] == "detached"
     (run / "outputs/t/model.pt").rmdir()
     assert_home(world, world.fetch())
+
+
+def test_a_fault_of_this_machine_at_the_beginning_of_a_run_is_mended_by_the_next_fetch(world: World) -> None:
+    plan = world.root / NAME / "config/plan.json"
+    plan.mkdir(parents=True)
+    with pytest.raises(ServiceError, match=r"the beginning of run .* cannot be fetched: .*plan\.json: Is a directory"):
+        world.fetch()
+    plan.rmdir()
+    assert world.fetch().run.record().results == "complete"
