@@ -29,8 +29,6 @@ from tests import containers
 from tests.contract.conftest import connect, eventually, job, pool, serves
 
 pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.slow, pytest.mark.usefixtures("engine")]
-PATIENCE = 180.0
-"""Seconds, beside other load."""
 ADMIN = models.UserIdentity(
     auto_user=models.AutoUserSpecification(scope="pool", elevation_level=models.ElevationLevel.ADMIN)
 )
