@@ -470,7 +470,10 @@ bt_next_event() { # [SECONDS]
     clock=$!
   fi
   while read -r -t 1000000000 event <&9; do # without a time of its own it would take TMOUT's
-    case $event in "late $clock" | [!l]*) break ;; esac # not the end of an earlier time
+    case $event in
+      fallback*) bt_warn "a rank does not use the network that was planned: ${event#* }" 2>&6 ;;
+      "late $clock" | [!l]*) break ;; # not the end of an earlier time
+    esac
   done
   [ -z "$clock" ] || bt_end_process "$clock"
   case $event in
@@ -488,10 +491,16 @@ bt_clock() { # SECONDS
   echo "late $BASHPID" >&9
 }
 
-# The launch itself may be killed without any event.
+# The launch itself may be killed without any event. NCCL notes its network in a file when it starts.
 bt_watch_launch() {
+  local line=''
   bt_be_quiet
-  while kill -0 "$$"; do read -r -t 1; done
+  while kill -0 "$$"; do
+    read -r -t 1
+    if [ -n "$line" ] || ! compgen -G "$bt_home/ranks/nccl.*"; then continue; fi
+    line=$(grep -ahm 1 -e 'network Socket' -e NET/Socket/ -e 'Init COMPLETE' "$bt_home"/ranks/nccl.*)
+    case $line in *Socket*) echo "fallback ${line%%$'\n'*}" >&9 ;; esac
+  done
   echo told >&9
 }
 
@@ -631,10 +640,13 @@ bt_sweep() { # GRACE, or look
 # Passes on stdin, byte for byte and at once, to stderr; what may tell of a failure goes to the events as well. A program
 # that prints our tag again and again is not heard for ever.
 bt_tap() {
+  local line fallback=("${bt_fallback[@]}")
   trap '' TERM INT
   tee >(
     for _ in {1..100}; do
-      LC_ALL=C grep -a -o -m 1 -e "$bt_tag " -e 'Abort([0-9]*) on node [0-9]*[ :]' -e "$bt_gone" >&9 || break
+      line=$(LC_ALL=C grep -a -o -m 1 -e "$bt_tag " -e 'Abort([0-9]*) on node [0-9]*[ :]' -e "$bt_gone" "${fallback[@]}") || break
+      case $line in "$bt_tag"* | Abort* | ?RTE*) ;; *) line="fallback ${line:0:300}" fallback=() ;; esac
+      echo "$line" >&9
     done
     cat >/dev/null
     echo drained >&9
@@ -643,6 +655,15 @@ bt_tap() {
 
 bt_gone='[OP]RTE has lost communication with a remote daemon'
 bt_tag='batchtrain:' # our messages begin with it
+
+# What a library says when it uses another network: Intel MPI (a fabric of before 2019), UCX (ucp_context.c), and Open MPI
+# (help-mpi-btl-tcp.txt, help-mpi-btl-openib.txt).
+bt_fallback=(
+  -e '.*:\(ofa\|dapl\) fabric is unknown or has been removed.*'
+  -e ".*network device '.*' is not available.*"
+  -e '.*An invalid value was given for btl_tcp_if_.*'
+  -e '.*error initializing an OpenFabrics device.*'
+)
 
 # After the line: reads from NCCL's notes in ranks/ of every node which network it used. Returns CODE.
 bt_judge_nccl() { # CODE

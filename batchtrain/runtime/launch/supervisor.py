@@ -170,6 +170,11 @@ class Supervisor:
         self.running: "dict[int, Running]" = {}
         self.every: "list[Running]" = []
         self.logs = True
+        self.knows_network = False
+        """Whether NCCL has noted the network of each of its processes."""
+        self.of_image: "list[str]" = []
+        """The variables that the image sets for NCCL, whose values are kept."""
+        self.rivals: "dict[str, list[str]]" = {}
         self.sample_pause = 0.0
         """Seconds between two samples of the GPUs that the primary gets; 0: it gets none."""
         self.ending = False
@@ -398,6 +403,8 @@ class Supervisor:
         if not self.ending:
             for running in self.every:
                 self.send_measured(running, 1 << 18)
+            if not self.knows_network:
+                self.tell_of_nccl(early=True)
             self.loop.later(MEASURES, self.measure)
 
     def send_measured(self, running: Running, most: int) -> None:
@@ -499,13 +506,21 @@ class Supervisor:
             self.channel.flush()
         self.loop.running = False
 
-    def tell_of_nccl(self) -> None:
-        """Send what NCCL noted about its network on this node, if it did. A fault in here must not prevent the end."""
+    def tell_of_nccl(self, early: bool = False) -> None:
+        """Send what NCCL noted about its network on this node, if it did. A fault in here must not prevent the end.
+
+        early: only if a process uses sockets, which the primary warns of at once.
+        """
         folder = ranks_folder(self.directory)
         if not self.every or not any(name.startswith("nccl.") for name in names_in(folder)):
             return
         try:
-            self.channel.send(do="nccl", heard=verdict()["read"](folder))
+            judging = verdict()
+            heard = judging["read"](folder)
+            networks = [process["network"] for process in heard]
+            self.knows_network = all(networks) or judging["SLOW"] in networks
+            if not early or judging["SLOW"] in networks:
+                self.channel.send(do="nccl", heard=heard)
         except Exception as error:  # noqa: BLE001 - see above
             self.say(f"what NCCL noted in {folder} cannot be read: {error}")
 
