@@ -34,13 +34,29 @@ bt_default_file() { # NAME FILE, which a node may lack
 }
 
 bt_default() { # NAME=VALUE... exports each variable; one that is set, or that the image sets for NCCL, keeps its value
-  local pair name of_image=''
-  [ ! -r /etc/nccl.conf ] || of_image=$(</etc/nccl.conf)
+  local pair name
   for pair; do
     name=${pair%%=*}
-    case $'\n'$of_image in *$'\n'"$name="*) continue ;; esac
+    ! bt_is_of_image "$name" || continue
     export "$name=${!name:-${pair#*=}}"
   done
+}
+
+# With an explicit `infiniband`, what the image says about the transport does not count.
+bt_disregard_image() { # NAME...
+  bt_disregarded=" $* "
+  unset -v "$@"
+}
+
+bt_is_of_image() { # NAME: whether the image sets the variable for NCCL
+  [ -r /etc/nccl.conf ] && [[ ${bt_disregarded-} != *" $1 "* ]] || return
+  case $'\n'$(</etc/nccl.conf) in *$'\n'"$1="*) ;; *) return 1 ;; esac
+}
+
+bt_is_set() { # NAME... whether one of the variables has a value, or the image sets it for NCCL
+  local name
+  for name; do [ -n "${!name-}" ] || bt_is_of_image "$name" && return; done
+  return 1
 }
 
 # --- every instance: coordination
@@ -123,10 +139,12 @@ bt_check_source() { # BASH_COMMAND
   [ -n "${found-}" ] || bt_stop 1 "pre_execution_command: $file is not there (or not readable) on this node"
 }
 
-bt_find_ports() { # Sets bt_ports (mlx5_ib0:1,...) and bt_pkey
+# Sets bt_ports (mlx5_ib0:1,...) and bt_pkey; bt_ucx_ports is empty if UCX_TLS has no transport of InfiniBand.
+bt_find_ports() {
   [ -z "${bt_ports-}" ] || return 0
   read -r _ bt_ports bt_pkey < <(bash "$bt_home/node.sh" infiniband)
   [ -n "$bt_ports" ] || bt_stop 1 'no InfiniBand port of this node is active (/sys/class/infiniband)'
+  case ,${UCX_TLS:-all}, in *,all,* | *,ib,* | *,rc* | *,ud* | *,dc* | ,^*) bt_ucx_ports=$bt_ports ;; *) bt_ucx_ports='' ;; esac
 }
 
 # Prints how many GPUs this node has, or 1.
@@ -313,6 +331,37 @@ bt_need_old_intelmpi() { # WHAT EXECUTABLE
   else
     bt_stop 1 "Intel MPI $version has no $what (removed in 2019), which this InfiniBand needs; use Intel MPI 2018 or a current VM size"
   fi
+}
+
+# Sets bt_share to the cores of each of several ranks on its node, or bt_unbound where no rank is to be bound: emulated nodes
+# share the cores of one machine. Sets neither if a variable whose name fits a pattern binds the ranks.
+bt_share_cores() { # RANKS PATTERN...
+  local pattern ranks=$1
+  bt_share='' bt_unbound=''
+  shift
+  for pattern; do ! compgen -e -X "!$pattern" >/dev/null || return 0; done
+  bt_emulated || [ "$ranks" -eq 1 ] || bt_share=$(bash "$bt_home/node.sh" share "$ranks")
+  [ -n "$bt_share" ] || bt_unbound=1
+}
+
+# Whether the ranks of a node are more than the CPUs that a process may use. Sets bt_processors to their number.
+bt_is_crowded() { # RANKS
+  local name list range ranges
+  while read -r name list; do [ "$name" != Cpus_allowed_list: ] || break; done </proc/self/status
+  IFS=, read -r -a ranges <<<"$list"
+  bt_processors=0
+  for range in "${ranges[@]}"; do bt_processors=$((bt_processors + ${range#*-} - ${range%-*} + 1)); done
+  [ "$1" -gt "$bt_processors" ] || return
+  bt_say "$1 ranks share the $bt_processors processors of a node: those that wait yield"
+}
+
+# Sets bt_slots to the hosts with the slots of each: one for each rank. With more ranks than processors, it is one for each
+# processor, and bt_oversubscribe has the option without which Open MPI refuses that.
+bt_state_slots() { # RANKS
+  local slots=$1
+  bt_oversubscribe=()
+  ! bt_is_crowded "$1" || { slots=$bt_processors && bt_oversubscribe=(--oversubscribe); }
+  bt_slots=${AZ_BATCH_HOST_LIST//,/:$slots,}:$slots
 }
 
 # Open MPI sends only its own variables and those of -x to other nodes.

@@ -10,7 +10,7 @@ import time
 from glob import glob
 
 from .channel import Channel, Loop
-from .environment import NCCLS_NOTES, carried, past_proxies, without
+from .environment import NCCLS_NOTES, carried, past_proxies, without, without_rivals
 from .gpus import gpu_homes
 from .kernel import killed_for_memory, names_in, nccl_settings_of_image, numa_nodes, share_cpus
 from .node_facts import look, preflight, ranks_folder, verdict
@@ -209,6 +209,8 @@ class Supervisor:
         spec = Spec(message["spec"])
         self.preemption = spec.preemption
         self.logs = spec.rank_logs
+        self.rivals = spec.rivals
+        self.of_image = [name for name in nccl_settings_of_image() if name not in spec.over_image]
         self.sample_pause = min(spec.stop_when.get("idle", 0) / LOOKS, SAMPLED)
         checked = preflight(spec, message, self.environment)
         try:
@@ -262,7 +264,8 @@ class Supervisor:
         self.loop.later(self.sample_pause, lambda: self.send_sample(file, line))
 
     def start(self, process: "Message", folder: str, cpus: "list[int]") -> None:
-        environment = without(process["defaults"], nccl_settings_of_image())
+        environment = without_rivals(process["defaults"], self.rivals, [*self.environment, *self.of_image])
+        environment = without(environment, self.of_image)
         if any(name in self.environment for name in NCCLS_NOTES):
             environment = without(environment, NCCLS_NOTES)  # the user's own NCCL log must not go to our file
         environment.update(self.environment)
