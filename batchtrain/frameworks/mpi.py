@@ -101,8 +101,8 @@ class Mpi(NamedTuple):
     @property
     def names(self) -> frozenset[str]:
         """The names that choose its transport."""
-        chosen = (variable for on in self.fabric.values() for variable in (*on.environment, *on.options))
-        return frozenset(name for item in chosen if not item.keeps for name in (item.name, *item.rivals))
+        choices = (variable for on in self.fabric.values() for variable in (*on.environment, *on.options))
+        return frozenset(name for item in choices if not item.keeps for name in (item.name, *item.rivals))
 
 
 _HYDRA = '-hosts "$AZ_BATCH_HOST_LIST" -np {total} %s {each}'

@@ -25,16 +25,17 @@ _KEEPS = "variables that are set already keep their value:"
 def prologue(options: MpiLaunch, shape: Shape) -> str:
     """The choice of fabric, before pre_execution_command, which may override its variables."""
     settings = options.block.mpi.on(shape.fabric)
-    chosen = _environment(options, shape)
+    choices = _environment(options, shape)
     if settings.device:
-        return _rdma(shape.fabric, settings, _explicit(options, shape), chosen)
-    if not chosen:
+        return _rdma(shape.fabric, settings, _explicit(options, shape), choices)
+    if not choices:
         return ""
+    path = f'"$AZ_BATCH_TASK_SHARED_DIR/{steps.GRAPH.name}"'
     return shell.block(
         f"Fabric: tcp over {INTERFACE} ({why(shape, options.block.mpi)}); {_KEEPS}",
         "if ! bt_emulated; then",
-        *(f"  {line}" for line in (*_explicit(options, shape), *_defaults(chosen))),
-        *(f'  export {own.name}="$AZ_BATCH_TASK_SHARED_DIR/{steps.GRAPH.name}"' for own in graph(options, shape)),
+        *(f"  {line}" for line in (*_explicit(options, shape), *_defaults(choices))),
+        *(f"  export {variable.name}={path}" for variable in graph(options, shape)),
         "fi",
     )
 
@@ -52,8 +53,8 @@ def check(block: MpiBlock, fabric: Fabric) -> str:
 
 def parameters(options: MpiLaunch, shape: Shape) -> str:
     """The options of the fabric, after pre_execution_command: a variable that it sets wins."""
-    chosen, on_one_machine = _options(options, shape), _not_users(options, options.block.mpi.one_machine)
-    if not chosen:
+    choices, on_one_machine = _options(options, shape), _not_users(options, options.block.mpi.one_machine)
+    if not choices:
         return ""
     device = options.block.mpi.on(shape.fabric).device
     return shell.block(
@@ -61,7 +62,7 @@ def parameters(options: MpiLaunch, shape: Shape) -> str:
         "bt_fabric=()",
         *(("if bt_on_loopback; then", f"  bt_fabric=({_words(on_one_machine)})") if on_one_machine else ()),
         f"{'elif' if on_one_machine else 'if'} {'[ -e /dev/infiniband ]' if device else '! bt_emulated'}; then",
-        *(f"  {_unless(group)}bt_fabric+=({_words(group)})" for group in _groups(chosen)),
+        *(f"  {_unless(group)}bt_fabric+=({_words(group)})" for group in _groups(choices)),
         "fi",
     )
 
@@ -78,13 +79,13 @@ def on_line(options: MpiLaunch, shape: Shape) -> str:
 
 def implicit(options: MpiLaunch, shape: Shape) -> tuple[Implicit, ...]:
     """The settings that the user did not ask for."""
-    chosen = (*_environment(options, shape), *_options(options, shape))
-    if not chosen:
+    choices = (*_environment(options, shape), *_options(options, shape))
+    if not choices:
         return ()
     value = _NAMES[shape.fabric] if options.block.mpi.on(shape.fabric).device else f"tcp over {INTERFACE}"
     value = "as the image says" if shape.fabric is Fabric.IMAGE else value
     name = f"{options.block.runtime} fabric"
-    return (Implicit(name, value, why(shape, options.block.mpi), "mpi-fabric"), *variables.implicit(chosen))
+    return (Implicit(name, value, why(shape, options.block.mpi), "mpi-fabric"), *variables.implicit(choices))
 
 
 def why(shape: Shape, mpi: Mpi | None = None) -> str:
@@ -102,8 +103,8 @@ def why(shape: Shape, mpi: Mpi | None = None) -> str:
 
 def _environment(options: MpiLaunch, shape: Shape) -> tuple[Variable, ...]:
     nccl = variables.on_ethernet(shape)
-    chosen = (*options.block.mpi.on(shape.fabric).environment, *nccl)
-    return tuple(variables.with_gpu_memory(variable, shape) for variable in _not_users(options, chosen))
+    choices = (*options.block.mpi.on(shape.fabric).environment, *nccl)
+    return tuple(variables.with_gpu_memory(variable, shape) for variable in _not_users(options, choices))
 
 
 def _options(options: MpiLaunch, shape: Shape) -> tuple[Variable, ...]:
@@ -119,7 +120,7 @@ def _explicit(options: MpiLaunch, shape: Shape) -> tuple[str, ...]:
     return (f"bt_disregard_image {' '.join(unset)}",)
 
 
-def _rdma(fabric: Fabric, settings: Settings, explicit: tuple[str, ...], chosen: tuple[Variable, ...]) -> str:
+def _rdma(fabric: Fabric, settings: Settings, explicit: tuple[str, ...], choices: tuple[Variable, ...]) -> str:
     """A node without the device stops here with the reason; an emulated node uses tcp."""
     name = _NAMES[fabric]
     return shell.block(
@@ -127,7 +128,7 @@ def _rdma(fabric: Fabric, settings: Settings, explicit: tuple[str, ...], chosen:
         "if [ -e /dev/infiniband ]; then",
         *(f"  {line}" for line in explicit),
         "  bt_find_ports" if settings.port else "",
-        *(f"  {line}" for line in _defaults(chosen)),
+        *(f"  {line}" for line in _defaults(choices)),
         "elif bt_emulated; then",
         f"  bt_say 'this node is emulated and has no {name}: the ranks talk over tcp'",
         "else",
@@ -140,27 +141,27 @@ def _rdma(fabric: Fabric, settings: Settings, explicit: tuple[str, ...], chosen:
 # --- choices as text ------------------------------------------------------------------------------------------------
 
 
-def _defaults(chosen: Iterable[Variable]) -> Iterator[str]:
-    for group in _groups(chosen):
+def _defaults(choices: Iterable[Variable]) -> Iterator[str]:
+    for group in _groups(choices):
         yield f"{_unless(group)}bt_default {' '.join(map(_pair, group))}"
 
 
-def _groups(chosen: Iterable[Variable]) -> Iterator[tuple[Variable, ...]]:
+def _groups(choices: Iterable[Variable]) -> Iterator[tuple[Variable, ...]]:
     """Choices that stand or fall together; those of the interface first, since one of them depends on another's."""
 
     def key(variable: Variable) -> tuple[bool, tuple[str, ...]]:
         return variable.value != INTERFACE, variable.rivals
 
-    for _, group in groupby(sorted(chosen, key=lambda variable: key(variable)[0]), key):
+    for _, group in groupby(sorted(choices, key=lambda variable: key(variable)[0]), key):
         yield tuple(group)
 
 
 def _unless(group: tuple[Variable, ...]) -> str:
     """The conditions on the node under which a group is left out."""
-    here = f"[ ! -e /sys/class/net/{INTERFACE} ] || " if group[0].value == INTERFACE else ""
+    on_node = f"[ ! -e /sys/class/net/{INTERFACE} ] || " if group[0].value == INTERFACE else ""
     parameters = (variable.name for variable in group if variable.name.startswith(MCA))  # options win over variables
     names = dict.fromkeys(map(_variable, (*parameters, *group[0].rivals)))
-    return here + (f"bt_is_set {' '.join(names)} || " if names else "")
+    return on_node + (f"bt_is_set {' '.join(names)} || " if names else "")
 
 
 def _pair(variable: Variable) -> str:
@@ -178,11 +179,11 @@ def _variable(name: str) -> str:
     return _MCA_VARIABLE + name[len(MCA) :] if name.startswith(MCA) else name
 
 
-def _not_users(options: MpiLaunch, chosen: Iterable[Variable]) -> tuple[Variable, ...]:
+def _not_users(options: MpiLaunch, choices: Iterable[Variable]) -> tuple[Variable, ...]:
     """The choices that the user does not make by an option of the launcher or a variable of the task."""
     return tuple(
         variable
-        for variable in chosen
+        for variable in choices
         if not any(_is_users(options, name) for name in (variable.name, *variable.rivals))
     )
 

@@ -58,7 +58,7 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
     ucx = variables.of_ucx(shape) if block.ucx and not shape.tcp else ()
     infiniband = (variables.on_infiniband(shape) if block.nccl else ()) + ucx
     fast = (*variables.wanted(infiniband, setup.own), *nccl_notes)
-    disregarded = _disregarded(block, setup, shape)
+    of_image = _disregarded(block, setup, shape)
     checks: tuple[str, ...] = ()
     if setup.preflight:  # over InfiniBand, all ports of the size and lockable memory
         port = steps.port_of(shape, setup.coordination_command)
@@ -71,7 +71,7 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
     has_graph = any(variable.rule == "nccl-graph" for variable in everywhere)
     if rivals := {variable.name: variable.rivals for variable in everywhere if variable.rivals}:
         spec["rivals"] = rivals
-    if over_image := (*disregarded, *(("NCCL_GRAPH_FILE",) if has_graph else ())):
+    if over_image := (*of_image, *(("NCCL_GRAPH_FILE",) if has_graph else ())):
         spec["over_image"] = over_image
     if setup.preemption is not None:
         spec["preemption"] = setup.preemption
@@ -81,7 +81,7 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
         spec["stop_when"] = dict(setup.stop_when)
     return Launch(
         coordination=steps.coordination(shape, setup.coordination_command),
-        application=_application(setup, command, shape, disregarded),
+        application=_application(setup, command, shape, of_image),
         files=(
             steps.GANG,
             steps.SSH,

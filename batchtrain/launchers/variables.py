@@ -97,20 +97,20 @@ def of_graph(shape: Shape, processes: int | str | None) -> tuple[Variable, ...]:
     processes: on each node; a single process may use one GPU or all, so it counts as one.
     """
     number = counts.number(processes) if processes is not None else None
-    used = min(shape.gpus, shape.gpus if number is None else number)
-    if shape.family != GRAPH_FAMILY or not 0 < used < GRAPH_GPUS:
+    gpus = min(shape.gpus, shape.gpus if number is None else number)
+    if shape.family != GRAPH_FAMILY or not 0 < gpus < GRAPH_GPUS:
         return ()
-    because = f"the image describes the ways between {GRAPH_GPUS} GPUs, and NCCL fails with {used} of them"
+    because = f"the image describes the ways between {GRAPH_GPUS} GPUs, and NCCL fails with {gpus} of them"
     return (Variable("NCCL_GRAPH_FILE", AUTO, because, "nccl-graph"),)
 
 
 def of_ucx(shape: Shape) -> tuple[Variable, ...]:
     """The UCX variables of programs that use it (backends ucc and mpi), with GPUs or without."""
-    chosen = UCX_INFINIBAND if shape.fabric is Fabric.SR_IOV else UCX_TCP if shape.tcp else ()
+    choices = UCX_INFINIBAND if shape.fabric is Fabric.SR_IOV else UCX_TCP if shape.tcp else ()
     return tuple(
         variable._replace(value=AUTO) if variable.value.startswith("$") or variable.value == INTERFACE
         else with_gpu_memory(variable, shape)
-        for variable in chosen
+        for variable in choices
     )  # fmt: skip
 
 

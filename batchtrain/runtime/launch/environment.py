@@ -42,8 +42,8 @@ def without(values: "Values", names: "list[str]") -> "Values":
 
 def without_rivals(values: "Values", rivals: "dict[str, list[str]]", names: "list[str]") -> "Values":
     """The defaults, but for those that a variable of these names contradicts."""
-    contradicted = {name for name in values if any(rival in names for rival in rivals.get(name, ()) if rival != name)}
-    return {name: value for name, value in values.items() if name not in contradicted}
+    overruled = {name for name in values if any(rival in names for rival in rivals.get(name, ()) if rival != name)}
+    return {name: value for name, value in values.items() if name not in overruled}
 
 
 def defaults_of(gang: Gang, process: Process) -> "Values":
