@@ -51,11 +51,13 @@ Patience = Annotated[float, Meta(ge=5, le=3600)]
 
 
 class Fabric(enum.Enum):
-    """The network of a pool's nodes: plain Ethernet, InfiniBand with SR-IOV, or the old Network Direct."""
+    """The network of a gang: tcp over plain Ethernet, InfiniBand with SR-IOV, the old Network Direct, or what the image
+    says, because the VM size is unknown."""
 
     ETHERNET = "ethernet"
     SR_IOV = "sr-iov"
     NETWORK_DIRECT = "network-direct"
+    IMAGE = "image"
 
 
 class Shape(NamedTuple):
@@ -78,6 +80,13 @@ class Shape(NamedTuple):
     port_gbps: int = 0
     replaces_nodes: bool = False
     """A client replaces a node with faults while the gang waits for it."""
+    explicit_fabric: bool = False
+    """The user chose the fabric with `infiniband`, so the image's own choice does not count."""
+
+    @property
+    def tcp(self) -> bool:
+        """Whether libraries that only know SR-IOV are to use tcp."""
+        return self.fabric in (Fabric.ETHERNET, Fabric.NETWORK_DIRECT)
 
 
 class Runner(NamedTuple):
@@ -137,6 +146,8 @@ class Variable(NamedTuple):
     """What a recipe can do instead of setting it."""
     option: str = ""
     """The property of the block that sets the value; empty if none does."""
+    rivals: tuple[str, ...] = ()
+    """Names that choose the same: the variable is not set if one of them is."""
 
     @property
     def names(self) -> tuple[str, ...]:

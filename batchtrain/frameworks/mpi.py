@@ -6,17 +6,18 @@ Sources: Batch Shipyard's table of options; for current sizes Azure's "Set up Me
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
-from batchtrain.frameworks.base import LAUNCH, Block, Fabric, Scripts, Text, says
+from batchtrain.frameworks import transports
+from batchtrain.frameworks.base import LAUNCH, Block, Fabric, Scripts, Text, Variable, says
 
 
 class Settings(NamedTuple):
     """One MPI on one fabric."""
 
-    environment: tuple[str, ...] = ()
-    """Shell words NAME=VALUE, each for a variable without a value yet; set before pre_execution_command, which may
-    override them. The launcher brings them to the ranks with the rest of the environment."""
-    options: tuple[str, ...] = ()
-    """Shell text of the launcher's options, one pair each; omitted if the user's options set the parameter."""
+    environment: tuple[Variable, ...] = ()
+    """Each for a variable without a value yet; set before pre_execution_command, which may override them. The launcher
+    brings them to the ranks with the rest of the environment."""
+    options: tuple[Variable, ...] = ()
+    """Parameters of Open MPI, for its launcher's line."""
     device: bool = False
     """Needs /dev/infiniband; a node without it fails the task, because the MPI would silently use tcp."""
     port: bool = False
@@ -59,29 +60,49 @@ class Mpi(NamedTuple):
     sizes: tuple[str, ...]
     """Variables with a number of ranks."""
     fabric: dict[Fabric, Settings]
-    """Without an entry for plain Ethernet the MPI detects it. Without one for Network Direct it uses tcp."""
+    """Without an entry for Network Direct it uses tcp."""
     starts: frozenset[str]
     """Libraries whose programs its launcher can start."""
     in_names: tuple[str, ...] = ()
     """The part of an image name that identifies it."""
     prepared: tuple[str, ...] = ()
     """What happens before the line: a sentence, then shell text, in which {executable} is the launcher."""
+    counted: tuple[str, ...] = ()
+    """The same where the launch places the ranks; {each} are those of a node."""
     added: tuple[Added, ...] = ()
     """What every launch adds, in the order of the line."""
     abort: str = ""
     """A variable that makes MPI_Abort end its rank with SIGABRT, so that the launch detects the caller."""
+    bound: str = ""
+    """Shell text of the option that binds each rank to $bt_share cores."""
     unbound: str = ""
-    """The option that binds no rank to cores."""
+    """The option without which its launcher would bind a rank to one core."""
+    own_binding: str = ""
+    """Shell words NAME=VALUE: the variables that switch off the library's own binding."""
+    shares: bool = False
+    """That binding is an equal share of the cores for each rank, not one core."""
+    binding: str = r"\bbind"
+    """A pattern; the user's options that have it bind the ranks."""
+    binding_names: tuple[str, ...] = ()
+    """Patterns of the shell; variables with such names bind the ranks."""
     by_host_name: bool = False
     """Its launcher tells nodes apart by their host names."""
-    one_machine: tuple[str, ...] = ()
+    one_machine: tuple[Variable, ...] = ()
     """Options instead of those of the fabric on emulated nodes with loopback addresses: other interfaces of the machine
     may disappear during a job."""
     lost_peer: range = range(0)
     """Exit codes of a rank that ends because it lost another: an error class of the MPI, not the cause."""
 
     def on(self, fabric: Fabric) -> Settings:
-        return self.fabric.get(fabric) or self.fabric.get(Fabric.ETHERNET, Settings())
+        if fabric is Fabric.NETWORK_DIRECT and fabric not in self.fabric:
+            fabric = Fabric.ETHERNET
+        return self.fabric.get(fabric, Settings())
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that choose its transport."""
+        choices = (variable for on in self.fabric.values() for variable in (*on.environment, *on.options))
+        return frozenset(name for item in choices if not item.keeps for name in (item.name, *item.rivals))
 
 
 _HYDRA = '-hosts "$AZ_BATCH_HOST_LIST" -np {total} %s {each}'
@@ -90,24 +111,9 @@ _HYDRA_RANKS = ("MPI_LOCALRANKID",)
 _HYDRA_SIZES = ("PMI_SIZE", "MPI_LOCALNRANKS")
 _PMI = frozenset({"Intel(R) MPI", "MPICH", "MVAPICH"})
 _ERROR_CLASSES = range(13, 18)
-# MANPATH: mpivars.sh of that time failed without one.
-_MANPATH = "MANPATH=/usr/share/man:/usr/local/man"
-_UCX = ('"UCX_NET_DEVICES=$bt_ports"', '${bt_pkey:+"UCX_IB_PKEY=$bt_pkey"}')
-"""UCX would also use the card of the accelerated Ethernet (Azure: known issues with HPC)."""
-_BY_UCX = Settings(environment=_UCX, device=True, port=True)
-_TCP = Settings(options=("--mca btl_tcp_if_include eth0",))
-_DAPL = Settings(
-    environment=(
-        "I_MPI_FALLBACK=0",
-        _MANPATH,
-        "I_MPI_FABRICS=shm:dapl",
-        "I_MPI_DAPL_PROVIDER=ofa-v2-ib0",
-        "I_MPI_DYNAMIC_CONNECTION=0",
-        "I_MPI_DAPL_TRANSLATION_CACHE=0",
-    ),
-    device=True,
-    removed="DAPL",
-)
+_BY_UCX = Settings(environment=transports.UCX_INFINIBAND, device=True, port=True)
+_BY_TCP = Settings(environment=(*transports.UCX_TCP, *transports.LIBFABRIC_TCP))
+_DAPL = Settings(environment=transports.INTELMPI_DAPL, device=True, removed="DAPL")
 _NO_TREE = ("OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn")
 """Open MPI 4 (OMPI_MCA) and 5 (PRTE_MCA) name the parameters of their daemons differently; each ignores the other's."""
 _INTEL = Mpi(
@@ -117,16 +123,27 @@ _INTEL = Mpi(
     rank=("PMI_RANK",),
     ranks=_HYDRA_RANKS,
     sizes=_HYDRA_SIZES,
-    # Intel MPI removed I_MPI_FALLBACK in 2019, before it added the provider mlx, which fails if it cannot work.
-    # A newer Intel MPI warns about the variable on every start. mlx is libfabric's interface to UCX.
     fabric={
-        Fabric.SR_IOV: Settings(("I_MPI_FABRICS=shm:ofi", "FI_PROVIDER=mlx", *_UCX), device=True, port=True),
+        Fabric.SR_IOV: _BY_UCX._replace(environment=(*transports.INTELMPI_INFINIBAND, *transports.UCX_INFINIBAND)),
         Fabric.NETWORK_DIRECT: _DAPL,
+        Fabric.ETHERNET: Settings(environment=transports.INTELMPI_TCP),
     },
     starts=_PMI,
     in_names=("intelmpi", "impi"),
+    counted=(
+        "With more ranks than processors, those that wait must let others run:",
+        "! bt_is_crowded {each} || bt_default I_MPI_THREAD_YIELD=3",
+    ),
+    added=(
+        Added("I_MPI_THREAD_YIELD", "3 on a node with fewer processors than ranks",
+              "Intel MPI spins while it waits: an all-reduce of such ranks takes minutes", "intelmpi-yield"),
+    ),
+    own_binding="I_MPI_PIN=0",
+    shares=True,
+    binding=r"bind|I_MPI_PIN",
+    binding_names=("I_MPI_PIN*",),
     lost_peer=_ERROR_CLASSES,
-)
+)  # fmt: skip
 _MPICH = Mpi(
     library="MPICH",
     rank_options=_HYDRA % "-ppn",
@@ -134,11 +151,12 @@ _MPICH = Mpi(
     rank=("PMI_RANK",),
     ranks=_HYDRA_RANKS,
     sizes=_HYDRA_SIZES,
-    fabric={Fabric.SR_IOV: _BY_UCX},
+    fabric={Fabric.SR_IOV: _BY_UCX, Fabric.ETHERNET: _BY_TCP},
     starts=_PMI,
     in_names=("mpich",),
     abort="MPIR_CVAR_COREDUMP_ON_ABORT",
-    unbound="-bind-to none",
+    bound="-bind-to core:$bt_share",
+    binding_names=("HYDRA_BINDING",),
     lost_peer=_ERROR_CLASSES,
 )
 
@@ -146,10 +164,9 @@ MPIS: dict[str, Mpi] = {
     "intelmpi": _INTEL,
     "intelmpi-ofa": _INTEL._replace(
         fabric={
-            Fabric.SR_IOV: Settings(
-                ("I_MPI_FALLBACK=0", _MANPATH, "I_MPI_FABRICS=shm:ofa", "FI_PROVIDER=mlx"), device=True, removed="OFA"
-            ),
+            Fabric.SR_IOV: Settings(environment=transports.INTELMPI_OFA, device=True, removed="OFA"),
             Fabric.NETWORK_DIRECT: _DAPL,
+            Fabric.ETHERNET: Settings(environment=transports.INTELMPI_OFA_TCP),
         },
         in_names=(),
     ),
@@ -160,17 +177,23 @@ MPIS: dict[str, Mpi] = {
         rank=("PMI_RANK", "MV2_COMM_WORLD_RANK", "MPIRUN_RANK"),
         sizes=(*_HYDRA_SIZES, "MV2_COMM_WORLD_SIZE"),
         in_names=("mvapich",),
+        own_binding="MV2_ENABLE_AFFINITY=0 MVP_ENABLE_AFFINITY=0",  # up to 2.3, and from 3.0
+        binding=r"\bbind|ENABLE_AFFINITY|CPU_(?:BINDING|MAPPING)",
+        binding_names=("HYDRA_BINDING", "MV[2P]_ENABLE_AFFINITY", "MV[2P]_CPU_*"),
     ),
     "openmpi": Mpi(
         library="Open MPI",
-        rank_options='-host "$AZ_BATCH_HOST_LIST" -np {total} --map-by ppr:{each}:node',
+        rank_options='-host "$bt_slots" -np {total} --map-by ppr:{each}:node"${{bt_share:+:pe=$bt_share}}"',
         launchers=("mpirun", "mpiexec", "orterun", "prterun"),
         rank=("OMPI_COMM_WORLD_RANK", "PMIX_RANK"),
         ranks=("OMPI_COMM_WORLD_LOCAL_RANK",),
         sizes=("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_UNIVERSE_SIZE"),
         fabric={
-            Fabric.SR_IOV: _BY_UCX._replace(options=("--mca pml ucx", "--mca btl ^vader,tcp,openib")),
-            Fabric.ETHERNET: _TCP,
+            Fabric.SR_IOV: _BY_UCX._replace(options=transports.OPENMPI_INFINIBAND),
+            Fabric.ETHERNET: Settings(
+                transports.UCX_TCP, (*transports.OPENMPI_TCP, *transports.OPENMPI_INTERFACE)
+            ),
+            Fabric.IMAGE: Settings(options=transports.OPENMPI_INTERFACE),
         },
         starts=frozenset({"Open MPI"}),
         in_names=("openmpi",),
@@ -182,16 +205,12 @@ MPIS: dict[str, Mpi] = {
             "bt_list_exported",
         ),
         added=(
-            Added("--oversubscribe", "true",
-                  "a host without a number has one slot, and Open MPI refuses more ranks than slots", "openmpi-slots",
-                  "--oversubscribe", placing=True),
+            Added("--oversubscribe", "on a node with fewer processors than ranks",
+                  "each host has a slot for each rank, or one for each processor if there are fewer; Open MPI refuses"
+                  " more ranks than slots without this option, and such ranks yield while they wait",
+                  "openmpi-slots", '"${bt_oversubscribe[@]}"', unless="oversubscribe", placing=True),
             Added("--allow-run-as-root", "true", "a container's processes are root, which Open MPI refuses",
                   "openmpi-as-root", "--allow-run-as-root", unless="--allow-run-as-root", in_container=True),
-            # With more ranks than slots, Open MPI binds no rank. Up to version 4 it binds a single rank on a node, and
-            # two ranks in total, to one core each: with one rank per node, two nodes would train on two cores.
-            Added("--bind-to", "none",
-                  "ranks have threads; with one rank on each of two nodes, Open MPI 4 would bind each to one core",
-                  "openmpi-binding", "--bind-to none", unless=r"bind|rankfile|cpu-(?:set|list)"),
             Added("--prefix", "the directory above the launcher's bin",
                   "the other nodes find the daemon at the path of the launcher on this node", "openmpi-prefix",
                   '"${bt_prefix[@]}"', unless="--prefix"),
@@ -200,9 +219,17 @@ MPIS: dict[str, Mpi] = {
                   '"${bt_exported[@]}"'),
             Added(", ".join(_NO_TREE), "1", "only the primary logs in to the other nodes", "openmpi-daemons"),
         ),
+        counted=(
+            "A host without a number has one slot, and with more ranks than slots Open MPI's ranks yield:",
+            "bt_state_slots {each}",
+        ),
+        # Up to version 4 it binds a single rank on a node, and two ranks in total, to one core each.
+        bound="--bind-to core",
         unbound="--bind-to none",
+        binding=r"bind|rankfile|cpu-(?:set|list)|map-by",
+        binding_names=("*_MCA_hwloc_*bind*", "*_MCA_rmaps_*"),
         by_host_name=True,
-        one_machine=("--mca btl_tcp_if_include lo",),
+        one_machine=tuple(option._replace(value="lo") for option in transports.OPENMPI_INTERFACE),
     ),
 }  # fmt: skip
 """Every MPI by its value of `runtime`."""

@@ -12,7 +12,7 @@ from batchtrain.errors import PlanError
 from batchtrain.frameworks import counts
 from batchtrain.frameworks.base import Shape, Variable
 from batchtrain.frameworks.mpi import MPIS, Added
-from batchtrain.launchers import cntk, fabric, preflight, python, shell, steps, variables
+from batchtrain.launchers import binding, cntk, fabric, preflight, python, shell, steps, variables
 from batchtrain.launchers.launch import Implicit, Launch, MpiLaunch
 
 RANK = 'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh"'
@@ -47,6 +47,8 @@ def launch(options: MpiLaunch, command: str, shape: Shape) -> Launch:
         files.append(steps.PREFLIGHT)
     if _noted(options, payload, shape):
         files.append(steps.VERDICT)
+    if fabric.graph(options, shape):
+        files.append(steps.GRAPH)
     return Launch(
         coordination=steps.coordination(shape, options.setup.coordination_command),
         application=_application(options, payload, ranks, shape),
@@ -117,7 +119,7 @@ def _application(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shap
     )
     return shell.script(
         shell.block(steps.ON_THE_PRIMARY, steps.SOURCE),
-        fabric.prologue(block, shape.fabric, setup.own),
+        fabric.prologue(options, shape),
         variables.block(variables.of_ranks(shape, setup.own)),
         variables.notes(_noted(options, payload, shape)),
         shell.block("For the program; variables that are set already keep their value:", defaults)
@@ -126,6 +128,7 @@ def _application(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shap
         shell.block(why_abort, f'[ "$(ulimit -c)" != 0 ] || bt_default {abort}=1') if abort else "",
         steps.pre_execution(setup.pre_execution_command),
         fabric.check(block, shape.fabric),
+        fabric.parameters(options, shape),
         cntk.check(options, payload) if options.cntk else "",
         shell.block(
             "The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh"
@@ -135,6 +138,8 @@ def _application(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shap
             " ".join(("bt_wait_for_hosts", *_preflight(options, shape))),
         ),
         ranks.step,
+        _counted(options, ranks),
+        binding.text(options, ranks.each),
         _mpi4py(options, payload),
         shell.block(*(text.format(executable=block.executable_path) for text in block.mpi.prepared))
         if block.mpi.prepared
@@ -159,9 +164,18 @@ def _line(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shap
     line = shell.continued(
         f"bt_gang {options.block.executable_path}",
         " ".join(options.block.options),
-        " ".join((*(each.line for each in additions if each.placing), _rank_options(options, ranks))),
+        " ".join(
+            filter(
+                None,
+                (
+                    *(each.line for each in additions if each.placing),
+                    _rank_options(options, ranks),
+                    binding.on_line(options, ranks.each),
+                ),
+            )
+        ),
         " ".join(each.line for each in additions if each.line and not each.placing),
-        fabric.on_line(options.block, shape.fabric, options.setup.own),
+        fabric.on_line(options, shape),
         RANK if options.setup.rank_logs else f"{RANK} --plain",
         shell.verbatim(payload.text),
     )
@@ -177,7 +191,13 @@ def _line(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shap
 
 
 def _rank_options(options: MpiLaunch, ranks: Ranks) -> str:
-    return options.block.mpi.rank_options.format(total=ranks.total, each=ranks.each) if ranks.each else ""
+    text = options.block.mpi.rank_options.format(total=ranks.total, each=ranks.each) if ranks.each else ""
+    return text.partition(" --map-by")[0] if "map-by" in " ".join(options.block.options) else text
+
+
+def _counted(options: MpiLaunch, ranks: Ranks) -> str:
+    lines = options.block.mpi.counted if ranks.each else ()
+    return shell.block(*(line.format(each=ranks.each) for line in lines)) if lines else ""
 
 
 def _added(options: MpiLaunch, ranks: Ranks, shape: Shape) -> tuple[Added, ...]:
@@ -192,9 +212,9 @@ def _added(options: MpiLaunch, ranks: Ranks, shape: Shape) -> tuple[Added, ...]:
 
 
 def _implicit(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shape) -> tuple[Implicit, ...]:
-    decisions = list(fabric.implicit(options.block, shape.fabric, options.setup.own))
+    decisions = list(fabric.implicit(options, shape))
     decisions += variables.implicit(variables.of_ranks(shape, options.setup.own))
-    decisions += variables.implicit(_noted(options, payload, shape))
+    decisions += variables.implicit((*_noted(options, payload, shape), *fabric.graph(options, shape)))
     decisions += preflight.implicit(_preflight(options, shape))
     if options.block.processes_per_node is None and _places_ranks(options):
         value, because = "as in mpi.options", "the options place the ranks themselves"
@@ -205,6 +225,7 @@ def _implicit(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: 
         name = f"{options.block.runtime} ranks"
         because = "the ranks run on the nodes of the task, with the requested number on each"
         decisions.append(Implicit(name, _rank_options(options, ranks), because, "ranks-on-nodes"))
+    decisions += binding.implicit(options, ranks.each)
     abort = options.block.mpi.abort
     if abort and abort not in options.setup.own:
         decisions.append(Implicit(abort, "1", "MPI_Abort is to end its rank so that the launch sees it", "mpich-abort"))

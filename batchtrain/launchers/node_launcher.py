@@ -12,8 +12,9 @@ import msgspec
 from batchtrain.errors import PlanError
 from batchtrain.frameworks import counts
 from batchtrain.frameworks.base import AUTO, NUMBER_OF_THREADS, Nodes, OverMpi, Role, Shape, Variable
-from batchtrain.frameworks.mpi import MPIS, MpiBlock
-from batchtrain.launchers import mpi, preflight, python, shell, steps, variables
+from batchtrain.frameworks.mpi import MpiBlock
+from batchtrain.frameworks.transports import NCCL_NAMES, UCX_NAMES
+from batchtrain.launchers import fabric, mpi, preflight, python, shell, steps, variables
 from batchtrain.launchers.launch import File, Implicit, Launch, MpiLaunch, Setup
 
 VERSION = 1
@@ -32,31 +33,32 @@ def launch(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
 
 
 def _over_mpi(block: Nodes, over: OverMpi, setup: Setup, command: str, shape: Shape) -> Launch:
-    """The launch by the MPI; the ranks have the framework's variables, and are not bound to a core each."""
-    unbound = "" if "bind-to" in " ".join(over.options) else MPIS[over.runtime].unbound
+    """The launch by the MPI; the ranks have the framework's variables."""
     defaults = variables.wanted(over.environment, setup.own)
     ranks = MpiBlock(
         runtime=over.runtime,
         executable_path=over.executable_path,
-        options=(*over.options, *filter(None, (unbound,))),
+        options=over.options,
         processes_per_node=processes(block, shape.instances),
     )
     words = tuple(f"{variable.name}={variable.value}" for variable in defaults)
-    launch = mpi.launch(MpiLaunch(ranks, setup, words, misses_mpi4py=False), command, shape)
-    because = "a process has threads for its GPU's data, and one core would be too few"
-    free = (Implicit("mpi.options", unbound, because, "horovod-binding"),) if unbound else ()
-    return launch._replace(implicit=(*launch.implicit, *free, *variables.implicit(defaults)))
+    binds = block.binding == "auto"
+    launch = mpi.launch(MpiLaunch(ranks, setup, words, binds=binds, misses_mpi4py=False), command, shape)
+    return launch._replace(implicit=(*launch.implicit, *variables.implicit(defaults)))
 
 
 def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
     roles, end = _ending(block, block.roles(command, shape.instances))
     each = processes(block, shape.instances)
     general = (item for item in variables.everywhere(shape) if block.threads or item is not NUMBER_OF_THREADS)
-    everywhere = variables.wanted((*general, *block.defaults), setup.own)
+    tcp = _tcp(block, shape, each)
+    everywhere = variables.wanted((*general, *tcp, *block.defaults), setup.own)
     text = f"{setup.pre_execution_command or ''}\n{command}"
     nccl_notes = variables.of_transport(shape, setup.own, text) if block.nccl else ()
-    infiniband = (variables.on_infiniband(shape) if block.nccl else ()) + (variables.of_ucx(shape) if block.ucx else ())
+    ucx = variables.of_ucx(shape) if block.ucx and not shape.tcp else ()
+    infiniband = (variables.on_infiniband(shape) if block.nccl else ()) + ucx
     fast = (*variables.wanted(infiniband, setup.own), *nccl_notes)
+    of_image = _disregarded(block, setup, shape)
     checks: tuple[str, ...] = ()
     if setup.preflight:  # over InfiniBand, all ports of the size and lockable memory
         port = steps.port_of(shape, setup.coordination_command)
@@ -66,6 +68,11 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
         "options": {**block.meeting, **block.settings()},
         "preflight": checks,
     }
+    has_graph = any(variable.rule == "nccl-graph" for variable in everywhere)
+    if rivals := {variable.name: variable.rivals for variable in everywhere if variable.rivals}:
+        spec["rivals"] = rivals
+    if over_image := (*of_image, *(("NCCL_GRAPH_FILE",) if has_graph else ())):
+        spec["over_image"] = over_image
     if setup.preemption is not None:
         spec["preemption"] = setup.preemption
     if setup.collects:
@@ -74,7 +81,7 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
         spec["stop_when"] = dict(setup.stop_when)
     return Launch(
         coordination=steps.coordination(shape, setup.coordination_command),
-        application=_application(setup, command, shape),
+        application=_application(setup, command, shape, of_image),
         files=(
             steps.GANG,
             steps.SSH,
@@ -84,6 +91,7 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
             *((steps.UPLOADS,) if setup.collects else ()),
             *(file for role in roles if role.runner and role.runner.file for file in _torchrun(role.command)),
             *((steps.PREFLIGHT,) if checks else ()),
+            *((steps.GRAPH,) if has_graph else ()),
             *((steps.VERDICT,) if nccl_notes else ()),
             File(SPEC, msgspec.json.format(msgspec.json.encode(spec), indent=2) + b"\n"),
         ),
@@ -99,6 +107,20 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
             *((steps.OWN_SSH,) if shape.instances > 1 else ()),
         ),
     )
+
+
+def _tcp(block: Nodes, shape: Shape, each: int | str) -> tuple[Variable, ...]:
+    """The variables of a gang without InfiniBand."""
+    nccl = (*variables.on_ethernet(shape), *variables.of_graph(shape, each)) if block.nccl else ()
+    return (*nccl, *(variables.of_ucx(shape) if block.ucx and shape.tcp else ()))
+
+
+def _disregarded(block: Nodes, setup: Setup, shape: Shape) -> tuple[str, ...]:
+    """The variables of the image that an explicit `infiniband` replaces."""
+    if not shape.explicit_fabric:
+        return ()
+    names = (*(NCCL_NAMES if block.nccl and shape.gpus else ()), *(UCX_NAMES if block.ucx else ()))
+    return tuple(name for name in names if name not in setup.own)
 
 
 _RUNNER = '"$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/ends.py"'
@@ -234,12 +256,18 @@ def _torchrun(command: str) -> tuple[File, ...]:
 # --- the text -------------------------------------------------------------------------------------------------------
 
 
-def _application(setup: Setup, command: str, shape: Shape) -> str:
+def _application(setup: Setup, command: str, shape: Shape, disregarded: tuple[str, ...]) -> str:
     """Starts the first Python 3.6 or later of several; the Python of the command may be too old."""
     names = dict.fromkeys(name for name in ("python3", python.interpreter(command), "python") if name)
     has_several = shape.instances > 1  # an image for one node need not have ssh
     return shell.script(
         shell.block(steps.ON_THE_PRIMARY, steps.SOURCE),
+        shell.block(
+            f"The transport: {fabric.why(shape)}:",
+            f"bt_emulated || bt_disregard_image {' '.join(disregarded)}",
+        )
+        if disregarded
+        else "",
         steps.pre_execution(setup.pre_execution_command),
         shell.block(
             "The node launcher needs a whole Python 3.6 or later, of any kind:",

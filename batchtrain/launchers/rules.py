@@ -29,7 +29,9 @@ _RULES = (
     ImplicitRule("source-files",
         "Files of a `source` that .gitignore, .batchtrainignore or a default rule names are not sent.",
         "Git: gitignore; ADR 21", "write `!NAME` into the `.batchtrainignore` of the source"),
-    ImplicitRule("infiniband-by-size", "An RDMA size with inter-node communication uses InfiniBand.",
+    ImplicitRule("infiniband-by-size",
+        "A gang uses InfiniBand if its size has it and the pool has inter-node communication; otherwise it uses tcp. On"
+        " an unknown size the image decides.",
         "Azure: Enable InfiniBand (HPC VM sizes); Batch Shipyard's rule for `infiniband`",
         "`infiniband: false` on the task or its job"),
     ImplicitRule("gpus-by-size", "A task on a GPU size sees all GPUs of its node, in a container too.",
@@ -37,7 +39,18 @@ _RULES = (
         "`gpus: disable` on the task or its job"),
     ImplicitRule("mpi-fabric", "The launch selects the network of the MPI.",
         "Azure: Set up Message Passing Interface for HPC (setup-mpi); azhpc-images; Batch Shipyard's table of options",
-        "`infiniband: false`, or the same parameter in `mpi.options`"),
+        "`infiniband`, the same variable in environment_variables, or the same parameter in `mpi.options`"),
+    ImplicitRule("openmpi-tcp", "Open MPI uses its own tcp on a gang without InfiniBand.",
+        "Open MPI: common_ucx.c (opal_common_ucx_support_level: a mlx5 device lifts `ucx` above `ob1`), btl/tcp; azhpc-"
+        "images: install_mpis.sh (openib, hcoll and ucc fail on MANA); ecmwf-ifs/ecland pull request 64",
+        "`infiniband: true`, or one of the parameters in `mpi.options`"),
+    ImplicitRule("intelmpi-tcp", "Intel MPI up to 2018 uses tcp on a gang without InfiniBand.",
+        "Intel MPI 2018: I_MPI_FABRICS (shm:tcp)", "`I_MPI_FABRICS` in environment_variables"),
+    ImplicitRule("libfabric-tcp", "libfabric uses its provider `tcp` on a gang without InfiniBand.",
+        "libfabric: fabric(7), FI_PROVIDER; fi_tcp(7), FI_TCP_IFACE; azhpc-images: test-definitions.sh and"
+        " install_mpis.sh (FI_PROVIDER=tcp); uxlfoundation/oneDAL pull request 3734; measured with Intel MPI 2021.18:"
+        " it ends if I_MPI_OFI_PROVIDER is another one",
+        "`infiniband: true`, `FI_PROVIDER` or `I_MPI_OFI_PROVIDER` in environment_variables"),
     ImplicitRule("ranks-on-nodes", "The launcher gets the nodes of the task and the number of ranks per node.",
         "Azure Batch: Environment variables (AZ_BATCH_HOST_LIST); mpiexec(1) of MPICH and Intel MPI: -hosts, -ppn;"
         " mpirun(1) of Open MPI: -host, --map-by ppr", "`-np` or `-n` in `mpi.options`, with hosts of your own"),
@@ -46,14 +59,23 @@ _RULES = (
         ""),
     ImplicitRule("gang-ssh", "The launch uses its own ssh, with the port and the keys of the gang.",
         "Batch Shipyard's contract of multi-instance images (port 23); azure_batch: pool-scope user; measured", ""),
-    ImplicitRule("openmpi-slots", "Open MPI may run more ranks on a node than its list of hosts has slots.",
-        "mpirun(1) of Open MPI: --oversubscribe, --host; measured with Open MPI 5.0",
+    ImplicitRule("openmpi-slots",
+        "Each host of Open MPI has a slot for each of its ranks, or for each processor if there are fewer.",
+        "mpirun(1) of Open MPI: --host, --oversubscribe; PRRTE: rmaps_ppr.c (a node with more ranks than slots is"
+        " oversubscribed, and its ranks yield); measured with Open MPI 4.1 and 5.0 (tests/bench/yields.py)",
         "`-np` or `-n` in `mpi.options`, with hosts of your own"),
     ImplicitRule("openmpi-prefix", "Open MPI looks for its daemons in the directory of its launcher.",
         "mpirun(1) of Open MPI: --prefix; measured with Open MPI 5.0", "`--prefix` in `mpi.options`"),
-    ImplicitRule("openmpi-binding", "Open MPI does not bind ranks to cores.",
-        "mpirun(1) of Open MPI: --bind-to (two processes: a core each; oversubscribed: none); measured with 5.0",
-        "`--bind-to core`, or another of its words, in `mpi.options`"),
+    ImplicitRule("mpi-binding",
+        "Each rank of an MPI is bound to an equal share of the cores of its node, near its GPU.",
+        "mpirun(1) of Open MPI: --map-by ppr with pe=, --bind-to; PRRTE: rmaps_base_binding.c (a share is in one"
+        " package); MPICH: topo_hwloc.c (-bind-to core:N); Intel MPI: I_MPI_PIN (its default is such a share); MVAPICH"
+        " 3.0: hwloc_bind.c (mvp_enable_affinity); measured with Open MPI 4.1 and 5.0, MPICH 5.0, Intel MPI 2021.18",
+        "the MPI's own option in `mpi.options`, such as `--bind-to none`, or its variable"),
+    ImplicitRule("intelmpi-yield",
+        "Ranks of Intel MPI yield while they wait if there are more of them than processors.",
+        "Intel MPI: I_MPI_THREAD_YIELD; measured with 2021.18 (2 processors: an all-reduce of 4 ranks did not end in a"
+        " minute without it)", "`I_MPI_THREAD_YIELD` in environment_variables"),
     ImplicitRule("openmpi-environment",
         "Open MPI exports the variables of the primary's shell to every rank, as other MPIs do by default.",
         "mpirun(1) of Open MPI: -x", "`unset NAME` in `pre_execution_command`"),
@@ -64,8 +86,6 @@ _RULES = (
         " cores.",
         "MPICH: MPIR_CVAR_COREDUMP_ON_ABORT; measured (its launcher often ends before it has reported which rank"
         " called)", "`MPIR_CVAR_COREDUMP_ON_ABORT` in environment_variables"),
-    ImplicitRule("horovod-binding", "The processes of Horovod are not bound to cores.",
-        "Horovod: Run Horovod with Open MPI (-bind-to none)", "`bind-to` in `options` of the block"),
     ImplicitRule("openmpi-as-root", "Open MPI may start ranks as root in a container.",
         "mpirun(1) of Open MPI: --allow-run-as-root; measured with Open MPI 5.0", ""),
     ImplicitRule("mpi4py-abort", "A Python program runs under `-m mpi4py`, so that an exception in one rank ends all.",
@@ -123,6 +143,19 @@ _RULES = (
     ImplicitRule("ucx-cards", "UCX uses the active InfiniBand ports of the node, with the partition key of its pool.",
         "Azure: Set up Message Passing Interface for HPC (UCX_NET_DEVICES, UCX_IB_PKEY)",
         "`infiniband: false`, the variable in environment_variables, or in `leave_unset`"),
+    ImplicitRule("ucx-tcp", "UCX uses tcp, and shared memory in a node, on a gang without InfiniBand.",
+        "UCX: FAQ (UCX_TLS; `cuda` or `rocm` for GPU memory); underworldcode/underworld3 issues 461 and 528,"
+        " Pyomo/mpi-sppy pull request 827 (MPICH aborts in MPI_Init on mana_0); azhpc-images: test-definitions.sh",
+        "`infiniband: true`, the variable in environment_variables, or in `leave_unset`"),
+    ImplicitRule("nccl-tcp", "NCCL and RCCL use sockets on a gang without InfiniBand.",
+        "NCCL: Environment variables, NCCL_NET and NCCL_IB_DISABLE; init.cc, net_ib (RoCE ports count); RCCL: init.cc;"
+        " NVIDIA/nccl issue 1101 (NET/IB uses mlx5_an0 on NC A100 v4)",
+        "`infiniband: true`, the variable in environment_variables, or in `leave_unset`"),
+    ImplicitRule("nccl-graph",
+        "NCCL searches its rings itself if a gang uses fewer GPUs of a node of NC A100 v4 than the image describes.",
+        "azhpc-images: ncv4.sh (NCCL_GRAPH_FILE in /etc/nccl.conf), issue 327; NVIDIA/nccl issues 1008 and 1240; NCCL:"
+        " graph/search.cc (a file without graphs is no graph)",
+        "`NCCL_GRAPH_FILE` in environment_variables, or in `leave_unset`"),
     ImplicitRule("nccl-relaxed-ordering", "NCCL may reorder writes between GPU memory and the card.",
         "azhpc-images: /etc/nccl.conf of ND v4 and v5 (a container does not see that file)",
         "`infiniband: false`, `NCCL_IB_PCI_RELAXED_ORDERING` in environment_variables, or in `leave_unset`"),

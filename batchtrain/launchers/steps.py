@@ -26,6 +26,8 @@ SWEEP = File(".batchtrain/sweep.sh", runtime.SWEEP, 0o755)
 SSH = File(".batchtrain/bin/ssh", runtime.SSH, 0o755)
 PREFLIGHT = File(".batchtrain/preflight.sh", runtime.PREFLIGHT)
 VERDICT = File(".batchtrain/verdict.py", runtime.VERDICT)
+GRAPH = File(".batchtrain/nccl-graph.xml", b'<graphs version="1">\n</graphs>\n')
+"""A description without ways between GPUs: with it, NCCL searches them itself."""
 PREEMPTION = File(".batchtrain/preemption.py", runtime.PREEMPTION)
 UPLOADS = File(".batchtrain/uploads.py", runtime.UPLOADS)
 ENDS = File(".batchtrain/ends.py", runtime.ENDS)

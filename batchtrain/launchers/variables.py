@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from batchtrain.frameworks import counts
 from batchtrain.frameworks.base import AUTO, NUMBER_OF_THREADS, Fabric, Shape, Variable
+from batchtrain.frameworks.transports import INTERFACE, NCCL_TCP, UCX_GPU_MEMORY, UCX_INFINIBAND, UCX_TCP
 from batchtrain.launchers import shell
 from batchtrain.launchers.launch import Implicit
 
@@ -26,6 +28,9 @@ TOPOLOGIES = {"NDv2": "ndv2", "ND A100 v4": "ndv4", "NDm A100 v4": "ndv4", "ND H
 """Families whose GPUs and cards a file of the HPC images describes to NCCL, because a virtual machine hides them."""
 RELAXED_ORDERING = frozenset({"ND A100 v4", "NDm A100 v4", "ND H100 v5", "ND H200 v5"})
 OWN_AFFINITY = frozenset({"NDv2", *RELAXED_ORDERING})
+
+GRAPH_FAMILY, GRAPH_GPUS = "NC A100 v4", 4
+"""The family for which images set NCCL_GRAPH_FILE, and the GPUs of that file (azhpc-images: ncv4-graph.xml)."""
 
 _HOPPER = {"PXN_DISABLE": "1", "MIN_NCHANNELS": "32", "P2P_NET_CHUNKSIZE": "2097152", "IB_QPS_PER_CONNECTION": "4"}
 _GRACE_BLACKWELL = {
@@ -81,13 +86,39 @@ def topology(shape: Shape) -> Variable | None:
     return next((variable for variable in on_infiniband(shape) if variable.rule == "nccl-topology"), None)
 
 
+def on_ethernet(shape: Shape) -> tuple[Variable, ...]:
+    """The NCCL variables of tasks between whose GPUs there is no InfiniBand; empty for all others."""
+    return NCCL_TCP if shape.tcp and shape.gpus else ()
+
+
+def of_graph(shape: Shape, processes: int | str | None) -> tuple[Variable, ...]:
+    """The variable that replaces the image's description of the ways between GRAPH_GPUS GPUs, if fewer are used.
+
+    processes: on each node; a single process may use one GPU or all, so it counts as one.
+    """
+    number = counts.number(processes) if processes is not None else None
+    gpus = min(shape.gpus, shape.gpus if number is None else number)
+    if shape.family != GRAPH_FAMILY or not 0 < gpus < GRAPH_GPUS:
+        return ()
+    because = f"the image describes the ways between {GRAPH_GPUS} GPUs, and NCCL fails with {gpus} of them"
+    return (Variable("NCCL_GRAPH_FILE", AUTO, because, "nccl-graph"),)
+
+
 def of_ucx(shape: Shape) -> tuple[Variable, ...]:
     """The UCX variables of programs that use it (backends ucc and mpi), with GPUs or without."""
-    if shape.fabric is not Fabric.SR_IOV:
-        return ()
-    cards = "active InfiniBand ports, found on the node; UCX would try the Ethernet cards as well"
-    key = "the partition that the nodes share, where it is not the default one"
-    return (Variable("UCX_NET_DEVICES", AUTO, cards, "ucx-cards"), Variable("UCX_IB_PKEY", AUTO, key, "ucx-cards"))
+    choices = UCX_INFINIBAND if shape.fabric is Fabric.SR_IOV else UCX_TCP if shape.tcp else ()
+    return tuple(
+        variable._replace(value=AUTO) if variable.value.startswith("$") or variable.value == INTERFACE
+        else with_gpu_memory(variable, shape)
+        for variable in choices
+    )  # fmt: skip
+
+
+def with_gpu_memory(variable: Variable, shape: Shape) -> Variable:
+    """UCX_TLS with the transports for the memory of the GPUs; any other variable unchanged."""
+    transport = UCX_GPU_MEMORY.get(shape.gpu_vendor if shape.gpus else "")
+    is_ucx_tls = variable in UCX_TCP and variable.name == "UCX_TLS"
+    return variable._replace(value=f"{variable.value},{transport}") if transport and is_ucx_tls else variable
 
 
 NOTES = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE")
@@ -115,8 +146,9 @@ def of_transport(shape: Shape, user_names: Collection[str], text: str, file: str
 
 
 def wanted(variables: Iterable[Variable], user_names: Collection[str]) -> tuple[Variable, ...]:
-    """Variables that the user neither sets nor lists in `leave_unset` (user_names: the names of both)."""
-    return tuple(variable for variable in variables if variable.name not in user_names)
+    """Variables that the user neither sets nor lists in `leave_unset` (user_names: the names of both), and no variable
+    that chooses the same."""
+    return tuple(variable for variable in variables if not {variable.name, *variable.rivals}.intersection(user_names))
 
 
 def values(variables: Iterable[Variable]) -> dict[str, str]:
@@ -139,7 +171,12 @@ def of_ranks(shape: Shape, user_names: frozenset[str]) -> tuple[Variable, ...]:
 
 
 CARDS = "=$bt_ports"
-_SHOWN = {AUTO: FOUND, CARDS: "the ports of the primary, `=` before them"}
+_SHOWN = {
+    AUTO: FOUND,
+    CARDS: "the ports of the primary, `=` before them",
+    "$bt_ucx_ports": "the ports of the primary",
+    "$bt_pkey": "the key of the primary, if it is not the default",
+}
 _ON_THE_PRIMARY = {"NCCL_SOCKET_IFNAME": "eth0", "NCCL_IB_HCA": CARDS}
 
 

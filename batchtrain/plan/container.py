@@ -78,7 +78,7 @@ def _shared_memory(frame: Frame, task: Task) -> tuple[str | None, tuple[Implicit
 
 def _devices(frame: Frame, task: Task, shape: Shape) -> tuple[tuple[str, ...], tuple[Implicit, ...]]:
     options: list[tuple[str, str, str]] = []
-    if shape.fabric is not Fabric.ETHERNET:
+    if shape.fabric in (Fabric.SR_IOV, Fabric.NETWORK_DIRECT):
         flags = "--ulimit memlock=-1:-1 --device=/dev/infiniband"
         options.append((flags, "the task uses InfiniBand, which pins memory", "infiniband-container"))
     if (topology := described_gpus(frame, task, shape)) is not None:

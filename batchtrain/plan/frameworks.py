@@ -13,7 +13,7 @@ from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks import plugins
 from batchtrain.frameworks.base import Fabric, Nodes, Shape
 from batchtrain.frameworks.mpi import MpiBlock
-from batchtrain.launchers import apptainer, cntk, mpi, node_launcher, plain
+from batchtrain.launchers import apptainer, cntk, mpi, node_launcher, plain, variables
 from batchtrain.launchers.launch import File, Launch, MpiLaunch, Setup
 
 
@@ -65,8 +65,11 @@ def launch(
     )
 
 
-_EVERYTHING = Shape(2, Fabric.SR_IOV, size="any", family="ND A100 v4", gpus=8, gpu_vendor="nvidia")
-"""A node on which every variable is set that there is for GPUs and InfiniBand."""
+_EVERYTHING = (
+    Shape(2, Fabric.SR_IOV, size="any", family="ND A100 v4", gpus=8, gpu_vendor="nvidia"),
+    Shape(2, size="any", family=variables.GRAPH_FAMILY, gpus=1, gpu_vendor="nvidia"),
+)
+"""Nodes on which every variable is set that there is for GPUs, with InfiniBand and without."""
 
 
 def notes(task: Task, shape: Shape, where: str, path: str) -> tuple[Problem, ...]:
@@ -90,10 +93,9 @@ def _left_in_vain(block: Nodes, task: Task, instances: int) -> Iterator[tuple[st
     all_set = msgspec.structs.replace(block, leave_unset=())
     gang = task.multi_instance
     setup = Setup(gang.pre_execution_command, gang.coordination_command)
-    full_launch = node_launcher.launch(
-        all_set, setup, (task.command or "").strip(), _EVERYTHING._replace(instances=instances)
-    )
-    words = (what for item in full_launch.implicit for what in item.what.split(", "))
+    command, shapes = (task.command or "").strip(), (shape._replace(instances=instances) for shape in _EVERYTHING)
+    launches = (node_launcher.launch(all_set, setup, command, shape) for shape in shapes)
+    words = (what for full_launch in launches for item in full_launch.implicit for what in item.what.split(", "))
     names = tuple(dict.fromkeys(what for what in words if re.fullmatch(r"[A-Z]\w+", what)))
     for name in block.leave_unset:
         if name not in names and not name.startswith("BATCHTRAIN_"):

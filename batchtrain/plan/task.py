@@ -160,8 +160,13 @@ def _shape(frame: Frame, task: Task, where: str, path: str) -> tuple[Shape, tupl
     instances, warnings = _instances(frame, task, where, path)
     fabric, implicit = _fabric(frame, task)
     pool, size = frame.recipe.pool, frame.size
-    replaces_nodes = pool is not None and pool.on_bad_node == "replace"
-    shape = Shape(instances, fabric, task.docker_image is not None, replaces_nodes=replaces_nodes)
+    shape = Shape(
+        instances,
+        fabric,
+        task.docker_image is not None,
+        replaces_nodes=pool is not None and pool.on_bad_node == "replace",
+        explicit_fabric=either(task.infiniband, frame.job.infiniband) is not None,
+    )
     if size is not None:
         gpus = task_resources.gpus(frame.job, task, size)
         shape = shape._replace(size=size.name, family=size.family, gpus=gpus, gpu_vendor=size.gpu_vendor)
@@ -214,13 +219,20 @@ def _fitting(count: int, frame: Frame, where: str) -> int:
 
 
 def _fabric(frame: Frame, task: Task) -> tuple[Fabric, tuple[Implicit, ...]]:
-    """InfiniBand is implicit on an RDMA size with inter-node communication; an explicit value wins."""
+    """InfiniBand is implicit on an RDMA size with inter-node communication, and tcp on any other size. An explicit
+    value wins; on an unknown size InfiniBand is that of all current sizes."""
     size = frame.size
     explicit = either(task.infiniband, frame.job.infiniband)
     if explicit is not None:
-        return (_FABRICS[size.rdma] if explicit and size else Fabric.ETHERNET), ()
-    if size is None or size.rdma is None or not frame.inter_node or task.multi_instance is None:
+        return (_FABRICS[size.rdma if size else "sr-iov"] if explicit else Fabric.ETHERNET), ()
+    if task.multi_instance is None:
         return Fabric.ETHERNET, ()
+    if size is None:
+        because = "the VM size is unknown"
+        return Fabric.IMAGE, (Implicit("infiniband", "as the image says", because, "infiniband-by-size"),)
+    if size.rdma is None or not frame.inter_node:
+        because = f"{size.name} has none, so the gang uses tcp" if size.rdma is None else "no inter-node communication"
+        return Fabric.ETHERNET, (Implicit("infiniband", "false", because, "infiniband-by-size"),)
     kind = "Network Direct" if size.rdma == "network-direct" else "SR-IOV"
     because = f"{size.name} has InfiniBand ({kind}) and the pool has inter-node communication"
     return _FABRICS[size.rdma], (Implicit("infiniband", "true", because, "infiniband-by-size"),)

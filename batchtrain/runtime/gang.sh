@@ -34,13 +34,29 @@ bt_default_file() { # NAME FILE, which a node may lack
 }
 
 bt_default() { # NAME=VALUE... exports each variable; one that is set, or that the image sets for NCCL, keeps its value
-  local pair name of_image=''
-  [ ! -r /etc/nccl.conf ] || of_image=$(</etc/nccl.conf)
+  local pair name
   for pair; do
     name=${pair%%=*}
-    case $'\n'$of_image in *$'\n'"$name="*) continue ;; esac
+    ! bt_is_of_image "$name" || continue
     export "$name=${!name:-${pair#*=}}"
   done
+}
+
+# With an explicit `infiniband`, what the image says about the transport does not count.
+bt_disregard_image() { # NAME...
+  bt_disregarded=" $* "
+  unset -v "$@"
+}
+
+bt_is_of_image() { # NAME: whether the image sets the variable for NCCL
+  [ -r /etc/nccl.conf ] && [[ ${bt_disregarded-} != *" $1 "* ]] || return
+  case $'\n'$(</etc/nccl.conf) in *$'\n'"$1="*) ;; *) return 1 ;; esac
+}
+
+bt_is_set() { # NAME... whether one of the variables has a value, or the image sets it for NCCL
+  local name
+  for name; do [ -n "${!name-}" ] || bt_is_of_image "$name" && return; done
+  return 1
 }
 
 # --- every instance: coordination
@@ -123,10 +139,12 @@ bt_check_source() { # BASH_COMMAND
   [ -n "${found-}" ] || bt_stop 1 "pre_execution_command: $file is not there (or not readable) on this node"
 }
 
-bt_find_ports() { # Sets bt_ports (mlx5_ib0:1,...) and bt_pkey
+# Sets bt_ports (mlx5_ib0:1,...) and bt_pkey; bt_ucx_ports is empty if UCX_TLS has no transport of InfiniBand.
+bt_find_ports() {
   [ -z "${bt_ports-}" ] || return 0
   read -r _ bt_ports bt_pkey < <(bash "$bt_home/node.sh" infiniband)
   [ -n "$bt_ports" ] || bt_stop 1 'no InfiniBand port of this node is active (/sys/class/infiniband)'
+  case ,${UCX_TLS:-all}, in *,all,* | *,ib,* | *,rc* | *,ud* | *,dc* | ,^*) bt_ucx_ports=$bt_ports ;; *) bt_ucx_ports='' ;; esac
 }
 
 # Prints how many GPUs this node has, or 1.
@@ -315,6 +333,37 @@ bt_need_old_intelmpi() { # WHAT EXECUTABLE
   fi
 }
 
+# Sets bt_share to the cores of each of several ranks on its node, or bt_unbound where no rank is to be bound: emulated nodes
+# share the cores of one machine. Sets neither if a variable whose name fits a pattern binds the ranks.
+bt_share_cores() { # RANKS PATTERN...
+  local pattern ranks=$1
+  bt_share='' bt_unbound=''
+  shift
+  for pattern; do ! compgen -e -X "!$pattern" >/dev/null || return 0; done
+  bt_emulated || [ "$ranks" -eq 1 ] || bt_share=$(bash "$bt_home/node.sh" share "$ranks")
+  [ -n "$bt_share" ] || bt_unbound=1
+}
+
+# Whether the ranks of a node are more than the CPUs that a process may use. Sets bt_processors to their number.
+bt_is_crowded() { # RANKS
+  local name list range ranges
+  while read -r name list; do [ "$name" != Cpus_allowed_list: ] || break; done </proc/self/status
+  IFS=, read -r -a ranges <<<"$list"
+  bt_processors=0
+  for range in "${ranges[@]}"; do bt_processors=$((bt_processors + ${range#*-} - ${range%-*} + 1)); done
+  [ "$1" -gt "$bt_processors" ] || return
+  bt_say "$1 ranks share the $bt_processors processors of a node: those that wait yield"
+}
+
+# Sets bt_slots to the hosts with the slots of each: one for each rank. With more ranks than processors, it is one for each
+# processor, and bt_oversubscribe has the option without which Open MPI refuses that.
+bt_state_slots() { # RANKS
+  local slots=$1
+  bt_oversubscribe=()
+  ! bt_is_crowded "$1" || { slots=$bt_processors && bt_oversubscribe=(--oversubscribe); }
+  bt_slots=${AZ_BATCH_HOST_LIST//,/:$slots,}:$slots
+}
+
 # Open MPI sends only its own variables and those of -x to other nodes.
 bt_list_exported() {
   local name
@@ -470,7 +519,10 @@ bt_next_event() { # [SECONDS]
     clock=$!
   fi
   while read -r -t 1000000000 event <&9; do # without a time of its own it would take TMOUT's
-    case $event in "late $clock" | [!l]*) break ;; esac # not the end of an earlier time
+    case $event in
+      fallback*) bt_warn "a rank does not use the network that was planned: ${event#* }" 2>&6 ;;
+      "late $clock" | [!l]*) break ;; # not the end of an earlier time
+    esac
   done
   [ -z "$clock" ] || bt_end_process "$clock"
   case $event in
@@ -488,10 +540,16 @@ bt_clock() { # SECONDS
   echo "late $BASHPID" >&9
 }
 
-# The launch itself may be killed without any event.
+# The launch itself may be killed without any event. NCCL notes its network in a file when it starts.
 bt_watch_launch() {
+  local line=''
   bt_be_quiet
-  while kill -0 "$$"; do read -r -t 1; done
+  while kill -0 "$$"; do
+    read -r -t 1
+    if [ -n "$line" ] || ! compgen -G "$bt_home/ranks/nccl.*"; then continue; fi
+    line=$(grep -ahm 1 -e 'network Socket' -e NET/Socket/ -e 'Init COMPLETE' "$bt_home"/ranks/nccl.*)
+    case $line in *Socket*) echo "fallback ${line%%$'\n'*}" >&9 ;; esac
+  done
   echo told >&9
 }
 
@@ -659,10 +717,13 @@ bt_by_our_clock() {
 # Passes on stdin, byte for byte and at once, to stderr; what may tell of a failure goes to the events as well. A program
 # that prints our tag again and again is not heard for ever.
 bt_tap() {
+  local line fallback=("${bt_fallback[@]}")
   trap '' TERM INT
   tee >(
     for _ in {1..100}; do
-      LC_ALL=C grep -a -o -m 1 -e "$bt_tag " -e 'Abort([0-9]*) on node [0-9]*[ :]' -e "$bt_gone" >&9 || break
+      line=$(LC_ALL=C grep -a -o -m 1 -e "$bt_tag " -e 'Abort([0-9]*) on node [0-9]*[ :]' -e "$bt_gone" "${fallback[@]}") || break
+      case $line in "$bt_tag"* | Abort* | ?RTE*) ;; *) line="fallback ${line:0:300}" fallback=() ;; esac
+      echo "$line" >&9
     done
     cat >/dev/null
     echo drained >&9
@@ -671,6 +732,15 @@ bt_tap() {
 
 bt_gone='[OP]RTE has lost communication with a remote daemon'
 bt_tag='batchtrain:' # our messages begin with it
+
+# What a library says when it uses another network: Intel MPI (a fabric of before 2019), UCX (ucp_context.c), and Open MPI
+# (help-mpi-btl-tcp.txt, help-mpi-btl-openib.txt).
+bt_fallback=(
+  -e '.*:\(ofa\|dapl\) fabric is unknown or has been removed.*'
+  -e ".*network device '.*' is not available.*"
+  -e '.*An invalid value was given for btl_tcp_if_.*'
+  -e '.*error initializing an OpenFabrics device.*'
+)
 
 # After the line: reads from NCCL's notes in ranks/ of every node which network it used. Returns CODE.
 bt_judge_nccl() { # CODE

@@ -6,6 +6,7 @@
 #     memory_kills  CGROUP NODE: how many processes the kernel has killed because memory was full
 #     samples FILE PID   writes a line of JSON every 10 s: processors, memory, network, GPUs; until process PID has ended
 #     hosts COUNT   AZ_BATCH_HOST_LIST with the primary, which this node is, first; fails where it cannot be right
+#     share RANKS   the number of cores of each of RANKS ranks; nothing where the launcher of an MPI cannot bind them so
 
 # The device files list the GPUs; nvidia-smi takes seconds on a node with eight. It runs only if GPUs are divided into
 # MIG instances, which ranks must name, and if there is no device file, as on an emulated node.
@@ -65,6 +66,76 @@ hosts() { # COUNT
   [ "${#listed[@]}" -eq "$1" ] ||
     refuse "$1 instances were planned, AZ_BATCH_HOST_LIST has ${#listed[@]} hosts ($AZ_BATCH_HOST_LIST)"
   echo "$own$rest"
+}
+
+# Launchers bind ranks in this order: package by package, in a package NUMA node by NUMA node. Open MPI 5 ends where a rank
+# would be on two packages (PRRTE: rmaps_base_binding.c, bind_multiple). As `share_cpus` of the package `launch` has it,
+# the cores of a rank are in the NUMA node of its GPU if all GPUs have one: no binding where that needs another order.
+share() { # RANKS
+  local cores=() homes=() size rank at=0 core
+  mapfile -t cores < <(list_cores | sort -k 1,1n -k 2,2n -k 3,3n)
+  size=$((${#cores[@]} / $1))
+  [ "$size" -gt 0 ] || return 0
+  find_gpu_homes "$1"
+  for ((rank = 0; rank < $1; rank++)); do
+    while [ $((at + size)) -le "${#cores[@]}" ] && [ "${cores[at]%% *}" != "${cores[at + size - 1]%% *}" ]; do
+      [ "${#homes[@]}" -eq 0 ] || return 0 # Open MPI 4 would take cores of both packages
+      at=$((at + 1))
+    done
+    [ $((at + size)) -le "${#cores[@]}" ] || return 0
+    for core in "${cores[@]:at:size}"; do
+      [ "${#homes[@]}" -eq 0 ] || [[ $core == *" ${homes[rank]} "* ]] || return 0
+    done
+    at=$((at + size))
+  done
+  echo "$size"
+}
+
+# `PACKAGE NUMA-NODE CPU` for the first CPU of each core that this process may use; nothing where the kernel has no packages.
+list_cores() {
+  local path name list cpu package siblings numbers
+  local -A node=() seen=()
+  for path in /sys/devices/system/node/node[0-9]*; do
+    { read -r list <"$path/cpulist"; } 2>/dev/null || continue
+    expand_cpus "$list"
+    for cpu in "${numbers[@]}"; do node[$cpu]=${path##*/node}; done
+  done
+  while read -r name list; do [ "$name" != Cpus_allowed_list: ] || break; done </proc/self/status
+  expand_cpus "$list"
+  for cpu in "${numbers[@]}"; do
+    path=/sys/devices/system/cpu/cpu$cpu/topology
+    { read -r package <"$path/physical_package_id" && read -r siblings <"$path/thread_siblings_list"; } 2>/dev/null &&
+      [ "$package" -ge 0 ] || return
+    [ -n "${seen[$siblings]-}" ] || echo "$package ${node[$cpu]-0} $cpu"
+    seen[$siblings]=1
+  done
+}
+
+expand_cpus() { # LIST of the kernel, such as 0-2,8; sets numbers
+  local part ranges
+  numbers=()
+  IFS=, read -r -a ranges <<<"$1"
+  for part in "${ranges[@]}"; do
+    for ((cpu = ${part%-*}; cpu <= ${part#*-}; cpu++)); do numbers+=("$cpu"); done
+  done
+}
+
+# Sets homes to the NUMA node of the GPU of each rank: that with its number, of those that CUDA_VISIBLE_DEVICES names. To
+# nothing if one is unknown.
+find_gpu_homes() { # RANKS
+  local path gpus=() visible=() numa
+  for path in /proc/driver/nvidia/gpus/*; do
+    path=${path##*/} numa=-1
+    { read -r numa <"/sys/bus/pci/devices/${path,,}/numa_node"; } 2>/dev/null
+    gpus+=("$numa")
+  done
+  IFS=, read -r -a visible <<<"${CUDA_VISIBLE_DEVICES-$(seq -s , 0 $((${#gpus[@]} - 1)))}"
+  for path in "${visible[@]:0:$1}"; do
+    case $path in *[!0-9]*) numa=-1 ;; *) numa=${gpus[path]--1} ;; esac
+    [ "$numa" -ge 0 ] || break
+    homes+=("$numa")
+  done
+  [ "${#homes[@]}" -eq "$1" ] || homes=()
 }
 
 # Of our cgroup and of those above it, in version 1 or 2, which are limits of a container; and of the whole node.
@@ -164,6 +235,6 @@ refuse() {
 for word; do
   case $word in
     gpus | infiniband | memory_kills) "$word" ;;
-    hosts | samples) "$word" "$2" "${3-}" && exit ;;
+    hosts | samples | share) "$word" "$2" "${3-}" && exit ;;
   esac
 done

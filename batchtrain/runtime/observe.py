@@ -272,7 +272,8 @@ def same_container(_: Dict[str, Any]) -> Any:
 
 WORDS = (
     "NET/", "Using network", "Init COMPLETE", "GPU Direct RDMA", "Bootstrap", "NCCL version", "Avg bus bandwidth",
-    "selected ucx", "libfabric provider", "PMI_RANK", "MV2_COMM_WORLD_RANK", "data transfer mode", "Version", "X=",
+    "selected ucx", "selected ob1", "libfabric provider", "PMI_RANK",
+    "MV2_COMM_WORLD_RANK", "data transfer mode", "Version", "X=",
 )  # fmt: skip
 """In the lines that are kept, besides the last ones."""
 MISSING = 127
@@ -306,6 +307,31 @@ PROGRAMS = {
           ucc_perftest -c allreduce -m host -b 1M -e 1M""",
     "mvapich": """module load mpi/mvapich2 || module load mpi/mvapich || exit 127
         mpirun -hosts "$HOSTS" -np 2 -ppn 1 env""",
+    "openmpi_tcp": """module load mpi/hpcx && [ -x "$HPCX_OSU_DIR/osu_bw" ] || exit 127
+        mpirun --host "$HOSTS" -np 2 --map-by ppr:1:node --mca pml ob1 --mca btl ^openib,uct,ofi \\
+          --mca coll ^hcoll,ucc --mca btl_tcp_if_include eth0 --mca pml_base_verbose 10 \\
+          -x UCX_TLS=tcp,self,sm -x UCX_NET_DEVICES=eth0 "$HPCX_OSU_DIR/osu_bw" 2>&1""",
+    "intelmpi_tcp": """module load mpi/impi-2021 || module load mpi/impi
+        type -P IMB-MPI1 >/dev/null || exit 127
+        I_MPI_DEBUG=5 FI_PROVIDER=tcp FI_TCP_IFACE=eth0 mpirun -hosts "$HOSTS" -np 2 -ppn 1 IMB-MPI1 PingPong""",
+    "mvapich_tcp": """module load mpi/mvapich || exit 127
+        latency=$(find "${MPI_HOME:-/opt}/" -name osu_latency -path '*pt2pt*' 2>/dev/null | head -1)
+        [ -x "$latency" ] || exit 127
+        export UCX_TLS=tcp,self,sm UCX_NET_DEVICES=eth0 FI_PROVIDER=tcp FI_TCP_IFACE=eth0
+        mpirun -hosts "$HOSTS" -np 2 -ppn 1 "$latency" """,
+    "openmpi_binding": """module load mpi/hpcx || exit 127
+        cores=$(lscpu -p=CORE,SOCKET | grep -v '#' | sort -u | wc -l) all=$(env -u OMP_NUM_THREADS nproc)
+        mpirun --host "${HOSTS/,/:2,}:2" -np 4 --map-by "ppr:2:node:pe=$((cores / 2))" --bind-to core -x all="$all" \\
+          bash -c 'echo "X=$(($(env -u OMP_NUM_THREADS nproc) * 2 == all))"'""",
+    "nccl_graph": """module load mpi/hpcx && [ -x "${TESTS:=/opt/nccl-tests}/build/all_reduce_perf" ] || exit 127
+        for host in ${HOSTS//,/ }; do
+          ssh -o StrictHostKeyChecking=no "$host" \\
+            "printf '<graphs version=\\"1\\">\\n</graphs>\\n' >/tmp/batchtrain-graph.xml"
+        done
+        mpirun --host "$HOSTS" -np 2 --map-by ppr:1:node --mca pml ob1 --mca btl ^openib,uct,ofi \\
+          --mca coll ^hcoll,ucc --mca btl_tcp_if_include eth0 -x NCCL_DEBUG=INFO -x NCCL_SOCKET_IFNAME=eth0 \\
+          -x NCCL_NET=Socket -x NCCL_IB_DISABLE=1 -x NCCL_GRAPH_FILE=/tmp/batchtrain-graph.xml \\
+          "$TESTS/build/all_reduce_perf" -b 1M -e 1M -g 1""",
     "nccl": """module load mpi/hpcx && [ -x "${TESTS:=/opt/nccl-tests}/build/all_reduce_perf" ] || exit 127
         mpirun --host "${HOSTS/,/:$GPUS,}:$GPUS" -np $((2 * GPUS)) --map-by "ppr:$GPUS:node" \\
           --mca coll_hcoll_enable 0 -x NCCL_DEBUG=INFO -x NCCL_SOCKET_IFNAME=eth0 -x NCCL_IB_HCA="=$PORTS" \\
@@ -313,8 +339,9 @@ PROGRAMS = {
 }
 """For bash, with the two nodes, all InfiniBand ports and the GPUs of a node. 127: the image has no such program."""
 PROGRAMS["nccl_settings"] = 'mapfile -t SETTINGS < <(sed -n "s/./-x\\n&/p" <<<"$NCCL"); ' + PROGRAMS["nccl"]
+PROGRAMS["nccl_tcp"] = "SETTINGS=(-x NCCL_NET=Socket -x NCCL_IB_DISABLE=1); " + PROGRAMS["nccl"]
 PROGRAMS["rccl"] = "TESTS=/opt/rccl-tests; " + PROGRAMS["nccl"]
-ANYWHERE = ("openmpi4",)
+ANYWHERE = ("openmpi4", "openmpi_tcp", "intelmpi_tcp", "mvapich_tcp", "openmpi_binding", "nccl_graph")
 """Programs that need no InfiniBand."""
 
 

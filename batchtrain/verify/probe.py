@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from batchtrain.catalog.sizes import VmSize
-from batchtrain.launchers.variables import LAUNCH_FILES
+from batchtrain.launchers.variables import GRAPH_FAMILY, LAUNCH_FILES
 
 HOLDS, DIFFERS, NOT_ASKED = "holds", "differs", "could not be asked"
 HAND = "answers"
@@ -41,6 +41,7 @@ INFINIBAND = Need("a size with InfiniBand", lambda size: size.hcas > 0)
 NVIDIA = Need("a size with NVIDIA GPUs", lambda size: size.gpu_vendor == "nvidia")
 AMD = Need("a size with AMD GPUs", lambda size: size.gpu_vendor == "amd")
 V100 = Need("Standard_ND40rs_v2", lambda size: size.name == "Standard_ND40rs_v2")
+A100 = Need("a size of NC A100 v4", lambda size: size.family == GRAPH_FAMILY)
 SMALL = Need("a size without GPUs and InfiniBand", lambda size: not size.gpus and not size.hcas)
 RTX_SHARE = Need(
     "a size with a part of an RTX PRO 6000",

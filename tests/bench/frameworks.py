@@ -128,8 +128,8 @@ CNTK_PREFIX = (
 )
 CNTK_BARE = f"""
 {CNTK_PREFIX}
-mpirun --prefix $OPAL_PREFIX --allow-run-as-root --oversubscribe -host $AZ_BATCH_HOST_LIST -np {ALL} \
-  --map-by ppr:{EACH}:node -x PATH -x OPAL_PREFIX -x LD_LIBRARY_PATH -x OMP_NUM_THREADS \
+mpirun --prefix $OPAL_PREFIX --allow-run-as-root -host ${{AZ_BATCH_HOST_LIST//,/:{EACH},}}:{EACH} -np {ALL} \
+  --map-by ppr:{EACH}:node --bind-to none -x PATH -x OPAL_PREFIX -x LD_LIBRARY_PATH -x OMP_NUM_THREADS \
   -x AZ_BATCH_TASK_SHARED_DIR python -u {PROGRAM}
 """
 

@@ -216,8 +216,8 @@ TIMED = "start=$(date +%s%N); {} " + PROGRAM + "; echo bare=$(($(date +%s%N) - s
 BARE = {
     "MPICH": "mpirun -hosts $AZ_BATCH_HOST_LIST -np 4 -ppn 2",
     "IntelMPI": "mpirun -hosts $AZ_BATCH_HOST_LIST -np 4 -perhost 2",
-    "OpenMPI": "mpirun --prefix $OPAL_PREFIX --oversubscribe -host $AZ_BATCH_HOST_LIST -np 4 --map-by ppr:2:node"
-    " -x PATH -x OPAL_PREFIX -x AZ_BATCH_TASK_SHARED_DIR",
+    "OpenMPI": "mpirun --prefix $OPAL_PREFIX -host ${AZ_BATCH_HOST_LIST//,/:2,}:2 -np 4 --map-by ppr:2:node"
+    " --bind-to none -x PATH -x OPAL_PREFIX -x AZ_BATCH_TASK_SHARED_DIR",
 }
 
 

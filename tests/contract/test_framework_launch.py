@@ -177,6 +177,19 @@ def test_pre_execution_may_bring_the_python_that_the_launcher_needs(gang: Gang) 
     assert len(run(gang, beside(launch, python3="exit 1", python=f'exec {sys.executable} "$@"'))) == 2
 
 
+A100 = Shape(2, size="Standard_NC24ads_A100_v4", family="NC A100 v4", gpus=1, gpu_vendor="nvidia")
+
+
+@pytest.mark.parametrize(("export", "expected"), [("", ("Socket", "1")), ("export NCCL_IB_HCA=mlx5_an0", ("", ""))])
+def test_without_infiniband_nccl_uses_sockets_unless_the_users_commands_choose_otherwise(
+    gang: Gang, export: str, expected: tuple[str, str]
+) -> None:
+    launch = launched("pytorch", COMMAND, A100, processes_per_node=1, preflight=False, pre_execution_command=export)
+    for _, variables in run(gang, launch).values():
+        assert (variables.get("NCCL_NET", ""), variables.get("NCCL_IB_DISABLE", "")) == expected
+        assert variables["NCCL_GRAPH_FILE"] == variables["AZ_BATCH_TASK_SHARED_DIR"] + "/.batchtrain/nccl-graph.xml"
+
+
 def test_a_persons_modules_are_the_ranks_and_not_the_launchers(gang: Gang) -> None:
     launch = launched("pytorch", COMMAND, TWO, processes_per_node=1)
     own = [f"{environment['AZ_BATCH_TASK_SHARED_DIR']}/bin" for environment in gang.environments]

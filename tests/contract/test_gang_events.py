@@ -111,6 +111,42 @@ def test_a_program_that_prints_the_tag_of_our_messages_ends_no_gang(shell: Shell
     assert shell(launch) == ("trained\n", printed * 3, 0)
 
 
+WARNED = 'for n in $(seq 1200); do ! grep -q "{}" ranks/stream.jsonl 2>/dev/null || exit 0; sleep 0.05; done; exit 9'
+"""A launcher that ends well when the warning has come, and its ranks still run."""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "MPI startup(): shm:dapl fabric is unknown or has been removed from the product, please use ofi instead.",
+        "[vm:1 :0] ucp_context.c:1508 UCX  WARN  network device \\047mlx5_ib0:1\\047 is not available, please use",
+        "WARNING: An invalid value was given for btl_tcp_if_include.  This",
+        "WARNING: There was an error initializing an OpenFabrics device.",
+    ],
+)
+def test_a_library_that_takes_another_network_than_planned_is_warned_of_while_the_ranks_run(
+    line: str, shell: Shell, tmp_path: Path
+) -> None:
+    words = line.replace("\\047", ".")[-30:]
+    program = f'printf "{line}\\n{line}\\n" >&2; {WARNED.format(words)}'
+    _, stderr, code = shell(TAGGED.format(program), AZ_BATCH_TASK_WORKING_DIR=str(tmp_path))
+    assert code == 0, stderr
+    said = [text for text in stderr.splitlines() if text.startswith("batchtrain: ")]
+    assert len(said) == 1
+    assert said[0].startswith("batchtrain: warning: a rank does not use the network that was planned: ")
+
+
+@pytest.mark.parametrize(("noted", "warned"), [("Using network Socket", True), ("Using network IB", False)])
+def test_nccl_that_takes_sockets_is_warned_of_while_the_ranks_run(
+    noted: str, warned: bool, shell: Shell, tmp_path: Path
+) -> None:
+    lines = f"h:1:2 [0] NCCL INFO {noted}\\nh:1:2 [0] NCCL INFO comm rank 0 nranks 2 - Init COMPLETE\\n"
+    wait = WARNED.format("network Socket") if warned else "sleep 1.5"
+    program = f'printf "{lines}" >.batchtrain/ranks/nccl.h.1.txt; {wait}'
+    _, stderr, code = shell(TAGGED.format(program), AZ_BATCH_TASK_WORKING_DIR=str(tmp_path))
+    assert (code, "the network that was planned" in stderr) == (0, warned)
+
+
 def test_the_cause_is_the_earliest_noted_failure_that_is_no_lost_peer(shell: Shell, tmp_path: Path) -> None:
     for line in NOTED:
         (tmp_path / f".batchtrain/ranks/{line.split()[1]}.failed").write_text(line + "\n")

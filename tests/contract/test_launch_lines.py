@@ -12,8 +12,10 @@ from typing import NamedTuple
 import pytest
 
 from batchtrain.frameworks.base import Fabric, Shape
+from batchtrain.frameworks.mpi import MPIS
 from batchtrain.launchers import plain
 from batchtrain.launchers.launch import Launch
+from tests import machines
 from tests.launching import launched
 
 pytestmark = pytest.mark.process
@@ -55,6 +57,7 @@ class Node:
             made.mkdir(parents=True)
         for name, text in STAND_INS.items():
             self.program(name, text)
+        self.machine = machines.write(folder / "machine", machines.CPUs(packages=2, cores=4))
 
     def program(self, name: str, text: str) -> None:
         """A program on PATH."""
@@ -108,9 +111,11 @@ class Node:
 
     def _here(self, text: str) -> str:
         return (
-            text.replace("/sys/class", f"{self.sys}/class")
+            self.machine.seen_by(text)
+            .replace("/sys/class", f"{self.sys}/class")
             .replace("/dev/infin", f"{self.dev}/infin")
             .replace("/dev/kfd", f"{self.dev}/kfd")
+            .replace("/etc/nccl.conf", f"{self.record}/nccl.conf")
         )
 
     def _recorded(self, name: str) -> list[str] | None:
@@ -138,8 +143,10 @@ PLACE = {
     "intelmpi-ofa": "-hosts {hosts} -np {total} -perhost {each}",
     "mpich": "-hosts {hosts} -np {total} -ppn {each}",
     "mvapich": "-hosts {hosts} -np {total} -ppn {each}",
-    "openmpi": "--oversubscribe -host {hosts} -np {total} --map-by ppr:{each}:node",
+    "openmpi": "-host {slots} -np {total} --map-by ppr:{each}:node{pe}",
 }
+BOUND = {"mpich": "-bind-to core:2", "mvapich": "-bind-to core:2", "openmpi": "--bind-to core"}
+"""Four ranks on a node of eight cores."""
 DAPL = {
     "I_MPI_FALLBACK": "0",
     "I_MPI_FABRICS": "shm:dapl",
@@ -149,6 +156,15 @@ DAPL = {
     "MANPATH": "/usr/share/man:/usr/local/man",
 }
 UCX = {"UCX_IB_PKEY": "0x0123", "UCX_NET_DEVICES": "mlx5_ib0:1"}
+UCX_TCP = {"UCX_TLS": "tcp,self,sm", "UCX_NET_DEVICES": "eth0"}
+LIBFABRIC_TCP = {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0"}
+TCP: dict[str, dict[str, str]] = {
+    "intelmpi": LIBFABRIC_TCP,
+    "intelmpi-ofa": {**LIBFABRIC_TCP, "I_MPI_FABRICS": "shm:tcp"},
+    "mpich": {**UCX_TCP, **LIBFABRIC_TCP},
+    "mvapich": {**UCX_TCP, **LIBFABRIC_TCP},
+    "openmpi": UCX_TCP,
+}
 ENVIRONMENT: dict[tuple[str, Fabric], dict[str, str]] = {
     ("intelmpi", Fabric.SR_IOV): {"I_MPI_FABRICS": "shm:ofi", "FI_PROVIDER": "mlx", **UCX},
     ("intelmpi-ofa", Fabric.SR_IOV): {"I_MPI_FALLBACK": "0", "I_MPI_FABRICS": "shm:ofa"},
@@ -157,11 +173,27 @@ ENVIRONMENT: dict[tuple[str, Fabric], dict[str, str]] = {
     ("openmpi", Fabric.SR_IOV): UCX,
     ("intelmpi", Fabric.NETWORK_DIRECT): DAPL,
     ("intelmpi-ofa", Fabric.NETWORK_DIRECT): DAPL,
+    **{(runtime, Fabric.NETWORK_DIRECT): TCP[runtime] for runtime in ("mpich", "mvapich", "openmpi")},
+    **{(runtime, Fabric.ETHERNET): variables for runtime, variables in TCP.items()},
 }
+OPENMPI_INTERFACE = ["--mca", "btl_tcp_if_include", "eth0"]
+OPENMPI_TCP = [
+    *OPENMPI_INTERFACE,
+    "--mca",
+    "pml",
+    "ob1",
+    "--mca",
+    "btl",
+    "^openib,uct,ofi",
+    "--mca",
+    "coll",
+    "^hcoll,ucc",
+]
 OPENMPI_FABRIC = {
     Fabric.SR_IOV: ["--mca", "pml", "ucx", "--mca", "btl", "^vader,tcp,openib"],
-    Fabric.NETWORK_DIRECT: ["--mca", "btl_tcp_if_include", "eth0"],
-    Fabric.ETHERNET: ["--mca", "btl_tcp_if_include", "eth0"],
+    Fabric.NETWORK_DIRECT: OPENMPI_TCP,
+    Fabric.ETHERNET: OPENMPI_TCP,
+    Fabric.IMAGE: OPENMPI_INTERFACE,
 }
 FABRIC_NAMES = ("I_MPI_", "FI_", "UCX_", "MANPATH")
 
@@ -184,11 +216,19 @@ def test_a_row_of_the_table(runtime: str, fabric: Fabric, ranks: str, container:
     ran = node.run(made)
     assert ran.code == 0, ran.stderr
     assert ran.argv is not None
-    expected = PLACE[runtime].format(hosts=PRIMARY_FIRST, total=TOTAL[ranks], each=EACH[ranks]).split()
+    each, shared = EACH[ranks], EACH[ranks] != "1"
+    slots = ",".join(f"{host}:{each}" for host in HOSTS)
+    expected = (
+        PLACE[runtime]
+        .format(hosts=PRIMARY_FIRST, slots=slots, total=TOTAL[ranks], each=each, pe=":pe=2" * shared)
+        .split()
+    )
+    expected += BOUND.get(runtime, "").split() if shared else []
     argv = ran.argv
     if runtime == "openmpi":
+        expected += [] if shared else ["--bind-to", "none"]
         expected += ["--allow-run-as-root"] if container else []
-        expected += ["--bind-to", "none", "--prefix", str(node.bin.parent), *OPENMPI_FABRIC[fabric]]
+        expected += ["--prefix", str(node.bin.parent), *OPENMPI_FABRIC[fabric]]
         argv = without_exports(argv)
     assert argv == ["-own", "A", *expected, "sh", f"{node.task}/.batchtrain/rank.sh", "./solve", "-q", "1"]
     wanted = ENVIRONMENT.get((runtime, fabric), {})
@@ -201,7 +241,9 @@ def test_a_row_of_the_table(runtime: str, fabric: Fabric, ranks: str, container:
 
 # --- fabric -----------------------------------------------------------------------------------------------------
 
-RDMA = [row for row in itertools.product(PLACE, (Fabric.SR_IOV, Fabric.NETWORK_DIRECT)) if row in ENVIRONMENT]
+RDMA = [
+    row for row in itertools.product(PLACE, (Fabric.SR_IOV, Fabric.NETWORK_DIRECT)) if MPIS[row[0]].on(row[1]).device
+]
 
 
 @pytest.mark.parametrize(("runtime", "fabric"), RDMA)
@@ -276,6 +318,148 @@ def test_a_fabric_variable_that_is_set_keeps_its_value(node: Node) -> None:
     node.infiniband(("mlx5_ib0", "InfiniBand", "4: ACTIVE", "0xffff"))
     ran = node.run(launch("intelmpi", shape=Shape(2, Fabric.SR_IOV)), {"FI_PROVIDER": "verbs"})
     assert (ran.environment["FI_PROVIDER"], ran.environment["I_MPI_FABRICS"]) == ("verbs", "shm:ofi")
+
+
+GPUS = Shape(2, size="Standard_NC96ads_A100_v4", family="NC A100 v4", gpus=4, gpu_vendor="nvidia")
+USERS = [
+    ("mpich", "UCX_TLS", "rc", {"UCX_NET_DEVICES"}),
+    ("mpich", "FI_PROVIDER", "sockets", set()),
+    ("intelmpi", "FI_PROVIDER", "verbs", set()),
+    ("intelmpi", "I_MPI_OFI_PROVIDER", "verbs", {"FI_PROVIDER"}),
+    ("openmpi", "UCX_TLS", "rc", {"UCX_NET_DEVICES"}),
+    ("openmpi", "NCCL_NET", "IB", {"NCCL_IB_DISABLE"}),
+    ("openmpi", "NCCL_IB_DISABLE", "0", {"NCCL_NET"}),
+]
+"""A variable that chooses a transport, and those of ours that would contradict it."""
+
+
+@pytest.mark.parametrize("how", ["variable", "pre_execution_command", "option"])
+@pytest.mark.parametrize("explicit", [False, True])
+@pytest.mark.parametrize(("runtime", "name", "value", "left_out"), USERS)
+def test_a_transport_that_the_user_chooses_is_not_overridden(
+    runtime: str, name: str, value: str, left_out: set[str], explicit: bool, how: str, node: Node
+) -> None:
+    options: dict[str, dict[str, object]] = {
+        "variable": {"own": frozenset({name})},
+        "pre_execution_command": {"pre_execution_command": f"export {name}={value}"},
+        "option": {"options": (f"-x {name}={value}" if runtime == "openmpi" else f"-genv {name} {value}",)},
+    }
+    made = launch(runtime, shape=GPUS._replace(explicit_fabric=explicit), **options[how])
+    ran = node.run(made, {name: value} if how == "variable" else {})
+    if how == "option":
+        assert name not in ran.environment
+        assert [word for word in ran.argv or [] if word.startswith(name)] == [
+            name if runtime != "openmpi" else f"{name}={value}"
+        ]
+    else:
+        assert ran.environment[name] == value
+    assert how == "pre_execution_command" or not left_out & ran.environment.keys()
+
+
+PML = ({"OMPI_MCA_pml": "cm"}, {"OMPI_MCA_mtl": "ofi"}, {"OMPI_MCA_btl": "tcp,self"})
+
+
+@pytest.mark.parametrize("fabric", [Fabric.ETHERNET, Fabric.SR_IOV])
+@pytest.mark.parametrize("variables", PML)
+@pytest.mark.parametrize("how", ["variable", "pre_execution_command", "option", "image"])
+def test_a_layer_of_open_mpi_that_is_chosen_is_not_overridden(
+    how: str, variables: dict[str, str], fabric: Fabric, node: Node
+) -> None:
+    node.infiniband(("mlx5_ib0", "InfiniBand", "4: ACTIVE", "0xffff"))
+    [(name, value)] = variables.items()
+    options: dict[str, dict[str, object]] = {
+        "variable": {"own": frozenset({name})},
+        "pre_execution_command": {"pre_execution_command": f"export {name}={value}"},
+        "option": {"options": (f"--mca {name[9:]} {value}",)},
+        "image": {},
+    }
+    made = launch("openmpi", shape=Shape(2, fabric), **options[how])
+    argv = node.run(made, variables if how in ("variable", "image") else {}).argv or []
+    words = [argv[index + 1] for index, word in enumerate(argv) if word == "--mca"]
+    assert not {"pml", "btl", "mtl"} & {*words} - ({name[9:]} if how == "option" else set())
+
+
+@pytest.mark.parametrize(("explicit", "value"), [(False, "rc"), (True, "tcp,self,sm")])
+def test_an_explicit_infiniband_counts_more_than_the_image_and_the_image_more_than_the_size(
+    explicit: bool, value: str, node: Node
+) -> None:
+    made = launch("mpich", shape=Shape(2, explicit_fabric=explicit))
+    assert node.run(made, {"UCX_TLS": "rc"}).environment["UCX_TLS"] == value
+
+
+@pytest.mark.parametrize(("explicit", "expected"), [(False, None), (True, "Socket")])
+def test_so_does_the_image_by_its_file_for_nccl(explicit: bool, expected: str | None, node: Node) -> None:
+    (node.record / "nccl.conf").write_text("NCCL_NET=IB\nNCCL_TOPO_FILE=/opt/topo.xml\n")
+    ran = node.run(launch("mpich", shape=GPUS._replace(explicit_fabric=explicit)))
+    assert ran.environment.get("NCCL_NET") == expected
+    assert "NCCL_TOPO_FILE" not in ran.environment
+
+
+def test_ucx_is_kept_to_no_port_if_the_user_takes_it_over_tcp_on_infiniband(node: Node) -> None:
+    node.infiniband(("mlx5_ib0", "InfiniBand", "4: ACTIVE", "0xffff"))
+    made = launch("mpich", shape=Shape(2, Fabric.SR_IOV))
+    assert "UCX_NET_DEVICES" not in node.run(made, {"UCX_TLS": "tcp,self,sm"}).environment
+    assert node.run(made, {"UCX_TLS": "rc,self"}).environment["UCX_NET_DEVICES"] == "mlx5_ib0:1"
+
+
+def test_ucx_keeps_the_transports_for_the_memory_of_gpus(node: Node) -> None:
+    assert node.run(launch("mpich", shape=GPUS)).environment["UCX_TLS"] == "tcp,self,sm,cuda"
+
+
+@pytest.mark.parametrize(("each", "replaced"), [(4, False), (2, True)])
+def test_the_images_file_of_ways_between_four_gpus_is_not_used_with_fewer(
+    each: int, replaced: bool, node: Node
+) -> None:
+    (node.record / "nccl.conf").write_text("NCCL_GRAPH_FILE=/opt/microsoft/ncv4/graph.xml\n")
+    path = node.run(launch("openmpi", shape=GPUS, processes_per_node=each)).environment.get("NCCL_GRAPH_FILE")
+    assert (path is not None) is replaced
+    assert path is None or Path(path).read_text() == '<graphs version="1">\n</graphs>\n'
+    mine = launch("openmpi", shape=GPUS, processes_per_node=each, own=frozenset({"NCCL_GRAPH_FILE"}))
+    assert node.run(mine, {"NCCL_GRAPH_FILE": "mine"}).environment["NCCL_GRAPH_FILE"] == "mine"
+
+
+# --- slots and cores ----------------------------------------------------------------------------------------------
+
+
+def test_more_ranks_than_processors_are_slots_for_the_processors_and_that_is_said(node: Node) -> None:
+    ran = node.run(launch("openmpi", processes_per_node=9))
+    assert ran.argv is not None
+    assert ran.argv[:3] == ["--oversubscribe", "-host", "10.0.0.4:8,10.0.0.5:8"]
+    assert ran.argv[ran.argv.index("--bind-to") + 1] == "none"
+    assert "9 ranks share the 8 processors of a node" in ran.stderr
+
+
+@pytest.mark.parametrize(("each", "value"), [(8, None), (9, "3")])
+def test_so_many_ranks_of_intel_mpi_yield(each: int, value: str | None, node: Node) -> None:
+    ran = node.run(launch("intelmpi", processes_per_node=each))
+    assert (ran.environment.get("I_MPI_THREAD_YIELD"), ran.environment.get("I_MPI_PIN")) == (value, value and "0")
+
+
+BINDINGS = [
+    ("openmpi", "--bind-to socket", "OMPI_MCA_hwloc_base_binding_policy", {"core", "none"}),
+    ("openmpi", "--map-by socket:pe=4", "PRTE_MCA_hwloc_default_binding_policy", {"core", "none", "ppr:4:node:pe=2"}),
+    ("mpich", "-bind-to numa", "HYDRA_BINDING", {"core:2"}),
+    ("mvapich", "-genv MV2_ENABLE_AFFINITY 1", "MV2_CPU_MAPPING", {"core:2"}),
+]
+
+
+@pytest.mark.parametrize(("runtime", "option", "variable", "ours"), BINDINGS)
+def test_a_binding_of_the_user_or_the_image_is_the_only_one(
+    runtime: str, option: str, variable: str, ours: set[str], node: Node
+) -> None:
+    assert ours & {*(node.run(launch(runtime, processes_per_node=4)).argv or [])}
+    by_option = node.run(launch(runtime, processes_per_node=4, options=(option,)))
+    by_variable = node.run(launch(runtime, processes_per_node=4), {variable: "x"})
+    for ran in (by_option, by_variable):
+        assert not ours & {*(ran.argv or [])}
+        assert "MV2_ENABLE_AFFINITY" not in ran.environment
+
+
+@pytest.mark.parametrize("runtime", ["openmpi", "mpich", "mvapich", "intelmpi"])
+def test_emulated_nodes_share_their_cores_so_no_rank_is_bound(runtime: str, node: Node) -> None:
+    ran = node.run(launch(runtime, processes_per_node=4), {"BATCHTRAIN_EMULATED_NODE": str(node.task)})
+    assert not {"core", "core:2"} & {*(ran.argv or [])}
+    assert ran.environment.get("I_MPI_PIN") == ("0" if runtime == "intelmpi" else None)
 
 
 def test_pre_execution_overrides_the_fabric(node: Node) -> None:

@@ -596,6 +596,18 @@ def test_the_network_that_nccl_took_is_said_after_a_run_however_it_ended(code: i
     assert f"batchtrain: rank 1 on {node} exited with code 7" in done.stderr or code == 0
 
 
+def test_that_nccl_took_sockets_is_warned_of_while_the_processes_run(gang: Gang) -> None:
+    """Rank 0 waits for the warning, for a minute at most."""
+    stream = "$AZ_BATCH_TASK_WORKING_DIR/ranks/stream.jsonl"
+    wait = f"for n in $(seq 600); do ! grep -q 'NCCL used Socket' {stream} || exit 0; sleep 0.1; done; exit 9"
+    command = f"{noting('$AZ_BATCH_TASK_WORKING_DIR/ranks')}; [ $RANK != 0 ] || {{ {wait}; }}; sleep 0.5"
+    before = recorded(gang, "warning")
+    done = gang.launch(with_samples(by_nodes(command, GPUS)))
+    assert done.code == 0, done.stderr
+    assert done.stderr.count("warning: NCCL used Socket") == 1
+    assert len(recorded(gang, "warning")) <= len(before) + 1
+
+
 def test_what_an_earlier_try_noted_is_not_taken_for_this_ones(gang: Gang) -> None:
     old = gang.roots[0] / TASK / "wd/ranks/nccl.host.1.txt"
     old.parent.mkdir(parents=True, exist_ok=True)

@@ -1161,6 +1161,7 @@ def test_what_is_left_out_is_a_field() -> None:
 
 NCCL = {f"{POOL}.vm_size": "STANDARD_ND96ASR_V4", f"{TASK}.multi_instance": {"num_instances": 2, "pytorch": {}}}
 OPENMPI = {f"{TASK}.multi_instance": {"num_instances": 2, "mpi": {"runtime": "openmpi"}}}
+INTELMPI_OFA = {f"{TASK}.multi_instance": {"num_instances": 2, "mpi": {"runtime": "intelmpi-ofa"}}}
 DECIDED: dict[str, dict[str, Any]] = {
     "rocm-devices": {f"{POOL}.vm_size": "STANDARD_ND96ISR_MI300X_V5", **CONTAINER},
     "autoscale-to-zero": {f"{POOL}.autoscale": "to_zero"},
@@ -1184,10 +1185,22 @@ DECIDED: dict[str, dict[str, Any]] = {
     "preflight": GANG,
     "gang-ssh": GANG,
     "mpich-abort": {f"{TASK}.multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich"}}},
-    "horovod-binding": {
-        f"{TASK}.multi_instance": {"num_instances": 2, "horovod": {"over": "mpi", "runtime": "openmpi"}},
-    },
-    **dict.fromkeys(("openmpi-slots", "openmpi-prefix", "openmpi-environment", "openmpi-daemons"), OPENMPI),
+    **dict.fromkeys(
+        (
+            "mpi-fabric",
+            "mpi-binding",
+            "openmpi-slots",
+            "openmpi-prefix",
+            "openmpi-environment",
+            "openmpi-daemons",
+            "openmpi-tcp",
+        ),
+        OPENMPI,
+    ),
+    **dict.fromkeys(("libfabric-tcp", "intelmpi-tcp", "intelmpi-yield"), INTELMPI_OFA),
+    "ucx-tcp": OPENMPI,
+    "nccl-tcp": {**NCCL, f"{TASK}.infiniband": False},
+    "nccl-graph": {**NCCL, f"{POOL}.vm_size": "STANDARD_NC24ADS_A100_V4"},
     "infiniband-by-size": RDMA,
     "infiniband-container": {**RDMA, **CONTAINER},
     "container-sshd": {**GANG, **CONTAINER},

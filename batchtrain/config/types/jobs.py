@@ -318,7 +318,7 @@ class TaskSettings(Block, frozen=True, kw_only=True):
         "Shared memory of the container. Default: 8g per GPU, or 64m per rank of a gang; at least 1g, at most half"
         " of the memory of the node.", RUN_OPTIONS, example="256m")] = None
     infiniband: Annotated[bool | None, says(
-        "Use InfiniBand. Default: true on RDMA sizes with inter-node communication.", LAUNCH)] = None
+        "Use InfiniBand; `false` means tcp. Default: true on RDMA sizes with inter-node communication.", LAUNCH)] = None
     gpus: Annotated[str | None, says(
         "GPUs of the container: `all`, `disable`, a number, or `device=0,1`. Default on GPU sizes: `all`.",
         "task.environmentSettings")] = None

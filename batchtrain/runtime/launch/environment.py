@@ -1,6 +1,8 @@
 """The variables of each process: pure functions of the plan."""
 
-from .spec import Any, Callable, Gang, Message, Node, Process, Values, address_of
+import os
+
+from .spec import HERE, Any, Callable, Gang, Message, Node, Process, Values, address_of
 
 
 def environment_of(gang: Gang, process: Process) -> "Values":
@@ -36,6 +38,12 @@ def environment_of(gang: Gang, process: Process) -> "Values":
 
 def without(values: "Values", names: "list[str]") -> "Values":
     return {name: value for name, value in values.items() if name not in names}
+
+
+def without_rivals(values: "Values", rivals: "dict[str, list[str]]", names: "list[str]") -> "Values":
+    """The defaults, but for those that a variable of these names contradicts."""
+    overruled = {name for name in values if any(rival in names for rival in rivals.get(name, ()) if rival != name)}
+    return {name: value for name, value in values.items() if name not in overruled}
 
 
 def defaults_of(gang: Gang, process: Process) -> "Values":
@@ -76,10 +84,13 @@ def threads(gang: Gang, process: Process) -> str:
 NCCLS_NOTES = ["NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"]
 AUTOMATIC: "dict[str, Callable[[Gang, Process], str]]" = {
     "OMP_NUM_THREADS": threads,
-    "UCX_NET_DEVICES": lambda gang, process: process.node.infiniband.get("ports", ""),
+    "UCX_NET_DEVICES": lambda gang, process: (
+        process.node.infiniband.get("ports", "") if gang.spec.rdma else process.node.interface
+    ),
     "UCX_IB_PKEY": lambda gang, process: process.node.infiniband.get("key", ""),
     "NCCL_IB_HCA": lambda gang, process: "=" + process.node.infiniband["ports"] if process.node.infiniband else "",
     "NCCL_DEBUG_FILE": lambda gang, process: process.node.folder and process.node.folder + "/nccl.%h.%p.txt",
+    "NCCL_GRAPH_FILE": lambda gang, process: os.path.join(HERE, "nccl-graph.xml"),
     "NCCL_SOCKET_IFNAME": lambda gang, process: process.node.interface,
     "GLOO_SOCKET_IFNAME": lambda gang, process: process.node.interface,
 }

@@ -149,6 +149,8 @@ class Session:
 
     def on_nccl(self, message: "Message") -> None:
         self.heard = message["heard"]
+        if not self.primary.ending:
+            self.primary.judge_network()
 
     def on_done(self, message: "Message") -> None:
         """Nothing is left on the node; its process ends now."""
@@ -237,6 +239,7 @@ class Primary:
         self.finished = 0.0
         """The time at which all processes of deciding roles had ended well."""
         self.over = False
+        self.warned_of_network = False
         self.ended_by = 0
         self.beaten = 0.0
         self.patience = 0.0
@@ -579,12 +582,20 @@ class Primary:
         self.over = True
         self.screen.end_lines()
         self.stream.end()
-        heard = [(str(session), session.heard) for session in self.joined if session.heard]
-        for sentence, is_warning in verdict()["judge"](heard) if heard else ():
-            (self.warn if is_warning else self.screen.say)(sentence)
+        self.judge_network()
         self.tell_cause()
         self.patience = time.monotonic() + 3
         self.leave()
+
+    def judge_network(self) -> None:
+        """Tell which network NCCL uses: at the end, and at once if it is slow. A warning comes once."""
+        heard = [(str(session), session.heard) for session in self.joined if session.heard]
+        for sentence, is_warning in verdict()["judge"](heard) if heard else ():
+            if is_warning and not self.warned_of_network:
+                self.warned_of_network = True
+                self.warn(sentence)
+            elif not is_warning and self.over:
+                self.screen.say(sentence)
 
     def leave(self) -> None:
         """Exit when all output is written; a reader that has stopped reading is not waited for."""

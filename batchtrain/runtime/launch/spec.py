@@ -59,6 +59,10 @@ class Spec:
         self.grace = float(values.get("grace_seconds", 5))
         self.heartbeat = float(values.get("heartbeat_seconds", 30))
         self.environment: "Message" = values.get("environment", {})
+        self.rivals: "dict[str, list[str]]" = values.get("rivals", {})
+        """Names that choose the same as a variable of `environment`, which is not set if one of them is."""
+        self.over_image: "list[str]" = values.get("over_image", [])
+        """Variables whose values count more than those of the image for NCCL."""
         self.rdma: bool = values.get("rdma", False)
         self.rdma_environment: "Message" = values.get("rdma_environment", {})
         self.binding: str = values.get("binding", "auto")

@@ -10,7 +10,7 @@ import time
 from glob import glob
 
 from .channel import Channel, Loop
-from .environment import NCCLS_NOTES, carried, past_proxies, without
+from .environment import NCCLS_NOTES, carried, past_proxies, without, without_rivals
 from .gpus import gpu_homes
 from .kernel import killed_for_memory, names_in, nccl_settings_of_image, numa_nodes, share_cpus
 from .node_facts import look, preflight, ranks_folder, verdict
@@ -170,6 +170,11 @@ class Supervisor:
         self.running: "dict[int, Running]" = {}
         self.every: "list[Running]" = []
         self.logs = True
+        self.knows_network = False
+        """Whether NCCL has noted the network of each of its processes."""
+        self.of_image: "list[str]" = []
+        """The variables that the image sets for NCCL, whose values are kept."""
+        self.rivals: "dict[str, list[str]]" = {}
         self.sample_pause = 0.0
         """Seconds between two samples of the GPUs that the primary gets; 0: it gets none."""
         self.ending = False
@@ -204,6 +209,8 @@ class Supervisor:
         spec = Spec(message["spec"])
         self.preemption = spec.preemption
         self.logs = spec.rank_logs
+        self.rivals = spec.rivals
+        self.of_image = [name for name in nccl_settings_of_image() if name not in spec.over_image]
         self.sample_pause = min(spec.stop_when.get("idle", 0) / LOOKS, SAMPLED)
         checked = preflight(spec, message, self.environment)
         try:
@@ -257,7 +264,8 @@ class Supervisor:
         self.loop.later(self.sample_pause, lambda: self.send_sample(file, line))
 
     def start(self, process: "Message", folder: str, cpus: "list[int]") -> None:
-        environment = without(process["defaults"], nccl_settings_of_image())
+        environment = without_rivals(process["defaults"], self.rivals, [*self.environment, *self.of_image])
+        environment = without(environment, self.of_image)
         if any(name in self.environment for name in NCCLS_NOTES):
             environment = without(environment, NCCLS_NOTES)  # the user's own NCCL log must not go to our file
         environment.update(self.environment)
@@ -398,6 +406,8 @@ class Supervisor:
         if not self.ending:
             for running in self.every:
                 self.send_measured(running, 1 << 18)
+            if not self.knows_network:
+                self.tell_of_nccl(early=True)
             self.loop.later(MEASURES, self.measure)
 
     def send_measured(self, running: Running, most: int) -> None:
@@ -499,13 +509,21 @@ class Supervisor:
             self.channel.flush()
         self.loop.running = False
 
-    def tell_of_nccl(self) -> None:
-        """Send what NCCL noted about its network on this node, if it did. A fault in here must not prevent the end."""
+    def tell_of_nccl(self, early: bool = False) -> None:
+        """Send what NCCL noted about its network on this node, if it did. A fault in here must not prevent the end.
+
+        early: only if a process uses sockets, which the primary warns of at once.
+        """
         folder = ranks_folder(self.directory)
         if not self.every or not any(name.startswith("nccl.") for name in names_in(folder)):
             return
         try:
-            self.channel.send(do="nccl", heard=verdict()["read"](folder))
+            judging = verdict()
+            heard = judging["read"](folder)
+            networks = [process["network"] for process in heard]
+            self.knows_network = all(networks) or judging["SLOW"] in networks
+            if not early or judging["SLOW"] in networks:
+                self.channel.send(do="nccl", heard=heard)
         except Exception as error:  # noqa: BLE001 - see above
             self.say(f"what NCCL noted in {folder} cannot be read: {error}")
 

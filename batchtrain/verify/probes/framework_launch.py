@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchtrain.verify.probe import AMD, INFINIBAND, LAUNCH_FILE, NVIDIA, TOPOLOGY, Area, Probe
+from batchtrain.verify.probe import A100, AMD, INFINIBAND, LAUNCH_FILE, NVIDIA, TOPOLOGY, Area, Probe
 from batchtrain.verify.readings import (
     bandwidth,
     every,
@@ -95,6 +95,20 @@ PROBES = (
         right=printed("# Avg bus bandwidth    : 441.2"), wrong=printed("# Avg bus bandwidth    : 23.1"),
         unread=printed("# Avg bus bandwidth    : 441.2", size="Standard_ND999"),
         code="batchtrain/launchers/variables.py", needs=LAUNCH_FILE, not_local=NO_INFINIBAND),
+    Probe("nccl-tcp", "With `NCCL_NET=Socket`, NCCL uses sockets on a size with InfiniBand as well",
+        "NCCL's documentation",
+        "the recipe NCCL-Tests with `infiniband: false` on `Standard_ND96isr_H100_v5`: the line `Using network Socket`",
+        "host/gang/nccl_tcp", lambda value: line_with(value, "Using network Socket", "Assigned NET plugin Socket"),
+        right=printed("NCCL INFO Using network Socket"), wrong=printed("NCCL INFO Using network IB"),
+        unread={"code": 0}, code="batchtrain/frameworks/transports.py", needs=TOPOLOGY, not_local=NO_INFINIBAND),
+    Probe("nccl-graph",
+        "On NC A100 v4, a file without graphs in `NCCL_GRAPH_FILE` replaces that of the image, and NCCL works with "
+        "fewer than 4 GPUs of a node", "NCCL: graph/search.cc; azhpc-images #327",
+        "the recipe NCCL-Tests with `processes_per_node: 1` on `Standard_NC96ads_A100_v4`",
+        "host/gang/nccl_graph", lambda value: line_with(value, "Avg bus bandwidth"),
+        right=printed("# Avg bus bandwidth    : 3.2"),
+        wrong=printed("NCCL WARN XML Import Channel : dev 1 not found.", code=2), unread={"code": 0},
+        code="batchtrain/launchers/variables.py batchtrain/launchers/steps.py", needs=A100, not_local=NO_GPU),
     Probe("rccl-settings", "MI300X (RCCL) needs no settings except the ports", "memory",
         "the recipe NCCL-Tests on it, with rccl-tests",
         "host/gang/rccl", lambda value: line_with(value, "NET/IB : Using", without="/RoCE"),

@@ -1,6 +1,14 @@
 # Runs on the primary, when the coordination command has come back on every instance.
 source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1
 
+# Fabric: tcp over eth0 (the VM size has no InfiniBand, and a variable of the image would win); variables that are set
+# already keep their value:
+if ! bt_emulated; then
+  [ ! -e /sys/class/net/eth0 ] || bt_default FI_TCP_IFACE=eth0
+  bt_default I_MPI_FABRICS=shm:tcp
+  bt_is_set I_MPI_OFI_PROVIDER || bt_default FI_PROVIDER=tcp
+fi
+
 # pre_execution_command, in this same shell; a file that it sources must be there:
 trap 'bt_check_source "$BASH_COMMAND"' DEBUG
 source /opt/activate; source /opt/mpivars.sh
@@ -16,6 +24,13 @@ bt_wait_for_hosts processes=1 port=23
 # Ranks on each node, as the primary counts them:
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
+
+# With more ranks than processors, those that wait must let others run:
+! bt_is_crowded "$processes_per_node" || bt_default I_MPI_THREAD_YIELD=3
+
+# Each rank gets an equal share of its node's cores, near its GPU; none is bound where it cannot be had:
+bt_share_cores "$processes_per_node" 'I_MPI_PIN*'
+[ -z "$bt_unbound" ] || bt_default I_MPI_PIN=0
 
 # With mpi4py, a rank with an exception aborts the other ranks instead of waiting for them for ever:
 bt_find_mpi4py python

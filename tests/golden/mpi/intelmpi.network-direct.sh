@@ -29,6 +29,13 @@ bt_wait_for_hosts processes=1 memlock=1 port=23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 
+# With more ranks than processors, those that wait must let others run:
+! bt_is_crowded "$processes_per_node" || bt_default I_MPI_THREAD_YIELD=3
+
+# Each rank gets an equal share of its node's cores, near its GPU; none is bound where it cannot be had:
+bt_share_cores "$processes_per_node" 'I_MPI_PIN*'
+[ -z "$bt_unbound" ] || bt_default I_MPI_PIN=0
+
 # With mpi4py, a rank with an exception aborts the other ranks instead of waiting for them for ever:
 bt_find_mpi4py python
 

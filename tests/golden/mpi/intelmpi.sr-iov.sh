@@ -4,7 +4,9 @@ source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1
 # Fabric: InfiniBand (SR-IOV); variables that are set already keep their value:
 if [ -e /dev/infiniband ]; then
   bt_find_ports
-  bt_default I_MPI_FABRICS=shm:ofi FI_PROVIDER=mlx "UCX_NET_DEVICES=$bt_ports" ${bt_pkey:+"UCX_IB_PKEY=$bt_pkey"}
+  bt_default I_MPI_FABRICS=shm:ofi
+  bt_is_set I_MPI_OFI_PROVIDER || bt_default FI_PROVIDER=mlx
+  bt_default ${bt_ucx_ports:+"UCX_NET_DEVICES=$bt_ucx_ports"} ${bt_pkey:+"UCX_IB_PKEY=$bt_pkey"}
 elif bt_emulated; then
   bt_say 'this node is emulated and has no InfiniBand (SR-IOV): the ranks talk over tcp'
 else
@@ -26,6 +28,13 @@ bt_wait_for_hosts processes=1 infiniband=1 memlock=1 port=23
 # Ranks on each node, as the primary counts them:
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
+
+# With more ranks than processors, those that wait must let others run:
+! bt_is_crowded "$processes_per_node" || bt_default I_MPI_THREAD_YIELD=3
+
+# Each rank gets an equal share of its node's cores, near its GPU; none is bound where it cannot be had:
+bt_share_cores "$processes_per_node" 'I_MPI_PIN*'
+[ -z "$bt_unbound" ] || bt_default I_MPI_PIN=0
 
 # With mpi4py, a rank with an exception aborts the other ranks instead of waiting for them for ever:
 bt_find_mpi4py python

@@ -1,6 +1,14 @@
 # Runs on the primary, when the coordination command has come back on every instance.
 source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1
 
+# Fabric: tcp over eth0 (the VM size has no InfiniBand, and a variable of the image would win); variables that are set
+# already keep their value:
+if ! bt_emulated; then
+  [ ! -e /sys/class/net/eth0 ] || bt_is_set UCX_TLS || bt_default UCX_NET_DEVICES=eth0
+  [ ! -e /sys/class/net/eth0 ] || bt_default FI_TCP_IFACE=eth0
+  bt_default UCX_TLS=tcp,self,sm FI_PROVIDER=tcp
+fi
+
 # MPI_Abort is to end its rank by SIGABRT, and the launcher to say who it was; not where cores would be dumped:
 [ "$(ulimit -c)" != 0 ] || bt_default MPIR_CVAR_COREDUMP_ON_ABORT=1
 
@@ -20,6 +28,11 @@ bt_wait_for_hosts processes=1 port=23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 
+# Each rank gets an equal share of its node's cores, near its GPU; none is bound where it cannot be had:
+bt_share_cores "$processes_per_node" HYDRA_BINDING
+bt_binding=()
+[ -z "$bt_share" ] || bt_binding=(-bind-to core:$bt_share)
+
 # With mpi4py, a rank with an exception aborts the other ranks instead of waiting for them for ever:
 bt_find_mpi4py python
 
@@ -28,7 +41,7 @@ bt_begin
 {
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 } <&0 &

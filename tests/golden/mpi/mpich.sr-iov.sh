@@ -4,7 +4,7 @@ source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1
 # Fabric: InfiniBand (SR-IOV); variables that are set already keep their value:
 if [ -e /dev/infiniband ]; then
   bt_find_ports
-  bt_default "UCX_NET_DEVICES=$bt_ports" ${bt_pkey:+"UCX_IB_PKEY=$bt_pkey"}
+  bt_default ${bt_ucx_ports:+"UCX_NET_DEVICES=$bt_ucx_ports"} ${bt_pkey:+"UCX_IB_PKEY=$bt_pkey"}
 elif bt_emulated; then
   bt_say 'this node is emulated and has no InfiniBand (SR-IOV): the ranks talk over tcp'
 else
@@ -30,6 +30,11 @@ bt_wait_for_hosts processes=1 infiniband=1 memlock=1 port=23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 
+# Each rank gets an equal share of its node's cores, near its GPU; none is bound where it cannot be had:
+bt_share_cores "$processes_per_node" HYDRA_BINDING
+bt_binding=()
+[ -z "$bt_share" ] || bt_binding=(-bind-to core:$bt_share)
+
 # With mpi4py, a rank with an exception aborts the other ranks instead of waiting for them for ever:
 bt_find_mpi4py python
 
@@ -38,7 +43,7 @@ bt_begin
 {
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 } <&0 &

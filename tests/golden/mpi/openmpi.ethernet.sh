@@ -1,12 +1,11 @@
 # Runs on the primary, when the coordination command has come back on every instance.
 source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1
 
-# Fabric: tcp over eth0, the pool's own network, and no bridge or tunnel beside it:
-bt_fabric=()
-if bt_on_loopback; then
-  bt_fabric=(--mca btl_tcp_if_include lo)
-elif [ -e /sys/class/net/eth0 ] && ! bt_emulated; then
-  bt_fabric=(--mca btl_tcp_if_include eth0)
+# Fabric: tcp over eth0 (the VM size has no InfiniBand, and a variable of the image would win); variables that are set
+# already keep their value:
+if ! bt_emulated; then
+  [ ! -e /sys/class/net/eth0 ] || bt_is_set UCX_TLS || bt_default UCX_NET_DEVICES=eth0
+  bt_default UCX_TLS=tcp,self,sm
 fi
 
 # pre_execution_command, in this same shell; a file that it sources must be there:
@@ -14,6 +13,16 @@ trap 'bt_check_source "$BASH_COMMAND"' DEBUG
 source /opt/activate; source /opt/mpivars.sh
 { bt_code=$?; trap - DEBUG; set +eu; } 2>/dev/null
 [ "$bt_code" -eq 0 ] || bt_say "warning: pre_execution_command ended with code $bt_code"
+
+# The launcher's options for it, unless one of the variables that mean the same is set:
+bt_fabric=()
+if bt_on_loopback; then
+  bt_fabric=(--mca btl_tcp_if_include lo)
+elif ! bt_emulated; then
+  [ ! -e /sys/class/net/eth0 ] || bt_is_set OMPI_MCA_btl_tcp_if_include OMPI_MCA_btl_tcp_if_exclude || bt_fabric+=(--mca btl_tcp_if_include eth0)
+  bt_is_set OMPI_MCA_pml OMPI_MCA_btl OMPI_MCA_mtl || bt_fabric+=(--mca pml ob1 --mca btl ^openib,uct,ofi)
+  bt_is_set OMPI_MCA_coll OMPI_MCA_coll_hcoll_enable OMPI_MCA_coll_ucc_enable || bt_fabric+=(--mca coll ^hcoll,ucc)
+fi
 
 # The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh, and pass
 # these checks:
@@ -24,6 +33,15 @@ bt_wait_for_hosts processes=1 port=23
 # Ranks on each node, as the primary counts them:
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
+
+# A host without a number has one slot, and with more ranks than slots Open MPI's ranks yield:
+bt_state_slots "$processes_per_node"
+
+# Each rank gets an equal share of its node's cores, near its GPU; none is bound where it cannot be had:
+bt_share_cores "$processes_per_node" '*_MCA_hwloc_*bind*' '*_MCA_rmaps_*'
+bt_binding=()
+[ -z "$bt_share" ] || bt_binding=(--bind-to core)
+[ -z "$bt_unbound" ] || bt_binding=(--bind-to none)
 
 # With mpi4py, a rank with an exception aborts the other ranks instead of waiting for them for ever:
 bt_find_mpi4py python
@@ -39,8 +57,8 @@ bt_begin
 {
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node \
-  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output

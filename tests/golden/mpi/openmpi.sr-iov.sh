@@ -2,14 +2,11 @@
 source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1
 
 # Fabric: InfiniBand (SR-IOV); variables that are set already keep their value:
-bt_fabric=()
 if [ -e /dev/infiniband ]; then
   bt_find_ports
-  bt_default "UCX_NET_DEVICES=$bt_ports" ${bt_pkey:+"UCX_IB_PKEY=$bt_pkey"}
-  bt_fabric=(--mca pml ucx --mca btl ^vader,tcp,openib)
+  bt_default ${bt_ucx_ports:+"UCX_NET_DEVICES=$bt_ucx_ports"} ${bt_pkey:+"UCX_IB_PKEY=$bt_pkey"}
 elif bt_emulated; then
   bt_say 'this node is emulated and has no InfiniBand (SR-IOV): the ranks talk over tcp'
-  ! bt_on_loopback || bt_fabric=(--mca btl_tcp_if_include lo)
 else
   bt_stop 1 'InfiniBand (SR-IOV) is requested, but this node has no /dev/infiniband (an image without the drivers? set infiniband: false to use tcp)'
 fi
@@ -20,6 +17,14 @@ source /opt/activate; source /opt/mpivars.sh
 { bt_code=$?; trap - DEBUG; set +eu; } 2>/dev/null
 [ "$bt_code" -eq 0 ] || bt_say "warning: pre_execution_command ended with code $bt_code"
 
+# The launcher's options for it, unless one of the variables that mean the same is set:
+bt_fabric=()
+if bt_on_loopback; then
+  bt_fabric=(--mca btl_tcp_if_include lo)
+elif [ -e /dev/infiniband ]; then
+  bt_is_set OMPI_MCA_pml OMPI_MCA_btl OMPI_MCA_mtl || bt_fabric+=(--mca pml ucx --mca btl ^vader,tcp,openib)
+fi
+
 # The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh, and pass
 # these checks:
 bt_order_hosts 2
@@ -29,6 +34,15 @@ bt_wait_for_hosts processes=1 infiniband=1 memlock=1 port=23
 # Ranks on each node, as the primary counts them:
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
+
+# A host without a number has one slot, and with more ranks than slots Open MPI's ranks yield:
+bt_state_slots "$processes_per_node"
+
+# Each rank gets an equal share of its node's cores, near its GPU; none is bound where it cannot be had:
+bt_share_cores "$processes_per_node" '*_MCA_hwloc_*bind*' '*_MCA_rmaps_*'
+bt_binding=()
+[ -z "$bt_share" ] || bt_binding=(--bind-to core)
+[ -z "$bt_unbound" ] || bt_binding=(--bind-to none)
 
 # With mpi4py, a rank with an exception aborts the other ranks instead of waiting for them for ever:
 bt_find_mpi4py python
@@ -44,8 +58,8 @@ bt_begin
 {
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node \
-  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output

@@ -160,6 +160,60 @@ bt_gang mpirun \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
+#### intelmpi, image, processes_per_node integer, no container
+bt_use_ssh
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -perhost 4 \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### intelmpi, image, processes_per_node integer, native container
+bt_use_ssh 23
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -perhost 4 \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### intelmpi, image, processes_per_node command, no container
+bt_use_ssh
+processes_per_node=$(nvidia-smi -L | wc -l)
+bt_check_ranks 'nvidia-smi -L | wc -l'
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -perhost "$processes_per_node" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### intelmpi, image, processes_per_node command, native container
+bt_use_ssh 23
+processes_per_node=$(nvidia-smi -L | wc -l)
+bt_check_ranks 'nvidia-smi -L | wc -l'
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -perhost "$processes_per_node" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### intelmpi, image, processes_per_node absent, no container
+bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 2 -perhost 1 \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### intelmpi, image, processes_per_node absent, native container
+bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 2 -perhost 1 \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
 #### intelmpi-ofa, ethernet, processes_per_node integer, no container
 bt_use_ssh
 bt_gang mpirun \
@@ -322,11 +376,65 @@ bt_gang mpirun \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
+#### intelmpi-ofa, image, processes_per_node integer, no container
+bt_use_ssh
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -perhost 4 \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### intelmpi-ofa, image, processes_per_node integer, native container
+bt_use_ssh 23
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -perhost 4 \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### intelmpi-ofa, image, processes_per_node command, no container
+bt_use_ssh
+processes_per_node=$(nvidia-smi -L | wc -l)
+bt_check_ranks 'nvidia-smi -L | wc -l'
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -perhost "$processes_per_node" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### intelmpi-ofa, image, processes_per_node command, native container
+bt_use_ssh 23
+processes_per_node=$(nvidia-smi -L | wc -l)
+bt_check_ranks 'nvidia-smi -L | wc -l'
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -perhost "$processes_per_node" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### intelmpi-ofa, image, processes_per_node absent, no container
+bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 2 -perhost 1 \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### intelmpi-ofa, image, processes_per_node absent, native container
+bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 2 -perhost 1 \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
 #### mpich, ethernet, processes_per_node integer, no container
 bt_use_ssh
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -334,7 +442,7 @@ bt_gang mpirun \
 bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -344,7 +452,7 @@ processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -354,7 +462,7 @@ processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -380,7 +488,7 @@ bt_gang mpirun \
 bt_use_ssh
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -388,7 +496,7 @@ bt_gang mpirun \
 bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -398,7 +506,7 @@ processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -408,7 +516,7 @@ processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -434,7 +542,7 @@ bt_gang mpirun \
 bt_use_ssh
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -442,7 +550,7 @@ bt_gang mpirun \
 bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -452,7 +560,7 @@ processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -462,7 +570,7 @@ processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -484,11 +592,65 @@ bt_gang mpirun \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
+#### mpich, image, processes_per_node integer, no container
+bt_use_ssh
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 "${bt_binding[@]}" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### mpich, image, processes_per_node integer, native container
+bt_use_ssh 23
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 "${bt_binding[@]}" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### mpich, image, processes_per_node command, no container
+bt_use_ssh
+processes_per_node=$(nvidia-smi -L | wc -l)
+bt_check_ranks 'nvidia-smi -L | wc -l'
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" "${bt_binding[@]}" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### mpich, image, processes_per_node command, native container
+bt_use_ssh 23
+processes_per_node=$(nvidia-smi -L | wc -l)
+bt_check_ranks 'nvidia-smi -L | wc -l'
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" "${bt_binding[@]}" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### mpich, image, processes_per_node absent, no container
+bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### mpich, image, processes_per_node absent, native container
+bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
 #### mvapich, ethernet, processes_per_node integer, no container
 bt_use_ssh
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -496,7 +658,7 @@ bt_gang mpirun \
 bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -506,7 +668,7 @@ processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -516,7 +678,7 @@ processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -542,7 +704,7 @@ bt_gang mpirun \
 bt_use_ssh
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -550,7 +712,7 @@ bt_gang mpirun \
 bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -560,7 +722,7 @@ processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -570,7 +732,7 @@ processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -596,7 +758,7 @@ bt_gang mpirun \
 bt_use_ssh
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -604,7 +766,7 @@ bt_gang mpirun \
 bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -614,7 +776,7 @@ processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -624,7 +786,7 @@ processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 bt_gang mpirun \
   -verbose \
-  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" "${bt_binding[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -646,12 +808,66 @@ bt_gang mpirun \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
+#### mvapich, image, processes_per_node integer, no container
+bt_use_ssh
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 "${bt_binding[@]}" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### mvapich, image, processes_per_node integer, native container
+bt_use_ssh 23
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 "${bt_binding[@]}" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### mvapich, image, processes_per_node command, no container
+bt_use_ssh
+processes_per_node=$(nvidia-smi -L | wc -l)
+bt_check_ranks 'nvidia-smi -L | wc -l'
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" "${bt_binding[@]}" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### mvapich, image, processes_per_node command, native container
+bt_use_ssh 23
+processes_per_node=$(nvidia-smi -L | wc -l)
+bt_check_ranks 'nvidia-smi -L | wc -l'
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" "${bt_binding[@]}" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### mvapich, image, processes_per_node absent, no container
+bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### mvapich, image, processes_per_node absent, native container
+bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
 #### openmpi, ethernet, processes_per_node integer, no container
 bt_use_ssh
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 8 --map-by ppr:4:node \
-  --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np 8 --map-by ppr:4:node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -660,8 +876,8 @@ bt_gang mpirun \
 bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 8 --map-by ppr:4:node \
-  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np 8 --map-by ppr:4:node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -672,8 +888,8 @@ processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node \
-  --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -684,8 +900,8 @@ processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node \
-  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -695,8 +911,8 @@ bt_use_ssh
 bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 2 --map-by ppr:1:node \
-  --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np 2 --map-by ppr:1:node"${bt_share:+:pe=$bt_share}" --bind-to none \
+  "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -706,8 +922,8 @@ bt_use_ssh 23
 bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 2 --map-by ppr:1:node \
-  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np 2 --map-by ppr:1:node"${bt_share:+:pe=$bt_share}" --bind-to none \
+  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -716,8 +932,8 @@ bt_gang mpirun \
 bt_use_ssh
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 8 --map-by ppr:4:node \
-  --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np 8 --map-by ppr:4:node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -726,8 +942,8 @@ bt_gang mpirun \
 bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 8 --map-by ppr:4:node \
-  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np 8 --map-by ppr:4:node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -738,8 +954,8 @@ processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node \
-  --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -750,8 +966,8 @@ processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node \
-  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -761,8 +977,8 @@ bt_use_ssh
 bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 2 --map-by ppr:1:node \
-  --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np 2 --map-by ppr:1:node"${bt_share:+:pe=$bt_share}" --bind-to none \
+  "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -772,8 +988,8 @@ bt_use_ssh 23
 bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 2 --map-by ppr:1:node \
-  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np 2 --map-by ppr:1:node"${bt_share:+:pe=$bt_share}" --bind-to none \
+  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -782,8 +998,8 @@ bt_gang mpirun \
 bt_use_ssh
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 8 --map-by ppr:4:node \
-  --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np 8 --map-by ppr:4:node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -792,8 +1008,8 @@ bt_gang mpirun \
 bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 8 --map-by ppr:4:node \
-  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np 8 --map-by ppr:4:node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -804,8 +1020,8 @@ processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node \
-  --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -816,8 +1032,8 @@ processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node \
-  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -827,8 +1043,8 @@ bt_use_ssh
 bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 2 --map-by ppr:1:node \
-  --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np 2 --map-by ppr:1:node"${bt_share:+:pe=$bt_share}" --bind-to none \
+  "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -838,8 +1054,74 @@ bt_use_ssh 23
 bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
-  --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 2 --map-by ppr:1:node \
-  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np 2 --map-by ppr:1:node"${bt_share:+:pe=$bt_share}" --bind-to none \
+  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_fabric[@]}" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### openmpi, image, processes_per_node integer, no container
+bt_use_ssh
+bt_gang mpirun \
+  -verbose \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np 8 --map-by ppr:4:node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_fabric[@]}" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### openmpi, image, processes_per_node integer, native container
+bt_use_ssh 23
+bt_gang mpirun \
+  -verbose \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np 8 --map-by ppr:4:node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_fabric[@]}" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### openmpi, image, processes_per_node command, no container
+bt_use_ssh
+processes_per_node=$(nvidia-smi -L | wc -l)
+bt_check_ranks 'nvidia-smi -L | wc -l'
+bt_gang mpirun \
+  -verbose \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_fabric[@]}" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### openmpi, image, processes_per_node command, native container
+bt_use_ssh 23
+processes_per_node=$(nvidia-smi -L | wc -l)
+bt_check_ranks 'nvidia-smi -L | wc -l'
+bt_gang mpirun \
+  -verbose \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_fabric[@]}" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### openmpi, image, processes_per_node absent, no container
+bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
+bt_gang mpirun \
+  -verbose \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np 2 --map-by ppr:1:node"${bt_share:+:pe=$bt_share}" --bind-to none \
+  "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_fabric[@]}" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+
+#### openmpi, image, processes_per_node absent, native container
+bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
+bt_gang mpirun \
+  -verbose \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np 2 --map-by ppr:1:node"${bt_share:+:pe=$bt_share}" --bind-to none \
+  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output

@@ -87,8 +87,12 @@ def test_what_a_person_says_is_no_decision() -> None:
     assert "MPIR_CVAR_COREDUMP_ON_ABORT" not in {one.what for one in own.implicit}
 
 
-@pytest.mark.parametrize(("runtime", "told"), [("openmpi", True), ("intelmpi", False)])
-def test_horovods_processes_are_not_bound_and_that_is_told(runtime: str, told: bool) -> None:
-    made = launched("horovod", "x", Shape(2), over="mpi", runtime=runtime)
-    assert ("bind-to none" in made.application) is told
-    assert ("horovod-binding" in {one.rule for one in made.implicit}) is told
+@pytest.mark.parametrize("runtime", MPIS)
+@pytest.mark.parametrize(("binding", "shared"), [("auto", True), ("none", False)])
+def test_horovods_processes_have_their_share_of_the_cores_unless_its_block_says_none(
+    binding: str, shared: bool, runtime: str
+) -> None:
+    made = launched("horovod", "x", Shape(2), over="mpi", runtime=runtime, binding=binding)
+    assert ("bt_share_cores" in made.application) is shared
+    told = [item.value for item in made.implicit if item.rule == "mpi-binding"]
+    assert told or (runtime, shared) == ("mpich", False)  # it binds nothing by itself

@@ -64,7 +64,33 @@ def test_nccl_is_told_nothing_without_gpus_on_sr_iov(shape: Shape) -> None:
 
 def test_ucx_is_told_of_its_cards_also_without_gpus() -> None:
     assert names(variables.of_ucx(H100._replace(gpus=0))) == {"UCX_NET_DEVICES", "UCX_IB_PKEY"}
-    assert variables.of_ucx(H100._replace(fabric=Fabric.NETWORK_DIRECT)) == ()
+
+
+@pytest.mark.parametrize("fabric", [Fabric.ETHERNET, Fabric.NETWORK_DIRECT])
+def test_without_infiniband_nccl_and_ucx_use_tcp(fabric: Fabric) -> None:
+    shape = H100._replace(fabric=fabric)
+    assert variables.values(variables.on_ethernet(shape)) == {"NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1"}
+    assert variables.on_ethernet(shape._replace(gpus=0)) == variables.on_ethernet(H100) == ()
+    ucx = {"UCX_TLS": "tcp,self,sm,cuda", "UCX_NET_DEVICES": AUTO}
+    assert variables.values(variables.of_ucx(shape)) == ucx
+    assert variables.values(variables.of_ucx(shape._replace(gpus=0)))["UCX_TLS"] == "tcp,self,sm"
+
+
+def test_on_an_unknown_size_nothing_chooses_a_transport() -> None:
+    shape = H100._replace(fabric=Fabric.IMAGE)
+    assert variables.on_ethernet(shape) == variables.on_infiniband(shape) == variables.of_ucx(shape) == ()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "processes", "replaced"),
+    [(1, "auto", True), (2, None, True), (4, "auto", False), (4, 4, False), (4, 2, True), (4, 1, True), (0, 1, False)],
+)
+def test_nccl_gets_no_description_of_more_gpus_than_a_node_uses(
+    gpus: int, processes: int | str | None, replaced: bool
+) -> None:
+    shape = Shape(2, size="S", family="NC A100 v4", gpus=gpus, gpu_vendor="nvidia")
+    assert names(variables.of_graph(shape, processes)) == ({"NCCL_GRAPH_FILE"} if replaced else set())
+    assert variables.of_graph(shape._replace(family="ND A100 v4"), processes) == ()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Plans of a gang for each way to run it, each kind of size and each launch, as files to read, and what explains them.
 
-A file of tests/golden/plans has first what is the same on every size, then what each size adds.
+A file of tests/golden/plans has the first size whole, and of each other one what differs from the most similar one.
 BATCHTRAIN_UPDATE_GOLDEN=1 writes them anew.
 """
 
@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 
 from batchtrain.config import check
 from batchtrain.config.types import Recipe
+from batchtrain.frameworks.mpi import MPIS
 from batchtrain.launchers.launch import Launch
 from batchtrain.plan import Plan, explain, plan_jobs
 from batchtrain.plan.render import FILE_MARK
@@ -33,16 +35,26 @@ from tests.unit.plan import jobs
 GOLDEN = Path(__file__).parents[2] / "golden" / "plans"
 IMAGE, APPTAINER = "example/image:1", "docker://example/image:1"
 SIZES = {
-    "CPU": "STANDARD_D4S_V5",
+    "CPU": "STANDARD_D4DS_V5",
     "HB": "STANDARD_HB120RS_V3",
+    "HBv4": "STANDARD_HB176RS_V4",
+    "HBv5": "STANDARD_HB368RS_V5",
+    "K80": "STANDARD_NC24R",
+    "T4": "STANDARD_NC64AS_T4_V3",
     "V100": "STANDARD_NC24RS_V3",
     "V100, EDR": "STANDARD_ND40RS_V2",
+    "A100, one": "STANDARD_NC24ADS_A100_V4",
+    "A100, four": "STANDARD_NC96ADS_A100_V4",
     "A100": "STANDARD_ND96ASR_V4",
     "H100": "STANDARD_ND96ISR_H100_V5",
+    "MI300X": "STANDARD_ND96ISR_MI300X_V5",
+    "GB200": "STANDARD_ND128ISR_NDR_GB200_V6",
 }
+TCP = {"HB, infiniband: false": "HB", "H100, infiniband: false": "H100"}
+"""Sizes on which the user asks for tcp."""
+EVERY_SIZE = (*SIZES, *TCP)
 LAUNCHES: dict[str, dict[str, Any]] = {
-    "intelmpi": {"mpi": {"runtime": "intelmpi", "processes_per_node": "auto"}},
-    "openmpi": {"mpi": {"runtime": "openmpi", "processes_per_node": "auto"}},
+    **{runtime: {"mpi": {"runtime": runtime, "processes_per_node": "auto"}} for runtime in MPIS},
     "pytorch": {"pytorch": {}},
 }
 MODES: dict[str, dict[str, dict[str, Any]]] = {
@@ -60,7 +72,8 @@ def recipe(mode: str, launch: str, size: str) -> Recipe:
     made = MODES[mode]
     gang = {"num_instances": 2, **LAUNCHES[launch]}
     task = {"id": "t", "command": "python /data/train.py", "multi_instance": gang, **made.get("task", {})}
-    pool = {"vm_size": SIZES[size], **made.get("pool", {})}
+    task |= {"infiniband": False} if size in TCP else {}
+    pool = {"vm_size": SIZES[TCP.get(size, size)], **made.get("pool", {})}
     return jobs.recipe(task=task, pool=pool, resources=made.get("resources", {}))
 
 
@@ -137,12 +150,31 @@ def spec_lines(spec: dict[str, Any]) -> Iterator[str]:
 
 
 def page(mode: str, launch: str) -> str:
-    parts = {size: compact(mode, launch, size) for size in SIZES}
-    same = [one for one in parts["CPU"] if all(one in other for other in parts.values())]
-    sections = [f"==== {mode}, {launch}: the same on every size", *same]
-    for size, own in parts.items():
-        sections += ["", f"==== {size}: {SIZES[size]}", *(one for one in own if one not in same)]
-    return "\n".join((*sections, ""))
+    """Each size as what differs from the most similar plan before it, on the host or in this file."""
+    parts = {f"{size} on the host": sized("host", launch, size) for size in EVERY_SIZE if mode != "host"}
+    sections = [f"==== {mode}, {launch}"]
+    for size in EVERY_SIZE:
+        own = sized(mode, launch, size)
+        base = min(parts, key=lambda name: len({*own} ^ {*parts[name]}), default="")
+        like = parts.get(base, [])
+        sections += [f"==== {size}: {SIZES[TCP.get(size, size)]}{f', like {base} but' if base else ''}"]
+        sections += [f"without     {beginning(part)}" for part in like if part not in own]
+        sections += [*(part for part in own if part not in like), ""]
+        parts[size] = own
+    return "\n".join(sections)
+
+
+def beginning(part: str) -> str:
+    """Enough of a part to recognise it: of a text its first two lines."""
+    lines = [line.strip() for line in part.splitlines()[:2]]
+    return textwrap.shorten(" ".join(lines), 90, placeholder=" ...")
+
+
+@lru_cache
+def sized(mode: str, launch: str, size: str) -> list[str]:
+    """A plan in parts, without the name of its size."""
+    name = re.compile(SIZES[TCP.get(size, size)], re.IGNORECASE)
+    return [name.sub("SIZE", part) for part in compact(mode, launch, size)]
 
 
 @pytest.mark.parametrize("launch", LAUNCHES)

@@ -1,0 +1,39 @@
+# Runs on the primary, when the coordination command has come back on every instance.
+source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1
+
+# pre_execution_command, in this same shell; a file that it sources must be there:
+trap 'bt_check_source "$BASH_COMMAND"' DEBUG
+source /opt/activate; source /opt/mpivars.sh
+{ bt_code=$?; trap - DEBUG; set +eu; } 2>/dev/null
+[ "$bt_code" -eq 0 ] || bt_say "warning: pre_execution_command ended with code $bt_code"
+
+# The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh, and pass
+# these checks:
+bt_order_hosts 2
+bt_use_ssh 23
+bt_wait_for_hosts processes=1 port=23
+
+# Ranks on each node, as the primary counts them:
+processes_per_node=$(nvidia-smi -L | wc -l)
+bt_check_ranks 'nvidia-smi -L | wc -l'
+
+# With more ranks than processors, those that wait must let others run:
+! bt_is_crowded "$processes_per_node" || bt_default I_MPI_THREAD_YIELD=3
+
+# Each rank gets an equal share of its node's cores, near its GPU; none is bound where it cannot be had:
+bt_share_cores "$processes_per_node" 'I_MPI_PIN*'
+[ -z "$bt_unbound" ] || bt_default I_MPI_PIN=0
+
+# With mpi4py, a rank with an exception aborts the other ranks instead of waiting for them for ever:
+bt_find_mpi4py python
+
+# The line. bt_gang runs it, and ends the whole gang when one rank fails, with that rank's exit code:
+bt_begin
+{
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -perhost "$processes_per_node" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+} <&0 &
+bt_attend "$!"

@@ -1,0 +1,57 @@
+# Runs on the primary, when the coordination command has come back on every instance.
+source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1
+
+# pre_execution_command, in this same shell; a file that it sources must be there:
+trap 'bt_check_source "$BASH_COMMAND"' DEBUG
+source /opt/activate; source /opt/mpivars.sh
+{ bt_code=$?; trap - DEBUG; set +eu; } 2>/dev/null
+[ "$bt_code" -eq 0 ] || bt_say "warning: pre_execution_command ended with code $bt_code"
+
+# The launcher's options for it, unless one of the variables that mean the same is set:
+bt_fabric=()
+if bt_on_loopback; then
+  bt_fabric=(--mca btl_tcp_if_include lo)
+elif ! bt_emulated; then
+  [ ! -e /sys/class/net/eth0 ] || bt_is_set OMPI_MCA_btl_tcp_if_include OMPI_MCA_btl_tcp_if_exclude || bt_fabric+=(--mca btl_tcp_if_include eth0)
+fi
+
+# The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh, and pass
+# these checks:
+bt_order_hosts 2
+bt_use_ssh 23
+bt_wait_for_hosts processes=1 port=23
+
+# Ranks on each node, as the primary counts them:
+processes_per_node=$(nvidia-smi -L | wc -l)
+bt_check_ranks 'nvidia-smi -L | wc -l'
+
+# A host without a number has one slot, and with more ranks than slots Open MPI's ranks yield:
+bt_state_slots "$processes_per_node"
+
+# Each rank gets an equal share of its node's cores, near its GPU; none is bound where it cannot be had:
+bt_share_cores "$processes_per_node" '*_MCA_hwloc_*bind*' '*_MCA_rmaps_*'
+bt_binding=()
+[ -z "$bt_share" ] || bt_binding=(--bind-to core)
+[ -z "$bt_unbound" ] || bt_binding=(--bind-to none)
+
+# With mpi4py, a rank with an exception aborts the other ranks instead of waiting for them for ever:
+bt_find_mpi4py python
+
+# Open MPI finds its daemons on the other nodes by --prefix, started from here alone, by this shell's ssh; and nothing
+# of this shell's environment reaches the ranks there but what -x names:
+export OMPI_MCA_plm_rsh_no_tree_spawn=1 PRTE_MCA_plm_ssh_no_tree_spawn=1
+bt_find_prefix mpirun
+bt_list_exported
+
+# The line. bt_gang runs it, and ends the whole gang when one rank fails, with that rank's exit code:
+bt_begin
+{
+bt_gang mpirun \
+  -verbose \
+  "${bt_oversubscribe[@]}" -host "$bt_slots" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node"${bt_share:+:pe=$bt_share}" "${bt_binding[@]}" \
+  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
+  "${bt_fabric[@]}" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+} <&0 &
+bt_attend "$!"
