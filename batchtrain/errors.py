@@ -219,6 +219,13 @@ class UsageError(BatchtrainError):
     exit_code = 2
 
 
+class DamagedState(UsageError):
+    """A file in which batchtrain keeps its state has the wrong shape. The message has its path, and the command that
+    resets it."""
+
+    exit_code = 4
+
+
 class NoAccount(UsageError):
     """Nothing says where to run: no account is configured, and the emulator is not chosen."""
 
