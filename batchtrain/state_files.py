@@ -10,15 +10,16 @@ import os
 import shlex
 import stat
 from pathlib import Path
-from typing import IO, BinaryIO, TypeVar
+from typing import IO, BinaryIO
 
 import msgspec
 
+from batchtrain import foreign
 from batchtrain.errors import DamagedState
+from batchtrain.foreign import Kind
 
-Kind = TypeVar("Kind")
-UNREADABLE = (OSError, ValueError, RecursionError)
-"""What reading and decoding a file raises; the errors of msgspec are ValueErrors."""
+UNREADABLE = (OSError, *foreign.UNREADABLE)
+"""What reading and decoding a file raises."""
 MOST_BYTES = 1 << 30
 """A larger file is no state of batchtrain."""
 _OPTIONS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -61,8 +62,8 @@ def read(path: Path, kind: type[Kind], loss: str) -> Kind | None:
 
 def cached(path: Path, kind: type[Kind]) -> Kind | None:
     """A file of JSON that can be made anew, as a type; None if it is missing or damaged."""
-    with contextlib.suppress(*UNREADABLE):
-        return msgspec.json.decode(content(path), type=kind)
+    with contextlib.suppress(OSError):
+        return foreign.read(content(path), kind)
     return None
 
 

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from batchtrain import state_files
 from batchtrain.config.ids import name_as_text
 from batchtrain.config.masking import masked_yaml
 from batchtrain.config.source_directory import CREDENTIALS_NAME
 from batchtrain.config.travel import AnySource, LargeSource
 from batchtrain.config.types import Job, Recipe, Secret, Task, bytes_of
 from batchtrain.errors import BatchtrainError, UsageError
-from batchtrain.records.foreign import UNREADABLE
 from batchtrain.runs.beginnings import git
-from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.directory import LOSS, RunDirectory
 
 Blobs = Callable[[str], Iterable[Any]]
 """Lists the blobs of `LINK/CONTAINER/PREFIX`, each with its name, size, MD5 and version. Raises ServiceError."""
@@ -149,12 +149,8 @@ def keep(
 
 
 def read(run: RunDirectory) -> SourceRecord | None:
-    """source.json; None for a run without one. Raises UsageError if it cannot be read."""
-    path = run.path / RECORD
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=SourceRecord) if path.exists() else None
-    except (OSError, *UNREADABLE) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
+    """source.json; None for a run without one. Raises DamagedState if it cannot be read."""
+    return state_files.read(run.path / RECORD, SourceRecord, LOSS)
 
 
 def short_digests(run: RunDirectory) -> dict[str, str]:
