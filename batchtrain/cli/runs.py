@@ -225,6 +225,8 @@ def restore_(run: str, directory: str) -> None:
     local = " --local" if loopback(run_directory.record().endpoint) else ""
     lines = [f"the recipe of run {result.run} is in {directory}. Next:"]
     lines.append(f"  batchtrain run {shlex.quote(directory)}{local}")
+    for remark in result.remarks:
+        say(remark, "warning")
     if result.masked:
         lines[1:1] = [
             "no run directory has secrets, so write them first:",

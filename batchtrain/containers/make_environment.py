@@ -422,7 +422,8 @@ def _build_horovod(directory: Path, horovod: Horovod, wheels: Path) -> None:
         _run("fetch Horovod", get, variables)
         (archive,) = folder.glob("horovod-*.tar.gz")
         with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
+            tar.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.10.12 and 3.11.4 brought it
+            tar.extractall(folder)
         tree = folder / archive.name.removesuffix(".tar.gz")
         for name in ("CMakeLists.txt", "horovod/torch/CMakeLists.txt", "horovod/tensorflow/CMakeLists.txt"):
             text = (tree / name).read_text(encoding="utf-8")

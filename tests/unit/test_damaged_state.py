@@ -3,6 +3,7 @@ path and the command that resets it. One that can be made again is ignored. Neit
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sqlite3
@@ -17,6 +18,7 @@ from click.testing import CliRunner
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.cli.app import root
+from batchtrain.client import detached_results
 from batchtrain.client.local import emulator_faults
 from batchtrain.config import catalog_file, projects, user_settings
 from batchtrain.emulator import account_key, mapped_images, own_catalog, server
@@ -93,6 +95,9 @@ REFUSED = {
 }
 """States that count."""
 IGNORED = {
+    "plan of a run": State(
+        f"{RUN}/config/plan.json", lambda home: detached_results._planned_tasks(recorded(home)), math.inf
+    ),
     "lease": State(f"{RUN}/{lease.FILE}", lambda home: lease.holder(recorded(home).path), "none"),
     "ranks": State(f"{RUN}/metrics/t.ranks.json", lambda home: recorded(home).ranks("t"), RanksRecord()),
     "lineage": State(f"{RUN}/logs/t/lineage.json", lambda home: continuations(recorded(home)), {}),
