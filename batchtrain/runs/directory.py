@@ -35,7 +35,7 @@ import msgspec
 
 from batchtrain import foreign, state_files
 from batchtrain.errors import BatchtrainError, Finding, NotFound, UsageError
-from batchtrain.metrics.point import COUNTERS, of_json
+from batchtrain.metrics.point import COUNTERS, MOST_NAME, metric_name, of_json
 from batchtrain.plan.lineage import Commit
 from batchtrain.records import Attempt, FabricCheck, Metric, Point, RanksRecord, Task
 from batchtrain.records.pools import PoolAttempt
@@ -46,6 +46,8 @@ from batchtrain.service.local_files import PRIVATE, Folder
 
 SCHEMA = 1
 """The version of the format; a reader ignores fields that it does not know."""
+MOST_TASK = 65
+"""Characters of a task and a slash before the name of a metric in a summary."""
 LOSS = "what it says of the run is lost"
 ROOT, ROOT_VARIABLE = "runs", "BATCHTRAIN_RUNS_DIR"
 LATEST = "latest"
@@ -319,7 +321,8 @@ class RunDirectory(NamedTuple):
         record = state_files.read(self.path / "run.json", RunRecord, loss)
         if record is None:
             raise NotFound(f"{self.path} is not a run directory: it has no run.json")
-        return record
+        summary = {metric_name(name, MOST_NAME + MOST_TASK): metric for name, metric in record.summary.items()}
+        return msgspec.structs.replace(record, summary=summary)
 
     def record_or_none(self) -> RunRecord | None:
         """The same; None if it is not here, or cannot be read."""
@@ -541,6 +544,7 @@ def _is_plain(block: Block) -> bool:
     return (
         bool(names)
         and names.isdisjoint(COUNTERS)
+        and max(map(len, names)) <= MOST_NAME
         and all(set(map(type, column)) <= COUNTED.get(name, NUMBERS) for name, column in block.items())
     )
 

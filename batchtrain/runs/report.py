@@ -11,6 +11,7 @@ from datetime import datetime
 from batchtrain import foreign, state_files
 from batchtrain.errors import DamagedState, shortened
 from batchtrain.markup import RED, Point, figure, page, short, table, text
+from batchtrain.metrics.point import metric_name
 from batchtrain.records import FabricCheck, Task, cells, columns
 from batchtrain.runs import compare
 from batchtrain.runs.curves import continued
@@ -142,7 +143,7 @@ def _take(curves: dict[str, _Values], number: int, line: bytes) -> None:
     for name, value in values.items():
         plain = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         if name not in _PLACES and plain and isinstance(at, (int, float)) and isinstance(value, (int, float)):
-            ranks = curves.setdefault(name, {})
+            ranks = curves.setdefault(metric_name(name), {})
             point = attempt if isinstance(attempt, int) else 1, float(at), (float(at), float(value))
             ranks.setdefault(rank if isinstance(rank, int) else -1, []).append(point)
 
