@@ -67,7 +67,7 @@ def restore(run: RunDirectory, directory: Path) -> Restored:
     """Write the recipe of a run, with the values of `--set` and the files of its sources, to a new directory.
 
     It is a project of its own, so it does not continue the checkpoints of the run. The run directory may be that of
-    somebody else: nothing is written outside of `directory`. Raises UsageError for a run without a copy of its source,
+    another user: nothing is written outside of `directory`. Raises UsageError for a run without a copy of its source,
     and for a directory that has files.
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):

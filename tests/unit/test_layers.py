@@ -122,6 +122,7 @@ ALLOWED: dict[str, set[str]] = {
         "plan",
         "records",
         "runs",
+        "runtime",
         "scripts",
         "service",
         "shipped",

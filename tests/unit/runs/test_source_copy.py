@@ -389,6 +389,7 @@ def test_a_run_of_somebody_else_is_restored_below_its_directory_or_refused(name:
     assert not [path for path in written if path.stat().st_mode & 0o600 != 0o600]
     assert (name in ("symbolic link", "hard link", "device", "pipe", "directory")) == ("left out" in "".join(remarks))
     assert not any("\x1b" in path.name for path in written)
+    assert not (tmp_path / "mine/again/config/train.py").exists()
 
 
 def tree(directory: Path) -> dict[Path, tuple[int, bytes]]:
