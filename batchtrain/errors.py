@@ -80,8 +80,8 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text of several lines."""
-    return "\n".join(map(printable, text.splitlines()))
+    """The same for a text of several lines, whose tabs stay."""
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.splitlines())
 
 
 _NODE = re.compile(r"\b(tvm(?:ps)?_[0-9a-f]{4})[0-9a-f]{60}(_[a-z])\b")
@@ -217,6 +217,13 @@ class UsageError(BatchtrainError):
     """The command or the call is malformed, or a precondition that the caller controls is missing."""
 
     exit_code = 2
+
+
+class DamagedState(UsageError):
+    """A file in which batchtrain keeps its state has the wrong shape. The message has its path, and the command that
+    resets it."""
+
+    exit_code = 4
 
 
 class NoAccount(UsageError):

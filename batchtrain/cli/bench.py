@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+import msgspec
 
 from batchtrain.cli.failures import INTERRUPTED
 from batchtrain.cli.help import Command
@@ -34,6 +35,14 @@ class PlannedRow(NamedTuple):
     node_hours: float
     cost: str
     state: str
+
+
+class Done(msgspec.Struct, frozen=True):
+    """A line of done.jsonl: a case that has completed."""
+
+    case: str
+    digest: str
+    run: str
 
 
 class Planned(NamedTuple):
@@ -177,17 +186,12 @@ def _total(cases: list[Planned], minutes: float) -> str:
 
 def _done(folder: Path) -> dict[str, str]:
     """The run directories of the cases that have completed, by digest."""
-    path = folder / "done.jsonl"
-    completed = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        try:
-            record = json.loads(line)
-            digest, run = record["digest"], record["run"]
-        except (ValueError, KeyError, TypeError):  # cut off by a kill, or of an earlier version
-            continue
-        if (folder.parent / run / "run.json").exists():
-            completed[digest] = run
-    return completed
+    from batchtrain import state_files
+    from batchtrain.service.files import decoded_lines
+
+    with state_files.stream(folder / "done.jsonl", "all cases run again") as file:
+        records = tuple(decoded_lines(file.read(), Done))
+    return {record.digest: record.run for record in records if (folder.parent / record.run / "run.json").exists()}
 
 
 def _note_done(folder: Path, case: Planned, run: str) -> None:
@@ -196,7 +200,7 @@ def _note_done(folder: Path, case: Planned, run: str) -> None:
 
     path = folder / "done.jsonl"
     begin = "\n" if path.exists() and not path.read_bytes().endswith(b"\n") else ""
-    line = json.dumps({"case": case.case.name, "digest": case.digest, "run": run})
+    line = msgspec.json.encode(Done(case.case.name, case.digest, run)).decode()
     with open_private(path, "ab") as file:
         file.write(f"{begin}{line}\n".encode())
 

@@ -11,7 +11,7 @@ import click
 from batchtrain.cli.help import Group
 from batchtrain.cli.options import say, settings
 from batchtrain.cli.output import plain, show, show_rows
-from batchtrain.errors import NotFound, UsageError
+from batchtrain.errors import ConfigError, NotFound, UsageError
 
 if TYPE_CHECKING:
     from batchtrain.catalog.offer import Catalog
@@ -252,11 +252,15 @@ def _refresh_prices(file: Path, location: str | None, currency: str) -> None:
 
 
 def _before(file: Path) -> Catalog:
-    """The entries of the file; none if it is not there."""
+    """The entries of the file; none if it is not there, or cannot be read: it is made anew."""
     from batchtrain.catalog.offer import Catalog
     from batchtrain.config import catalog_file
 
-    return catalog_file.read(file) if file.is_file() else Catalog()
+    try:
+        return catalog_file.read(file) if file.is_file() else Catalog()
+    except ConfigError as error:
+        say(f"{error}; the file is made anew", "warning")
+        return Catalog()
 
 
 def _write(file: Path, catalog: Catalog, location: str) -> None:

@@ -55,11 +55,11 @@ def fabric(
     The pool is that of DIR: it is used and kept if it exists. Else it is created, and deleted after the check. --size
     takes a pool for this check alone. The exit code is 11 if a value is a fault, which Azure repairs if you report it.
     """
+    from batchtrain import state_files
     from batchtrain.catalog.fabric_marks import is_published
     from batchtrain.cli.run import carried_out
     from batchtrain.records import FabricMeasurement
     from batchtrain.records.fabric_check import judge
-    from batchtrain.runs.directory import document
     from batchtrain.runs.report import html
 
     overrides = tuple(map(_mark, marks))
@@ -75,7 +75,7 @@ def fabric(
     def report(outcome: Outcome) -> None:
         for run in outcome.runs:
             for path in run.path.glob("outputs/*/fabric.json"):
-                if measured := document(path, FabricMeasurement):
+                if measured := state_files.cached(path, FabricMeasurement):
                     checks[run.path] = judge(pool.vm_size, measured, overrides)
                     run.write_fabric(checks[run.path])
                     run.replace(run.report, html(run).encode())

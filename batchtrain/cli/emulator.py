@@ -17,7 +17,7 @@ from batchtrain.cli import diagnose
 from batchtrain.cli.help import Group
 from batchtrain.cli.options import FINITE, POSITIVE, settings
 from batchtrain.cli.output import plain, show, show_rows
-from batchtrain.errors import NotFound, UsageError
+from batchtrain.errors import DamagedState, NotFound, UsageError
 
 if TYPE_CHECKING:
     from batchtrain.emulator import mapped_images
@@ -220,17 +220,29 @@ def _keep(running: Status, options: Settings) -> None:
 @_data_dir
 def stop(data_dir: str | None) -> None:
     """Stop the emulator and its nodes, and those of its other accounts. Its data is kept."""
-    from batchtrain.emulator import mapped_images, server
+    from batchtrain.emulator import mapped_images
 
     directory = _data_directory(data_dir)
+    accounts = (path for path in (directory / mapped_images.ACCOUNTS).glob("*") if path.is_dir())
     with _faults():
-        for account in (directory / mapped_images.ACCOUNTS).glob("*"):
-            server.stop(account)
-        stopped = server.stop(directory)
+        *_, stopped = ends = [_stopped(path) for path in (*accounts, directory)]
+    for end in ends:
+        if isinstance(end, DamagedState):
+            raise end
     show(
         {"stopped": stopped},
         "stopped; the pools and jobs are kept for the next start" if stopped else "the emulator was not running",
     )
+
+
+def _stopped(data_dir: Path) -> bool | DamagedState:
+    """Stop one emulator. Returns whether it was running, or why that is unknown: then the others are stopped anyway."""
+    from batchtrain.emulator import server
+
+    try:
+        return server.stop(data_dir)
+    except DamagedState as error:
+        return error
 
 
 @command.command()
@@ -525,10 +537,7 @@ def list_(data_dir: str | None) -> None:
     """List the mapped images."""
     from batchtrain.emulator import mapped_images as mapping
 
-    try:
-        environments = mapping.list_images(_data_directory(data_dir))
-    except ValueError as error:
-        raise UsageError(f"the list of images in {_data_directory(data_dir)} cannot be read: {error}") from None
+    environments = mapping.list_images(_data_directory(data_dir))
     show_rows(
         [_row(image, environment) for image, environment in sorted(environments.items())], empty="no images are mapped"
     )

@@ -45,7 +45,7 @@ def report(error: BaseException, options: Settings) -> int:
     if debugging() and isinstance(error, Exception) and not isinstance(error, click.ClickException):
         import traceback
 
-        print(masked_text("".join(traceback.format_exception(error)), secrets), end="", file=sys.stderr)
+        print(masked_text(printable_lines("".join(traceback.format_exception(error))), secrets), file=sys.stderr)
     message, code = message_of(error)
     message = options.pasted(message)
     if _form(options) == "table":
@@ -122,7 +122,7 @@ def _for_people(error: BaseException, message: str, flags: Settings) -> Iterator
 
 
 def _wrapped(text: str) -> str:
-    return wrapped(text, terminal_width(sys.stderr))
+    return wrapped(printable_lines(text), terminal_width(sys.stderr))
 
 
 def document_of(error: BaseException, message: str, code: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.job_tasks import STATES
 from batchtrain.cli.options import say, service_of, settings, tell
-from batchtrain.cli.output import plain, show, show_rows
+from batchtrain.cli.output import plain, show, show_rows, write
 from batchtrain.errors import UsageError, counted
 from batchtrain.service.deadlines import GONE_SECONDS
 
@@ -148,9 +148,9 @@ def _show_stats(totals: Stats) -> None:
         print("\nslowest:")
         show_rows(totals.slowest)
     for failed in totals.failed_by:
-        print(f"\n{failed.tasks:,} failed: {failed.cause}, for example {failed.example}")
+        write(f"\n{failed.tasks:,} failed: {failed.cause}, for example {failed.example}")
         if failed.message:
-            print(f"  {failed.message}")
+            write(f"  {failed.message}")
 
 
 def _age(_ctx: click.Context, _parameter: click.Parameter, value: str) -> timedelta:

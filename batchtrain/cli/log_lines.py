@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from batchtrain.config.times import moment
 from batchtrain.display.terminal import terminal_text
-from batchtrain.errors import UsageError
+from batchtrain.errors import UsageError, printable
 from batchtrain.metrics.extract import prefix_of
 from batchtrain.records import Task
 from batchtrain.records.events import Output
@@ -45,7 +45,7 @@ class LogLine(NamedTuple):
         return self._after(f"[{spans(ranks)}] ", color=color)
 
     def _after(self, prefix: str, *, color: bool) -> str:
-        text, task = terminal_text(self.text), f"{self.task}: " if self.task else ""
+        text, task = terminal_text(self.text), f"{printable(self.task)}: " if self.task else ""
         if not prefix or not color:
             return task + prefix + text
         number = self.rank if self.rank is not None else self.node or 0

@@ -232,7 +232,7 @@ class Settings:
             return
         if sys.stdin is None or not sys.stdin.isatty():
             raise UsageError(f"{question} There is no terminal to ask; add -y.")
-        if not click.confirm(question, err=True):
+        if not click.confirm(printable_lines(question), err=True):
             say("nothing was done")
             raise click.exceptions.Exit(2)
 
@@ -249,7 +249,8 @@ TONES: Mapping[Tone, int] = {"success": 32, "failure": 31, "warning": 33, "tool"
 
 
 def say(text: str, tone: Tone = "tool") -> None:
-    """Print progress to stderr, so that results can be piped. Commands in it can be pasted; node ids are short."""
+    """Print progress to stderr, so that results can be piped. Commands in it can be pasted; node ids are short; nothing
+    in it controls a terminal."""
     from batchtrain.cli.wrapping import terminal_width, wrapped
 
     message = wrapped(shortened(completed(printable_lines(text))), terminal_width(sys.stderr))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -13,8 +14,10 @@ import msgspec
 
 from batchtrain.cli.options import completed, settings
 from batchtrain.cli.wrapping import broken
-from batchtrain.errors import shortened
+from batchtrain.errors import printable_lines, shortened
 
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+"""A number that a table has as a text, as `runs compare` does, is one for a spreadsheet, too."""
 CHUNK = 1000
 """Rows of a table that are aligned and printed at once."""
 
@@ -25,9 +28,14 @@ def show(value: Any, text: str | None = None) -> None:
     form = settings().output
     if form == "table":
         content = str(text if text is not None else value)
-        print(broken(shortened(content if "\n" in content else completed(content)), sys.stdout))
+        write(shortened(content if "\n" in content else completed(content)))
         return
     _document(_FORMS[form](plain(value)))
+
+
+def write(text: str) -> None:
+    """Print a text for people: broken between words, and without characters that control a terminal."""
+    print(broken(printable_lines(text), sys.stdout), flush=True)
 
 
 def show_rows(rows: Iterable[Any], *, empty: str = "nothing") -> None:
@@ -68,8 +76,14 @@ def _indented(row: Any) -> str:
 
 
 def _document(text: str) -> None:
-    """Print a document; characters that stdout cannot encode are written as escapes, as JSON and YAML have them."""
-    print(text if encodable(text, sys.stdout) else escaped(text))
+    """Print a document. Characters that stdout cannot encode, or that control a terminal, are written as escapes, as
+    JSON and YAML have them."""
+    is_plain = encodable(text, sys.stdout) and _is_printable(text)
+    print(text if is_plain else escaped(text))
+
+
+def _is_printable(text: str) -> bool:
+    return text.replace("\n", "").replace("\t", "").isprintable()
 
 
 def encodable(text: str, stream: TextIO | None) -> bool:
@@ -85,7 +99,7 @@ def escaped(text: str) -> str:
     """A JSON text, or a YAML text of quoted strings, in ASCII."""
     units = text.encode("utf-16-be", "surrogatepass")
     return "".join(
-        chr(unit) if unit < 128 else f"\\u{unit:04x}"
+        chr(unit) if unit < 127 else f"\\u{unit:04x}"
         for unit in (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
     )
 
@@ -114,6 +128,8 @@ def _yaml(value: Any) -> str:
     import yaml  # a slow import, needed only for YAML
 
     document: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=encodable("é…", sys.stdout))
+    if not _is_printable(document):  # as escapes, which only quoted texts have
+        document = yaml.safe_dump(value, sort_keys=False)
     return document.rstrip("\n")
 
 
@@ -121,17 +137,22 @@ def _csv(value: Any) -> str:
     """A line for each object, with the names in the first. A value that is no scalar is JSON."""
     import csv  # not needed at every start
 
+    from batchtrain.runtime.batchtrain_sweep import csv_cell
+
     rows = value if isinstance(value, list) else [value]
     rows = [row if isinstance(row, dict) else {"value": row} for row in rows]
     names = dict.fromkeys(name for row in rows for name in row)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
+    writer.writerow(map(csv_cell, names))
+    for row in rows:
+        cells = (_scalar(row.get(name)) for name in names)
+        writer.writerow(cell if _NUMBER.fullmatch(str(cell)) else csv_cell(cell) for cell in cells)
     return file.getvalue().rstrip("\n")
 
 
-def _cell(value: Any) -> Any:
+def _scalar(value: Any) -> Any:
+    """A value that is no scalar is JSON."""
     return value if value is None or isinstance(value, (str, int, float)) else msgspec.json.encode(value).decode()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +12,7 @@ import click
 from batchtrain.cli import options
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import from_environment, say, settings
-from batchtrain.cli.output import show
-from batchtrain.cli.wrapping import broken
+from batchtrain.cli.output import show, write
 from batchtrain.errors import Differs, UsageError
 
 if TYPE_CHECKING:
@@ -53,7 +51,7 @@ def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     if settings().output == "table":
         for warning in plan.warnings:
             say(str(warning))
-        print(broken(render.as_text(plan), sys.stdout), flush=True)
+        write(render.as_text(plan))
         if hour is not None:
             say(str(hour))
         for row in candidates:

@@ -17,7 +17,7 @@ import click
 from batchtrain.cli import detached
 from batchtrain.cli.help import Group
 from batchtrain.cli.options import directories, duration, say, settings
-from batchtrain.cli.output import plain, show, show_rows
+from batchtrain.cli.output import plain, show, show_rows, write
 from batchtrain.errors import UsageError, printable, printable_lines
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def show_(run: str) -> None:
         show_rows(compare.phase_rows(record))
     if settings().verbose:
         for text, at in compare.events(directory):
-            print(f"{at:8.1f} s  {text}")
+            write(f"{at:8.1f} s  {text}")
     if record.failure:
         say("\n".join((f"failed: {record.failure.message}", *record.failure.card)))
     for text in record.warnings:
@@ -130,10 +130,10 @@ def compare_(names: tuple[str, ...]) -> None:
         show_rows([{"name": row.name, **dict(zip(ids, row.values, strict=True))} for row in rows])
         return
     for label, record in zip(_labels(records), records, strict=True):
-        print(f"{label}  {record.id}")
+        write(f"{label}  {record.id}")
     print()
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print("\n".join(beside(_labels(records), [(row.name, around(row.values)) for row in rows], room)))
+    print("\n".join(beside(_labels(records), [(printable(row.name), around(row.values)) for row in rows], room)))
     for other in directories[1:]:
         if changed := restore.difference(directories[0], other):
             print(f"\n{printable_lines(changed.expandtabs()) if sys.stdout.isatty() else changed.rstrip()}")
@@ -225,6 +225,8 @@ def restore_(run: str, directory: str) -> None:
     local = " --local" if loopback(run_directory.record().endpoint) else ""
     lines = [f"the recipe of run {result.run} is in {directory}. Next:"]
     lines.append(f"  batchtrain run {shlex.quote(directory)}{local}")
+    for remark in result.remarks:
+        say(remark, "warning")
     if result.masked:
         lines[1:1] = [
             "no run directory has secrets, so write them first:",

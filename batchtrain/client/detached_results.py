@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from batchtrain import state_files
 from batchtrain.client import controller
 from batchtrain.client.detach import only_link
 from batchtrain.config.source_directory import sha256_of
@@ -212,7 +213,7 @@ class _Plan(msgspec.Struct, frozen=True):
 def _planned_tasks(run: RunDirectory) -> float:
     """The number of tasks in the plan of a run, with its job manager; infinite if they are made only while they are
     added, and if the plan cannot be read."""
-    plan = directory.document(run.config / "plan.json", _Plan)
+    plan = state_files.cached(run.config / "plan.json", _Plan)
     return sum(step.tasks for step in plan.steps) if plan else math.inf
 
 

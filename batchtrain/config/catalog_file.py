@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from batchtrain import state_files
 from batchtrain.catalog import sizes as size_table
 from batchtrain.catalog import vm_images as image_table
 from batchtrain.catalog.offer import Catalog
@@ -83,12 +84,13 @@ class PricesEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 def load(directory: str | Path | None = None, environment: Mapping[str, str] | None = None) -> Catalog:
     """The catalogue with the user's entries for a configuration directory.
 
-    Raises ConfigError with every problem of the files, UsageError if BATCHTRAIN_CATALOG does not name a file.
+    Raises ConfigError with every problem of the files, UsageError if BATCHTRAIN_CATALOG does not name a file, and
+    DamagedState if that of the user's configuration directory has no entries at all.
     """
     variables = os.environ if environment is None else environment
     catalog = Catalog()
     for file in files(directory, variables):
-        catalog = read(file).above(catalog)
+        catalog = read(file, is_made=file.parent == user_directory(variables)).above(catalog)
     return catalog
 
 
@@ -112,11 +114,16 @@ def _in(directory: Path) -> tuple[Path, ...]:
     return tuple(file for file in (directory / name for name in NAMES) if file.is_file())
 
 
-def read(file: Path) -> Catalog:
-    """The entries of one file. Raises ConfigError with every problem and its position."""
-    yaml, faults = document.parse(str(file), file.read_bytes())
+def read(file: Path, *, is_made: bool = False) -> Catalog:
+    """The entries of one file. Raises ConfigError with every problem and its position. is_made: `catalog refresh`
+    writes it, so one without any structure raises DamagedState."""
+    loss = "`batchtrain catalog refresh` makes it anew"
+    with state_files.stream(file, loss) if is_made else state_files.opened(file) as content:
+        yaml, faults = document.parse(str(file), content.read(document.LARGEST + 1))
     problems = list(faults)
     catalog = Catalog()
+    if is_made and (faults or not isinstance(yaml.data, dict)):
+        raise state_files.damaged(file, ValueError(faults[0].message if faults else "it is no mapping"), loss)
     if not problems and isinstance(yaml.data, dict):
         problems.extend(_unknown(yaml, (), key, _KINDS) for key in yaml.data if key not in _KINDS)
         sizes = tuple(filter(None, (_size(entry, problems) for entry in _entries(yaml, "sizes", problems))))

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from batchtrain import state_files
 from batchtrain.config.ids import PROJECT_DIGITS, name_as_text, project_id
-from batchtrain.errors import UsageError
 
 FILE = ".batchtrain-project.json"
 """The file of a project, in the directory of the YAML files."""
@@ -34,18 +34,13 @@ class Project(NamedTuple):
 def project_of(directory: str) -> Project:
     """The project of the recipe in a directory. A copied directory is another project, until `write` says otherwise.
 
-    Raises UsageError for a file that cannot be read: as another project, its trainings would start anew.
+    Raises DamagedState for a file that cannot be read: as another project, its trainings would start anew.
     """
     home = os.path.realpath(directory)
     path, file = name_as_text(home), Path(home, FILE)
-    try:
-        project_file = msgspec.json.decode(file.read_bytes(), type=ProjectFile)
-    except (FileNotFoundError, NotADirectoryError):
+    project_file = state_files.read(file, ProjectFile, "the recipe is the project of its path then")
+    if project_file is None:
         return Project(project_id(path))
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"{file} cannot be read: {error}; mend it, or delete it, and the recipe is the project of its path"
-        ) from None
     return Project(project_file.id) if project_file.path == path else Project(project_id(path), project_file)
 
 

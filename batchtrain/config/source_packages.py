@@ -154,7 +154,7 @@ def digest(package_lists: Iterable[SourcePackages]) -> str:
 def lacks(prefix: Path, package_lists: tuple[SourcePackages, ...]) -> bool:
     """Whether a local environment that batchtrain has made is without these packages."""
     ready, content = prefix / READY, digest(package_lists)
-    return bool(content) and ready.exists() and ready.read_text(encoding="utf-8") != content
+    return bool(content) and ready.is_file() and ready.read_bytes() != content.encode()
 
 
 def _script(task: Task) -> str:

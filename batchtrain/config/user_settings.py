@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
+from batchtrain import state_files
 from batchtrain.config import document
 from batchtrain.config.catalog_file import user_directory
 from batchtrain.config.image_names import is_name
 from batchtrain.config.schema import did_you_mean
-from batchtrain.errors import UsageError
+from batchtrain.errors import DamagedState, UsageError
 
 NAME = "settings.yaml"
 
@@ -38,23 +40,22 @@ def file(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def load(environment: Mapping[str, str] | None = None) -> UserSettings:
-    """The user's settings. Raises UsageError if the file cannot be read."""
+    """The user's settings. Raises DamagedState if the file cannot be read."""
     path = file(environment)
     try:
-        content = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return UserSettings()
-    if not content.strip():
-        return UserSettings()
-    yaml, problems = document.parse(str(path), content)
-    try:
+        content = state_files.content(path)
+        yaml, problems = document.parse(str(path), content.strip() or b"{}")
         if problems:
             raise msgspec.ValidationError(problems[0].message)
         settings = msgspec.convert(yaml.data or {}, UserSettings)
         for name, value in msgspec.structs.asdict(settings).items():
             checked(name, value)
-    except (msgspec.ValidationError, UsageError) as error:
-        raise UsageError(f"{path}: {error}. Correct the file, or delete it") from None
+    except (FileNotFoundError, NotADirectoryError):
+        return UserSettings()
+    except (*state_files.UNREADABLE, UsageError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        command = f"rm -r {shlex.quote(str(path))}"
+        raise DamagedState(f"{path}: {reason}. Correct the file, or delete it: `{command}`") from None
     return settings
 
 

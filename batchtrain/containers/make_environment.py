@@ -20,6 +20,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from batchtrain import state_files
 from batchtrain.config.source_packages import READY, SourcePackages, allowed_pythons, digest
 from batchtrain.containers.environments import TODAY, Environment, Horovod, key, size_of
 from batchtrain.errors import BatchtrainError
@@ -173,7 +174,7 @@ def _alone(plan: Intended) -> Iterator[None]:
     import fcntl  # not on Windows, where no environment is made
 
     plan.prefix.parent.mkdir(parents=True, exist_ok=True)
-    with (plan.prefix.parent / f"{plan.name}.lock").open("w", encoding="utf-8") as lock:
+    with state_files.lock_file(plan.prefix.parent / f"{plan.name}.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -421,7 +422,8 @@ def _build_horovod(directory: Path, horovod: Horovod, wheels: Path) -> None:
         _run("fetch Horovod", get, variables)
         (archive,) = folder.glob("horovod-*.tar.gz")
         with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
+            tar.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.10.12 and 3.11.4 brought it
+            tar.extractall(folder)
         tree = folder / archive.name.removesuffix(".tar.gz")
         for name in ("CMakeLists.txt", "horovod/torch/CMakeLists.txt", "horovod/tensorflow/CMakeLists.txt"):
             text = (tree / name).read_text(encoding="utf-8")

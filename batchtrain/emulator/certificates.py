@@ -13,10 +13,12 @@ from pathlib import Path
 
 import certifi
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from batchtrain import state_files
 from batchtrain.emulator import mapped_images, trust
 from batchtrain.emulator.trust import VARIABLES, Certificates
 
@@ -71,12 +73,16 @@ def issue(data_dir: Path, names: Iterable[str] = ALWAYS) -> Certificates:
 
 def _serves(files: Certificates, names: Iterable[str]) -> bool:
     try:
-        certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+        certificate = x509.load_pem_x509_certificate(state_files.content(files.certificate))
+        ca = x509.load_pem_x509_certificate(state_files.content(files.ca))
+        certificate.verify_directly_issued_by(ca)
+        key = serialization.load_pem_private_key(state_files.content(files.private_key), None)
+        is_pair = key.public_key() == certificate.public_key()
         has = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         return False
     lasts = certificate.not_valid_after_utc - datetime.now(timezone.utc) > RENEWED_BEFORE
-    return lasts and files.private_key.is_file() and files.ca.is_file() and all(_general(name) in has for name in names)
+    return is_pair and lasts and all(_general(name) in has for name in names)
 
 
 def _usual(files: Certificates, environment: Mapping[str, str]) -> str:

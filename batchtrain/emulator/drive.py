@@ -222,8 +222,8 @@ class Driver:
 
     async def _boot(self, effect: scheduler.BootNode) -> None:
         entry = self.world.pools[effect.pool]
-        spec = task_environment.node_spec(self.world, entry, entry.nodes[effect.node])
         try:
+            spec = task_environment.node_spec(self.world, entry, entry.nodes[effect.node])
             if self._struck("boot-fails", effect.node):
                 raise OSError("a fault was asked for (boot-fails)")
             await self._take(self.world.pace.boot_of(effect.node))

@@ -37,6 +37,7 @@ from batchtrain.emulator.faults import Fault, NeedsToken, NotModified, not_imple
 from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.reply import Call, Reply, Slice, Steps
 from batchtrain.emulator.world import USER_SUBSCRIPTION
+from batchtrain.errors import DamagedState
 
 logger = logging.getLogger("batchtrain.emulator.http")
 
@@ -108,6 +109,9 @@ class Application:
             logger.error("%s %s was not stored: %s (request %s)", request.verb, request.raw_path, error, request_id)
             busy = Fault("ServerBusy", Reason=f"The emulator could not write to its data directory: {error}.")
             reply = self._refusal(busy, request, request_id, now)
+        except DamagedState as error:  # of the VM sizes or the images of the user, while the emulator runs
+            damage = Fault("OperationInvalidForCurrentState", Reason=str(error), DamagedState="true")
+            reply = self._refusal(damage, request, request_id, now)
         except Exception:  # the outermost handler: a bug is logged, and answered with the service's error body
             logger.exception("internal error in %s %s (request %s)", request.verb, request.raw_path, request_id)
             reply = self._refusal(Fault("InternalError"), request, request_id, now)

@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 STORAGE_ACCOUNT = "batchtrainlocal"
 """The name of the account's own storage, which is its auto-storage too."""
 
 
-class Size(NamedTuple):
+class Size(msgspec.Struct, frozen=True):
     """The properties of a VM size."""
 
     cores: int = 0

@@ -5,14 +5,17 @@ Stored in a small file of the data directory.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import msgspec
+
+from batchtrain import state_files
 
 FILE, LOCK_FILE = "images.json", "images.lock"
 ACCOUNTS = "accounts"
@@ -41,21 +44,23 @@ def main_dir(data_dir: Path) -> Path:
     return data_dir.parent.parent if data_dir.parent.name == ACCOUNTS else data_dir
 
 
+class _Entry(msgspec.Struct):
+    """A mapped image in the file, unless it is the prefix alone, as older versions wrote it."""
+
+    prefix: str
+    entrypoint: str = ""
+    paths: dict[str, str] = {}
+
+    @property
+    def mapped(self) -> Mapped:
+        return Mapped(Path(self.prefix), self.entrypoint, {path: Path(local) for path, local in self.paths.items()})
+
+
 def list_images(data_dir: Path) -> dict[str, Mapped]:
-    """All mapped images, with their environments."""
-    try:
-        entries = json.loads((main_dir(data_dir) / FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    return {image: _mapped(entry) for image, entry in entries.items()}
-
-
-def _mapped(entry: str | Mapping[str, Any]) -> Mapped:
-    """Reads both forms of an entry: the prefix alone (older versions, or without other properties), and an object."""
-    if isinstance(entry, str):
-        return Mapped(Path(entry))
-    paths = {path: Path(directory) for path, directory in entry.get("paths", {}).items()}
-    return Mapped(Path(entry["prefix"]), entry["entrypoint"], paths)
+    """All mapped images, with their environments. Raises DamagedState."""
+    loss = "`batchtrain emulator images map` and `batchtrain images env` map images again"
+    entries = state_files.read(main_dir(data_dir) / FILE, dict[str, str | _Entry], loss) or {}
+    return {image: (_Entry(entry) if isinstance(entry, str) else entry).mapped for image, entry in entries.items()}
 
 
 def map_image(
@@ -129,16 +134,12 @@ def canonical(image: str) -> str:
 
 def _write(data_dir: Path, images: Mapping[str, Mapped]) -> None:
     entries = {
-        image: {
-            "prefix": str(mapping.prefix),
-            "entrypoint": mapping.entrypoint,
-            "paths": {path: str(directory) for path, directory in mapping.paths.items()},
-        }
-        if mapping.entrypoint or mapping.paths
-        else str(mapping.prefix)
-        for image, mapping in sorted(images.items())
+        image: _Entry(str(prefix), entrypoint, {path: str(local) for path, local in paths.items()})
+        if entrypoint or paths
+        else str(prefix)
+        for image, (prefix, entrypoint, paths) in sorted(images.items())
     }
-    write_atomically(main_dir(data_dir) / FILE, json.dumps(entries, indent=2) + "\n")
+    write_atomically(main_dir(data_dir) / FILE, msgspec.json.format(msgspec.json.encode(entries)) + b"\n")
 
 
 @contextmanager
@@ -147,7 +148,7 @@ def alone(data_dir: Path) -> Iterator[None]:
     import fcntl  # not on Windows, which has no emulator
 
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (data_dir / LOCK_FILE).open("w", encoding="utf-8") as lock:
+    with state_files.lock_file(data_dir / LOCK_FILE) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

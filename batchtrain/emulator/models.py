@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from batchtrain import foreign
 from batchtrain.emulator import versions, wire
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.properties import ENTITIES, ENUMS, MODELS
@@ -43,7 +44,7 @@ def decode(body: bytes) -> Document:
         return {}
     try:
         document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except foreign.UNREADABLE as error:
         raise Fault("InvalidRequestBody", Reason=str(error)) from error
     if not isinstance(document, dict):
         raise Fault("InvalidRequestBody", Reason="The body must be a JSON object.")

@@ -3,12 +3,12 @@ data directory, and the emulator reads them when a pool is made."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
+from batchtrain import state_files
 from batchtrain.catalog import sizes, vm_images
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.catalog.vm_images import Image
@@ -16,6 +16,13 @@ from batchtrain.emulator.interface import Size
 from batchtrain.emulator.mapped_images import alone, write_atomically
 
 SIZES, IMAGES = "sizes.json", "vm-images.json"  # images.json is that of mapped_images.py
+_LOSS = "the next command with your catalog.yaml writes its entries again"
+
+
+def check(data_dir: Path) -> None:
+    """Raise DamagedState for a file that cannot be read."""
+    _sizes(data_dir)
+    _images(data_dir)
 
 
 def size_of(data_dir: Path, name: str) -> Size | None:
@@ -38,24 +45,14 @@ def add(data_dir: Path, user_sizes: Iterable[VmSize], user_images: Iterable[Imag
         all_sizes = existing_sizes | {sizes.key(size.name): Size(size.cores, size.gpus) for size in user_sizes}
         all_images = {image[:3]: image for image in (*existing_images, *user_images)}
         if all_sizes != existing_sizes:
-            text = json.dumps({name: size._asdict() for name, size in all_sizes.items()})
-            write_atomically(data_dir / SIZES, f"{text}\n")
+            write_atomically(data_dir / SIZES, msgspec.json.encode(all_sizes) + b"\n")
         if tuple(all_images.values()) != existing_images:
-            text = msgspec.json.encode(list(all_images.values())).decode()
-            write_atomically(data_dir / IMAGES, f"{text}\n")
+            write_atomically(data_dir / IMAGES, msgspec.json.encode(list(all_images.values())) + b"\n")
 
 
 def _sizes(data_dir: Path) -> dict[str, Size]:
-    entries = json.loads(_text(data_dir / SIZES) or "{}")
-    return {name: Size(**entry) for name, entry in entries.items()}
+    return state_files.read(data_dir / SIZES, dict[str, Size], _LOSS) or {}
 
 
 def _images(data_dir: Path) -> tuple[Image, ...]:
-    return msgspec.json.decode(_text(data_dir / IMAGES) or "[]", type=tuple[Image, ...])
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
+    return state_files.read(data_dir / IMAGES, tuple[Image, ...], _LOSS) or ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import fcntl
 import gc
@@ -26,13 +25,15 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from email.utils import formatdate
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 
-from batchtrain.emulator import logfile, mapped_images, own_catalog, trust, wire
+from batchtrain import state_files
+from batchtrain.emulator import account_key, logfile, mapped_images, own_catalog, trust, wire
 from batchtrain.emulator.interface import Machine, StorageAccount
+from batchtrain.errors import DamagedState
 from batchtrain.version import __version__
 
 if TYPE_CHECKING:
@@ -137,6 +138,22 @@ class Status(NamedTuple):
             **variables,
             **dict.fromkeys(("NO_PROXY", "no_proxy"), direct_hosts),
         }
+
+
+class StatusRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """emulator.json: what an emulator records at its start. Without an endpoint it names no emulator."""
+
+    endpoint: str = ""
+    account: str = ""
+    pid: Annotated[int, msgspec.Meta(ge=1)] = 1
+    version: str = ""
+    own_process: bool = False
+    """Whether it is a process of its own, not a thread of a test."""
+    certificate: str = ""
+    data_loss: str = ""
+    plain_nodes: str = ""
+    plain_nodes_remedy: str = ""
+    settings: dict[str, Any] = {}
 
 
 class Hint(NamedTuple):
@@ -257,16 +274,20 @@ async def _serve(
         with _writing(data_dir):
             if data_loss := _data_loss(data_dir):
                 logger.warning("%s", data_loss)
-            settings, key = _with_certificates(settings), _key(data_dir)
+            own_catalog.check(data_dir)
+            mapped_images.list_images(data_dir)
+            settings, key = _with_certificates(settings), account_key.ensure(data_dir / KEY_FILE)
+            (data_dir / KEPT_FILE).unlink(missing_ok=True)  # of an emulator that was killed
             try:
                 store = Store(data_dir / DATABASE)
             except UnknownSchema as error:
-                raise StartFailed(str(error)) from error
+                raise StartFailed(f"{error}, or start without its pools and jobs after `{_aside(data_dir)}`") from error
+            reading, seed = store.meta("clock", ""), store.meta("seed", secrets.token_hex(16))
+            last_reading = msgspec.json.decode(reading, type=Reading) if reading else None
         endpoint = f"{settings.base}:{listener.getsockname()[1]}"
-        reading = store.meta("clock", "")
-        alarms = Alarms(Clock(clock, Reading(*json.loads(reading)) if reading else None))
+        alarms = Alarms(Clock(clock, last_reading))
         machine = RoutingMachine(await (open_machine or _process_machine)(data_dir), SimulatedMachine(alarms, data_dir))
-        world = _world(settings, endpoint, store.meta("seed", secrets.token_hex(16)))
+        world = _world(settings, endpoint, seed)
         world.identity_authority = partial(sign_in.node_authority, endpoint, key)
         driver = Driver(world, store, machine, alarms, BlobStore(data_dir, key))
         try:
@@ -276,7 +297,6 @@ async def _serve(
                             machine.plain_nodes_remedy, data_loss, _trusted(settings))  # fmt: skip
             identity = Identity(__version__, os.getpid(), settings.account, _host(settings, endpoint))
             application = Application(driver, identity, key, stop)
-            (data_dir / KEPT_FILE).unlink(missing_ok=True)  # of an emulator that was killed
             announce = partial(_announce, status, original, ready, alone=stop.signals)
             await _run_http(application, listener, stop, announce, settings)
         finally:
@@ -289,7 +309,11 @@ async def _serve(
 
 def _make_directory(data_dir: Path) -> None:
     """Make the data directory, readable by its owner only. A directory with other programs' files is refused."""
-    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        _check_kind(error)
+        raise
     _check_owner(data_dir)
     names = {path.name for path in data_dir.iterdir()}
     if names and not names & OURS:
@@ -321,17 +345,39 @@ def _writing(data_dir: Path) -> Iterator[None]:
     """Report a full or read-only disk, or a damaged database, in one sentence."""
     import sqlite3  # slow to import, as above
 
+    database = data_dir / DATABASE
     try:
         yield
-    except (OSError, sqlite3.OperationalError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise StartFailed(f"{data_dir} cannot be written ({reason}): make room, or give another directory") from error
-    except (sqlite3.DatabaseError, msgspec.DecodeError) as error:
-        database, aside = shlex.quote(str(data_dir / DATABASE)), shlex.quote(str(data_dir / "damaged"))
+    except OSError as error:
+        _check_kind(error)
         raise StartFailed(
-            f"{data_dir / DATABASE} is damaged ({error}), so its pools and jobs cannot be read: put a copy back in its"
-            f" place, or start without them after `mkdir -p {aside} && mv {database}* {aside}`"
+            f"{data_dir} cannot be written ({error.strerror}): make room, or give another directory"
         ) from error
+    except sqlite3.OperationalError as error:
+        raise StartFailed(
+            f"{database} cannot be used ({error}): make room, or start without its pools and jobs after"
+            f" `{_aside(data_dir)}`"
+        ) from error
+    except (sqlite3.DatabaseError, ValueError, LookupError, TypeError) as error:
+        raise StartFailed(
+            f"{database} is damaged ({error}), so its pools and jobs cannot be read: put a copy back in its place, or"
+            f" start without them after `{_aside(data_dir)}`"
+        ) from error
+
+
+def _aside(data_dir: Path) -> str:
+    """The command that puts the database aside."""
+    database, aside = shlex.quote(str(data_dir / DATABASE)), shlex.quote(str(data_dir / "damaged"))
+    return f"mkdir -p {aside} && mv {database}* {aside}"
+
+
+def _check_kind(error: OSError) -> None:
+    """Raise DamagedState if something else, such as a directory, has the path of a file, or a file that of a
+    directory."""
+    if isinstance(error, (IsADirectoryError, NotADirectoryError, FileExistsError)):
+        path = Path(error.filename)
+        path = next(path for path in (path, *path.parents) if os.path.lexists(path))
+        raise state_files.damaged(path, error, "the next start makes it anew") from None
 
 
 def _data_loss(data_dir: Path) -> str:
@@ -339,7 +385,7 @@ def _data_loss(data_dir: Path) -> str:
     database, log = data_dir / DATABASE, data_dir / f"{DATABASE}-wal"
     if not (data_dir / KEY_FILE).exists():  # the first start
         return ""
-    if not database.exists() or not database.stat().st_size:
+    if not database.exists() or database.stat().st_size < 2:  # SQLite takes one byte for an empty database
         what = "is empty" if database.exists() else "is missing"
         return f"{database} {what}: all pools and jobs of earlier starts are gone; if you have a copy, put it back"
     if (data_dir / STATUS_FILE).exists() and not log.exists():
@@ -494,11 +540,10 @@ async def _run_http(
 
 
 def _announce(status: Status, original: Settings, ready: Callable[[Status], None], *, alone: bool) -> None:
-    document = {"pid": status.pid, "endpoint": status.endpoint, "account": status.account, "version": __version__,
-                "ownProcess": alone, "certificate": status.certificate, "dataLoss": status.data_loss,
-                "plainNodes": status.plain_nodes, "plainNodesRemedy": status.plain_nodes_remedy,
-                "settings": _plain(original)}  # fmt: skip
-    mapped_images.write_atomically(status.data_dir / STATUS_FILE, json.dumps(document) + "\n")
+    facts = status.certificate, status.data_loss, status.plain_nodes, status.plain_nodes_remedy
+    settings = _plain(original)
+    record = StatusRecord(status.endpoint, status.account, status.pid, __version__, alone, *facts, settings=settings)
+    mapped_images.write_atomically(status.data_dir / STATUS_FILE, msgspec.json.encode(record) + b"\n")
     logger.info("listening at %s, account %s, data in %s", status.endpoint, status.account, status.data_dir)
     ready(status)
 
@@ -513,13 +558,14 @@ def _plain(settings: Settings) -> dict[str, Any]:
 @contextlib.contextmanager
 def _locked(data_dir: Path) -> Iterator[None]:
     """The lock of a data directory, which has one emulator. It is released when the process ends in any way."""
-    with (data_dir / LOCK_FILE).open("w") as file:
+    with state_files.lock_file(data_dir / LOCK_FILE) as file:
         for _ in range(LOCK_TRIES):  # a client that checks whether an emulator runs has it for a moment
             if _try_lock(file):
                 break
             time.sleep(LOCK_PAUSE)
         else:
-            raise AlreadyRunning(f"another emulator is running on {data_dir}")
+            end = f"fuser -k {shlex.quote(str(data_dir / LOCK_FILE))}"
+            raise AlreadyRunning(f"another emulator is running on {data_dir}; `{end}` ends it")
         yield
 
 
@@ -528,7 +574,7 @@ def _is_locked(data_dir: Path) -> bool:
     try:
         with (data_dir / LOCK_FILE).open("r") as file:
             return not _try_lock(file)
-    except FileNotFoundError:
+    except OSError:  # nobody can have locked what is no file
         return False
 
 
@@ -554,7 +600,7 @@ def _listen(settings: Settings) -> Iterator[socket.socket]:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         former = 0
         if settings.port == 0:  # the port of an emulator that was killed, which its clients still use
-            with contextlib.suppress(OSError, ValueError, KeyError):
+            with contextlib.suppress(FileNotFoundError, ValueError):
                 former = urlsplit(_noted(settings.data_dir).endpoint).port or 0
         try:
             _bind(listener, address, former or settings.port, settings.port)
@@ -571,16 +617,6 @@ def _bind(listener: socket.socket, address: str, port: int, otherwise: int) -> N
         if port == otherwise:
             raise
         listener.bind((address, otherwise))
-
-
-def _key(data_dir: Path) -> str:
-    """The account's key, created at the first start and readable by its owner only."""
-    path = data_dir / KEY_FILE
-    if path.exists():
-        path.chmod(0o600)
-    else:
-        mapped_images.write_atomically(path, base64.b64encode(secrets.token_bytes(64)).decode() + "\n", 0o600)
-    return path.read_text(encoding="ascii").strip()
 
 
 # As a process of its own ---------------------------------------------------------------------------------------------
@@ -627,7 +663,7 @@ def spawn(settings: Settings, timeout: float = START_SECONDS) -> Status:
     raise StartFailed("\n".join(reasons).rstrip())
 
 
-_ERRORS = {"PortTaken": PortTaken, "AlreadyRunning": AlreadyRunning}
+_ERRORS = {"PortTaken": PortTaken, "AlreadyRunning": AlreadyRunning, "DamagedState": DamagedState}
 READY_FD = 3
 
 
@@ -639,7 +675,8 @@ def _start_process(settings: Settings, data_dir: Path, ready: int) -> int:
     environment = {name: value for name, value in os.environ.items() if name not in SECRETS}
     package_root = str(Path(__file__).parents[2])  # the child must import this package, installed or not
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (package_root, environment.get("PYTHONPATH"))))
-    log = os.open(data_dir / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with _writing(data_dir):
+        log = os.open(data_dir / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return os.posix_spawn(
             sys.executable,
@@ -684,12 +721,12 @@ def _reap(pid: int, *, wait: bool = False) -> None:
 
 
 def status(data_dir: Path) -> Status | None:
-    """The emulator of a data directory, if it answers and proves that it has the account's key. Raises Unsafe, and Busy
-    if it runs and does not answer."""
+    """The emulator of a data directory, if it answers and proves that it has the account's key. Raises Unsafe, Busy if
+    it runs and does not answer, and DamagedState."""
     data_dir = data_dir.absolute()
     try:
         record = _noted(data_dir)
-    except (OSError, ValueError, KeyError):
+    except FileNotFoundError:
         return None
     _check_owner(data_dir)
     _check_writers(data_dir)
@@ -705,8 +742,7 @@ def status(data_dir: Path) -> Status | None:
 
 def differences(running: Status, settings: Settings) -> tuple[str, ...]:
     """The differences between an emulator and the settings; settings with their default value are ignored."""
-    recorded_settings = json.loads((running.data_dir / STATUS_FILE).read_text(encoding="utf-8")).get("settings", {})
-    recorded_settings["port"] = urlsplit(running.endpoint).port
+    recorded_settings = {**_record(running.data_dir).settings, "port": urlsplit(running.endpoint).port}
     usual = _plain(Settings(settings.data_dir, port=0 if settings.port == 0 else 10010))
     return tuple(
         f"{name.replace('_', '-')} is {_word(recorded_settings.get(name))}, not {_word(value)}"
@@ -733,12 +769,20 @@ def is_kept(data_dir: Path) -> bool:
     return (data_dir / KEPT_FILE).exists()
 
 
+def _record(data_dir: Path) -> StatusRecord:
+    """emulator.json; empty if there is none. Raises DamagedState."""
+    loss = "the next start writes it anew"
+    return state_files.read(data_dir / STATUS_FILE, StatusRecord, loss) or StatusRecord()
+
+
 def _noted(data_dir: Path) -> Status:
-    """What an emulator recorded at its start. Raises OSError, ValueError, KeyError."""
-    record = json.loads((data_dir / STATUS_FILE).read_text(encoding="utf-8"))
-    key = (data_dir / KEY_FILE).read_text(encoding="ascii").strip()
-    texts = (record.get(name, "") for name in ("plainNodes", "plainNodesRemedy", "dataLoss", "certificate"))
-    return Status(record["endpoint"], record["account"], key, record["pid"], data_dir, data_dir / LOG, *texts)
+    """What an emulator recorded at its start. Raises FileNotFoundError without a record or a key, and DamagedState."""
+    record = _record(data_dir)
+    if not record.endpoint:
+        raise FileNotFoundError(data_dir / STATUS_FILE)
+    texts = record.plain_nodes, record.plain_nodes_remedy, record.data_loss, record.certificate
+    key = account_key.read(data_dir / KEY_FILE)
+    return Status(record.endpoint, record.account, key, record.pid, data_dir, data_dir / LOG, *texts)
 
 
 def _answered(to: Status, path: str) -> dict[str, Any]:
@@ -763,9 +807,7 @@ def _busy(emulator: Status) -> Busy:
 def stop(data_dir: Path, timeout: float = 15.0) -> bool:
     """End the emulator of a data directory and all its nodes. Returns False if none was running. Raises Unsafe."""
     data_dir = data_dir.absolute()
-    own_process = False  # a thread of a test
-    with contextlib.suppress(OSError, ValueError):
-        own_process = bool(json.loads((data_dir / STATUS_FILE).read_text(encoding="utf-8")).get("ownProcess"))
+    own_process = _record(data_dir).own_process
     try:
         running = status(data_dir)
         if running is None:
@@ -773,7 +815,7 @@ def stop(data_dir: Path, timeout: float = 15.0) -> bool:
         ask("POST", running, "stop")
     except Busy:
         running, timeout = _noted(data_dir), 0.0
-    with (running.data_dir / LOCK_FILE).open("w") as file:
+    with state_files.lock_file(running.data_dir / LOCK_FILE) as file:
         end = time.monotonic() + timeout
         # A process releases the lock a little before it ends, and a new emulator may take it at once.
         while _lives(running.pid) if own_process else not _try_lock(file):
@@ -815,7 +857,8 @@ def at(data_dir: Path) -> Status:
 def ask(
     verb: str, to: Status, path: str, document: dict[str, Any] | None = None, content: bytes = b""
 ) -> dict[str, Any]:
-    """One signed request to an emulator's own paths (`clock`, `faults`, …). Raises Refused, Busy, OSError."""
+    """One signed request to an emulator's own paths (`clock`, `faults`, …). Raises Refused, DamagedState, Busy,
+    OSError."""
     body = content if document is None else json.dumps(document).encode()
     slow = SLOW_SECONDS if path in ("clock", "storage") else BUSY_SECONDS
     try:
@@ -851,17 +894,17 @@ def _request(
     try:
         connection.request(verb, path, body=body or None, headers=headers or {})
         response = connection.getresponse()
-        answer = response.read(MOST_ANSWER)
-        document: dict[str, Any] = json.loads(answer) if answer else {}
-    except (HTTPException, ValueError, RecursionError) as error:
-        raise OSError(f"{endpoint} does not speak HTTP with JSON") from error
+        document = msgspec.json.decode(response.read(MOST_ANSWER) or b"{}", type=dict[str, Any])
+    except HTTPException as error:
+        raise OSError(f"{endpoint} does not speak HTTP") from error
+    except (ValueError, RecursionError) as error:
+        raise OSError(f"{endpoint} does not answer as an emulator") from error
     finally:
         connection.close()
-    if not isinstance(document, dict):
-        raise OSError(f"{endpoint} does not answer as the emulator does")
     if response.status >= 400:
-        reasons = [item["value"] for item in document.get("values") or () if item.get("key") == "Reason"]
-        raise Refused(reasons[0] if reasons else f"{verb} {path}: {response.status}")
+        values = {item["key"]: item["value"] for item in document.get("values") or ()}
+        kind = DamagedState if "DamagedState" in values else Refused
+        raise kind(values.get("Reason", f"{verb} {path}: {response.status}"))
     return document
 
 
@@ -941,7 +984,7 @@ def main(encoded: str) -> int:
     settings = msgspec.json.decode(encoded, type=Settings, dec_hook=lambda _, path: Path(path))
     try:
         serve(settings, lambda status: _say({"endpoint": status.endpoint}))
-    except StartFailed as error:
+    except (StartFailed, DamagedState) as error:
         _say({"error": type(error).__name__, "message": str(error)})
         print(error, file=sys.stderr)
         return 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -66,7 +67,7 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.has_deleted = False
         """Whether records were deleted since the last complete `give_back`."""
-        path.touch(mode=0o600)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # fails for a directory, whose mode is not changed
         path.chmod(0o600)  # SQLite gives its other files the same mode
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._be_able_to_shrink(path)
@@ -102,13 +103,13 @@ class Store:
         return int(self._database.execute(f"PRAGMA {pragma}").fetchone()[0])
 
     def _check_version(self, path: Path) -> None:
-        version = int(self.meta("schema", str(SCHEMA_VERSION)))
-        if version == 1:
+        version = self.meta("schema", str(SCHEMA_VERSION))
+        if version == "1":
             self._give_tasks_their_table()
-        elif version != SCHEMA_VERSION:
+        elif version != str(SCHEMA_VERSION):
             self.close()
             raise UnknownSchema(
-                f"{path} has schema {version}, this version knows {SCHEMA_VERSION}: use another data directory"
+                f"{path} has schema {version[:20]}, this version knows {SCHEMA_VERSION}: use another data directory"
             )
 
     def _give_tasks_their_table(self) -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from batchtrain.metrics.point import finite
+from batchtrain.metrics.point import finite, named
 from batchtrain.metrics.programs import PROGRAMS, TABLES, Program, Source
 from batchtrain.metrics.programs.base import NUMBER
 from batchtrain.records import Point
@@ -101,12 +101,13 @@ class Extractor:
                     if point is not None:
                         float(point.step or 0), float(point.epoch or 0)  # raises for a number that no curve has
                         if point.values:
+                            point = named(point)
                             yield point if rank is None or point.rank is not None else point._replace(rank=rank)
                         if program not in self._own:
                             return
             for table in TABLES if source.table else ():
                 if source.table.startswith(table.name) and (point := table.row(source, line)):
-                    yield point._replace(rank=rank)
+                    yield named(point)._replace(rank=rank)
         except (ValueError, RecursionError, OverflowError):
             return
 

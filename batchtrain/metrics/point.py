@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from typing import Any
@@ -23,6 +24,24 @@ UNITS = {
 _FIELDS = {**COUNTERS, "t": "t", "rank": "rank", "node": "node"}
 _RECORDED_FIELDS = {**_FIELDS, "attempt": "attempt"}
 _WHOLE = frozenset({"step", "rank", "attempt"})
+MOST_NAME = 250
+"""Characters of the name of a metric: as many as MLflow takes."""
+
+
+def metric_name(name: str, most: int = MOST_NAME) -> str:
+    """The name of a metric, as it is recorded and shown: one longer than `most` characters is cut, with a digest of the
+    whole name at its end."""
+    if len(name) <= most:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{name[: most - 9]}~{digest}"
+
+
+def named(point: Point) -> Point:
+    """A point whose metrics have the names that are recorded."""
+    if max(map(len, point.values), default=0) <= MOST_NAME:
+        return point
+    return point._replace(values={metric_name(name): value for name, value in point.values.items()})
 
 
 def of_json(line: str | bytes, rank: int | None = None, *, recorded: bool = False) -> Point | None:
@@ -44,12 +63,12 @@ def of_json(line: str | bytes, rank: int | None = None, *, recorded: bool = Fals
         field = names.get(name, "")
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if field and (isinstance(value, str) if field == "node" else is_number and finite(value) is not None):
-            fields[field] = int(value) if field in _WHOLE else value
+            fields[field] = metric_name(value) if field == "node" else int(value) if field in _WHOLE else value
         elif value is None or is_number:
             values[name] = None if value is None else finite(value)
     if not values:
         raise ValueError("it has no number")
-    point = Point(values, **fields)
+    point = named(Point(values, **fields))
     return point if point.rank is not None or point.node else point._replace(rank=rank)
 
 

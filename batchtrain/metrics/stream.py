@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from batchtrain.foreign import UNREADABLE
 from batchtrain.metrics.extract import Extractor, Pattern, prefix_of, printed, split
 from batchtrain.metrics.point import of_json
 from batchtrain.metrics.summary import OWN_RATES, TOTAL_RATES
 from batchtrain.records import Point, Rank, Rendezvous, TrainingProgress
 from batchtrain.records.events import MetricsSeen
-from batchtrain.records.foreign import UNREADABLE
 
 RECORDS = "wd/ranks/stream.jsonl"
 """What all ranks print and measure, in the directory of a task on the node of its primary."""

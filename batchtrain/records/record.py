@@ -10,7 +10,7 @@ import msgspec
 from batchtrain.records.rows import row_card
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
-"""A time of the service, which always has a time zone."""
+"""A time of a record, which always has a time zone. A time without one cannot be compared, so it is not read."""
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 """A number of the service."""
 

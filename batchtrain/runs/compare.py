@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from batchtrain import state_files
 from batchtrain.catalog.prices import money
+from batchtrain.config import document
 from batchtrain.config.schema import FIELDS
 from batchtrain.errors import shortened
 from batchtrain.records import Attempt, Metric
 from batchtrain.runs import source_copy
-from batchtrain.runs.directory import RunDirectory, RunRecord, document
+from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.runs.phases import PHASES
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
 from batchtrain.service.statistics import p95
@@ -249,21 +251,18 @@ def compare(runs: Sequence[RunDirectory]) -> list[Difference]:
 
 def effective_of(run: RunDirectory) -> dict[str, Any]:
     """The sections of effective.yaml; empty if it cannot be read."""
-    import yaml  # a slow import, needed only to compare runs
-
+    path = run.config / "effective.yaml"
     try:
-        document = yaml.load(
-            (run.config / "effective.yaml").read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        )
-    except (OSError, yaml.YAMLError):
+        yaml, problems = document.parse(str(path), state_files.content(path))
+    except OSError:
         return {}
-    return document if isinstance(document, dict) else {}
+    return yaml.data if isinstance(yaml.data, dict) and not problems else {}
 
 
 def _packages(run: RunDirectory) -> dict[str, str]:
     """The package versions of the first task that recorded them, with that of Python."""
     for path in sorted(run.path.glob("logs/*/packages.json")):
-        if record := document(path, Packages):
+        if record := state_files.cached(path, Packages):
             versions = {"python": record.python, **record.packages}
             return {f"package {name}": version for name, version in versions.items()}
     return {}

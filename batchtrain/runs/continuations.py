@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from batchtrain.runs.directory import RunDirectory, document
+from batchtrain import state_files
+from batchtrain.runs.directory import RunDirectory
 
 
 class Continuation(msgspec.Struct, frozen=True):
@@ -53,7 +54,7 @@ def continuations(run: RunDirectory) -> dict[str, LineageRecord]:
     """The records of the tasks with checkpoints, as far as they were fetched."""
     records = {}
     for path in sorted(run.path.glob("logs/*/lineage.json")):
-        if record := document(path, LineageRecord):
+        if record := state_files.cached(path, LineageRecord):
             records[path.parent.name] = record
     return records
 

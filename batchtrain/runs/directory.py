@@ -33,11 +33,11 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from batchtrain import foreign, state_files
 from batchtrain.errors import BatchtrainError, Finding, NotFound, UsageError
-from batchtrain.metrics.point import COUNTERS, of_json
+from batchtrain.metrics.point import COUNTERS, MOST_NAME, metric_name, of_json
 from batchtrain.plan.lineage import Commit
-from batchtrain.records import Attempt, FabricCheck, Metric, Point, RanksRecord, Task, foreign
-from batchtrain.records.foreign import UNREADABLE, Kind
+from batchtrain.records import Attempt, FabricCheck, Metric, Point, RanksRecord, Task
 from batchtrain.records.pools import PoolAttempt
 from batchtrain.records.record import Time
 from batchtrain.runs import lease
@@ -46,6 +46,9 @@ from batchtrain.service.local_files import PRIVATE, Folder
 
 SCHEMA = 1
 """The version of the format; a reader ignores fields that it does not know."""
+MOST_TASK = 65
+"""Characters of a task and a slash before the name of a metric in a summary."""
+LOSS = "what it says of the run is lost"
 ROOT, ROOT_VARIABLE = "runs", "BATCHTRAIN_RUNS_DIR"
 LATEST = "latest"
 
@@ -305,19 +308,21 @@ class RunDirectory(NamedTuple):
     # --- read -------------------------------------------------------------------------------------------------------
 
     def record(self) -> RunRecord:
-        """run.json. Raises NotFound if there is none, UsageError if it cannot be read."""
-        path = self.path / "run.json"
-        try:
-            record = msgspec.json.decode(path.read_bytes(), type=RunRecord)
-            if record.state == "running" and lease.holder(self.path) in ("lost", "none"):
-                record = msgspec.json.decode(path.read_bytes(), type=RunRecord)  # it may have ended just now
-                if record.state == "running":
-                    return msgspec.structs.replace(record, state="left" if record.left_by else "lost")
-            return record
-        except FileNotFoundError:
-            raise NotFound(f"{self.path} is not a run directory: it has no run.json") from None
-        except (OSError, *UNREADABLE) as error:
-            raise UsageError(f"{path} cannot be read: {error}") from None
+        """run.json. Raises NotFound if there is none, DamagedState if it cannot be read."""
+        record = self._record()
+        if record.state == "running" and lease.holder(self.path) in ("lost", "none"):
+            record = self._record()  # it may have ended just now
+            if record.state == "running":
+                return msgspec.structs.replace(record, state="left" if record.left_by else "lost")
+        return record
+
+    def _record(self) -> RunRecord:
+        loss = "the run leaves the lists, and its other files stay"
+        record = state_files.read(self.path / "run.json", RunRecord, loss)
+        if record is None:
+            raise NotFound(f"{self.path} is not a run directory: it has no run.json")
+        summary = {metric_name(name, MOST_NAME + MOST_TASK): metric for name, metric in record.summary.items()}
+        return msgspec.structs.replace(record, summary=summary)
 
     def record_or_none(self) -> RunRecord | None:
         """The same; None if it is not here, or cannot be read."""
@@ -343,15 +348,15 @@ class RunDirectory(NamedTuple):
 
     def ranks(self, task: str) -> RanksRecord:
         """The ranks of a task; empty if none were recorded."""
-        return document(self.ranks_file(task), RanksRecord) or RanksRecord()
+        return state_files.cached(self.ranks_file(task), RanksRecord) or RanksRecord()
 
     def fabric(self) -> FabricCheck | None:
         """fabric.json; None if the run is no fabric check."""
-        return document(self.path / "fabric.json", FabricCheck)
+        return state_files.read(self.path / "fabric.json", FabricCheck, LOSS)
 
     def nodes(self) -> tuple[RunNode, ...]:
-        """nodes.json; empty if there is none yet, or if it cannot be read."""
-        return document(self.path / "nodes.json", tuple[RunNode, ...]) or ()
+        """nodes.json; empty if there is none yet."""
+        return state_files.read(self.path / "nodes.json", tuple[RunNode, ...], LOSS) or ()
 
     def tasks(self) -> tuple[Task, ...]:
         """The lines of tasks.jsonl."""
@@ -443,14 +448,14 @@ def runs(root: Path) -> Iterator[RunDirectory]:
     """All runs, the oldest first."""
     if root.is_dir():
         for path in sorted(root.iterdir()):
-            if path.name != LATEST and (path / "run.json").is_file():
+            if path.name != LATEST and os.path.exists(path / "run.json"):  # noqa: PTH110 - no error without permission
                 yield RunDirectory(path)
 
 
 def find(root: Path, name: str) -> RunDirectory:
     """A run by its path, its name, the beginning or the end of its name, or `latest`. Raises NotFound."""
     for path in (root / name, Path(name)):
-        if name and (path / "run.json").is_file():
+        if name and os.path.exists(path / "run.json"):  # noqa: PTH110 - as above
             return RunDirectory(path.resolve())
     if name == LATEST and (every := tuple(runs(root))):  # a file system without links
         return every[-1]
@@ -495,18 +500,9 @@ def _pretty(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
-def document(path: Path, kind: type[Kind]) -> Kind | None:
-    """A document of a run; None without it, and if it cannot be read."""
-    with contextlib.suppress(OSError):
-        return foreign.read(path.read_bytes(), kind)
-    return None
-
-
 def points_of(path: Path) -> Iterator[Point]:
     """The points of a metrics file; an incomplete line is skipped."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
+    with state_files.stream(path, LOSS) as file:
         yield from _points(file)
 
 
@@ -514,7 +510,7 @@ def _points(lines: Iterable[bytes]) -> Iterator[Point]:
     for line in lines:
         try:
             point = of_json(line, recorded=True)
-        except (ValueError, RecursionError):
+        except foreign.UNREADABLE:
             continue
         if point is not None:
             yield point
@@ -523,9 +519,9 @@ def _points(lines: Iterable[bytes]) -> Iterator[Point]:
 def _blocks_of(path: Path) -> Iterator[Block]:
     """The points of a metrics file as blocks of columns. Lines that need no conversion are read without points, which
     takes a fifth of the time."""
-    with path.open("rb") as file:
+    with state_files.stream(path, LOSS) as file:
         while lines := file.readlines(READ_BYTES):
-            with contextlib.suppress(*UNREADABLE):
+            with contextlib.suppress(*foreign.UNREADABLE):
                 blocks = list(_blocks(_OBJECTS.decode_lines(b"".join(lines))))
                 if all(map(_is_plain, blocks)):
                     yield from blocks
@@ -548,6 +544,7 @@ def _is_plain(block: Block) -> bool:
     return (
         bool(names)
         and names.isdisjoint(COUNTERS)
+        and max(map(len, names)) <= MOST_NAME
         and all(set(map(type, column)) <= COUNTED.get(name, NUMBERS) for name, column in block.items())
     )
 
@@ -556,12 +553,11 @@ def _lines(
     path: Path, kind: type[Line], renew: Callable[[dict[str, Any]], dict[str, Any]] = lambda line: line
 ) -> Iterator[Line]:
     """The records of a file; a line that a kill left incomplete is skipped. renew: converts an earlier version."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
+    with state_files.stream(path, LOSS) as file:
         for line in file:
-            with contextlib.suppress(*UNREADABLE):
+            with contextlib.suppress(*foreign.UNREADABLE):
                 try:
-                    yield msgspec.json.decode(line, type=kind)
+                    record = msgspec.json.decode(line, type=kind)
                 except msgspec.ValidationError:
-                    yield msgspec.convert(renew(msgspec.json.decode(line, type=dict[str, Any])), kind)
+                    record = msgspec.convert(renew(_OBJECTS.decode(line)), kind)
+                yield record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import re
@@ -11,23 +12,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from batchtrain.errors import UsageError
+from batchtrain import state_files
+from batchtrain.errors import UsageError, printable
 from batchtrain.metrics.extract import split
 from batchtrain.runs.directory import RunDirectory, replace_lines
 from batchtrain.runs.local_names import LocalNames
+from batchtrain.runtime.batchtrain_sweep import csv_cell
 
 _KEY = re.compile(r"^[ \t]*__(.+?)__[ \t]*=(.+)")
 HEADS = ("task", "t", "rank", "node", "step", "epoch", "metric", "value")
 
 
 def write_csv(run: RunDirectory, file: TextIO) -> int:
-    """Write one line per value; returns their number. A value that is NaN or infinite is empty."""
+    """Write one line per value; returns their number. A value that is NaN or infinite is empty. No name is a formula
+    for a spreadsheet, or controls a terminal."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(HEADS)
     count = 0
     for task, point in run.points():
         for name, value in point.values.items():
-            writer.writerow((task, point.t, point.rank, point.node, point.step, point.epoch, name, value))
+            row = task, point.t, point.rank, point.node, point.step, point.epoch, name, value
+            writer.writerow(map(csv_cell, row))
             count += 1
     return count
 
@@ -54,7 +59,8 @@ def write_dlbs(run: RunDirectory, target: Path) -> list[Path]:
     files = []
     for rank, values in sorted(ranks.items()):
         file = target / f"rank_{rank}.log"
-        replace_lines(file, (f"__{name}__={json.dumps(value)}\n".encode() for name, value in values.items()), target)
+        pairs = ((printable(name), json.dumps(value)) for name, value in values.items())
+        replace_lines(file, (f"__{name}__={text}\n".encode() for name, text in pairs), target)
         files.append(file)
     return files
 
@@ -72,10 +78,8 @@ def _keys_of_task(logs: Path) -> Iterator[tuple[int, str, Any]]:
 
 def _keys(path: Path) -> Iterator[tuple[int, str, Any]]:
     """The keys of a log. DLBS's parser stops at a value that is not JSON, so such lines are left out."""
-    if not path.exists():
-        return
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for text in file:
+    with state_files.stream(path, "it is exported without this log") as content:
+        for text in io.TextIOWrapper(content, encoding="utf-8", errors="replace"):
             rank, line = split(text)
             match = _KEY.match(line)
             if match is None:

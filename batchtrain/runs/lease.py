@@ -15,10 +15,10 @@ from typing import Literal
 
 import msgspec
 
+from batchtrain import state_files
 from batchtrain.config.types import Settings
 from batchtrain.plan.lineage import Lineage
 from batchtrain.plan.marks import Marks
-from batchtrain.records.foreign import UNREADABLE
 from batchtrain.service.local_files import Folder
 
 FILE = "lease.json"
@@ -93,13 +93,18 @@ def touch() -> None:
 
 def take(run: Path, kept_kinds: tuple[str, ...] | None = None) -> Lease | None:
     """Take the lease of a run directory; None if a living process of this host has it. kept_kinds: by default what the
-    last lease says. Raises OSError."""
+    last lease says. Raises OSError, DamagedState."""
     path = run / FILE
     if kept_kinds is None:
         before = read(run)
         kept_kinds = before.kept_kinds if before else ()
-    with Folder(run, run) as folder:
-        descriptor = folder.open(FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        with Folder(run, run) as folder:
+            descriptor = folder.open(FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        if os.path.lexists(path):
+            raise state_files.damaged(path, error, "the lease is made again") from None
+        raise
     attempts = 0
     while _lock(descriptor) is False:
         if attempts == ATTEMPTS:
@@ -114,10 +119,7 @@ def take(run: Path, kept_kinds: tuple[str, ...] | None = None) -> Lease | None:
 
 def read(run: Path) -> LeaseRecord | None:
     """The lease of a run directory; None without a readable one."""
-    try:
-        return msgspec.json.decode((run / FILE).read_bytes(), type=LeaseRecord)
-    except (OSError, *UNREADABLE):
-        return None
+    return state_files.cached(run / FILE, LeaseRecord)
 
 
 def holder(run: Path) -> Holder:

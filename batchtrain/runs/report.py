@@ -8,12 +8,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from batchtrain.errors import shortened
+from batchtrain import foreign, state_files
+from batchtrain.errors import DamagedState, shortened
 from batchtrain.markup import RED, Point, figure, page, short, table, text
-from batchtrain.records import FabricCheck, Task, cells, columns, foreign
+from batchtrain.metrics.point import metric_name
+from batchtrain.records import FabricCheck, Task, cells, columns
 from batchtrain.runs import compare
 from batchtrain.runs.curves import continued
-from batchtrain.runs.directory import RunDirectory, RunRecord
+from batchtrain.runs.directory import LOSS, RunDirectory, RunRecord
 
 MOST_CURVES, MOST_ROWS = 12, 200
 _PLACES = frozenset({"t", "attempt", "rank", "step", "epoch"})
@@ -41,7 +43,7 @@ def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
     rows = [(record.fetched or record.path, f"{record.size:,}", record.reason) for record in records]
     parts = {
         "About": table((), _facts(record)),
-        "Fabric": _fabric(check) if (check := run.fabric()) else "",
+        "Fabric": _fabric_of(run),
         "Numbers": table(("metric", "last", "best"), numbers),
         "Curves": "".join(
             figure(f"{task.id}: {name}", {f"{task.id}: {name}": values})
@@ -54,6 +56,14 @@ def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
         "Files": table(("file", "bytes", ""), rows),
     }
     return {title: part for title, part in parts.items() if part}
+
+
+def _fabric_of(run: RunDirectory) -> str:
+    try:
+        check = run.fabric()
+    except DamagedState as error:  # it may come from the container of the run
+        return f"<p>{text(error)}</p>"
+    return _fabric(check) if check else ""
 
 
 def _fabric(check: FabricCheck) -> str:
@@ -109,9 +119,7 @@ def points(run: RunDirectory, task: str) -> dict[str, list[Point]]:
     lowest rank's where several have it. Several attempts are one curve."""
     path = run.metrics_file(task)
     curves: dict[str, _Values] = {}
-    if not path.exists():
-        return {}
-    with path.open("rb") as file:
+    with state_files.stream(path, LOSS) as file:
         for number, line in enumerate(file):
             with contextlib.suppress(OverflowError):  # of an integer that no curve has
                 _take(curves, number, line)
@@ -135,7 +143,7 @@ def _take(curves: dict[str, _Values], number: int, line: bytes) -> None:
     for name, value in values.items():
         plain = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         if name not in _PLACES and plain and isinstance(at, (int, float)) and isinstance(value, (int, float)):
-            ranks = curves.setdefault(name, {})
+            ranks = curves.setdefault(metric_name(name), {})
             point = attempt if isinstance(attempt, int) else 1, float(at), (float(at), float(value))
             ranks.setdefault(rank if isinstance(rank, int) else -1, []).append(point)
 

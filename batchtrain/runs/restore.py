@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -17,7 +17,12 @@ from batchtrain.errors import UsageError
 from batchtrain.runs import source_copy
 from batchtrain.runs.compare import SECTIONS, effective_of
 from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.local_names import LocalNames, safe_name
 from batchtrain.runs.source_copy import SourceDirectory
+from batchtrain.service.local_files import Folder
+
+DIRECTORY_MODE, MOST_MODE, OWNERS_MODE = 0o777, 0o755, 0o600
+"""Of restored directories; the most and the least of restored files: nothing that changes who runs a file."""
 
 
 class MaskedPlace(NamedTuple):
@@ -44,50 +49,71 @@ class Restored(NamedTuple):
     """The directories of its sources."""
     masked: tuple[MaskedPlace, ...]
     """Secrets that no run directory has, which the user writes again."""
+    remarks: tuple[str, ...] = ()
+    """Files of sources that were left out, or have another name."""
+
+
+class _File(NamedTuple):
+    """What became of a file of a source."""
+
+    path: str
+    """Relative to the directory of the recipe."""
+    is_masked: bool
+    remark: str
+    """What is not as it was; empty if nothing is."""
 
 
 def restore(run: RunDirectory, directory: Path) -> Restored:
     """Write the recipe of a run, with the values of `--set` and the files of its sources, to a new directory.
 
-    It is a project of its own, so it does not continue the checkpoints of the run. Raises UsageError for a run without
-    a copy of its source, and for a directory that has files.
+    It is a project of its own, so it does not continue the checkpoints of the run. The run directory may be that of
+    another user: nothing is written outside of `directory`. Raises UsageError for a run without a copy of its source,
+    and for a directory that has files.
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UsageError(f"{directory} exists and is not an empty directory; name a new one")
+    configuration = _configuration_of(run)
+    recipe, copy = _recipe_of(run, configuration, directory), source_copy.read(run)
+    sources = copy.sources if copy and copy.kept else ()
+    folders = _folders(sources)
+    for source in (task.source for job in recipe.jobs for task in source_copy.tasks_of(job)):
+        if source is not None and source not in folders:
+            why = copy.reason or f"source.json has no {source}" if copy else "it was recorded by an earlier version"
+            raise UsageError(f"run {run.name} has no copy of its source: {why}")
+    for source_directory in sources:
+        _check_names(run, source_directory)
+    jobs = tuple(_with_sources_in(job, folders) for job in recipe.jobs)
+    msgspec.structs.replace(recipe, jobs=jobs).save(directory / "config")
+    projects.write(directory / "config")
+    files = [file for source in sources for file in _written(run, source, directory, folders[source.name])]
+    masked_files = [file.path for file in files if file.is_masked]
+    places = (*_in_configuration(directory, configuration), *_in_files(directory, masked_files))
+    remarks = tuple(file.remark for file in files if file.remark)
+    return Restored(run.name, str(directory), tuple(folders.values()), places, remarks)
+
+
+def _configuration_of(run: RunDirectory) -> dict[str, Any]:
+    """effective.yaml with the job of the run alone."""
     configuration = effective_of(run)
     if not configuration:
-        raise UsageError(f"run {run.name} has no config/effective.yaml, such as one that `jobs fetch` recorded")
-    copy = source_copy.read(run)
-    jobs = [job for job in configuration.get("job_specifications") or () if job["id"] == run.record().job]
-    tasks = (task for job in jobs for task in (*(job.get("tasks") or ()), job.get("merge_task") or {}))
-    if any(task.get("source") for task in tasks) and not (copy and copy.kept):
-        why = copy.reason if copy else "it was recorded by an earlier version"
-        raise UsageError(f"run {run.name} has no copy of its source: {why}")
-    sources = copy.sources if copy else ()
-    folders = _folders(sources)
-    for source in sources:
-        for name in (file.name for file in source.files):
-            if ".." in PurePosixPath(name).parts or PurePosixPath(name).is_absolute():
-                raise UsageError(f"{run.path}: `{name}` would be written outside of {directory / folders[source.name]}")
-    configuration["job_specifications"] = jobs
+        raise UsageError(
+            f"run {run.name} has no config/effective.yaml that can be read, such as one that `jobs fetch` recorded"
+        )
+    jobs, job_id = configuration.get("job_specifications"), run.record().job
+    entries = jobs if isinstance(jobs, list) else []
+    configuration["job_specifications"] = [job for job in entries if isinstance(job, dict) and job.get("id") == job_id]
+    if not configuration["job_specifications"]:
+        raise UsageError(f"{run.config / 'effective.yaml'} has no job {job_id}, which run.json names")
+    return configuration
+
+
+def _recipe_of(run: RunDirectory, configuration: Mapping[str, Any], directory: Path) -> Recipe:
     parts = {field: configuration[name] for name, field in SECTIONS.items() if name in configuration}
     try:
         recipe: Recipe = convert({"directory": str(directory / "config"), **parts}, Recipe)
-    except (msgspec.ValidationError, TypeError) as error:
+    except (ValueError, TypeError) as error:
         raise UsageError(f"{run.config / 'effective.yaml'} cannot be restored: {error}") from None
-    restored_jobs = tuple(_with_sources_in(job, folders) for job in recipe.jobs)
-    msgspec.structs.replace(recipe, jobs=restored_jobs).save(directory / "config")
-    projects.write(directory / "config")
-    for source in sources:
-        for file, data, modified in source_copy.files_of(run, source):
-            target = directory / folders[source.name] / file.name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(data)
-            target.chmod(file.mode)
-            os.utime(target, (modified, modified))
-    files = [f"{folders[source.name]}/{file.name}" for source in sources for file in source.files if file.masked]
-    places = [*_in_configuration(directory, configuration), *_in_files(directory, files)]
-    return Restored(run.name, str(directory), tuple(folders.values()), tuple(places))
+    return recipe
 
 
 def _in_configuration(directory: Path, effective: Any) -> Iterator[MaskedPlace]:
@@ -135,11 +161,38 @@ def _in_files(directory: Path, files: Iterable[str]) -> Iterator[MaskedPlace]:
 def _folders(sources: tuple[SourceDirectory, ...]) -> dict[str, str]:
     """The name of each source beside `config`: its own last name, where that is free."""
     folders: dict[str, str] = {}
+    taken = {"config"}
     for source in sources:
-        name = PurePosixPath(source.name).name
-        free = name not in ("", "..", "config", *folders.values())
-        folders[source.name] = name if free else f"source-{source.folder}"
+        own_name = PurePosixPath(source.name).name
+        names = itertools.chain((safe_name(own_name),), (f"source-{number}" for number in itertools.count()))
+        name = next(name for name in names if name.casefold() not in taken and name.strip("_"))
+        taken.add(name.casefold())
+        folders[source.name] = name
     return folders
+
+
+def _check_names(run: RunDirectory, source: SourceDirectory) -> None:
+    """Refuse a source with a name that leads out of its directory, which batchtrain never recorded."""
+    for file in source.files:
+        path = PurePosixPath(file.name)
+        if ".." in path.parts or path.is_absolute():
+            raise UsageError(f"{run.path}: `{file.name}` would be written outside of its source {source.name}")
+
+
+def _written(run: RunDirectory, source: SourceDirectory, directory: Path, folder: str) -> Iterator[_File]:
+    """Write the files of a source. One may be left out, or get another name."""
+    names = LocalNames()
+    for file, data, modified in source_copy.files_of(run, source):
+        if data is None:
+            remark = f"{folder}/{file.name} is left out: it is a link or a device in {source_copy.ARCHIVE}"
+            yield _File("", is_masked=False, remark=remark)
+            continue
+        name = names.of(file.name)
+        target = directory / folder / name
+        with Folder(directory, target.parent, DIRECTORY_MODE) as place:
+            place.write(target.name, (data,), file.mode & MOST_MODE | OWNERS_MODE, modified)
+        remark = f"{folder}/{file.name} is {folder}/{name}" if name != file.name else ""
+        yield _File(f"{folder}/{name}", file.masked, remark)
 
 
 def _with_sources_in(job: Job, folders: Mapping[str, str]) -> Job:

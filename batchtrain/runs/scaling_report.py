@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from batchtrain import markup
 from batchtrain.runs.compare import Statistics
+from batchtrain.runtime.batchtrain_sweep import csv_cell
 
 BATCH = ("batch", "replica_batch", "batch_size")
 """Names of a variable that sets the batch of one node or replica."""
@@ -94,7 +95,7 @@ def as_csv(table: Sequence[ScalingRow]) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(ScalingRow._fields)
-    writer.writerows(table)
+    writer.writerows(map(csv_cell, row) for row in table)
     return file.getvalue()
 
 

@@ -4,9 +4,11 @@ uncommitted.diff with what git had not committed of them, and the digests of its
 from __future__ import annotations
 
 import difflib
+import errno
 import hashlib
 import io
 import itertools
+import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,15 +16,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from batchtrain import state_files
 from batchtrain.config.ids import name_as_text
 from batchtrain.config.masking import masked_yaml
 from batchtrain.config.source_directory import CREDENTIALS_NAME
 from batchtrain.config.travel import AnySource, LargeSource
 from batchtrain.config.types import Job, Recipe, Secret, Task, bytes_of
 from batchtrain.errors import BatchtrainError, UsageError
-from batchtrain.records.foreign import UNREADABLE
 from batchtrain.runs.beginnings import git
-from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.directory import LOSS, RunDirectory
 
 Blobs = Callable[[str], Iterable[Any]]
 """Lists the blobs of `LINK/CONTAINER/PREFIX`, each with its name, size, MD5 and version. Raises ServiceError."""
@@ -35,6 +37,10 @@ MOST_PAIRS = 4_000_000
 """Pairs of lines of two files that are compared: a second."""
 SHORT = 12
 """Characters of a digest that are shown."""
+MOST_EXPANSION, SMALL = 100, 64 << 20
+"""How many times larger an archive may be when it is unpacked, from how many bytes on. Sources are 3 to 20 times."""
+LAST_TIME = 1 << 33
+"""Seconds since 1970 that every file system takes."""
 LEVEL = 3
 """Of gzip: a tenth larger than 9 in a quarter of the time."""
 
@@ -124,7 +130,7 @@ def keep(
     accounts, for its digests."""
     config = frozenset(Path(path).resolve() for path in config_files)
     settings = recipe.settings.source_copy
-    names = dict.fromkeys(task.source for task in _tasks(job) if task.source is not None)
+    names = dict.fromkeys(task.source for task in tasks_of(job) if task.source is not None)
     entries = {name: tuple(_entries(sources[name])) for name in names if name in sources}
     size = sum(file.size for files in entries.values() for file in files)
     reason = "" if settings.enabled else "`source_copy.enabled` is false"
@@ -136,7 +142,7 @@ def keep(
     difference = _uncommitted(directory, entries, config, secrets) if dirty and settings.enabled else ""
     if difference:
         run.replace(run.path / DIFFERENCE, difference.encode())
-    items = (item for task in _tasks(job) for item in task.input_data.azure_storage if not item.is_file_share)
+    items = (item for task in tasks_of(job) for item in task.input_data.azure_storage if not item.is_file_share)
     paths = dict.fromkeys(f"{item.storage_account_settings}/{item.remote_path.strip('/')}" for item in items)
     inputs = tuple(_input(path, blobs) for path in paths if "{" not in path) if blobs else ()  # a factory fills it in
     if not (entries or difference or inputs):
@@ -149,12 +155,8 @@ def keep(
 
 
 def read(run: RunDirectory) -> SourceRecord | None:
-    """source.json; None for a run without one. Raises UsageError if it cannot be read."""
-    path = run.path / RECORD
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=SourceRecord) if path.exists() else None
-    except (OSError, *UNREADABLE) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
+    """source.json; None for a run without one. Raises DamagedState if it cannot be read."""
+    return state_files.read(run.path / RECORD, SourceRecord, LOSS)
 
 
 def short_digests(run: RunDirectory) -> dict[str, str]:
@@ -168,26 +170,48 @@ def short_digests(run: RunDirectory) -> dict[str, str]:
     return {name: digest[:SHORT] for name, digest in {**source, **inputs}.items()}
 
 
-def files_of(run: RunDirectory, directory: SourceDirectory) -> Iterator[tuple[SourceFile, bytes, float]]:
-    """The files of a source with their bytes and times of modification (seconds since 1970). Raises UsageError for an
-    archive that cannot be read."""
+def files_of(run: RunDirectory, directory: SourceDirectory) -> Iterator[tuple[SourceFile, bytes | None, float | None]]:
+    """The files of a source with their bytes and times of modification (seconds since 1970). One that is no regular
+    file has None for its bytes. Raises UsageError for an archive that cannot be read, and for one that unpacks to much
+    more than its size."""
+    import gzip
     import tarfile  # as below
 
     path = run.path / ARCHIVE
     missing_files = {f"{directory.folder}/{file.name}": file for file in directory.files}
     try:
-        with tarfile.open(path, "r:gz") as archive:
+        with (
+            state_files.opened(path) as packed,
+            gzip.GzipFile(fileobj=packed) as unpacked,
+            tarfile.open(fileobj=_Bounded(unpacked, os.fstat(packed.fileno()).st_size), mode="r|") as archive,
+        ):
             for member in archive:
-                file, content = missing_files.pop(member.name, None), archive.extractfile(member)
-                if file is not None:
-                    yield file, content.read() if content else b"", member.mtime
-    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+                if (file := missing_files.pop(member.name, None)) is not None:
+                    content = archive.extractfile(member) if member.isreg() else None
+                    is_time = 0 <= member.mtime < LAST_TIME
+                    yield file, None if content is None else content.read(), member.mtime if is_time else None
+    except (*state_files.UNREADABLE, EOFError, zlib.error, tarfile.TarError, ArithmeticError, LookupError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
     if missing_files:
         raise UsageError(f"{path} cannot be read: it has no {next(iter(missing_files))}")
 
 
-def _tasks(job: Job) -> Iterator[Task]:
+class _Bounded(io.RawIOBase):
+    """The bytes of an archive. Raises OSError if they are many more than the archive has."""
+
+    def __init__(self, unpacked: io.BufferedIOBase, size: int) -> None:
+        super().__init__()
+        self._unpacked, self._left = unpacked, max(SMALL, size * MOST_EXPANSION)
+
+    def read(self, size: int = -1) -> bytes:
+        content = self._unpacked.read(size)
+        self._left -= len(content)
+        if self._left < 0:
+            raise OSError(errno.EFBIG, f"it unpacks to more than {MOST_EXPANSION} times its size")
+        return content
+
+
+def tasks_of(job: Job) -> Iterator[Task]:
     yield from job.tasks
     if job.merge_task is not None:
         yield job.merge_task

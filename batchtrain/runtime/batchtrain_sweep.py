@@ -24,6 +24,8 @@ import sys
 from typing import Any, Dict, List, NamedTuple, Optional
 
 RESULT = "result.json"
+MARKED = ("'", "=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""How formulas of spreadsheets begin, also in their full width, and the mark of such a text."""
 LOWER_IS_BETTER = ("loss", "error", "time", "latency", "perplexity", "_ms", "_us", "seconds")
 
 
@@ -53,14 +55,25 @@ def lower_is_better(metric: str) -> bool:
     return any(word in metric.lower() for word in LOWER_IS_BETTER)
 
 
+def csv_cell(value: Any) -> Any:
+    """A value as a cell of CSV. A text that a spreadsheet would run as a formula gets a `'` before it, and so does one
+    that begins with a `'`; one that could control a terminal is JSON behind a `'`. Numbers stay numbers."""
+    if not isinstance(value, str):
+        return value
+    if value[:1] in ("\t", "\n") or not value.replace("\n", "").replace("\t", "").isprintable():
+        return "'" + json.dumps(value)
+    return "'" + value if value.startswith(MARKED) else value
+
+
 def write_csv(rows: List[Row], metric: str, path: str) -> None:
     """A table with a column for each parameter. The directory of the file is made."""
     names = list(dict.fromkeys(name for row in rows for name in row.parameters))
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     with open(path, "w", newline="") as file:
         table = csv.writer(file)
-        table.writerow(["task", metric, *names])
-        table.writerows([row.task, row.value, *(row.parameters.get(name) for name in names)] for row in rows)
+        table.writerow(map(csv_cell, ["task", metric, *names]))
+        for row in rows:
+            table.writerow(map(csv_cell, [row.task, row.value, *(row.parameters.get(name) for name in names)]))
 
 
 def _read(path: str, task: str, metric: str) -> Row:

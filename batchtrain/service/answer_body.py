@@ -15,6 +15,8 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 from azure.core.exceptions import AzureError, DecodeError, IncompleteReadError
 
+from batchtrain import foreign
+
 Document = TypeVar("Document")
 Value = TypeVar("Value")
 
@@ -119,7 +121,7 @@ def decoded(body: bytes, kind: type[Document], url: str = "") -> Document:
     """The document in a body. Raises InvalidAnswer."""
     try:
         document = msgspec.json.decode(body.removeprefix(codecs.BOM_UTF8), type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except foreign.UNREADABLE as error:
         why = str(error) if body.strip() else "it is empty"
         raise InvalidAnswer(why, url, body) from error
     if _is_too_deep(document):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -140,7 +141,9 @@ def account(
 
 def loopback(endpoint: str) -> bool:
     """Whether an endpoint is on this machine."""
-    return retry.loopback(urlsplit(endpoint).hostname or "")
+    with contextlib.suppress(ValueError):  # of a record that was not written by batchtrain
+        return retry.loopback(urlsplit(endpoint).hostname or "")
+    return False
 
 
 def connect(where: Account) -> BatchClient:

@@ -6,11 +6,13 @@ answer of a sign-in service, so `SignInTransport` checks it.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,10 +20,14 @@ from azure.core.credentials import AccessToken, TokenCredential
 from azure.core.exceptions import ClientAuthenticationError, ServiceResponseError
 from azure.core.pipeline.transport import RequestsTransport
 
+from batchtrain import state_files
 from batchtrain.config.types import Aad, Credentials, Secret, TokenCache
 from batchtrain.errors import UsageError
 from batchtrain.service import answer_body, retry
 from batchtrain.service.answer_body import InvalidAnswer, origin
+
+if TYPE_CHECKING:
+    from azure.identity import AuthenticationRecord
 
 
 class Cloud(NamedTuple):
@@ -274,9 +280,8 @@ class _Remembered:
             base = Path(state_home) if state_home.startswith("/") else Path.home() / ".local" / "state"
             name = "".join(character if character.isalnum() else "-" for character in sign_in.cache)
             self._record = base / "batchtrain" / f"sign-in-{name}.json"
-            if self._record.is_file():
-                record = identity.AuthenticationRecord.deserialize(self._record.read_text(encoding="utf-8"))
-                all_options["authentication_record"] = record
+            if sign_in_record := _of_file(self._record):
+                all_options["authentication_record"] = sign_in_record
         self._known, self._make = all_options, identity.DeviceCodeCredential
         self._inner = self._make(**all_options)
 
@@ -301,3 +306,13 @@ class _Remembered:
         if self._sign_in.note:
             print(self._sign_in.note, file=sys.stderr)
         print(f"sign in as {self._sign_in.user}: open {url} and enter the code {code}", file=sys.stderr, flush=True)
+
+
+def _of_file(path: Path) -> AuthenticationRecord | None:
+    """The sign-in of the last command; None if there is none, or if it cannot be read: then the user signs in again."""
+    from azure import identity
+
+    document = state_files.cached(path, dict[str, str])
+    with contextlib.suppress(ValueError, KeyError):
+        return identity.AuthenticationRecord.deserialize(json.dumps(document)) if document else None
+    return None

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from azure.batch import BatchClient
 
+from batchtrain import foreign, state_files
 from batchtrain.errors import BatchtrainError, NotFound, ServiceError
-from batchtrain.records import foreign
 from batchtrain.records.rank_end import ENDS, RankEnd
 from batchtrain.service import downloads
 from batchtrain.service.downloads import PAST_THE_END, RANGE, Tree
@@ -90,7 +90,7 @@ def decoded_lines(content: bytes, kind: type[Line]) -> Iterator[Line]:
 def local_records(path: Path, kind: type[Line]) -> tuple[Line, ...]:
     """The same of the beginning of a file that was fetched; none without the file."""
     try:
-        with path.open("rb") as file:
+        with state_files.opened(path) as file:
             return tuple(decoded_lines(file.read(RANGE), kind))
     except OSError:
         return ()

@@ -3,6 +3,7 @@ there."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from batchtrain.records.foreign import UNREADABLE
+from batchtrain import foreign
 from batchtrain.service.local_files import Folder
 
 MOST_NAME = 240
@@ -62,15 +63,15 @@ class PartialFile:
 
     def resumed(self, version: str) -> dict[Range, bytes]:
         """The recorded ranges with their digests; empty if they are those of another version."""
-        try:
-            with (
-                Folder(self._root, self._target.parent) as folder,
-                os.fdopen(folder.open(self._notes, os.O_RDONLY), "rb") as file,
-            ):
-                notes = msgspec.json.decode(file.read(), type=_Ranges)
-        except (OSError, *UNREADABLE):
-            return {}
-        return {(start, end): digest for start, end, digest in notes.ranges} if notes.version == version else {}
+        with (
+            contextlib.suppress(OSError),
+            Folder(self._root, self._target.parent) as folder,
+            os.fdopen(folder.open(self._notes, os.O_RDONLY), "rb") as file,
+        ):
+            notes = foreign.read(file.read(), _Ranges)
+            if notes is not None and notes.version == version:
+                return {(start, end): digest for start, end, digest in notes.ranges}
+        return {}
 
     def keep(self, version: str, digests: Mapping[Range, bytes]) -> None:
         """Record the ranges of a version of the file, if it is there, with their digests. The record is replaced at

@@ -18,6 +18,7 @@ from azure.core.pipeline import PipelineResponse
 from azure.core.rest import HttpRequest
 from msgspec.structs import replace
 
+from batchtrain import foreign
 from batchtrain.config.masking import masked_request
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings
 from batchtrain.errors import NotFound, ServiceError
@@ -34,7 +35,6 @@ from batchtrain.records import (
     Pool,
     Task,
     TaskNode,
-    foreign,
     node_hours,
 )
 from batchtrain.service import answers, clock_difference

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from azure.batch import BatchClient
 
+from batchtrain import foreign
 from batchtrain.config.factories import PARAMETERS
 from batchtrain.errors import UsageError
-from batchtrain.records import Counts, Task, foreign
+from batchtrain.records import Counts, Task
 from batchtrain.service import read
 from batchtrain.service.requests import Creation, creation, quoted
 

@@ -12,8 +12,17 @@ import pytest
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-PARTS = ("emulator", "catalog", "__init__.py", "errors.py", "formula.py", "connections.py", "version.py")
-"""`catalog` imports `errors`; `__init__` and `version` are the package itself."""
+PARTS = (
+    "emulator",
+    "catalog",
+    "__init__.py",
+    "errors.py",
+    "formula.py",
+    "connections.py",
+    "state_files.py",
+    "version.py",
+)
+"""`catalog` and `state_files` import `errors`; `__init__` and `version` are the package itself."""
 PROJECT = """
 [build-system]
 requires = ["hatchling>=1.27"]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import importlib.util
 import logging
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -19,7 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from batchtrain.emulator import mapped_images
+from batchtrain import state_files
+from batchtrain.emulator import account_key, mapped_images
 from batchtrain.emulator.interface import STORAGE_ACCOUNT, StorageAccount, StorageMissing
 
 logger = logging.getLogger("batchtrain.emulator.machine")
@@ -150,7 +149,7 @@ def _npm(words: Sequence[str], directory: Path, env: dict[str, str], is_ending: 
 @contextmanager
 def _locked(path: Path, seconds: float, is_ending: Callable[[], bool] = lambda: False) -> Iterator[IO[str]]:
     """Holds a lock file. Raises StorageMissing if it is held until the time limit, or if the emulator is ending."""
-    with path.open("w") as file:
+    with state_files.lock_file(path) as file:
         end = time.monotonic() + seconds
         while True:
             with suppress(BlockingIOError):
@@ -190,20 +189,13 @@ class Azurite:
         node = find_node()
         script = install(node, logger.info, lambda: self._ended)
         self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        key = self._key()
+        key = account_key.ensure(self._home / "key")
         last = self._home / "port"
-        former = last.read_text(encoding="ascii").strip() if last.is_file() else "0"
+        former = str(state_files.cached(last, int) or 0)
         endpoint = self._serve(node, script, key, former) or self._serve(node, script, key, "0")
         mapped_images.write_atomically(last, f"{endpoint.rpartition(':')[2]}\n")
         logger.info("storage: Azurite %s listens at %s/%s", VERSION, endpoint, STORAGE_ACCOUNT)
         return StorageAccount(STORAGE_ACCOUNT, key, f"{endpoint}/{STORAGE_ACCOUNT}")
-
-    def _key(self) -> str:
-        path = self._home / "key"
-        if not path.exists():
-            key = base64.b64encode(secrets.token_bytes(64)).decode()
-            mapped_images.write_atomically(path, f"{key}\n", 0o600)
-        return path.read_text(encoding="ascii").strip()
 
     def _serve(self, node: Node, script: Path, key: str, port: str) -> str:
         """Start it; returns an empty text if the port is taken. Raises StorageMissing if it does not start."""

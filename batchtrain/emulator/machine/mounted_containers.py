@@ -21,6 +21,7 @@ from typing import NamedTuple
 from urllib.error import HTTPError
 from urllib.request import Request
 
+from batchtrain import state_files
 from batchtrain.emulator import mapped_images
 from batchtrain.emulator.interface import Download, StorageAccount
 from batchtrain.emulator.machine import output_files
@@ -67,7 +68,8 @@ class MountedContainer:
         self._state = data_dir / "storage" / "mounted" / f"{container}.json"
         self._copying = threading.Lock()
         # An empty directory is a new one, whatever is noted: its container must not be emptied.
-        self._pairs = _read(self._state) if next(Walk(self._tree, depth=1), None) else {}
+        has_files = next(Walk(self._tree, depth=1), None)
+        self._pairs = (state_files.cached(self._state, dict[str, _Pair]) if has_files else None) or {}
         self._told: set[str] = set()
         self._url = ""
 
@@ -174,13 +176,6 @@ class MountedContainer:
 
 def _stamp(status: os.stat_result) -> Stamp:
     return status.st_size, status.st_mtime_ns
-
-
-def _read(state: Path) -> dict[str, _Pair]:
-    with contextlib.suppress(OSError, ValueError):
-        pairs = json.loads(state.read_text(encoding="utf-8"))
-        return {name: _Pair((stamp[0], stamp[1]), etag) for name, (stamp, etag) in pairs.items()}
-    return {}
 
 
 def _ask(verb: str, url: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from batchtrain.cli import failures
 from batchtrain.cli.options import Settings, say
 from batchtrain.config.types import Recipe, convert
-from batchtrain.errors import ResultsLeft, ServiceError, TaskFailed
+from batchtrain.errors import NotFound, ResultsLeft, ServiceError, TaskFailed
 from batchtrain.records import Task
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.failed import failed
@@ -61,6 +61,17 @@ def test_escape_sequences_of_a_failed_task_are_not_printed(capsys: pytest.Captur
     printed = capsys.readouterr().err
     assert "\x1b" not in printed and "\r" not in printed
     assert "ValueError: " in printed and "gone" in printed and "  epoch 2\n" in printed
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_name_in_a_message_does_not_control_the_terminal(
+    form: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATCHTRAIN_DEBUG", "1")
+    failures.report(NotFound("no run `\x1b[2J\x9b31m\u202e`\r\nnext line"), Settings(output=form))
+    printed = capsys.readouterr().err
+    assert not set("\x1b\x9b\u202e\r") & set(printed)
+    assert "next line" in printed
 
 
 @pytest.mark.parametrize("form", ["table", "json"])

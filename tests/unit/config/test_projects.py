@@ -11,7 +11,7 @@ import pytest
 from batchtrain.config import projects
 from batchtrain.config.ids import project_id
 from batchtrain.config.projects import FILE, project_of
-from batchtrain.errors import UsageError
+from batchtrain.errors import DamagedState
 
 
 def directory(home: Path) -> Path:
@@ -60,5 +60,5 @@ def test_a_copied_directory_is_another_project_until_someone_says_otherwise(tmp_
 def test_a_file_that_cannot_be_read_is_an_error_and_no_other_project(tmp_path: Path, text: str) -> None:
     home = directory(tmp_path / "a")
     (home / FILE).write_text(text)
-    with pytest.raises(UsageError, match=r"project\.json cannot be read: .*; mend it, or delete it"):
+    with pytest.raises(DamagedState, match=r"project\.json cannot be read: .*; mend it, or reset it with `mv "):
         project_of(str(home))

@@ -60,7 +60,6 @@ TRUSTED = {
     "machine/mounted_containers.py": {
         "MountedContainer.copy": "what was copied last, in the data directory",
         "MountedContainer._send": "opens a descriptor of a RootedPath",
-        "_read": "what was copied last, in the data directory",
     },
     "machine/packages.py": {
         "installed": "the packages, in the data directory",

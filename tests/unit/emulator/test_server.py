@@ -220,15 +220,15 @@ def test_nothing_is_missing_at_the_first_start_or_after_a_stop(data_dir: Path) -
     assert start(Settings(data_dir, port=0)).data_loss == ""
 
 
-@pytest.mark.parametrize(("change", "words"), [("unlink", "is missing"), ("touch", "is empty")])
+@pytest.mark.parametrize(("change", "words"), [("", "is missing"), ("touch", "is empty"), ("write", "is empty")])
 def test_a_database_that_is_gone_is_told(
     data_dir: Path, change: str, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     start(Settings(data_dir, port=0))
     database = data_dir / "world.sqlite3"
     database.unlink()
-    if change == "touch":
-        database.touch()
+    if change:
+        database.write_text("x" if change == "write" else "")
     data_loss = start(Settings(data_dir, port=0)).data_loss
     assert f"world.sqlite3 {words}: all pools and jobs" in data_loss
     assert data_loss in caplog.messages

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import os
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -318,15 +320,104 @@ def test_a_run_without_its_configuration_cannot_be_restored(tmp_path: Path) -> N
         restore.restore(run, tmp_path / "again")
 
 
-def test_no_name_in_a_record_leads_out_of_the_directory(tmp_path: Path) -> None:
-    run = kept(tmp_path, recipe_in(tmp_path))
-    text = (run.path / "source.json").read_text().replace("train.py", "../../out.py")
-    (run.path / "source.json").write_text(text)
-    with tarfile.open(run.path / "source.tar.gz", "w:gz") as archive:
-        archive.add(tmp_path / "src/train.py", "0/../../out.py", filter=lambda member: member)
-    with pytest.raises(UsageError, match=r"would be written outside of|cannot be read"):
+def of_somebody(home: Path, members: list[tuple[tarfile.TarInfo, bytes]], **record: str) -> RunDirectory:
+    """The run directory of somebody else: members of its archive, which source.json has as well, and other values of
+    the fields of its source."""
+    run = kept(home / "theirs", recipe_in(home / "theirs"))
+    files = [{"name": member.name, "size": len(data), "mode": member.mode, "sha256": ""} for member, data in members]
+    source = {"name": "../src", "folder": "0", "files": files, **record}
+    (run.path / "source.json").write_text(json.dumps({"kept": True, "sources": [source]}))
+    with tarfile.open(run.path / "source.tar.gz", "w:gz", format=tarfile.PAX_FORMAT) as archive:
+        for member, data in members:
+            member.name = f"{source['folder']}/{member.name}"
+            archive.addfile(member, io.BytesIO(data))
+    return run
+
+
+def member(name: str, data: bytes = b"theirs", **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    for field, value in fields.items():
+        setattr(info, field, value)
+    return info, data
+
+
+TRAIN = member("train.py", mode=0o644)
+HOSTILE: dict[str, Callable[[Path], RunDirectory]] = {
+    "parents": lambda home: of_somebody(home, [member("../../out.py")]),
+    "absolute": lambda home: of_somebody(home, [member(f"{home}/out.py")]),
+    "folder": lambda home: of_somebody(home, [TRAIN], name="..", folder="a/../../../../x"),
+    "folder of the configuration": lambda home: of_somebody(home, [TRAIN], name="../config"),
+    "name with a slash": lambda home: of_somebody(home, [TRAIN], name="../x\\..\\..\\y"),
+    "NUL": lambda home: of_somebody(home, [member("a\0/../../out.py")]),
+    "control characters": lambda home: of_somebody(home, [member("a\x1b[2J\r\n.py")]),
+    "backslashes": lambda home: of_somebody(home, [member("..\\..\\out.py")]),
+    "long": lambda home: of_somebody(home, [member("a" * 10_000)]),
+    "deep": lambda home: of_somebody(home, [member("a/" * 3000 + "a")]),
+    "twins": lambda home: of_somebody(home, [member("a"), member("A"), member("a/b")]),
+    "symbolic link": lambda home: of_somebody(
+        home, [member("link", b"", type=tarfile.SYMTYPE, linkname=f"{home}/safe"), member("link/file")]
+    ),
+    "hard link": lambda home: of_somebody(home, [member("link", b"", type=tarfile.LNKTYPE, linkname="no/such/member")]),
+    "device": lambda home: of_somebody(home, [member("null", b"", type=tarfile.CHRTYPE, devmajor=1, devminor=3)]),
+    "pipe": lambda home: of_somebody(home, [member("pipe", b"", type=tarfile.FIFOTYPE)]),
+    "directory": lambda home: of_somebody(home, [member("folder", b"", type=tarfile.DIRTYPE)]),
+    "mode": lambda home: of_somebody(home, [member("train.py", mode=0o7777)]),
+    "no mode": lambda home: of_somebody(home, [member("train.py", mode=0)]),
+    "time": lambda home: of_somebody(home, [member("train.py", pax_headers={"mtime": "nan"}), TRAIN]),
+    "far time": lambda home: of_somebody(home, [member("train.py", mtime=1 << 60)]),
+    "bomb": lambda home: of_somebody(home, [member("train.py", bytes(65 << 20))]),
+    "bomb of headers": lambda home: of_somebody(home, [member("train.py", pax_headers={"comment": "x" * (65 << 20)})]),
+    "file that is not there": lambda home: of_somebody(home, [(member("a", b"")[0], b"")], folder="1"),
+    "other source": lambda home: of_somebody(home, [TRAIN], name="../other"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_run_of_somebody_else_is_restored_below_its_directory_or_refused(name: str, tmp_path: Path) -> None:
+    run = HOSTILE[name](tmp_path)
+    (tmp_path / "safe").mkdir()
+    before = tree(tmp_path)
+    remarks: tuple[str, ...] = ()
+    with contextlib.suppress(UsageError):
+        remarks = restore.restore(run, tmp_path / "mine" / "again").remarks
+    after = tree(tmp_path)
+    assert {path: after[path] for path in before} == before
+    assert {path.parts[0] for path in after.keys() - before} <= {"mine"}
+    written = [path for path in (tmp_path / "mine").rglob("*") if not path.is_dir()]
+    assert not [path for path in written if path.is_symlink() or path.stat().st_mode & 0o7022]
+    assert not [path for path in written if path.stat().st_mode & 0o600 != 0o600]
+    assert (name in ("symbolic link", "hard link", "device", "pipe", "directory")) == ("left out" in "".join(remarks))
+    assert not any("\x1b" in path.name for path in written)
+    assert not (tmp_path / "mine/again/config/train.py").exists()
+
+
+def tree(directory: Path) -> dict[Path, tuple[int, bytes]]:
+    """Every file below a directory, with its mode and content."""
+    files = (path for path in sorted(directory.rglob("*")) if not path.is_dir())
+    return {path.relative_to(directory): (path.lstat().st_mode, path.read_bytes()) for path in files}
+
+
+@pytest.mark.parametrize("text", [
+    "[1, 2]", "job_specifications: 7", "job_specifications: [7, [8], {id: training, tasks: 5}]", "a: &a [*a]",
+    "job_specifications: [{id: training, tasks: [{command: \"\\ud800\"}]}]", "\xff", "[" * 10_000,
+    "job_specifications: [{id: training, tasks: [{command: x, source: ../../../etc}]}]",
+])  # fmt: skip
+def test_the_recipe_of_somebody_else_is_restored_or_refused(text: str, tmp_path: Path) -> None:
+    run = of_somebody(tmp_path, [TRAIN])
+    (run.config / "effective.yaml").write_bytes(text.encode("latin-1"))
+    with pytest.raises(UsageError):
         restore.restore(run, tmp_path / "again")
-    assert not (tmp_path / "out.py").exists()
+
+
+def test_a_name_that_leads_out_of_its_source_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"`../../out.py` would be written outside of its source ../src"):
+        restore.restore(HOSTILE["parents"](tmp_path), tmp_path / "again")
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"source\.tar\.gz cannot be read: .*unpacks to more than 100 times its size"):
+        restore.restore(HOSTILE["bomb"](tmp_path), tmp_path / "again")
 
 
 def test_the_objects_of_the_api_compare_and_restore(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from typing import TypeVar
 
 import msgspec
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for text that is not the JSON of a type: cut off, not UTF-8, nested too deep."""
+UNREADABLE = (ValueError, RecursionError)
+"""What a decoder raises for text that is not the document of a type: cut off, not UTF-8, nested too deep. The errors of
+msgspec are ValueErrors."""
 Kind = TypeVar("Kind")
 
 

@@ -1,0 +1,84 @@
+"""Reads the files in which batchtrain keeps its state. Anything may be in them: a kill, a full disk, another program or
+another user may have written them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import shlex
+import stat
+from pathlib import Path
+from typing import IO, BinaryIO
+
+import msgspec
+
+from batchtrain import foreign
+from batchtrain.errors import DamagedState
+from batchtrain.foreign import Kind
+
+UNREADABLE = (OSError, *foreign.UNREADABLE)
+"""What reading and decoding a file raises."""
+MOST_BYTES = 1 << 30
+"""A larger file is no state of batchtrain."""
+_OPTIONS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+def opened(path: Path) -> BinaryIO:
+    """Open a regular file for reading. Never waits for the writer of a pipe. Raises OSError."""
+    descriptor = os.open(path, _OPTIONS)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return open(descriptor, "rb")
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a regular file. Raises OSError."""
+    with opened(path) as file:
+        return file.read(min(os.fstat(file.fileno()).st_size, MOST_BYTES))
+
+
+def stream(path: Path, loss: str) -> BinaryIO:
+    """Open a regular file for reading; empty if there is no file. Raises DamagedState."""
+    try:
+        return opened(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return io.BytesIO()
+    except OSError as error:
+        raise damaged(path, error, loss) from None
+
+
+def read(path: Path, kind: type[Kind], loss: str) -> Kind | None:
+    """A file of JSON as a type; None if there is no file. loss: what a reset loses. Raises DamagedState."""
+    try:
+        return msgspec.json.decode(content(path), type=kind)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except UNREADABLE as error:
+        raise damaged(path, error, loss) from None
+
+
+def cached(path: Path, kind: type[Kind]) -> Kind | None:
+    """A file of JSON that can be made anew, as a type; None if it is missing or damaged."""
+    with contextlib.suppress(OSError):
+        return foreign.read(content(path), kind)
+    return None
+
+
+def lock_file(path: Path) -> IO[str]:
+    """Open a lock file, which is made if it is missing. Raises DamagedState if something else has its path."""
+    try:
+        return path.open("w", encoding="utf-8")
+    except OSError as error:
+        if os.path.lexists(path):
+            raise damaged(path, error, "the lock is made again") from None
+        raise
+
+
+def damaged(path: Path, error: Exception, loss: str) -> DamagedState:
+    """The error about a file that cannot be read. loss: what a reset loses."""
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    aside = f"mv {shlex.quote(str(path))} {shlex.quote(f'{path}.damaged')}"
+    return DamagedState(f"{path} cannot be read: {reason}; mend it, or reset it with `{aside}`: {loss}")
