@@ -28,7 +28,7 @@ def ids(kind: str) -> Complete:
             names = _within(FAR, lambda: _of_account(kind, options))
         else:
             names = _within(NEAR, _of_emulator(kind, options.batch_account))
-        return [name for name in names if name.startswith(incomplete)]
+        return [name for name in names if name.startswith(incomplete) and name.isprintable()]
 
     return offered
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from batchtrain import markup
-from batchtrain.errors import UsageError
+from batchtrain.errors import UsageError, printable
 
 Value = TypeVar("Value")
 
@@ -48,7 +48,7 @@ class Plot(NamedTuple):
             for title, curves in self.figures.items()
             for name, points in curves.items()
         ]
-        return "\n".join(lines) or "no curves"
+        return "\n".join(map(printable, lines)) or "no curves"
 
     def __repr__(self) -> str:
         return str(self)

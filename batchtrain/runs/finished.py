@@ -173,7 +173,7 @@ class Run:
     def __repr__(self) -> str:
         record = self.record
         results = f"{', ' if record.summary else ''}{compare.row(record).results}"
-        return f"{type(self).__name__}({record.id}, {record.state}{results})"
+        return printable(f"{type(self).__name__}({record.id}, {record.state}{results})")
 
     def _repr_html_(self) -> str:
         record = self.record

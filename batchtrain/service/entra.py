@@ -22,7 +22,7 @@ from azure.core.pipeline.transport import RequestsTransport
 
 from batchtrain import state_files
 from batchtrain.config.types import Aad, Credentials, Secret, TokenCache
-from batchtrain.errors import UsageError
+from batchtrain.errors import UsageError, printable
 from batchtrain.service import answer_body, retry
 from batchtrain.service.answer_body import InvalidAnswer, origin
 
@@ -305,7 +305,8 @@ class _Remembered:
     def _prompt(self, url: str, code: str, _expires: object) -> None:
         if self._sign_in.note:
             print(self._sign_in.note, file=sys.stderr)
-        print(f"sign in as {self._sign_in.user}: open {url} and enter the code {code}", file=sys.stderr, flush=True)
+        text = f"sign in as {self._sign_in.user}: open {url} and enter the code {code}"
+        print(printable(text), file=sys.stderr, flush=True)
 
 
 def _of_file(path: Path) -> AuthenticationRecord | None:

@@ -22,6 +22,7 @@ from batchtrain.metrics.point import MOST_NAME, of_json
 from batchtrain.records import Metric, Task
 from batchtrain.runs import directory, export
 from batchtrain.runs.directory import EventRecord, RunDirectory, RunFailure, RunRecord
+from batchtrain.runs.finished import Run, Runs
 from batchtrain.runtime import batchtrain_sweep
 
 NOW = datetime(2026, 11, 24, tzinfo=timezone.utc)
@@ -77,7 +78,8 @@ def hostile(tmp_path: Path, text: str) -> RunDirectory:
     fields = {"state": text, "vm_size": text, "pool": text, "warnings": (text,), "settings": {text: text}}
     summary = {text: Metric(0.5, 0.25, 3, text)}
     run = run_with(tmp_path, {"step": 1, text: 0.5}, failure=failure, summary=summary, **fields)
-    run.write_tasks([Task(text, text, node=text)])
+    run.replace("metrics/train.jsonl", b"".join(msgspec.json.encode({"step": n, text: 0.5}) + b"\n" for n in (1, 2)))
+    run.write_tasks([Task("train", text, node=text)])
     run.add_event(EventRecord(NOW, text, text, text))
     return run
 
@@ -90,6 +92,8 @@ def test_no_view_of_a_run_controls_a_terminal(text: str, form: str, tmp_path: Pa
         shown = CliRunner().invoke(root, ["runs", *words, "--runs-dir", str(tmp_path), "-o", form])
         assert shown.exit_code == 0, shown.output
         assert not CONTROLS & set(shown.stdout + shown.stderr), words
+    every = Run(first), Run(first).plot(), Runs(tmp_path).list(), Runs(tmp_path).compare(first.name, second.name)
+    assert not CONTROLS & set("".join(map(repr, every)))
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
@@ -106,7 +110,7 @@ def test_the_files_of_other_programs_have_no_escapes_in_their_names(tmp_path: Pa
     run.replace("logs/train/stdout.txt", "__a\x9b31mb__=1\n__c\x1b]0;d\x07__=2\n".encode())
     (file,) = export.write_dlbs(run, tmp_path / "dlbs")
     assert not CONTROLS & set(file.read_text(encoding="utf-8"))
-    assert export.write_tensorboard(run, tmp_path / "tensorboard") == 1
+    assert export.write_tensorboard(run, tmp_path / "tensorboard") == 2
 
 
 # --- the length of a name -------------------------------------------------------------------------------------------
