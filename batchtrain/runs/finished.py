@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from batchtrain import markup
+from batchtrain import markup, state_files
 from batchtrain.errors import NotFound, TaskFailed, UsageError, printable
 from batchtrain.records import MOST_ROWS, Attempt, Table, Task, aligned
 from batchtrain.records.rank_end import RankEnd
@@ -141,7 +141,8 @@ class Run:
         name = f"{file}.txt" if rank is None else f"ranks/{rank}.{file}.txt"
         path = self.directory.logs(task or self._first()) / name
         try:
-            return Lines(path.read_text(encoding="utf-8", errors="replace").splitlines())
+            with state_files.opened(path) as content:
+                return Lines(content.read().decode("utf-8", "replace").splitlines())
         except FileNotFoundError:
             raise NotFound(f"{path} does not exist; `run.files` says what was fetched") from None
 
@@ -202,7 +203,7 @@ def in_words(tasks: Table[Task], directories: Iterable[RunDirectory]) -> Table[T
 def stderr_end(folder: Path) -> tuple[str, ...]:
     """The last lines of the stderr of a task; none if it was not fetched."""
     try:
-        with (folder / "stderr.txt").open("rb") as file:
+        with state_files.opened(folder / "stderr.txt") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - END_BYTES, 0))
             return tuple(file.read().decode("utf-8", "replace").splitlines()[-SEARCHED_LINES:])
     except OSError:
