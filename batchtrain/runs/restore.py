@@ -189,8 +189,8 @@ def _written(run: RunDirectory, source: SourceDirectory, directory: Path, folder
             continue
         name = names.of(file.name)
         target = directory / folder / name
-        with Folder(directory, target.parent, DIRECTORY_MODE) as place:
-            place.write(target.name, (data,), file.mode & MOST_MODE | OWNERS_MODE, modified)
+        with Folder(directory, target.parent, DIRECTORY_MODE) as target_folder:
+            target_folder.write(target.name, (data,), file.mode & MOST_MODE | OWNERS_MODE, modified)
         remark = f"{folder}/{file.name} is {folder}/{name}" if name != file.name else ""
         yield _File(f"{folder}/{name}", file.masked, remark)
 
