@@ -703,8 +703,10 @@ def _first_line(reader: int, timeout: float) -> dict[str, str]:
     """The child's report of its start; empty if it died without one or took too long."""
     text = b""
     end = time.monotonic() + timeout
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
     while not text.endswith(b"\n"):
-        if not select.select([reader], [], [], max(end - time.monotonic(), 0))[0]:
+        if not poll.poll(1000 * max(end - time.monotonic(), 0)):
             return {}
         part = os.read(reader, 65_536)
         if not part:

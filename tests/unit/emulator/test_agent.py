@@ -651,7 +651,9 @@ def test_the_parent_of_an_init_keeps_no_file_open_and_ends_as_its_child_does(end
         os.close(writer)
         assert process.stdout is not None
         assert process.stdout.readline() == "True True\n"
-        is_closed, _, _ = select.select([pipe], [], [], GUARD)
+        poll = select.poll()
+        poll.register(pipe, select.POLLIN)
+        is_closed = poll.poll(1000 * GUARD)
         is_waiting = process.poll() is None
         process.communicate("\n")
     assert is_closed, "the child has closed its end, and the parent has none"

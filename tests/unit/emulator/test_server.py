@@ -649,6 +649,18 @@ def test_a_process_that_reports_nothing_in_time_is_ended(
     os.close(spare[0])
 
 
+def test_an_emulator_is_started_by_a_process_with_a_thousand_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    low_reader, writer = os.pipe()
+    reader = fcntl.fcntl(low_reader, fcntl.F_DUPFD, 1024)
+    os.write(writer, b'{"endpoint": "x"}\n')
+    assert server._first_line(reader, 30.0) == {"endpoint": "x"}
+    for opened in (low_reader, reader, writer):
+        os.close(opened)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_the_report_of_a_start_may_come_in_parts() -> None:
     reader, writer = os.pipe()
     os.write(writer, b'{"endpoint"')
