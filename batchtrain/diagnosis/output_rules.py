@@ -217,7 +217,7 @@ OUTPUT_RULES = (
     ),
     _rule(  # orterun.c and schizo_base_stubs.c of Open MPI
         "mpi-as-root",
-        r"(?P<name>\w+) has detected an attempt to run as root",
+        r"\b(?P<name>\w+) has detected an attempt to run as root",
         "Open MPI refuses to run as root: {name}",
         "use an `mpi` block, which adds `--allow-run-as-root` in a container, or add this option to the command",
     ),
@@ -341,9 +341,13 @@ OUTPUT_RULES = (
 )
 
 
+LONGEST_LINE = 20_000
+"""Characters of a line that are judged: a rule may take the square of them."""
+
+
 def matches(lines: Iterable[str]) -> Iterator[tuple[OutputRule, str, str]]:
     """Each rule that fits a line, in the order of the table: the rule, the cause in words, and the first line."""
-    kept = tuple(lines)
+    kept = tuple(line[:LONGEST_LINE] for line in lines)
     for rule in OUTPUT_RULES:
         for line in kept:
             if match := rule.pattern.search(line):

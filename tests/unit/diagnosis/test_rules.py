@@ -109,9 +109,12 @@ def test_the_next_step_of_a_rule_takes_the_names_that_are_known(rule: OutputRule
     assert not {"JOB", "TASK", "POOL", "NODE"} & {*re.findall(r"\w+", step)}
 
 
-def test_a_long_line_without_spaces_is_judged() -> None:
-    """A rule that takes the square of its length would take an hour."""
-    assert rules(of_job(failed("x" * 250_000, exit_code=1))) == rules(of_job(failed("x", exit_code=1)))
+@pytest.mark.parametrize(
+    "text", ["x", "1", " ", "x ", "/", "x/", ".", "x.y ", "'", "[", "(", ":", "x: ", "-", "=", "Error "]
+)
+def test_a_long_line_is_judged(text: str) -> None:
+    """A rule that takes the square of its length would take minutes."""
+    assert rules(of_job(failed(text * (250_000 // len(text)), exit_code=1))) == rules(of_job(failed("x", exit_code=1)))
 
 
 FURTHER_LINES = {
