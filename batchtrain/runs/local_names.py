@@ -22,6 +22,8 @@ WINDOWS = sys.platform == "win32"
 ENCODING = sys.getfilesystemencoding()
 _DEVICE = re.compile(r"(con|prn|aux|nul|com[\d¹²³]|lpt[\d¹²³]|conin\$|conout\$) *(\..*)?", re.IGNORECASE)
 """Names that Windows keeps for devices, with any suffix."""
+_UNUSUAL = re.compile(r"[^ -\[\]-~]")
+"""A character beside those of ASCII that every file system takes, and the backslash."""
 
 
 def safe_path(path: str, *, windows: bool = WINDOWS, encoding: str = ENCODING) -> str:
@@ -45,7 +47,7 @@ def safe_name(text: str) -> str:
 def _safe_name(name: str, windows: bool, encoding: str) -> str:
     if name in ("", ".", ".."):
         return "_" * max(len(name), 1)
-    plain_name = "".join(character if _is_plain(character, encoding) else _escaped(character) for character in name)
+    plain_name = _UNUSUAL.sub(lambda match: match[0] if _is_plain(match[0], encoding) else _escaped(match[0]), name)
     plain_name = re.sub(r"^\.(?=.*\.(part|ranges)$)", "%2E", plain_name, flags=re.S | re.I)  # of partial files
     if windows:
         plain_name = re.sub(r'[<>:"|?*]|[. ]$', lambda match: _escaped(match[0]), plain_name)
