@@ -54,7 +54,7 @@ class Restored(NamedTuple):
 
 
 class _File(NamedTuple):
-    """What became of a file of a source."""
+    """A file of a source, as it was written or left out."""
 
     path: str
     """Relative to the directory of the recipe."""

@@ -32,6 +32,7 @@ class World:
     def __init__(self, service: BatchServer, blobs: BlobServer, storage: Storage, root: Path, *, earlier: bool) -> None:
         """earlier: the run of an earlier version, which has everything in the container of its results."""
         self.service, self.blobs, self.storage, self.root = service, blobs, storage, root
+        self.client = Client(service.account)
         self.add(task("t"))
         beginning = container_of(NAME) if earlier else control_of(NAME)
         self.blobs.store(f"{beginning}/run/run.json", json.dumps(RECORD).encode())
@@ -50,7 +51,7 @@ class World:
         self.blobs.store(f"{container_of(NAME)}/{name}", content)
 
     def fetch(self) -> Recording:
-        return detached_results.fetch(Client(self.service.account), self.storage, self.root, NAME)
+        return detached_results.fetch(self.client, self.storage, self.root, NAME)
 
 
 @pytest.fixture(params=[False, True], ids=["two containers", "one container"])

@@ -45,7 +45,7 @@ def is_safe(cell: str) -> bool:
 def run_with(tmp_path: Path, line: dict[str, Any], **fields: Any) -> RunDirectory:
     run = directory.make(tmp_path, "job", NOW)
     run.write(RunRecord(id=run.name, **{"state": "completed", "started": NOW, "job": "job", **fields}))
-    run.replace("metrics/train.jsonl", msgspec.json.encode(line) + b"\n")
+    run.replace(run.metrics_file("train"), msgspec.json.encode(line) + b"\n")
     return run
 
 
@@ -78,7 +78,9 @@ def hostile(tmp_path: Path, text: str) -> RunDirectory:
     fields = {"state": text, "vm_size": text, "pool": text, "warnings": (text,), "settings": {text: text}}
     summary = {text: Metric(0.5, 0.25, 3, text)}
     run = run_with(tmp_path, {"step": 1, text: 0.5}, failure=failure, summary=summary, **fields)
-    run.replace("metrics/train.jsonl", b"".join(msgspec.json.encode({"step": n, text: 0.5}) + b"\n" for n in (1, 2)))
+    run.replace(
+        run.metrics_file("train"), b"".join(msgspec.json.encode({"step": n, text: 0.5}) + b"\n" for n in (1, 2))
+    )
     run.write_tasks([Task("train", text, node=text)])
     run.add_event(EventRecord(NOW, text, text, text))
     return run
@@ -107,7 +109,7 @@ def test_a_document_keeps_its_values(text: str, form: str, capsys: pytest.Captur
 
 def test_the_files_of_other_programs_have_no_escapes_in_their_names(tmp_path: Path) -> None:
     run = hostile(tmp_path / "runs", "\x1b[2J")
-    run.replace("logs/train/stdout.txt", "__a\x9b31mb__=1\n__c\x1b]0;d\x07__=2\n".encode())
+    run.replace(run.logs("train") / "stdout.txt", "__a\x9b31mb__=1\n__c\x1b]0;d\x07__=2\n".encode())
     (file,) = export.write_dlbs(run, tmp_path / "dlbs")
     assert not CONTROLS & set(file.read_text(encoding="utf-8"))
     assert export.write_tensorboard(run, tmp_path / "tensorboard") == 2
