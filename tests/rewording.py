@@ -95,7 +95,12 @@ def passes_on(function: Node, printing: frozenset[bytes]) -> bool:
 
 
 def literals(node: Node) -> Iterator[Node]:
-    return (each for each in below(node) if each.type in ("string_content", "raw_string"))
+    """What a command in it prints is no literal of it."""
+    if node.type in ("string_content", "raw_string"):
+        yield node
+    elif node.type != "command_substitution":
+        for child in node.children:
+            yield from literals(child)
 
 
 def below(node: Node) -> Iterator[Node]:

@@ -56,6 +56,8 @@ def test_a_failing_gang_ends_the_same_way_if_every_message_is_reworded(
         ('bt_say() { printf \'batchtrain: %s\\n\' "$*" >&2; }; bt_say "code $1 of it is" no', "code $1 fo ti si"),
         ('ending="exited with code $code"; echo "rank $rank $ending"', "detixe htiw edoc $code"),
         ('echo "ended $?"; grep "some words" file; printf -v text "some words"', None),
+        ('line=$(grep "some words" file); echo "$line"', None),
+        ('line=$(echo "some words" | head); echo "$line"', "emos sdrow"),
         ("case $line in 'some words'*) ;; esac; [ \"$line\" = 'some words' ]", None),
     ],
 )
