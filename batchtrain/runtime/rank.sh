@@ -130,7 +130,7 @@ has_no_other_mpi() { # LIBRARY
     set -- ${line##*) }
     [ "${4-}" = "$session" ] || continue
     sed -n 's|^.* \(/.*/libmpi\(ch\)\{0,1\}\.so[^ ]*\)$|\1|p' "${stat%stat}maps" |
-      while read -r file; do grep -a -q -F "$library" "$file" || exit; done || return
+      while read -r file; do grep -a -q -F "$library" "${stat%stat}root$file" || exit; done || return
   done
   return 0
 } 2>/dev/null

@@ -162,6 +162,27 @@ def test_a_file_that_is_written_at_the_end_is_asked_of_the_libraries_that_the_la
     assert (done.returncode, (node.ranks / "3.alone").read_text()) == (0, "4 Intel(R) MPI\n")
 
 
+IN_AN_IMAGE = f"""
+import mmap, os, time
+library = open("/mnt/libmpi.so.40", "w+b")
+library.write(b"Open MPI v5")
+library.flush()
+mapped, world = mmap.mmap(library.fileno(), 0), os.environ["{WORLD}"]
+with open(world, "w") as file:
+    file.write("(out of a total of 1)")
+while os.path.exists(world):
+    time.sleep(0.05)
+"""
+
+
+def test_the_mpi_of_a_running_rank_is_read_in_its_own_mounts(node: Node) -> None:
+    mounts = [needs.program("unshare"), "-Urm", "sh", "-c", 'mount -t tmpfs none /mnt && exec "$@"', "sh"]
+    if subprocess.run([*mounts, "true"]).returncode != 0:
+        pytest.skip("this user may not mount in a namespace of its own")
+    done = node.run(*mounts, sys.executable, "-c", IN_AN_IMAGE, **OF_FOUR)
+    assert (done.returncode, (node.ranks / "3.alone").read_text()) == (0, "4 Open MPI\n")
+
+
 def test_a_rank_has_a_file_for_its_metrics(node: Node) -> None:
     metrics = node.task / "wd/ranks/rank-3.metrics.jsonl"
     node.keep({"AZ_BATCH_TASK_WORKING_DIR": str(node.task / "wd")})
