@@ -24,7 +24,12 @@ SEES = "from mpi4py import MPI; print(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, 
 PROGRAMS = {
     "short": SEES,
     "long": f"{SEES}; import time; time.sleep(100000)",
-    "that needs the others": f"{SEES}; assert MPI.COMM_WORLD.size == 4",
+    "that needs the others": f"""{SEES}
+import os, sys, time
+open(f"{{sys.argv[1]}}/{{os.environ['PMI_RANK']}}", "w").close()
+while len(os.listdir(sys.argv[1])) < 4: time.sleep(0.05)  # the first that fails ends those that have not begun
+assert MPI.COMM_WORLD.size == 4
+""",
 }
 HALF = f"import os, time\nif int(os.environ['PMI_RANK']) % 2: {SEES}\ntime.sleep(3)"
 HELPER = f"""import subprocess, sys, time; {SEES}
@@ -74,7 +79,8 @@ def variables(environments: Environments, *names: str) -> dict[str, str]:
 def test_a_gang_whose_ranks_are_alone_ends_with_both_mpis_as_its_cause(
     launcher: str, library: str, program: str, tmp_path: Path, mpi_environment: Environments
 ) -> None:
-    outcome, records = run(tmp_path, mpi_environment, launcher, library, PROGRAMS[program])
+    (begun := tmp_path / "begun").mkdir()
+    outcome, records = run(tmp_path, mpi_environment, launcher, library, PROGRAMS[program], str(begun))
     finding = diagnosed(outcome, records)
     words = f"the program uses {LIBRARIES[library]}, and mpirun is the launcher of {LIBRARIES[launcher]}"
     assert (outcome.code, finding.rule) == (1, "mpi-mismatch"), outcome.stderr
