@@ -286,14 +286,20 @@ def Mpi(
     runtime: str = "openmpi",
     executable_path: str = "mpirun",
     options: Iterable[str] = (),
+    allow_singletons: bool = False,
 ) -> MpiBlock:
     """Launch the command with the MPI of the image.
 
     processes_per_node: ranks per node: a number, `auto` (one per GPU, or one), or a shell command. Default: 1.
     runtime: the MPI implementation, as in jobs.yaml. executable_path: the launcher. options: its options.
+    allow_singletons: each rank may be rank 0 of 1.
     """
     return MpiBlock(
-        runtime=runtime, executable_path=executable_path, options=tuple(options), processes_per_node=processes_per_node
+        runtime=runtime,
+        executable_path=executable_path,
+        options=tuple(options),
+        processes_per_node=processes_per_node,
+        allow_singletons=allow_singletons,
     )
 
 

@@ -27,6 +27,11 @@ def _rule(name: str, pattern: str, cause: str, next_step: str, *, is_warning: bo
     return OutputRule(name, re.compile(pattern), cause, next_step, is_warning=is_warning)
 
 
+_SAME_MPI = (
+    "set `runtime` to the MPI of the program and let the node find its launcher (`pre_execution_command`,"
+    " `executable_path`), or build the program on the MPI of the launcher; `allow_singletons: true` lets each rank be"
+    " alone"
+)
 _REPLACE = "do not use this node again: {new_pool}, and report the node to Azure"
 
 OUTPUT_RULES = (
@@ -240,6 +245,20 @@ OUTPUT_RULES = (
         "`FI_PROVIDER=tcp` (libfabric: Intel MPI, MPICH) or `UCX_TLS=tcp,self,sm` (UCX: MPICH, Open MPI) in"
         " `environment_variables` selects Ethernet; InfiniBand needs a size that has it and an image with the drivers"
         " (`batchtrain config explain`)",
+    ),
+    _rule(  # mpir_pmi.c of MPICH 5, pmi1_init of MPICH 4.3
+        "mpi-mismatch",
+        r"Runtime environment uses unsupported PMI version PMIx|launcher not compatible with PMI1 client",
+        "the program uses MPICH, and the launcher of Open MPI started it",
+        _SAME_MPI,
+    ),
+    _rule(  # __init__.py of mpi4py, help-mpi-runtime.txt of Open MPI
+        "mpi-mismatch",
+        r"Your environment has (?P<name>\w+=\d+ set, but mpi4py was built with .*?)\.?$"
+        r"|(?P<other>No PMIx server was reachable, but a PMI1/2 was detected)",
+        "the program uses another MPI than that of its launcher: {name}",
+        _SAME_MPI,
+        is_warning=True,
     ),
     _rule(
         "mpi-slots",

@@ -373,6 +373,7 @@ class OverMpi(NamedTuple):
     runtime: str
     executable_path: str
     options: tuple[str, ...]
+    allow_singletons: bool
     environment: tuple[Variable, ...]
     """Variables of the ranks."""
 

@@ -20,7 +20,7 @@ from batchtrain.frameworks.base import (
     Variable,
     says,
 )
-from batchtrain.frameworks.mpi import Runtime
+from batchtrain.frameworks.mpi import AllowSingletons, Runtime
 from batchtrain.frameworks.mxnet import KVSTORE
 
 _OVER = "`over` of the block chooses it"
@@ -39,6 +39,7 @@ class HorovodBlock(Nodes, frozen=True, kw_only=True):
     runtime: Annotated[Runtime, says("The MPI's dialect, over `mpi`.", LAUNCH)] = "openmpi"
     executable_path: Annotated[Text, says("The MPI's launcher, by path or found on PATH.", LAUNCH)] = "mpirun"
     options: Annotated[tuple[str, ...], says("Additional options for the MPI's launcher.", LAUNCH)] = ()
+    allow_singletons: AllowSingletons = False
 
     name: ClassVar[str] = "horovod"
     source: ClassVar[str] = "Horovod: gloo_run.py"
@@ -82,7 +83,7 @@ class HorovodBlock(Nodes, frozen=True, kw_only=True):
             return None
         because = "the build may also have gloo, but `over: mpi` is requested"
         environment = [Variable(name, "mpi", because) for name in ("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS")]
-        return OverMpi(self.runtime, self.executable_path, self.options, tuple(environment))
+        return OverMpi(self.runtime, self.executable_path, self.options, self.allow_singletons, tuple(environment))
 
     def faults(self, command: str, instances: int | None) -> Iterator[BlockFault]:
         yield from super().faults(command, instances)

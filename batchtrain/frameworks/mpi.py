@@ -4,6 +4,7 @@ Sources: Batch Shipyard's table of options; for current sizes Azure's "Set up Me
 (setup-mpi) and azhpc-images. docs/explanation/untested-on-azure.md lists what is untested.
 """
 
+import re
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from batchtrain.frameworks import transports
@@ -92,6 +93,12 @@ class Mpi(NamedTuple):
     may disappear during a job."""
     lost_peer: range = range(0)
     """Exit codes of a rank that ends because it lost another: an error class of the MPI, not the cause."""
+    world_size: tuple[str, ...] = ("PMI_SIZE",)
+    """The variables in which a rank may find the number of ranks; rank.sh reads the first that is set."""
+    world: tuple[str, ...] = ()
+    """Variables with which rank 0 of its world writes a file (%)."""
+    singleton: str = ""
+    """What this file has if the world has one rank; empty if MPI_Finalize writes it, without the size."""
 
     def on(self, fabric: Fabric) -> Settings:
         if fabric is Fabric.NETWORK_DIRECT and fabric not in self.fabric:
@@ -142,6 +149,7 @@ _INTEL = Mpi(
     shares=True,
     binding=r"bind|I_MPI_PIN",
     binding_names=("I_MPI_PIN*",),
+    world=("I_MPI_TUNING_BIN_DUMP=%",),
     lost_peer=_ERROR_CLASSES,
 )  # fmt: skip
 _MPICH = Mpi(
@@ -176,6 +184,7 @@ MPIS: dict[str, Mpi] = {
         launchers=_HYDRAS,
         rank=("PMI_RANK", "MV2_COMM_WORLD_RANK", "MPIRUN_RANK"),
         sizes=(*_HYDRA_SIZES, "MV2_COMM_WORLD_SIZE"),
+        world_size=("PMI_SIZE", "MV2_COMM_WORLD_SIZE"),
         in_names=("mvapich",),
         own_binding="MV2_ENABLE_AFFINITY=0 MVP_ENABLE_AFFINITY=0",  # up to 2.3, and from 3.0
         binding=r"\bbind|ENABLE_AFFINITY|CPU_(?:BINDING|MAPPING)",
@@ -230,6 +239,9 @@ MPIS: dict[str, Mpi] = {
         binding_names=("*_MCA_hwloc_*bind*", "*_MCA_rmaps_*"),
         by_host_name=True,
         one_machine=tuple(option._replace(value="lo") for option in transports.OPENMPI_INTERFACE),
+        world_size=("OMPI_COMM_WORLD_SIZE",),
+        world=("OMPI_MCA_mpi_show_mca_params=enviro", "OMPI_MCA_mpi_show_mca_params_file=%"),
+        singleton="(out of a total of 1)",
     ),
 }  # fmt: skip
 """Every MPI by its value of `runtime`."""
@@ -238,6 +250,11 @@ if TYPE_CHECKING:
     Runtime = str
 else:
     Runtime = Literal[tuple(MPIS)]
+
+AllowSingletons = Annotated[
+    bool,
+    says("Each rank may be rank 0 of 1. By default, a gang ends if every rank is alone after MPI_Init.", LAUNCH),
+]
 
 
 class MpiBlock(Block, frozen=True, kw_only=True):
@@ -252,6 +269,7 @@ class MpiBlock(Block, frozen=True, kw_only=True):
             example="nvidia-smi -L | wc -l",
         ),
     ] = None
+    allow_singletons: AllowSingletons = False
 
     scripts: ClassVar[Scripts] = Scripts(imports=("mpi4py",), image="mpich")
 
@@ -264,3 +282,8 @@ def named_in(image: str) -> str:
     """The MPI whose mark is in the name of an image; empty if there is none. Longer marks contain shorter ones."""
     marks = {word: name for name, mpi in MPIS.items() for word in mpi.in_names}
     return next((marks[word] for word in sorted(marks, key=len, reverse=True) if word in image), "")
+
+
+def runs_cntk(command: str, image: str) -> bool:
+    """Whether a command runs CNTK, by its words or by the name of its image."""
+    return "cntk" in command.lower() or re.search(r"cntk|1bitsgd", image.lower()) is not None

@@ -36,12 +36,10 @@ class MpiLaunch(NamedTuple):
     setup: Setup = Setup()
     environment: tuple[str, ...] = ()
     """Shell words NAME=VALUE, each for a variable without a value yet."""
-    cntk: bool = False
-    """The program is CNTK, which works only with the MPI on which it was built, and does not use mpi4py."""
     binds: bool = True
     """Each rank is bound to a share of its node's cores, unless the user binds it."""
     misses_mpi4py: bool = True
-    """The launch warns about a Python without mpi4py; programs of Horovod never need it."""
+    """The launch warns about a Python without mpi4py; programs of Horovod and CNTK never need it."""
 
 
 SHIPPED = 946_684_800

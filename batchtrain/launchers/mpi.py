@@ -12,10 +12,11 @@ from batchtrain.errors import PlanError
 from batchtrain.frameworks import counts
 from batchtrain.frameworks.base import Shape, Variable
 from batchtrain.frameworks.mpi import MPIS, Added
-from batchtrain.launchers import binding, cntk, fabric, preflight, python, shell, steps, variables
+from batchtrain.launchers import binding, fabric, preflight, python, shell, steps, variables
 from batchtrain.launchers.launch import Implicit, Launch, MpiLaunch
 
 RANK = 'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh"'
+_SINGLETONS = "If each rank is rank 0 of 1 after MPI_Init, the gang ends (`allow_singletons: true` allows it):"
 
 _PLACED = re.compile(r"(?:^|\s)--?(?:np|n|c)(?=[\s=]|$)")
 """Options that set the number of ranks."""
@@ -59,11 +60,8 @@ def launch(options: MpiLaunch, command: str, shape: Shape) -> Launch:
 
 def _payload(options: MpiLaunch, command: str) -> python.Payload:
     """The ranks' command, inside the image if there is one; the check for mpi4py runs its Python there, too."""
-    if options.cntk:
-        payload = python.Payload(command, python.interpreter(command))
-    else:
-        payload = python.with_mpi4py(command)
-        payload = payload if options.misses_mpi4py else payload._replace(note="")
+    payload = python.with_mpi4py(command)
+    payload = payload if options.misses_mpi4py else payload._replace(note="")
     if not options.setup.inside:
         return payload
     interpreter = f"{options.setup.inside} {payload.interpreter}" if payload.interpreter else ""
@@ -129,7 +127,9 @@ def _application(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shap
         steps.pre_execution(setup.pre_execution_command),
         fabric.check(block, shape.fabric),
         fabric.parameters(options, shape),
-        cntk.check(options, payload) if options.cntk else "",
+        ""
+        if block.allow_singletons
+        else shell.block(_SINGLETONS, f"export BATCHTRAIN_LAUNCHER={shell.word(block.mpi.library)}"),
         shell.block(
             "The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh"
             + (", and pass these checks:" if setup.preflight else ":"),

@@ -40,6 +40,7 @@ def _over_mpi(block: Nodes, over: OverMpi, setup: Setup, command: str, shape: Sh
         executable_path=over.executable_path,
         options=over.options,
         processes_per_node=processes(block, shape.instances),
+        allow_singletons=over.allow_singletons,
     )
     words = tuple(f"{variable.name}={variable.value}" for variable in defaults)
     binds = block.binding == "auto"

@@ -6,7 +6,7 @@ import re
 
 from batchtrain import runtime
 from batchtrain.frameworks.base import Shape
-from batchtrain.frameworks.mpi import MPIS
+from batchtrain.frameworks.mpi import MPIS, Mpi
 from batchtrain.launchers import shell
 from batchtrain.launchers.launch import File, Implicit, Launch
 
@@ -15,12 +15,35 @@ ON_THE_PRIMARY = "Runs on the primary, when the coordination command has come ba
 SSHD_PORT = "23"
 _RANK_NAMES = tuple(dict.fromkeys(name for mpi in MPIS.values() for name in mpi.rank))
 """The variables in which the MPIs tell a rank its number; rank.sh reads the first that is set."""
-_RANK = "".join(f"${{{name}:-" for name in _RANK_NAMES) + "}" * len(_RANK_NAMES)
+_SIZE_NAMES = tuple(dict.fromkeys(name for mpi in MPIS.values() for name in mpi.world_size))
+
+
+def _rank_script() -> bytes:
+    """rank.sh with what the table says of the MPIs."""
+    libraries = {mpi.library: (name, mpi) for name, mpi in reversed(MPIS.items()) if mpi.world}
+    worlds = [
+        f'  "$1" {" ".join(map(shell.word, (name, library, mpi.singleton, _without_note(mpi), *mpi.world)))}'
+        for library, (name, mpi) in libraries.items()
+    ]
+    text = runtime.RANK.decode()
+    text = text.replace("\nrank=\nsize=\n", f"\nrank={_first_set(_RANK_NAMES)}\nsize={_first_set(_SIZE_NAMES)}\n")
+    return text.replace("() { # COMMAND\n  :\n", "() { # COMMAND\n" + "\n".join((*worlds, ""))).encode()
+
+
+def _without_note(mpi: Mpi) -> str:
+    """The launchers under which a file that is written at the end would be written in each good run."""
+    return "" if mpi.singleton else ",".join(sorted(mpi.starts))
+
+
+def _first_set(names: tuple[str, ...]) -> str:
+    """The value of the first of these variables that is set, in the shell."""
+    return "".join(f"${{{name}:-" for name in names) + "}" * len(names)
+
 
 GANG = File(".batchtrain/gang.sh", runtime.GANG)
 ATTEMPT = File(".batchtrain/attempt.sh", runtime.ATTEMPT)
 NODE = File(".batchtrain/node.sh", runtime.NODE)
-RANK = File(".batchtrain/rank.sh", runtime.RANK.replace(b"\nrank=\n", f"\nrank={_RANK}\n".encode()), 0o755)
+RANK = File(".batchtrain/rank.sh", _rank_script(), 0o755)
 LINES = (File(".batchtrain/lines.sh", runtime.LINES, 0o755), File(".batchtrain/lines.awk", runtime.LINES_AWK))
 SWEEP = File(".batchtrain/sweep.sh", runtime.SWEEP, 0o755)
 SSH = File(".batchtrain/bin/ssh", runtime.SSH, 0o755)

@@ -12,8 +12,8 @@ from batchtrain.config.types import MultiInstance, StopWhen, Task
 from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks import plugins
 from batchtrain.frameworks.base import Fabric, Nodes, Shape
-from batchtrain.frameworks.mpi import MpiBlock
-from batchtrain.launchers import apptainer, cntk, mpi, node_launcher, plain, variables
+from batchtrain.frameworks.mpi import MpiBlock, runs_cntk
+from batchtrain.launchers import apptainer, mpi, node_launcher, plain, variables
 from batchtrain.launchers.launch import File, Launch, MpiLaunch, Setup
 
 
@@ -54,8 +54,8 @@ def launch(
     )
     for _, block in gang.launches:
         if isinstance(block, MpiBlock):
-            runs_cntk = cntk.is_cntk(task.command or "", task.docker_image or task.singularity_image or "")
-            return mpi.launch(MpiLaunch(block, setup, cntk=runs_cntk), command, shape)
+            is_cntk = runs_cntk(task.command or "", task.docker_image or task.singularity_image or "")
+            return mpi.launch(MpiLaunch(block, setup, misses_mpi4py=not is_cntk), command, shape)
         return node_launcher.launch(block, setup, command, shape)
     return plain.launch(
         apptainer.around(command, image) if image else command,

@@ -37,7 +37,7 @@ class RankEnd(msgspec.Struct, frozen=True):
     full_memory: str = ""
     """Which memory was full when the kernel killed it: `cgroup` (the limit of its container) or `node`."""
     cause: str = ""
-    """A name for what happened, as far as there is one: `stalled`."""
+    """A name for what happened, as far as there is one: `stalled`, `singletons`."""
     error: ProgramError = ProgramError()
     lines: tuple[str, ...] = ()
     """What it printed last; only of the cause."""

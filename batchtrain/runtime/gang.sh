@@ -449,7 +449,7 @@ bt_wait_until() { # DEADLINE [PROCESS]...
 # its code: Intel MPI alone would give 255, and MPICH 5 would never end. A message of ours on the launcher's stderr is
 # only the hint to look whether a rank has failed; how it failed is what the nodes have noted.
 bt_run_gang() {
-  local event='' hint='' abort='' code='' told='' gone='' launcher watch
+  local event='' hint='' abort='' code='' told='' gone='' alone='' swept=() record launcher watch
   set -m
   exec 8> >(bt_tap)
   {
@@ -469,20 +469,26 @@ bt_run_gang() {
   if [ -n "$code" ]; then
     [ "$code$hint$abort$gone" != 0 ] || bt_end_remote_streams # while the rest of its stderr comes
     bt_drain 2
-    [ "$code$abort$gone" != 0 ] || { [ -n "$hint" ] && bt_any_failed; } || return 0
-    [ -n "$hint$abort" ] || sleep 0.3 # the ranks are still noting how they ended
+    [ "$code$abort$gone" != 0 ] || bt_find_singletons || { [ -n "$hint" ] && bt_any_failed; } || return 0
+    [ -n "$hint$abort$alone" ] || sleep 0.3 # the ranks are still noting how they ended
     exec 7< <(bt_sweep "$bt_grace")
   else
     exec 7< <(bt_sweep "$bt_grace")
     bt_end_launcher "$launcher"
   fi
   [ -z "$gone" ] || code=$((code > 0 ? code : 1)) # Open MPI 5 ends with 0 then
+  while read -r -t $((5 + ${bt_grace%%.*})) -u 7 record; do swept+=("$record"); done
+  exec 7<&-
+  if [ -z "$told" ] && bt_find_singletons; then
+    bt_tell_singletons "$1"
+    return 1
+  fi
   bt_find_cause || bt_say "$(bt_why_not "$1")" 2>&6
   return "${told:-$code}"
 }
 
-# Until the launcher has ended, the task is to end, or a rank has failed. After a hint without a failure, which a program
-# may have printed, the nodes are asked again after 1, 2, 4 and 8 s, as an ssh may have failed.
+# Until the launcher has ended, the task is to end, a rank has failed, or every rank is alone. After a hint without a
+# failure, which a program may have printed, the nodes are asked again after 1, 2, 4 and 8 s, as an ssh may have failed.
 bt_await_end() {
   local again=0
   while :; do
@@ -490,6 +496,7 @@ bt_await_end() {
     case $event in
       "$bt_tag") again=1 ;;
       late) again=$((again * 2 % 16)) ;;
+      alone) if bt_find_singletons; then return; else continue; fi ;;
       *) return ;;
     esac
     ! bt_any_failed || { hint=1 && return; }
@@ -507,6 +514,29 @@ bt_why_not() { # EXECUTABLE, which ended with $code
   else
     echo "$1 ended with code $code, and no rank reported a failure"
   fi
+}
+
+# Sets alone to the number of ranks and their MPI, if each of them is alone in the world of this MPI: another one's launcher
+# started it, and it would train all the data by itself. A node with such ranks is the hint to ask the others.
+bt_find_singletons() {
+  local size mpi count=0
+  [ -z "$alone" ] || return 0
+  compgen -G "$bt_home/ranks/*.alone" >/dev/null || return
+  while read -r -t 5 size mpi; do alone="$size $mpi" count=$((count + 1)); done < <(bt_sweep alone)
+  [ "$count" != "${alone%% *}" ] || return 0
+  alone=''
+  return 1
+}
+
+bt_tell_singletons() { # EXECUTABLE
+  local folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks time mpi=${alone#* } launcher=$BATCHTRAIN_LAUNCHER text
+  [ "$mpi" != "$launcher" ] || launcher="another $mpi"
+  text="each of the ${alone%% *} ranks is rank 0 of 1: the program uses $mpi, and $1 is the launcher of $launcher"
+  TZ=UTC printf -v time '%(%Y-%m-%dT%H:%M:%S)T' -1
+  mkdir -p "$folder" &&
+    printf '{"rank": null, "process": "", "exit_code": 1, "time": "%sZ", "attempt": %s, "ending": %s, "cause": "%s"}\n' \
+      "$time" "${BATCHTRAIN_ATTEMPT:-1}" "$(bt_json "$text")" singletons >"$folder/ends.jsonl"
+  bt_say "$text" 2>&6
 }
 
 # Sets event from fd 9, and with it code (the launcher's), hint (a message of ours), abort (that of MPI_Abort) or gone (Open
@@ -540,12 +570,17 @@ bt_clock() { # SECONDS
   echo "late $BASHPID" >&9
 }
 
-# The launch itself may be killed without any event. NCCL notes its network in a file when it starts.
+# The launch itself may be killed without any event. NCCL notes its network in a file when it starts. A rank that is alone
+# makes no event either; other ranks may be alone later: after the first one, all nodes are asked again after 1, 2, 4, … s.
 bt_watch_launch() {
-  local line=''
+  local pause=1 left=1 line=''
   bt_be_quiet
   while kill -0 "$$"; do
     read -r -t 1
+    if compgen -G "$bt_home/ranks/*.alone" && [ "$((left -= 1))" -le 0 ]; then
+      echo alone >&9
+      pause=$((pause * 2)) left=$pause
+    fi
     if [ -n "$line" ] || ! compgen -G "$bt_home/ranks/nccl.*"; then continue; fi
     line=$(grep -ahm 1 -e 'network Socket' -e NET/Socket/ -e 'Init COMPLETE' "$bt_home"/ranks/nccl.*)
     case $line in *Socket*) echo "fallback ${line%%$'\n'*}" >&9 ;; esac
@@ -590,15 +625,15 @@ bt_end_launcher() { # PROCESS-GROUP
 # Sets code, writes all failures to ends.jsonl, and prints the cause if the task's stderr lacks it. Fails without one.
 bt_find_cause() {
   local -A place=()
-  local first='' victim='' by='' ends=() lost=() printed=() end kind when rank status node address memory
-  while read -r -t $((5 + ${bt_grace%%.*})) -u 7 kind when rank status node address memory; do
+  local first='' victim='' by='' ends=() lost=() printed=() record end kind when rank status node address memory
+  for record in "${swept[@]}"; do
+    read -r kind when rank status node address memory <<<"$record"
     case $kind in
       here) place[$rank]="$node $address" ;;
       noted) ends+=("$when $rank $status $node $address ${memory:--}") ;;
       lost) lost+=("$when $rank $status $node $address ${memory:--}") ;;
     esac
   done
-  exec 7<&-
   [ -z "$told" ] || return 0
   mapfile -t ends < <([ "${#ends[@]}" = 0 ] || printf '%s\n' "${ends[@]}" | LC_ALL=C sort)
   for end in "${ends[@]}"; do

@@ -1,4 +1,5 @@
 #!/bin/sh
+# shellcheck disable=SC2317 # the calls of some functions are put in by the launch
 # rank.sh COMMAND [ARGUMENT]... runs one rank of a gang.
 #
 # It gives COMMAND the AZ_BATCH_* values of the node it is on (an MPI launcher brings the primary's, or none), leaves
@@ -18,6 +19,9 @@
 #     R.failed  TIME RANK CODE NODE ADDRESS MEMORY: when and how it ended, as a shell reports it; the memory that was full
 #               (cgroup, node); - for what is unknown
 #     R.life    the pipe
+#     R.world-NAME  what world an MPI sees, as this MPI wrote it; R.alone: SIZE LIBRARY of a rank that the launcher started
+#               as one of SIZE, and that is alone in the world of its own MPI
+#     R.watched that the rank has run for some seconds
 #     R.out, R.err  what COMMAND prints, on its way
 #     R.stdout.lines, R.stderr.lines  its lines as records for stream.jsonl; .pipe of each: on their way; .ended: all written
 #
@@ -29,8 +33,15 @@
 # of the first rank of a node starts node.sh there, which samples the node. For a task with checkpoints on a spot node
 # it also starts preemption.py, which tells the ranks of the node of an announced preemption.
 
-# The launch puts the variables of all MPIs here: the first that is set has the rank's number.
+# The launch puts the variables of all MPIs here: the first that is set has the rank's number, and the number of ranks.
 rank=
+size=
+# For each MPI whose rank 0 can write a file about its world: its name; its library; what the file has if the world has one
+# rank, or nothing if it is written at the end; the launchers to which that says nothing; and the variables for it (% is the
+# file).
+each_world() { # COMMAND
+  :
+}
 
 # --- the process that the launcher knows
 
@@ -85,17 +96,60 @@ tell_azure_mls_words() { # ADDRESS
   done
 }
 
+# A rank that its MPI does not know as one of the launcher's is rank 0 of 1. Values of the user win.
+note_world() { # NAME LIBRARY TEXT LAUNCHERS VARIABLE...
+  case ,$4, in *",$BATCHTRAIN_LAUNCHER,"*) return ;; esac
+  file=$record.world-$1
+  shift 4
+  for pair; do
+    eval "[ -z \"\${${pair%%=*}+set}\" ]" || return 0
+  done
+  for pair; do
+    case $pair in *=%) pair=${pair%?}$file ;; esac
+    export "${pair?}"
+  done
+}
+
+# Makes R.alone of such a file. Another program that the rank runs may have written it: while the rank runs, none of its
+# processes may have another MPI; after its end, a file that is written at the beginning counts only for a short rank.
+find_singleton() { # NAME LIBRARY TEXT
+  [ -s "$record.world-$1" ] || return 0
+  if grep -q -a -F -e "$3" "$record.world-$1"; then
+    if [ -z "$ended" ]; then has_no_other_mpi "$2"; else [ -z "$3" ] || [ ! -e "$record.watched" ]; fi &&
+      echo "$size $2" >"$record.alone"
+  fi
+  rm -f "$record.world-$1"
+}
+
+has_no_other_mpi() { # LIBRARY
+  library=$1
+  { read -r _ && read -r session; } <"$record.pid" || return
+  for stat in /proc/[0-9]*/stat; do
+    read -r line <"$stat" || continue
+    # shellcheck disable=SC2086 # its words: state, parent, group and session come after the name
+    set -- ${line##*) }
+    [ "${4-}" = "$session" ] || continue
+    sed -n 's|^.* \(/.*/libmpi\(ch\)\{0,1\}\.so[^ ]*\)$|\1|p' "${stat%stat}maps" |
+      while read -r file; do grep -a -q -F "$library" "${stat%stat}root$file" || exit; done || return
+  done
+  return 0
+} 2>/dev/null
+
 # Holds the pipe open for as long as this process and the launcher's daemon live, and passes on the SIGTERM that a
 # launcher sends to the rank's process group. Its descriptor reads and writes, so that the traps are set before the
 # supervisor opens the pipe. What it wrote, and the end, must outlast that moment, too.
 guard() {
-  sampler='' watcher=''
+  sampler='' watcher='' ended=''
   trap 'end_job KILL $!; end_sampler; exit' USR1 # the rank has ended; below nohup a trap of HUP does nothing
   trap 'end_job KILL $!; end_sampler; sampler=none; echo TERM' TERM
+  ticks=0
   while kill -0 "$PPID" && kill -0 "$$"; do
     sleep 1 >/dev/null &
     wait $!
     [ -n "$sampler" ] || start_sampler
+    each_world find_singleton
+    ticks=$((ticks + 1))
+    [ "$ticks" != 3 ] || : >"$record.watched"
   done
   end_sampler
   exec >/dev/null
@@ -172,6 +226,7 @@ wait_for_supervisor() {
   prepare_metrics
   prepare_preemption
   mkfifo "$record.life" 2>/dev/null || exec "$@" # nowhere to note anything: an unknown image's user, perhaps
+  [ -z "${BATCHTRAIN_LAUNCHER-}" ] || [ "${size:-1}" = 1 ] || each_world note_world
   find_address
   tell_azure_mls_words "$address"
   new_session=setsid
@@ -319,13 +374,15 @@ supervise() {
   command -v setsid >/dev/null 2>&1 || new_session=
   start_copies
   if [ -n "$copies" ]; then run "$@" >"$record.out" 2>"$record.err"; else run "$@"; fi
+  ended=1
+  each_world find_singleton
   if [ -e "$record.told" ]; then end_job TERM "$watcher"; else end_job KILL "$watcher"; fi
   if [ -e "$record.told" ]; then
     code=0 # no second failure for the launcher to remark on
   elif [ "$code" -ne 0 ] || [ -e "$record.lost" ]; then
     report
   else
-    rm -f "$record.pid" "$record.life" "$record.out" "$record.err"
+    rm -f "$record.pid" "$record.life" "$record.out" "$record.err" "$record.watched"
   fi
   exit "$code"
 }

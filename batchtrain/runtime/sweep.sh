@@ -6,6 +6,7 @@
 #     lost 1700000000.123456789 3 7 tvm-2 10.0.0.5 -      the same of a rank that lost its launcher before
 # sweep.sh look [ROOT] ends nothing, and prints only the ranks that have failed.
 # sweep.sh printed ROOT RANK prints what a rank has printed last.
+# sweep.sh alone [ROOT] prints SIZE LIBRARY for each rank that is alone in the world of its MPI.
 #
 # The primary runs it on every node, here and through ssh, when it ends a gang. rank.sh says what ranks/ holds.
 # SIGTERM to the ranks, then, after GRACE seconds (or as soon as none is left), SIGKILL to all that belongs to them.
@@ -53,6 +54,10 @@ any_left() {
   return 1
 }
 
+if [ "$grace" = alone ]; then
+  cat -- *.alone 2>/dev/null
+  exit 0
+fi
 if [ "$grace" = look ]; then
   print_failures 2>/dev/null
   exit 0

@@ -202,35 +202,3 @@ def test_a_node_without_a_fitting_python_is_said_before_anything_is_started(gang
     done = started(gang, beside(launch, python3="exit 1", python="exit 1"))
     assert done.code == 127
     assert "none of python3, python on this node is a Python 3.6 or later" in done.stderr
-
-
-# --- CNTK -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("command", ["python train.py", "cntk configFile=x"])
-@pytest.mark.parametrize(
-    ("words", "runtime", "code"),
-    [
-        ("Open MPI v1.10.7, package: Open MPI", "openmpi", 0),
-        ("Open MPI v1.10.7, package: Open MPI", "intelmpi", 1),
-        ("Intel(R) MPI Library 5.1", "openmpi", 1),
-        ("MPICH Version: 3.2", "intelmpi", 0),
-        ("nothing that is known", "openmpi", 0),
-    ],
-)
-def test_cntk_on_another_mpi_is_stopped_before_it_is_started(
-    words: str, runtime: str, code: int, command: str, gang: Gang
-) -> None:
-    options = {"runtime": runtime, "processes_per_node": 1, "pre_execution_command": OWN_PATH, "cntk": True}
-    library = "$AZ_BATCH_TASK_SHARED_DIR/bin/libmpi.so.12"
-    launch = beside(
-        launched("mpi", command, TWO, **options),
-        **{"libmpi.so.12": words},
-        python=f"case $* in *'import cntk'*) echo {library} ;; esac",
-        ldd=f'echo " libmpi.so.12 => {library} (0x00)"',
-        cntk="",
-        mpirun="exit 0",
-    )
-    done = started(gang, launch)
-    assert done.code == code, done.stderr
-    assert ("mpi.runtime is" in done.stderr) == bool(code)

@@ -212,6 +212,27 @@ def test_the_record_of_the_cause_has_the_last_lines_of_its_rank(shell: Shell, tm
     assert second.lines == ()
 
 
+@pytest.mark.parametrize(("there", "code"), [("2 Open MPI\n", 1), ("", 0)])
+@pytest.mark.parametrize("line", ["true", 'trap "exit 9" TERM; sleep 100000 & wait'])
+def test_a_gang_of_which_each_rank_is_alone_ends(
+    line: str, there: str, code: int, shell: Shell, tmp_path: Path, other_node: Path
+) -> None:
+    for path in (tmp_path / ".batchtrain/ranks/0.failed", other_node / ".batchtrain/ranks/1.failed"):
+        path.unlink()
+    (tmp_path / ".batchtrain/ranks/0.alone").write_text("2 Open MPI\n")
+    (other_node / ".batchtrain/ranks/1.alone").write_text(there)
+    variables = dict.fromkeys(("AZ_BATCH_TASK_WORKING_DIR", "AZ_BATCH_NODE_ROOT_DIR"), str(tmp_path))
+    hosts = {"AZ_BATCH_HOST_LIST": "127.0.0.1,10.0.0.5", "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    line = line if code else "sleep 2"  # the gang goes on
+    _, said, ended = shell(TAGGED.format(line), BATCHTRAIN_LAUNCHER="MPICH", **variables, **hosts)
+    assert ended == code, said
+    words = "each of the 2 ranks is rank 0 of 1: the program uses Open MPI, and sh is the launcher of MPICH"
+    assert said == (f"batchtrain: {words}\n" if code else "")
+    if code:
+        [end] = decoded_lines((tmp_path / "ranks/ends.jsonl").read_bytes(), RankEnd)
+        assert (end.process, end.rank, end.ending, end.cause) == ("", None, words, "singletons")
+
+
 def test_the_coordination_of_a_gang_without_a_block_keeps_the_kills_for_memory(shell: Shell, tmp_path: Path) -> None:
     launch = plain.launch("./train", Shape(2))
     for file in launch.files:

@@ -131,6 +131,58 @@ def test_a_rank_that_the_kernel_kills_at_the_limit_of_its_container_notes_it(nod
     assert (done.returncode, noted[1:3], noted[5]) == (137, ["3", "137"], "cgroup")
 
 
+WORLD = "OMPI_MCA_mpi_show_mca_params_file"
+NOTES = f"""echo "by rank 0 (out of a total of 1) on vm" >"${WORLD}"; printf %s "${{I_MPI_TUNING_BIN_DUMP-}}" """
+OF_FOUR = {"PMI_SIZE": "4", "BATCHTRAIN_LAUNCHER": "MPICH"}
+
+
+def test_a_rank_that_is_alone_in_the_world_of_another_mpi_is_noted(node: Node) -> None:
+    done = node.run("sh", "-c", NOTES, **OF_FOUR)
+    assert (done.returncode, done.stdout, (node.ranks / "3.alone").read_text()) == (0, "", "4 Open MPI\n")
+    assert [path.name for path in node.ranks.iterdir()] == ["3.alone"]
+
+
+@pytest.mark.parametrize(
+    ("program", "variables"),
+    [
+        (NOTES.replace("total of 1", "total of 4"), OF_FOUR),
+        (f"test -z ${{{WORLD}+set}}", {}),
+        (f"test -z ${{{WORLD}+set}}", OF_FOUR | {"PMI_SIZE": "1"}),
+        (f"test ${WORLD} = mine", OF_FOUR | {WORLD: "mine"}),
+    ],
+    ids=["as one of four", "allowed", "started alone", "with the user's own file"],
+)
+def test_any_other_rank_is_not_noted(program: str, variables: dict[str, str], node: Node) -> None:
+    assert node.run("sh", "-c", program, **variables).returncode == 0
+    assert list(node.ranks.iterdir()) == []
+
+
+def test_a_file_that_is_written_at_the_end_is_asked_of_the_libraries_that_the_launcher_cannot_start(node: Node) -> None:
+    done = node.run("sh", "-c", 'echo >"$I_MPI_TUNING_BIN_DUMP"', **OF_FOUR | {"BATCHTRAIN_LAUNCHER": "Open MPI"})
+    assert (done.returncode, (node.ranks / "3.alone").read_text()) == (0, "4 Intel(R) MPI\n")
+
+
+IN_AN_IMAGE = f"""
+import mmap, os, time
+library = open("/mnt/libmpi.so.40", "w+b")
+library.write(b"Open MPI v5")
+library.flush()
+mapped, world = mmap.mmap(library.fileno(), 0), os.environ["{WORLD}"]
+with open(world, "w") as file:
+    file.write("(out of a total of 1)")
+while os.path.exists(world):
+    time.sleep(0.05)
+"""
+
+
+def test_the_mpi_of_a_running_rank_is_read_in_its_own_mounts(node: Node) -> None:
+    mounts = [needs.program("unshare"), "-Urm", "sh", "-c", 'mount -t tmpfs none /mnt && exec "$@"', "sh"]
+    if subprocess.run([*mounts, "true"]).returncode != 0:
+        pytest.skip("this user may not mount in a namespace of its own")
+    done = node.run(*mounts, sys.executable, "-c", IN_AN_IMAGE, **OF_FOUR)
+    assert (done.returncode, (node.ranks / "3.alone").read_text()) == (0, "4 Open MPI\n")
+
+
 def test_a_rank_has_a_file_for_its_metrics(node: Node) -> None:
     metrics = node.task / "wd/ranks/rank-3.metrics.jsonl"
     node.keep({"AZ_BATCH_TASK_WORKING_DIR": str(node.task / "wd")})

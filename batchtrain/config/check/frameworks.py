@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from batchtrain.config.check.subject import Path, Placed, Subject, command_of
 from batchtrain.config.check.table import ERROR, JOBS, WARNING, Found, Rule
+from batchtrain.frameworks.mpi import runs_cntk
 from batchtrain.frameworks.mxnet import KVSTORE
 from batchtrain.frameworks.tensorflow import NEEDS_SPEC
 
@@ -23,9 +24,8 @@ SERVERS = r"\blaunch\.py\b.*?(?<!\S)(?:-s|--num-servers)[=\s]+0(?!\d)"
 def _one_bit(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         command = command_of(task)
-        image = (task.docker_image or task.singularity_image or "").lower()
-        is_cntk = "cntk" in command.lower() or "cntk" in image or "1bitsgd" in image
-        match = re.search(ONE_BIT, command) if is_cntk and "1" in command else None
+        is_cntk = "1" in command and runs_cntk(command, task.docker_image or task.singularity_image or "")
+        match = re.search(ONE_BIT, command) if is_cntk else None
         if match and not re.search(WARM_START, command):
             yield (
                 (*path, "command"),

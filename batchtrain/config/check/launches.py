@@ -15,7 +15,7 @@ from batchtrain.config.check.table import BOTH, ERROR, JOBS, WARNING, Found, Rul
 from batchtrain.config.types import whole_number
 from batchtrain.frameworks import FRAMEWORKS, plugins
 from batchtrain.frameworks.base import COMMAND, Nodes
-from batchtrain.frameworks.mpi import MPIS, MpiBlock, named_in
+from batchtrain.frameworks.mpi import MPIS, MpiBlock, named_in, runs_cntk
 
 ONE_NODE = (
     r"(?<![A-Za-z])(?:nn\.)?DataParallel\b|--data[-_]parallel\b|--strategy[=\s]+[\"']?(?:dp|mirrored)\b"
@@ -167,7 +167,7 @@ def _one_node(subject: Subject) -> Found:
 def _cntk_mpi(subject: Subject) -> Found:
     for gang in subject.gangs:
         image = (gang.task.docker_image or gang.task.singularity_image or "").lower()
-        mpi_name = named_in(image) if "cntk" in image or "cntk" in command_of(gang.task).lower() else ""
+        mpi_name = named_in(image) if runs_cntk(command_of(gang.task), image) else ""
         for name, block in gang.options.launches:
             if mpi_name and isinstance(block, MpiBlock) and MPIS[mpi_name].starts != block.mpi.starts:
                 yield (

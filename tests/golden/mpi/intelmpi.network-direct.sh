@@ -19,6 +19,9 @@ source /opt/activate; source /opt/mpivars.sh
 # Intel MPI has DAPL up to 2018; a newer one would talk over tcp in silence:
 bt_need_old_intelmpi DAPL mpirun
 
+# If each rank is rank 0 of 1 after MPI_Init, the gang ends (`allow_singletons: true` allows it):
+export BATCHTRAIN_LAUNCHER='Intel(R) MPI'
+
 # The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh, and pass
 # these checks:
 bt_order_hosts 2

@@ -18,6 +18,9 @@ source /opt/activate; source /opt/mpivars.sh
 { bt_code=$?; trap - DEBUG; set +eu; } 2>/dev/null
 [ "$bt_code" -eq 0 ] || bt_say "warning: pre_execution_command ended with code $bt_code"
 
+# If each rank is rank 0 of 1 after MPI_Init, the gang ends (`allow_singletons: true` allows it):
+export BATCHTRAIN_LAUNCHER=MPICH
+
 # The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh, and pass
 # these checks:
 bt_order_hosts 2

@@ -15,6 +15,9 @@ elif ! bt_emulated; then
   [ ! -e /sys/class/net/eth0 ] || bt_is_set OMPI_MCA_btl_tcp_if_include OMPI_MCA_btl_tcp_if_exclude || bt_fabric+=(--mca btl_tcp_if_include eth0)
 fi
 
+# If each rank is rank 0 of 1 after MPI_Init, the gang ends (`allow_singletons: true` allows it):
+export BATCHTRAIN_LAUNCHER='Open MPI'
+
 # The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh, and pass
 # these checks:
 bt_order_hosts 2

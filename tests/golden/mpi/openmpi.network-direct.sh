@@ -24,6 +24,9 @@ elif ! bt_emulated; then
   bt_is_set OMPI_MCA_coll OMPI_MCA_coll_hcoll_enable OMPI_MCA_coll_ucc_enable || bt_fabric+=(--mca coll ^hcoll,ucc)
 fi
 
+# If each rank is rank 0 of 1 after MPI_Init, the gang ends (`allow_singletons: true` allows it):
+export BATCHTRAIN_LAUNCHER='Open MPI'
+
 # The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh, and pass
 # these checks:
 bt_order_hosts 2

@@ -25,6 +25,9 @@ elif [ -e /dev/infiniband ]; then
   bt_is_set OMPI_MCA_pml OMPI_MCA_btl OMPI_MCA_mtl || bt_fabric+=(--mca pml ucx --mca btl ^vader,tcp,openib)
 fi
 
+# If each rank is rank 0 of 1 after MPI_Init, the gang ends (`allow_singletons: true` allows it):
+export BATCHTRAIN_LAUNCHER='Open MPI'
+
 # The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh, and pass
 # these checks:
 bt_order_hosts 2

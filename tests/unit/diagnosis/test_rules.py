@@ -66,6 +66,7 @@ LINES = {
     "image-not-found": "Error response from daemon: manifest for contoso/train:9 not found: manifest unknown",
     "wrong-image": "./train: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by ./train)",
     "sshd-missing": "ssh: connect to host 10.0.0.5 port 23: Connection refused",
+    "mpi-mismatch": "check_MPIR_CVAR_PMI_VERSION(167):  Runtime environment uses unsupported PMI version PMIx.",
     "mpi-slots": "There are not enough slots available in the system to satisfy the 8 slots",
     "missing-module": "ModuleNotFoundError: No module named 'horovod'",
     "import-failed": "ImportError: cannot import name 'nosuch' from 'json' (/opt/python3.11/json/__init__.py)",
@@ -152,6 +153,11 @@ FURTHER_LINES = {
         " parameter)",
         "No components were able to be opened in the pml framework.",
         "[n1:16586] PML ucx cannot be selected",
+    ),
+    "mpi-mismatch": (
+        "[unset]: launcher not compatible with PMI1 client",
+        "Your environment has OMPI_COMM_WORLD_SIZE=2 set, but mpi4py was built with Intel MPI.",
+        "No PMIx server was reachable, but a PMI1/2 was detected.",
     ),
     "horovod-not-built": (
         "ImportError: Extension horovod.tensorflow has not been built.  If this is not expected, reinstall Horovod with"
@@ -258,6 +264,13 @@ def test_a_rank_that_the_kernel_killed_has_the_memory_that_was_full_as_its_cause
     end = RankEnd("rank 1", 1, "tvm-2", signal=9, ending="was killed by signal 9, because …", full_memory=memory)
     (finding,) = judged(of_job(failed("[0:rank 0] loading", exit_code=137, end=end))).findings
     assert (finding.rule, finding.evidence) == (rule, "rank 1 was killed by signal 9, because …")
+
+
+def test_a_gang_whose_ranks_are_alone_has_both_mpis_as_its_cause() -> None:
+    words = "each of the 4 ranks is rank 0 of 1: the program uses Open MPI, and mpirun is the launcher of MPICH"
+    end = RankEnd(exit_code=1, ending=words, cause="singletons")
+    (finding,) = judged(of_job(failed("AssertionError", f"batchtrain: {words}", end=end))).findings
+    assert (finding.rule, finding.cause) == ("mpi-mismatch", words)
 
 
 @pytest.mark.parametrize("name", ["missing-module", "import-failed", "disk-full"])

@@ -328,33 +328,27 @@ def test_the_commands_own_python_is_known(command: str, interpreter: str) -> Non
     assert python.interpreter(command) == interpreter
 
 
-# --- CNTK -----------------------------------------------------------------------------------------------------------
+# --- mpi4py ---------------------------------------------------------------------------------------------------------
 
 
-def test_cntk_is_asked_which_mpi_it_uses() -> None:
-    text = launched("mpi", "python train.py", TWO, runtime="openmpi", cntk=True).application
-    assert "import cntk" in text
-    assert "*'Open MPI'*" in text
-
-
-def test_mpi4py_is_neither_put_into_cntk_nor_missed_by_horovod() -> None:
-    made = launched("mpi", "python train.py", TWO, runtime="openmpi", cntk=True)
-    assert "mpi4py" not in made.application
-    assert "-m mpi4py" not in [item.what for item in made.implicit]
+def test_mpi4py_is_not_missed_by_cntk_and_horovod() -> None:
+    cntk = launched("mpi", "python train.py", TWO, runtime="openmpi", misses_mpi4py=False).application
+    assert "bt_find_mpi4py python 2>/dev/null" in cntk
     over_mpi = launched("horovod", "python train.py", TWO, over="mpi").application
     assert "bt_find_mpi4py python 2>/dev/null" in over_mpi
     hidden = launched("horovod", "env A=1 python train.py", TWO, over="mpi").application
     assert "mpi4py" not in hidden
 
 
-def test_cntks_own_program_is_looked_at_without_python() -> None:
-    text = launched("mpi", "cntk configFile=x parallelTrain=true", TWO, runtime="intelmpi", cntk=True).application
-    assert 'ldd "$(type -P cntk)"' in text
+@pytest.mark.parametrize(("block", "values"), [("mpi", {"runtime": "mpich"}), ("horovod", {"over": "mpi"})])
+def test_ranks_that_are_alone_end_the_gang_unless_they_are_allowed(block: str, values: dict[str, str]) -> None:
+    launches = (launched(block, allow_singletons=allow, **values) for allow in (False, True))
+    assert ["BATCHTRAIN_LAUNCHER" in launch.application for launch in launches] == [True, False]
 
 
 def test_the_words_of_one_bit_sgd_reach_the_program_unchanged() -> None:
     command = "python -u train.py -q 1 -a 0 --block_samples 3200"
-    assert command.removeprefix("python -u ") in launched("mpi", command, TWO, runtime="openmpi", cntk=True).application
+    assert command.removeprefix("python -u ") in launched("mpi", command, TWO, runtime="openmpi").application
 
 
 def test_slots_are_counted_from_the_gpus() -> None:

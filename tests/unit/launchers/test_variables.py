@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from batchtrain.frameworks.base import AUTO, Fabric, Shape, Variable
-from batchtrain.launchers import cntk, variables
-from tests.launching import launched
+from batchtrain.frameworks.mpi import runs_cntk
+from batchtrain.launchers import variables
 
 H100 = Shape(2, Fabric.SR_IOV, size="S", family="ND H100 v5", gpus=8, gpu_vendor="nvidia")
 PLAIN = {"NCCL_SOCKET_IFNAME", "NCCL_IB_HCA"}
@@ -155,10 +155,4 @@ def test_the_plan_shows_what_is_found_on_the_node_in_words() -> None:
     ],
 )
 def test_cntk_is_known_by_its_command_or_its_image(command: str, image: str, is_cntk: bool) -> None:
-    assert cntk.is_cntk(command, image) is is_cntk
-
-
-@pytest.mark.parametrize(("command", "inside"), [("./solve", ""), ("cntk x", "sh image.sh")])
-def test_a_program_whose_library_cannot_be_seen_is_not_checked(command: str, inside: str) -> None:
-    text = launched("mpi", command, H100, runtime="openmpi", cntk=True, inside=inside).application
-    assert "bt_library" not in text
+    assert runs_cntk(command, image) is is_cntk
