@@ -30,6 +30,8 @@ NARROWEST = 12
 """Columns of a value of a run beside the others; with less room, each value has a line."""
 LONGEST = 4 * WIDEST
 """Most characters of the words that differ."""
+MOST_PAIRS = 100_000
+"""Pairs of words of two values that are compared."""
 
 
 @click.group(cls=Group)
@@ -154,6 +156,13 @@ def around(values: Sequence[str]) -> list[str]:
 
 def _matches(first: list[str], words: list[str]) -> dict[int, int]:
     """The positions of the words in `first`, with their positions in `words`."""
+    from batchtrain.runs.source_copy import equal  # every command imports this module
+
+    if len(first) * len(words) > MOST_PAIRS:  # it would take minutes: the words at both ends that are the same
+        head = equal(first, words)
+        tail = equal(first[head:][::-1], words[head:][::-1])
+        ends = range(len(first) - tail, len(first))
+        return {at: at for at in range(head)} | {at: at + len(words) - len(first) for at in ends}
     blocks = SequenceMatcher(None, first, words, autojunk=False).get_matching_blocks()
     return {block.a + index: block.b + index for block in blocks for index in range(block.size)}
 
