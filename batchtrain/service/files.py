@@ -24,8 +24,6 @@ END = 256 * 1024
 """Bytes of the end of a file that are searched for the cause of a failure."""
 PIECE = 1 << 16
 """Bytes that become lines at once: the lines of a whole block need ten times its memory."""
-MOST_LINE = 64 << 20
-"""Characters of a line. A longer one is shown as several, so that a file without line ends needs no memory."""
 NO_FILE = frozenset({"FileNotFound", "404"})
 NOT_YET = frozenset({"TaskFilesUnavailable", "OperationInvalidForCurrentState"})
 """Codes of the service: the task has not written the file, or has not started."""
@@ -108,7 +106,7 @@ def lines_of(content: Iterator[bytes]) -> Iterator[str]:
     decoder, parts = codecs.getincrementaldecoder("utf-8")("replace"), list[str]()
     for piece in _pieces(content):
         text = decoder.decode(piece)
-        is_too_long = len(parts) * PIECE >= MOST_LINE
+        is_too_long = len(parts) * PIECE >= state_files.MOST_LINE
         if text.splitlines() == [text] and not is_too_long:  # of a line longer than a piece: joined once, when it ends
             parts.append(text)
             continue
@@ -156,7 +154,7 @@ class Follower:
             text = self._decoder.decode(piece)
             self._partial.append(text)
             self._length += len(text)
-            if "\n" in text or self._length >= MOST_LINE:
+            if "\n" in text or self._length >= state_files.MOST_LINE:
                 *lines, tail = "".join(self._partial).split("\n") if "\n" in text else ("".join(self._partial), "")
                 self._partial, self._length = [tail], len(tail)
                 yield from lines

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from azure.batch import BatchClient
 
+from batchtrain import state_files
 from batchtrain.errors import NotFound, ServiceError, Unreachable
 from batchtrain.service import downloads, files
 from batchtrain.service.downloads import RANGE, task_tree
@@ -221,7 +222,7 @@ def test_a_file_without_line_ends_comes_in_parts(
     follower: Follower, file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "PIECE", 8)
-    monkeypatch.setattr(files, "MOST_LINE", 16)
+    monkeypatch.setattr(state_files, "MOST_LINE", 16)
     text = "".join(map(chr, range(65, 115)))
     parts = after(follower, file, text)
     assert len(parts) > 1
