@@ -255,7 +255,7 @@ def clean(all_users: bool, older_than: float | None, elsewhere: bool) -> None:
     listed, and stays without --elsewhere: that run may be alive. The column `results` says whether the results of a job
     are in its run directory.
     """
-    from batchtrain.client import account_runs, controller
+    from batchtrain.client import account_runs
     from batchtrain.config import catalog_file
     from batchtrain.runs import leftovers
     from batchtrain.runs.lease import user
@@ -282,7 +282,7 @@ def clean(all_users: bool, older_than: float | None, elsewhere: bool) -> None:
     for item, error in leftovers.delete(client.batch, things):
         failure = error or failure
         say(f"{item.thing.name} {f'was not deleted: {error}' if error else 'is being deleted'}")
-        if item.thing.kind == "job" and controller.is_id(item.thing.id):
+        if item.is_controller:
             account_runs.forget_requests(client, item.marks.run)
     if failure is not None:
         raise failure
