@@ -428,6 +428,7 @@ class Recording:
         """Record the tasks of a detached run, and what came of their files in storage. before: by task, how many
         attempts ran before its job was added again."""
         tasks = tuple(tasks)
+        self._finished = self._record.state in ENDED
         self._attempts.restart(before)
         self.run.write_tasks(self._records(tasks))
         self._attempts.prepare(tasks)
