@@ -48,7 +48,8 @@ _link = click.option("--link", help="Storage account of the run. Default: the on
 @click.command(cls=Command)
 @_run
 @_link
-def fetch(run: str, link: str | None) -> None:
+@click.option("--all", "everything", is_flag=True, help="Also results that are larger than `results.max_size`.")
+def fetch(run: str, link: str | None, everything: bool) -> None:
     """Fetch what the tasks of a detached run have uploaded, on any machine; once its job has ended, write its end.
 
     RUN is a name, its beginning or end, or `latest`, of this machine or else of the account.
@@ -58,7 +59,7 @@ def fetch(run: str, link: str | None) -> None:
     client = settings().connect()
     storage = detached_results.storage_of(client, link)
     name, _ = account_runs.find(client, settings().runs_root, run)
-    recording = detached_results.fetch(client, storage, settings().runs_root, name)
+    recording = detached_results.fetch(client, storage, settings().runs_root, name, everything=everything)
     _show_results(recording)
     if (record := recording.run.record()).state == detached_results.DETACHED and settings().output == "table":
         say(f"job {record.job} has not ended: results come with the end of each attempt; fetch again")
@@ -164,7 +165,9 @@ def _cost(run: RunDirectory, client: Client, job_id: str) -> str:
     hour = f"{money(cost.hour, cost.currency)} an hour" if cost and cost.hour is not None else "its nodes"
     if job.created is None or job.wall_clock is None:
         return hour
-    return f"{hour}, until {job.created + timedelta(seconds=job.wall_clock):%Y-%m-%d %H:%M} UTC at the latest"
+    with contextlib.suppress(OverflowError):  # a service may claim any time
+        return f"{hour}, until {job.created + timedelta(seconds=job.wall_clock):%Y-%m-%d %H:%M} UTC at the latest"
+    return hour
 
 
 def refuse_others(**options: object) -> None:

@@ -30,6 +30,8 @@ NARROWEST = 12
 """Columns of a value of a run beside the others; with less room, each value has a line."""
 LONGEST = 4 * WIDEST
 """Most characters of the words that differ."""
+MOST_PAIRS = 100_000
+"""Pairs of words of two values that are compared."""
 
 
 @click.group(cls=Group)
@@ -154,6 +156,13 @@ def around(values: Sequence[str]) -> list[str]:
 
 def _matches(first: list[str], words: list[str]) -> dict[int, int]:
     """The positions of the words in `first`, with their positions in `words`."""
+    from batchtrain.runs.source_copy import equal  # every command imports this module
+
+    if len(first) * len(words) > MOST_PAIRS:  # it would take minutes: the words at both ends that are the same
+        head = equal(first, words)
+        tail = equal(first[head:][::-1], words[head:][::-1])
+        ends = range(len(first) - tail, len(first))
+        return {at: at for at in range(head)} | {at: at + len(words) - len(first) for at in ends}
     blocks = SequenceMatcher(None, first, words, autojunk=False).get_matching_blocks()
     return {block.a + index: block.b + index for block in blocks for index in range(block.size)}
 
@@ -246,7 +255,7 @@ def clean(all_users: bool, older_than: float | None, elsewhere: bool) -> None:
     listed, and stays without --elsewhere: that run may be alive. The column `results` says whether the results of a job
     are in its run directory.
     """
-    from batchtrain.client import account_runs, controller
+    from batchtrain.client import account_runs
     from batchtrain.config import catalog_file
     from batchtrain.runs import leftovers
     from batchtrain.runs.lease import user
@@ -273,7 +282,7 @@ def clean(all_users: bool, older_than: float | None, elsewhere: bool) -> None:
     for item, error in leftovers.delete(client.batch, things):
         failure = error or failure
         say(f"{item.thing.name} {f'was not deleted: {error}' if error else 'is being deleted'}")
-        if item.thing.kind == "job" and controller.is_id(item.thing.id):
+        if item.is_controller:
             account_runs.forget_requests(client, item.marks.run)
     if failure is not None:
         raise failure

@@ -8,10 +8,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from batchtrain import state_files
 from batchtrain.client import controller, detached_results
 from batchtrain.client.run import watch_job
 from batchtrain.errors import BatchtrainError, NotFound, UsageError
-from batchtrain.plan.marks import marks_of
+from batchtrain.plan.marks import is_controller, marks_of
 from batchtrain.records import Table
 from batchtrain.records.events import Event, Output, Stderr, Stdout
 from batchtrain.runs import directory
@@ -46,7 +47,7 @@ def listed(client: Operations) -> Table[AccountRun]:
     rows = []
     for job in read.jobs(client.batch, f"{read.MARKED},executionInfo"):
         marks = marks_of(job.metadata)
-        if marks.run and not controller.is_one(job.metadata):
+        if marks.run and not is_controller(job.metadata):
             rows.append(
                 AccountRun(marks.run, job.id, job.state, job.created, job.ended, job.reason, marks.user, marks.host)
             )
@@ -137,5 +138,6 @@ def _show_rest(run: RunDirectory, lines: dict[tuple[str, type[Output]], int], te
             path, prefix = run.logs(task.id) / file, f"{task.id}: " if len(tasks) > 1 else ""
             if path.is_file():
                 with path.open(encoding="utf-8", errors="replace", newline="\n") as output:  # a bar is one line
-                    for line in itertools.islice(output, lines.get((task.id, kind), 0), None):
+                    every = iter(lambda: output.readline(state_files.MOST_LINE), "")
+                    for line in itertools.islice(every, lines.get((task.id, kind), 0), None):
                         tell(kind(task.id, prefix + line.removesuffix("\n")))

@@ -15,9 +15,9 @@ import math
 import shlex
 import sys
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from azure.batch import BatchClient
@@ -46,7 +46,7 @@ from batchtrain.config.types import (
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.plan.cost import hour_of
 from batchtrain.plan.inputs import ListedFile
-from batchtrain.plan.marks import CONTROLS, marks_of, values_of
+from batchtrain.plan.marks import CONTROLS, marks_of
 from batchtrain.plan.types import Plan
 from batchtrain.service import read, submit
 from batchtrain.service.register import COLLECTIONS, Kind, Register, Thing, read_marks
@@ -69,11 +69,6 @@ FAMILIES = frozenset({"Dlsv5", "Dldsv5", "Dsv5", "Ddsv5", "Dasv5", "Dadsv5"})
 def id_of(job_id: str) -> str:
     """The id of the controller's job and of its pool."""
     return f"{job_id[:53]}-{TASK}"
-
-
-def is_id(job_id: str) -> bool:
-    """Whether a job of this id may be that of a controller."""
-    return job_id.endswith(f"-{TASK}")
 
 
 # --- before anything is created -------------------------------------------------------------------------------------
@@ -245,8 +240,3 @@ def moves(client: Operations, job_id: str, run: str) -> bool:
         return read_marks(client.batch, Thing("job", own_id)).run == run and client.jobs.state(own_id) == "active"
     except NotFound:
         return False
-
-
-def is_one(items: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a job with this metadata controls a run."""
-    return CONTROLS in values_of(items)

@@ -26,7 +26,7 @@ from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.finished import stderr_end
 from batchtrain.runs.local_names import LocalNames
 from batchtrain.runs.recording import Recording, secrets_of_job
-from batchtrain.runs.results import Brought, Part, destination
+from batchtrain.runs.results import Allowance, Brought, Part, destination
 from batchtrain.service import downloads, read
 from batchtrain.service.failed import ended_early, failed, unfinished
 from batchtrain.service.files import local_records
@@ -65,11 +65,12 @@ def storage_of(client: Operations, link: str | None = None) -> Storage:
     return client.storage(Recipe(directory=".", credentials=client.credentials))(link)
 
 
-def fetch(client: Operations, storage: Storage, root: Path, name: str) -> Recording:
+def fetch(client: Operations, storage: Storage, root: Path, name: str, *, everything: bool = False) -> Recording:
     """Fetch what the tasks of a detached run have uploaded, and write its end once its job has ended. Doing it again
     changes nothing.
 
-    name: of the run, in full if this machine has no directory of it. Raises NotFound, and UsageError for another run.
+    name: of the run, in full if this machine has no directory of it. everything: results of any size. Raises NotFound,
+    and UsageError for another run.
     """
     run = begin(storage, root, name)
     record = run.record()
@@ -89,13 +90,14 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str) -> Record
         for task in tasks:
             results = settings[task.id].results if task.id in settings else None
             before[task.id], live = _live_outputs(storage, run, task)
-            files += (*live, *_results_of(storage, run, job.id, task, results or Results()))
+            allowance = Allowance(results or Results(), everything=everything)
+            files += (*live, *_results_of(storage, run, job.id, task, results or Results(), allowance))
         recording.take(tasks, files, before)
         if recording.unsaved and recording.missing:
             raise recording.missing
         if is_over:
             _end_controller(client, storage, record.job, name)
-        if is_over and record.state == DETACHED:
+        if is_over:
             failure = failure_of(client, run, record.job)
             recording.end("failed" if failure else "completed", failure)
     finally:
@@ -232,18 +234,26 @@ class _Remote(NamedTuple):
     node: str = ""
 
 
-def _results_of(storage: Storage, run: RunDirectory, job_id: str, task: Task, results: Results) -> Iterator[Brought]:
-    """Fetch what the service uploaded of a task."""
+def _results_of(
+    storage: Storage, run: RunDirectory, job_id: str, task: Task, results: Results, allowance: Allowance
+) -> Iterator[Brought]:
+    """Fetch what the service uploaded of a task. A task may put blobs of any size there."""
+    reason = f"`results.max_size` is {results.max_size}; `batchtrain runs fetch {run.name} --all` fetches it"
+    large_files = list[Brought]()
     top, names = f"tasks/{task.id}/", LocalNames()
     part = Part("n0", task.node or "", downloads.task_tree(job_id, task.id))
 
     def remote_files() -> Iterator[_Remote]:
         for item in blob.below(storage, container_of(run.name), top):
             path = item.name.removeprefix(top)
-            if target := destination(task.id, results, part, path):
+            target = destination(task.id, results, part, path)
+            if target and not allowance.takes(target, item.size):
+                large_files.append(_skipped(task, item._replace(name=path), reason))
+            elif target:
                 yield _Remote(item, path, names.of(path, target), task.id, part.node)
 
-    return _download(storage, container_of(run.name), run, remote_files())
+    yield from _download(storage, container_of(run.name), run, remote_files())
+    yield from large_files
 
 
 LIVE_BLOB = re.compile(r"(?P<start>[0-9]{1,15})/(?P<file>std(?:out|err)\.txt)")
@@ -284,14 +294,14 @@ def _download(storage: Storage, container: str, run: RunDirectory, files: Iterab
 
     def pairs() -> Iterator[tuple[Stored, Path]]:
         for file in files:
-            files_by_blob[file.item.name] = file
-            yield file.item, run.path / file.target
+            if files_by_blob.setdefault(file.item.name, file) is file:  # a service may list a blob twice
+                yield file.item, run.path / file.target
 
     results = []
     for moved in download(storage, container, pairs(), run.path, mode=PRIVATE):
         if moved.error is not None and of_all(moved.error):
             raise moved.error
-        results.append(_record_of(run, container, files_by_blob.pop(moved.name), moved))
+        results.append(_record_of(run, container, files_by_blob[moved.name], moved))
     yield from sorted(results, key=lambda result: result.record.path)
 
 

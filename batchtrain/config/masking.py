@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
@@ -214,11 +215,23 @@ def _shaped(text: str) -> Iterator[tuple[Secret, int]]:
 
 
 def masked_words(words: Iterable[str], secrets: Sequence[Secret] = ()) -> list[str]:
-    """The words of a command line; the word after an option such as `--api-key` is its value."""
+    """The words of a command line; the word after an option such as `--api-key` is its value. What has the shape of a
+    secret together with the words before it, as after `docker login -p`, is masked, too."""
     line, option = [], ""
     for word in words:
         line.append(MASK if _is_value(option, word) else masked_word(word, secrets))
         option = word if is_option(word) else ""
+    at, places = 0, deque(spans(" ".join(line)))
+    for number, word in enumerate(line) if places else ():
+        inside = []
+        while places and places[0][0] < at + len(word):
+            start, end = places.popleft()
+            inside.append((max(start - at, 0), min(end - at, len(word))))
+            if end > at + len(word) + 1:
+                places.appendleft((at + len(word) + 1, end))
+                break
+        line[number] = replaced(word, inside, MASK)
+        at += len(word) + 1
     return line
 
 

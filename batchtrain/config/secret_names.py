@@ -26,9 +26,10 @@ VARIABLES = "environment_variables"
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRET = re.compile(
-    r"password|passwd|passphrase|secret"
+    r"password|passwd|pass_?phrase|secret(?!ar)"
     r"|(?:^|_)(?:token|key|pwd|pass|passcode|pat|sas|jwt|dsn|creds?|credentials?|cookie|bearer|auth|authorization)$"
     r"|(?:api|auth|access|account|private|storage|license|admin|session)_?(?:key|token)(?!_ids?$)"
+    r"|(?:admin|db|ftp|http|mail|proxy|redis|root|smtp|sql|ssh|sudo|user)pass$|(?:bot|git|hf|hub|lab|slack)token$"
     r"|pwd$|^sig$|_signature$|conn(?:ection)?_?str(?:ing)?$|webhook_ur[il]$|sas_ur[il]$"
 )
 """Of the words of a name in lower case, joined by `_`."""
@@ -47,7 +48,8 @@ _ORDINARY = re.compile(
 """Names of machine learning and of data that end like those of secrets."""
 _ABOUT = frozenset(
     {"file", "files", "path", "dir", "directory", "folder", "stdin", "name", "names", "length", "len", "count", "size",
-     "type", "policy", "env", "mode", "manager", "store", "expiry", "ttl", "enabled", "required", "hint"}
+     "type", "policy", "env", "mode", "manager", "store", "expiry", "ttl", "enabled", "required", "hint", "header",
+     "ref"}
 )  # fmt: skip
 """The last word of a name that says something about a secret."""
 _BARE = frozenset({"key", "pass", "pat", "auth", "bearer"})

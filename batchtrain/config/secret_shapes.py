@@ -34,8 +34,8 @@ def _shape(hints: str, pattern: str, source: str) -> Shape:
 _ALONE, _END = r"(?<![A-Za-z0-9_+/-])", r"(?![A-Za-z0-9_+/-])"
 _VALUE = r"""(?:\\*["'])*(?P<value>[^\s"'\\|;&<>()]+)"""
 """A word of a shell, without its quotes."""
-_COMMAND = r"[^\n|;&]*?[ \t]"
-"""The words of a command before an option."""
+_COMMAND = r"[^\n|;&]{0,300}?[ \t]"
+"""The words of a command before an option. A search without a limit would take the square of the length."""
 
 AZURE = "Microsoft Security Utilities, PreciselyClassifiedSecurityKeys"
 """github.com/microsoft/security-utilities: the kinds of keys that Azure's services make."""
@@ -47,8 +47,10 @@ SHAPES = (
            r"(?:-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|(?=-----BEGIN)|\Z)", "RFC 7468; RFC 4880"),
     _shape("eyj", r"(?<![\w.-])eyJ[\w-]{10,}\.[\w-]*\.[\w.-]+", "RFC 7515, section 3.1 (JWT)"),
     _shape("://", r"://[^/\s:@\"']*:(?P<value>[^/\s\"']+)(?=@)", "RFC 3986, section 3.2.1: user:password@"),
-    _shape("://", r"https?://(?P<value>(?=[A-Za-z_-]*\d)[\w.~-]{20,})(?=@)", "RFC 3986, section 3.2.1: token as user"),
-    _shape("bearer", r"\b[Bb]earer[ \t]+(?P<value>(?=[A-Za-z]*[\d_.~+/=]|[A-Za-z][a-z]*[A-Z]|\S{16})[\w.~+/-]{6,}=*)",
+    _shape("://", r"https?://(?P<value>(?=[A-Za-z_-]*\d)[\w.~-]{20,})(?=(?::[^/@\s]*)?@)",
+           "RFC 3986, section 3.2.1: token as user"),
+    _shape("bearer", r"\b(?:[Bb]earer|BEARER):?[ \t]+"
+           r"(?P<value>(?=[A-Za-z]*[\d_.~+/=]|[A-Za-z][a-z]*[A-Z]|\S{16})[\w.~+/-]{6,}=*)",
            "RFC 6750, section 2.1"),
     _shape("basic", r"\b[Bb]asic[ \t]+(?P<value>(?=[A-Za-z+/]*[\d=])[A-Za-z0-9+/]{8,}={0,2})", "RFC 7617, section 2"),
     # Azure
@@ -110,13 +112,20 @@ SHAPES = (
     _shape("curl", rf"\bcurl\b{_COMMAND}(?:-[A-Za-z]*u|--user|--proxy-user)[ =]?(?:\\*[\"'])*[^\s:\"']+:{_VALUE}",
            "curl(1): -u, --user, --proxy-user"),
     _shape("login", r"\b(?:docker|podman|nerdctl|buildah|skopeo|helm|oras|az|singularity|apptainer)\b"
-           rf"{_COMMAND}(?:-p[ =]?|--password[ =]){_VALUE}", "docker-login(1); az login --help"),
+           rf"[^\n|;&]{{0,60}}?[ \t]login\b{_COMMAND}(?:-p[ =]?|--password[ =]){_VALUE}",
+           "docker-login(1); az login --help"),
     _shape("login", rf"\b(?:wandb|comet|neptune)[ \t]+login[ \t]+(?:--?[\w-]+[ \t]+)*{_VALUE}",
            "docs.wandb.ai/ref/cli/wandb-login"),
     _shape("sshpass", rf"\bsshpass[ \t]+-p[ ]?{_VALUE}", "sshpass(1): -p"),
-    _shape("mysql|mariadb", rf"\b(?:mysql|mariadb)[\w-]*\b{_COMMAND}-p{_VALUE}", "mysql(1): -p"),
+    _shape("mysql|mariadb|7z", rf"\b(?:mysql|mariadb|7z)[\w-]*\b{_COMMAND}-p{_VALUE}", "mysql(1), 7z(1): -p"),
+    _shape("mongo|twine", rf"\b(?:mongo|twine)\w*\b{_COMMAND}-p[ ]+{_VALUE}",
+           "mongodb.com/docs/database-tools: -p; twine.readthedocs.io: -p"),
+    _shape("ldap", rf"\bldap\w+\b{_COMMAND}-w[ ]*{_VALUE}", "ldapsearch(1): -w"),
+    _shape("smbclient", rf"\bsmbclient\b{_COMMAND}-U[ ]?[^\s%]+%{_VALUE}", "smbclient(1): -U"),
+    _shape("_authtoken", rf":_authToken(?:=|[ \t]+){_VALUE}", "docs.npmjs.com/cli/configuring-npm/npmrc"),
     _shape("redis-cli", rf"\bredis-cli\b{_COMMAND}-a[ ]+{_VALUE}", "redis.io/docs: redis-cli -a"),
-    _shape("sqlcmd", rf"\bsqlcmd\b{_COMMAND}-P[ ]?{_VALUE}", "learn.microsoft.com/sql/tools/sqlcmd: -P"),
+    _shape("sqlcmd|bcp|zip", rf"\b(?:sqlcmd|bcp|(?:un)?zip)\b{_COMMAND}-P[ ]?{_VALUE}",
+           "learn.microsoft.com/sql/tools/sqlcmd, bcp-utility: -P; zip(1), unzip(1): -P"),
     _shape("pass:", rf"(?<![\w:])pass:{_VALUE}", "openssl-passphrase-options(1): pass:"),
     _shape("machine", rf"\bmachine\s+\S+\s+login\s+\S+\s+password\s+{_VALUE}", "netrc(5)"),
     _shape("stdin|with-token|sudo|chpasswd",
@@ -151,17 +160,20 @@ _NAME = re.compile(
 """A part of every name that marks a secret, in lower case."""
 _BEFORE = re.compile(r"[^\w.\]\[-]")
 """What is in no name."""
-_SETS = re.compile(r"(?<![\w-])(?:setenv|ENV|set -\w+|-g?env)\s+$")
-"""A command that sets a variable without `=`."""
+_SETS = re.compile(
+    r"(?<![\w-])(?:(?:setenv|setx|ENV|set -\w+|-g?env|config(?:ure)? (?:--)?set)\s+"
+    r"|(?:setdefault|putenv|setenv|SetEnvironmentVariable)\((?:\\*[\"'])+)$"
+)
+"""A command or a function that sets a variable without `=`."""
 _PAIR = re.compile(r"(?:-e|--env|--build-arg|--from-literal|--set|export)[ =](\\*[\"'])$")
 """What stands before a name that is in quotes together with its value."""
 _ENCODED = re.compile(r"[A-Za-z0-9+/]{2048,}={0,2}")
 """Files that travel in a request."""
 _AFTER = re.compile(
-    r"""(?P<name>[\w.-]{0,60})(?P<quotes>(?:\\*["'])*)
-        (?:(?P<spaces>[ \t]*)(?P<sep>:?=(?!=)|:[-=+](?=[^}\n]{0,200}\})|:(?![:/?]))(?:\\*[ \t])*
-        | (?P<space>,?(?:[ \t]|\\*\r?\n[ \t]*|\\+n)+))
-        (?:[fFrRbB](?=\\*["']))?(?P<quote>'\\*"'\\*"'|\\*"|\\*')?""",
+    r"""(?P<name>[\w.-]{0,60})(?P<quotes>(?:\\*["'])*)(?:(?<=["'])\])?
+        (?:(?P<spaces>[ \t]*)(?P<sep>:?=>?(?!=)|:[-=+](?=[^}\n]{0,200}\})|:(?![:/?]))(?:\\*[ \t])*
+        | (?P<space>,?(?:[ \t]|\\*\r?\n[ \t]*|\\+n)+|,(?=\\*["'])))
+        (?:[fFrRbB](?=\\*["'])|\$(?='))?(?P<quote>'\\*"'\\*"'|\\*"|\\*')?""",
     re.VERBOSE,
 )
 """The rest of a name, and what is between it and its value."""
@@ -177,13 +189,18 @@ _LONG_OPTION = re.compile(
 )
 """The words of an option with one dash, such as `-password`; `-psecret` is `-p` and its value."""
 _OPTION = re.compile(r"--?[\w.-]+")
+_CALL = re.compile(r"[A-Za-z_][\w.]*(?:\[\w*)?")
+"""The beginning of an expression, such as `os.environ[` and `os.getenv`."""
 _SHORT_WORD, _CONSTANT = re.compile("[A-Za-z]{1,7}"), re.compile("[A-Z]+(?:_[A-Z]+)+")
 """After ` = ` without quotes a word of a program, in quotes the name of a variable."""
 _SHORT = 200
+_JUDGED = 1024
+"""Characters of a value without quotes that say whether it is a secret."""
 _LONGEST = 8192
 """Characters of a value in quotes."""
 _NEEDS_QUOTES = re.compile(r"(?:token|secret|pass|pat|auth|sig|cred|creds|credentials|jwt|dsn|sas)$")
-"""Words of prose: before a colon they are a name only in quotes, or with a value in quotes."""
+"""Words of prose: before a colon they are a name only in quotes, or with a value in quotes or of random letters."""
+_RANDOM = re.compile(r"(?=\S*[a-z])(?=\S*[A-Z])(?=\S*\d)[\w+/=.~-]{16,200}(?![^\s\"'\\])")
 
 
 def spans(text: str) -> Sequence[Span]:
@@ -241,22 +258,27 @@ def _shaped(text: str, shapes: Iterable[Shape]) -> Iterator[Span]:
 
 def _named(text: str, lower: str) -> Iterator[Span]:
     """The values of secret names: `NAME=value`, `"name": "value"`, `--name value`, `${NAME:-value}`."""
+    last = 0
     for hint in _NAME.finditer(lower):
-        after = _AFTER.match(text, hint.end())
+        after = _AFTER.match(text, hint.end()) if hint.start() >= last else None
         if after is None:
             continue
         start = hint.start() - len(_BEFORE.split(text[max(0, hint.start() - 80) : hint.start()])[-1])
+        if text[start - 1 : start] == "\\" and start < hint.start() and text[start] in "nrt":  # a line end in JSON
+            start += 1
         name, sep, quote = text[start : hint.end()] + after["name"], after["sep"] or "", after["quote"] or ""
         pair = _PAIR.search(text, max(0, start - 20), start) if sep and not quote else None
-        is_option = name[0] == "-" or (not sep and _SETS.search(text, max(0, start - 16), start) is not None)
-        if not _marks(name, sep, is_option=is_option, is_quoted=bool(after["quotes"] or quote)):
+        is_option = name[0] == "-" or (not sep and _SETS.search(text, max(0, start - 32), start) is not None)
+        is_quoted = bool(after["quotes"] or quote) or _RANDOM.match(text, after.end()) is not None
+        if not _marks(name, sep, is_option=is_option, is_quoted=is_quoted):
             continue
         quote = pair[1] if pair else quote
         start, end = _value(text, after.end(), quote, whole=words_of(name).endswith("cookie"))
         is_constant = bool(quote and after["spaces"]) and _CONSTANT.fullmatch(text, start, end) is not None
         is_code = is_constant or (not quote and _is_code(text, start, end, sep, is_spaced=bool(after["spaces"])))
         if start < end and not is_code and not is_ordinary(name, text[start:end]):
-            yield start, end
+            last = _bare(text, start, len(text))[1] if end - start == _JUDGED else end
+            yield start, last
 
 
 def _is_code(text: str, start: int, end: int, sep: str, *, is_spaced: bool) -> bool:
@@ -265,6 +287,8 @@ def _is_code(text: str, start: int, end: int, sep: str, *, is_spaced: bool) -> b
         return text[start : start + 1] == "-"
     if sep == ":":
         return text[start : start + 1] in ("{", "[")
+    if _CALL.fullmatch(text, start, end) and (text[end : end + 1] == "(" or "[" in text[start:end]):
+        return True
     return is_spaced and (_SHORT_WORD.fullmatch(text, start, end) is not None or text[end : end + 1] == "(")
 
 
@@ -291,10 +315,14 @@ def _value(text: str, start: int, quote: str, *, whole: bool) -> Span:
     if end < 0:
         scheme = _SCHEME.match(text, start)
         start = scheme.end() if scheme else start
-        match = _BARE.match(text, start)
-        return match.span() if match else (start, start)
+        return _bare(text, start, start + _JUDGED)
     scheme = _SCHEME.match(text, start, end)
     return scheme.end() if scheme else start, end
+
+
+def _bare(text: str, start: int, most: int) -> Span:
+    match = _BARE.match(text, start, most)
+    return match.span() if match else (start, start)
 
 
 def is_option(word: str) -> bool:

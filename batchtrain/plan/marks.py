@@ -54,6 +54,11 @@ def values_of(metadata: Iterable[Document]) -> dict[str, str]:
     return {item.get("name", ""): item.get("value", "") for item in metadata}
 
 
+def is_controller(metadata: Iterable[Document]) -> bool:
+    """Whether a job with this metadata controls a run."""
+    return CONTROLS in values_of(metadata)
+
+
 def marks_of(metadata: Iterable[Document]) -> Marks:
     """The marks in the metadata of an answer; an empty `run` if batchtrain did not add the object."""
     items = values_of(metadata)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -63,9 +64,11 @@ def continued(values: Sequence[tuple[int, float | None, Value]]) -> list[Value]:
             firsts[attempt] = min(step, firsts.get(attempt, step))
     if len(firsts) < 2:
         return [value for _, _, value in values]
-    ends = {number: min((step for later, step in firsts.items() if later > number), default=None) for number in firsts}
+    ends, end = dict[int, float](), math.inf
+    for number in sorted(firsts, reverse=True):
+        ends[number], end = end, min(end, firsts[number])
     by_attempt = sorted(values, key=lambda value: value[0])
-    return [v for number, step, v in by_attempt if step is None or (end := ends[number]) is None or step < end]
+    return [value for number, step, value in by_attempt if step is None or step < ends[number]]
 
 
 def spark(values: Iterable[float], width: int) -> str:

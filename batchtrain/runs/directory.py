@@ -184,6 +184,8 @@ COUNTED: Mapping[str, set[type]] = {
 NUMBERS = {float, type(None)}
 Block = Mapping[str, Sequence[Any]]
 """Lines of metrics/TASK.jsonl with the same names, as columns."""
+MOST_CELLS = 100_000_000
+"""Rows times metrics of a table: 800 MB."""
 READ_BYTES = 1 << 16  # objects of more text leave the processor's cache: 1 << 20 takes 1.4 times as long
 
 
@@ -210,6 +212,11 @@ class Columns(NamedTuple):
             column = self.values.setdefault(name, [])
             column.extend([None] * (before - len(column)))
             column.extend(block[name])
+        if len(self.task) * len(self.values) > MOST_CELLS:
+            raise UsageError(
+                f"the metrics are too many for a table: {len(self.values):,} names, and more than {before:,} rows;"
+                " `batchtrain runs export` writes one line per value"
+            )
 
     def table(self) -> dict[str, list[Any]]:
         """All columns by name, as `pandas.DataFrame` takes them."""

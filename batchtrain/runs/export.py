@@ -60,7 +60,7 @@ def write_dlbs(run: RunDirectory, target: Path) -> list[Path]:
     for rank, values in sorted(ranks.items()):
         file = target / f"rank_{rank}.log"
         pairs = ((printable(name), json.dumps(value)) for name, value in values.items())
-        replace_lines(file, (f"__{name}__={text}\n".encode() for name, text in pairs), target)
+        replace_lines(file, (f"__{name}__={text}\n".encode() for name, text in pairs), _root(run, target))
         files.append(file)
     return files
 
@@ -79,7 +79,8 @@ def _keys_of_task(logs: Path) -> Iterator[tuple[int, str, Any]]:
 def _keys(path: Path) -> Iterator[tuple[int, str, Any]]:
     """The keys of a log. DLBS's parser stops at a value that is not JSON, so such lines are left out."""
     with state_files.stream(path, "it is exported without this log") as content:
-        for text in io.TextIOWrapper(content, encoding="utf-8", errors="replace"):
+        file = io.TextIOWrapper(content, encoding="utf-8", errors="replace")
+        for text in iter(lambda: file.readline(state_files.MOST_LINE), ""):
             rank, line = split(text)
             match = _KEY.match(line)
             if match is None:
@@ -126,8 +127,13 @@ def write_tensorboard(run: RunDirectory, target: Path) -> int:
         count += len(point.values)
     for folder, content in files.items():
         file = names.of(f"{folder}/events.out.tfevents.0.{run.name}")
-        replace_lines(target / file, (bytes(content),), target)
+        replace_lines(target / file, (bytes(content),), _root(run, target))
     return count
+
+
+def _root(run: RunDirectory, target: Path) -> Path:
+    """The directory below which no link is followed: that of the run for a directory in it."""
+    return run.path if target.is_relative_to(run.path) else target
 
 
 def _float(value: float | None) -> bytes:

@@ -12,7 +12,7 @@ from azure.batch import BatchClient
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import money
 from batchtrain.errors import BatchtrainError, NotFound
-from batchtrain.plan.marks import Marks, marks_of
+from batchtrain.plan.marks import Marks, is_controller, marks_of
 from batchtrain.records import Job, JobSchedule, Pool
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunRecord
@@ -47,6 +47,8 @@ class Leftover(NamedTuple):
     row: LeftoverRow
     elsewhere: bool
     """Whether its run is not known here, so that it may be alive in another directory or on another machine."""
+    is_controller: bool = False
+    """Whether it is the job of a controller, whose requests are in storage."""
 
 
 def leftovers(
@@ -72,7 +74,7 @@ def leftovers(
             of_user = user is None or marks.user == user
             if marks.run and of_user and age >= timedelta(seconds=older_than) and not (run and run.state == "running"):
                 row = _row(account, kind, record, marks, age, catalog, run)
-                rows.append(Leftover(Thing(kind, record.id), marks, row, run is None))
+                rows.append(Leftover(Thing(kind, record.id), marks, row, run is None, is_controller(record.metadata)))
     return tuple(rows)
 
 

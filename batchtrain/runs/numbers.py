@@ -12,6 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
+from batchtrain import state_files
 from batchtrain.config.types import MetricPattern
 from batchtrain.metrics.extract import Pattern, patterns_of
 from batchtrain.metrics.point import of_json
@@ -216,7 +217,7 @@ class _Task:
         if every > 1:
             self.notes.append(f"metrics of {path.stem}: every {every}. line was read, because there are very many")
         ignored_count, first = 0, ""
-        with path.open("rb") as file:
+        with state_files.opened(path) as file:
             for number, line in enumerate(file):
                 if number % every:
                     continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import itertools
 import re
 import shutil
@@ -17,6 +18,7 @@ import msgspec
 from azure.batch import BatchClient
 from msgspec.structs import replace
 
+from batchtrain import state_files
 from batchtrain.catalog.prices import Price
 from batchtrain.config.factories import PARAMETERS
 from batchtrain.config.masking import (
@@ -65,8 +67,8 @@ MANY = 20
 """Of a job with more tasks, `run` fetches only the logs of those that failed, and of those that have `results`."""
 MANY_OF_SWEEP = 200
 """The same limit for tasks with named parameters, whose metrics are compared."""
-AT_ONCE = 10_000
-"""Lines of a file that are searched for metrics at once."""
+AT_ONCE, LONGEST = 1000, 1 << 18
+"""Lines of a file that are searched for metrics at once; characters of a line. A longer line is read as several."""
 NAMED = 3
 """Files with the same reason that the last lines of a command name; files.jsonl names all."""
 ENDED = frozenset({"completed", "failed"})
@@ -426,6 +428,7 @@ class Recording:
         """Record the tasks of a detached run, and what came of their files in storage. before: by task, how many
         attempts ran before its job was added again."""
         tasks = tuple(tasks)
+        self._finished = self._record.state in ENDED
         self._attempts.restart(before)
         self.run.write_tasks(self._records(tasks))
         self._attempts.prepare(tasks)
@@ -581,9 +584,10 @@ class Recording:
 
 def _line_groups(path: Path, start: int = 0) -> Iterator[list[str]]:
     """The lines of a file from a position on, AT_ONCE at a time."""
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with io.TextIOWrapper(state_files.opened(path), encoding="utf-8", errors="replace") as file:
         file.seek(start)
-        while some := [line.rstrip("\n") for line in itertools.islice(file, AT_ONCE)]:
+        lines = iter(lambda: file.readline(LONGEST), "")
+        while some := [line.rstrip("\n") for line in itertools.islice(lines, AT_ONCE)]:
             yield some
 
 

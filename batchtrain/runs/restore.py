@@ -184,7 +184,8 @@ def _written(run: RunDirectory, source: SourceDirectory, directory: Path, folder
     names = LocalNames()
     for file, data, modified in source_copy.files_of(run, source):
         if data is None:
-            remark = f"{folder}/{file.name} is left out: it is a link or a device in {source_copy.ARCHIVE}"
+            kind = "a link, a device or a sparse file"
+            remark = f"{folder}/{file.name} is left out: it is {kind} in {source_copy.ARCHIVE}"
             yield _File("", is_masked=False, remark=remark)
             continue
         name = names.of(file.name)

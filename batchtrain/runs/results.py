@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -111,6 +112,21 @@ def destination(task_id: str, results: Results, part: Part, path: str) -> str:
     return f"outputs/{task}/{node}{inside.removeprefix(f'{OUTPUT}/')}"
 
 
+class Allowance:
+    """What is left of the `max_size` of the results of a task. Logs have no limit."""
+
+    def __init__(self, results: Results, *, everything: bool) -> None:
+        self._left = math.inf if everything else bytes_of(results.max_size)
+
+    def takes(self, target: str, size: int) -> bool:
+        """Whether a file is fetched to a path in the run directory."""
+        is_result = target.startswith("outputs/")
+        if is_result and size > self._left:
+            return False
+        self._left -= size if is_result else 0
+        return True
+
+
 class Selection(NamedTuple):
     """The files of a task to fetch, and those that are too large to fetch."""
 
@@ -122,7 +138,7 @@ def select(
     task_id: str, results: Results, files: Iterable[tuple[Part, File]], *, everything: bool = False, logs: bool = True
 ) -> Selection:
     """Choose among the files of a task. everything: also files beyond `max_size`. Logs have no limit."""
-    names, room = LocalNames(), bytes_of(results.max_size)
+    names, allowance = LocalNames(), Allowance(results, everything=everything)
     selected_files, over = [], []
     file_list = tuple(files)
     links = {part.name: file.modified for part, file in file_list if file.path == f"wd/{LINKED}" and file.modified}
@@ -132,11 +148,9 @@ def select(
             continue
         if target.startswith("outputs/") and part.name in links and file.modified and file.modified <= links[part.name]:
             continue  # a file of the source
-        if target.startswith("outputs/") and not everything:
-            if file.size > room:
-                over.append((part, file))
-                continue
-            room -= file.size
+        if not allowance.takes(target, file.size):
+            over.append((part, file))
+            continue
         selected_files.append((part, file, names.of(f"{part.name}:{file.path}{file.raw.hex()}", target)))
     return Selection(tuple(selected_files), tuple(over))
 

@@ -187,7 +187,8 @@ def files_of(run: RunDirectory, directory: SourceDirectory) -> Iterator[tuple[So
         ):
             for member in archive:
                 if (file := missing_files.pop(member.name, None)) is not None:
-                    content = archive.extractfile(member) if member.isreg() else None
+                    is_plain = member.isreg() and not member.issparse()  # a sparse file has any size
+                    content = archive.extractfile(member) if is_plain else None
                     is_time = 0 <= member.mtime < LAST_TIME
                     yield file, None if content is None else content.read(), member.mtime if is_time else None
     except (*state_files.UNREADABLE, EOFError, zlib.error, tarfile.TarError, ArithmeticError, LookupError) as error:
@@ -306,8 +307,8 @@ def difference(first: str, before: bytes, second: str, after: bytes) -> str:
     except UnicodeDecodeError:
         return f"binary files {first} and {second} differ\n"
     old, new = ([f"{line}\n" for line in side[:-1]] + side[-1:] * bool(side[-1]) for side in lines)
-    same = _equal(old, new)
-    same += _equal(old[same:][::-1], new[same:][::-1])
+    same = equal(old, new)
+    same += equal(old[same:][::-1], new[same:][::-1])
     changed: Iterable[str]
     if (len(old) - same) * (len(new) - same) <= MOST_PAIRS:
         changed = difflib.unified_diff(old, new, first, second)
@@ -317,8 +318,8 @@ def difference(first: str, before: bytes, second: str, after: bytes) -> str:
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in changed)
 
 
-def _equal(before: list[str], after: list[str]) -> int:
-    """How many lines at the beginning are equal."""
+def equal(before: list[str], after: list[str]) -> int:
+    """How many lines, or words, at the beginning are equal."""
     different = (number for number, (old, new) in enumerate(zip(before, after, strict=False)) if old != new)
     return next(different, min(len(before), len(after)))
 

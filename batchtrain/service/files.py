@@ -106,11 +106,12 @@ def lines_of(content: Iterator[bytes]) -> Iterator[str]:
     decoder, parts = codecs.getincrementaldecoder("utf-8")("replace"), list[str]()
     for piece in _pieces(content):
         text = decoder.decode(piece)
-        if text.splitlines() == [text]:  # of a line that is longer than a piece: joined once, when it ends
+        is_too_long = len(parts) * PIECE >= state_files.MOST_LINE
+        if text.splitlines() == [text] and not is_too_long:  # of a line longer than a piece: joined once, when it ends
             parts.append(text)
             continue
         lines = "".join((*parts, text)).splitlines(keepends=True)
-        parts = [] if not lines or lines[-1].endswith("\n") else [lines.pop()]
+        parts = [] if is_too_long or not lines or lines[-1].endswith("\n") else [lines.pop()]
         yield from (line.splitlines()[0] for line in lines)
     yield from "".join((*parts, decoder.decode(b"", final=True))).splitlines()
 
@@ -136,6 +137,8 @@ class Follower:
         self._offset = 0
         self._end = b""
         self._partial: list[str] = []
+        self._length = 0
+        """Of the texts of `_partial`."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def new_lines(self, node: str, *, last: bool = False) -> Iterator[str]:
@@ -150,9 +153,10 @@ class Follower:
         for piece in _pieces(self._new_blocks()):
             text = self._decoder.decode(piece)
             self._partial.append(text)
-            if "\n" in text:
-                *lines, tail = "".join(self._partial).split("\n")
-                self._partial = [tail]
+            self._length += len(text)
+            if "\n" in text or self._length >= state_files.MOST_LINE:
+                *lines, tail = "".join(self._partial).split("\n") if "\n" in text else ("".join(self._partial), "")
+                self._partial, self._length = [tail], len(tail)
                 yield from lines
         if last:
             tail, self._partial = "".join((*self._partial, self._decoder.decode(b"", final=True))), []

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 from click.testing import CliRunner
 
+from batchtrain import state_files
 from batchtrain.catalog.offer import Catalog
 from batchtrain.cli.app import root
 from batchtrain.client import detached_results
@@ -191,6 +192,17 @@ def test_a_damaged_line_is_left_out_and_a_damaged_file_of_lines_is_refused(
         else:
             assert state.read(tmp_path) == state.without
     assert state.read(tmp_path) == state.without
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_file_without_line_ends_is_refused_before_it_fills_the_memory(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_files, "MOST_LINE", 1 << 10)
+    path = tmp_path / LINES[name].path
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"0" * (1 << 12))
+    reset_by_its_message(LINES[name].read, tmp_path, path)
 
 
 @pytest.mark.parametrize("name", [LOCK_FILE, KEPT_FILE, KEY_FILE, DATABASE, mapped_images.LOCK_FILE, LOG, "accounts"])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
+from batchtrain.cli import detached
 from batchtrain.client import account_runs, controller, detach, detached_results, orphans
 from batchtrain.client.limits import Limits
 from batchtrain.config.types import (
@@ -231,3 +233,14 @@ def test_a_pool_on_which_another_job_runs_is_not_deleted_with_a_run(
     monkeypatch.setattr(read, "jobs", lambda batch: jobs)
     client: Any = SimpleNamespace(batch=None)
     assert orphans._others_on(client, "p", "a") == others
+
+
+@pytest.mark.parametrize("wall_clock", [1e300, 8.64e10 * 100, 3600.0 * 24 * 365 * 8000])
+def test_the_question_whether_a_run_continues_is_asked_whatever_the_service_claims(
+    wall_clock: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        read, "job", lambda *_: Job(id="j", created=datetime(2026, 11, 22, tzinfo=timezone.utc), wall_clock=wall_clock)
+    )
+    run = SimpleNamespace(record=lambda: SimpleNamespace(cost=None))
+    assert detached._cost(cast("Any", run), cast("Any", SimpleNamespace(batch=None)), "j") == "its nodes"

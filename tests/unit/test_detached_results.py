@@ -13,6 +13,7 @@ from batchtrain.client import detached_results
 from batchtrain.client.client import Client
 from batchtrain.errors import ResultsLeft, ServiceError
 from batchtrain.runs.recording import Recording
+from batchtrain.storage import blob
 from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.run_container import container_of, control_of
 from tests.unit.runs import batch_server
@@ -212,3 +213,23 @@ def test_a_fault_of_this_machine_at_the_beginning_of_a_run_is_mended_by_the_next
         world.fetch()
     plan.rmdir()
     assert world.fetch().run.record().results == "complete"
+
+
+def test_results_of_any_size_wait_until_they_are_asked_for(world: World) -> None:
+    settings = {"results": {"max_size": "1k"}}
+    world.add(task("t", BATCHTRAIN_FETCH=json.dumps(settings)))
+    world.put("tasks/t/wd/output/large.bin", bytes(2000))
+    recording = world.fetch()
+    reason = f"`results.max_size` is 1k; `batchtrain runs fetch {NAME} --all` fetches it"
+    assert f"wd/output/large.bin was not fetched: {reason}" in recording.conclusion()
+    assert recording.run.record().results == "partial"
+    assert_home(world, recording)
+    everything = detached_results.fetch(world.client, world.storage, world.root, NAME, everything=True)
+    assert (everything.run.outputs("t") / "large.bin").stat().st_size == 2000
+    assert everything.run.record().results == "complete"
+
+
+def test_a_blob_that_a_service_lists_twice_comes_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    below = blob.below
+    monkeypatch.setattr(blob, "below", lambda *place: (item for item in below(*place) for _ in range(2)))
+    assert_home(world, world.fetch())

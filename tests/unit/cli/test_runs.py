@@ -37,3 +37,12 @@ def test_no_word_of_a_comparison_is_broken(room: int) -> None:
     assert max(map(len, lines)) <= room
     assert {word for line in lines for word in line.split()} >= {"few", "words", "others", "A", "B"}
     assert name in "".join(lines)
+
+
+def test_long_values_are_compared() -> None:
+    """Pair by pair would take minutes."""
+    long = "a " * 8000
+    assert around([f"{long}--rate 1 {long}", f"{long}--rate 2 --fast {long}"]) == [
+        "… --rate 1 …",
+        "… --rate 2 --fast …",
+    ]

@@ -87,6 +87,13 @@ SHAPED = [
     f"wandb login --relogin {Z}",
     f"sshpass -p {Z} ssh host",
     f"mysqldump -u root -p{Z} db",
+    f"7z x -p{Z} a.7z; unzip -P {Z} a.zip; bcp t out f -U sa -P {Z}",
+    f"mongodump -u me -p {Z}; twine upload -u __token__ -p {Z} dist/*",
+    f"ldapsearch -x -w {Z}",
+    f"smbclient //host/share -U me%{Z}",
+    f"npm config set //registry.npmjs.org/:_authToken {Z}",
+    f"BEARER {Z}b7Kd93 Bearer: {Z}b7Kd93",
+    f"https://{LONG}:x-oauth-basic@github.com/org/repo",
     f"redis-cli -h host -a {Z} ping",
     f"sqlcmd -S host -P {Z}",
     f"openssl rsa -passin pass:{Z}",
@@ -174,6 +181,13 @@ NAMED = [
     f"mount -o username=u,password={Z},vers=3 //s/x /m",
     f"kubectl create secret generic x --from-literal=password={Z}",
     f"password: {Z}",
+    f"aws configure set aws_secret_access_key {Z}; conda config --set token {Z}; setx DB_PWD {Z}",
+    f"""python -c "import os; os.environ['HF_TOKEN'] = '{Z}'; os.environ.setdefault('A_PWD', '{Z}')\"""",
+    f"os.putenv('HF_TOKEN','{Z}'); [Environment]::SetEnvironmentVariable('DB_PWD','{Z}')",
+    f'["train.py","--api-key","{Z}"]',
+    f"'api_key' => '{Z}'",
+    f"cat > x.yaml <<END\ntoken: {LONG}\nsecret: {LONG}\nEND",
+    f"MYSQLPASS={Z} SLACKTOKEN={Z} pass_phrase={Z}",
 ]
 """By a name before the secret."""
 
@@ -194,6 +208,8 @@ ORDINARY = [
     "token = tokenizer.decode(x); key = key_of(name); f(token=token, api_key=self.api_key)",
     "authentication_mode=basic --auth none compass=5 --num-pass 2 --low-pass 300 monkey=1 patience=3",
     "AccountName=a;EndpointSuffix=core.windows.net ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQC7 user@host",
+    "password = os.environ['DB_PASSWORD']; api_key=os.getenv('API_KEY'); token = tokens[i]; pwd=args.pwd[0]",
+    "docker run -p 8080:80 image && docker login r.io; secretary=Bob api-key-header: X-Api-Key secretKeyRef: database",
     "{{registry:example.org}} {0} {name} *** <your-token> <TOKEN>",
 ]  # fmt: skip
 
@@ -247,6 +263,17 @@ def test_a_word_of_a_command_line_is_masked_to_its_end(words: list[str]) -> None
     masked = masked_words(words)
     assert not any(Z in word or word.endswith("b") for word in masked)
     assert masked_document({"command": words}) == {"command": masked}
+
+
+@pytest.mark.parametrize("words", [
+    ["docker", "login", "-u", "me", "-p", Z, "r.io"], ["curl", "-u", f"me:{Z}", "x"], ["wandb", "login", Z],
+    ["sh", "-c", f"mysql -p{Z}"], ["curl", "-H", "Authorization:", "Bearer", LONG],
+])  # fmt: skip
+def test_a_word_of_a_command_line_is_masked_by_the_words_before_it(words: list[str]) -> None:
+    masked = masked_words(words)
+    assert Z not in "".join(masked)
+    assert len(masked) == len(words)
+    assert masked[0] == words[0]
 
 
 # --- nothing of this repository is taken for a secret ---------------------------------------------------------------

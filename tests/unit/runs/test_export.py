@@ -136,3 +136,14 @@ def test_a_long_name_in_the_record_of_another_user_is_cut(tmp_path: Path) -> Non
     assert [len(name) for _, point in run.points() for name in point.values] == [MOST_NAME]
     listed = CliRunner().invoke(root, ["runs", "list", "--runs-dir", str(tmp_path)], catch_exceptions=False)
     assert max(map(len, listed.stdout.splitlines())) < 600
+
+
+@pytest.mark.parametrize("form", ["--dlbs", "--tensorboard"])
+def test_an_export_into_a_run_directory_follows_no_link(form: str, tmp_path: Path) -> None:
+    run = run_with(tmp_path / "runs", {"loss": 1.0})
+    run.replace(run.logs("train") / "stdout.txt", b"__a__=1\n")
+    (tmp_path / "home").mkdir()
+    (run.path / "export").symlink_to(tmp_path / "home")
+    result = CliRunner().invoke(root, ["runs", "export", str(run.path), form])
+    assert "`export` is a link" in str(result.exception)
+    assert not list((tmp_path / "home").iterdir())

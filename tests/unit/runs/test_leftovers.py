@@ -68,6 +68,15 @@ def test_jobs_come_before_schedules_and_pools_and_what_carries_no_mark_is_left_o
     assert {item.marks for item in found} == {Marks("gone", "me", "host")}
 
 
+def test_a_controller_is_known_by_its_metadata_and_not_by_its_id(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    controller = thing("other")
+    controller["metadata"] = [*controller["metadata"], {"name": "batchtrain:controls", "value": "gone"}]
+    service.documents["/jobs"] = {"value": [thing("my-controller"), controller]}
+    assert [item.is_controller for item in left(client, service, tmp_path)] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("dedicated", "spot", "size", "hour"),
     [(2, 4, "standard_d4s_v5", "0.60 EUR"), (0, 0, "standard_d4s_v5", "0.00 EUR"), (1, 0, "standard_d64s_v5", "")],

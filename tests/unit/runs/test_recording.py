@@ -611,12 +611,15 @@ def test_a_long_output_is_read_in_parts(
     client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recording, "AT_ONCE", 2)
-    lines = "".join(f"epoch {number} loss {number}\n" for number in range(1, 6))
+    monkeypatch.setattr(recording, "LONGEST", 1000)
+    lines = "x" * 10_000 + "\n" + "".join(f"epoch {number} loss {number}\n" for number in range(1, 6))
     service.files["/jobs/j/tasks/train"] = {"stdout.txt": lines.encode()}
     recorded = started(client, service, tmp_path)
     recorded.fetch([ran()])
     recorded.end("completed")
     assert recorded.metrics["train"]["loss"] == Metric(5.0, 1.0)
+    groups = recording._line_groups(recorded.run.logs("train") / "stdout.txt")
+    assert max(len(line) for group in groups for line in group) == 1000
 
 
 PRICES = Cost(currency="USD", region="r", dedicated=2.0, spot=1.0, hour=6.0)

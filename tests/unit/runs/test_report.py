@@ -11,6 +11,7 @@ from batchtrain.errors import Finding
 from batchtrain.records import Task
 from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs import directory, report
+from batchtrain.runs.curves import continued
 from batchtrain.runs.directory import FileRecord, RunDirectory, RunFailure, RunRecord
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
@@ -77,3 +78,9 @@ def test_a_curve_has_the_lowest_rank_of_each_attempt(tmp_path: Path) -> None:
     ]
     directory.replace_lines(run.metrics_file("train"), map(directory.line_of, rows))
     assert report.points(run, "train") == {"loss": [(1.0, 3.0), (2.0, 2.0)]}
+
+
+def test_a_program_may_count_any_number_of_attempts() -> None:
+    """Attempt by attempt would take minutes."""
+    values = [(number, float(step), (number, step)) for number in range(100_000) for step in (number, number + 1)]
+    assert continued(values) == [(number, number) for number in range(100_000)] + [(99_999, 100_000)]

@@ -10,6 +10,7 @@ import pytest
 from batchtrain.config.masking import masked_setting, masked_word
 from batchtrain.emulator.interface import StorageMissing
 from batchtrain.emulator.machine import azurite
+from batchtrain.errors import UsageError
 from batchtrain.runs import directory
 from batchtrain.runs.numbers import Recorded
 from batchtrain.runs.results import selects
@@ -44,3 +45,13 @@ def test_a_directory_with_other_files_is_not_replaced_by_azurite(tmp_path: Path)
     with pytest.raises(StorageMissing, match="holds other files"):
         azurite._install(azurite.Node("node", ("npm",)), tmp_path, lambda: False)
     assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+def test_too_many_names_of_metrics_are_refused_before_they_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory, "MOST_CELLS", 10_000)
+    run = directory.make(tmp_path, "job", datetime(2026, 11, 24, tzinfo=timezone.utc))
+    run.replace_lines(run.metrics_file("t"), (b'{"loss%d":1}\n' % number for number in range(1000)))
+    with pytest.raises(UsageError, match=r"too many for a table.*`batchtrain runs export`"):
+        run.metrics()

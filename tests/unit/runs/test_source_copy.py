@@ -368,6 +368,9 @@ HOSTILE: dict[str, Callable[[Path], RunDirectory]] = {
     "far time": lambda home: of_somebody(home, [member("train.py", mtime=1 << 60)]),
     "bomb": lambda home: of_somebody(home, [member("train.py", bytes(65 << 20))]),
     "bomb of headers": lambda home: of_somebody(home, [member("train.py", pax_headers={"comment": "x" * (65 << 20)})]),
+    "sparse": lambda home: of_somebody(
+        home, [member("a", b"", pax_headers={"GNU.sparse.map": "0,0", "GNU.sparse.size": f"{1 << 42}"}), TRAIN]
+    ),
     "file that is not there": lambda home: of_somebody(home, [(member("a", b"")[0], b"")], folder="1"),
     "other source": lambda home: of_somebody(home, [TRAIN], name="../other"),
 }

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from azure.batch import BatchClient
 
+from batchtrain import state_files
 from batchtrain.errors import NotFound, ServiceError, Unreachable
 from batchtrain.service import downloads, files
 from batchtrain.service.downloads import RANGE, task_tree
@@ -215,3 +216,17 @@ def test_another_fault_ends_the_reading_of_a_file(error: ServiceError, follower:
     with pytest.raises(ServiceError) as caught:
         list(follower.new_lines("n0"))
     assert caught.value is error
+
+
+def test_a_file_without_line_ends_comes_in_parts(
+    follower: Follower, file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "PIECE", 8)
+    monkeypatch.setattr(state_files, "MOST_LINE", 16)
+    text = "".join(map(chr, range(65, 115)))
+    parts = after(follower, file, text)
+    assert len(parts) > 1
+    assert "".join((*parts, *follower.new_lines("n0", last=True))) == text
+    parts = list(files.lines_of(iter([text.encode()])))
+    assert max(map(len, parts)) <= 32
+    assert "".join(parts) == text
