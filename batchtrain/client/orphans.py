@@ -13,11 +13,11 @@ from batchtrain.client.ending import Ending, Interrupts
 from batchtrain.config.types import Recipe
 from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, ResultsLeft, TaskFailed
 from batchtrain.plan.marks import Marks
-from batchtrain.records.events import Event, RunAdopted, Standing
+from batchtrain.records.events import Event, RunAdopted
 from batchtrain.runs import directory, lease
 from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.runs.recording import QUIET, Progress, Recording, is_of_account, secrets_of_job
-from batchtrain.service import job_actions, read
+from batchtrain.service import pool_users
 from batchtrain.service.connect import Account
 from batchtrain.service.register import Kind, Register, Thing, read_marks
 
@@ -183,12 +183,13 @@ def _delete(
     """Delete what a run created and did not want to keep. Raises the error of a deletion."""
     register = Register(Marks(orphan.run.name))
     for thing in orphan.things:
-        if thing.kind in {*kept_kinds, *orphan.kept_kinds} or not _has_mark(client, thing, orphan):
-            continue
-        if thing.kind == "pool" and (others := _others_on(client, thing.id, orphan.record.job)):
-            tell(Standing(thing.name, f"left as it is: {thing.name}, on which job {others[0]} is not over"))
-            continue
-        register.note(thing, "ours")
+        marks = _marks(client, thing)
+        if marks.run != orphan.run.name and marks.ends_with and thing.kind == "pool" not in kept_kinds:
+            register.note(thing, "shared")
+        elif marks.run == orphan.run.name and thing.kind in kept_kinds:
+            pool_users.hand_over(client.batch, thing.id)
+        elif marks.run == orphan.run.name and thing.kind not in orphan.kept_kinds:
+            register.note(thing, "ours")
 
     def tell_alive(event: Event) -> None:
         lease.touch()  # a long deletion has an event each minute
@@ -198,15 +199,6 @@ def _delete(
     ending.delete()
     if error := ending.failure(successful=False):
         raise error
-
-
-def _others_on(client: Operations, pool_id: str, job_id: str) -> list[str]:
-    """The other jobs of a pool that are not over, such as those that the same command added."""
-    return [
-        job.id
-        for job in read.jobs(client.batch)
-        if job.pool == pool_id and job.id != job_id and job.state not in job_actions.OVER
-    ]
 
 
 def _last_state(run: RunDirectory) -> str:
@@ -219,7 +211,12 @@ def _last_state(run: RunDirectory) -> str:
 
 def _has_mark(client: Operations, thing: Thing, orphan: Orphan) -> bool:
     """Whether a thing exists and was created by the run."""
+    return _marks(client, thing).run == orphan.run.name
+
+
+def _marks(client: Operations, thing: Thing) -> Marks:
+    """The marks of a thing; empty ones if it does not exist."""
     try:
-        return read_marks(client.batch, thing).run == orphan.run.name
+        return read_marks(client.batch, thing)
     except NotFound:
-        return False
+        return Marks("")

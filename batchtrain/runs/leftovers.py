@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -78,7 +78,11 @@ def leftovers(
 
 def delete(client: BatchClient, things: Iterable[Leftover]) -> Iterator[tuple[Leftover, BatchtrainError | None]]:
     """Delete what still carries the same mark, without waiting; yields each thing, with the error if it stays."""
-    remove = {"pool": submit.delete_pool, "job": submit.delete_job, "job schedule": submit.delete_schedule}
+    remove: Mapping[Kind, Callable[[BatchClient, str], None]] = {
+        "pool": submit.delete_pool,
+        "job": submit.delete_job,
+        "job schedule": submit.delete_schedule,
+    }
     for item in things:
         failure: BatchtrainError | None = None
         try:

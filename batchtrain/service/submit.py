@@ -189,9 +189,9 @@ _ACTIONS: dict[Action, Callable[[BatchClient, Step, dict[str, Any]], events.Even
 # (azure-sdk-for-python #46815) and their pollers hide failures; our own waits are bounded and say what they wait for.
 
 
-def delete_pool(client: BatchClient, pool_id: str) -> None:
-    """Delete a pool. Raises NotFound."""
-    ask(client, "DELETE", f"/pools/{quoted(pool_id)}", f"delete pool {pool_id}", done=in_state("deleting"))
+def delete_pool(client: BatchClient, pool_id: str, etag: str = "") -> None:
+    """Delete a pool. Raises NotFound. etag: delete only this version of it."""
+    ask(client, "DELETE", f"/pools/{quoted(pool_id)}", f"delete pool {pool_id}", done=in_state("deleting"), etag=etag)
 
 
 def reboot_node(client: BatchClient, pool_id: str, node_id: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from batchtrain.client import ending
 from batchtrain.client.ending import HURRY_SECONDS, TOGETHER_SECONDS, Ending, Interrupts, unrelated
 from batchtrain.config.types import Secret
 from batchtrain.errors import (
@@ -55,7 +56,7 @@ class Client:
     """An account with things, each of a run; notes the requests in order."""
 
     def __init__(self, *things: Thing, account: Account = LOCAL) -> None:
-        self.account, self.batch = account, None
+        self.account, self.batch = account, self
         self.pools, self.jobs = Group(self, "pool"), Group(self, "job")
         self.things: dict[Thing, str] = dict.fromkeys(things, RUN)
         self.unreachable: set[Thing] = set()
@@ -83,6 +84,12 @@ class Group:
 
     def gone(self, name: str = "", **_: Any) -> None:
         self.client.ask(f"gone {name or self.name}")
+
+
+@pytest.fixture(autouse=True)
+def _used_by_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pool_users` has its own tests."""
+    monkeypatch.setattr(ending.pool_users, "end", lambda client, name, _: client.pools.delete(name) or ())
 
 
 class Seconds:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from batchtrain.client import ending
 from batchtrain.client.limits import Limits
 from batchtrain.client.run import _look_at_nodes, leaves, run, seconds_for
 from batchtrain.config.types import Secret
@@ -32,7 +33,7 @@ from batchtrain.plan.marks import Marks
 from batchtrain.records import Pool, Task
 from batchtrain.records.events import Event, JobAdded, JobAdding, PoolAdded, PoolAdding, PoolReused, TasksAdded, Waiting
 from batchtrain.records.jobs import Counts
-from batchtrain.service import register
+from batchtrain.service import pool_users, register
 from batchtrain.service.connect import Account
 from batchtrain.service.faults import NO_CONNECTION
 from batchtrain.service.register import Kind, Thing
@@ -203,6 +204,12 @@ class Service:
         pass
 
 
+@pytest.fixture(autouse=True)
+def _used_by_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pool_users` has its own tests."""
+    monkeypatch.setattr(ending.pool_users, "end", lambda client, name, _: client.delete(name) or ())
+
+
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
     """What the wait for the tasks raises; nothing by itself."""
@@ -288,6 +295,20 @@ def test_what_stood_before_is_refused_before_anything_is_made_and_never_deleted(
     with pytest.raises(AlreadyExists):
         runs(service, said)
     assert (said, service.deleted) == ([], [])
+
+
+def test_a_second_run_is_told_which_living_run_uses_the_pool_and_may_use_it_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    user = pool_users.PoolUser("a", "j", datetime(2026, 11, 28, 10, 5, tzinfo=timezone.utc), ends=True)
+    monkeypatch.setattr(pool_users, "users", lambda *_: (user,))
+    monkeypatch.setattr("batchtrain.client.run.read_marks", lambda *_: Marks("a"))
+    service = Service()
+    service.standing = ("p",)
+    with pytest.raises(AlreadyExists) as caught:
+        runs(service, [])
+    assert "pool p is used by run a since 2026-11-28 10:05 UTC; `batchtrain run --reuse`" in str(caught.value)
+    assert "pool del" not in str(caught.value)
 
 
 def test_a_pool_that_is_being_deleted_already_is_no_leftover(watched: list[BaseException]) -> None:
