@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from batchtrain.catalog.prices import Hour, Price
-from batchtrain.errors import BatchtrainError, NotFound, ServiceError, TimedOut, Unreachable
+from batchtrain.errors import BatchtrainError, NotFound, TimedOut, Unreachable
 from batchtrain.records import Pool
 from batchtrain.records.events import Deleted, Event, Leftover, Standing
 from batchtrain.service import pool_users, retry, watch
@@ -206,7 +206,7 @@ class Ending:
             error = self.error_of(partial(self._request_deletion, thing))
             if isinstance(error, KeyboardInterrupt) and self._interrupts.further == 1:
                 things.insert(0, thing)  # once more, in a hurry, after the pool
-            elif error is None or (isinstance(error, ServiceError) and error.code.endswith("BeingDeleted")):
+            elif error is None:
                 deletions.append(thing)
             elif not isinstance(error, NotFound):
                 self._report_not_deleted(thing, error)

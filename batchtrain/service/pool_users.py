@@ -8,7 +8,7 @@ deletion sees the new job, or the new user sees the deletion.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from functools import partial
 from typing import NamedTuple
@@ -45,17 +45,21 @@ class PoolUser(NamedTuple):
         return f"{name} since {self.since.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC" if self.since else name
 
 
-def is_living(job: Job) -> bool:
+def _is_living(job: Job) -> bool:
     """Whether the work of a job is not over. One that its run deletes lives until then: its results are fetched."""
     return job.state not in OVER or (job.state != "deleting" and bool(marks_of(job.metadata).ends_with))
 
 
 def users(client: BatchClient, pool_id: str, runs: Collection[str] = ()) -> tuple[PoolUser, ...]:
     """The living jobs on a pool, the oldest first, without those of some runs."""
-    jobs = (job for job in read.jobs(client, f"{read.JOB},metadata") if job.pool.lower() == pool_id.lower())
-    living = ((job, marks_of(job.metadata)) for job in jobs if is_living(job))
-    users = (PoolUser(marks.run, job.id, job.created, bool(marks.ends_with)) for job, marks in living)
+    jobs = ((job, marks_of(job.metadata)) for job in on(read.jobs(client, f"{read.JOB},metadata"), pool_id))
+    users = (PoolUser(marks.run, job.id, job.created, bool(marks.ends_with)) for job, marks in jobs)
     return tuple(sorted((user for user in users if user.run not in runs), key=lambda user: str(user.since)))
+
+
+def on(jobs: Iterable[Job], pool_id: str) -> Iterator[Job]:
+    """The jobs that use a pool."""
+    return (job for job in jobs if job.pool.lower() == pool_id.lower() and _is_living(job))
 
 
 def stays(pool_id: str, others: Sequence[PoolUser], option: str) -> str:

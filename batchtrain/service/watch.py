@@ -298,7 +298,7 @@ def tasks_ended(
                 return
             if not glance.counts.open:
                 requests += 1
-                if not list(read.tasks(client, job_id, where=tasks.OPEN, select="id", limit=1)):
+                if not tasks.any_open(client, job_id):
                     show(tasks.glance(client, job_id))
                     return
             if turn % JOB_TURNS == 0:

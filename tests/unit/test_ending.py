@@ -308,14 +308,6 @@ def test_what_is_gone_already_is_no_leftover(interrupts: Interrupts) -> None:
     assert (command.client.asked, command.kinds) == (["delete p", "gone p"], ["deleted"])
 
 
-def test_what_is_being_deleted_already_is_waited_for(interrupts: Interrupts) -> None:
-    client = Client(POOL)
-    client.steps["delete p"] = [raising(ServiceError("it is being deleted", code="PoolBeingDeleted"))]
-    command = Command(client, interrupts)
-    command.ending.delete()
-    assert (client.asked, command.kinds) == (["delete p", "gone p"], ["deleted"])
-
-
 ERRORS = [ServiceError("no"), Unreachable("no answer"), NotAllowed("not yours"), TimedOut("long"), ZeroDivisionError()]
 
 

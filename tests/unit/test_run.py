@@ -311,11 +311,6 @@ def test_a_second_run_is_told_which_living_run_uses_the_pool_and_may_use_it_too(
     assert "pool del" not in str(caught.value)
 
 
-def test_a_pool_that_is_being_deleted_already_is_no_leftover(watched: list[BaseException]) -> None:
-    service = Service(deleting=ServiceError("it is being deleted", code="PoolBeingDeleted"))
-    assert runs(service, []).problem is None
-
-
 @pytest.mark.parametrize(
     "error", [TimedOut("x"), Unreachable("x"), ZeroDivisionError()], ids=lambda e: type(e).__name__
 )
