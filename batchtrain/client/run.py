@@ -117,7 +117,9 @@ def run(
     foreseen = plans[0][1]
     if origin is not None:
         directory.check(origin.root)
-        orphans.end_met(client, recipe, origin.root, tell, reuse=reuse)
+        pool_id = recipe.pool.id if recipe.needs_pool and recipe.pool is not None else ""
+        job_ids = [job.id for job in recipe.jobs]
+        orphans.adopt(client, origin.root, tell, pool_id=pool_id, job_ids=job_ids, reuse=reuse)
     old_jobs = _refuse_standing(client, recipe, origin, tell, reuse=reuse)
     return _outcome(
         client,
