@@ -131,7 +131,9 @@ def _failure_of_end(client: Operations, orphan: Orphan, tell: Tell) -> str:
 
 def _is_open(client: Operations, orphan: Orphan) -> bool:
     """Whether tasks of its job have not ended."""
-    return _has_mark(client, orphan.job, orphan) and client.jobs.handle(orphan.record.job).open
+    with contextlib.suppress(NotFound):  # it was deleted meanwhile
+        return _has_mark(client, orphan.job, orphan) and client.jobs.handle(orphan.record.job).open
+    return False
 
 
 def _refuse(orphan: Orphan) -> NoReturn:
@@ -234,12 +236,13 @@ def _delete(
     register = Register(Marks(orphan.run.name))
     for thing in orphan.things:
         marks = _marks(client, thing)
-        if marks.run != orphan.run.name and marks.ends_with and thing.kind == "pool" not in kept_kinds:
-            register.note(thing, "shared")
-        elif marks.run == orphan.run.name and thing.kind in kept_kinds:
+        is_own, is_kept = marks.run == orphan.run.name, thing.kind in kept_kinds
+        if is_own and is_kept:
             pool_users.hand_over(client.batch, thing.id)
-        elif marks.run == orphan.run.name and thing.kind not in orphan.kept_kinds:
+        elif is_own and thing.kind not in orphan.kept_kinds:
             register.note(thing, "ours")
+        elif not is_own and not is_kept and thing.kind == "pool" and marks.ends_with:
+            register.note(thing, "shared")
 
     def tell_alive(event: Event) -> None:
         lease.touch()  # a long deletion has an event each minute

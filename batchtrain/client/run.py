@@ -44,7 +44,7 @@ from batchtrain.plan.types import Plan
 from batchtrain.records import Metric, Pool, Table, Task, events
 from batchtrain.runs import directory
 from batchtrain.runs.beginnings import Beginning, resume_of
-from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin, now
 from batchtrain.service import faults, job_actions, pool_users, read, retry, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS, STOP_SECONDS
@@ -563,11 +563,11 @@ def _start_again(work: _Work, error: ServiceError) -> None:
     """Delete the jobs that were added to a pool which another run has deleted meanwhile. Raises any other error."""
     register = work.ending.register
     pools = register.things("shared")
-    if isinstance(error, AlreadyExists) and work.recipe.pool is not None and work.recipe.needs_pool and not pools:
+    if error.code == "PoolExists" and work.recipe.pool is not None:
         _refuse_used(work.ending.client, Thing("pool", work.recipe.pool.id), work.recorder.origin)
     if error.code not in pool_users.GONE or not pools:
         raise error
-    for job in register.things("ours", "pending"):
+    for job in (thing for thing in register.things("ours", "pending") if thing.kind == "job"):
         with contextlib.suppress(NotFound):
             work.ending.client.jobs.handle(job.id).delete(tell=work.tell)
         register.note(job, None)
@@ -783,10 +783,12 @@ def _refuse_used(client: Operations, thing: Thing, origin: Origin | None) -> Non
     """Raise AlreadyExists for a pool or a job that a living run uses, without advice to delete it."""
     users = pool_users.users(client.batch, thing.id) if thing.kind == "pool" else ()
     with contextlib.suppress(NotFound):
+        users = tuple(user for user in users if client.jobs.handle(user.job).open or _running(user.run, origin))
         marks = read_marks(client.batch, thing)
-        record = directory.named(origin.root, marks.run).record_or_none() if origin and marks.ends_with else None
-        if record is not None and record.state == "running":
-            users = users or (pool_users.PoolUser(marks.run, record.job, record.started, ends=True),)
+        record = _running(marks.run, origin)
+        is_followed = thing.kind == "job" and marks.ends_with and client.jobs.handle(thing.id).open
+        if not users and (is_followed or record):  # of a run whose job is this one, or that has no job yet
+            users = (pool_users.PoolUser(marks.run, "", record.started if record else None, ends=True),)
     if not users:
         return
     step = f"`batchtrain jobs wait {thing.id}` waits for it; or use another id"
@@ -797,6 +799,12 @@ def _refuse_used(client: Operations, thing: Thing, origin: Origin | None) -> Non
         operation=f"add {thing.name}",
         code=f"{thing.kind.capitalize()}Exists",
     )
+
+
+def _running(run: str, origin: Origin | None) -> RunRecord | None:
+    """The record of a run of the same directory that a process records; None for any other run."""
+    record = directory.named(origin.root, run).record_or_none() if origin and run else None
+    return record if record is not None and record.state == "running" else None
 
 
 def _fetch_results_left(client: Operations, thing: Thing, origin: Origin, tell: Tell) -> None:

@@ -144,6 +144,7 @@ class Service:
         """The kinds of things that another run deleted and added under the same id."""
         self.gone_already: set[Thing] = set()
         self.deleted: list[str] = []
+        self.open = True
 
     def foresee(self, recipe: Any) -> None:
         pass
@@ -309,6 +310,22 @@ def test_a_second_run_is_told_which_living_run_uses_the_pool_and_may_use_it_too(
         runs(service, [])
     assert "pool p is used by run a since 2026-11-28 10:05 UTC; `batchtrain run --reuse`" in str(caught.value)
     assert "pool del" not in str(caught.value)
+    service.open = False
+    with pytest.raises(AlreadyExists, match="`batchtrain pool del p`"):
+        runs(service, [])
+
+
+@pytest.mark.parametrize(("ends_with", "step"), [("a", "jobs wait j"), ("", "jobs del j")], ids=["run", "jobs add"])
+def test_a_job_that_a_living_run_follows_is_not_to_be_deleted(
+    ends_with: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("batchtrain.client.run.read_marks", lambda *_: Marks("a", ends_with=ends_with))
+    service = Service()
+    service.standing = ("j",)
+    with pytest.raises(AlreadyExists) as caught:
+        runs(service, [])
+    assert f"`batchtrain {step}`" in str(caught.value)
+    assert ("jobs del" in str(caught.value)) == (not ends_with)
 
 
 @pytest.mark.parametrize(
