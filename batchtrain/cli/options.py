@@ -371,9 +371,10 @@ def registered(client: Client, recipe: Recipe, tell: Callable[[Event], None] = t
 
 @contextmanager
 def waiting(kind: Kind, name: str, client: Client) -> Iterator[None]:
-    """If a deadline passes or the service cannot be reached, report that nothing was changed and how to wait again."""
+    """If a deadline passes or the service cannot be reached, report that nothing was changed and how to wait again. Of
+    a job whose pool is gone, report how to delete it."""
     from batchtrain.client.ending import left
-    from batchtrain.errors import TimedOut, Unreachable
+    from batchtrain.errors import NotFound, TimedOut, Unreachable
     from batchtrain.service.faults import NO_CONNECTION
     from batchtrain.service.register import Thing
 
@@ -383,6 +384,10 @@ def waiting(kind: Kind, name: str, client: Client) -> Iterator[None]:
         if not isinstance(error, Unreachable) or error.code != NO_CONNECTION:
             thing = Thing(kind, name)
             say(left((thing,), client.account.option, waits=(thing,)))
+        raise
+    except NotFound as error:
+        if kind == "job" and error.code == "PoolNotFound":
+            say(left((Thing(kind, name),), client.account.option))
         raise
 
 

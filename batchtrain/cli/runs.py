@@ -251,9 +251,10 @@ def restore_(run: str, directory: str) -> None:
 def clean(all_users: bool, older_than: float | None, elsewhere: bool) -> None:
     """List the pools and jobs that runs left in the account, and delete them after a question.
 
-    What a living run of this directory uses is left out. What belongs to a run of another directory or machine is
-    listed, and stays without --elsewhere: that run may be alive. The column `results` says whether the results of a job
-    are in its run directory.
+    What a living run of this directory uses is left out: a run that a process records, whose tasks have not all ended,
+    or, detached, whose job is not over; and so is a pool on which any other job is not over. What belongs to a run of
+    another directory or machine is listed, and stays without --elsewhere: that run may be alive. The column `results`
+    says whether the results of a job are in its run directory.
     """
     from batchtrain.client import account_runs
     from batchtrain.config import catalog_file
@@ -279,9 +280,9 @@ def clean(all_users: bool, older_than: float | None, elsewhere: bool) -> None:
     warning = f" ({unsaved_count} with results that are not on this machine)" if unsaved_count else ""
     settings().confirm(f"Delete {'it' if len(things) == 1 else f'all {len(things)}'}{warning}?")
     failure = None
-    for item, error in leftovers.delete(client.batch, things):
+    for item, text, error in leftovers.delete(client.batch, things):
         failure = error or failure
-        say(f"{item.thing.name} {f'was not deleted: {error}' if error else 'is being deleted'}")
+        say(text)
         if item.is_controller:
             account_runs.forget_requests(client, item.marks.run)
     if failure is not None:

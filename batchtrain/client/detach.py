@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from batchtrain.client import controller
+from batchtrain.client import controller, orphans
 from batchtrain.client.ending import registered
 from batchtrain.client.limits import UNLIMITED, Limits, hour_for
 from batchtrain.client.planning import refuse_unattended
@@ -74,6 +74,7 @@ def detach(
         hour += _hour(replace(recipe, pool=overseer.pool), limits, region)
     seconds = {job.id: wall_seconds(job, limits, hour, len(recipe.jobs)) for job in recipe.jobs}
     refuse_short_links(replace(recipe, jobs=tuple(bounded(job, seconds[job.id]) for job in recipe.jobs)), link)
+    orphans.adopt(client, origin.root, tell, job_ids=seconds)
     own_ids = [overseer.pool.id] if overseer else []
     for job_id in (*seconds, *own_ids):
         if state := client.jobs.state(job_id):

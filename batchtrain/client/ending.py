@@ -13,10 +13,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from batchtrain.catalog.prices import Hour, Price
-from batchtrain.errors import BatchtrainError, NotFound, ServiceError, TimedOut, Unreachable
+from batchtrain.errors import BatchtrainError, NotFound, TimedOut, Unreachable
 from batchtrain.records import Pool
 from batchtrain.records.events import Deleted, Event, Leftover, Standing
-from batchtrain.service import retry
+from batchtrain.service import pool_users, retry, watch
+from batchtrain.service.deadlines import GONE_SECONDS
 from batchtrain.service.register import Kind, Register, Thing
 
 if TYPE_CHECKING:
@@ -198,13 +199,14 @@ class Ending:
         """Delete every job and pool that this command created, then wait for each deletion. The pool, which costs
         money, is first once the user hurries. Returns what is deleted."""
         things = [thing for thing in self.register.things("ours", "pending") if thing.kind not in self.kept_kinds]
+        things += self.register.things("shared") if "job" not in self.kept_kinds else ()
         deletions: list[Thing] = []
         while things:
             thing = things.pop(-1 if self._interrupts.further else 0)
             error = self.error_of(partial(self._request_deletion, thing))
             if isinstance(error, KeyboardInterrupt) and self._interrupts.further == 1:
                 things.insert(0, thing)  # once more, in a hurry, after the pool
-            elif error is None or (isinstance(error, ServiceError) and error.code.endswith("BeingDeleted")):
+            elif error is None:
                 deletions.append(thing)
             elif not isinstance(error, NotFound):
                 self._report_not_deleted(thing, error)
@@ -226,13 +228,20 @@ class Ending:
         return None
 
     def _request_deletion(self, thing: Thing) -> None:
-        if not self.register.is_ours(self.client.batch, thing):
+        if self.register.state(thing) != "shared" and not self.register.is_ours(self.client.batch, thing):
             self.tell(Standing(thing.name, f"left as it is: {thing.name}, which this command did not add"))
             raise NotFound(f"{thing.name} was replaced", operation=f"delete {thing.name}")
         if thing.kind == "pool":
-            self.client.pools.delete(thing.id, wait=False, tell=self.tell)
+            self._end_pool(thing)
         else:
             self.client.jobs.handle(thing.id).delete(wait=False, tell=self.tell)
+
+    def _end_pool(self, thing: Thing) -> None:
+        with watch.Deadline(GONE_SECONDS, f"the deletion of {thing.name}", self.tell):
+            others = pool_users.end(self.client.batch, thing.id, self.register.runs)
+        if others:
+            self.tell(Standing(thing.name, pool_users.stays(thing.id, others, self.client.account.option)))
+            raise NotFound(f"{thing.name} is used", operation=f"delete {thing.name}")
 
     def _wait_until_gone(self, thing: Thing) -> None:
         if thing.kind == "pool":

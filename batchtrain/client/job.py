@@ -73,7 +73,7 @@ class Job:
     @property
     def open(self) -> bool:
         """Whether a task waits or runs."""
-        return any(itertools.chain(self.iter_tasks("running", limit=1), self.iter_tasks("active", limit=1)))
+        return tasks.any_open(self._client.batch, self.id)
 
     def iter_tasks(self, state: str = "", *, limit: int | None = None) -> Iterator[Task]:
         """Its tasks, page by page.

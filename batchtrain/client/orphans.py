@@ -1,24 +1,26 @@
-"""Runs whose process ended without finishing them: the next command of this host that meets one ends it as `run` would
-have: it fetches the results, deletes what the run created, and writes the end of its record, in this order."""
+"""Runs whose process ended without finishing them: the next `run` in their directory, or the next command of this host
+that needs one, ends it as `run` would have: it fetches the results, deletes what the run created, and writes the end of
+its record, in this order."""
 
 from __future__ import annotations
 
 import contextlib
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from datetime import timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from batchtrain.catalog.prices import money
 from batchtrain.client.ending import Ending, Interrupts
-from batchtrain.config.types import Recipe
-from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, ResultsLeft, TaskFailed
+from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, ResultsLeft, TaskFailed, counted
 from batchtrain.plan.marks import Marks
-from batchtrain.records.events import Event, RunAdopted, Standing
+from batchtrain.records.events import Event, Results, RunAdopted, Standing
 from batchtrain.runs import directory, lease
 from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.runs.recording import QUIET, Progress, Recording, is_of_account, secrets_of_job
-from batchtrain.service import job_actions, read
-from batchtrain.service.connect import Account
+from batchtrain.service import pool_users
+from batchtrain.service.connect import Account, loopback
 from batchtrain.service.register import Kind, Register, Thing, read_marks
 
 if TYPE_CHECKING:
@@ -26,13 +28,19 @@ if TYPE_CHECKING:
     from batchtrain.client.shown_progress import Tell
 
 
+SHOWN = 5
+"""The runs that `run` does not end and names; more are counted."""
+
+
 class Orphan(NamedTuple):
-    """A run of this host that no process records any more."""
+    """A run that no process records any more."""
 
     run: RunDirectory
     record: RunRecord
     kept_kinds: tuple[str, ...]
     """The kinds of things that the run would not have deleted."""
+    host: str
+    """Where it was started."""
 
     @property
     def job(self) -> Thing:
@@ -48,51 +56,95 @@ class Orphan(NamedTuple):
         """What the run may have created."""
         return (self.job, Thing("pool", self.record.pool)) if self.record.pool else (self.job,)
 
+    def is_here(self, account: Account) -> bool:
+        """Whether it is of this host and of an account, so that it can be ended here."""
+        return self.host == platform.node() and is_of_account(self.record, account)
 
-def orphans(root: Path, account: Account) -> Iterator[Orphan]:
-    """The runs of an account that were started on this host and were left or lost their process, the newest first."""
+    def remark(self, account: Account) -> str:
+        """Why it is not ended: what it is, since when, what it costs, and the command that ends it."""
+        record, cost = self.record, self.record.cost
+        price = f", {money(cost.hour, cost.currency)} an hour" if cost is not None and cost.hour is not None else ""
+        facts = f"job {record.job} since {record.started.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC{price}"
+        if self.is_here(account):
+            return f"{self.what} and still runs ({facts}); `batchtrain jobs wait {record.job}` waits for it and ends it"
+        if not is_of_account(record, account):  # without the options of this command
+            option = " --local" if loopback(record.endpoint) else ""
+            step = f"with its credentials, `jobs wait {record.job}{option}` ends it"
+            return f"{self.what} in account {record.account} ({facts}); {step}"
+        return f"{self.what} on host {self.host} ({facts}); there, `batchtrain jobs wait {record.job}` ends it"
+
+
+def lost_runs(root: Path) -> Iterator[Orphan]:
+    """The runs that were left or lost their process, the newest first."""
     for run in reversed(tuple(directory.runs(root))):
         with contextlib.suppress(BatchtrainError):
             record, lease_record = run.record(), lease.read(run.path)
-            if record.state not in ("lost", "left") or lease_record is None or lease_record.host != platform.node():
-                continue
-            if is_of_account(record, account):
-                yield Orphan(run, record, lease_record.kept_kinds)
+            if record.state in ("lost", "left") and lease_record is not None:
+                yield Orphan(run, record, lease_record.kept_kinds, lease_record.host)
 
 
 def orphan_of(client: Operations, root: Path, job_id: str) -> Orphan | None:
-    """The lost run that added the existing job; None without one."""
-    for orphan in orphans(root, client.account):
-        if orphan.record.job == job_id and _has_mark(client, orphan.job, orphan):
+    """The lost run of this host that added the existing job; None without one."""
+    for orphan in lost_runs(root):
+        is_of_job = orphan.record.job == job_id and orphan.is_here(client.account)
+        if is_of_job and _has_mark(client, orphan.job, orphan):
             return orphan
     return None
 
 
-def end_met(client: Operations, recipe: Recipe, root: Path, tell: Tell, *, reuse: bool) -> None:
-    """End the orphans whose job or pool a new run of a recipe needs. reuse: pools stay.
+def adopt(
+    client: Operations, root: Path, tell: Tell, *, pool_id: str = "", job_ids: Collection[str] = (), reuse: bool = False
+) -> None:
+    """End the lost runs whose tasks have ended, before a new run needs a pool and jobs, and report each other one in a
+    line. reuse: the pool that the run needs stays.
 
-    Raises AlreadyExists for a job of this recipe that still runs, and the errors of `end`.
+    Raises AlreadyExists for a job that still runs and is in the way, and the errors of `end` for a run that is.
     """
-    pool_id, job_ids = recipe.pool.id if recipe.pool else "", {job.id for job in recipe.jobs}
-    met = []
-    for orphan in orphans(root, client.account):
-        shares_pool = bool(pool_id) and orphan.record.pool == pool_id
-        if orphan.record.job not in job_ids and not shares_pool:
-            continue
-        if _has_mark(client, orphan.job, orphan) and client.jobs.handle(orphan.record.job).open:
-            if orphan.record.job not in job_ids and reuse:
-                continue  # another job on the same pool
-            job_id = orphan.record.job
-            raise AlreadyExists(
-                f"job {job_id} of run {orphan.run.name} still runs, but the process of that run has ended;"
-                f" `batchtrain jobs wait {job_id}` waits for its tasks, fetches its results and ends the run;"
-                f" `batchtrain jobs term {job_id}` ends its tasks",
-                operation=f"add job {job_id}",
-                code="JobExists",
-            )
-        met.append(orphan)
-    if met:
-        end(client, met, tell, kept_kinds=("pool",) if reuse else ())
+    needed, others, remarks = list[Orphan](), list[Orphan](), list[str]()
+    for orphan in lost_runs(root):
+        is_of_job = orphan.record.job in job_ids
+        is_in_the_way = is_of_job or bool(pool_id and orphan.record.pool == pool_id)
+        if orphan.is_here(client.account) and not _is_open(client, orphan):
+            (needed if is_in_the_way else others).append(orphan)
+        elif orphan.is_here(client.account) and is_in_the_way and (is_of_job or not reuse):
+            _refuse(orphan)
+        else:
+            remarks.append(orphan.remark(client.account))
+    if needed:
+        end(client, needed, tell, kept_kinds=("pool",) if reuse else ())
+    remarks += filter(None, [_failure_of_end(client, orphan, tell) for orphan in others])
+    if count := len(remarks[SHOWN:]):
+        remarks[SHOWN:] = [f"and {counted(count, 'more run')} without a process; `batchtrain runs list` names them"]
+    for text in remarks:
+        tell(Standing("", text))
+
+
+def _failure_of_end(client: Operations, orphan: Orphan, tell: Tell) -> str:
+    """End a run that a new run does not need; returns why that failed."""
+    try:
+        (recording,) = end(client, [orphan], tell)
+    except BatchtrainError as error:
+        return f"{orphan.what}, and could not be ended: {error}"
+    tell(Results(orphan.record.job, recording.conclusion()))
+    return ""
+
+
+def _is_open(client: Operations, orphan: Orphan) -> bool:
+    """Whether tasks of its job have not ended."""
+    with contextlib.suppress(NotFound):  # it was deleted meanwhile
+        return _has_mark(client, orphan.job, orphan) and client.jobs.handle(orphan.record.job).open
+    return False
+
+
+def _refuse(orphan: Orphan) -> NoReturn:
+    job_id = orphan.record.job
+    raise AlreadyExists(
+        f"job {job_id} of run {orphan.run.name} still runs, but the process of that run has ended;"
+        f" `batchtrain jobs wait {job_id}` waits for its tasks, fetches its results and ends the run;"
+        f" `batchtrain jobs term {job_id}` ends its tasks",
+        operation=f"add job {job_id}",
+        code="JobExists",
+    )
 
 
 def end(
@@ -183,12 +235,14 @@ def _delete(
     """Delete what a run created and did not want to keep. Raises the error of a deletion."""
     register = Register(Marks(orphan.run.name))
     for thing in orphan.things:
-        if thing.kind in {*kept_kinds, *orphan.kept_kinds} or not _has_mark(client, thing, orphan):
-            continue
-        if thing.kind == "pool" and (others := _others_on(client, thing.id, orphan.record.job)):
-            tell(Standing(thing.name, f"left as it is: {thing.name}, on which job {others[0]} is not over"))
-            continue
-        register.note(thing, "ours")
+        marks = _marks(client, thing)
+        is_own, is_kept = marks.run == orphan.run.name, thing.kind in kept_kinds
+        if is_own and is_kept:
+            pool_users.hand_over(client.batch, thing.id)
+        elif is_own and thing.kind not in orphan.kept_kinds:
+            register.note(thing, "ours")
+        elif not is_own and not is_kept and thing.kind == "pool" and marks.ends_with:
+            register.note(thing, "shared")
 
     def tell_alive(event: Event) -> None:
         lease.touch()  # a long deletion has an event each minute
@@ -198,15 +252,6 @@ def _delete(
     ending.delete()
     if error := ending.failure(successful=False):
         raise error
-
-
-def _others_on(client: Operations, pool_id: str, job_id: str) -> list[str]:
-    """The other jobs of a pool that are not over, such as those that the same command added."""
-    return [
-        job.id
-        for job in read.jobs(client.batch)
-        if job.pool == pool_id and job.id != job_id and job.state not in job_actions.OVER
-    ]
 
 
 def _last_state(run: RunDirectory) -> str:
@@ -219,7 +264,12 @@ def _last_state(run: RunDirectory) -> str:
 
 def _has_mark(client: Operations, thing: Thing, orphan: Orphan) -> bool:
     """Whether a thing exists and was created by the run."""
+    return _marks(client, thing).run == orphan.run.name
+
+
+def _marks(client: Operations, thing: Thing) -> Marks:
+    """The marks of a thing; empty ones if it does not exist."""
     try:
-        return read_marks(client.batch, thing).run == orphan.run.name
+        return read_marks(client.batch, thing)
     except NotFound:
-        return False
+        return Marks("")

@@ -131,15 +131,17 @@ class Pools:
         `add`.
         """
         pool_id = pool_id_of(recipe)
-        standing = read.pool_or_none(self._client.batch, pool_id)
+        standing = read.pool_or_none(self._client.batch, pool_id, f"{read.POOL},metadata")
         if standing is not None and standing.state == "deleting":
             self.gone(pool_id, tell=tell)
             standing = None
         if standing is None:
             return self.add(recipe, timeout=timeout, tell=tell, foreseen=foreseen, register=register, patience=patience)
         self._refuse_other(standing, foreseen, idles=idles(recipe))
-        register.note(Thing("pool", pool_id), "existing")
-        tell(PoolReused(pool_id, f"pool {pool_id} exists, matches the plan, and is used"))
+        is_shared = bool(marks_of(standing.metadata).ends_with)
+        register.note(Thing("pool", pool_id), "shared" if is_shared else "existing")
+        end = "; it ends with its last user, because it was added by a run without --reuse" if is_shared else ""
+        tell(PoolReused(pool_id, f"pool {pool_id} exists, matches the plan, and is used{end}"))
         if idles(recipe):
             self._let_idle(standing, recipe, foreseen, tell)
         self.wait(pool_id, timeout=timeout, tell=tell, recipe=recipe)

@@ -33,6 +33,7 @@ from batchtrain.errors import (
     NotFound,
     ReplacementFailed,
     ResultsLeft,
+    ServiceError,
     TaskFailed,
     TimedOut,
     Unreachable,
@@ -43,9 +44,9 @@ from batchtrain.plan.types import Plan
 from batchtrain.records import Metric, Pool, Table, Task, events
 from batchtrain.runs import directory
 from batchtrain.runs.beginnings import Beginning, resume_of
-from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin, now
-from batchtrain.service import faults, job_actions, read, retry, watch
+from batchtrain.service import faults, job_actions, pool_users, read, retry, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS, STOP_SECONDS
 from batchtrain.service.register import KINDS, Kind, Register, Thing, read_marks
 from batchtrain.service.tasks import Glance
@@ -116,7 +117,9 @@ def run(
     foreseen = plans[0][1]
     if origin is not None:
         directory.check(origin.root)
-        orphans.end_met(client, recipe, origin.root, tell, reuse=reuse)
+        pool_id = recipe.pool.id if recipe.needs_pool and recipe.pool is not None else ""
+        job_ids = [job.id for job in recipe.jobs]
+        orphans.adopt(client, origin.root, tell, pool_id=pool_id, job_ids=job_ids, reuse=reuse)
     old_jobs = _refuse_standing(client, recipe, origin, tell, reuse=reuse)
     return _outcome(
         client,
@@ -229,6 +232,7 @@ def _outcome(
     with Interrupts() as interrupts:
         recorder = Recorder(client, recipe, foreseen, tell, origin, progress, kept_kinds)
         register = client.register(recipe, recorder.names, beginning)
+        register.temporary_kinds = frozenset(KINDS).difference(kept_kinds)
         ending = Ending(client, register, recorder.tell, interrupts, kept_kinds)
         try:
             try:
@@ -336,7 +340,7 @@ class Recorder:
         kept_kinds: tuple[Kind, ...] = (),
     ) -> None:
         """kept_kinds: the kinds of things that the command does not delete."""
-        self._client, self._tell, self._progress = client, tell, progress
+        self._client, self._tell, self._progress, self.origin = client, tell, progress, origin
         self.recipe = recipe
         """The recipe at the candidate where it runs."""
         self._notices = Notices(recipe, client.account, tell)
@@ -522,25 +526,57 @@ def _create_and_follow(
     *,
     reuse: bool,
 ) -> Outcome:
-    timeout = POOL_SECONDS if work.timeout is None else work.timeout
     unplaced_work, patience = work, recovery_of(work.recipe)
     while True:
-        work = _with_pool(unplaced_work, plans, timeout, reuse=reuse)._replace(patience=patience)
-        client, recipe, foreseen, ending = work.client, work.recipe, work.foreseen, work.ending
-        for job_id, created in old_jobs.items():
-            _replace(client, job_id, created, work.tell)
-        client.jobs.add_all(
-            recipe, tell=work.tell, timeout=timeout, foreseen=foreseen, resume=False, register=ending.register
-        )
-        ending.submitted = True
         try:
-            outcome = _all_followed(work)
+            work = _submitted(unplaced_work, plans, old_jobs, reuse=reuse)
+        except ServiceError as error:
+            _start_again(unplaced_work, error)
+            continue
+        try:
+            outcome = _all_followed(work._replace(patience=patience))
             break
         except NodesLost as error:
             plans, old_jobs = _moved_on(work, plans, error), {}
     if afterwards is not None:
-        afterwards(ending.register)
+        afterwards(work.ending.register)
     return outcome
+
+
+def _submitted(work: _Work, plans: Plans, old_jobs: Mapping[str, datetime | None], *, reuse: bool) -> _Work:
+    """The work where its pool is, once all jobs have been added there."""
+    timeout = POOL_SECONDS if work.timeout is None else work.timeout
+    work = _with_pool(work, plans, timeout, reuse=reuse)
+    client, recipe, register = work.client, work.recipe, work.ending.register
+    for job_id, created in old_jobs.items():
+        _replace(client, job_id, created, work.tell)
+    client.jobs.add_all(
+        recipe, tell=work.tell, timeout=timeout, foreseen=work.foreseen, resume=False, register=register
+    )
+    for pool in register.things("shared"):
+        pool_users.join(client.batch, pool.id, register.marks(pool).run)
+    work.ending.submitted = True
+    return work
+
+
+def _start_again(work: _Work, error: ServiceError) -> None:
+    """Delete the jobs that were added to a pool which another run has deleted meanwhile. Raises any other error."""
+    register = work.ending.register
+    pools = register.things("shared")
+    if error.code == "PoolExists" and work.recipe.pool is not None:
+        _refuse_used(work.ending.client, Thing("pool", work.recipe.pool.id), work.recorder.origin)
+    if error.code not in pool_users.GONE or not pools:
+        raise error
+    for job in (thing for thing in register.things("ours", "pending") if thing.kind == "job"):
+        with contextlib.suppress(NotFound):
+            work.ending.client.jobs.handle(job.id).delete(tell=work.tell)
+        register.note(job, None)
+    for pool in pools:
+        text = f"{pool.name} was deleted at the end of the run that added it; this run creates it again"
+        work.tell(events.Waiting(pool.id, text))
+        register.note(pool, None)
+    register.tasks_added = False
+    work.recorder.restart()
 
 
 def _moved_on(work: _Work, plans: Plans, error: NodesLost) -> Plans:
@@ -726,8 +762,11 @@ def _refuse_standing(
         for thing in (*(Thing("pool", name) for name in standing_pools), *(Thing("job", name) for name in states)):
             _fetch_results_left(client, thing, origin, tell)
     for pool_id in standing_pools:
+        _refuse_used(client, Thing("pool", pool_id), origin)
         raise faults.failure(f"add pool {pool_id}", "PoolExists", "The specified pool already exists.")
     for job_id, state in states.items():
+        if state != "completed" or not reuse:
+            _refuse_used(client, Thing("job", job_id), origin)
         if reuse and state != "completed":
             raise AlreadyExists(
                 f"job {job_id} is {state}, and only a completed job is replaced; wait for it with"
@@ -738,6 +777,34 @@ def _refuse_standing(
         if not reuse:
             raise faults.failure(f"add job {job_id}", "JobExists", f"The specified job already exists, and is {state}.")
     return {job_id: read.job(client.batch, job_id).created for job_id in states}
+
+
+def _refuse_used(client: Operations, thing: Thing, origin: Origin | None) -> None:
+    """Raise AlreadyExists for a pool or a job that a living run uses, without advice to delete it."""
+    users = pool_users.users(client.batch, thing.id) if thing.kind == "pool" else ()
+    with contextlib.suppress(NotFound):
+        users = tuple(user for user in users if client.jobs.handle(user.job).open or _running(user.run, origin))
+        marks = read_marks(client.batch, thing)
+        record = _running(marks.run, origin)
+        is_followed = thing.kind == "job" and marks.ends_with and client.jobs.handle(thing.id).open
+        if not users and (is_followed or record):  # of a run whose job is this one, or that has no job yet
+            users = (pool_users.PoolUser(marks.run, "", record.started if record else None, ends=True),)
+    if not users:
+        return
+    step = f"`batchtrain jobs wait {thing.id}` waits for it; or use another id"
+    if thing.kind == "pool":
+        step = "`batchtrain run --reuse` runs on it, too; or use another id"
+    raise AlreadyExists(
+        f"{thing.name} is used by {', '.join(map(str, users))}; {step}",
+        operation=f"add {thing.name}",
+        code=f"{thing.kind.capitalize()}Exists",
+    )
+
+
+def _running(run: str, origin: Origin | None) -> RunRecord | None:
+    """The record of a run of the same directory that a process records; None for any other run."""
+    record = directory.named(origin.root, run).record_or_none() if origin and run else None
+    return record if record is not None and record.state == "running" else None
 
 
 def _fetch_results_left(client: Operations, thing: Thing, origin: Origin, tell: Tell) -> None:

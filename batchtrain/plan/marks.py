@@ -22,7 +22,11 @@ VARIABLE = "BATCHTRAIN_RUN"
 """The run as a variable of a job's tasks. It separates their attempts from those of an earlier job of the same id."""
 MAX_PRICE = "batchtrain:max-price"
 """The limit of the price of a detached run, on its pool: the wall clock of its job counts the nodes of the plan."""
-OWN = frozenset({RUN, USER, HOST, DIGEST, COMPLETE, VARIABLE, lineage.VARIABLE})
+ENDS_WITH, USED_BY = "batchtrain:ends-with", "batchtrain:used-by"
+"""The run that deletes it at its end, or LAST_USER; the run that began last to use a pool of another one."""
+LAST_USER = "its-last-user"
+"""The run that added a pool has ended, and the last run that uses the pool deletes it."""
+OWN = frozenset({RUN, USER, HOST, ENDS_WITH, USED_BY, DIGEST, COMPLETE, VARIABLE, lineage.VARIABLE})
 MARKED = frozenset({"pool.add", "job.add", "schedule.add"})
 """The actions whose requests carry marks."""
 
@@ -31,17 +35,18 @@ Document = Mapping[str, Any]
 
 class Marks(NamedTuple):
     """Which run adds something. user, host: empty if the configuration leaves them out. lineage: None without
-    checkpoints."""
+    checkpoints. ends_with: the run that deletes it, or LAST_USER; empty for what stays."""
 
     run: str
     user: str = ""
     host: str = ""
     lineage: Lineage | None = None
+    ends_with: str = ""
 
     @property
     def metadata(self) -> list[dict[str, str]]:
         """The items of a request's metadata."""
-        items = {RUN: self.run, USER: self.user, HOST: self.host}
+        items = {RUN: self.run, USER: self.user, HOST: self.host, ENDS_WITH: self.ends_with}
         return [{"name": name, "value": value} for name, value in items.items() if value]
 
 
@@ -62,7 +67,7 @@ def is_controller(metadata: Iterable[Document]) -> bool:
 def marks_of(metadata: Iterable[Document]) -> Marks:
     """The marks in the metadata of an answer; an empty `run` if batchtrain did not add the object."""
     items = values_of(metadata)
-    return Marks(items.get(RUN, ""), items.get(USER, ""), items.get(HOST, ""))
+    return Marks(items.get(RUN, ""), items.get(USER, ""), items.get(HOST, ""), ends_with=items.get(ENDS_WITH, ""))
 
 
 def marked(action: str, document: Document, marks: Marks) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,8 +18,9 @@ from batchtrain.plan.marks import Marks, is_controller, marks_of
 from batchtrain.records import Job, JobSchedule, Pool
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunRecord
-from batchtrain.service import read, submit
+from batchtrain.service import pool_users, read, submit, tasks
 from batchtrain.service.connect import Account
+from batchtrain.service.job_actions import OVER
 from batchtrain.service.register import KINDS, Kind, Thing, read_marks
 from batchtrain.service.retry import span
 
@@ -61,43 +64,78 @@ def leftovers(
     user: str | None = None,
     older_than: float = 0.0,
 ) -> tuple[Leftover, ...]:
-    """What runs left that have ended, in the order in which it is deleted; not what a living run of this machine uses.
+    """What runs left that have ended, in the order in which it is deleted; nothing of a living run of this machine, and
+    no pool on which another job is not over.
 
     user: only that of this user. older_than: the age in seconds from which something counts.
     """
-    rows = []
+    jobs, rows = read.jobs(client, f"{read.JOB},metadata"), dict[Thing, Leftover]()
+    find_run = functools.cache(lambda name: directory.named(root, name).record_or_none())
+    is_alive = functools.cache(lambda name: _is_alive(client, find_run(name), _of_run(jobs, name)))
     for kind in KINDS:
-        for record in _marked(client, kind):
-            marks = marks_of(record.metadata)
+        for record in jobs if kind == "job" else _marked(client, kind):
+            marks, thing = marks_of(record.metadata), Thing(kind, record.id)
             age = now - (record.created or now)
-            run = directory.named(root, marks.run).record_or_none()
-            of_user = user is None or marks.user == user
-            if marks.run and of_user and age >= timedelta(seconds=older_than) and not (run and run.state == "running"):
+            is_chosen = (user is None or marks.user == user) and age >= timedelta(seconds=older_than)
+            if not marks.run or not is_chosen or is_alive(marks.run):
+                continue
+            users = [Thing("job", job.id) for job in pool_users.on(jobs, record.id)] if kind == "pool" else []
+            if rows.keys() >= set(users):
+                run = find_run(marks.run)
                 row = _row(account, kind, record, marks, age, catalog, run)
-                rows.append(Leftover(Thing(kind, record.id), marks, row, run is None, is_controller(record.metadata)))
-    return tuple(rows)
+                is_elsewhere = run is None or any(rows[user].elsewhere for user in users)
+                rows[thing] = Leftover(thing, marks, row, is_elsewhere, is_controller(record.metadata))
+    return tuple(rows.values())
 
 
-def delete(client: BatchClient, things: Iterable[Leftover]) -> Iterator[tuple[Leftover, BatchtrainError | None]]:
-    """Delete what still carries the same mark, without waiting; yields each thing, with the error if it stays."""
-    remove = {"pool": submit.delete_pool, "job": submit.delete_job, "job schedule": submit.delete_schedule}
+def _of_run(jobs: Iterable[Job], name: str) -> list[Job]:
+    return [job for job in jobs if marks_of(job.metadata).run == name]
+
+
+def _is_alive(client: BatchClient, run: RunRecord | None, jobs: Iterable[Job]) -> bool:
+    """Whether a run of this machine lives: a process records it, or a job of it has tasks that have not ended. The job
+    of a detached run lives until the service ends it."""
+    if run is None or run.state == "running":
+        return run is not None
+    with contextlib.suppress(NotFound):  # a job that was deleted meanwhile
+        return any(
+            job.state not in OVER and (run.state == "detached" or tasks.any_open(client, job.id)) for job in jobs
+        )
+    return False
+
+
+def delete(client: BatchClient, things: Iterable[Leftover]) -> Iterator[tuple[Leftover, str, BatchtrainError | None]]:
+    """Delete what still carries the same mark, without waiting; yields each thing, its result, and the error if
+    it could not be deleted."""
     for item in things:
-        failure: BatchtrainError | None = None
-        try:
-            if read_marks(client, item.thing) != item.marks:
-                continue  # another run replaced it
-            remove[item.thing.kind](client, item.thing.id)
-        except NotFound:
-            continue  # it is gone
-        except BatchtrainError as error:
-            failure = error
-        yield item, failure
+        text, failure = _result(client, item)
+        if text:
+            yield item, text, failure
 
 
-def _marked(client: BatchClient, kind: Kind) -> Sequence[Pool | Job | JobSchedule]:
-    if kind == "pool":
-        return read.pools(client, read.MARKED_POOL)
-    return read.jobs(client, read.MARKED) if kind == "job" else read.schedules(client, read.MARKED)
+def _result(client: BatchClient, item: Leftover) -> tuple[str, BatchtrainError | None]:
+    try:
+        return _deleted(client, item), None
+    except NotFound:  # it is gone
+        return "", None
+    except BatchtrainError as error:
+        return f"{item.thing.name} was not deleted: {error}", error
+
+
+def _deleted(client: BatchClient, item: Leftover) -> str:
+    """Delete one thing; returns the result as text, empty for one that another run replaced. A pool that is used since
+    it was listed stays."""
+    if read_marks(client, item.thing) != item.marks:
+        return ""
+    if item.thing.kind != "pool":
+        (submit.delete_job if item.thing.kind == "job" else submit.delete_schedule)(client, item.thing.id)
+    elif others := pool_users.end(client, item.thing.id, {item.marks.run}):
+        return pool_users.stays(item.thing.id, others, "")
+    return f"{item.thing.name} is being deleted"
+
+
+def _marked(client: BatchClient, kind: Kind) -> Sequence[Pool | JobSchedule]:
+    return read.pools(client, read.MARKED_POOL) if kind == "pool" else read.schedules(client, read.MARKED)
 
 
 def _row(

@@ -86,6 +86,20 @@ def pool_or_none(client: BatchClient, pool_id: str, select: str = POOL) -> Pool 
     return _if_there(lambda: pool(client, pool_id, select))
 
 
+class PoolVersion(msgspec.Struct, frozen=True):
+    """What a conditional change of a pool needs."""
+
+    id: str
+    etag: str = msgspec.field(default="", name="eTag")
+    state: str = ""
+    metadata: tuple[dict[str, str], ...] = ()
+
+
+def pool_version(client: BatchClient, pool_id: str) -> PoolVersion:
+    """The version of a pool. Raises NotFound."""
+    return answer(client, _url("pools", pool_id), f"look at pool {pool_id}", PoolVersion)
+
+
 def facts_of(pool: Pool) -> PoolFacts:
     """The properties of an existing pool that planning needs."""
     return PoolFacts(pool.id, pool.vm_size.upper(), pool.dedicated, pool.spot, pool.inter_node, pool.slots)

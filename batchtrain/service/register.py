@@ -22,8 +22,9 @@ GROUPS: Mapping[Kind, str] = {"pool": "pool", "job": "jobs", "job schedule": "jo
 COLLECTIONS: Mapping[Kind, str] = {"pool": "pools", "job": "jobs", "job schedule": "jobschedules"}
 """Where the service has each kind of thing."""
 ACTIONS: Mapping[Kind, Action] = {"pool": "pool.add", "job": "job.add", "job schedule": "schedule.add"}
-State = Literal["pending", "ours", "existing"]
-"""The request that creates it was sent and has no answer; this command created it; it existed before and is used."""
+State = Literal["pending", "ours", "existing", "shared"]
+"""The request that creates it was sent and has no answer; this command created it; it existed before and is used; it
+did, and ends with its last user."""
 LATE_SECONDS = 1.0
 """Between two looks at a thing whose request was interrupted: the service may still be reading the request."""
 
@@ -59,13 +60,20 @@ class Register:
         """runs: the names of runs by job id; other things carry the run of `marks`."""
         self._marks, self._runs = marks, runs or {}
         self._states: dict[Thing, State] = {}
+        self.temporary_kinds: frozenset[Kind] = frozenset()
+        """The kinds of things that this command deletes at its end."""
         self.tasks_added = False
         """Whether a task was added."""
 
     def marks(self, thing: Thing) -> Marks:
         """What the metadata of a thing says when this command creates it."""
         run = self._runs.get(thing.id, self._marks.run) if thing.kind == "job" else self._marks.run
-        return self._marks._replace(run=run)
+        return self._marks._replace(run=run, ends_with=run if thing.kind in self.temporary_kinds else "")
+
+    @property
+    def runs(self) -> frozenset[str]:
+        """The names of the runs of this command."""
+        return frozenset((self._marks.run, *self._runs.values()))
 
     def note(self, thing: Thing, state: State | None) -> None:
         """Set the state of a thing; None removes it."""

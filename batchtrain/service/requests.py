@@ -24,6 +24,7 @@ from batchtrain.service.faults import faults
 from batchtrain.service.retry import Attempts
 
 CONTENT_TYPE = "application/json; odata=minimalmetadata"
+CHANGED = "ConditionNotMet"
 CLOCK_STEP = 2.0
 """The precision in seconds of the service's dates, which have whole seconds."""
 
@@ -43,13 +44,21 @@ def quoted(name: str) -> str:
 
 
 def ask(
-    client: BatchClient, method: str, path: str, operation: str, body: Body | None = None, *, done: Done | None = None
+    client: BatchClient,
+    method: str,
+    path: str,
+    operation: str,
+    body: Body | None = None,
+    *,
+    done: Done | None = None,
+    etag: str = "",
 ) -> None:
     """Send one request. Raises ServiceError, unless an earlier attempt of this call took effect (`done`, checked on
-    what exists at the path) and only its answer was lost."""
+    what exists at the path) and only its answer was lost. etag: of the version that it may change; CHANGED is the code
+    of the error for another version."""
     attempts = Attempts()
     try:
-        _send(client, method, path, operation, body, attempts)
+        _send(client, method, path, operation, body, attempts, etag)
     except Unreachable:
         raise
     except ServiceError as error:
@@ -192,8 +201,12 @@ def in_state(*states: str) -> Done:
     return lambda document: str(document.get("state", "")).lower() in states
 
 
-def _send(client: BatchClient, method: str, path: str, operation: str, body: Body | None, attempts: Attempts) -> None:
+def _send(
+    client: BatchClient, method: str, path: str, operation: str, body: Body | None, attempts: Attempts, etag: str
+) -> None:
     request = HttpRequest(method, path, params={"api-version": API_VERSION}, json=body)
+    if etag:
+        request.headers["If-Match"] = f'"{etag}"'
     if body is not None:
         request.headers["Content-Type"] = CONTENT_TYPE
     with faults(operation):

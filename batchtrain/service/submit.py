@@ -189,9 +189,9 @@ _ACTIONS: dict[Action, Callable[[BatchClient, Step, dict[str, Any]], events.Even
 # (azure-sdk-for-python #46815) and their pollers hide failures; our own waits are bounded and say what they wait for.
 
 
-def delete_pool(client: BatchClient, pool_id: str) -> None:
-    """Delete a pool. Raises NotFound."""
-    ask(client, "DELETE", f"/pools/{quoted(pool_id)}", f"delete pool {pool_id}", done=in_state("deleting"))
+def delete_pool(client: BatchClient, pool_id: str, etag: str = "") -> None:
+    """Delete a pool. Raises NotFound. etag: delete only this version of it."""
+    _delete(client, Thing("pool", pool_id), etag)
 
 
 def reboot_node(client: BatchClient, pool_id: str, node_id: str) -> None:
@@ -218,13 +218,21 @@ def remove_nodes(client: BatchClient, pool_id: str, node_ids: Sequence[str]) -> 
 
 def delete_job(client: BatchClient, job_id: str) -> None:
     """Delete a job with all its tasks. Raises NotFound."""
-    ask(client, "DELETE", f"/jobs/{quoted(job_id)}", f"delete job {job_id}", done=in_state("deleting"))
+    _delete(client, Thing("job", job_id))
 
 
 def delete_schedule(client: BatchClient, schedule_id: str) -> None:
     """Delete a job schedule with all its jobs. Raises NotFound."""
-    path = f"/jobschedules/{quoted(schedule_id)}"
-    ask(client, "DELETE", path, f"delete job schedule {schedule_id}", done=in_state("deleting"))
+    _delete(client, Thing("job schedule", schedule_id))
+
+
+def _delete(client: BatchClient, thing: Thing, etag: str = "") -> None:
+    """Delete a thing; one that is being deleted already counts, such as a pool that ends with its job."""
+    try:
+        ask(client, "DELETE", thing.path, f"delete {thing.name}", done=in_state("deleting"), etag=etag)
+    except ServiceError as error:
+        if not error.code.endswith("BeingDeleted"):
+            raise
 
 
 def terminate_schedule(client: BatchClient, schedule_id: str) -> None:

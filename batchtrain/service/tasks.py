@@ -52,6 +52,11 @@ def filter_of(state: str) -> str:
     return STATES[state] if state else ""
 
 
+def any_open(client: BatchClient, job_id: str) -> bool:
+    """Whether a task of a job waits or runs. Raises NotFound."""
+    return any(read.tasks(client, job_id, where=OPEN, select="id", limit=1))
+
+
 def starting(prefix: str) -> str:
     """The filter of the tasks whose ids begin with a text; empty for all tasks."""
     return f"startswith(id,'{prefix.replace(chr(39), chr(39) * 2)}')" if prefix else ""

@@ -298,7 +298,7 @@ def tasks_ended(
                 return
             if not glance.counts.open:
                 requests += 1
-                if not list(read.tasks(client, job_id, where=tasks.OPEN, select="id", limit=1)):
+                if not tasks.any_open(client, job_id):
                     show(tasks.glance(client, job_id))
                     return
             if turn % JOB_TURNS == 0:
@@ -328,10 +328,7 @@ def _will_not_go_on(client: BatchClient, job_id: str) -> bool:
             state = read.job(client, job_id).state  # a job that has ended meanwhile took its own pool with it
             if state in ("terminating", "completed"):
                 return state == "completed"
-            text = (
-                f"pool {job.pool} of job {job_id} is gone, so its tasks cannot run; delete the job:"
-                f" `batchtrain jobs del {job_id}`"
-            )
+            text = f"pool {job.pool} of job {job_id} is gone, so its tasks cannot run"
             raise NotFound(text, operation=f"wait for job {job_id}", code="PoolNotFound") from None
     return False
 

@@ -228,5 +228,6 @@ def test_runs_clean_leaves_a_job_of_another_directory_alone(world: World, tmp_pa
     elsewhere = world.batchtrain("runs", "clean", "-y", "--runs-dir", str(tmp_path / "other"))
     left = world.existing()
     assert left and f"{len(left)} of them belong to runs that are not in" in elsewhere.stderr
+    world.client.jobs.handle("j").wait(check=False)  # while its tasks run, nothing of it is left
     world.batchtrain("runs", "clean", "-y")
     assert world.existing() == set()

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -57,8 +57,8 @@ class Outcome(NamedTuple):
     faults: tuple[str, ...]
 
 
-def simulate(seed: int, left_out: Collection[str] = ()) -> Outcome:
-    """Run one seed."""
+def simulate(seed: int, left_out: Collection[str] = (), make: Callable[..., World] | None = None) -> Outcome:
+    """Run one seed. make: the world, by default one of users who do what the seed says."""
     began = owned.real_monotonic()
     counts: Counter[str] = Counter()
     sim = Simulation(seed)
@@ -72,7 +72,7 @@ def simulate(seed: int, left_out: Collection[str] = ()) -> Outcome:
     sim.loop.set_exception_handler(lambda loop, context: _unhandled(sim, context))
     _own_processes(sim)
     try:
-        world = _World(sim, seed, folder, counts, left_out)
+        world = (make or World)(sim, seed, folder, counts, left_out)
         world.begin()
         try:
             sim.loop.run_forever()
@@ -89,7 +89,7 @@ def simulate(seed: int, left_out: Collection[str] = ()) -> Outcome:
     return Outcome(seed, digest, violations, counts, elapsed, tuple(sim.trace), faults)
 
 
-def _client() -> bt.Client:
+def new_client() -> bt.Client:
     client = bt.Client(workload.account())
     client.pace = PACE
     return client
@@ -124,7 +124,7 @@ def _unhandled(sim: Simulation, context: dict[str, Any]) -> None:
         sim.errors.append(repr(error))
 
 
-class _World:
+class World:
     def __init__(
         self, sim: Simulation, seed: int, directory: Path, counts: Counter[str], left_out: Collection[str]
     ) -> None:
@@ -142,6 +142,11 @@ class _World:
         runs = self.directory / "runs"
         runs.mkdir()
         self.checks = workload.Checks(self.service, self.invariants, runs)
+        self.start_users()
+        self.sim.loop.call_later(LONGEST, self._too_long)
+
+    def start_users(self) -> None:
+        """Start what the seed says, and its faults."""
         for number in range(self.random.choice((1, 2, 3))):
             work = workload.work(self.random, str(number), self.directory)
             self.checks.codes[work.recipe.jobs[0].id] = work.codes
@@ -149,7 +154,6 @@ class _World:
             self.users += 1
             _User(self, number, work, self.random.choice(workload.stories(work))).next()
         self.sim.loop.call_later(60, self._strike)
-        self.sim.loop.call_later(LONGEST, self._too_long)
 
     def _strike(self) -> None:
         """A fault of a node or of the service."""
@@ -191,7 +195,7 @@ class _World:
 class _User:
     """One user: commands one after the other. A command whose process dies is started again."""
 
-    def __init__(self, world: _World, number: int, work: workload.Work, story: tuple[workload.Verb, ...]) -> None:
+    def __init__(self, world: World, number: int, work: workload.Work, story: tuple[workload.Verb, ...]) -> None:
         self.world, self.number, self.work = world, number, work
         has_pool = "auto pool" not in work.features
         self.todo = [verb for verb in story if has_pool or "pool" not in verb.__name__]
@@ -210,7 +214,7 @@ class _User:
             self.world.fates.befall(process)
         process.on_end, process.on_death = self._ended, self._died
         told = workload.Told(self.world.invariants, process)
-        process.start(lambda: verb(_client(), self.work, told, self.world.checks))
+        process.start(lambda: verb(new_client(), self.work, told, self.world.checks))
 
     def _died(self) -> None:
         self.world.counts["deaths of clients"] += 1

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
 from batchtrain.cli import detached
-from batchtrain.client import account_runs, controller, detach, detached_results, orphans
+from batchtrain.client import account_runs, controller, detach, detached_results
 from batchtrain.client.limits import Limits
 from batchtrain.config.types import (
     Autoscale,
@@ -223,16 +223,6 @@ def test_a_job_that_ended_before_all_its_tasks_were_added_has_failed(
     (tmp_path / "tasks.jsonl").write_bytes(b"".join(msgspec.json.encode(task) + b"\n" for task in tasks))
     failure = detached_results.failure_of(SimpleNamespace(batch=None), run, "job")  # type: ignore[arg-type]
     assert (failure is None) == is_complete
-
-
-@pytest.mark.parametrize(("state", "others"), [("active", ["b"]), ("completed", [])])
-def test_a_pool_on_which_another_job_runs_is_not_deleted_with_a_run(
-    state: str, others: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    jobs = [SimpleNamespace(id=job_id, pool="p", state=state) for job_id in ("a", "b")]
-    monkeypatch.setattr(read, "jobs", lambda batch: jobs)
-    client: Any = SimpleNamespace(batch=None)
-    assert orphans._others_on(client, "p", "a") == others
 
 
 @pytest.mark.parametrize("wall_clock", [1e300, 8.64e10 * 100, 3600.0 * 24 * 365 * 8000])

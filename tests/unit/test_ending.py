@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from batchtrain.client import ending
 from batchtrain.client.ending import HURRY_SECONDS, TOGETHER_SECONDS, Ending, Interrupts, unrelated
 from batchtrain.config.types import Secret
 from batchtrain.errors import (
@@ -55,7 +56,7 @@ class Client:
     """An account with things, each of a run; notes the requests in order."""
 
     def __init__(self, *things: Thing, account: Account = LOCAL) -> None:
-        self.account, self.batch = account, None
+        self.account, self.batch = account, self
         self.pools, self.jobs = Group(self, "pool"), Group(self, "job")
         self.things: dict[Thing, str] = dict.fromkeys(things, RUN)
         self.unreachable: set[Thing] = set()
@@ -83,6 +84,12 @@ class Group:
 
     def gone(self, name: str = "", **_: Any) -> None:
         self.client.ask(f"gone {name or self.name}")
+
+
+@pytest.fixture(autouse=True)
+def _used_by_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pool_users` has its own tests."""
+    monkeypatch.setattr(ending.pool_users, "end", lambda client, name, _: client.pools.delete(name) or ())
 
 
 class Seconds:
@@ -299,14 +306,6 @@ def test_what_is_gone_already_is_no_leftover(interrupts: Interrupts) -> None:
     command = Command(Client(POOL), interrupts, things={POOL: "ours", JOB: "ours"})
     command.ending.delete()
     assert (command.client.asked, command.kinds) == (["delete p", "gone p"], ["deleted"])
-
-
-def test_what_is_being_deleted_already_is_waited_for(interrupts: Interrupts) -> None:
-    client = Client(POOL)
-    client.steps["delete p"] = [raising(ServiceError("it is being deleted", code="PoolBeingDeleted"))]
-    command = Command(client, interrupts)
-    command.ending.delete()
-    assert (client.asked, command.kinds) == (["delete p", "gone p"], ["deleted"])
 
 
 ERRORS = [ServiceError("no"), Unreachable("no answer"), NotAllowed("not yours"), TimedOut("long"), ZeroDivisionError()]

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from batchtrain.client import ending
 from batchtrain.client.limits import Limits
 from batchtrain.client.run import _look_at_nodes, leaves, run, seconds_for
 from batchtrain.config.types import Secret
@@ -32,7 +33,7 @@ from batchtrain.plan.marks import Marks
 from batchtrain.records import Pool, Task
 from batchtrain.records.events import Event, JobAdded, JobAdding, PoolAdded, PoolAdding, PoolReused, TasksAdded, Waiting
 from batchtrain.records.jobs import Counts
-from batchtrain.service import register
+from batchtrain.service import pool_users, register
 from batchtrain.service.connect import Account
 from batchtrain.service.faults import NO_CONNECTION
 from batchtrain.service.register import Kind, Thing
@@ -143,6 +144,7 @@ class Service:
         """The kinds of things that another run deleted and added under the same id."""
         self.gone_already: set[Thing] = set()
         self.deleted: list[str] = []
+        self.open = True
 
     def foresee(self, recipe: Any) -> None:
         pass
@@ -201,6 +203,12 @@ class Service:
 
     def gone(self, name: str = "", **_: Any) -> None:
         pass
+
+
+@pytest.fixture(autouse=True)
+def _used_by_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pool_users` has its own tests."""
+    monkeypatch.setattr(ending.pool_users, "end", lambda client, name, _: client.delete(name) or ())
 
 
 @pytest.fixture
@@ -290,9 +298,34 @@ def test_what_stood_before_is_refused_before_anything_is_made_and_never_deleted(
     assert (said, service.deleted) == ([], [])
 
 
-def test_a_pool_that_is_being_deleted_already_is_no_leftover(watched: list[BaseException]) -> None:
-    service = Service(deleting=ServiceError("it is being deleted", code="PoolBeingDeleted"))
-    assert runs(service, []).problem is None
+def test_a_second_run_is_told_which_living_run_uses_the_pool_and_may_use_it_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    user = pool_users.PoolUser("a", "j", datetime(2026, 11, 28, 10, 5, tzinfo=timezone.utc), ends=True)
+    monkeypatch.setattr(pool_users, "users", lambda *_: (user,))
+    monkeypatch.setattr("batchtrain.client.run.read_marks", lambda *_: Marks("a"))
+    service = Service()
+    service.standing = ("p",)
+    with pytest.raises(AlreadyExists) as caught:
+        runs(service, [])
+    assert "pool p is used by run a since 2026-11-28 10:05 UTC; `batchtrain run --reuse`" in str(caught.value)
+    assert "pool del" not in str(caught.value)
+    service.open = False
+    with pytest.raises(AlreadyExists, match="`batchtrain pool del p`"):
+        runs(service, [])
+
+
+@pytest.mark.parametrize(("ends_with", "step"), [("a", "jobs wait j"), ("", "jobs del j")], ids=["run", "jobs add"])
+def test_a_job_that_a_living_run_follows_is_not_to_be_deleted(
+    ends_with: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("batchtrain.client.run.read_marks", lambda *_: Marks("a", ends_with=ends_with))
+    service = Service()
+    service.standing = ("j",)
+    with pytest.raises(AlreadyExists) as caught:
+        runs(service, [])
+    assert f"`batchtrain {step}`" in str(caught.value)
+    assert ("jobs del" in str(caught.value)) == (not ends_with)
 
 
 @pytest.mark.parametrize(

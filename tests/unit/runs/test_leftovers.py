@@ -148,7 +148,50 @@ def test_each_thing_is_deleted_unless_it_is_gone_replaced_or_refused(
     }  # fmt: skip
     service.documents.update(kept)
     service.status["/jobs/refused"] = 403
-    results = {item.thing.id: error for item, error in leftovers.delete(client, things)}
+    results = {item.thing.id: error for item, _, error in leftovers.delete(client, things)}
     assert [name for name, error in results.items() if error is None] == ["j", "s", "p"]
     assert list(results) == ["j", "refused", "s", "p"]
     assert kept.keys() & service.documents.keys() == {"/jobs/replaced", "/jobs/refused"}
+
+
+@pytest.mark.parametrize(
+    ("record", "job", "task", "is_left"),
+    [
+        ("detached", "active", "completed", False),
+        ("detached", "completed", "completed", True),
+        ("running", "active", "running", False),  # lost: its process is gone, and its tasks run
+        ("running", "active", "completed", True),
+        ("running", "disabled", "active", False),
+        ("running", "completed", "active", True),
+        ("interrupted", "active", "running", False),
+        ("completed", "active", "completed", True),
+    ],
+)
+def test_what_a_run_uses_is_left_once_its_job_on_the_service_has_ended(
+    client: BatchClient, service: BatchServer, tmp_path: Path, record: str, job: str, task: str, is_left: bool
+) -> None:
+    name = run_of(tmp_path, record)
+    service.documents["/jobs"] = {"value": [thing("j", name, state=job)]}
+    service.documents["/pools"] = {"value": [thing("p", name)]}
+    tasks = [] if task == "completed" else [{"id": "t", "state": task}]  # the service filters them
+    service.documents["/jobs/j/tasks"] = {"value": tasks}
+    assert [item.thing.id for item in left(client, service, tmp_path)] == (["j", "p"] if is_left else [])
+
+
+@pytest.mark.parametrize(
+    ("user", "is_left", "is_elsewhere"),
+    [
+        ({"state": "completed"}, True, False),
+        ({"state": "active", "metadata": []}, False, False),
+        ({"state": "active"}, True, True),  # it is listed, too
+        ({"state": "active", "metadata": Marks("other", "you").metadata}, False, False),
+    ],
+    ids=["over", "of another program", "of another directory", "of another user"],
+)
+def test_a_pool_on_which_a_job_is_not_over_is_not_left(
+    client: BatchClient, service: BatchServer, tmp_path: Path, user: Any, is_left: bool, is_elsewhere: bool
+) -> None:
+    service.documents["/jobs"] = {"value": [thing("k", poolInfo={"poolId": "p"}) | user]}
+    service.documents["/pools"] = {"value": [thing("p", run_of(tmp_path, "completed"))]}
+    pools = [item for item in left(client, service, tmp_path, user="me") if item.thing.kind == "pool"]
+    assert [item.elsewhere for item in pools] == [is_elsewhere] * is_left

@@ -257,8 +257,7 @@ def test_an_action_is_one_request(act: Callable[[BatchClient], None], sent: str,
 @pytest.mark.parametrize(
     ("act", "refused", "state"),
     [
-        (lambda c: submit.delete_pool(c, "p"), "PoolBeingDeleted", "active"),
-        (lambda c: submit.delete_schedule(c, "s"), "JobScheduleBeingDeleted", "active"),
+        (lambda c: submit.delete_pool(c, "p"), "OperationInvalidForCurrentState", "active"),
         (lambda c: submit.terminate_job(c, "j"), "JobDisabled", "disabled"),
         (lambda c: submit.enable_job(c, "j"), "JobCompleted", "completed"),
         (lambda c: submit.reboot_node(c, "p", "n"), "NodeNotReady", "unusable"),
@@ -271,6 +270,20 @@ def test_an_action_whose_answer_was_lost_is_an_error_if_its_object_is_as_before(
     with pytest.raises(ServiceError, match=refused):
         act(service.client)
     assert service.asked[-1].startswith("GET ")
+
+
+@pytest.mark.parametrize(
+    ("delete", "code"),
+    [
+        (submit.delete_pool, "PoolBeingDeleted"),  # also of a job that ends
+        (submit.delete_job, "JobBeingDeleted"),
+        (submit.delete_schedule, "JobScheduleBeingDeleted"),
+    ],
+)
+def test_what_is_being_deleted_counts_as_deleted(delete: Callable[[BatchClient, str], None], code: str) -> None:
+    service = Service(test_retry.refusal(code))
+    delete(service.client, "x")
+    assert len(service.asked) == 1
 
 
 def test_a_deleted_schedule_whose_answer_was_lost_is_deleted() -> None:

@@ -283,6 +283,7 @@ def test_tasks_of_a_job_whose_pool_is_deleted_are_not_waited_for() -> None:
     with pytest.raises(NotFound, match="pool p of job j is gone, so its tasks cannot run") as caught:
         wait(service)
     assert caught.value.code == "PoolNotFound"
+    assert "jobs del" not in str(caught.value), "a run deletes its job itself"
 
 
 def test_a_job_that_ends_while_its_pool_is_read_is_no_job_without_a_pool() -> None:

@@ -516,7 +516,11 @@ def test_tasks_of_a_collection_that_arrived_are_a_success() -> None:
 
 
 ENDINGS: dict[str, tuple[Callable[[BatchClient], None], tuple[int, Any], Any]] = {
-    "delete, deleting": (lambda c: submit.delete_pool(c, "p"), refusal("PoolBeingDeleted"), {"state": "deleting"}),
+    "delete, deleting": (
+        lambda c: submit.delete_pool(c, "p"),
+        refusal("OperationInvalidForCurrentState"),
+        {"state": "deleting"},
+    ),
     "delete, gone": (lambda c: submit.delete_job(c, "j"), refusal("JobNotFound", 404), None),
     "terminate": (lambda c: submit.terminate_job(c, "j"), refusal("JobCompleted"), {"state": "completed"}),
     "terminate a schedule": (

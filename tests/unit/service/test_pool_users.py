@@ -1,0 +1,116 @@
+"""How a pool ends that several runs use: who counts as a user, what is deleted, and what is left to the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from batchtrain.errors import NotFound
+from batchtrain.plan.marks import ENDS_WITH, LAST_USER, USED_BY, Marks, values_of
+from batchtrain.service import pool_users
+from tests.unit.service.test_retry import Service, refusal
+
+DONE, CHANGED = (200, None), refusal("ConditionNotMet", 412)
+DELETED = (202, None)
+OWN = {"name": "mine", "value": "1"}
+
+
+def pool(ends_with: str = "a", etag: str = "0x1", state: str = "active") -> Any:
+    """The pool p, which the run a added."""
+    return 200, {"id": "p", "eTag": etag, "state": state, "metadata": [OWN, *Marks("a", ends_with=ends_with).metadata]}
+
+
+def job(run: str, state: str = "active", ends_with: str = "", pool_id: str = "p") -> Any:
+    metadata = Marks(run, ends_with=ends_with).metadata
+    info = {"poolInfo": {"poolId": pool_id}, "creationTime": "2026-11-22T12:00:00Z"}
+    return {"id": f"job-{run}", "state": state, "metadata": metadata, **info}
+
+
+def jobs(*documents: Any) -> Any:
+    return 200, {"value": list(documents)}
+
+
+USER = job("b", ends_with="b")
+
+
+@pytest.mark.parametrize(
+    ("document", "uses"),
+    [
+        (job("b"), True),
+        (job(""), True),
+        (job("b", "disabled"), True),
+        (job("b", "completed"), False),
+        (job("b", "completed", ends_with="b"), True),  # its results are fetched, and its run deletes it then
+        (job("b", "deleting", ends_with="b"), False),
+        (job("b", pool_id="q"), False),
+        (job("a"), False),
+    ],
+)
+def test_a_job_on_a_pool_uses_it_until_it_is_over(document: Any, uses: bool) -> None:
+    users = pool_users.users(Service(jobs(document)).client, "P", {"a"})
+    assert [user.job for user in users] == [document["id"]] * uses
+
+
+@pytest.mark.parametrize(
+    ("answers", "runs", "changes", "others"),
+    [
+        ([pool(), jobs(), DELETED], {"a"}, ["DELETE"], []),
+        ([pool(), jobs(USER), DONE, pool(LAST_USER), jobs(USER)], {"a"}, ["PATCH"], ["b"]),
+        ([pool(), jobs(USER), DONE, pool(LAST_USER), jobs(), DELETED], {"a"}, ["PATCH", "DELETE"], []),
+        ([pool(), jobs(), CHANGED, pool(LAST_USER), jobs(USER)], {"a"}, ["DELETE"], ["b"]),
+        ([pool(), jobs(), refusal("PoolBeingDeleted"), pool(state="deleting")], {"a"}, ["DELETE"], []),
+        ([pool(), jobs()], {"b"}, [], ["a"]),
+        ([pool(LAST_USER), jobs(), DELETED], {"b"}, ["DELETE"], []),
+        ([pool(LAST_USER), jobs(job("c"))], {"b"}, [], ["c"]),
+    ],
+    ids=[
+        "its only user",
+        "handed over",
+        "handed over while its last user ended",
+        "used meanwhile",
+        "deleted meanwhile",
+        "by a user, before it is handed over",
+        "by its last user",
+        "by a user before the last",
+    ],
+)
+def test_a_pool_goes_with_its_last_user(answers: Any, runs: set[str], changes: list[str], others: list[str]) -> None:
+    service = Service(*answers)
+    assert [user.run for user in pool_users.end(service.client, "p", runs)] == others
+    sent = [(method, headers) for method, _, headers in service.transport.sent if method != "GET"]
+    assert [method for method, _ in sent] == changes
+    assert {headers["If-Match"] for _, headers in sent} <= {'"0x1"'}
+
+
+def test_the_other_metadata_of_a_pool_stays() -> None:
+    service = Service(pool(), DONE)
+    pool_users.join(service.client, "p", "b")
+    values = values_of(service.bodies[-1]["metadata"])
+    assert (values["mine"], values[ENDS_WITH], values[USED_BY]) == ("1", "a", "b")
+
+
+@pytest.mark.parametrize(
+    ("answers", "requests"),
+    [([pool(""), DONE], 1), ([pool(), refusal("AuthorizationFailure", 403)], 2), ([pool(), CHANGED, pool(), DONE], 4)],
+    ids=["that no run deletes", "that the identity may not change", "that has changed"],
+)
+def test_a_run_joins_a_pool(answers: Any, requests: int) -> None:
+    service = Service(*answers)
+    pool_users.join(service.client, "p", "b")
+    assert len(service.asked) == requests
+
+
+def test_a_run_does_not_join_a_pool_that_is_being_deleted() -> None:
+    with pytest.raises(NotFound) as caught:
+        pool_users.join(Service(pool(state="deleting")).client, "p", "b")
+    assert caught.value.code in pool_users.GONE
+
+
+@pytest.mark.parametrize(
+    ("user", "end"),
+    [(USER, "run b uses it; it is deleted when its last user ends"), (job(""), "batchtrain pool del p --local")],
+)
+def test_a_pool_that_stays_says_who_uses_it_and_how_it_ends(user: Any, end: str) -> None:
+    users = pool_users.users(Service(jobs(user)).client, "p")
+    assert pool_users.stays("p", users, " --local").endswith(end)
