@@ -12,12 +12,13 @@ from batchtrain import state_files
 from batchtrain.client import controller, detached_results
 from batchtrain.client.run import watch_job
 from batchtrain.errors import BatchtrainError, NotFound, UsageError
+from batchtrain.plan import addition
 from batchtrain.plan.marks import is_controller, marks_of
 from batchtrain.records import Table
-from batchtrain.records.events import Event, Output, Stderr, Stdout
+from batchtrain.records.events import Event, Output, Stderr, Stdout, Waiting
 from batchtrain.runs import directory
 from batchtrain.runs.directory import LATEST
-from batchtrain.service import job_actions, read, submit, watch
+from batchtrain.service import job_actions, read, retry, submit, watch
 from batchtrain.service.register import Thing, read_marks
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from batchtrain.runs.directory import RunDirectory
     from batchtrain.runs.recording import Recording
     from batchtrain.storage.blob_requests import Storage
+
+INCOMPLETE = (
+    "does not have all of its tasks: its command still adds them, or was killed; a job whose command was killed ends"
+    f" with its pool within {retry.span(addition.SECONDS)}"
+)
 
 
 class AccountRun(NamedTuple):
@@ -106,6 +112,10 @@ def attach(
     """Show the output of a detached run until its job has ended, and complete its directory."""
     run = detached_results.begin(storage, root, name)
     check(client, name, job_id)
+    with contextlib.suppress(NotFound):  # while its controller moves it
+        document = read.job_document(client.batch, job_id)
+        if document.get("state") == "active" and not job_actions.is_whole(document):
+            tell(Waiting(job_id, f"job {job_id} {INCOMPLETE}"))
     lines: dict[tuple[str, type[Output]], int] = {}
 
     def tell_and_count(event: Event) -> None:

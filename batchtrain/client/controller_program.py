@@ -19,13 +19,13 @@ from batchtrain.client.recovering import NodeWatch
 from batchtrain.client.shown_progress import Tell
 from batchtrain.config.types import Secret, span_of
 from batchtrain.errors import BatchtrainError, NodesLost, NotFound
-from batchtrain.plan import wire_times
+from batchtrain.plan import addition, wire_times
 from batchtrain.plan.marks import Marks, marks_of, values_of
 from batchtrain.plan.step import Action, Step
 from batchtrain.plan.types import Plan
 from batchtrain.records.events import Event, Waiting
 from batchtrain.runs.recording import now
-from batchtrain.service import connect, read, submit, watch
+from batchtrain.service import connect, job_actions, read, submit, watch
 from batchtrain.service.register import Register
 from batchtrain.service.requests import ask, quoted
 from batchtrain.service.tasks import Glance
@@ -84,8 +84,7 @@ class Controller:
         else:
             if marks_of(document.get("metadata", ())).run != self._requests.marks.run:
                 return None
-            is_whole = document.get("onAllTasksComplete") == "terminatejob"  # set after its tasks were added
-            if is_whole and _number_of(document) == number:
+            if job_actions.is_whole(document) and _number_of(document) == number:
                 return number
             self._delete()
         self._add(number)
@@ -128,9 +127,11 @@ class Controller:
         limit = wire_times.duration(span_of(max(self._seconds_left(), LEAST_SECONDS)))
         steps = []
         for action, subject, body in self._requests.requests[number % len(self._requests.requests)]:
-            if action == "job.add":
+            if "constraints" in body and action in ("job.add", "job.complete"):
                 times = {**body["constraints"], "maxWallClockTime": limit}
-                body = {**body, "constraints": times, "metadata": with_number(body.get("metadata", ()), number)}
+                body = {**body, "constraints": addition.short(times) if action == "job.add" else times}
+            if action == "job.add":
+                body = {**body, "metadata": with_number(body.get("metadata", ()), number)}
             steps.append(Step(action, subject, body))
         plan, register = Plan(tuple(steps)), Register(self._requests.marks)
         for event in submit.submit(self._client.batch, plan, str, lambda path, data: False, register=register):

@@ -2,7 +2,8 @@
 
 Each job has an automatic pool with the life of the job, a wall clock that counts from its creation, and ends when its
 tasks end. What the tasks leave behind is uploaded by the service into a container of the run. After the last request
-nothing here is needed any more, and after each earlier one the wall clock ends what exists.
+nothing here is needed any more; after each earlier one, a wall clock of ten minutes ends what exists, as
+plan/addition.py says.
 """
 
 from __future__ import annotations

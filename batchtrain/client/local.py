@@ -9,6 +9,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,6 +78,7 @@ def running(home: str) -> Account | None:
 
 def _account(home: Path, status: Status, started: bool) -> Account:
     from batchtrain.config.types import Secret  # see above
+    from batchtrain.emulator import server
     from batchtrain.service.connect import Account, OwnTokens
 
     return Account(
@@ -91,6 +93,7 @@ def _account(home: Path, status: Status, started: bool) -> Account:
         plain_nodes_remedy=status.plain_nodes_remedy,
         data_loss=status.data_loss,
         ca=status.certificate or None,
+        lost=partial(server.lost, home, status.endpoint),
     )
 
 

@@ -49,6 +49,8 @@ OURS |= {mapped_images.FILE, mapped_images.LOCK_FILE, mapped_images.ACCOUNTS}
 """Each of these files shows that a directory is an emulator's."""
 LOG_TAIL = 20
 LOG_SECONDS = 60.0
+TICKS = 10
+"""Ticks of the HTTP server, of 0.1 s each, between two looks at the data directory."""
 LOCK_TRIES, LOCK_PAUSE = 5, 0.02
 ANSWER_SECONDS = 5.0
 """Seconds for one answer, after which the question is repeated."""
@@ -270,7 +272,7 @@ async def _serve(
     data_dir, original = settings.data_dir.absolute(), settings
     _make_directory(data_dir)
     _check_files(settings)
-    with _locked(data_dir), _listen(settings) as listener:
+    with _locked(data_dir) as lock, _listen(settings) as listener:
         with _writing(data_dir):
             if data_loss := _data_loss(data_dir):
                 logger.warning("%s", data_loss)
@@ -298,7 +300,7 @@ async def _serve(
             identity = Identity(__version__, os.getpid(), settings.account, _host(settings, endpoint))
             application = Application(driver, identity, key, stop)
             announce = partial(_announce, status, original, ready, alone=stop.signals)
-            await _run_http(application, listener, stop, announce, settings)
+            await _run_http(application, listener, stop, announce, settings, partial(_is_gone, lock))
         finally:
             try:
                 await driver.stop()
@@ -501,8 +503,14 @@ def _host(settings: Settings, endpoint: str) -> str:
 
 
 async def _run_http(
-    application: Any, listener: socket.socket, stop: _Stop, ready: Callable[[], None], settings: Settings
+    application: Any,
+    listener: socket.socket,
+    stop: _Stop,
+    ready: Callable[[], None],
+    settings: Settings,
+    is_gone: Callable[[], bool],
 ) -> None:
+    """Answer requests until the end. is_gone: whether the data directory was deleted, which ends the emulator too."""
     import uvicorn
 
     from batchtrain.connections import Connection
@@ -515,6 +523,9 @@ async def _run_http(
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             ready()
+
+        async def on_tick(self, counter: int) -> bool:
+            return await super().on_tick(counter) or (counter % TICKS == 0 and is_gone())
 
     config = uvicorn.Config(
         application,
@@ -556,7 +567,7 @@ def _plain(settings: Settings) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _locked(data_dir: Path) -> Iterator[None]:
+def _locked(data_dir: Path) -> Iterator[IO[str]]:
     """The lock of a data directory, which has one emulator. It is released when the process ends in any way."""
     with state_files.lock_file(data_dir / LOCK_FILE) as file:
         for _ in range(LOCK_TRIES):  # a client that checks whether an emulator runs has it for a moment
@@ -566,7 +577,18 @@ def _locked(data_dir: Path) -> Iterator[None]:
         else:
             end = f"fuser -k {shlex.quote(str(data_dir / LOCK_FILE))}"
             raise AlreadyRunning(f"another emulator is running on {data_dir}; `{end}` ends it")
-        yield
+        yield file
+
+
+def _is_gone(lock: IO[str]) -> bool:
+    """Whether the locked file was deleted with its data directory, or replaced: no client finds this emulator then."""
+    try:
+        is_gone = not os.path.samestat(os.fstat(lock.fileno()), Path(lock.name).stat())
+    except (FileNotFoundError, NotADirectoryError):
+        is_gone = True
+    if is_gone:
+        logger.error("%s was deleted, so the emulator ends", lock.name)
+    return is_gone
 
 
 def _is_locked(data_dir: Path) -> bool:
@@ -576,6 +598,16 @@ def _is_locked(data_dir: Path) -> bool:
             return not _try_lock(file)
     except OSError:  # nobody can have locked what is no file
         return False
+
+
+def lost(data_dir: Path, endpoint: str) -> str:
+    """Why nothing will answer at the endpoint of an emulator; empty while it runs, or starts again."""
+    if not data_dir.exists():
+        return f"the emulator has ended, because its data directory {data_dir} was deleted"
+    recorded = _record(data_dir).endpoint
+    if not _is_locked(data_dir):
+        return f"the emulator on {data_dir} has ended; `batchtrain emulator start` starts it with its pools and jobs"
+    return f"the emulator on {data_dir} is now at {recorded}" if recorded not in ("", endpoint) else ""
 
 
 def _try_lock(file: IO[str]) -> bool:

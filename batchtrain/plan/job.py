@@ -15,7 +15,7 @@ from batchtrain.config.factories import names as parameters
 from batchtrain.config.types import Job, Recipe, Task
 from batchtrain.errors import PlanError, Problem
 from batchtrain.launchers.launch import Implicit
-from batchtrain.plan import exits, factory, inputs, job_tasks, pool, schedule, task, wire, wire_times
+from batchtrain.plan import addition, exits, factory, inputs, job_tasks, pool, schedule, task, wire, wire_times
 from batchtrain.plan.factory import Made
 from batchtrain.plan.factory_tasks import FactoryTasks
 from batchtrain.plan.frame import Frame, frame
@@ -327,9 +327,15 @@ def _uses_dependencies(around: Frame, tasks: tuple[Task, ...]) -> tuple[bool, tu
 
 
 def _steps(around: Frame, tasks: _Tasks, specification: wire.JobSpecification) -> Iterator[Step]:
-    job = around.job
+    job, constraints = around.job, None
+    uploads = map(_upload_step, _uploads(tasks.built))
+    if around.facts.results and job.auto_complete and job.max_wall_time and specification.constraints is not None:
+        yield from uploads  # before the job: its short wall clock is for its tasks alone
+        constraints = specification.constraints
+        short = msgspec.convert(addition.short(wire.document(constraints)), wire.JobConstraints)
+        specification = msgspec.structs.replace(specification, constraints=short)
     yield Step("job.add", job.id, wire.created(wire.JobCreate, job.id, specification))
-    yield from map(_upload_step, _uploads(tasks.built))
+    yield from uploads
     if tasks.stream is not None:
         yield Step("task.add", job.id, tasks.stream)
     else:
@@ -337,7 +343,7 @@ def _steps(around: Frame, tasks: _Tasks, specification: wire.JobSpecification) -
         collections = (wire.TaskCollection(value=tuple(batch)) for batch in _batches(bodies))
         yield from (Step("task.add", job.id, body) for body in (bodies if len(bodies) == 1 else collections))
     if job.auto_complete:
-        yield Step("job.complete", job.id, wire.JobPatch(on_all_tasks_complete="terminatejob"))
+        yield Step("job.complete", job.id, wire.JobPatch(on_all_tasks_complete="terminatejob", constraints=constraints))
 
 
 def _scheduled(

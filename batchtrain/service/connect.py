@@ -61,6 +61,8 @@ class Account(NamedTuple):
     """How to change that."""
     data_loss: str = ""
     """What of its database the embedded service missed at its start; empty if nothing."""
+    lost: Callable[[], str] = str
+    """Why the embedded service will not answer again; empty while it may."""
     label: str = ""
     """Its name in `batch_accounts` of credentials.yaml; empty for the account of `batch`."""
 
@@ -170,7 +172,7 @@ def client(
     """The same with the caller's own credential, and policies in place of the usual ones."""
     any_credential: Any = credential  # the SDK accepts either and annotates one
     options: dict[str, Any] = {
-        "retry_policy": RetryPolicy(patience(where.endpoint)),
+        "retry_policy": RetryPolicy(patience(where.endpoint), lost=where.lost),
         "credential_scopes": [entra.scope_of(where.resource)],
         "transport": _transport(where),
     }

@@ -138,6 +138,8 @@ def _no_answer(operation: str, error: azure.AzureError, host: str) -> Unreachabl
     url = _url(error, host)
     what = "" if not never else "this machine's network" if host else "the endpoint, and this machine's network"
     code = NO_CONNECTION if never and not host else ""
+    if lost := getattr(error, "lost", ""):
+        return Unreachable(f"{operation}: {lost}", operation=operation, code=code)
     return unreachable(operation, host or urlsplit(url).netloc or "the service", url, error, what, code)
 
 

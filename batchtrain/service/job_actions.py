@@ -114,6 +114,11 @@ def complete(client: BatchClient, job_id: str) -> None:
     ask(client, "PATCH", f"/jobs/{quoted(job_id)}", f"complete job {job_id}", {"onAllTasksComplete": "terminatejob"})
 
 
+def is_whole(document: dict[str, Any]) -> bool:
+    """Whether a job that ends with its tasks has all of them: the rule is set after the last one was added."""
+    return document.get("onAllTasksComplete") == "terminatejob"
+
+
 def until(client: BatchClient, job_id: str, states: frozenset[str], deadline: Deadline, pace: Pace) -> None:
     """Wait until a job is in one of the states. Raises NotFound."""
     for pause in pace.steps():

@@ -21,7 +21,7 @@ from batchtrain.errors import (
     TimedOut,
     counted,
 )
-from batchtrain.plan import diff, wire
+from batchtrain.plan import addition, diff, wire
 from batchtrain.plan.canonical import digest
 from batchtrain.plan.marks import COMPLETE, DIGEST, values_of
 from batchtrain.plan.step import Step
@@ -30,11 +30,13 @@ from batchtrain.plan.types import Plan
 from batchtrain.records.events import Event, JobAdded, JobReused, QuotaWaits, TaskProgress, TasksAdded, TasksLeft
 from batchtrain.service import read, retry
 from batchtrain.service.register import Register, Thing
-from batchtrain.service.requests import ask, quoted
+from batchtrain.service.requests import ask, creation, quoted
 from batchtrain.service.standing import Comparison, Standing, listed, looked_up
 from batchtrain.service.submission import Submission
 
 QUOTA = "ActiveJobAndScheduleQuotaReached"
+EXTENSION_SECONDS = addition.SECONDS / 3
+"""Between two extensions of a short wall clock."""
 NAMED = 20
 """Tasks that a message names."""
 
@@ -70,6 +72,8 @@ class JobAddition:
         self._retries = 0
         self._spawns = False
         """Whether tasks of the job may add tasks, so that the plan does not know all of them."""
+        self._extended = retry.CLOCK.now()
+        """When the job got the time that its tasks have to be added."""
 
     @property
     def continued(self) -> bool:
@@ -199,6 +203,7 @@ class JobAddition:
             documents = comparison.missing(documents)
         try:
             for progress in submission.add(documents):
+                self._extend()
                 text = progress._replace(equal=comparison.equal).text(total)
                 yield TaskProgress(self._job_id, text, progress.added_tasks + comparison.equal, total)
         except (BatchtrainError, KeyboardInterrupt) as error:
@@ -216,6 +221,16 @@ class JobAddition:
         self._note_complete(steps, count + comparison.equal)
         before = f"; {comparison.equal:,} existed already" if comparison.equal else ""
         yield TasksAdded(self._job_id, f"added {counted(count, 'task')}{before}")
+
+    def _extend(self) -> None:
+        """Give a job with a short wall clock more time for its tasks, long before it ends."""
+        if retry.CLOCK.now() - self._extended < EXTENSION_SECONDS:
+            return
+        self._extended = retry.CLOCK.now()
+        if constraints := addition.planned_constraints(self._plan, self._job_id):
+            age = creation(self._client, self._thing.path).age or 0.0
+            body = {"constraints": addition.short(constraints, age)}
+            ask(self._client, "PATCH", self._thing.path, f"extend job {self._job_id}", body)
 
     def _note_complete(self, steps: Sequence[Step], count: int) -> None:
         """Write into the job that all tasks stand, so that they are not listed the next time. A job whose tasks fit on

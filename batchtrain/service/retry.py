@@ -97,6 +97,8 @@ NEAR = Patience(first=0.02, most=1.0, budget=60.0, refused=2.0, connect=2.0, rea
 """For loopback: if no program listens there, waiting does not help."""
 NOT_NOW = Patience(first=0.2, most=10.0, budget=120.0, refused=0.0, connect=0.0, read=0.0)
 """How long a request is repeated after the service answered that it cannot do it now."""
+RESTART_SECONDS = 15.0
+"""How long a service that has ended may take to start again at the same address."""
 LEAST = 0.5
 """Seconds for the last attempt of a call."""
 QUIET, EVERY = 5.0, 60.0
@@ -321,9 +323,10 @@ class Once(HTTPPolicy[Any, Any]):
 class RetryPolicy(HTTPPolicy[Any, Any]):
     """Repeats requests inside an SDK pipeline before they are signed, because each attempt needs its own date."""
 
-    def __init__(self, patience: Patience, clock: Clock = CLOCK) -> None:
+    def __init__(self, patience: Patience, clock: Clock = CLOCK, lost: Callable[[], str] = str) -> None:
+        """lost: why the service will not answer again; empty while it may."""
         super().__init__()
-        self.patience, self.clock = patience, clock
+        self.patience, self.clock, self.lost = patience, clock, lost
         self.outage = Outage(clock)
         self.met = False
         """Whether a connection ever succeeded."""
@@ -342,6 +345,7 @@ class RetryPolicy(HTTPPolicy[Any, Any]):
             vars(error).update(met=self.met, url=request.http_request.url)  # for the message
             if self.is_transient(error):
                 self.outage.begin(began)
+                vars(error).update(lost=self.lost())
             raise
         self.met = True
         ANSWERS.note()
@@ -400,6 +404,8 @@ class _Call:
         end = self._began + self._patience.limit(self._policy.met, _outcome(state))
         if self._wait.end is not None:
             end = self._wait.end if self._policy.met else min(end, self._wait.end)
+        if getattr(_outcome(state), "lost", "") and self._policy.outage.since is not None:
+            end = min(end, self._policy.outage.since + RESTART_SECONDS)
         return end - self._clock.now()
 
     def _pause(self, state: RetryCallState) -> float:
@@ -429,31 +435,32 @@ class Outage:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._since: float | None = None
+        self.since: float | None = None
+        """When the first attempt without an answer began; None while the service answers."""
         self._reported: float | None = None
 
     def begin(self, when: float) -> None:
         """An attempt that started at this time had no answer."""
-        self._since = when if self._since is None else self._since
+        self.since = when if self.since is None else self.since
 
     def report(self, why: str, pause: float, tell: Tell) -> None:
         """Report the outage: after a while, then every minute."""
         now = self._clock.now()
-        if self._since is None or now - self._since < QUIET:
+        if self.since is None or now - self.since < QUIET:
             return
         if self._reported is not None and now - self._reported < EVERY:
             return
         self._reported = now
-        outage = now - self._since
+        outage = now - self.since
         since = datetime.fromtimestamp(time.time() - outage).strftime("%H:%M:%S")
         later = f", next attempt in {span(pause)}" if pause > EVERY else ""
         tell(f"the service cannot be reached since {since} ({span(outage)}): {why}; trying again{later}")
 
     def end(self, tell: Tell) -> None:
         """There was an answer."""
-        if self._reported is not None and self._since is not None:
-            tell(f"the service answers again, after {span(self._clock.now() - self._since)}")
-        self._since = self._reported = None
+        if self._reported is not None and self.since is not None:
+            tell(f"the service answers again, after {span(self._clock.now() - self.since)}")
+        self.since = self._reported = None
 
 
 def span(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,12 +28,13 @@ from batchtrain.config.types import (
     VmSizes,
 )
 from batchtrain.errors import NotFound, PlanError, UsageError
-from batchtrain.plan import plan_jobs
+from batchtrain.plan import Plan, plan_jobs, wire
 from batchtrain.plan.types import Facts
 from batchtrain.records import Job, Task
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.service import job_actions, read, watch
 from tests.unit.plan.jobs import recipe
+from tests.unit.test_max_price import Account, Case
 
 DAY = 86400.0
 KEYED = StorageCredentials(account="a", account_key=Secret("k"))
@@ -138,7 +140,31 @@ def test_a_task_uploads_what_run_would_fetch_into_the_container_of_the_run() -> 
     [job] = [step.document for step in plan.steps if step.action == "job.add"]
     assert job["constraints"]["maxWallClockTime"] == "PT1M"
     assert job["poolInfo"]["autoPoolSpecification"]["poolLifetimeOption"] == "job"
-    assert plan.steps[-1].document == {"onAllTasksComplete": "terminatejob"}
+    assert plan.steps[-1].document == {"onAllTasksComplete": "terminatejob", "constraints": job["constraints"]}
+
+
+def sent(plan: Plan) -> Iterator[Plan]:
+    """Each request of a plan, with its tasks one by one."""
+    for step in plan.steps:
+        body = wire.filled(step.body, lambda _: "https://account/box?sig=s")
+        bodies = body.get("value", [body])
+        yield from (Plan((step._replace(body=body),)) for body in bodies)
+
+
+@pytest.mark.parametrize(("count", "minutes"), [(1, 10), (2, 10), (3, 10), (4, 60)])
+def test_a_command_that_is_killed_between_two_requests_leaves_no_node_after_ten_minutes(
+    count: int, minutes: int
+) -> None:
+    made = of({"tasks": [{"id": name, "command": "a"} for name in ("t0", "t1")]}, {"vm_count": VmCount(dedicated=1)})
+    made = replace(made, jobs=(detach.bounded(made.jobs[0], 3600),))
+    requests = [*sent(plan_jobs(made, Facts(results="link/box")))]
+    assert len(requests) == 4
+    account = Account(Case(made, 1.0, "detached", 30, [1440, 1440], 1, {}))
+    for request in requests[:count]:
+        account.add(request)
+    assert max(account.steps(86400)) <= minutes * 60
+    assert not account.pools
+    assert account.stage.world.jobs[made.jobs[0].id].record.reason == "MaxWallClockTimeExpiry"
 
 
 @pytest.mark.parametrize(
@@ -181,11 +207,15 @@ def test_a_follower_waits_for_a_job_that_its_controller_moves(monkeypatch: pytes
         monkeypatch.setattr(detached_results, name, lambda *_: run)
     monkeypatch.setattr(account_runs, "watch_job", watch_job)
     monkeypatch.setattr(account_runs, "check", lambda *_: None)
+    monkeypatch.setattr(read, "job_document", lambda *_: {"state": "active"})
     monkeypatch.setattr(job_actions, "until", lambda *_: looks.append("end"))
     monkeypatch.setattr(controller, "moves", lambda *_: len(looks) < 3)
     client: Any = SimpleNamespace(batch=None, pace=watch.Pace(0, 0))
     storage: Any = None
-    account_runs.attach(client, storage, tmp_path, "A", "train", tell=lambda _: None, timeout=60)
+    texts = list[str]()
+    tell = lambda event: texts.append(event.text)  # noqa: E731
+    account_runs.attach(client, storage, tmp_path, "A", "train", tell=tell, timeout=60)
+    assert texts == [f"job train {account_runs.INCOMPLETE}"]
     assert looks == ["look", "look", "look", "end"]
     monkeypatch.setattr(controller, "moves", lambda *_: False)
     looks.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,9 +13,11 @@ from batchtrain.plan.canonical import digest
 from batchtrain.plan.marks import COMPLETE, DIGEST, RUN, Marks
 from batchtrain.plan.task_stream import ListedTasks, TaskStream
 from batchtrain.records.events import Event
-from batchtrain.service import read, standing
+from batchtrain.service import job_addition, read, standing
 from batchtrain.service.job_addition import NAMED, AddOptions
 from batchtrain.service.register import Register, Thing
+from batchtrain.service.requests import Creation
+from batchtrain.service.submission import Progress
 from tests import submitting
 from tests.submitting import METADATA, carry_out, new_register
 from tests.unit.service.test_retry import EMPTY, NO_ANSWER, Service, refusal
@@ -59,6 +61,32 @@ def refuse(*names: str) -> tuple[int, Any]:
 def added(service: Service, planned: Plan, adding: AddOptions = RESUME) -> list[str]:
     """The sentences of the addition."""
     return [event.text for event in carry_out(service.client, planned, options=adding)]
+
+
+class Slow:
+    """A submission that reports its progress once."""
+
+    added, refused, existing = 1, (), ()
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def add(self, _: Any) -> Iterator[Progress]:
+        yield Progress(1, 1.0)
+
+
+@pytest.mark.parametrize(("age", "clock"), [(300, "PT15M"), (86000, "P1D")])
+def test_a_job_with_a_short_wall_clock_gets_more_time_while_its_tasks_are_added(
+    monkeypatch: pytest.MonkeyPatch, age: int, clock: str
+) -> None:
+    monkeypatch.setattr(job_addition, "Submission", Slow)
+    monkeypatch.setattr(job_addition, "EXTENSION_SECONDS", 0.0)
+    monkeypatch.setattr(job_addition, "creation", lambda *_: Creation(None, age))
+    planned = plan("a", constraints={"maxWallClockTime": "PT10M"})
+    end = Step("job.complete", "j", {"constraints": {"maxWallClockTime": "P1D"}})
+    service = Service((201, None), (200, None), (200, None))
+    added(service, planned._replace(steps=(*planned.steps, end)), AddOptions())
+    assert service.asked == ["POST /jobs", "PATCH /jobs/j", "PATCH /jobs/j"]
+    assert service.bodies[1] == {"constraints": {"maxWallClockTime": clock}}
 
 
 # --- a job that exists ----------------------------------------------------------------------------------------------
