@@ -16,7 +16,7 @@ from batchtrain import state_files
 from batchtrain.client import controller
 from batchtrain.client.detach import only_link
 from batchtrain.config.source_directory import sha256_of
-from batchtrain.config.types import Recipe, Results
+from batchtrain.config.types import FetchSettings, Recipe
 from batchtrain.errors import NotFound, ServiceError, TaskFailed, UsageError
 from batchtrain.records import Task
 from batchtrain.records.attempt import MOST_MORE, number_of
@@ -26,7 +26,7 @@ from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.finished import stderr_end
 from batchtrain.runs.local_names import LocalNames
 from batchtrain.runs.recording import Recording, secrets_of_job
-from batchtrain.runs.results import Brought, Part, destination
+from batchtrain.runs.results import Brought, Part, result_of
 from batchtrain.service import downloads, read
 from batchtrain.service.failed import ended_early, failed, unfinished
 from batchtrain.service.files import local_records
@@ -87,9 +87,8 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str) -> Record
         settings = read.all_fetch_settings(client.batch, record.job)
         before, files = dict[str, int](), list[Brought]()
         for task in tasks:
-            results = settings[task.id].results if task.id in settings else None
             before[task.id], live = _live_outputs(storage, run, task)
-            files += (*live, *_results_of(storage, run, job.id, task, results or Results()))
+            files += (*live, *_results_of(storage, run, job.id, task, settings.get(task.id, FetchSettings())))
         recording.take(tasks, files, before)
         if recording.unsaved and recording.missing:
             raise recording.missing
@@ -152,9 +151,9 @@ def _bring_beginning(storage: Storage, container: str, run: RunDirectory, blobs:
 
 
 def _refuse_missing(run: RunDirectory, files: Iterable[Brought]) -> None:
-    for record, _ in files:
-        if record.reason:
-            raise ServiceError(f"the beginning of run {run.name} cannot be fetched: {record.path}: {record.reason}")
+    for file in files:
+        if reason := file.record.reason:
+            raise ServiceError(f"the beginning of run {run.name} cannot be fetched: {file.record.path}: {reason}")
 
 
 def _beginning(storage: Storage, name: str) -> tuple[str, list[Stored]]:
@@ -232,7 +231,9 @@ class _Remote(NamedTuple):
     node: str = ""
 
 
-def _results_of(storage: Storage, run: RunDirectory, job_id: str, task: Task, results: Results) -> Iterator[Brought]:
+def _results_of(
+    storage: Storage, run: RunDirectory, job_id: str, task: Task, settings: FetchSettings
+) -> Iterator[Brought]:
     """Fetch what the service uploaded of a task."""
     top, names = f"tasks/{task.id}/", LocalNames()
     part = Part("n0", task.node or "", downloads.task_tree(job_id, task.id))
@@ -240,8 +241,8 @@ def _results_of(storage: Storage, run: RunDirectory, job_id: str, task: Task, re
     def remote_files() -> Iterator[_Remote]:
         for item in blob.below(storage, container_of(run.name), top):
             path = item.name.removeprefix(top)
-            if target := destination(task.id, results, part, path):
-                yield _Remote(item, path, names.of(path, target), task.id, part.node)
+            if result := result_of(task.id, settings, part, path):
+                yield _Remote(item, path, names.of(path, result.target), task.id, part.node)
 
     return _download(storage, container_of(run.name), run, remote_files())
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from batchtrain.config.task_results import only_named
 from batchtrain.config.types import Recipe, Results, StorageOutput, Task
 from batchtrain.plan import inputs, wire
 
@@ -35,7 +36,7 @@ def left(recipe: Recipe, container: str, task: Task, task_id: str) -> tuple[wire
         return ()
     link, _, name = container.partition("/")
     whole = wire.OutputContainer(container_url=inputs.results_link(recipe, link, name))
-    names = dict.fromkeys((*LEFT, *_of_results(task.results or Results())))
+    names = dict.fromkeys((*LEFT, *_of_results(only_named(task.results))))
     paths = {name: posixpath.join("tasks", task_id, *_fixed(posixpath.join("wd", name))) for name in names}
     return tuple(_file(name, whole, path, "taskcompletion") for name, path in paths.items())
 
@@ -62,7 +63,7 @@ def live(recipe: Recipe, container: str, task: Task) -> tuple[wire.Environment, 
 
 def _of_results(results: Results) -> Iterator[str]:
     """The patterns of a task's results as the service takes them: a name may be a file, or everything below it."""
-    for pattern in (pattern.removeprefix("./").rstrip("/") for pattern in results.include):
+    for pattern in (pattern.removeprefix("./").rstrip("/") for pattern in results.include or ()):
         if _WILD.search(pattern):
             yield f"{pattern}/*" if pattern.endswith("**") else pattern
         else:

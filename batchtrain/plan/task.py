@@ -9,6 +9,7 @@ import msgspec
 from batchtrain.config import task_resources, travel
 from batchtrain.config.link_life import days_of
 from batchtrain.config.task_paths import OURS
+from batchtrain.config.task_results import settings_of
 from batchtrain.config.travel import AnySource, LargeSource, Source
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, JobManager, JobPreparation, MultiInstance, Task
 from batchtrain.errors import PlanError, Problem
@@ -415,9 +416,10 @@ def _lists_packages(task: Task) -> bool:
 
 def _fetched_later(task: Task) -> tuple[wire.Environment, ...]:
     """What `jobs fetch` needs to know about the task where the recipe is not there: tasks have no metadata."""
-    if task.results is None and not task.metrics:
+    settings = settings_of(task)
+    if settings == FetchSettings():
         return ()
-    value = msgspec.json.encode(FetchSettings(results=task.results, metrics=task.metrics)).decode()
+    value = msgspec.json.encode(settings).decode()
     return (wire.Environment(name=FETCH_VARIABLE, value=value),)
 
 

@@ -29,7 +29,8 @@ from batchtrain.config.masking import (
     secrets_sent,
 )
 from batchtrain.config.projects import project_of
-from batchtrain.config.types import FetchSettings, Recipe, Results, Secret
+from batchtrain.config.task_results import MOST_TASKS, only_named, settings_of
+from batchtrain.config.types import FetchSettings, Recipe, Secret
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Task as TaskSettings
 from batchtrain.config.types.secret import masked
@@ -137,8 +138,11 @@ class Recording:
         self.unkept = ""
         """Why no copy of the source is kept; empty if there is one, or no source."""
         self._again: dict[tuple[str, str, str], str] = {}
+        self._too_large: set[tuple[str, str, str]] = set()
         self._left = 0
         """How many tasks' logs were not fetched because the job has many."""
+        self._named_only = 0
+        """Of a job with too many tasks: how many of them may have created files that nothing names."""
         self._interrupted = False
         """Whether a fetch did not come to its end."""
         self.has_fetched = False
@@ -254,7 +258,9 @@ class Recording:
             report=moved,
             free=free,
         )
-        self._interrupted, self._again = True, {}
+        has_many = len(tasks) > MOST_TASKS
+        self._named_only = sum(not _names_all(self._settings(task.id)) for task in tasks) if has_many else 0
+        self._interrupted, self._again, self._too_large = True, {}, set()
         self._files = {key: file for key, file in self._files.items() if file.fetched}
         try:
             with_logs = self._with_logs(tasks, all_tasks=all_tasks)
@@ -282,6 +288,8 @@ class Recording:
         self._files[key] = file.record
         if file.again:
             self._again[key] = file.record.reason
+        if file.is_too_large:
+            self._too_large.add(key)
 
     def _forget_logs(self, task_id: str) -> None:
         """The output of a task belongs to an attempt before: no record says any more that it was fetched."""
@@ -300,7 +308,10 @@ class Recording:
             yield replace(task, parameters=parameters, failure=failure)
 
     def _task(self, task_id: str, *, logs: bool = True) -> results.FetchTask:
-        return results.FetchTask(task_id, self._settings(task_id).results or Results(), logs)
+        settings = self._settings(task_id)
+        if self._named_only:
+            settings = replace(settings, results=only_named(settings.results))
+        return results.FetchTask(task_id, settings, logs)
 
     def _with_logs(self, tasks: tuple[Task, ...], *, all_tasks: bool) -> dict[str, None]:
         """The tasks whose logs are fetched, too."""
@@ -316,7 +327,7 @@ class Recording:
         if self._job is None:
             return self._settings_of_service.get(task_id, FetchSettings())
         task = self._settings_by_id.get(task_id) or self._settings_by_id.get(None)
-        return FetchSettings(results=task.results, metrics=task.metrics) if task else FetchSettings()
+        return settings_of(task) if task else FetchSettings()
 
     @functools.cached_property
     def _settings_by_id(self) -> dict[str | None, TaskSettings | None]:
@@ -558,9 +569,10 @@ class Recording:
         size = f"{counted(len(outputs), 'file')}, {results.size(sum(record.size for record in outputs))} in outputs/"
         lines = [f"results: {self.run.path}{f': {size}' if outputs else ''}"]
         reasons: dict[str, list[str]] = {}
-        for record in self._files.values():
+        for key, record in self._files.items():
             if not record.fetched:
-                reasons.setdefault(record.reason, []).append(record.path)
+                suffix = f" ({results.size(record.size)})" if key in self._too_large else ""
+                reasons.setdefault(record.reason, []).append(f"{record.path}{suffix}")
         for reason, paths in reasons.items():
             what = _named(sorted(paths)) if paths[0] else f"the files of {counted(len(paths), 'task')} were"
             lines.append(f"{what} not fetched: {reason}")
@@ -568,6 +580,11 @@ class Recording:
             what = counted(self._left, "task")
             lines.append(
                 f"the logs of {what} that succeeded were not fetched; a task with `results: {{}}` keeps its logs"
+            )
+        if self._named_only:
+            lines.append(
+                f"the job has more than {MOST_TASKS:,} tasks, so only `output` was fetched of {self._named_only:,} of"
+                " them; `results: {include: [...]}` names other files"
             )
         if self._record.cost is not None and self._record.cost.run is not None:
             lines.append(f"this run cost {compare.cost(self._record)}: {self._record.node_hours or 0:.2f} node hours")
@@ -577,6 +594,10 @@ class Recording:
             lines.append(f"the record of this run is incomplete: {self._unwritten.strerror or self._unwritten}")
         lines += [*(f"warning: {text}" for text in self._record.warnings), *self._numbers.notes]
         return "\n  ".join(lines)
+
+
+def _names_all(settings: FetchSettings) -> bool:
+    return settings.results is not None and settings.results.include is not None
 
 
 def _line_groups(path: Path, start: int = 0) -> Iterator[list[str]]:
