@@ -30,7 +30,7 @@ from batchtrain.config.masking import (
 )
 from batchtrain.config.projects import project_of
 from batchtrain.config.task_results import MOST_TASKS, only_named, settings_of
-from batchtrain.config.types import FetchSettings, Recipe, Secret
+from batchtrain.config.types import FetchSettings, Recipe, Secret, StorageOutput
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Task as TaskSettings
 from batchtrain.config.types.secret import masked
@@ -49,6 +49,7 @@ from batchtrain.metrics.summary import Summary
 from batchtrain.plan import render
 from batchtrain.plan.cost import hour_of
 from batchtrain.plan.marks import marks_of
+from batchtrain.plan.outputs import patterns
 from batchtrain.plan.types import Plan, Sources
 from batchtrain.records import Failure, Job, Metric, Node, Task, events, node_cost, node_hours, shown
 from batchtrain.runs import compare, directory, lease, report, results, source_copy
@@ -549,6 +550,29 @@ class Recording:
         return (*cut, *dict.fromkeys(self._again.values()))
 
     @property
+    def exceeds_limit(self) -> bool:
+        """Whether all files that were not fetched, and are still on their nodes, exceed a limit of `results`."""
+        return not self._interrupted and bool(self._again) and self._again.keys() <= self._too_large
+
+    @property
+    def is_on_nodes_alone(self) -> bool:
+        """Whether a node has the only copy of a result: no output of its task has sent it to storage."""
+        return self._interrupted or not self._again or not all(map(self._is_in_storage, self._again))
+
+    def _is_in_storage(self, key: tuple[str, str, str]) -> bool:
+        task_id, node, path = key
+        settings = self._settings_by_id.get(task_id) or self._settings_by_id.get(None)
+        task = next((task for task in self.run.each_task() if task.id == task_id), None)
+        if settings is None or task is None or task.node != node:  # the service uploads from the primary
+            return False
+        outcome = "taskfailure" if task.failed else "tasksuccess"
+        return any(
+            output.condition in ("taskcompletion", outcome) and _uploads(output, path)
+            for output in settings.output_data.azure_storage
+            if not output.is_file_share
+        )
+
+    @property
     def lost(self) -> tuple[str, ...]:
         """The reasons why files cannot be fetched any more, such as a node that is gone."""
         reasons = (file.reason for key, file in self._files.items() if not file.fetched and key not in self._again)
@@ -594,6 +618,14 @@ class Recording:
             lines.append(f"the record of this run is incomplete: {self._unwritten.strerror or self._unwritten}")
         lines += [*(f"warning: {text}" for text in self._record.warnings), *self._numbers.notes]
         return "\n  ".join(lines)
+
+
+def _uploads(output: StorageOutput, path: str) -> bool:
+    """Whether an output sends a file of a task to storage. No wildcard matches a name that begins with a dot."""
+    name = path.removeprefix("wd/") if path.startswith("wd/") else f"../{path}"
+    is_hidden = any(part.startswith(".") and part != ".." for part in name.split("/"))
+    whole = (pattern.removeprefix("../wd/") for pattern in patterns(output))
+    return not is_hidden and any(results.selects((pattern,), name) or pattern == "../**/*" for pattern in whole)
 
 
 def _names_all(settings: FetchSettings) -> bool:

@@ -311,6 +311,35 @@ def test_of_a_job_with_too_many_tasks_only_the_named_results_come_and_a_line_say
     assert ("so only `output` was fetched" in recorded.conclusion()) is (tasks > MOST_TASKS and results is None)
 
 
+STORED = {"storage_account_settings": "s", "remote_path": "models"}
+
+
+@pytest.mark.parametrize(
+    ("output", "path", "is_alone"),
+    [
+        (None, "wd/model", True),
+        (STORED, "wd/model", False),
+        (STORED, "wd/.state/model", True),
+        (STORED | {"condition": "taskfailure"}, "wd/model", True),
+        (STORED | {"condition": "taskcompletion", "local_path": "wd", "include": ["*"]}, "wd/model", False),
+        (STORED | {"local_path": "output"}, "wd/model", True),
+        (STORED | {"local_path": "$AZ_BATCH_TASK_WORKING_DIR"}, "wd/model", False),
+        (STORED | {"local_path": "wd/sub"}, "wd/sub/a/model", False),
+        (STORED | {"is_file_share": True}, "wd/model", True),
+    ],
+)
+def test_a_file_that_an_output_of_its_task_sent_to_storage_is_not_on_its_node_alone(
+    client: BatchClient, service: BatchServer, tmp_path: Path, output: Any, path: str, is_alone: bool
+) -> None:
+    service.files["/jobs/j/tasks/train"] = {path: b"model"}
+    data = {"output_data": {"azure_storage": [output]}} if output else {}
+    recorded = started(
+        client, service, tmp_path, job=job_of({"results": {"max_created_size": "0", "max_size": "0"}, **data})
+    )
+    recorded.fetch([replace(ran(), result="success")])
+    assert (recorded.exceeds_limit, recorded.is_on_nodes_alone) == (True, is_alone)
+
+
 def test_nodes_are_numbered_as_the_tasks_name_them_and_have_their_ranks(
     client: BatchClient, service: BatchServer, tmp_path: Path
 ) -> None:
