@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,12 +16,14 @@ from batchtrain import state_files
 from batchtrain.client import controller
 from batchtrain.client.detach import only_link
 from batchtrain.config.source_directory import sha256_of
+from batchtrain.config.task_paths import LINKED
+from batchtrain.config.task_results import for_job
 from batchtrain.config.types import FetchSettings, Recipe
-from batchtrain.errors import NotFound, ServiceError, TaskFailed, UsageError
+from batchtrain.errors import BatchtrainError, NotFound, ServiceError, TaskFailed, UsageError
 from batchtrain.records import Task
 from batchtrain.records.attempt import MOST_MORE, number_of
 from batchtrain.records.rank_end import ENDS, RankEnd
-from batchtrain.runs import directory
+from batchtrain.runs import directory, source_copy
 from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.finished import stderr_end
 from batchtrain.runs.local_names import LocalNames
@@ -30,7 +32,7 @@ from batchtrain.runs.results import Brought, Part, result_of
 from batchtrain.service import downloads, read
 from batchtrain.service.failed import ended_early, failed, unfinished
 from batchtrain.service.files import local_records
-from batchtrain.service.local_files import PRIVATE
+from batchtrain.service.local_files import PRIVATE, Folder
 from batchtrain.service.register import Thing, read_marks
 from batchtrain.storage import blob
 from batchtrain.storage.download import download
@@ -83,12 +85,14 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str) -> Record
     if not recording.is_ours:
         raise UsageError(f"another command fetches run {name}; wait for it")
     try:
-        tasks = job.tasks
+        tasks = tuple(job.tasks)
+        source = _source_files(run)
         settings = read.all_fetch_settings(client.batch, record.job)
         before, files = dict[str, int](), list[Brought]()
         for task in tasks:
             before[task.id], live = _live_outputs(storage, run, task)
-            files += (*live, *_results_of(storage, run, job.id, task, settings.get(task.id, FetchSettings())))
+            of_task = for_job(settings.get(task.id, FetchSettings()), len(tasks))
+            files += (*live, *_results_of(storage, run, job.id, task, of_task, source))
         recording.take(tasks, files, before)
         if recording.unsaved and recording.missing:
             raise recording.missing
@@ -232,19 +236,45 @@ class _Remote(NamedTuple):
 
 
 def _results_of(
-    storage: Storage, run: RunDirectory, job_id: str, task: Task, settings: FetchSettings
+    storage: Storage,
+    run: RunDirectory,
+    job_id: str,
+    task: Task,
+    settings: FetchSettings,
+    source: Set[tuple[str, str]],
 ) -> Iterator[Brought]:
-    """Fetch what the service uploaded of a task."""
+    """Fetch what the service uploaded of a task. source: the paths and digests of the files of the source."""
     top, names = f"tasks/{task.id}/", LocalNames()
     part = Part("n0", task.node or "", downloads.task_tree(job_id, task.id))
+    files, is_linked = list[_Remote](), False
+    for item in blob.below(storage, container_of(run.name), top):
+        path = item.name.removeprefix(top)
+        is_linked |= path == f"wd/{LINKED}"
+        if result := result_of(task.id, settings, part, path):
+            files.append(_Remote(item, path, names.of(path, result.target), task.id, part.node))
+    downloaded_files = _download(storage, container_of(run.name), run, files)
+    return _without_source(run, downloaded_files, source if is_linked else frozenset())
 
-    def remote_files() -> Iterator[_Remote]:
-        for item in blob.below(storage, container_of(run.name), top):
-            path = item.name.removeprefix(top)
-            if result := result_of(task.id, settings, part, path):
-                yield _Remote(item, path, names.of(path, result.target), task.id, part.node)
 
-    return _download(storage, container_of(run.name), run, remote_files())
+def _source_files(run: RunDirectory) -> frozenset[tuple[str, str]]:
+    """The paths and digests of the files of the source, as a working directory has links to them."""
+    with contextlib.suppress(BatchtrainError):  # a record that cannot be read
+        record = source_copy.read(run)
+        sources = record.sources if record else ()
+        return frozenset((f"wd/{file.name}", file.sha256) for source in sources for file in source.files)
+    return frozenset()
+
+
+def _without_source(run: RunDirectory, files: Iterable[Brought], source: Set[tuple[str, str]]) -> Iterator[Brought]:
+    """The files of a task without those of the source that the program has not changed: the service uploads what a
+    link leads to."""
+    for file in files:
+        if (file.record.path, file.record.sha256) not in source:
+            yield file
+            continue
+        path = run.path / file.record.fetched
+        with contextlib.suppress(OSError), Folder(run.path, path.parent) as folder:
+            folder.unlink(path.name)
 
 
 LIVE_BLOB = re.compile(r"(?P<start>[0-9]{1,15})/(?P<file>std(?:out|err)\.txt)")

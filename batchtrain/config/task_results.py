@@ -38,6 +38,11 @@ def only_named(results: Results | None) -> Results:
     return results if results.include is not None else replace(results, include=NAMED)
 
 
+def for_job(settings: FetchSettings, tasks: int) -> FetchSettings:
+    """The settings of a task of a job with so many tasks."""
+    return settings if tasks <= MOST_TASKS else replace(settings, results=only_named(settings.results))
+
+
 def _inputs(task: Task) -> Iterator[str]:
     """Patterns of what Batch downloads into the working directory; empty for unknown names there."""
     if task.task_factory is not None and task.task_factory.file is not None:

@@ -124,7 +124,7 @@ def _request(
         + tuple(file for blobs in way.fetched for file in blobs.files)
         + (() if gang else carrier.resource_files),
         output_files=outputs.outputs(frame.recipe, task.output_data.azure_storage)
-        + outputs.left(frame.recipe, frame.facts.results, task, begun.id),
+        + outputs.left(frame.recipe, frame.facts.results, task, begun.id, len(frame.job.tasks)),
         environment_settings=inputs.environment(
             task.environment_variables,
             (_gpus_seen(frame, task) if shape.container else ())

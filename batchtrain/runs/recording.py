@@ -29,7 +29,7 @@ from batchtrain.config.masking import (
     secrets_sent,
 )
 from batchtrain.config.projects import project_of
-from batchtrain.config.task_results import MOST_TASKS, only_named, settings_of
+from batchtrain.config.task_results import MOST_TASKS, for_job, settings_of
 from batchtrain.config.types import FetchSettings, Recipe, Secret, StorageOutput
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Task as TaskSettings
@@ -142,8 +142,8 @@ class Recording:
         self._too_large: set[tuple[str, str, str]] = set()
         self._left = 0
         """How many tasks' logs were not fetched because the job has many."""
-        self._named_only = 0
-        """Of a job with too many tasks: how many of them may have created files that nothing names."""
+        self._tasks = self._named_only = 0
+        """The tasks, and of a job with too many: how many of them may have created files that nothing names."""
         self._interrupted = False
         """Whether a fetch did not come to its end."""
         self.has_fetched = False
@@ -259,8 +259,7 @@ class Recording:
             report=moved,
             free=free,
         )
-        has_many = len(tasks) > MOST_TASKS
-        self._named_only = sum(not _names_all(self._settings(task.id)) for task in tasks) if has_many else 0
+        self._count(tasks)
         self._interrupted, self._again, self._too_large = True, {}, set()
         self._files = {key: file for key, file in self._files.items() if file.fetched}
         try:
@@ -283,6 +282,10 @@ class Recording:
             self._attempts.conclude(tasks, self._addresses, self._nodes.values())
             self._moments = self._moments._replace(tasks_ended=began)
             self._fetching += (now() - began).total_seconds()
+
+    def _count(self, tasks: Sequence[Task]) -> None:
+        self._tasks, has_many = len(tasks), len(tasks) > MOST_TASKS
+        self._named_only = sum(not _names_all(self._settings(task.id)) for task in tasks) if has_many else 0
 
     def _bring(self, file: results.Brought) -> None:
         key = file.record.task, file.record.node, file.record.path
@@ -309,10 +312,7 @@ class Recording:
             yield replace(task, parameters=parameters, failure=failure)
 
     def _task(self, task_id: str, *, logs: bool = True) -> results.FetchTask:
-        settings = self._settings(task_id)
-        if self._named_only:
-            settings = replace(settings, results=only_named(settings.results))
-        return results.FetchTask(task_id, settings, logs)
+        return results.FetchTask(task_id, for_job(self._settings(task_id), self._tasks), logs)
 
     def _with_logs(self, tasks: tuple[Task, ...], *, all_tasks: bool) -> dict[str, None]:
         """The tasks whose logs are fetched, too."""
@@ -438,6 +438,7 @@ class Recording:
         """Record the tasks of a detached run, and what came of their files in storage. before: by task, how many
         attempts ran before its job was added again."""
         tasks = tuple(tasks)
+        self._count(tasks)
         self._attempts.restart(before)
         self.run.write_tasks(self._records(tasks))
         self._attempts.prepare(tasks)
