@@ -76,7 +76,7 @@ def _task_and_patterns(job: Job, words: tuple[str, ...]) -> tuple[str, tuple[str
 
 @click.command(cls=Command)
 @click.argument("job_id", required=False, shell_complete=ids("jobs"))
-@click.option("--all", "everything", is_flag=True, help="Also results that are larger than `results.max_size`.")
+@click.option("--all", "everything", is_flag=True, help="Also results that are larger than the limits of `results`.")
 def fetch(job_id: str | None, everything: bool) -> None:
     """Fetch logs and results of all tasks of a job into its run directory; files that are already there are skipped."""
     from batchtrain.cli.progress import bar

@@ -22,6 +22,7 @@ from batchtrain.config.link_life import THROUGH, Need, needs, too_short
 from batchtrain.config.types import AutoPool, Job, Recipe, seconds_of, span_of
 from batchtrain.errors import AlreadyExists, PlanError, ServiceError, UsageError
 from batchtrain.plan.marks import MAX_PRICE
+from batchtrain.plan.outputs import uploads_named_only
 from batchtrain.records import events
 from batchtrain.runs import directory
 from batchtrain.runs.recording import Origin, begin, now
@@ -166,6 +167,14 @@ def remarks(recipe: Recipe, seconds: dict[str, float]) -> Iterator[str]:
             f"job {job_id} ends {retry.span(time)} after its creation at the latest, the wait for nodes included; then"
             " the service deletes its pool"
         )
+    for job in recipe.jobs:
+        for task in job.tasks:
+            if uploads_named_only(task, len(job.tasks)) and (task.results is None or task.results.include is None):
+                yield (
+                    f"task {job.id}/{task.id or ''} uploads only `output`, because its inputs are in the same directory"
+                    " or its job has many tasks; `results: {include: [...]}` names other files"
+                )
+                break
     if recipe.settings.notify is not None:
         yield "`notify` sends nothing: no command follows the run"
     if recipe.pool is not None and (recipe.pool.ssh is not None or recipe.pool.rdp is not None):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,21 +16,23 @@ from batchtrain import state_files
 from batchtrain.client import controller
 from batchtrain.client.detach import only_link
 from batchtrain.config.source_directory import sha256_of
-from batchtrain.config.types import Recipe, Results
-from batchtrain.errors import NotFound, ServiceError, TaskFailed, UsageError
+from batchtrain.config.task_paths import LINKED
+from batchtrain.config.task_results import for_job
+from batchtrain.config.types import FetchSettings, Recipe, Results
+from batchtrain.errors import BatchtrainError, NotFound, ServiceError, TaskFailed, UsageError
 from batchtrain.records import Task
 from batchtrain.records.attempt import MOST_MORE, number_of
 from batchtrain.records.rank_end import ENDS, RankEnd
-from batchtrain.runs import directory
+from batchtrain.runs import directory, source_copy
 from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.finished import stderr_end
 from batchtrain.runs.local_names import LocalNames
 from batchtrain.runs.recording import Recording, secrets_of_job
-from batchtrain.runs.results import Allowance, Brought, Part, destination
+from batchtrain.runs.results import Allowance, Brought, Part, limits_of, result_of
 from batchtrain.service import downloads, read
 from batchtrain.service.failed import ended_early, failed, unfinished
 from batchtrain.service.files import local_records
-from batchtrain.service.local_files import PRIVATE
+from batchtrain.service.local_files import PRIVATE, Folder
 from batchtrain.service.register import Thing, read_marks
 from batchtrain.storage import blob
 from batchtrain.storage.download import download
@@ -84,14 +86,16 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str, *, everyt
     if not recording.is_ours:
         raise UsageError(f"another command fetches run {name}; wait for it")
     try:
-        tasks = job.tasks
+        tasks = tuple(job.tasks)
+        source = _source_files(run)
         settings = read.all_fetch_settings(client.batch, record.job)
-        before, files = dict[str, int](), list[Brought]()
+        before, files, created = dict[str, int](), list[Brought](), 0
         for task in tasks:
-            results = settings[task.id].results if task.id in settings else None
             before[task.id], live = _live_outputs(storage, run, task)
-            allowance = Allowance(results or Results(), everything=everything)
-            files += (*live, *_results_of(storage, run, job.id, task, results or Results(), allowance))
+            of_task = for_job(settings.get(task.id, FetchSettings()), len(tasks))
+            allowance = Allowance(of_task.results or Results(), everything=everything, created=created)
+            files += (*live, *_results_of(storage, run, job.id, task, of_task, source, allowance))
+            created = allowance.created
         recording.take(tasks, files, before)
         if recording.unsaved and recording.missing:
             raise recording.missing
@@ -154,9 +158,9 @@ def _bring_beginning(storage: Storage, container: str, run: RunDirectory, blobs:
 
 
 def _refuse_missing(run: RunDirectory, files: Iterable[Brought]) -> None:
-    for record, _ in files:
-        if record.reason:
-            raise ServiceError(f"the beginning of run {run.name} cannot be fetched: {record.path}: {record.reason}")
+    for file in files:
+        if reason := file.record.reason:
+            raise ServiceError(f"the beginning of run {run.name} cannot be fetched: {file.record.path}: {reason}")
 
 
 def _beginning(storage: Storage, name: str) -> tuple[str, list[Stored]]:
@@ -235,25 +239,53 @@ class _Remote(NamedTuple):
 
 
 def _results_of(
-    storage: Storage, run: RunDirectory, job_id: str, task: Task, results: Results, allowance: Allowance
+    storage: Storage,
+    run: RunDirectory,
+    job_id: str,
+    task: Task,
+    settings: FetchSettings,
+    source: Set[tuple[str, str]],
+    allowance: Allowance,
 ) -> Iterator[Brought]:
-    """Fetch what the service uploaded of a task. A task may put blobs of any size there."""
-    reason = f"`results.max_size` is {results.max_size}; `batchtrain runs fetch {run.name} --all` fetches it"
-    large_files = list[Brought]()
+    """Fetch what the service uploaded of a task, which may put blobs of any size there. source: the paths and digests
+    of the files of the source."""
     top, names = f"tasks/{task.id}/", LocalNames()
     part = Part("n0", task.node or "", downloads.task_tree(job_id, task.id))
-
-    def remote_files() -> Iterator[_Remote]:
-        for item in blob.below(storage, container_of(run.name), top):
-            path = item.name.removeprefix(top)
-            target = destination(task.id, results, part, path)
-            if target and not allowance.takes(target, item.size):
-                large_files.append(_skipped(task, item._replace(name=path), reason))
-            elif target:
-                yield _Remote(item, path, names.of(path, target), task.id, part.node)
-
-    yield from _download(storage, container_of(run.name), run, remote_files())
+    files, large_files, is_linked = list[_Remote](), list[Brought](), False
+    limits = limits_of(settings.results or Results(), f"batchtrain runs fetch {run.name} --all")
+    for item in blob.below(storage, container_of(run.name), top):
+        path = item.name.removeprefix(top)
+        is_linked |= path == f"wd/{LINKED}"
+        result = result_of(task.id, settings, part, path)
+        if result and allowance.takes(result.kind, item.size):
+            files.append(_Remote(item, path, names.of(path, result.target), task.id, part.node))
+        elif result:
+            large_files.append(_skipped(task, item._replace(name=path), limits[result.kind]))
+    downloaded_files = _download(storage, container_of(run.name), run, files)
+    yield from _without_source(run, downloaded_files, source if is_linked else frozenset())
     yield from large_files
+
+
+def _source_files(run: RunDirectory) -> frozenset[tuple[str, str]]:
+    """The paths and digests of the files of the source, as a working directory has links to them."""
+    with contextlib.suppress(BatchtrainError):  # a record that cannot be read
+        record = source_copy.read(run)
+        sources = record.sources if record else ()
+        return frozenset((f"wd/{file.name}", file.sha256) for source in sources for file in source.files)
+    return frozenset()
+
+
+def _without_source(run: RunDirectory, files: Iterable[Brought], source: Set[tuple[str, str]]) -> Iterator[Brought]:
+    """The files of a task without those of the source that the program has not changed: the service uploads what a
+    link leads to."""
+    for file in files:
+        if (file.record.path, file.record.sha256) not in source:
+            yield file
+            continue
+        path = run.path / file.record.fetched
+        with contextlib.suppress(OSError), Folder(run.path, path.parent) as folder:
+            folder.unlink(path.name)
+>>>>>>> w2/r
 
 
 LIVE_BLOB = re.compile(r"(?P<start>[0-9]{1,15})/(?P<file>std(?:out|err)\.txt)")

@@ -113,12 +113,19 @@ class Interrupts:
 
 
 def left(
-    things: Sequence[Thing], option: str, *, waits: Iterable[Thing] = (), files: Iterable[Thing] = (), cost: str = ""
+    things: Sequence[Thing],
+    option: str,
+    *,
+    waits: Iterable[Thing] = (),
+    files: Iterable[Thing] = (),
+    cost: str = "",
+    everything: bool = False,
 ) -> str:
-    """What is kept, and the commands that wait, fetch files and delete it, one per line."""
+    """What is kept, and the commands that wait, fetch files and delete it, one per line. everything: files of any
+    size."""
     head = f"left as {'it is' if len(things) == 1 else 'they are'}: {', '.join(thing.name for thing in things)}{cost}"
     lines = [f"wait: {thing.command('wait', option)}" for thing in waits]
-    lines += [f"fetch files: {thing.command('fetch', option)}" for thing in files]
+    lines += [f"fetch files: {thing.command('fetch', option)}{' --all' if everything else ''}" for thing in files]
     lines += [f"delete: {thing.command('del', option)}" for thing in things]
     return "\n  ".join((head, *lines))
 
@@ -156,6 +163,10 @@ class Ending:
         """The price of a node of it, if it is known."""
         self.planned: Hour | None = None
         """An hour of the pool as it was planned."""
+        self.bound = ""
+        """How long the nodes stay that have results; empty if nothing ends them."""
+        self.exceeds_limit = False
+        """Whether all results that are not here exceed a limit, so that only `--all` fetches them."""
 
     @property
     def is_hurried(self) -> bool:
@@ -182,8 +193,9 @@ class Ending:
         if not self.submitted and unrelated(error):
             waits = [thing for thing in things if thing.kind == "pool"]
         account = self.client.account
-        cost = f"; {self.hour}" if self.hour and not account.emulated else ""
-        self.tell(Standing(things[0].name, left(things, account.option, waits=waits, files=jobs, cost=cost)))
+        cost = (f"; {self.hour}" if self.hour and not account.emulated else "") + self.bound
+        text = left(things, account.option, waits=waits, files=jobs, cost=cost, everything=self.exceeds_limit)
+        self.tell(Standing(things[0].name, text))
 
     @property
     def hour(self) -> str:

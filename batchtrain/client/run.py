@@ -19,6 +19,7 @@ from batchtrain.client.notices import Notices
 from batchtrain.client.placement import attempt_of, discard, patience_of, place, recovery_of
 from batchtrain.client.recovering import NodeWatch
 from batchtrain.client.replacing import Replacer
+from batchtrain.client.unfetched import keep_nodes
 from batchtrain.config import ids
 from batchtrain.config.candidates import Candidate, ordered, region_at
 from batchtrain.config.task_resources import longest_seconds
@@ -275,13 +276,22 @@ def _end(
     stays = error is not None and leaves(error, has_tasks=has_tasks, is_submitted=is_submitted) and not expendable
     unsafe = recorder.fetch_rest(ending, error, stops=not stays) if error is not None and has_tasks else recorder.unsafe
     unsafe = {} if expendable else unsafe
-    if not stays and not unsafe and any(thing.kind == "pool" for thing in ending.delete()):
+    on_nodes = recorder.are_on_nodes_alone(unsafe)
+    if unsafe:
+        ending.exceeds_limit = recorder.exceed_limit(unsafe)
+    if unsafe and not on_nodes:
+        ending.kept_kinds |= {"job"}
+    if not stays and not on_nodes and any(thing.kind == "pool" for thing in ending.delete()):
         recorder.correct_next_steps(error)
+    if not stays and on_nodes:
+        keep_nodes(ending, recorder.recipe)
     ending.say_left(error)
     unwritten = recorder.end_all(error or failure)
     recorder.say()
     if unsafe:
         reasons = "; ".join(f"job {job_id}: {reason}" for job_id, reason in unsafe.items())
+        if not on_nodes:
+            return ResultsLeft(f"results are in storage and not on this machine, so their job was kept: {reasons}")
         return ResultsLeft(
             f"results are still on the nodes, so nothing was deleted: {reasons}; {_next_attempt(unsafe)}"
         )
@@ -422,6 +432,14 @@ class Recorder:
             return {}
         recordings = self._recordings.items()
         return {job_id: "; ".join(recording.unsaved) for job_id, recording in recordings if recording.unsaved}
+
+    def are_on_nodes_alone(self, job_ids: Iterable[str]) -> bool:
+        """Whether a node has the only copy of a result of these jobs that is not on this machine."""
+        return any(self._recordings[job_id].is_on_nodes_alone for job_id in job_ids)
+
+    def exceed_limit(self, job_ids: Iterable[str]) -> bool:
+        """Whether all results of these jobs that are not on this machine exceed a limit of `results`."""
+        return all(self._recordings[job_id].exceeds_limit for job_id in job_ids)
 
     @property
     def missing(self) -> ResultsLeft | None:

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from batchtrain.config import travel
+from batchtrain.config.task_results import NAMED, only_named
 from batchtrain.config.travel import AnySource
-from batchtrain.config.types import MultiInstance, Results, Task, bytes_of
+from batchtrain.config.types import MultiInstance, Task, bytes_of
 from batchtrain.errors import PlanError
 from batchtrain.frameworks import counts
 from batchtrain.frameworks.base import AUTO, Shape
@@ -47,7 +48,7 @@ def _facts(frame: Frame, task: Task, shape: Shape, digests: list[tuple[str, str]
     files = {name: sha256[:_FILE_DIGITS] for name, sha256 in digests}
     if len(files) > MOST_FILES:
         files = {f"the {len(files):,} files of `{task.source}`": _digest(digests)[:_FILE_DIGITS]}
-    results = task.results or Results()
+    results = only_named(task.results)
     return {
         "files": files,
         "settings": {
@@ -58,7 +59,7 @@ def _facts(frame: Frame, task: Task, shape: Shape, digests: list[tuple[str, str]
         "nodes": shape.instances,
         "ranks": _ranks(task, shape),
         "reshard": task.checkpoint is None or task.checkpoint.reshard,
-        "results": bytes_of(results.max_size) if {*Results().include} <= {*results.include} else 0,
+        "results": bytes_of(results.max_size) if {*NAMED} <= {*(results.include or ())} else 0,
     }
 
 

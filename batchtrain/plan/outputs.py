@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 import re
 from collections.abc import Iterator
 
 import msgspec
 
-from batchtrain.config.types import Recipe, Results, StorageOutput, Task
+from batchtrain.config.task_paths import LINKED
+from batchtrain.config.task_results import for_job, only_named, settings_of
+from batchtrain.config.types import Recipe, StorageOutput, Task
 from batchtrain.plan import inputs, wire
 
 _WILD = re.compile(r"[*?\[]")
@@ -25,19 +28,29 @@ def outputs(recipe: Recipe, storage_outputs: tuple[StorageOutput, ...]) -> tuple
 
 LEFT = ("../std*.txt", "ranks/**/*", ".batchtrain-lineage.json", ".batchtrain-packages.json")
 """What a task leaves behind besides its results: its output, the records of its launch, and those of its ranks."""
+HIDDEN = 2
+"""Directories in an uploaded path whose names begin with a dot. No wildcard of the service matches such names."""
 
 
-def left(recipe: Recipe, container: str, task: Task, task_id: str) -> tuple[wire.OutputFile, ...]:
+def left(recipe: Recipe, container: str, task: Task, task_id: str, tasks: int) -> tuple[wire.OutputFile, ...]:
     """Everything that `run` would fetch of a task, uploaded below `tasks/ID` as it lies in the directory of the task.
+    The client leaves out what is no result: a pattern of the service excludes nothing.
 
-    container: `link/container`; without one nothing is uploaded."""
+    container: `link/container`; without one nothing is uploaded. tasks: the number of those of its job."""
     if not container:
         return ()
     link, _, name = container.partition("/")
     whole = wire.OutputContainer(container_url=inputs.results_link(recipe, link, name))
-    names = dict.fromkeys((*LEFT, *_of_results(task.results or Results())))
+    names = dict.fromkeys((*LEFT, *((LINKED,) if task.link_source else ()), *_of_results(task, tasks)))
     paths = {name: posixpath.join("tasks", task_id, *_fixed(posixpath.join("wd", name))) for name in names}
     return tuple(_file(name, whole, path, "taskcompletion") for name, path in paths.items())
+
+
+def uploads_named_only(task: Task, tasks: int) -> bool:
+    """Whether a detached run uploads only the named results of a task: its inputs lie among the others, or its job has
+    too many tasks."""
+    settings = for_job(settings_of(task), tasks)
+    return bool(settings.inputs) or only_named(settings.results) == settings.results
 
 
 def _file(pattern: str, container: wire.OutputContainer, path: str | None, condition: str) -> wire.OutputFile:
@@ -60,13 +73,24 @@ def live(recipe: Recipe, container: str, task: Task) -> tuple[wire.Environment, 
     return (wire.Environment(name=TOKEN, value=inputs.results_link(recipe, link, name)),)
 
 
-def _of_results(results: Results) -> Iterator[str]:
+def _of_results(task: Task, tasks: int) -> Iterator[str]:
     """The patterns of a task's results as the service takes them: a name may be a file, or everything below it."""
-    for pattern in (pattern.removeprefix("./").rstrip("/") for pattern in results.include):
+    include = (only_named(task.results).include or ()) if uploads_named_only(task, tasks) else ("**",)
+    for pattern in (pattern.removeprefix("./").rstrip("/") for pattern in include):
         if _WILD.search(pattern):
-            yield f"{pattern}/*" if pattern.endswith("**") else pattern
+            yield from _with_hidden(f"{pattern}/*" if pattern.endswith("**") else pattern)
         else:
-            yield from (pattern, f"{pattern}/**/*")
+            yield from (pattern, *_with_hidden(f"{pattern}/**/*"))
+
+
+def _with_hidden(pattern: str) -> Iterator[str]:
+    """A pattern, and those of the names that begin with a dot. Each of them matches other files."""
+    directories = ["/".join(("**", *(".*/**",) * number)) for number in range(HIDDEN + 1)]
+    parts = (
+        directories if part == "**" else [part, f".{part}"] if part.startswith("*") else [part]
+        for part in pattern.split("/")
+    )
+    return map("/".join, itertools.product(*parts))
 
 
 def _fixed(pattern: str) -> list[str]:

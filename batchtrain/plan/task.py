@@ -9,6 +9,7 @@ import msgspec
 from batchtrain.config import task_resources, travel
 from batchtrain.config.link_life import days_of
 from batchtrain.config.task_paths import OURS
+from batchtrain.config.task_results import settings_of
 from batchtrain.config.travel import AnySource, LargeSource, Source
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, JobManager, JobPreparation, MultiInstance, Task
 from batchtrain.errors import PlanError, Problem
@@ -123,7 +124,7 @@ def _request(
         + tuple(file for blobs in way.fetched for file in blobs.files)
         + (() if gang else carrier.resource_files),
         output_files=outputs.outputs(frame.recipe, task.output_data.azure_storage)
-        + outputs.left(frame.recipe, frame.facts.results, task, begun.id),
+        + outputs.left(frame.recipe, frame.facts.results, task, begun.id, len(frame.job.tasks)),
         environment_settings=inputs.environment(
             task.environment_variables,
             (_gpus_seen(frame, task) if shape.container else ())
@@ -415,9 +416,10 @@ def _lists_packages(task: Task) -> bool:
 
 def _fetched_later(task: Task) -> tuple[wire.Environment, ...]:
     """What `jobs fetch` needs to know about the task where the recipe is not there: tasks have no metadata."""
-    if task.results is None and not task.metrics:
+    settings = settings_of(task)
+    if settings == FetchSettings():
         return ()
-    value = msgspec.json.encode(FetchSettings(results=task.results, metrics=task.metrics)).decode()
+    value = msgspec.json.encode(settings).decode()
     return (wire.Environment(name=FETCH_VARIABLE, value=value),)
 
 

@@ -31,7 +31,8 @@ from batchtrain.config.masking import (
     secrets_sent,
 )
 from batchtrain.config.projects import project_of
-from batchtrain.config.types import FetchSettings, Recipe, Results, Secret
+from batchtrain.config.task_results import MOST_TASKS, for_job, settings_of
+from batchtrain.config.types import FetchSettings, Recipe, Secret, StorageOutput
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Task as TaskSettings
 from batchtrain.config.types.secret import masked
@@ -50,6 +51,7 @@ from batchtrain.metrics.summary import Summary
 from batchtrain.plan import render
 from batchtrain.plan.cost import hour_of
 from batchtrain.plan.marks import marks_of
+from batchtrain.plan.outputs import patterns
 from batchtrain.plan.types import Plan, Sources
 from batchtrain.records import Failure, Job, Metric, Node, Task, events, node_cost, node_hours, shown
 from batchtrain.runs import compare, directory, lease, report, results, source_copy
@@ -139,8 +141,11 @@ class Recording:
         self.unkept = ""
         """Why no copy of the source is kept; empty if there is one, or no source."""
         self._again: dict[tuple[str, str, str], str] = {}
+        self._too_large: set[tuple[str, str, str]] = set()
         self._left = 0
         """How many tasks' logs were not fetched because the job has many."""
+        self._tasks = self._named_only = 0
+        """The tasks, and of a job with too many: how many of them may have created files that nothing names."""
         self._interrupted = False
         """Whether a fetch did not come to its end."""
         self.has_fetched = False
@@ -256,7 +261,8 @@ class Recording:
             report=moved,
             free=free,
         )
-        self._interrupted, self._again = True, {}
+        self._count(tasks)
+        self._interrupted, self._again, self._too_large = True, {}, set()
         self._files = {key: file for key, file in self._files.items() if file.fetched}
         try:
             with_logs = self._with_logs(tasks, all_tasks=all_tasks)
@@ -279,11 +285,17 @@ class Recording:
             self._moments = self._moments._replace(tasks_ended=began)
             self._fetching += (now() - began).total_seconds()
 
+    def _count(self, tasks: Sequence[Task]) -> None:
+        self._tasks, has_many = len(tasks), len(tasks) > MOST_TASKS
+        self._named_only = sum(not _names_all(self._settings(task.id)) for task in tasks) if has_many else 0
+
     def _bring(self, file: results.Brought) -> None:
         key = file.record.task, file.record.node, file.record.path
         self._files[key] = file.record
         if file.again:
             self._again[key] = file.record.reason
+        if file.is_too_large:
+            self._too_large.add(key)
 
     def _forget_logs(self, task_id: str) -> None:
         """The output of a task belongs to an attempt before: no record says any more that it was fetched."""
@@ -302,7 +314,7 @@ class Recording:
             yield replace(task, parameters=parameters, failure=failure)
 
     def _task(self, task_id: str, *, logs: bool = True) -> results.FetchTask:
-        return results.FetchTask(task_id, self._settings(task_id).results or Results(), logs)
+        return results.FetchTask(task_id, for_job(self._settings(task_id), self._tasks), logs)
 
     def _with_logs(self, tasks: tuple[Task, ...], *, all_tasks: bool) -> dict[str, None]:
         """The tasks whose logs are fetched, too."""
@@ -318,7 +330,7 @@ class Recording:
         if self._job is None:
             return self._settings_of_service.get(task_id, FetchSettings())
         task = self._settings_by_id.get(task_id) or self._settings_by_id.get(None)
-        return FetchSettings(results=task.results, metrics=task.metrics) if task else FetchSettings()
+        return settings_of(task) if task else FetchSettings()
 
     @functools.cached_property
     def _settings_by_id(self) -> dict[str | None, TaskSettings | None]:
@@ -429,6 +441,7 @@ class Recording:
         attempts ran before its job was added again."""
         tasks = tuple(tasks)
         self._finished = self._record.state in ENDED
+        self._count(tasks)
         self._attempts.restart(before)
         self.run.write_tasks(self._records(tasks))
         self._attempts.prepare(tasks)
@@ -541,6 +554,29 @@ class Recording:
         return (*cut, *dict.fromkeys(self._again.values()))
 
     @property
+    def exceeds_limit(self) -> bool:
+        """Whether all files that were not fetched, and are still on their nodes, exceed a limit of `results`."""
+        return not self._interrupted and bool(self._again) and self._again.keys() <= self._too_large
+
+    @property
+    def is_on_nodes_alone(self) -> bool:
+        """Whether a node has the only copy of a result: no output of its task has sent it to storage."""
+        return self._interrupted or not self._again or not all(map(self._is_in_storage, self._again))
+
+    def _is_in_storage(self, key: tuple[str, str, str]) -> bool:
+        task_id, node, path = key
+        settings = self._settings_by_id.get(task_id) or self._settings_by_id.get(None)
+        task = next((task for task in self.run.each_task() if task.id == task_id), None)
+        if settings is None or task is None or task.node != node:  # the service uploads from the primary
+            return False
+        outcome = "taskfailure" if task.failed else "tasksuccess"
+        return any(
+            output.condition in ("taskcompletion", outcome) and _uploads(output, path)
+            for output in settings.output_data.azure_storage
+            if not output.is_file_share
+        )
+
+    @property
     def lost(self) -> tuple[str, ...]:
         """The reasons why files cannot be fetched any more, such as a node that is gone."""
         reasons = (file.reason for key, file in self._files.items() if not file.fetched and key not in self._again)
@@ -561,9 +597,10 @@ class Recording:
         size = f"{counted(len(outputs), 'file')}, {results.size(sum(record.size for record in outputs))} in outputs/"
         lines = [f"results: {self.run.path}{f': {size}' if outputs else ''}"]
         reasons: dict[str, list[str]] = {}
-        for record in self._files.values():
+        for key, record in self._files.items():
             if not record.fetched:
-                reasons.setdefault(record.reason, []).append(record.path)
+                suffix = f" ({results.size(record.size)})" if key in self._too_large else ""
+                reasons.setdefault(record.reason, []).append(f"{record.path}{suffix}")
         for reason, paths in reasons.items():
             what = _named(sorted(paths)) if paths[0] else f"the files of {counted(len(paths), 'task')} were"
             lines.append(f"{what} not fetched: {reason}")
@@ -571,6 +608,11 @@ class Recording:
             what = counted(self._left, "task")
             lines.append(
                 f"the logs of {what} that succeeded were not fetched; a task with `results: {{}}` keeps its logs"
+            )
+        if self._named_only:
+            lines.append(
+                f"the job has more than {MOST_TASKS:,} tasks, so only `output` was fetched of {self._named_only:,} of"
+                " them; `results: {include: [...]}` names other files"
             )
         if self._record.cost is not None and self._record.cost.run is not None:
             lines.append(f"this run cost {compare.cost(self._record)}: {self._record.node_hours or 0:.2f} node hours")
@@ -580,6 +622,18 @@ class Recording:
             lines.append(f"the record of this run is incomplete: {self._unwritten.strerror or self._unwritten}")
         lines += [*(f"warning: {text}" for text in self._record.warnings), *self._numbers.notes]
         return "\n  ".join(lines)
+
+
+def _uploads(output: StorageOutput, path: str) -> bool:
+    """Whether an output sends a file of a task to storage. No wildcard matches a name that begins with a dot."""
+    name = path.removeprefix("wd/") if path.startswith("wd/") else f"../{path}"
+    is_hidden = any(part.startswith(".") and part != ".." for part in name.split("/"))
+    whole = (pattern.removeprefix("../wd/") for pattern in patterns(output))
+    return not is_hidden and any(results.selects((pattern,), name) or pattern == "../**/*" for pattern in whole)
+
+
+def _names_all(settings: FetchSettings) -> bool:
+    return settings.results is not None and settings.results.include is not None
 
 
 def _line_groups(path: Path, start: int = 0) -> Iterator[list[str]]:

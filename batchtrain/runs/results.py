@@ -9,14 +9,16 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from azure.batch import BatchClient
 from msgspec.structs import replace
 
 from batchtrain.config.task_paths import LINKED
-from batchtrain.config.types import Results, bytes_of
+from batchtrain.config.task_results import NAMED, NO_RESULTS, OUTPUT
+from batchtrain.config.types import FetchSettings, Results, bytes_of
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
 from batchtrain.metrics.stream import RECORDS
 from batchtrain.records import File, TaskNode
@@ -29,8 +31,6 @@ from batchtrain.service.downloads import Fetched, Look, Tree, Wanted
 from batchtrain.service.local_files import PRIVATE, status_below
 from batchtrain.service.partial_files import partial
 
-OUTPUT = "output"
-"""The directory of results in a working directory."""
 _OWN = ("stdout.txt", "stderr.txt")
 _ABOUT = {
     ENDS: "ranks/ends.jsonl",
@@ -92,67 +92,130 @@ def parts(job_id: str, task_id: str, places: tuple[TaskNode, ...]) -> tuple[Part
     )
 
 
-def destination(task_id: str, results: Results, part: Part, path: str) -> str:
-    """The path of a file in the run directory; empty for a file that stays on its node."""
-    task = safe_path(task_id)
-    if part.name == "n0" and path in _OWN:
-        return f"logs/{task}/{path}"
-    if part.name == "n0" and path in _ABOUT:
-        return f"logs/{task}/{_ABOUT[path]}"
+Kind = Literal["", "named", "created"]
+"""Why a file is a result: `output` or `results` names it, or the program created it; empty for any other file."""
+
+
+def kind_of(settings: FetchSettings, path: str, *, is_primary: bool) -> Kind:
+    """Whether a file of a working directory is a result, by its name. The same rule holds for the files of a node and
+    for those that a detached run uploads."""
+    results = settings.results or Results()
+    if selects(results.exclude, path):
+        return ""
+    if (is_primary or results.from_ == "all") and selects(NAMED if results.include is None else results.include, path):
+        return "named"
+    if results.include is not None or selects((*NO_RESULTS, *settings.inputs), path):
+        return ""
+    has_all = results.from_ == "all" or (results.from_ is None and settings.every_node)
+    return "created" if is_primary or has_all else ""
+
+
+class Result(NamedTuple):
+    """A file that is fetched: its path in the run directory, and why it is a result; empty for a log."""
+
+    target: str
+    kind: Kind = ""
+
+
+def result_of(task_id: str, settings: FetchSettings, part: Part, path: str) -> Result | None:
+    """What a file is in the run directory; None for a file that stays on its node."""
+    task, is_primary = safe_path(task_id), part.name == "n0"
+    if is_primary and path in _OWN:
+        return Result(f"logs/{task}/{path}")
+    if is_primary and path in _ABOUT:
+        return Result(f"logs/{task}/{_ABOUT[path]}")
     if match := _RANK.fullmatch(path):
-        return f"logs/{task}/ranks/{match[1]}.{match[2]}.txt"
+        return Result(f"logs/{task}/ranks/{match[1]}.{match[2]}.txt")
     if match := _METRICS.fullmatch(path):
-        return f"metrics/{task}/{match[1] or ''}{match[2]}.jsonl"
+        return Result(f"metrics/{task}/{match[1] or ''}{match[2]}.jsonl")
     inside = path.removeprefix("wd/")
-    if inside == path or (part.name != "n0" and results.from_ == "primary"):
-        return ""
-    if not selects(results.include, inside) or selects(results.exclude, inside):
-        return ""
-    node = f"{part.name}/" if results.from_ == "all" else ""
-    return f"outputs/{task}/{node}{inside.removeprefix(f'{OUTPUT}/')}"
+    kind = kind_of(settings, inside, is_primary=is_primary) if inside != path else ""
+    if not kind:
+        return None
+    has_directory = not is_primary or (settings.results or Results()).from_ == "all"
+    node = f"{part.name}/" if has_directory else ""
+    return Result(f"outputs/{task}/{node}{inside.removeprefix(f'{OUTPUT}/')}", kind)
+
+
+class SourceFiles:
+    """The files of a task's source on its nodes, which its working directories have links to."""
+
+    def __init__(self, files: Iterable[tuple[Part, File]]) -> None:
+        """files: those of the task."""
+        self._linked: dict[str, datetime | None] = {}
+        """By node, when the links were made."""
+        self._originals: dict[tuple[str, str], File] = {}
+        for part, file in files:
+            if file.path == f"wd/{LINKED}":
+                self._linked[part.name] = file.modified
+            elif not file.path.startswith("wd/"):
+                self._originals[part.name, f"wd/{file.path}"] = file
+
+    def has(self, part: Part, file: File) -> bool:
+        """Whether a file is a link to a file of the source that the program has not changed."""
+        linked, original = self._linked.get(part.name), self._originals.get((part.name, file.path))
+        if linked is None or file.modified is None or original is None:
+            return False
+        return file.modified <= linked and (file.link or file.size == original.size)
 
 
 class Allowance:
-    """What is left of the `max_size` of the results of a task. Logs have no limit."""
+    """What is left of the limits of results: `max_size` of those of a task, `max_created_size` of what the programs of
+    a run created. Logs have no limit."""
 
-    def __init__(self, results: Results, *, everything: bool) -> None:
-        self._left = math.inf if everything else bytes_of(results.max_size)
+    def __init__(self, results: Results, *, everything: bool = False, created: int = 0) -> None:
+        """created: bytes of the created files of other tasks of the run."""
+        self.created = created
+        self._left: dict[Kind, float] = {
+            "": math.inf,
+            "named": math.inf if everything else bytes_of(results.max_size),
+            "created": math.inf if everything else bytes_of(results.max_created_size) - created,
+        }
 
-    def takes(self, target: str, size: int) -> bool:
-        """Whether a file is fetched to a path in the run directory."""
-        is_result = target.startswith("outputs/")
-        if is_result and size > self._left:
+    def takes(self, kind: Kind, size: int) -> bool:
+        """Whether a file is fetched."""
+        if size > self._left[kind]:
             return False
-        self._left -= size if is_result else 0
+        self._left[kind] -= size
+        self.created += size if kind == "created" else 0
         return True
 
 
 class Selection(NamedTuple):
-    """The files of a task to fetch, and those that are too large to fetch."""
+    """The files of a task to fetch, and those that are too large to fetch, each with its reason."""
 
     files: tuple[tuple[Part, File, str], ...]
-    over: tuple[tuple[Part, File], ...]
+    over: tuple[tuple[Part, File, Kind], ...]
+    created: int = 0
+    """The bytes of the files to fetch that the program created and that nothing names."""
 
 
 def select(
-    task_id: str, results: Results, files: Iterable[tuple[Part, File]], *, everything: bool = False, logs: bool = True
+    task_id: str,
+    settings: FetchSettings,
+    files: Iterable[tuple[Part, File]],
+    *,
+    everything: bool = False,
+    logs: bool = True,
+    created: int = 0,
 ) -> Selection:
-    """Choose among the files of a task. everything: also files beyond `max_size`. Logs have no limit."""
-    names, allowance = LocalNames(), Allowance(results, everything=everything)
-    selected_files, over = [], []
+    """Choose among the files of a task. everything: also files beyond the limits. Logs have no limit. created: bytes
+    of the created files of other tasks of the run."""
     file_list = tuple(files)
-    links = {part.name: file.modified for part, file in file_list if file.path == f"wd/{LINKED}" and file.modified}
+    allowance = Allowance(settings.results or Results(), everything=everything, created=created)
+    names, selected_files, over = LocalNames(), [], []
+    sources = SourceFiles(file_list)
     for part, file in file_list:
-        target = destination(task_id, results, part, file.path)
-        if not target or not (logs or target.startswith("outputs/")):
+        result = result_of(task_id, settings, part, file.path)
+        if result is None or not (logs or result.kind):
             continue
-        if target.startswith("outputs/") and part.name in links and file.modified and file.modified <= links[part.name]:
-            continue  # a file of the source
-        if not allowance.takes(target, file.size):
-            over.append((part, file))
+        if result.kind and (sources.has(part, file) or (file.link and result.kind == "created")):
             continue
-        selected_files.append((part, file, names.of(f"{part.name}:{file.path}{file.raw.hex()}", target)))
-    return Selection(tuple(selected_files), tuple(over))
+        if not allowance.takes(result.kind, file.size):
+            over.append((part, file, result.kind))
+            continue
+        selected_files.append((part, file, names.of(f"{part.name}:{file.path}{file.raw.hex()}", result.target)))
+    return Selection(tuple(selected_files), tuple(over), allowance.created - created)
 
 
 class Brought(NamedTuple):
@@ -160,13 +223,15 @@ class Brought(NamedTuple):
 
     record: FileRecord
     again: bool = False
+    is_too_large: bool = False
+    """Whether it exceeds a limit of `results`."""
 
 
 class FetchTask(NamedTuple):
     """A task whose files are fetched."""
 
     id: str
-    results: Results
+    settings: FetchSettings
     logs: bool = True
     """Whether its logs and metrics are fetched with its results."""
 
@@ -193,6 +258,8 @@ class Fetcher:
         self._room = _Room(run.path, free)
         self._files: dict[Path, tuple[str, Part, str]] = {}
         """The task, node and local name of each file that is being fetched."""
+        self._created, self._choosing = 0, threading.Lock()
+        """The bytes of the files that the programs created and that nothing names."""
         self.places: dict[str, tuple[TaskNode, ...]] = {}
         """Where the tasks ran."""
 
@@ -250,7 +317,7 @@ class Fetcher:
         try:
             for file in downloads.listed(self._client, part.tree):
                 name, _, path = file.path.partition("/")
-                if name in by_name and destination(name, by_name[name].results, part, path).startswith("outputs/"):
+                if name in by_name and _concerns_results(by_name[name], part, path):
                     files.setdefault(name, []).append(replace(file, path=path))
                 if stopped.is_set():
                     break
@@ -266,9 +333,16 @@ class Fetcher:
 
     def _choose(self, task: FetchTask, files: Iterable[tuple[Part, File]]) -> tuple[list[Brought], list[Wanted]]:
         """The results that need no download, and the downloads: none if the disk has no room for all of the task."""
-        selection = select(task.id, task.results, files, everything=self._everything, logs=task.logs)
-        limit = f"`results.max_size` is {task.results.max_size}; `batchtrain jobs fetch {self._job_id} --all` fetches"
-        results = [Brought(_record(task.id, part, file, reason=f"{limit} it"), True) for part, file in selection.over]
+        with self._choosing:
+            selection = select(
+                task.id, task.settings, files, everything=self._everything, logs=task.logs, created=self._created
+            )
+            self._created += selection.created
+        limits = limits_of(task.settings.results or Results(), f"batchtrain jobs fetch {self._job_id} --all")
+        results = [
+            Brought(_record(task.id, part, file, reason=limits[kind]), True, True)
+            for part, file, kind in selection.over
+        ]
         missing: dict[Path, tuple[str, Part, str]] = {}
         downloads_due = []
         for part, file, name in selection.files:
@@ -334,6 +408,24 @@ def size(number: float) -> str:
             return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
         number /= 1024
     raise AssertionError("unreachable")
+
+
+def _concerns_results(task: FetchTask, part: Part, path: str) -> bool:
+    """Whether a file is a result, or shows which results are files of the source."""
+    if path == f"wd/{LINKED}":
+        return True
+    if not path.startswith("wd/"):
+        return path not in _OWN
+    result = result_of(task.id, task.settings, part, path)
+    return result is not None and result.kind != ""
+
+
+def limits_of(results: Results, command: str) -> dict[Kind, str]:
+    """Why a result that exceeds its limit is not fetched. command: fetches it."""
+    return {
+        "named": f"`results.max_size` is {results.max_size}; `{command}` fetches it",
+        "created": f"`results.max_created_size` is {results.max_created_size} for the whole run; `{command}` fetches it",
+    }
 
 
 @contextlib.contextmanager

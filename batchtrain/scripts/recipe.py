@@ -28,8 +28,6 @@ SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
 POOL, TASK = "pool_specification", "train"
 STEM_LENGTH = 57
 """The longest part of an id before the digest of the directory; an id has at most 64 characters."""
-OURS = ("ranks/**", ".batchtrain*", "**/__pycache__/**")
-"""Files of the launch in the working directory, which are no results."""
 
 
 class Wish(NamedTuple):
@@ -159,7 +157,7 @@ def _recipe(path: Path, directory: Path, wish: Wish, choice: Choice, image: str)
         source=".",
         link_source=True,
         multi_instance=replace(new_gang(wish.nodes, launcher), num_instances=f"{POOL}_vm_count_{kind}"),
-        results=Results(include=("**",), exclude=OURS, from_="all" if choice.name == detection.NONE else "primary"),
+        results=Results(from_="all") if choice.name == detection.NONE else None,
     )
     job = Job(id=name, auto_complete=True, tasks=(task,))
     pool = new_pool(None, wish.size or VM_SIZE, job, wish.nodes)

@@ -23,11 +23,12 @@ from batchtrain.config.types import AutoPool, Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import AlreadyExists, LimitReached, ResultsLeft, ServiceError, TimedOut
+from batchtrain.formula import Seen, evaluate
 from batchtrain.records import Metric
 from batchtrain.records.events import Event, Results, Standing
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunDirectory
-from batchtrain.runs.recording import Origin, Progress
+from batchtrain.runs.recording import Origin, Progress, Recording
 from batchtrain.service import downloads, read
 from batchtrain.service.connect import Account
 from batchtrain.service.register import Register, Thing
@@ -383,6 +384,47 @@ def test_results_beyond_their_size_are_named_and_not_deleted(client: Client, ori
     assert len(outputs(latest(origin))) == 1
     client.jobs.handle("j").fetch(origin, everything=True)
     assert len(outputs(latest(origin))) == 4
+
+
+@pytest.mark.parametrize("auto_pool", [False, True])
+def test_a_created_file_beyond_the_limit_keeps_its_job_and_its_nodes_for_half_an_hour(
+    emulator: Emulator, origin: Origin, monkeypatch: pytest.MonkeyPatch, auto_pool: bool
+) -> None:
+    monkeypatch.setattr(f"{__name__}.NAMES", ("../model.bin", "../.state/small model"))
+    client = Client(Account(emulator.endpoint, emulator.account, Secret(emulator.key)))
+    said: list[Event] = []
+    made = recipe("exit 0", results={"max_created_size": "30k"})
+    prices = Prices("westeurope", "USD", {"Standard_D2s_v5": 0.25})
+    if auto_pool:
+        made = msgspec.structs.replace(made, jobs=(msgspec.structs.replace(made.jobs[0], auto_pool=AutoPool()),))
+    made = msgspec.structs.replace(made, catalog=Catalog(prices=(prices,)))
+    outcome = run(client, made, tell=said.append, timeout=60, origin=origin)
+    assert isinstance(outcome.problem, ResultsLeft) and outcome.problem.exit_code == 8
+    assert outputs(latest(origin)) == [".state/small model"]
+    assert "wd/model.bin (20.0 KiB) was not fetched: `results.max_created_size` is 30k" in said[-1].text
+    [left] = (event.text for event in said if isinstance(event, Standing))
+    assert "for 30 min at most after the last task: then its nodes leave" in left
+    assert "fetch files: batchtrain jobs fetch j --all" in left
+    assert auto_pool or "USD" in left.partition("\n")[0]
+    [pool] = client.pools.list()
+    formula = read.pool_document(client.batch, pool.id)["autoScaleFormula"]
+    now = datetime(2026, 11, 28, tzinfo=timezone.utc)
+    for minutes, nodes in ((20, 1), (26, 0)):
+        samples = tuple((now - timedelta(seconds=n * 30), float(n >= minutes * 2)) for n in range(80, -1, -1))
+        assert evaluate(formula, Seen(now, {"$PendingTasks": samples}, 1)).dedicated == nodes
+    client.jobs.handle("j").fetch(origin, everything=True)
+    assert outputs(latest(origin)) == [".state/small model", "model.bin"]
+
+
+def test_a_created_file_beyond_the_limit_that_is_in_storage_keeps_no_pool(
+    client: Client, origin: Origin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{__name__}.NAMES", ("../model.bin",))
+    monkeypatch.setattr(Recording, "_is_in_storage", lambda self, key: key[2] == "wd/model.bin")
+    made = recipe("exit 0", results={"max_created_size": "1k"})
+    outcome = run(client, made, tell=lambda _: None, timeout=60, origin=origin)
+    assert isinstance(outcome.problem, ResultsLeft) and "their job was kept" in str(outcome.problem)
+    assert client.jobs.state("j") and not client.pools.list()
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from batchtrain.catalog.prices import Prices
 from batchtrain.cli import detached
 from batchtrain.client import account_runs, controller, detach, detached_results
 from batchtrain.client.limits import Limits
+from batchtrain.config.task_results import MOST_TASKS
 from batchtrain.config.types import (
     Autoscale,
     Credentials,
@@ -27,8 +28,9 @@ from batchtrain.config.types import (
     VmCount,
     VmSizes,
 )
+from batchtrain.emulator.machine.output_files import _fits
 from batchtrain.errors import NotFound, PlanError, UsageError
-from batchtrain.plan import Plan, plan_jobs, wire
+from batchtrain.plan import Plan, outputs, plan_jobs, wire
 from batchtrain.plan.types import Facts
 from batchtrain.records import Job, Task
 from batchtrain.runs.directory import RunDirectory
@@ -120,6 +122,38 @@ def test_a_link_that_expires_before_the_last_upload_is_refused(
     detach.refuse_short_links(short, "a")
 
 
+@pytest.mark.parametrize(
+    ("include", "path", "is_uploaded"),
+    [
+        (None, "model", True),
+        (None, "a b/c d", True),
+        (None, ".hidden/x/state", True),
+        (None, "x/.hidden/.more/y/.state", True),
+        (["output"], "output/.hidden/.state", True),
+        (["*.json"], ".state.json", True),
+        (["**/*.json"], ".hidden/state.json", True),
+        (["output"], "model", False),
+    ],
+)
+def test_one_pattern_uploads_each_result_whatever_names_begin_with_a_dot(
+    include: list[str] | None, path: str, is_uploaded: bool
+) -> None:
+    made = of({"tasks": [{"id": "t", "command": "a", "results": {"include": include}}]}).jobs[0]
+    [task] = made.tasks
+    patterns = [file.file_pattern for file in outputs.left(of(), "link/box", task, "t", 1)]
+    matches = [pattern for pattern in patterns if _fits(path.split("/"), pattern.split("/"))]
+    assert len(matches) == int(is_uploaded), matches
+
+
+@pytest.mark.parametrize("tasks", [1, MOST_TASKS + 1])
+def test_a_task_among_whose_inputs_its_results_lie_uploads_the_named_ones_and_says_so(tasks: int) -> None:
+    fields: dict[str, Any] = {} if tasks > 1 else {"resource_files": [{"file_path": "a", "blob_source": "https://x/a"}]}
+    job = of({"tasks": [{"id": f"t{number}", "command": "a", **fields} for number in range(tasks)]}).jobs[0]
+    patterns = [file.file_pattern for file in outputs.left(of(), "link/box", job.tasks[0], "t0", tasks)]
+    assert "output/**/*" in patterns and "**/*" not in patterns
+    assert any("task j/t0 uploads only `output`" in text for text in detach.remarks(replace(of(), jobs=(job,)), {}))
+
+
 def test_a_task_uploads_what_run_would_fetch_into_the_container_of_the_run() -> None:
     made = detach.bounded(
         of({"tasks": [{"id": "t", "command": "a", "results": {"include": ["m", "x/**"]}}]}).jobs[0], 60
@@ -127,7 +161,7 @@ def test_a_task_uploads_what_run_would_fetch_into_the_container_of_the_run() -> 
     plan = plan_jobs(replace(of(), jobs=(made,)), Facts(results="link/box"))
     [body] = [step.document for step in plan.steps if step.action == "task.add"]
     places = {file["filePattern"]: file["destination"]["container"] for file in body["outputFiles"]}
-    assert {pattern: place["path"] for pattern, place in places.items()} == {
+    assert {pattern: place["path"] for pattern, place in places.items() if ".*" not in pattern} == {
         "../std*.txt": "tasks/t",
         "ranks/**/*": "tasks/t/wd/ranks",
         ".batchtrain-lineage.json": "tasks/t/wd/.batchtrain-lineage.json",

@@ -22,7 +22,8 @@ from batchtrain.config import reference
 from batchtrain.config.candidates import ordered, selected
 from batchtrain.config.check import RULES
 from batchtrain.config.reference import PropertyPath
-from batchtrain.config.types import Credentials, Results, Secret, StorageCredentials
+from batchtrain.config.task_results import settings_of
+from batchtrain.config.types import Credentials, Secret, StorageCredentials
 from batchtrain.errors import UsageError
 from batchtrain.frameworks import FRAMEWORKS
 from batchtrain.launchers.rules import RULES as DECISIONS
@@ -392,7 +393,7 @@ def brought(seen: Seen) -> list[str]:
     nodes = (Part(f"n{number}", "", downloads.node_tree("p", f"n{number}")) for number in range(2))
     files = [(node, downloads.File(f"wd/{name}", 2000)) for node in nodes for name in ("output/a", "output/b", "c")]
     (task, *_) = seen.recipe.jobs[0].tasks
-    return [name for _, _, name in results.select("train", task.results or Results(), files).files]
+    return [name for _, _, name in results.select("train", settings_of(task), files).files]
 
 
 def copied(seen: Seen) -> list[str]:
@@ -838,6 +839,7 @@ ROWS: dict[str, Row] = {
     f"{TASKS}.results.include": Row(["c"], shown="outputs/train/c", effect=brought),
     f"{TASKS}.results.exclude": Row(["**/b"], instead=["nothing"], shown=(), effect=brought),
     f"{TASKS}.results.from": Row("all", shown="outputs/train/n1/a", effect=brought),
+    f"{TASKS}.results.max_created_size": Row("1k", instead="10k", shown=(), effect=brought),
     f"{TASKS}.results.max_size": Row("3k", instead="10k", shown=(), effect=brought),
     f"{TASKS}.depends_on": Row(["first"], beside={f"{JOB}.tasks[1]": {"id": "first", "command": "true"}}),
     f"{TASKS}.depends_on_range": Row(

@@ -54,7 +54,7 @@ def _duplicate_ids(subject: Subject) -> Found:
 def _results_outside(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         for name in ("include", "exclude") if task.results is not None else ():
-            for number, pattern in enumerate(getattr(task.results, name)):
+            for number, pattern in enumerate(getattr(task.results, name) or ()):
                 if pattern.startswith(("/", "$")) or ".." in pattern.split("/"):
                     yield (*path, "results", name, number), "the pattern leads out of the working directory"
 

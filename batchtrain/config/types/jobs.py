@@ -370,15 +370,20 @@ class BindMount(Block, frozen=True, kw_only=True):
 class Results(Block, frozen=True, kw_only=True, rename={"from_": "from"}):
     """Files of a task that `run` and `jobs fetch` bring to the run directory."""
 
-    include: Annotated[tuple[Text, ...], says(
+    include: Annotated[tuple[Text, ...] | None, says(
         "Patterns, relative to the working directory: `*` within a name, `**` over directories; a directory means"
-        " everything below it.", DIRECTORY)] = ("output/**",)
+        " everything below it. Default: `output/**`, and all else that the program created.", DIRECTORY,
+        example=["output/**"])] = None
     exclude: Annotated[tuple[Text, ...], says("Patterns of files to leave out.", DIRECTORY)] = ()
-    from_: Annotated[Literal["primary", "all"], says(
-        "Nodes to fetch from: that of the primary, or all of the task.", DIRECTORY)] = "primary"
+    from_: Annotated[Literal["primary", "all"] | None, says(
+        "Nodes to fetch from: that of the primary, or all of the task. Default: that of the primary, and all for what"
+        " a gang without a launcher created.", DIRECTORY)] = None
     max_size: Annotated[Size, says(
-        "Total size that is fetched without `jobs fetch --all`, with `k`, `m`, `g` or `t` for binary multiples.",
-        DIRECTORY, example="500g")] = "10g"
+        "Total size that is fetched of `output` or of what `include` names, without `jobs fetch --all`; with `k`, `m`,"
+        " `g` or `t` for binary multiples.", DIRECTORY, example="500g")] = "10g"
+    max_created_size: Annotated[Size, says(
+        "The same for all else that the programs of a run created: the total of its tasks.", DIRECTORY,
+        example="20g")] = "1g"
 
 
 class MetricPattern(Block, frozen=True, kw_only=True):
@@ -394,6 +399,10 @@ class FetchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     results: Results | None = None
     metrics: tuple[MetricPattern, ...] = ()
+    inputs: tuple[str, ...] = ()
+    """Patterns of what Batch downloads into the working directory."""
+    every_node: bool = False
+    """Whether no launcher starts the program on the nodes of a gang: what it created is fetched from each of them."""
 
 
 FETCH_VARIABLE = "BATCHTRAIN_FETCH"
@@ -430,7 +439,7 @@ class Task(TaskSettings, frozen=True, kw_only=True):
     input_data: Annotated[InputData, says("Data to download before the command starts.")] = InputData()
     output_data: Annotated[OutputData, says("Results to upload when the task has ended.")] = OutputData()
     results: Annotated[Results | None, says(
-        "Files to fetch when the task has ended. Default: the directory `output`.")] = None
+        "Files to fetch when the task has ended. Default: what the program created in its working directory.")] = None
     metrics: Annotated[tuple[MetricPattern, ...], says(
         "Numbers in the output of the task, beside those that batchtrain knows.")] = ()
     application_packages: Annotated[tuple[ApplicationPackage, ...], says(

@@ -122,7 +122,7 @@ def matching(upload: Upload, source: Source) -> Iterator[tuple[str, str]]:
 def _below(node: RootedPath, top: str, parts: list[str]) -> Iterator[str]:
     """The files below a directory whose paths match, in order."""
     try:
-        walk = Walk(node, top, depth=None if "**" in parts else len(parts))
+        walk = Walk(node, top, depth=None if "**" in parts else len(parts), follow=True)
     except OSError:
         return
     for entry in walk:

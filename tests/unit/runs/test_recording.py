@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
+from batchtrain.config.task_results import MOST_TASKS
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, Secret, convert
 from batchtrain.errors import Finding, NotFound, TaskFailed, UsageError
@@ -272,7 +273,7 @@ def test_logs_results_and_metrics_come_to_their_places(
 ) -> None:
     service.files["/jobs/j/tasks/train"] = {
         "stdout.txt": b"epoch 1 loss 0.5\n", "wd/output/model.pt": b"model", "wd/ranks/rank-0.metrics.jsonl":
-        b'{"step": 1, "accuracy": 0.75}\n', "wd/data/input": b"not wanted",
+        b'{"step": 1, "accuracy": 0.75}\n', "wd/__pycache__/a.pyc": b"not wanted",
     }  # fmt: skip
     begun_files: list[tuple[int, int]] = []
     moved: list[int] = []
@@ -289,6 +290,54 @@ def test_logs_results_and_metrics_come_to_their_places(
     assert run.record().summary == {"loss": Metric(0.5, 0.5), "accuracy": Metric(0.75, 0.75, 1)}
     assert recorded.conclusion() == f"results: {run.path}: 1 file, 5 bytes in outputs/"
     assert recorded.unsaved == ()
+
+
+@pytest.mark.parametrize(
+    ("tasks", "results", "names"),
+    [
+        (MOST_TASKS, None, ["model.pt", "x"]),
+        (MOST_TASKS + 1, None, ["x"]),
+        (MOST_TASKS + 1, {"include": ["*.pt"]}, ["model.pt"]),
+    ],
+)
+def test_of_a_job_with_too_many_tasks_only_the_named_results_come_and_a_line_says_so(
+    client: BatchClient, service: BatchServer, tmp_path: Path, tasks: int, results: Any, names: list[str]
+) -> None:
+    service.files["/jobs/j/tasks/train"] = {"wd/model.pt": b"model", "wd/output/x": b"x"}
+    recorded = started(client, service, tmp_path, job=job_of({"results": results}))
+    recorded.fetch([ran(), *(replace(ran(), id=f"t{number}", node="") for number in range(1, tasks))])
+    fetched = [Path(record.fetched).name for record in recorded.run.files()]
+    assert sorted(name for name in fetched if name != "stdout.txt") == names
+    assert ("so only `output` was fetched" in recorded.conclusion()) is (tasks > MOST_TASKS and results is None)
+
+
+STORED = {"storage_account_settings": "s", "remote_path": "models"}
+
+
+@pytest.mark.parametrize(
+    ("output", "path", "is_alone"),
+    [
+        (None, "wd/model", True),
+        (STORED, "wd/model", False),
+        (STORED, "wd/.state/model", True),
+        (STORED | {"condition": "taskfailure"}, "wd/model", True),
+        (STORED | {"condition": "taskcompletion", "local_path": "wd", "include": ["*"]}, "wd/model", False),
+        (STORED | {"local_path": "output"}, "wd/model", True),
+        (STORED | {"local_path": "$AZ_BATCH_TASK_WORKING_DIR"}, "wd/model", False),
+        (STORED | {"local_path": "wd/sub"}, "wd/sub/a/model", False),
+        (STORED | {"is_file_share": True}, "wd/model", True),
+    ],
+)
+def test_a_file_that_an_output_of_its_task_sent_to_storage_is_not_on_its_node_alone(
+    client: BatchClient, service: BatchServer, tmp_path: Path, output: Any, path: str, is_alone: bool
+) -> None:
+    service.files["/jobs/j/tasks/train"] = {path: b"model"}
+    data = {"output_data": {"azure_storage": [output]}} if output else {}
+    recorded = started(
+        client, service, tmp_path, job=job_of({"results": {"max_created_size": "0", "max_size": "0"}, **data})
+    )
+    recorded.fetch([replace(ran(), result="success")])
+    assert (recorded.exceeds_limit, recorded.is_on_nodes_alone) == (True, is_alone)
 
 
 def test_nodes_are_numbered_as_the_tasks_name_them_and_have_their_ranks(
@@ -486,9 +535,8 @@ def test_files_beyond_the_maximum_size_are_named_until_they_are_fetched(
     recorded.fetch([ran()])
     why = "`results.max_size` is 1k; `batchtrain jobs fetch j --all` fetches it"
     assert recorded.unsaved == (why,)
-    assert (
-        recorded.conclusion() == f"results: {recorded.run.path}\n  wd/output/a and wd/output/b were not fetched: {why}"
-    )
+    lost = "wd/output/a (2.0 KiB) and wd/output/b (1.5 KiB)"
+    assert recorded.conclusion() == f"results: {recorded.run.path}\n  {lost} were not fetched: {why}"
     again = started(client, service, tmp_path, job=job_of({"results": {"max_size": "1k"}}))
     again.fetch([ran()], everything=True)
     assert again.conclusion() == f"results: {again.run.path}: 2 files, 3.4 KiB in outputs/"
@@ -500,7 +548,8 @@ def test_of_several_files_that_were_not_fetched_some_are_named(
     service.files["/jobs/j/tasks/train"] = {f"wd/output/{name}": b"x" * 2000 for name in "abcde"}
     recorded = started(client, service, tmp_path, job=job_of({"results": {"max_size": "1k"}}))
     recorded.fetch([ran()])
-    assert "\n  wd/output/a, wd/output/b, wd/output/c and 2 other files were not fetched: " in recorded.conclusion()
+    names = ", ".join(f"wd/output/{name} (2.0 KiB)" for name in "abc")
+    assert f"\n  {names} and 2 other files were not fetched: " in recorded.conclusion()
 
 
 def test_a_node_that_is_gone_is_one_line_and_one_file_is_named(

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from azure.batch import BatchClient
 
-from batchtrain.config.types import Results
+from batchtrain.config.types import FetchSettings, Results
 from batchtrain.records import File, TaskNode
 from batchtrain.runs import results as results_module
 from batchtrain.runs.directory import FileRecord, RunDirectory
-from batchtrain.runs.results import Brought, Fetcher, FetchTask, Part, destination, parts, select, selects, size, there
+from batchtrain.runs.results import Brought, Fetcher, FetchTask, Part, parts, result_of, select, selects, size, there
 from batchtrain.service import downloads
 from batchtrain.service.downloads import Wanted, node_tree, task_tree
 
@@ -62,42 +62,107 @@ def test_what_a_pattern_means(pattern: str, path: str, means: bool) -> None:
         (SECOND, "wd/ranks/rank-1.metrics.jsonl", "metrics/train/1.jsonl"),
         (PRIMARY, "wd/output/model.pt", "outputs/train/model.pt"),
         (PRIMARY, "output/model.pt", ""),
-        (PRIMARY, "wd/data/train.npz", ""),
+        (PRIMARY, "wd/data/train.npz", "outputs/train/data/train.npz"),
+        (PRIMARY, "wd/.hidden/a b", "outputs/train/.hidden/a b"),
+        (PRIMARY, "wd/a/__pycache__/b.pyc", ""),
+        (PRIMARY, "wd/.cache/hub/model.bin", ""),
+        (PRIMARY, "wd/.batchtrain-linked", ""),
+        (PRIMARY, "wd/ranks/node.txt", ""),
         (SECOND, "wd/output/model.pt", ""),
         (SECOND, "stdout.txt", ""),
     ],
 )
 def test_where_a_file_belongs(part: Part, path: str, where: str) -> None:
-    assert destination("train", Results(), part, path) == where
+    result = result_of("train", FetchSettings(), part, path)
+    assert (result.target if result else "") == where
 
 
 def test_results_of_all_nodes_have_a_directory_each() -> None:
-    everywhere = Results(from_="all", include=("*.pt",), exclude=("old*",))
-    found = [destination("train", everywhere, part, "wd/model.pt") for part in (PRIMARY, SECOND)]
-    assert found == ["outputs/train/n0/model.pt", "outputs/train/n1/model.pt"]
-    assert destination("train", everywhere, PRIMARY, "wd/old.pt") == ""
+    everywhere = FetchSettings(results=Results(from_="all", include=("*.pt",), exclude=("old*",)))
+    found = [result_of("train", everywhere, part, "wd/model.pt") for part in (PRIMARY, SECOND)]
+    assert [result and result.target for result in found] == ["outputs/train/n0/model.pt", "outputs/train/n1/model.pt"]
+    assert result_of("train", everywhere, PRIMARY, "wd/old.pt") is None
 
 
 def test_results_beyond_their_size_stay_and_logs_have_no_limit() -> None:
     sizes = {"wd/output/a": 600, "wd/output/b": 600, "wd/output/c": 400, "stdout.txt": 10**6}
     files = [(PRIMARY, File(path, size)) for path, size in sizes.items()]
-    chosen = select("train", Results(max_size="1k"), files)
+    chosen = select("train", FetchSettings(results=Results(max_size="1k")), files)
     assert [file.path for _, file, _ in chosen.files] == ["wd/output/a", "wd/output/c", "stdout.txt"]
-    assert [file.path for _, file in chosen.over] == ["wd/output/b"]
-    assert select("train", Results(max_size="1k"), files, everything=True).over == ()
+    assert [file.path for _, file, _ in chosen.over] == ["wd/output/b"]
+    assert select("train", FetchSettings(results=Results(max_size="1k")), files, everything=True).over == ()
+
+
+LINK_TIME = datetime(2026, 11, 28, tzinfo=timezone.utc)
+EARLIER, LATER = LINK_TIME - timedelta(seconds=1), LINK_TIME + timedelta(seconds=1)
+SOURCE = [File(name, 10, EARLIER) for name in ("train.py", "config.json", "data/a.npz", "large.bin")]
+
+
+@pytest.mark.parametrize(
+    ("file", "comes"),
+    [
+        (File("wd/train.py", 10, EARLIER), False),
+        (File("wd/data/a.npz", 9, EARLIER, link=True), False),
+        (File("wd/config.json", 10, LATER), True),
+        (File("wd/large.bin", 11, EARLIER), True),
+        (File("wd/unpacked with its old time", 10, EARLIER), True),
+        (File("wd/data/new.npz", 10, LATER), True),
+        (File("wd/latest", 10, LATER, link=True), False),
+        (File("wd/output/latest", 10, LATER, link=True), True),
+    ],
+)
+def test_a_file_of_the_source_is_a_result_once_the_program_has_changed_it(file: File, comes: bool) -> None:
+    files = [*SOURCE, File("wd/.batchtrain-linked", 0, LINK_TIME), file]
+    chosen = select("train", FetchSettings(), [(part, file) for part in (PRIMARY, SECOND) for file in files])
+    assert [(part.name, fetched.path) for part, fetched, _ in chosen.files] == ([("n0", file.path)] if comes else [])
+
+
+@pytest.mark.parametrize(
+    ("settings", "comes"),
+    [
+        (FetchSettings(), ["n0/model", "n0/output/a"]),
+        (FetchSettings(every_node=True), ["n0/model", "n0/output/a", "n1/model", "n1/output/a"]),
+        (FetchSettings(every_node=True, results=Results(from_="primary")), ["n0/model", "n0/output/a"]),
+        (FetchSettings(results=Results(from_="all")), ["n0/model", "n0/output/a", "n1/model", "n1/output/a"]),
+        (FetchSettings(results=Results(include=("output",))), ["n0/output/a"]),
+        (FetchSettings(results=Results(include=())), []),
+        (FetchSettings(results=Results(exclude=("mod*",))), ["n0/output/a"]),
+        (FetchSettings(inputs=("model",)), ["n0/output/a"]),
+    ],
+)
+def test_what_the_program_created_comes_unless_the_settings_name_the_results(
+    settings: FetchSettings, comes: list[str]
+) -> None:
+    files = [(part, File(f"wd/{name}", 1)) for part in (PRIMARY, SECOND) for name in ("model", "output/a")]
+    chosen = select("train", settings, files).files
+    assert [f"{part.name}/{file.path.removeprefix('wd/')}" for part, file, _ in chosen] == comes
+
+
+def test_the_limit_of_created_files_holds_for_all_tasks_of_a_run(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    for name in "abc":
+        service.job(task(name))
+        service.files[f"/jobs/j/tasks/{name}"] = {"wd/model": bytes(600), "wd/output/x": bytes(600)}
+    tasks = [FetchTask(name, FetchSettings(results=Results(max_created_size="1300"))) for name in "abc"]
+    results = list(fetcher(client, tmp_path).bring(tasks))
+    [over] = [result for result in results if result.is_too_large]
+    assert (over.again, over.record.path, over.record.size) == (True, "wd/model", 600)
+    assert "`results.max_created_size` is 1300 for the whole run" in over.record.reason
+    assert "`batchtrain jobs fetch j --all` fetches it" in over.record.reason
+    assert len([result for result in results if result.record.fetched]) == 5
 
 
 def test_no_remote_name_leaves_the_run_directory() -> None:
     files = [(PRIMARY, File(path, 1)) for path in ("wd/output/../../../../etc/x", "wd/output//abs", "wd/output/..")]
-    names = [name for _, _, name in select("train", Results(), files).files]
+    names = [name for _, _, name in select("train", FetchSettings(), files).files]
     assert len(set(names)) == 3
     assert not [name for name in names if ".." in name.split("/") or name.startswith("/")]
 
 
 def test_two_files_that_would_have_one_name_keep_apart() -> None:
-    results = Results(include=("**",))
     files = [(PRIMARY, File(path, 1)) for path in ("wd/output/model.pt", "wd/model.pt")]
-    names = [name for _, _, name in select("train", results, files).files]
+    names = [name for _, _, name in select("train", FetchSettings(), files).files]
     assert names[0] == "outputs/train/model.pt"
     assert len(set(names)) == 2
 
@@ -126,7 +191,7 @@ def fetcher(client: BatchClient, root: Path, **options: Any) -> Fetcher:
 
 
 def brought(client: BatchClient, root: Path, results: Results | None = None, **options: Any) -> list[Brought]:
-    return list(fetcher(client, root, **options).bring([FetchTask("train", results or Results())]))
+    return list(fetcher(client, root, **options).bring([FetchTask("train", FetchSettings(results=results))]))
 
 
 def test_the_files_of_the_primary_are_those_of_the_task_and_others_those_of_their_node() -> None:
@@ -206,7 +271,7 @@ def test_nothing_is_fetched_of_a_task_whose_files_do_not_fit_on_the_disk(
     service.files["/jobs/j/tasks/train"] = {"wd/output/a": b"x" * 600, "wd/output/b": b"x" * 600}
     service.files["/jobs/j/tasks/small"] = {"wd/output/c": b"x" * 500}
     small_disk = fetcher(client, tmp_path, free=lambda directory: 1024)
-    done = [result for name in ("train", "small") for result in small_disk.bring([FetchTask(name, Results())])]
+    done = [result for name in ("train", "small") for result in small_disk.bring([FetchTask(name, FetchSettings())])]
     why = (
         f"the disk of {tmp_path} has 1.0 KiB free, and the files of task train need 1.2 KiB: free some space and fetch"
         " them again"
@@ -245,9 +310,9 @@ def test_the_results_of_many_tasks_come_from_one_list_for_each_node(
         service.files[f"/pools/p/nodes/tvm-{node}"] = {
             f"workitems/j/job-1/{name}/{path}": name.encode()
             for name in names[node::2]
-            for path in ("stdout.txt", "wd/output/model.pt", "wd/other")
+            for path in ("stdout.txt", "wd/output/model.pt", "wd/ranks/other")
         }
-    done = list(fetcher(client, tmp_path).bring([], [FetchTask(name, Results(), logs=False) for name in names]))
+    done = list(fetcher(client, tmp_path).bring([], [FetchTask(name, FetchSettings(), logs=False) for name in names]))
     assert sorted(result.record.fetched for result in done) == sorted(f"outputs/{name}/model.pt" for name in names)
     assert {name: (tmp_path / f"outputs/{name}/model.pt").read_text() for name in names} == {n: n for n in names}
     assert sorted(asked for asked in service.asked if not asked.endswith("model.pt")) == [
@@ -259,7 +324,7 @@ def test_each_of_many_tasks_on_a_node_that_is_gone_is_named(
     client: BatchClient, service: BatchServer, tmp_path: Path
 ) -> None:
     service.job(task("a"), task("b"))
-    done = list(fetcher(client, tmp_path).bring([], [FetchTask(name, Results()) for name in "ab"]))
+    done = list(fetcher(client, tmp_path).bring([], [FetchTask(name, FetchSettings()) for name in "ab"]))
     assert [(result.record.task, result.record.path, result.again) for result in done] == [
         ("a", "", False), ("b", "", False),
     ]  # fmt: skip
@@ -269,7 +334,7 @@ def test_a_task_that_was_deleted_does_not_stop_the_others(
     client: BatchClient, service: BatchServer, tmp_path: Path
 ) -> None:
     service.files["/jobs/j/tasks/train"] = {"wd/output/a": b"abc"}
-    tasks = [FetchTask("gone", Results()), FetchTask("train", Results())]
+    tasks = [FetchTask("gone", FetchSettings()), FetchTask("train", FetchSettings())]
     done = fetcher(client, tmp_path).bring(tasks)
     assert sorted(result.record.fetched for result in done) == ["", "outputs/train/a"]
 

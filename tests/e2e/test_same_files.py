@@ -1,0 +1,98 @@
+"""The followed and the detached run of one recipe bring the same files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests import azurite, needs
+from tests.bench.endings import POOL
+from tests.waiting import until
+
+from .conftest import Shell
+from .test_frameworks import MODES, RECIPES, mapped
+
+pytestmark = pytest.mark.process
+
+JOBS = """\
+job_specifications:
+- id: j
+  tasks:
+  - {id: linked, source: src, link_source: true, command: bash make.sh}
+  - {id: alone, source: src, command: 'mkdir -p .hidden/x "a b"; echo 1 >.hidden/x/f; echo 2 >"a b/c d"; cp "$AZ_BATCH_TASK_SHARED_DIR/keep.txt" .'}
+  - {id: named, source: src, link_source: true, command: bash make.sh, results: {include: [output, '*.json'], exclude: ['mod*']}}
+  - {id: failing, command: 'echo 1 >model.json; exit 3'}
+"""  # noqa: E501
+MAKE = """\
+mkdir -p sub/deep .hidden/.more __pycache__ sub/__pycache__ output ".dot dir" .cache
+echo 1 >model.json; echo 2 >sub/deep/model.bin; echo 3 >.hidden/state; echo 4 >.hidden/.more/state
+echo 5 >".dot dir/with space"
+echo 6 >__pycache__/a.pyc; echo 7 >sub/__pycache__/b.pyc; echo 8 >output/o.txt; echo 9 >"name with space"
+mkdir output/.states; echo 1 >output/.states/.last; echo 10 >.cache/c
+echo changed >config.json; rm replaced.txt; echo new >replaced.txt; echo new >.settings/new.txt
+ln -s /nowhere dangling; ln -s sub/deep best
+"""
+SOURCE = {"config.json": "{}", "keep.txt": "x", ".settings/in.txt": "y", "replaced.txt": "z", "make.sh": MAKE}
+LINKED = """
+.dot dir/with space, .hidden/.more/state, .hidden/state, .settings/new.txt, best/model.bin, config.json, model.json,
+.states/.last, name with space, o.txt, replaced.txt, sub/deep/model.bin
+"""
+EXPECTED = {
+    "linked": sorted(name.strip() for name in LINKED.split(",")),
+    "alone": [".hidden/x/f", "a b/c d", "keep.txt"],
+    "named": [".states/.last", "config.json", "o.txt"],
+    "failing": ["model.json"],
+}
+
+
+def files(run: Path) -> dict[str, str]:
+    """The digests of the results of a run."""
+    top = run.resolve() / "outputs"
+    paths = (path for path in top.rglob("*") if path.is_file())
+    return {path.relative_to(top).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+def of_both_runs(batchtrain: Shell, recipe: str, code: int = 0) -> tuple[dict[str, str], dict[str, str]]:
+    """The results of the followed and of the detached run of a recipe."""
+    batchtrain("run", recipe, "--local", "--runs-dir", "followed", code=code)
+    batchtrain("run", recipe, "--local", "--detach", "--max-duration", "30m", "--runs-dir", "detached")
+    until(lambda: json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout) == [])
+    batchtrain("runs", "fetch", "--local", "--runs-dir", "detached")
+    return files(batchtrain.cwd / "followed/latest"), files(batchtrain.cwd / "detached/latest")
+
+
+def test_a_followed_and_a_detached_run_bring_what_the_program_created(batchtrain: Shell) -> None:
+    azurite.require()
+    (batchtrain.cwd / "pool.yaml").write_text(POOL, encoding="utf-8")
+    (batchtrain.cwd / "jobs.yaml").write_text(JOBS, encoding="utf-8")
+    for name, text in SOURCE.items():
+        path = batchtrain.cwd / "src" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    followed, detached = of_both_runs(batchtrain, ".", code=10)
+    assert sorted(followed) == sorted(f"{task}/{name}" for task, names in EXPECTED.items() for name in names)
+    assert detached == followed
+
+
+@pytest.mark.slow
+@pytest.mark.mpi
+@pytest.mark.parametrize("mpi", needs.mpis(("MPICH", "OpenMPI", "IntelMPI")))
+def test_a_recipe_of_an_mpi_leaves_the_same_files_when_it_is_detached(mpi: str, trained: Shell) -> None:
+    azurite.require()
+    followed, detached = of_both_runs(trained, str(RECIPES / f"mpi4py-{mpi}"))
+    assert followed and detached.keys() == followed.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.framework
+@pytest.mark.parametrize("recipe", sorted({mode.recipe for mode in MODES.values()}))
+def test_a_recipe_of_a_framework_leaves_the_same_files_when_it_is_detached(
+    recipe: str, batchtrain: Shell, framework_environment: Callable[[str], Path]
+) -> None:
+    azurite.require()
+    followed, detached = of_both_runs(batchtrain, mapped(batchtrain.home, framework_environment, recipe))
+    assert followed and detached.keys() == followed.keys()
