@@ -285,7 +285,6 @@ def _without_source(run: RunDirectory, files: Iterable[Brought], source: Set[tup
         path = run.path / file.record.fetched
         with contextlib.suppress(OSError), Folder(run.path, path.parent) as folder:
             folder.unlink(path.name)
->>>>>>> w2/r
 
 
 LIVE_BLOB = re.compile(r"(?P<start>[0-9]{1,15})/(?P<file>std(?:out|err)\.txt)")

@@ -422,9 +422,10 @@ def _concerns_results(task: FetchTask, part: Part, path: str) -> bool:
 
 def limits_of(results: Results, command: str) -> dict[Kind, str]:
     """Why a result that exceeds its limit is not fetched. command: fetches it."""
+    fetches = f"`{command}` fetches it"
     return {
-        "named": f"`results.max_size` is {results.max_size}; `{command}` fetches it",
-        "created": f"`results.max_created_size` is {results.max_created_size} for the whole run; `{command}` fetches it",
+        "named": f"`results.max_size` is {results.max_size}; {fetches}",
+        "created": f"`results.max_created_size` is {results.max_created_size} for the whole run; {fetches}",
     }
 
 

@@ -1,4 +1,4 @@
-"""python -m tests.simulation [--seeds FROM:TO] [--seed N --trace] [--minutes M] [--jobs 2]"""
+"""python -m tests.simulation [--seeds FROM:TO] [--minutes M] [--jobs 2], or --seed N [--trace], or --planted NUMBER"""
 
 from __future__ import annotations
 

@@ -34,6 +34,8 @@ CORES = 4
 """The cores of each node."""
 LATE = 600 * wire.SECOND
 """How long after its wall clock a job may end: clocks step."""
+LATEST = 1200 * wire.SECOND
+"""How long after its last task a detached run may end: its client may have died before it had added all tasks."""
 TABLES = {"node": _reachable({**states.NODE, ("idle", "restart"): "unknown"}), "job": _reachable(states.JOB),
           "pool": _reachable(states.POOL), "schedule": _reachable(states.SCHEDULE)}  # fmt: skip
 
@@ -51,6 +53,8 @@ class Invariants:
         """By job number: the ids and states of tasks by their numbers, as they are stored."""
         self._listed: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """By job number: how many tasks are in each state, as they are stored."""
+        self._last_ends: Counter[str] = Counter()
+        """By job number: when its last task ended."""
         self._ended: set[tuple[str, str]] = set()
         """The tasks that had ended when the service died, by job and task number."""
         self._prepared: set[str] = set()
@@ -107,6 +111,7 @@ class Invariants:
                 if self._job_numbers.get(change.key) != str(record.seq):  # another one of the same id
                     self.accepted.pop(change.key, None)
                 self._job_numbers[change.key] = str(record.seq)
+                self._ended_in_time(record)
                 if "jobPreparationTask" in record.spec:
                     self._prepared.add(str(record.seq))
             if isinstance(record, Task):
@@ -119,6 +124,15 @@ class Invariants:
                 self._quotas(world)
             if "task" in kinds:
                 self._counters(world)
+
+    def _ended_in_time(self, job: Job) -> None:
+        """Nodes cost money until their job ends."""
+        listed, late = self._listed[str(job.seq)], job.ended - self._last_ends[str(job.seq)]
+        is_idle = listed["completed"] == listed.total() > 0
+        if job.id in self.detached and job.reason == "MaxWallClockTimeExpiry" and is_idle and late > LATEST:
+            self.fail(
+                f"a detached run ends with its tasks: {job.id} ended {late / wire.SECOND:.0f} s after the last one"
+            )
 
     def claimed(self, kind: str, name: str) -> None:
         """A command says that it added something: never more commands than things."""
@@ -167,6 +181,8 @@ class Invariants:
             listed[tasks[change.key][1]] -= 1
         listed[task.state] += 1
         tasks[change.key] = task.id, task.state
+        if task.state == "completed":
+            self._last_ends[change.owner] = max(self._last_ends[change.owner], task.state_time)
         if task.state == "running" and task.instances:
             if task.gang and len(task.instances) != task.gang:
                 self.fail(f"a gang starts whole: task {task.id} has {len(task.instances)} of {task.gang} nodes")

@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from http.client import RemoteDisconnected
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import requests
@@ -15,11 +15,17 @@ from requests.adapters import BaseAdapter, HTTPAdapter
 from urllib3 import HTTPResponse
 from urllib3.exceptions import ProtocolError
 
+from tests.simulation.doors import Doors, Sent
 from tests.simulation.faults import Fates
 from tests.simulation.owned import Simulation, current
 from tests.simulation.service import Down, Service
 from tests.simulation.storage import Answer
 
+DONE = {
+    verb: Answer(status, {}, b"")
+    for verb, status in (("GET", 200), ("HEAD", 200), ("POST", 201), ("PUT", 201), ("PATCH", 200), ("DELETE", 202))
+}
+"""The answer to a request that a planted bug leaves out."""
 REFUSALS = {429: "TooManyRequests", 500: "InternalError", 503: "ServerBusy"}
 
 
@@ -27,20 +33,11 @@ Server = Callable[[str, str, Mapping[str, str], bytes], Awaitable[Answer]]
 """Answers a request: its verb, path with query, headers and body."""
 
 
-class Sent(NamedTuple):
-    """A request as it is on the wire."""
-
-    verb: str
-    target: str
-    headers: Mapping[str, str]
-    body: bytes
-
-
 class Wire:
     """What befalls the requests of all processes, and their answers."""
 
-    def __init__(self, sim: Simulation, service: Service, fates: Fates) -> None:
-        self._sim, self._service, self._fates = sim, service, fates
+    def __init__(self, sim: Simulation, service: Service, fates: Fates, doors: Doors) -> None:
+        self._sim, self._service, self._fates, self._doors = sim, service, fates, doors
         self._unreachable: dict[str, float] = {}
         """When the network of a process works again."""
 
@@ -59,7 +56,7 @@ class Wire:
         path = sent.target.partition("?")[0]
         self._sim.note(f"{name} {sent.verb} {path} {fate}")
         try:
-            answer: Answer = self._sim.request(self._carried(sent, to, fate, rng), seconds)
+            answer: Answer = self._sim.request(self._carried(name, sent, to, fate, rng), seconds)
         except TimeoutError:
             self._sim.note(f"{name} {sent.verb} {path} timed out")
             raise
@@ -70,7 +67,7 @@ class Wire:
         content = answer.content[: len(answer.content) // 2] if fate == "cut" else answer.content
         return Answer(answer.status, headers, content)
 
-    async def _carried(self, sent: Sent, to: Server, fate: str, random: Random) -> Answer:
+    async def _carried(self, process: str, sent: Sent, to: Server, fate: str, random: Random) -> Answer:
         """The answer of a server, after what befalls the request and the answer. Raises Down."""
         await self._pause(random.random() * 0.05)
         if fate == "lost before":
@@ -79,10 +76,14 @@ class Wire:
             return _refusal(int(fate.rstrip("+")), random.choice((1, 2, 5)) if fate.endswith("+") else None)
         if fate == "late":
             await self._pause(random.random() * 90)
-        answer = await to(sent.verb, sent.target, sent.headers, sent.body)
+        answer = DONE[sent.verb]
+        for request in self._doors.sent(process, sent):
+            answer = await to(*request)
         if fate == "twice":
             await self._pause(random.random() * 0.02)
-            await to(sent.verb, sent.target, sent.headers, sent.body)
+            for request in self._doors.sent(process, sent):
+                await to(*request)
+        answer = self._doors.answered(process, sent, answer)
         await self._pause(random.random() * 0.05)
         if fate == "service dies before its answer":
             self._service.die()

@@ -12,12 +12,13 @@ import pkgutil
 import resource
 import select
 import sys
-from collections import Counter
-from collections.abc import Collection
+from collections import Counter, deque
+from collections.abc import Collection, Sequence
 
 from batchtrain import cli
 from tests.simulation import owned
 from tests.simulation.faults import KINDS
+from tests.simulation.plants import PLANTS
 from tests.simulation.seed import Outcome, simulate
 from tests.simulation.workload import DETACHED, FEATURES, STORIES, STORIES_OF_MANY
 
@@ -25,6 +26,9 @@ WANTED = {"state changes": 200_000, "deaths of the service": 2_000, "deaths of c
 """What occurs in three minutes of two free processors; each kind of fault 100 times, each verb and feature 50 times."""
 KEPT = (101, 538, 10000415, 20000251, 30000412)
 """The seeds that have found bugs of the product, since `workload.py` is as it is: they run first."""
+PLANTED_SEEDS, MOST_CHANGES, AT_ONCE = range(40), 20_000, 3
+"""The seeds that search for a planted bug, the state changes after which it counts as not found, and how many bugs are
+planted at a commit."""
 EVERY = 20
 """One of so many seeds runs twice: both times it has the same trace."""
 MOST_EXPLAINED, LONGEST_SEARCH, SHOWN_LINES = 3, 20.0, 40
@@ -41,12 +45,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--first-violation", action="store_true", help="end with the first violation")
+    parser.add_argument("--plant", action="append", choices=PLANTS, help="a bug to plant and to find (repeatable)")
+    parser.add_argument(
+        "--planted", type=int, metavar="NUMBER", help=f"plant {AT_ONCE} bugs, by the number of a commit"
+    )
     options = parser.parse_args(arguments)
     owned.own_datetime()
     for name in set(os.environ) - {"PATH", "HOME"}:
         del os.environ[name]
     if options.seed is not None:
         return _one(options.seed, trace=options.trace)
+    if options.plant or options.planted is not None:
+        return _planted(options.plant or _by_number(options.planted), options.jobs)
     first, _, last = options.seeds.partition(":")
     return _many(int(first or 0), int(last) if last else None, options.minutes * 60, options.jobs,
                  is_short=options.first_violation)  # fmt: skip
@@ -105,6 +115,42 @@ def _many(first: int, last: int | None, seconds: float, jobs: int, *, is_short: 
           f" {processor:.0f} s of processor time")  # fmt: skip
     _print_table(counts)
     return 1 if failed else 0
+
+
+def _planted(plants: Sequence[str], jobs: int) -> int:
+    """Plant each bug and search for it; prints the violation that found it, or that nothing did."""
+    _warm()
+    missed = 0
+    for plant in plants:
+        outcome, counts = _found(plant, jobs)
+        changes = f"{counts['state changes']:,} state changes, its effect {counts[plant]:,} times"
+        missed += outcome is None
+        result = f"seed {outcome.seed}: {outcome.violations[0]}" if outcome else "NOT FOUND"
+        print(f"planted: {plant}\n  {result if counts[plant] else 'HAS NO PLACE'} ({changes})", flush=True)
+    print(f"{len(plants) - missed} of {len(plants)} planted bugs found")
+    return 1 if missed else 0
+
+
+def _found(plant: str, jobs: int) -> tuple[Outcome | None, Counter[str]]:
+    """The first outcome with a violation, in the order of the seeds, and what occurred until then."""
+    counts: Counter[str] = Counter()
+    seeds = iter((*KEPT, *PLANTED_SEEDS))
+    running = deque(_fork(seed, plant=plant) for seed in itertools.islice(seeds, jobs))
+    found = None
+    while running:
+        outcome = _outcome(*running.popleft())
+        if found is None and outcome is not None:
+            counts.update(outcome.counts)
+            found = outcome if outcome.violations else None
+        if found is None and counts["state changes"] < MOST_CHANGES:
+            running += (_fork(seed, plant=plant) for seed in itertools.islice(seeds, 1))
+    return found, counts
+
+
+def _by_number(number: int) -> list[str]:
+    """The bugs that are planted at a commit: after some commits it was each of them."""
+    names = list(PLANTS)
+    return [names[(number * AT_ONCE + position) % len(names)] for position in range(AT_ONCE)]
 
 
 def _print_table(counts: Counter[str]) -> None:
@@ -179,7 +225,7 @@ def _warm() -> None:
     gc.freeze()
 
 
-def _fork(seed: int, left_out: Collection[str] = ()) -> tuple[int, int]:
+def _fork(seed: int, left_out: Collection[str] = (), plant: str = "") -> tuple[int, int]:
     reader, writer = os.pipe()
     pid = os.fork()
     if pid:
@@ -188,7 +234,7 @@ def _fork(seed: int, left_out: Collection[str] = ()) -> tuple[int, int]:
     os.close(reader)
     code = 1
     try:
-        outcome = simulate(seed, left_out)
+        outcome = simulate(seed, left_out, plant)
         with os.fdopen(writer, "wb") as file:
             trace = outcome.trace if outcome.violations else ()
             file.write(pickle.dumps(outcome._replace(trace=trace)))

@@ -27,10 +27,12 @@ from batchtrain.service import connect as signing
 from batchtrain.service import downloads, watch
 from batchtrain.storage import blob_requests, download, upload
 from tests.simulation import owned, workload
+from tests.simulation.doors import Doors, Plant
 from tests.simulation.faults import ACCOUNT, NODE, Fates
 from tests.simulation.invariants import Invariants
 from tests.simulation.network import Connection, Network, Wire
 from tests.simulation.owned import Deadlock, Process, Simulation
+from tests.simulation.plants import PLANTS
 from tests.simulation.service import Died, Down, Service
 
 LONGEST = 3 * 86400.0
@@ -57,8 +59,11 @@ class Outcome(NamedTuple):
     faults: tuple[str, ...]
 
 
-def simulate(seed: int, left_out: Collection[str] = (), make: Callable[..., World] | None = None) -> Outcome:
-    """Run one seed. make: the world, by default one of users who do what the seed says."""
+def simulate(
+    seed: int, left_out: Collection[str] = (), plant: str = "", make: Callable[..., World] | None = None
+) -> Outcome:
+    """Run one seed. left_out: faults that do not strike. plant: the name of a bug, see `plants`. make: the world, by
+    default one of users who do what the seed says."""
     began = owned.real_monotonic()
     counts: Counter[str] = Counter()
     sim = Simulation(seed)
@@ -70,9 +75,10 @@ def simulate(seed: int, left_out: Collection[str] = (), make: Callable[..., Worl
     sys.stdout = sys.stderr = owned.Output()
     _hear_bugs(sim)
     sim.loop.set_exception_handler(lambda loop, context: _unhandled(sim, context))
-    _own_processes(sim)
+    doors = Doors(PLANTS[plant]() if plant else Plant(), lambda: counts.update((plant,)))
+    _own_processes(sim, doors)
     try:
-        world = (make or World)(sim, seed, folder, counts, left_out)
+        world = (make or World)(sim, seed, folder, counts, left_out, doors)
         world.begin()
         try:
             sim.loop.run_forever()
@@ -126,9 +132,9 @@ def _unhandled(sim: Simulation, context: dict[str, Any]) -> None:
 
 class World:
     def __init__(
-        self, sim: Simulation, seed: int, directory: Path, counts: Counter[str], left_out: Collection[str]
+        self, sim: Simulation, seed: int, directory: Path, counts: Counter[str], left_out: Collection[str], doors: Doors
     ) -> None:
-        self.sim, self.counts, self.directory = sim, counts, directory
+        self.sim, self.counts, self.directory, self.doors = sim, counts, directory, doors
         self.fates, self.invariants = Fates(seed, counts, left_out), Invariants(sim, counts)
         self.random = random.Random(f"users {seed}")
         self.users = self.strikes = 0
@@ -137,8 +143,8 @@ class World:
         self.sim.loop.call_soon(self._begin)
 
     def _begin(self) -> None:
-        self.service = Service(self.sim, self.fates, self.directory, self.invariants)
-        _below(Wire(self.sim, self.service, self.fates), self.service)
+        self.service = Service(self.sim, self.fates, self.directory, self.invariants, self.doors)
+        _below(Wire(self.sim, self.service, self.fates, self.doors), self.service)
         runs = self.directory / "runs"
         runs.mkdir()
         self.checks = workload.Checks(self.service, self.invariants, runs)
@@ -243,7 +249,7 @@ class _User:
         self.world.sim.loop.call_later(1 + self.world.random.random() * 30, self.next)
 
 
-def _own_processes(sim: Simulation) -> None:
+def _own_processes(sim: Simulation, doors: Doors) -> None:
     """A process's locks end with it, and no other process is started."""
 
     def no_git(*_: object, **__: object) -> None:
@@ -260,7 +266,7 @@ def _own_processes(sim: Simulation) -> None:
     lease.Lease.__init__ = init  # type: ignore[method-assign]
 
     def replace(path: Path, lines: Iterable[bytes], root: Path | None = None) -> None:
-        process = _process()
+        process, lines = _process(), doors.written(path.name, lines)
         if process is not None and process.writes + 1 == process.dies_in_write:
             process.on_fault()
             moment = sim.random.choice(("before", "in", "after"))

@@ -7,7 +7,7 @@ import contextlib
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timezone
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from batchtrain.emulator.machine.simulated import KILLED, SimulatedMachine
 from batchtrain.emulator.store import Store
 from batchtrain.emulator.world import Change, Quotas, World
 from tests.simulation import owned
+from tests.simulation.doors import Doors
 from tests.simulation.faults import UPLOAD, Fates
 from tests.simulation.invariants import CORES, Invariants
 from tests.simulation.owned import Process, Simulation, real_utime
@@ -50,8 +51,9 @@ class Died(BaseException):
 class Service:
     """The emulator's application, driver, world and store, without sockets."""
 
-    def __init__(self, sim: Simulation, fates: Fates, directory: Path, invariants: Invariants) -> None:
+    def __init__(self, sim: Simulation, fates: Fates, directory: Path, invariants: Invariants, doors: Doors) -> None:
         self.sim, self.fates, self.directory, self.invariants = sim, fates, directory, invariants
+        self.doors = doors
         self.deaths, self.starts, self.commits = 0, 0, 0
         self.full_until, self.ahead = 0.0, 0
         self.quotas = fates.at("quotas").choice(QUOTAS)
@@ -196,7 +198,7 @@ class _Store(Store):
     def commit(self, changes: Iterable[Change], last_seq: int) -> None:
         if self.dead:
             raise Died
-        service, changes = self._service, list(changes)
+        service = self._service
         service.commits += 1
         place = f"commit {service.commits}"
         rng = service.fates.at(place)
@@ -210,12 +212,16 @@ class _Store(Store):
             service.fates.count(fate, place)
             service.die()
             raise Died
-        super().commit(changes, last_seq)
-        service.invariants.committed(changes, service.driver.world if service.driver else None)
+        stored = service.doors.stored(changes)
+        super().commit(stored, last_seq)
+        service.invariants.committed(stored, service.driver.world if service.driver else None)
         if fate.endswith("after the commit") and service.is_busy:
             service.fates.count(fate, place)
             service.die()
             raise Died
+
+    def load(self) -> Iterator[Change]:
+        return iter(self._service.doors.loaded(super().load()))
 
     def note(self, name: str, value: str) -> None:
         if not self.dead:

@@ -9,7 +9,9 @@ machine is. `tests/simulation/survivors.md` has the last result, and what the ch
 from __future__ import annotations
 
 import argparse
+import re
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,8 +19,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.simulation.planted import search
-
+ROOT = Path(__file__).parents[2]
 AREAS = ("service", "runs", "storage", "emulator")
 
 
@@ -59,6 +60,18 @@ def _measure(patches: Path, areas: Sequence[str], seeds: str) -> int:
 def _processor_time() -> float:
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     return spent.ru_utime + spent.ru_stime
+
+
+def search(patch: Path, *options: str) -> str:
+    """The first violation with a patch; empty if there is none. options: of the simulation."""
+    with tempfile.TemporaryDirectory(prefix="planted-") as folder:
+        for name in ("batchtrain", "tests", "pyproject.toml"):
+            (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, Path(folder) / name)
+        subprocess.run(["git", "apply", str(patch.absolute())], cwd=folder, check=True)
+        command = [sys.executable, "-m", "tests.simulation", "--first-violation", *options]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        line = re.search(r"^seed \d+ .*$", done.stdout, re.MULTILINE)
+        return line[0] if line else ""
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,14 +14,19 @@ import pytest
 from msgspec.structs import replace
 
 from batchtrain.catalog.prices import Prices
-from batchtrain.client import controller
+from batchtrain.client import controller, controller_program
+from batchtrain.client.controller_program import Controller, Requests
 from batchtrain.client.detach import bounded
+from batchtrain.client.operations import Operations
 from batchtrain.config.types import Alternative, Candidates, Recipe
 from batchtrain.errors import UsageError
 from batchtrain.plan import plan_jobs, plan_pool
-from batchtrain.plan.types import Facts
+from batchtrain.plan.marks import Marks
+from batchtrain.plan.types import Facts, Plan
 from batchtrain.service.connect import Account
 from tests.unit.plan.jobs import recipe
+from tests.unit.runs import batch_server
+from tests.unit.runs.batch_server import START, BatchServer
 
 IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i"
 AZURE = Account("https://a.westeurope.batch.azure.com", "a")
@@ -108,3 +115,56 @@ def test_the_job_of_a_run_has_a_pool_of_its_own_at_each_candidate() -> None:
         [addition] = [step for step in plan.steps if step.action == "job.add"]
         sizes.append(addition.document["poolInfo"]["autoPoolSpecification"]["pool"]["vmSize"])
     assert sizes == [made.pool.vm_size if made.pool else "", "STANDARD_D8S_V5"]
+
+
+# --- what its program does ------------------------------------------------------------------------------------------
+
+ADDITION = ("job.add", "j", {"id": "j", "constraints": {"maxWallClockTime": "PT1H"}})
+CONTROLS = Requests(
+    job="j", marks=Marks("A"), patience=1.0, candidates=("first", "second"), requests=((ADDITION,), (ADDITION,))
+)
+
+
+class Added(Exception):
+    """The request that adds the job is not sent here."""
+
+
+@pytest.fixture
+def world() -> Iterator[BatchServer]:
+    """The job of a controller, which has added run A's job at its first candidate and is to move it to the second."""
+    service = BatchServer()
+    with batch_server.serve(service):
+        service.job(job_id="j-controller", ended=None)
+        service.documents["/jobs/j-controller"] |= {
+            "constraints": {"maxWallClockTime": "PT1H"},
+            "metadata": [{"name": controller_program.CANDIDATE, "value": "1"}],
+        }
+        service.job(ended=None)
+        service.documents["/jobs/j"]["metadata"] = [{"name": "batchtrain:run", "value": "A"}]
+        yield service
+
+
+def control(service: BatchServer) -> None:
+    Controller(Operations(service.account), CONTROLS, "j-controller", lambda event: None).control()
+
+
+def test_the_job_of_another_run_is_not_moved(world: BatchServer) -> None:
+    world.documents["/jobs/j"]["metadata"] = [{"name": "batchtrain:run", "value": "B"}]
+    control(world)
+    assert {request.split()[0] for request in world.asked} == {"GET"}
+
+
+def test_a_job_that_is_moved_gets_the_rest_of_its_time(world: BatchServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans: list[Plan] = []
+
+    def submit(_: object, plan: Plan, *arguments: Any, **options: Any) -> Iterator[Any]:
+        plans.append(plan)
+        raise Added
+
+    monkeypatch.setattr(controller_program, "now", lambda: START + timedelta(minutes=45))
+    monkeypatch.setattr(controller_program.submit, "submit", submit)
+    with pytest.raises(Added):
+        control(world)
+    [[addition]] = [plan.steps for plan in plans]
+    assert addition.document["constraints"] == {"maxWallClockTime": "PT15M"}
+    assert addition.document["metadata"] == [{"name": controller_program.CANDIDATE, "value": "1"}]

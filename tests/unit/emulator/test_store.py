@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sqlite3
 import stat
@@ -16,6 +17,7 @@ from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.store import SCHEMA_VERSION, Store, UnknownSchema
 from batchtrain.emulator.world import Change, World
 from tests.emulation import Stage, document, everything
+from tests.unit.emulator.test_preparation import prepared
 
 Restart = Callable[[Stage], Stage]
 
@@ -193,6 +195,28 @@ def test_deleted_records_stay_deleted(tmp_path: Path) -> None:
             reports.begin(stage.world, effect, stage.now)
     store.commit(stage.world.take_changes(), 9)
     assert list(store.load()) == []
+    store.close()
+
+
+def test_no_row_of_a_deleted_job_stays(tmp_path: Path) -> None:
+    path = tmp_path / "world.sqlite3"
+    store = Store(path)
+    stage = Unstored()
+    stage.pool(1)
+    stage.job(usesTaskDependencies=True, jobPreparationTask={"commandLine": "x"})
+    first = stage.task("a")
+    stage.settle()
+    prepared(stage, stage.nodes()[0])
+    stage.exits(first)
+    stage.do(tasks.delete_task, "job", "a")
+    store.commit(stage.world.take_changes(), 9)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        assert {kind for (kind,) in database.execute("SELECT kind FROM record")} >= {"job", "jobnode", "met"}
+        stage.do(jobs.delete_job, "job")
+        stage.end_scopes()
+        store.commit(stage.world.take_changes(), 9)
+        kinds = {kind for (kind,) in database.execute("SELECT kind FROM record")}
+        assert (kinds, [*database.execute("SELECT * FROM task")]) == ({"pool", "node"}, [])
     store.close()
 
 

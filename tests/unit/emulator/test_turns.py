@@ -104,6 +104,24 @@ def test_no_more_give_way_than_are_needed(stage: Stage) -> None:
     assert sum(one.requeues for one in stage.world.jobs["low"].tasks.values()) == 2
 
 
+@pytest.mark.parametrize("started", [0, 1])
+def test_no_task_gives_way_to_one_that_must_wait_for_others_of_its_job(stage: Stage, started: int) -> None:
+    stage.pool(3)
+    job(stage, "high", priority=1, maxParallelTasks=2)
+    for number in range(started):
+        task(stage, "high", f"s{number}")
+    stage.settle()
+    job(stage, "low", allowTaskPreemption=True)
+    for number in range(2):
+        task(stage, "low", f"t{number}")
+    stage.settle()
+    for number in range(5):
+        task(stage, "high", f"u{number}")
+    stage.settle()
+    leaving = [one for one in stage.world.jobs["low"].tasks.values() if one.verdict]
+    assert (len(running(stage, "high")), len(leaving)) == (1, 1)
+
+
 def test_only_the_tasks_whose_slots_are_needed_give_way(stage: Stage) -> None:
     stage.pool(1, taskSlotsPerNode=4)
     job(stage, "low", allowTaskPreemption=True)

@@ -30,6 +30,7 @@ from batchtrain.records.attempt import ATTEMPTS
 from batchtrain.records.events import (
     AttemptEnded,
     AttemptSeen,
+    CandidateTried,
     MetricsSeen,
     NodeReady,
     PoolAdded,
@@ -37,6 +38,7 @@ from batchtrain.records.events import (
     Stdout,
     TasksAdded,
 )
+from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs import directory, lease, recording
 from batchtrain.runs.beginnings import commit_of
 from batchtrain.runs.directory import Commit, Cost, EventRecord, RunDirectory, RunFailure, RunNode, RunRecord, line_of
@@ -483,6 +485,28 @@ def test_secrets_in_the_parameters_and_the_failure_of_a_task_are_masked(
     (kept,) = run.tasks()
     assert kept.failure.code == "BlobAccessDenied" and kept.failure.message.startswith("no access with ")
     assert KEY not in str((kept.parameters, kept.failure))
+
+
+def test_secrets_in_all_that_a_run_meets_are_masked(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:
+    run = directory.make(tmp_path, "j", START)
+    record = RunRecord(id=run.name, job="j", started=START, state="running")
+    recorded = Recording(client, service.account, run, record, job_of(), secrets=(Secret(KEY),), job_ended=after(60))
+    recorded.tell(PoolAdded("p", f"the registry of p has {KEY}"))
+    attempt = PoolAttempt(
+        candidate="c", account="a", vm_size="v", began=START, ended=START, code="X", reason=f"no login with {KEY}"
+    )
+    recorded.tell(CandidateTried("p", f"not with {KEY}", attempt))
+    recorded.tell(AttemptSeen("train", f"began with {KEY}", Attempt("train", 2)))
+    failure = TaskFailed(f"task train failed: {KEY}", task="train", cause=f"KeyError: {KEY}")
+    failure.finding = Finding("unknown", "task train", f"it has {KEY}", f"line with {KEY}", f"look for {KEY}")
+    recorded.fetch([ran(exit_code=1)])
+    recorded.end("failed", failure)
+    record = run.record()
+    assert record.failure and record.failure.cause.startswith("KeyError: ")
+    assert record.candidates[0].reason.startswith("no login with ")
+    assert len(tuple(run.events())) >= 3
+    files = [path for path in run.path.rglob("*") if path.is_file()]
+    assert [path.name for path in files if KEY in path.read_text()] == []
 
 
 def test_a_job_without_factories_is_not_asked_for_parameters(

@@ -45,3 +45,18 @@ def test_a_block_whose_answer_was_lost_is_kept_once_and_the_next_follows(
     file.write_bytes(b"step 1\nstep 2\n")
     upload.send_new()
     assert blob.data == b"step 1\nstep 2\n"
+
+
+def test_a_block_that_the_blob_has_no_place_for_is_not_counted_as_uploaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blob, file = Blob(), tmp_path / "stdout.txt"
+    monkeypatch.setattr(uploads, "put", blob.put)
+    upload = uploads.Upload(str(file), "https://account/box/live/t/0/stdout.txt", "sig=x")
+    file.write_bytes(b"step 1\n")
+    blob.data = b"of another writer"
+    with pytest.raises(urllib.error.HTTPError, match="AppendPositionConditionNotMet"):
+        upload.send_new()
+    blob.data = b""
+    upload.send_new()
+    assert blob.data == b"step 1\n"

@@ -102,6 +102,33 @@ def test_a_collection_that_is_too_large_is_sent_in_halves() -> None:
     assert service.asked == [["a", "b"], ["a"], ["b"], "complete"]
 
 
+class Busy(Service):
+    """Takes collections of at most `most` tasks, and each task at the second time."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+        self.added: list[str] = []
+
+    def send_request(self, request: Any, **_: Any) -> Answer:
+        names = [task["id"] for task in msgspec.json.decode(request.content)["value"]]
+        if len(names) > self.most:
+            raise HttpResponseError(response=TOO_LARGE)  # type: ignore[arg-type]
+        new = [name for name in names if name not in self.asked]
+        self.asked += new
+        self.added += [name for name in names if name not in new]
+        return Answer(
+            200, {"value": [{"taskId": name, "status": "servererror" if name in new else "success"} for name in names]}
+        )
+
+
+@pytest.mark.parametrize("most", range(1, 8))
+def test_each_task_of_a_collection_that_is_sent_in_parts_is_added_once(most: int) -> None:
+    service, names = Busy(most), [f"t{number}" for number in range(7)]
+    carry_out(service, plan=Plan((Step("task.add", "j", {"value": [{"id": name} for name in names]}),)))
+    assert sorted(service.added) == names
+
+
 def test_a_task_that_is_too_large_alone_is_refused_and_the_others_are_added() -> None:
     service = Service(TOO_LARGE, TOO_LARGE, [B_STANDS])
     with pytest.raises(TasksRefused, match=r"add task j/a: It is too large \(RequestBodyTooLarge\)"):
