@@ -194,7 +194,7 @@ _CALL = re.compile(r"[A-Za-z_][\w.]*(?:\[\w*)?")
 _SHORT_WORD, _CONSTANT = re.compile("[A-Za-z]{1,7}"), re.compile("[A-Z]+(?:_[A-Z]+)+")
 """After ` = ` without quotes a word of a program, in quotes the name of a variable."""
 _SHORT = 200
-_JUDGED = 1024
+_JUDGED = 256
 """Characters of a value without quotes that say whether it is a secret."""
 _LONGEST = 8192
 """Characters of a value in quotes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -53,10 +54,12 @@ class Task(Record, frozen=True):
 
     @property
     def ended(self) -> datetime | None:
-        """The end of its last run; None if it has not run to an end."""
+        """The end of its last run; None if it has not run to an end, and for one after the year 9999."""
         if self.started is None or self.seconds is None:
             return None
-        return self.started + timedelta(seconds=self.seconds)
+        with contextlib.suppress(OverflowError):  # a service may claim any time
+            return self.started + timedelta(seconds=self.seconds)
+        return None
 
 
 class TaskNode(Record, frozen=True):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from datetime import datetime, timezone
 from pathlib import Path
+
+import pytest
 
 import batchtrain.records
 from batchtrain.records import Table, Task
@@ -70,3 +73,9 @@ def test_the_text_of_a_large_table_stays_small() -> None:
     assert text.endswith("… and 19,900 more rows")
     assert len(text.splitlines()) == 102
     assert len(text) < 10_000
+
+
+@pytest.mark.parametrize("seconds", [1e300, 1e12, -1e12])
+def test_a_task_may_have_run_for_any_time(seconds: float) -> None:
+    started = datetime(2026, 11, 22, tzinfo=timezone.utc)
+    assert Task(id="t", state="completed", started=started, seconds=seconds).ended is None
