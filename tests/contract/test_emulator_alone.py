@@ -23,7 +23,8 @@ PARTS = (
     "state_files.py",
     "version.py",
 )
-"""`catalog` and `state_files` import `errors`, and `state_files` imports `foreign`; `__init__` and `version` are the package itself."""
+"""`catalog` and `state_files` import `errors`, and `state_files` imports `foreign`; `__init__` and `version` are the
+package itself."""
 PROJECT = """
 [build-system]
 requires = ["hatchling>=1.27"]

@@ -56,7 +56,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     time = Time()
     clock = retry.Clock(time.now, time.sleep)
     for module in (connect, rest):
-        monkeypatch.setattr(module, "RetryPolicy", lambda patience: retry.RetryPolicy(patience, clock))
+        monkeypatch.setattr(module, "RetryPolicy", lambda patience, **_: retry.RetryPolicy(patience, clock))
     monkeypatch.setattr(retry, "interruptible", lambda stopped: clock)
     monkeypatch.setattr(connect, "NEAR", PATIENCE)
 
