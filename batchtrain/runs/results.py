@@ -109,6 +109,15 @@ def kind_of(settings: FetchSettings, path: str, *, is_primary: bool) -> Kind:
     return "created" if is_primary or has_all else ""
 
 
+def is_unnamed(settings: FetchSettings, part: Part, path: str) -> bool:
+    """Whether the program may have created a file that is no result only because `include` names others."""
+    results = settings.results or Results()
+    if not results.include or not path.startswith("wd/"):
+        return False
+    unlimited = replace(settings, results=replace(results, include=None))
+    return kind_of(unlimited, path.removeprefix("wd/"), is_primary=part.name == "n0") != ""
+
+
 class Result(NamedTuple):
     """A file that is fetched: its path in the run directory, and why it is a result; empty for a log."""
 
@@ -165,6 +174,8 @@ class Selection(NamedTuple):
     over: tuple[tuple[Part, File, Kind], ...]
     created: int = 0
     """The bytes of the files to fetch that the program created and that nothing names."""
+    unnamed: tuple[str, ...] = ()
+    """The created files that are not fetched, because `include` names others."""
 
 
 def select(
@@ -180,10 +191,12 @@ def select(
     of the created files of other tasks of the run."""
     results, file_list = settings.results or Results(), tuple(files)
     room = {"named": bytes_of(results.max_size), "created": bytes_of(results.max_created_size) - created}
-    names, selected_files, over = LocalNames(), [], []
+    names, selected_files, over, unnamed = LocalNames(), [], [], list[str]()
     sources = SourceFiles(file_list)
     for part, file in file_list:
         result = result_of(task_id, settings, part, file.path)
+        if result is None and is_unnamed(settings, part, file.path) and not (file.link or sources.has(part, file)):
+            unnamed.append(file.path)
         if result is None or not (logs or result.kind):
             continue
         if result.kind and (sources.has(part, file) or (file.link and result.kind == "created")):
@@ -195,7 +208,7 @@ def select(
             room[result.kind] -= file.size
         selected_files.append((part, file, names.of(f"{part.name}:{file.path}{file.raw.hex()}", result.target)))
     used = bytes_of(results.max_created_size) - created - room["created"]
-    return Selection(tuple(selected_files), tuple(over), used)
+    return Selection(tuple(selected_files), tuple(over), used, tuple(unnamed))
 
 
 class Brought(NamedTuple):
@@ -240,6 +253,8 @@ class Fetcher:
         """The task, node and local name of each file that is being fetched."""
         self._created, self._choosing = 0, threading.Lock()
         """The bytes of the files that the programs created and that nothing names."""
+        self.unnamed: list[str] = []
+        """The created files that are not fetched, because `include` names others."""
         self.places: dict[str, tuple[TaskNode, ...]] = {}
         """Where the tasks ran."""
 
@@ -318,6 +333,7 @@ class Fetcher:
                 task.id, task.settings, files, everything=self._everything, logs=task.logs, created=self._created
             )
             self._created += selection.created
+            self.unnamed += selection.unnamed
         limits = _limits(task.settings.results or Results())
         next_step = f"`batchtrain jobs fetch {self._job_id} --all` fetches it"
         results = [
