@@ -29,14 +29,17 @@ def keep_nodes(ending: Ending, recipe: Recipe) -> None:
             pools += [pool] if (pool := _pool_of(ending, job.id)) else []
     if "pool" in ending.kept_kinds or not pools:
         return
-    plan = emptying(recipe, IDLE)
     for pool in pools:
-        moved = Plan(tuple(step._replace(subject=pool) for step in plan.steps))
-        if error := ending.error_of(partial(ending.client.carry_out, moved, recipe, ending.tell)):
+        if error := ending.error_of(partial(_empty_later, ending, recipe, pool)):
             text = f"pool {pool} keeps its nodes until you delete it, because its formula could not be set ({error})"
             ending.tell(Leftover(pool, text))
             return
     ending.bound = f", for {KEPT} at most after the last task: then its nodes leave, and the files on them are lost"
+
+
+def _empty_later(ending: Ending, recipe: Recipe, pool: str) -> None:
+    steps = emptying(recipe, IDLE).steps
+    ending.client.carry_out(Plan(tuple(step._replace(subject=pool) for step in steps)), recipe, ending.tell)
 
 
 def _pool_of(ending: Ending, job_id: str) -> str:

@@ -27,8 +27,8 @@ def settings_of(task: Task) -> FetchSettings:
     gang = task.multi_instance
     results, inputs = task.results, tuple(dict.fromkeys(_inputs(task)))
     if "" in inputs:
-        results, inputs = only_named(results), ()
-    every_node = gang is not None and not any(True for _ in gang.launches)
+        results, inputs = only_named(results), ("**",)
+    every_node = gang is not None and not gang.launches
     return FetchSettings(results=results, metrics=task.metrics, inputs=inputs, every_node=every_node)
 
 

@@ -141,6 +141,8 @@ class Recording:
         self.unkept = ""
         """Why no copy of the source is kept; empty if there is one, or no source."""
         self._again: dict[tuple[str, str, str], str] = {}
+        self._unnamed: tuple[str, ...] = ()
+        """Files that programs created, and that `results.include` does not name."""
         self._too_large: set[tuple[str, str, str]] = set()
         self._left = 0
         """How many tasks' logs were not fetched because the job has many."""
@@ -277,6 +279,7 @@ class Recording:
             self._interrupted = False
             raise
         finally:
+            self._unnamed = tuple(fetcher.unnamed) if len(tasks) <= MOST_TASKS else ()
             for task in tasks:
                 self._places.update({node.node: node.pool for node in fetcher.places.get(task.id, ())})
             self.run.write_files(self._files.values())
@@ -609,6 +612,8 @@ class Recording:
             lines.append(
                 f"the logs of {what} that succeeded were not fetched; a task with `results: {{}}` keeps its logs"
             )
+        if self._unnamed:
+            lines.append(f"{_named(sorted(self._unnamed))} not fetched: `results.include` names other files")
         if self._named_only:
             lines.append(
                 f"the job has more than {MOST_TASKS:,} tasks, so only `output` was fetched of {self._named_only:,} of"

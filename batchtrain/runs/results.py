@@ -110,6 +110,15 @@ def kind_of(settings: FetchSettings, path: str, *, is_primary: bool) -> Kind:
     return "created" if is_primary or has_all else ""
 
 
+def is_unnamed(settings: FetchSettings, part: Part, path: str) -> bool:
+    """Whether the program may have created a file that is no result only because `include` names others."""
+    results = settings.results or Results()
+    if not results.include or not path.startswith("wd/"):
+        return False
+    unlimited = replace(settings, results=replace(results, include=None))
+    return kind_of(unlimited, path.removeprefix("wd/"), is_primary=part.name == "n0") != ""
+
+
 class Result(NamedTuple):
     """A file that is fetched: its path in the run directory, and why it is a result; empty for a log."""
 
@@ -188,6 +197,8 @@ class Selection(NamedTuple):
     over: tuple[tuple[Part, File, Kind], ...]
     created: int = 0
     """The bytes of the files to fetch that the program created and that nothing names."""
+    unnamed: tuple[str, ...] = ()
+    """The created files that are not fetched, because `include` names others."""
 
 
 def select(
@@ -203,10 +214,12 @@ def select(
     of the created files of other tasks of the run."""
     file_list = tuple(files)
     allowance = Allowance(settings.results or Results(), everything=everything, created=created)
-    names, selected_files, over = LocalNames(), [], []
+    names, selected_files, over, unnamed = LocalNames(), [], [], list[str]()
     sources = SourceFiles(file_list)
     for part, file in file_list:
         result = result_of(task_id, settings, part, file.path)
+        if result is None and is_unnamed(settings, part, file.path) and not (file.link or sources.has(part, file)):
+            unnamed.append(file.path)
         if result is None or not (logs or result.kind):
             continue
         if result.kind and (sources.has(part, file) or (file.link and result.kind == "created")):
@@ -215,7 +228,7 @@ def select(
             over.append((part, file, result.kind))
             continue
         selected_files.append((part, file, names.of(f"{part.name}:{file.path}{file.raw.hex()}", result.target)))
-    return Selection(tuple(selected_files), tuple(over), allowance.created - created)
+    return Selection(tuple(selected_files), tuple(over), allowance.created - created, tuple(unnamed))
 
 
 class Brought(NamedTuple):
@@ -260,6 +273,8 @@ class Fetcher:
         """The task, node and local name of each file that is being fetched."""
         self._created, self._choosing = 0, threading.Lock()
         """The bytes of the files that the programs created and that nothing names."""
+        self.unnamed: list[str] = []
+        """The created files that are not fetched, because `include` names others."""
         self.places: dict[str, tuple[TaskNode, ...]] = {}
         """Where the tasks ran."""
 
@@ -338,6 +353,7 @@ class Fetcher:
                 task.id, task.settings, files, everything=self._everything, logs=task.logs, created=self._created
             )
             self._created += selection.created
+            self.unnamed += selection.unnamed
         limits = limits_of(task.settings.results or Results(), f"batchtrain jobs fetch {self._job_id} --all")
         results = [
             Brought(_record(task.id, part, file, reason=limits[kind]), True, True)

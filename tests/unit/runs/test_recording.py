@@ -313,6 +313,24 @@ def test_of_a_job_with_too_many_tasks_only_the_named_results_come_and_a_line_say
     assert ("so only `output` was fetched" in recorded.conclusion()) is (tasks > MOST_TASKS and results is None)
 
 
+@pytest.mark.parametrize(
+    ("results", "line"),
+    [
+        (None, ""),
+        ({"include": []}, ""),
+        ({"include": ["output/**"]}, "wd/model.pt was not fetched: `results.include` names other files"),
+        ({"include": ["output/**"], "exclude": ["*.pt"]}, ""),
+    ],
+)
+def test_a_created_file_that_the_settings_do_not_name_is_said(
+    client: BatchClient, service: BatchServer, tmp_path: Path, results: Any, line: str
+) -> None:
+    service.files["/jobs/j/tasks/train"] = {"wd/model.pt": b"model", "wd/output/x": b"x", "wd/ranks/a": b"", "y": b""}
+    recorded = started(client, service, tmp_path, job=job_of({"results": results}))
+    recorded.fetch([ran()])
+    assert (recorded.conclusion().partition("\n  ")[2], recorded.unsaved, recorded.missing) == (line, (), None)
+
+
 STORED = {"storage_account_settings": "s", "remote_path": "models"}
 
 
