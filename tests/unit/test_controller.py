@@ -119,9 +119,14 @@ def test_the_job_of_a_run_has_a_pool_of_its_own_at_each_candidate() -> None:
 
 # --- what its program does ------------------------------------------------------------------------------------------
 
-ADDITION = ("job.add", "j", {"id": "j", "constraints": {"maxWallClockTime": "PT1H"}})
+ADDITION = ("job.add", "j", {"id": "j", "constraints": {"maxWallClockTime": "PT10M"}})
+COMPLETION = ("job.complete", "j", {"onAllTasksComplete": "terminatejob", "constraints": {"maxWallClockTime": "PT1H"}})
 CONTROLS = Requests(
-    job="j", marks=Marks("A"), patience=1.0, candidates=("first", "second"), requests=((ADDITION,), (ADDITION,))
+    job="j",
+    marks=Marks("A"),
+    patience=1.0,
+    candidates=("first", "second"),
+    requests=((ADDITION, COMPLETION), (ADDITION, COMPLETION)),
 )
 
 
@@ -154,17 +159,23 @@ def test_the_job_of_another_run_is_not_moved(world: BatchServer) -> None:
     assert {request.split()[0] for request in world.asked} == {"GET"}
 
 
-def test_a_job_that_is_moved_gets_the_rest_of_its_time(world: BatchServer, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("minutes", "at_first", "limit"), [(5, "PT10M", "PT55M"), (45, "PT10M", "PT15M"), (55, "PT5M", "PT5M")]
+)
+def test_a_job_that_is_moved_gets_the_rest_of_its_time(
+    world: BatchServer, monkeypatch: pytest.MonkeyPatch, minutes: int, at_first: str, limit: str
+) -> None:
     plans: list[Plan] = []
 
     def submit(_: object, plan: Plan, *arguments: Any, **options: Any) -> Iterator[Any]:
         plans.append(plan)
         raise Added
 
-    monkeypatch.setattr(controller_program, "now", lambda: START + timedelta(minutes=45))
+    monkeypatch.setattr(controller_program, "now", lambda: START + timedelta(minutes=minutes))
     monkeypatch.setattr(controller_program.submit, "submit", submit)
     with pytest.raises(Added):
         control(world)
-    [[addition]] = [plan.steps for plan in plans]
-    assert addition.document["constraints"] == {"maxWallClockTime": "PT15M"}
+    [[addition, completion]] = [plan.steps for plan in plans]
+    assert addition.document["constraints"] == {"maxWallClockTime": at_first}
+    assert completion.document["constraints"] == {"maxWallClockTime": limit}
     assert addition.document["metadata"] == [{"name": controller_program.CANDIDATE, "value": "1"}]

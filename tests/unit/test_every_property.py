@@ -868,6 +868,7 @@ ROWS: dict[str, Row] = {
     f"{TASKS}.multi_instance.mpi.executable_path": Row("/opt/my/mpirun", effect=launched),
     f"{TASKS}.multi_instance.mpi.options": Row(["-my-option"], effect=launched),
     f"{TASKS}.multi_instance.mpi.processes_per_node": Row("my-count", effect=launched),
+    f"{TASKS}.multi_instance.mpi.allow_singletons": Row(True, instead=False, shown=(), effect=launched),
     f"{GANGS}.framework": Row({"echo": {}}, wire="batchtrain: error `framework-plugin`"),
     f"{GANGS}.pytorch.launcher": Row("torchrun", effect=launched),
     f"{GANGS}.pytorch.rendezvous": Row(
@@ -897,6 +898,7 @@ ROWS: dict[str, Row] = {
     f"{GANGS}.horovod.over": Row("mpi", shown="HOROVOD_CONTROLLER=mpi", effect=launched),
     f"{GANGS}.horovod.runtime": Row("mpich", shown="-ppn", beside={".over": "mpi"}, effect=launched),
     f"{GANGS}.horovod.executable_path": Row("/opt/my/mpirun", beside={".over": "mpi"}, effect=launched),
+    f"{GANGS}.horovod.allow_singletons": Row(True, instead=False, shown=(), beside={".over": "mpi"}, effect=launched),
     f"{GANGS}.horovod.options": Row(["-my-option"], beside={".over": "mpi"}, effect=launched),
     f"{TASKS}.singularity_execution.elevated": Row(shown="admin"),
     f"{TASKS}.task_factory.repeat": Row(3, shown="task-00002", effect=ids, beside={f"{TASK}.command": "true"}),
