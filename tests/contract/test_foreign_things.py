@@ -95,8 +95,8 @@ def test_a_foreign_job_survives_in_the_place_of_ours(client: Client, tmp_path: P
             said.append("replaced")
             replace(client, "job")
 
-    run(client, RECIPE, tell=tell, origin=Origin(tmp_path / "runs"), timeout=60)
-    assert existing(client) == {"job j": "another-run"}
+    done = run(client, RECIPE, tell=tell, origin=Origin(tmp_path / "runs"), timeout=60)
+    assert existing(client) == {"job j": "another-run", "pool p": done.runs[0].name}  # which the job uses
     assert "left as it is: job j, which this command did not add" in said
 
 
