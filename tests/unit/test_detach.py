@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -34,6 +35,7 @@ from batchtrain.plan import Plan, outputs, plan_jobs, wire
 from batchtrain.plan.types import Facts
 from batchtrain.records import Job, Task
 from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.recording import Origin
 from batchtrain.service import job_actions, read, watch
 from tests.unit.plan.jobs import recipe
 from tests.unit.test_max_price import Account, Case
@@ -175,6 +177,34 @@ def test_a_task_uploads_what_run_would_fetch_into_the_container_of_the_run() -> 
     assert job["constraints"]["maxWallClockTime"] == "PT1M"
     assert job["poolInfo"]["autoPoolSpecification"]["poolLifetimeOption"] == "job"
     assert plan.steps[-1].document == {"onAllTasksComplete": "terminatejob", "constraints": job["constraints"]}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), NotFound("no storage account"), OSError("no disk")])
+def test_a_run_whose_command_ends_before_its_last_request_has_failed(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states: list[str] = []
+
+    def put_run(*_: Any) -> None:
+        raise error
+
+    recording = SimpleNamespace(
+        run=RunDirectory(tmp_path), detach=lambda: states.append("detached"), end=lambda state, _: states.append(state)
+    )
+    monkeypatch.setattr(detach, "begin", lambda *_, **__: recording)
+    monkeypatch.setattr(detach, "registered", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(detach, "put_run", put_run)
+    client: Any = SimpleNamespace(
+        account=SimpleNamespace(region="", emulated=False),
+        batch=None,
+        foresee=lambda *_, **__: SimpleNamespace(jobs=(), sources=(), blobs=()),
+        jobs=SimpleNamespace(state=lambda _: ""),
+        register=lambda *_: None,
+        storage=lambda _: lambda link: None,
+    )
+    with pytest.raises(type(error)):
+        detach.detach(client, stored("link"), tell=lambda _: None, origin=Origin(tmp_path))
+    assert states == ["detached", "failed"]
 
 
 def sent(plan: Plan) -> Iterator[Plan]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -142,3 +142,22 @@ def test_a_lost_run_whose_tasks_run_is_refused_only_in_the_way(
             world.adopt(tmp_path, **needs)
     else:
         assert "still runs" in world.adopt(tmp_path, **needs)
+
+
+def test_no_lost_run_is_deleted_while_results_of_one_are_on_its_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted, released, client = list[str](), list[str](), SimpleNamespace(account=HERE)
+
+    def fetched(_: Any, orphan: Orphan, *__: Any) -> Any:
+        job = orphan.record.job
+        unsaved = ["model.pt: no space"] if job == "b" else []
+        return SimpleNamespace(unsaved=unsaved, release=lambda: released.append(job)), None
+
+    monkeypatch.setattr(orphans, "_fetched", fetched)
+    monkeypatch.setattr(orphans, "_delete", lambda _, orphan, *__: deleted.append(orphan.record.job))
+    for name in ("a", "b", "c"):
+        lost(tmp_path, name)
+    with pytest.raises(ResultsLeft, match=r"model\.pt: no space; `batchtrain jobs fetch b`"):
+        orphans.end(cast("Any", client), tuple(orphans.lost_runs(tmp_path)), lambda event: None)
+    assert (deleted, sorted(released)) == ([], ["a", "b", "c"])
