@@ -153,7 +153,7 @@ def test_an_emulator_that_was_stopped_and_came_back_is_read_again(tmp_path: Path
         assert running.get("/pools") == []
         batchtrain("emulator", "stop")
         status, _, body = running.ask("/api/v1/pools")
-        assert (status, "does not answer" in json.loads(body)["error"]) == (503, True)
+        assert (status, "has ended" in json.loads(body)["error"]) == (503, True)
         batchtrain("pool", "list", "--local")
         assert until(lambda: running.ask("/api/v1/pools")[0] == 200)
 
