@@ -142,7 +142,7 @@ class Pools:
         register.note(Thing("pool", pool_id), "shared" if is_shared else "existing")
         end = "; it ends with its last user, because it was added by a run without --reuse" if is_shared else ""
         tell(PoolReused(pool_id, f"pool {pool_id} exists, matches the plan, and is used{end}"))
-        if idles(recipe):
+        if idles(recipe) and (standing.autoscale or not is_shared):
             self._let_idle(standing, recipe, foreseen, tell)
         self.wait(pool_id, timeout=timeout, tell=tell, recipe=recipe)
         return self.get(pool_id)
