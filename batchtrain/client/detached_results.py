@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +29,7 @@ from batchtrain.runs.finished import stderr_end
 from batchtrain.runs.local_names import LocalNames
 from batchtrain.runs.recording import Recording, secrets_of_job
 from batchtrain.runs.results import Allowance, Brought, Part, limits_of, result_of
+from batchtrain.runs.source_copy import SourceFile
 from batchtrain.service import downloads, read
 from batchtrain.service.failed import ended_early, failed, unfinished
 from batchtrain.service.files import local_records
@@ -101,7 +102,6 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str, *, everyt
             raise recording.missing
         if is_over:
             _end_controller(client, storage, record.job, name)
-        if is_over:
             failure = failure_of(client, run, record.job)
             recording.end("failed" if failure else "completed", failure)
     finally:
@@ -244,42 +244,46 @@ def _results_of(
     job_id: str,
     task: Task,
     settings: FetchSettings,
-    source: Set[tuple[str, str]],
+    source: Mapping[str, Sequence[SourceFile]],
     allowance: Allowance,
 ) -> Iterator[Brought]:
-    """Fetch what the service uploaded of a task, which may put blobs of any size there. source: the paths and digests
-    of the files of the source."""
+    """Fetch what the service uploaded of a task, which may put blobs of any size there. source: as `_source_files`
+    returns it."""
     top, names = f"tasks/{task.id}/", LocalNames()
     part = Part("n0", task.node or "", downloads.task_tree(job_id, task.id))
-    files, large_files, is_linked = list[_Remote](), list[Brought](), False
+    files, large_files = list[_Remote](), list[Brought]()
     limits = limits_of(settings.results or Results(), f"batchtrain runs fetch {run.name} --all")
-    for item in blob.below(storage, container_of(run.name), top):
-        path = item.name.removeprefix(top)
-        is_linked |= path == f"wd/{LINKED}"
+    items = {item.name.removeprefix(top): item for item in blob.below(storage, container_of(run.name), top)}
+    source = source if f"wd/{LINKED}" in items else {}
+    for path, item in items.items():
         result = result_of(task.id, settings, part, path)
-        if result and allowance.takes(result.kind, item.size):
+        is_source = any(file.size == item.size for file in source.get(path, ()))  # only its digest is proof
+        if result and (is_source or allowance.takes(result.kind, item.size)):
             files.append(_Remote(item, path, names.of(path, result.target), task.id, part.node))
         elif result:
             large_files.append(_skipped(task, item._replace(name=path), limits[result.kind]))
     downloaded_files = _download(storage, container_of(run.name), run, files)
-    yield from _without_source(run, downloaded_files, source if is_linked else frozenset())
+    yield from _without_source(run, downloaded_files, source)
     yield from large_files
 
 
-def _source_files(run: RunDirectory) -> frozenset[tuple[str, str]]:
-    """The paths and digests of the files of the source, as a working directory has links to them."""
+def _source_files(run: RunDirectory) -> dict[str, list[SourceFile]]:
+    """The files of the sources by the path at which a working directory has a link to one of them."""
+    files = dict[str, list[SourceFile]]()
     with contextlib.suppress(BatchtrainError):  # a record that cannot be read
         record = source_copy.read(run)
-        sources = record.sources if record else ()
-        return frozenset((f"wd/{file.name}", file.sha256) for source in sources for file in source.files)
-    return frozenset()
+        for file in (file for source in record.sources for file in source.files) if record else ():
+            files.setdefault(f"wd/{file.name}", []).append(file)
+    return files
 
 
-def _without_source(run: RunDirectory, files: Iterable[Brought], source: Set[tuple[str, str]]) -> Iterator[Brought]:
+def _without_source(
+    run: RunDirectory, files: Iterable[Brought], source: Mapping[str, Sequence[SourceFile]]
+) -> Iterator[Brought]:
     """The files of a task without those of the source that the program has not changed: the service uploads what a
     link leads to."""
     for file in files:
-        if (file.record.path, file.record.sha256) not in source:
+        if all(original.sha256 != file.record.sha256 for original in source.get(file.record.path, ())):
             yield file
             continue
         path = run.path / file.record.fetched

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -227,6 +228,25 @@ def test_results_of_any_size_wait_until_they_are_asked_for(world: World) -> None
     everything = detached_results.fetch(world.client, world.storage, world.root, NAME, everything=True)
     assert (everything.run.outputs("t") / "large.bin").stat().st_size == 2000
     assert everything.run.record().results == "complete"
+
+
+def test_the_source_does_not_count_as_created_and_a_changed_file_of_it_comes(world: World) -> None:
+    world.add(task("t", BATCHTRAIN_FETCH=json.dumps({"results": {"max_created_size": "1k"}})))
+    world.put("tasks/t/wd/.batchtrain-linked", b"")
+    same, changed = bytes(4000), b"changed"
+    sources = [
+        {"name": name, "folder": name, "files": [{"name": "data", "size": 4000, "mode": 420, "sha256": digest}]}
+        for name, digest in (("src", hashlib.sha256(same).hexdigest()), ("other", "0"))
+    ]
+    sources[0]["files"] += [{"name": "config", "size": 2, "mode": 420, "sha256": "1"}]  # type: ignore[operator]
+    world.put("tasks/t/wd/data", same)
+    world.put("tasks/t/wd/config", changed)
+    run = world.fetch().run
+    (run.path / "source.json").write_text(json.dumps({"kept": False, "sources": sources}))
+    recording = world.fetch()
+    outputs = {path.name for path in run.outputs("t").iterdir() if path.is_file()}
+    assert outputs == {"model.pt", "config"}
+    assert recording.run.record().results == "complete"
 
 
 def test_a_blob_that_a_service_lists_twice_comes_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
