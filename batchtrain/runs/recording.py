@@ -332,8 +332,11 @@ class Recording:
         """The `results` and `metrics` of a task. A generated task has those of its template."""
         if self._job is None:
             return self._settings_of_service.get(task_id, FetchSettings())
-        task = self._settings_by_id.get(task_id) or self._settings_by_id.get(None)
+        task = self._task_settings(task_id)
         return settings_of(task) if task else FetchSettings()
+
+    def _task_settings(self, task_id: str) -> TaskSettings | None:
+        return self._settings_by_id.get(task_id) or self._settings_by_id.get(None)
 
     @functools.cached_property
     def _settings_by_id(self) -> dict[str | None, TaskSettings | None]:
@@ -564,12 +567,13 @@ class Recording:
     @property
     def is_on_nodes_alone(self) -> bool:
         """Whether a node has the only copy of a result: no output of its task has sent it to storage."""
-        return self._interrupted or not self._again or not all(map(self._is_in_storage, self._again))
+        if self._interrupted or not self._again:
+            return True
+        tasks_by_id = {task.id: task for task in self.run.each_task()}
+        return not all(self._is_in_storage(tasks_by_id.get(key[0]), *key) for key in self._again)
 
-    def _is_in_storage(self, key: tuple[str, str, str]) -> bool:
-        task_id, node, path = key
-        settings = self._settings_by_id.get(task_id) or self._settings_by_id.get(None)
-        task = next((task for task in self.run.each_task() if task.id == task_id), None)
+    def _is_in_storage(self, task: Task | None, task_id: str, node: str, path: str) -> bool:
+        settings = self._task_settings(task_id)
         if settings is None or task is None or task.node != node:  # the service uploads from the primary
             return False
         outcome = "taskfailure" if task.failed else "tasksuccess"
