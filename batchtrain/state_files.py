@@ -9,8 +9,9 @@ import io
 import os
 import shlex
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, TextIO
 
 import msgspec
 
@@ -53,6 +54,11 @@ def opened(path: Path, refusal: DamagedState | None = None) -> BinaryIO:
     file = _Lines(io.FileIO(descriptor))
     file.refusal = refusal
     return file
+
+
+def pieces(file: TextIO, most: int = MOST_LINE) -> Iterator[str]:
+    """The lines of a text. One of more than `most` characters comes as several."""
+    return iter(lambda: file.readline(most), "")
 
 
 def content(path: Path) -> bytes:

@@ -158,6 +158,7 @@ def continues(run: str, cost: str) -> bool:
 def _cost(run: RunDirectory, client: Client, job_id: str) -> str:
     """What an hour of a detached run costs, and when the service ends it."""
     from batchtrain.catalog.prices import money
+    from batchtrain.records.record import minute
     from batchtrain.service import read
 
     cost = run.record().cost
@@ -166,7 +167,7 @@ def _cost(run: RunDirectory, client: Client, job_id: str) -> str:
     if job.created is None or job.wall_clock is None:
         return hour
     with contextlib.suppress(OverflowError):  # a service may claim any time
-        return f"{hour}, until {job.created + timedelta(seconds=job.wall_clock):%Y-%m-%d %H:%M} UTC at the latest"
+        return f"{hour}, until {minute(job.created + timedelta(seconds=job.wall_clock))} at the latest"
     return hour
 
 

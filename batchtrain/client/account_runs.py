@@ -148,6 +148,5 @@ def _show_rest(run: RunDirectory, lines: dict[tuple[str, type[Output]], int], te
             path, prefix = run.logs(task.id) / file, f"{task.id}: " if len(tasks) > 1 else ""
             if path.is_file():
                 with path.open(encoding="utf-8", errors="replace", newline="\n") as output:  # a bar is one line
-                    every = iter(lambda: output.readline(state_files.MOST_LINE), "")
-                    for line in itertools.islice(every, lines.get((task.id, kind), 0), None):
+                    for line in itertools.islice(state_files.pieces(output), lines.get((task.id, kind), 0), None):
                         tell(kind(task.id, prefix + line.removesuffix("\n")))

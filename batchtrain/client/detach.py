@@ -19,6 +19,7 @@ from batchtrain.client.ending import registered
 from batchtrain.client.limits import UNLIMITED, Limits, hour_for
 from batchtrain.client.planning import refuse_unattended
 from batchtrain.config.link_life import THROUGH, Need, needs, too_short
+from batchtrain.config.task_results import names_all
 from batchtrain.config.types import AutoPool, Job, Recipe, seconds_of, span_of
 from batchtrain.errors import AlreadyExists, PlanError, ServiceError, UsageError
 from batchtrain.plan.marks import MAX_PRICE
@@ -169,7 +170,7 @@ def remarks(recipe: Recipe, seconds: dict[str, float]) -> Iterator[str]:
         )
     for job in recipe.jobs:
         for task in job.tasks:
-            if uploads_named_only(task, len(job.tasks)) and (task.results is None or task.results.include is None):
+            if uploads_named_only(task, len(job.tasks)) and not names_all(task.results):
                 yield (
                     f"task {job.id}/{task.id or ''} uploads only `output`, because its inputs are in the same directory"
                     " or its job has many tasks; `results: {include: [...]}` names other files"

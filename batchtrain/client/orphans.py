@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import platform
 from collections.abc import Collection, Iterator, Sequence
-from datetime import timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -16,6 +15,7 @@ from batchtrain.client.ending import Ending, Interrupts
 from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, ResultsLeft, TaskFailed, counted
 from batchtrain.plan.marks import Marks
 from batchtrain.records.events import Event, Results, RunAdopted, Standing
+from batchtrain.records.record import minute
 from batchtrain.runs import directory, lease
 from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.runs.recording import QUIET, Progress, Recording, is_of_account, secrets_of_job
@@ -64,7 +64,7 @@ class Orphan(NamedTuple):
         """Why it is not ended: what it is, since when, what it costs, and the command that ends it."""
         record, cost = self.record, self.record.cost
         price = f", {money(cost.hour, cost.currency)} an hour" if cost is not None and cost.hour is not None else ""
-        facts = f"job {record.job} since {record.started.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC{price}"
+        facts = f"job {record.job} since {minute(record.started)}{price}"
         if self.is_here(account):
             return f"{self.what} and still runs ({facts}); `batchtrain jobs wait {record.job}` waits for it and ends it"
         if not is_of_account(record, account):  # without the options of this command

@@ -32,10 +32,15 @@ def settings_of(task: Task) -> FetchSettings:
     return FetchSettings(results=results, metrics=task.metrics, inputs=inputs, every_node=every_node)
 
 
+def names_all(results: Results | None) -> bool:
+    """Whether the user names all results of a task: nothing else that it created is one."""
+    return results is not None and results.include is not None
+
+
 def only_named(results: Results | None) -> Results:
     """The results without what the program created elsewhere."""
     results = results or Results()
-    return results if results.include is not None else replace(results, include=NAMED)
+    return results if names_all(results) else replace(results, include=NAMED)
 
 
 def for_job(settings: FetchSettings, tasks: int) -> FetchSettings:

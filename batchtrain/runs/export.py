@@ -80,7 +80,7 @@ def _keys(path: Path) -> Iterator[tuple[int, str, Any]]:
     """The keys of a log. DLBS's parser stops at a value that is not JSON, so such lines are left out."""
     with state_files.stream(path, "it is exported without this log") as content:
         file = io.TextIOWrapper(content, encoding="utf-8", errors="replace")
-        for text in iter(lambda: file.readline(state_files.MOST_LINE), ""):
+        for text in state_files.pieces(file):
             rank, line = split(text)
             match = _KEY.match(line)
             if match is None:

@@ -31,7 +31,7 @@ from batchtrain.config.masking import (
     secrets_sent,
 )
 from batchtrain.config.projects import project_of
-from batchtrain.config.task_results import MOST_TASKS, for_job, settings_of
+from batchtrain.config.task_results import MOST_TASKS, for_job, names_all, settings_of
 from batchtrain.config.types import FetchSettings, Recipe, Secret, StorageOutput
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Task as TaskSettings
@@ -290,7 +290,7 @@ class Recording:
 
     def _count(self, tasks: Sequence[Task]) -> None:
         self._tasks, has_many = len(tasks), len(tasks) > MOST_TASKS
-        self._named_only = sum(not _names_all(self._settings(task.id)) for task in tasks) if has_many else 0
+        self._named_only = sum(not names_all(self._settings(task.id).results) for task in tasks) if has_many else 0
 
     def _bring(self, file: results.Brought) -> None:
         key = file.record.task, file.record.node, file.record.path
@@ -641,15 +641,11 @@ def _uploads(output: StorageOutput, path: str) -> bool:
     return not is_hidden and any(results.selects((pattern,), name) or pattern == "../**/*" for pattern in whole)
 
 
-def _names_all(settings: FetchSettings) -> bool:
-    return settings.results is not None and settings.results.include is not None
-
-
 def _line_groups(path: Path, start: int = 0) -> Iterator[list[str]]:
     """The lines of a file from a position on, AT_ONCE at a time."""
     with io.TextIOWrapper(state_files.opened(path), encoding="utf-8", errors="replace") as file:
         file.seek(start)
-        lines = iter(lambda: file.readline(LONGEST), "")
+        lines = state_files.pieces(file, LONGEST)
         while some := [line.rstrip("\n") for line in itertools.islice(lines, AT_ONCE)]:
             yield some
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from azure.batch import BatchClient
 from batchtrain.errors import NotAllowed, NotFound, ServiceError
 from batchtrain.plan.marks import ENDS_WITH, LAST_USER, USED_BY, marks_of
 from batchtrain.records import Job
+from batchtrain.records.record import minute
 from batchtrain.service import read, submit
 from batchtrain.service.job_actions import OVER
 from batchtrain.service.read import PoolVersion
@@ -42,7 +43,7 @@ class PoolUser(NamedTuple):
 
     def __str__(self) -> str:
         name = f"run {self.run}" if self.run else f"job {self.job}"
-        return f"{name} since {self.since.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC" if self.since else name
+        return f"{name} since {minute(self.since)}" if self.since else name
 
 
 def _is_living(job: Job) -> bool:
