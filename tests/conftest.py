@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,21 @@ MORE = (*LONG, "property")
 """Markers of tests that do more with --all than without."""
 NAMES_OF_MORE = re.compile(rf"\b({'|'.join(MORE)}|azurite|mpis)\b")
 """What a file with such tests has in its text: a marker, or what marks a test."""
+SMALL_POOL = """\
+pool_specification:
+  id: p
+  vm_size: STANDARD_D2S_V5
+  vm_count: {dedicated: 1}
+  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}
+"""
+SMALL_JOBS = """\
+job_specifications:
+- id: j
+  max_task_retries: 1
+  tasks:
+  - {id: a, command: echo a, max_wall_time: '00:10:00'}
+  - {command: echo b}
+"""
 E2E = ROOT / "tests/e2e"
 """The tests of the whole product: with --all only, except those with the marker `smoke`."""
 
@@ -242,3 +258,11 @@ def framework_prefix(name: str) -> Path:
         return environments.prefix(name)
     except environments.Missing as missing:
         pytest.skip(f"{name}: {missing}")
+
+
+@pytest.fixture
+def small(batchtrain: Any, tmp_path: Path) -> Any:
+    """The command line of the directory of the test, beside a small recipe."""
+    (tmp_path / "pool.yaml").write_text(SMALL_POOL)
+    (tmp_path / "jobs.yaml").write_text(SMALL_JOBS)
+    return batchtrain

@@ -596,7 +596,7 @@ def _is_locked(data_dir: Path) -> bool:
     try:
         with (data_dir / LOCK_FILE).open("r") as file:
             return not _try_lock(file)
-    except OSError:  # nobody can have locked what is no file
+    except OSError:  # there is no file, or something else that cannot be locked
         return False
 
 

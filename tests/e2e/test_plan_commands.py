@@ -2,35 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.e2e.conftest import Shell
-
-POOL = """\
-pool_specification:
-  id: p
-  vm_size: STANDARD_D2S_V5
-  vm_count: {dedicated: 1}
-  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}
-"""
-JOBS = """\
-job_specifications:
-- id: j
-  max_task_retries: 1
-  tasks:
-  - {id: a, command: echo a, max_wall_time: '00:10:00'}
-  - {command: echo b}
-"""
-
-
-@pytest.fixture
-def small(batchtrain: Shell, tmp_path: Path) -> Shell:
-    """The command line, in a directory with a small recipe."""
-    (tmp_path / "pool.yaml").write_text(POOL)
-    (tmp_path / "jobs.yaml").write_text(JOBS)
-    return batchtrain
 
 
 def test_a_diff_of_what_does_not_stand_says_that_it_would_be_made(small: Shell) -> None:

@@ -9,30 +9,6 @@ from typing import Any
 
 import pytest
 
-POOL = """\
-pool_specification:
-  id: p
-  vm_size: STANDARD_D2S_V5
-  vm_count: {dedicated: 1}
-  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}
-"""
-JOBS = """\
-job_specifications:
-- id: j
-  max_task_retries: 1
-  tasks:
-  - {id: a, command: echo a, max_wall_time: '00:10:00'}
-  - {command: echo b}
-"""
-
-
-@pytest.fixture
-def small(batchtrain: Any, tmp_path: Path) -> Any:
-    """The command line, in a directory with a small recipe."""
-    (tmp_path / "pool.yaml").write_text(POOL)
-    (tmp_path / "jobs.yaml").write_text(JOBS)
-    return batchtrain
-
 
 def test_a_plan_ends_with_what_an_hour_of_the_pool_is(small: Any, tmp_path: Path) -> None:
     assert "an hour of pool p is 1 node hours of STANDARD_D2S_V5" in small("config", "plan").stderr
