@@ -420,7 +420,7 @@ def test_a_created_file_beyond_the_limit_that_is_in_storage_keeps_no_pool(
     client: Client, origin: Origin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"{__name__}.NAMES", ("../model.bin",))
-    monkeypatch.setattr(Recording, "_is_in_storage", lambda self, key: key[2] == "wd/model.bin")
+    monkeypatch.setattr(Recording, "_is_in_storage", lambda self, task, task_id, node, path: path == "wd/model.bin")
     made = recipe("exit 0", results={"max_created_size": "1k"})
     outcome = run(client, made, tell=lambda _: None, timeout=60, origin=origin)
     assert isinstance(outcome.problem, ResultsLeft) and "their job was kept" in str(outcome.problem)
