@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from batchtrain.containers.environments import Horovod
 from batchtrain.containers.images import BASES, CPU, IMAGES, NGC, Step, chain
 from batchtrain.errors import UsageError
 from tests.environments import ENVIRONMENTS
@@ -104,8 +105,7 @@ def test_a_version_that_is_built_is_the_one_that_the_tests_train_with() -> None:
     assert "mxnet==1.9.1" in (DOCKER / "mxnet" / "Dockerfile").read_text()
     assert '"$PACKAGE==2.7.post2"' in (DOCKER / "cntk" / "Dockerfile").read_text()
     assert '"$PACKAGE==2.15.1"' in (DOCKER / "tensorflow" / "Dockerfile").read_text()
-    horovod = ENVIRONMENTS["torch"].horovod
-    assert horovod is not None
+    horovod = Horovod("pytorch")
     assert f"version={horovod.version}\n" in (DOCKER / "horovod" / "build.sh").read_text()
 
 
