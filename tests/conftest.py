@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,6 +43,8 @@ job_specifications:
   - {id: a, command: echo a, max_wall_time: '00:10:00'}
   - {command: echo b}
 """
+RUNNING: dict[str, float] = {}
+"""When each of the tests began that have not ended."""
 E2E = ROOT / "tests/e2e"
 """The tests of the whole product: with --all only, except those with the marker `smoke`."""
 
@@ -157,8 +160,18 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 LEFT = pytest.StashKey[list[str]]()
 
 
+def pytest_runtest_logstart(nodeid: str) -> None:
+    RUNNING[nodeid] = time.monotonic()
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    RUNNING.pop(nodeid, None)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Skips by reason, tests that failed at their first try, and the processes that were left."""
+    """Skips by reason, tests that failed at their first try or run still, and the processes that were left."""
+    for nodeid, start in RUNNING.items():  # the run was interrupted
+        terminalreporter.line(f"STILL RUNNING after {time.monotonic() - start:.0f} s: {nodeid}")
     for report in terminalreporter.getreports("rerun"):
         terminalreporter.section(f"failed at first: {report.nodeid}", sep="_")
         report.toterminal(terminalreporter._tw)
