@@ -173,7 +173,11 @@ CONTENTS = [
         "run/lease.json",
     ],
 )
-@pytest.mark.parametrize("exit_code", [0, 3])
+@pytest.mark.parametrize(
+    ("world", "exit_code"),
+    [(True, 3), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((True, 0), (False, 0), (False, 3)))],
+    indirect=["world"],
+)
 def test_whatever_a_file_contains_the_rest_comes_home(world: World, name: str, exit_code: int) -> None:
     world.add(task("t", exit_code=exit_code))
     for number, content in enumerate(CONTENTS):
