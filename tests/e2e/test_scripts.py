@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 from collections.abc import Mapping
@@ -103,9 +102,13 @@ def test_only_the_chosen_rank_of_a_plain_mpi_is_printed(batchtrain: Any, environ
 def test_a_script_of_a_framework_trains_on_two_nodes(
     name: str, batchtrain: Any, environment: Mapping[str, str]
 ) -> None:
-    with contextlib.suppress(environments.Missing):
+    try:
         if name in SHARED:
             environments.share(SHARED[name])
+        elif name in environments.ENVIRONMENTS:
+            environments.prefix(name)
+    except environments.Missing as missing:  # the command would build it then
+        pytest.skip(str(missing))
     trained(batchtrain, name, CASES[name], environment)
 
 
