@@ -296,6 +296,10 @@ class ReplacementFailed(ServiceError):
     """A pool got no node in place of one that was removed, so the gang that waits for it cannot start."""
 
 
+class CannotRun(ServiceError):
+    """The open tasks of a job can never start on its pool. `code` is the name of the rule that says so."""
+
+
 class Unreachable(ServiceError):
     """The service does not answer, or its answer is not the API's (code `InvalidAnswer`)."""
 
@@ -325,6 +329,10 @@ class TimedOut(BatchtrainError):
     """A wait reached its deadline; the message names what it waited for."""
 
     exit_code = 6
+
+
+class WaitOver(TimedOut):
+    """The tasks of a job waited for something that did not come, for as long as its rule allows."""
 
 
 class LimitReached(BatchtrainError):

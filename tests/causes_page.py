@@ -18,6 +18,7 @@ from batchtrain.diagnosis.service_rules import (
     WALL_CLOCK,
     WARNED,
 )
+from batchtrain.life.rules import RULES
 from tests import environments
 
 PAGE = environments.ROOT / "docs" / "reference" / "causes.md"
@@ -64,24 +65,15 @@ def _service() -> Iterator[str]:
         yield f"| {reported} | {known.cause.format('…', 'N')} | `{known.rule}` | {completed(known.next_step, {})} |"
 
 
-WAITING = {
-    "job-disabled": "the job is disabled",
-    "pool-gone": "the job's pool does not exist",
-    "gang-needs-inter-node": "a multi-instance task on a pool without inter-node communication",
-    "too-few-nodes": "the pool is to have fewer nodes than the task needs",
-    "too-few-slots": "the task needs more slots than a node has",
-    "waits-for-nodes": "the pool does not have all of its nodes yet",
-    "autoscale-error": "the autoscale formula fails",
-    "dependency-failed": "a task that must succeed before failed",
-    "start-task-failed": "the start task failed on a node; its output is judged by the rules above",
-    "job-not-scheduled": "the service could not schedule the job, usually because of its pool",
-}
+START_TASK = "the start task failed on a node; its output is judged by the rules above"
 
 
 def _waiting() -> Iterator[str]:
     yield "\n## Why a task does not start\n"
+    yield "[The life of a run](life-of-a-run.md) says for each rule how long a wait lasts.\n"
     yield "| rule | cause |\n|---|---|"
-    yield from (f"| `{rule}` | {cause} |" for rule, cause in WAITING.items())
+    yield from (f"| `{rule.name}` | {rule.when} |" for rule in RULES)
+    yield f"| `start-task-failed` | {START_TASK} |"
     yield ""
 
 

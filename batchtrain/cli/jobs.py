@@ -170,15 +170,17 @@ def show_(job_id: str | None) -> None:
         show_rows([row])
         return
     tasks, left_out = job_tasks.some_of(job)
-    hints = diagnose.hints(name)
+    hints, step = diagnose.hints(name), job.reason_to_wait(row)
     if settings().output == "table":
         show_rows([row])
         print()
         show_rows(job.explained(tasks), empty="no tasks")
-        for text in (*filter(None, (left_out,)), *hints):
+        why = f"{step.text}; {step.reason.next_step}" if step else ""
+        for text in (*filter(None, (left_out, why)), *hints):
             say(text)
     else:
-        show({**plain(row), "tasks": plain(tasks), "left_out": left_out, "hints": hints})
+        waits = plain(step.finding) if step else None
+        show({**plain(row), "tasks": plain(tasks), "left_out": left_out, "waits": waits, "hints": hints})
 
 
 @command.command()

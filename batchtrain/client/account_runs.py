@@ -127,13 +127,15 @@ def attach(
     with watch.Deadline(timeout, f"the end of job {job_id}", tell) as deadline:  # soon after that of its tasks
         while True:
             try:
-                watch_job(client, job_id, tell=tell_and_count, timeout=timeout)
+                job = watch_job(client, job_id, tell=tell_and_count, timeout=timeout)
                 break
             except NotFound:
                 if not controller.moves(client, job_id, name):
                     raise
             lines.clear()
             deadline.pause(client.pace.most, "its controller moves it")
+        if (step := job.reason_to_wait()) is not None and step.act == "end":
+            job.raise_failed()
         job_actions.until(client.batch, job_id, frozenset({"completed"}), deadline, client.pace)
     recording = detached_results.fetch(client, storage, root, name)
     _show_rest(run, lines, tell)

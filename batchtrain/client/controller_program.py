@@ -103,7 +103,7 @@ class Controller:
 
         try:
             deadline = watch.Deadline(self._seconds_left(), watch.tasks_of(job_id), self._tell)
-            watch.tasks_ended(self._client.batch, job_id, deadline, self._client.pace, look)
+            watch.tasks_ended(self._client.batch, job_id, deadline, self._client.pace, look, moves=True)
         except NodesLost as error:
             return error
         except NotFound:  # also a pool that ended with its job

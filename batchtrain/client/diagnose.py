@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
 from azure.batch import BatchClient
@@ -11,11 +12,14 @@ from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.findings import judged
 from batchtrain.errors import BatchtrainError, Finding, NotFound
+from batchtrain.life import rules
+from batchtrain.life.rules import Decision
+from batchtrain.life.seen import Seen
 from batchtrain.metrics.stream import RECORDS, Line
 from batchtrain.records import Attempt, Job, Node, Pool, Task
 from batchtrain.records.attempt import attempts_of, number_of, with_reasons
 from batchtrain.records.rank_end import RankEnd
-from batchtrain.service import read
+from batchtrain.service import observe, read
 from batchtrain.service.attempts import events_of
 from batchtrain.service.causes import cause
 from batchtrain.service.downloads import Tree, node_tree, task_tree
@@ -53,7 +57,14 @@ def job(
     nodes = _nodes(client, pool, unread) if pool else ()
     recent = [attempt for attempt in seen if not (job.created and attempt.started) or attempt.started >= job.created]
     tasks = _tasks(client, job_id, task_id, unread, [node.node for node in nodes], recent)
-    return judged(Evidence(job, pool, tasks, nodes, logs, hints, tuple(unread)))
+    steps = _steps(client, job, pool, [examined_node.node for examined_node in nodes]) if job.active else iter(())
+    waits = (step.finding for step in steps if task_id in (None, step.task))
+    return judged(Evidence(job, pool, tasks, nodes, logs, tuple(itertools.islice(waits, TASKS)), hints, tuple(unread)))
+
+
+def _steps(client: BatchClient, job: Job, pool: Pool | None, nodes: Sequence[Node]) -> Iterator[Decision]:
+    """Why the active tasks of a job wait."""
+    return rules.reasons(observe.tasks_of(client, Seen(job, pool, tuple(nodes)), job.counts).seen)
 
 
 def task(client: BatchClient, job_id: str, task_id: str) -> tuple[ExaminedTask, Finding | None]:

@@ -19,13 +19,15 @@ from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe
 from batchtrain.display.progress import Card, line
 from batchtrain.errors import BatchtrainError, Finding, NotFound, ServiceError, TaskFailed, UsageError
+from batchtrain.life import rules
+from batchtrain.life.rules import Decision
 from batchtrain.records import MOST_ROWS, Attempt, Table, Task
 from batchtrain.records.events import TasksChanged
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.runs.directory import RunDirectory, root_of
 from batchtrain.runs.finished import Run
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt, recorded_job
-from batchtrain.service import files, job_actions, read, statistics, submit, task_actions, tasks, watch
+from batchtrain.service import files, job_actions, observe, read, statistics, submit, task_actions, tasks, watch
 from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS
 from batchtrain.service.downloads import task_tree
 from batchtrain.service.failed import explained, failed, summary, unfinished
@@ -108,12 +110,26 @@ class Job:
         if known is None:
             still_open = read.tasks(self._client.batch, self.id, where=tasks.OPEN, limit=1)
             known = itertools.chain(self.iter_tasks("failed", limit=1), still_open)
-        for task in known:
-            if task.state != "completed" or task.failed:
-                error = self.failure_of(task)
-                with contextlib.suppress(BatchtrainError):  # the failure itself matters more
-                    error.finding = self._examined(task.id, logs=logs).first
-                raise error
+        unsuccessful = [task for task in known if task.state != "completed" or task.failed]
+        if not unsuccessful:
+            return
+        task = next((task for task in unsuccessful if task.state == "completed"), unsuccessful[0])
+        error = self.failure_of(task)
+        with contextlib.suppress(BatchtrainError):  # the failure itself matters more
+            error.finding = self._examined(task.id, logs=logs).first
+            step = self.reason_to_wait() if any(task.state == "active" for task in unsuccessful) else None
+            if step is not None and step.rule.exit_code == rules.FAILED:
+                error.args = (f"{error}; {step.reason.text}",)
+        raise error
+
+    def reason_to_wait(self, seen: records.Job | None = None) -> Decision | None:
+        """Why its tasks wait: by `rule.name`, and in words as `text`. None while one runs, and if none is left. Raises
+        NotFound.
+
+        seen: the job with the counts of its tasks, if it was read already.
+        """
+        job = seen or self.seen
+        return rules.decide(observe.look(self._client.batch, self.id, job.counts, job).seen) if job.active else None
 
     def failure_of(self, task: Task) -> TaskFailed:
         """Why a task failed or did not finish, with the last lines of its stderr."""

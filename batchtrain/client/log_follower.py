@@ -100,7 +100,7 @@ class Follow:
         self._attempts = Attempts(batch, job.id)
         self._open: dict[str, _FollowedTask] = {}
         self._closed: set[str] = set()
-        self._failures = 0
+        self._failures, self._named = 0, set[str]()
         self._large = False
         self._counts: Counts | None = None
 
@@ -116,7 +116,8 @@ class Follow:
         if not self._output:
             return requests + self._show_failed(glance.counts.failed)
         if glance.whole:
-            return self._show_running(glance.first, is_named=len(glance.first) > 1)
+            requests += self._show_running(glance.first, is_named=len(glance.first) > 1)
+            return requests + (self._show_failed(glance.counts.failed, few=True) if glance.counts.open else 0)
         if not self._large:
             self._large = True
             text = (
@@ -178,8 +179,9 @@ class Follow:
         for line in lines:
             self._tell(OUTPUT[file](task_id, f"{task_id}: {line}" if is_named else line))
 
-    def _show_failed(self, count: int) -> int:
-        """Group the failed tasks by their causes, and show an example of each; returns the number of requests."""
+    def _show_failed(self, count: int, *, few: bool = False) -> int:
+        """Group the failed tasks by their causes, and show an example of each; returns the number of requests. few:
+        the others are named, too."""
         if count <= self._failures:
             return 0
         self._failures, requests = count, 1
@@ -188,7 +190,12 @@ class Follow:
             if cause not in self._examples and len(self._examples) < EXPLAINED:
                 self._examples[cause] = str(self._job.failure_of(tasks[0]))
                 self._tell(TaskFailure(tasks[0].id, self._examples[cause]))
+                self._named.add(tasks[0].id)
                 requests += 2
+            for task in tasks if few else ():
+                if task.id not in self._named:
+                    self._tell(TaskFailure(task.id, f"task {self._job.id}/{task.id} failed, too ({cause})"))
+                    self._named.add(task.id)
         self._tell(FailuresSeen(self._job.id, failed_by=failed_by(groups, self._examples)))
         return requests
 

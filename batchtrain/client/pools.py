@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,8 @@ from batchtrain.plan.marks import MAX_PRICE, marks_of, values_of
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
 from batchtrain.records import Node, Pool, Table, nodes_called
-from batchtrain.records.events import NodeLogin, NodeReady, NodeRebooted, NodeUserAdded, PoolReused
+from batchtrain.records.events import NodeLogin, NodeReady, NodeRebooted, NodeUserAdded, PoolResized, PoolReused
+from batchtrain.records.record import minute
 from batchtrain.runs.recording import QUIET, Progress
 from batchtrain.service import read, submit, watch
 from batchtrain.service.deadlines import GONE_SECONDS, POOL_SECONDS
@@ -88,7 +90,7 @@ class Pools:
         if patience is not None:
             watch.pool_allocated(self._client.batch, pool_id, patience, timeout, self._client.pace, tell)
         if wait:
-            self.wait(pool_id, timeout=timeout, tell=tell, recipe=recipe)
+            self._ready(pool_id, timeout, tell, recipe, read.LONG_AGO)
             self._log_in(logins, recipe, tell)
         return self.get(pool_id)
 
@@ -144,8 +146,28 @@ class Pools:
         tell(PoolReused(pool_id, f"pool {pool_id} exists, matches the plan, and is used{end}"))
         if idles(recipe) and (standing.autoscale or not is_shared):
             self._let_idle(standing, recipe, foreseen, tell)
-        self.wait(pool_id, timeout=timeout, tell=tell, recipe=recipe)
+        self._ready(pool_id, timeout, tell, recipe, self._requested_again(standing, tell))
         return self.get(pool_id)
+
+    def _requested_again(self, standing: Pool, tell: Tell) -> datetime | None:
+        """Request the nodes again that an earlier resize did not get; returns when that ended, None if nothing was
+        requested."""
+        if not standing.refusal or standing.autoscale:
+            return None
+        ended = f" at {minute(standing.allocation_since)}" if standing.allocation_since else ""
+        text = (
+            f"pool {standing.id} has {standing.nodes} of {standing.target} nodes, because its last resize ended{ended}"
+            f" with {standing.refusal.code}; the nodes are requested again"
+        )
+        tell(PoolResized(standing.id, text))
+        try:
+            submit.resize_pool(
+                self._client.batch, standing.id, standing.target_dedicated, standing.target_spot, "requeue"
+            )
+        except ServiceError as error:
+            if error.code != "PoolBeingResized":  # by another run
+                raise
+        return standing.allocation_since or read.LONG_AGO
 
     def _let_idle(self, standing: Pool, recipe: Recipe, foreseen: Foreseen, tell: Tell) -> None:
         """Give a pool that has a formula that of the plan, which may be of another time or number of nodes; a pool of a
@@ -200,10 +222,16 @@ class Pools:
         self, pool_id: str, *, timeout: float = POOL_SECONDS, tell: Tell = SHOW, recipe: Recipe | None = None
     ) -> Table[Node]:
         """Wait until the nodes of a pool are ready; with its recipe, unusable nodes are rebooted as configured."""
+        return self._ready(pool_id, timeout, tell, recipe)
+
+    def _ready(
+        self, pool_id: str, timeout: float, tell: Tell, recipe: Recipe | None, before: datetime | None = None
+    ) -> Table[Node]:
+        """The same after a resize was requested. before: the end of the resize before it."""
         batch = self._client.batch
         reboots = watch.Reboots(batch, pool_id, _mended(recipe), lambda text: tell(NodeRebooted(pool_id, text)))
         try:
-            nodes = watch.pool_ready(batch, pool_id, timeout, self._client.pace, tell, reboots.mend)
+            nodes = watch.pool_ready(batch, pool_id, timeout, self._client.pace, tell, reboots.mend, before)
         except ServiceError as error:
             if not isinstance(error, (NotFound, NotAllowed, Unreachable)):
                 with contextlib.suppress(BatchtrainError):  # the failure itself matters more
@@ -303,16 +331,17 @@ class Pools:
         """
         if dedicated is None and spot is None:
             raise UsageError("give the number of nodes: dedicated, spot or both")
-        self._refuse_above_limit(pool_id, dedicated or 0, spot or 0)
+        before = self._refuse_above_limit(pool_id, dedicated or 0, spot or 0).allocation_since or read.LONG_AGO
         submit.resize_pool(self._client.batch, pool_id, dedicated, spot, leaving)
         if wait:
-            self.wait(pool_id, timeout=timeout, tell=tell, recipe=recipe)
+            self._ready(pool_id, timeout, tell, recipe, before)
             if recipe is not None:
                 self._log_in(_logins(plan_pool(recipe)), recipe, tell)
         return self.get(pool_id)
 
-    def _refuse_above_limit(self, pool_id: str, dedicated: int, spot: int) -> None:
-        """Raise UsageError for more nodes where the wall clock of a job keeps a limit of the price."""
+    def _refuse_above_limit(self, pool_id: str, dedicated: int, spot: int) -> Pool:
+        """The pool before a resize. Raises UsageError for more nodes where the wall clock of a job keeps a limit of the
+        price."""
         pool = read.pool(self._client.batch, pool_id, f"{read.POOL},metadata")
         limit = values_of(pool.metadata).get(MAX_PRICE)
         if limit is not None and (dedicated > pool.target_dedicated or spot > pool.target_spot):
@@ -322,6 +351,7 @@ class Pools:
                 f" cost that; more nodes would cost more. `batchtrain runs stop {run}` ends it; run it again with more"
                 " nodes"
             )
+        return pool
 
     def reboot(self, pool_id: str, node_ids: Iterable[str]) -> None:
         """Reboot nodes: their tasks are requeued and their start task runs again. Does not wait."""

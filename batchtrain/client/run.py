@@ -28,6 +28,7 @@ from batchtrain.config.types import Recipe, seconds_of
 from batchtrain.errors import (
     AlreadyExists,
     BatchtrainError,
+    CannotRun,
     LimitReached,
     NodesLost,
     NotAllowed,
@@ -39,6 +40,7 @@ from batchtrain.errors import (
     TimedOut,
     Unreachable,
     UsageError,
+    WaitOver,
 )
 from batchtrain.plan.cost import hour_of, price_of
 from batchtrain.plan.types import Plan
@@ -456,7 +458,7 @@ class Recorder:
         """
         jobs = [thing.id for thing in ending.register.things() if thing.kind == "job" and thing.id in self._recordings]
         job_ids = [job_id for job_id in jobs if job_id not in self._fetched]
-        if isinstance(error, (NotAllowed, TimedOut, Unreachable)):
+        if isinstance(error, (NotAllowed, TimedOut, Unreachable)) and not isinstance(error, WaitOver):
             return dict.fromkeys(job_ids, str(error))
         if job_ids and isinstance(error, (KeyboardInterrupt, LimitReached)):
             limit = isinstance(error, LimitReached)
@@ -692,7 +694,8 @@ def _followed(work: _Work, job: Job, settings: JobSettings) -> tuple[Task, ...]:
         return requests + (_look_at_nodes(work, job.id) if guard.due() else 0)
 
     try:
-        watch.tasks_ended(client.batch, job.id, deadline, client.pace, look_within_limits)
+        moves = nodes is not None
+        watch.tasks_ended(client.batch, job.id, deadline, client.pace, look_within_limits, moves=moves)
     except LimitReached:
         with contextlib.suppress(BatchtrainError):  # it ends by itself, or the service does not answer
             _stop(client, job.id, tell)
@@ -753,10 +756,10 @@ def leaves(error: BaseException, *, has_tasks: bool, is_submitted: bool) -> bool
     """Whether everything is kept after an error: a running training is worth more than the cost of its nodes.
 
     has_tasks: some task was added. is_submitted: all were. Everything is deleted after Ctrl-C, at a limit, after a
-    refused submission, if a faulty node was not replaced, and if the work was deleted. A deadline, a lost connection,
-    and a bug of batchtrain are unrelated to the training.
+    refused submission, if a faulty node was not replaced, if the tasks never start, and if the work was deleted. A
+    deadline, a lost connection, and a bug of batchtrain are unrelated to the training.
     """
-    if isinstance(error, (KeyboardInterrupt, LimitReached, ReplacementFailed)):
+    if isinstance(error, (KeyboardInterrupt, LimitReached, ReplacementFailed, CannotRun, WaitOver)):
         return False
     if isinstance(error, (TimedOut, Unreachable)):
         return True

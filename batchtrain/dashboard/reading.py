@@ -160,6 +160,12 @@ def job(connection: Connection, request: Asked) -> dict[str, Any]:
     return {**shown(job), "run": recorded.of_job(connection.runs, job.id, job.created)}
 
 
+def waits(connection: Connection, request: Asked) -> dict[str, str]:
+    """Why the tasks of a job wait; empty while one runs, and if none is left."""
+    step = connection.client.jobs.handle(request.names["job"]).reason_to_wait()
+    return {"rule": step.rule.name, "text": step.text, "next_step": step.reason.next_step} if step else {}
+
+
 def plan(connection: Connection, request: Asked) -> dict[str, Any]:
     """The requests of a job as the service keeps them, without secrets: the job, and its first tasks."""
     job_id = request.names["job"]
@@ -341,6 +347,7 @@ DOCUMENTS = (
     Document("/pools/{pool}/nodes/{node}", node),
     Document("/jobs", jobs, cost=6, seconds=20),
     Document("/jobs/{job}", job, cost=2),
+    Document("/jobs/{job}/waits", waits, cost=8, seconds=60),
     Document("/jobs/{job}/run", job_run),
     Document("/jobs/{job}/plan", plan, cost=PLANNED_TASKS, seconds=600),
     Document("/jobs/{job}/timeline", timeline, cost=3, seconds=30),

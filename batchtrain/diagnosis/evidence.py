@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from batchtrain.errors import Finding
 from batchtrain.records import Attempt, Job, Node, Pool, Task
 from batchtrain.service.causes import Cause
 
@@ -42,6 +43,8 @@ class Evidence(NamedTuple):
     """The nodes of the pool."""
     logs: str = ""
     """The directory of this machine that keeps the output of the tasks; empty without one."""
+    waits: tuple[Finding, ...] = ()
+    """Why active tasks wait, by the rules of `batchtrain/life`."""
     hints: tuple[str, ...] = ()
     """Why tasks wait, as the emulator tells it; Azure tells nothing."""
     unread: tuple[str, ...] = ()

@@ -10,7 +10,8 @@ from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.missing_ranks import missing_ranks
 from batchtrain.diagnosis.output_rules import OutputRule
 from batchtrain.errors import Finding
-from batchtrain.records import Job, Pool, Task
+from batchtrain.life import rules
+from batchtrain.records import Job, Pool
 from batchtrain.records.failure import EXIT_CODE
 from batchtrain.service.causes import (
     Cause,
@@ -177,9 +178,8 @@ def _shown(examined_task: ExaminedTask) -> tuple[str, ...]:
 def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
     subject = f"job {job.id}"
     if job.failure:
-        cause = "the service could not schedule the job"
-        step = "look at the service's message; the job's pool could not be used"
-        yield Finding("job-not-scheduled", subject, cause, job.failure.detailed, step)
+        reason = rules.not_scheduled(job)
+        yield Finding(rules.NOT_SCHEDULED, subject, reason.text, reason.proof, reason.next_step)
     if job.reason == "MaxWallClockTimeExpiry":
         cause = "the job reached its limit of run time" + (f" ({job.wall_clock:g} s)" if job.wall_clock else "")
         yield Finding("wall-clock", subject, cause, job.reason, "raise the job's `max_wall_time`")
@@ -187,7 +187,6 @@ def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
         rule, cause, step = service_rules.WARNED
         task_name = f"task {examined_task.task.id}"
         yield from (Finding(rule, task_name, cause.format(text), "", step) for text in examined_task.warnings)
-    tasks = [examined_task.task for examined_task in evidence.tasks]
     attempts = (attempt for examined_task in evidence.tasks for attempt in examined_task.attempts)
     for attempt in attempts:
         if attempt.reason in service_rules.LOST:
@@ -195,29 +194,14 @@ def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
             node = attempt.lost or next(iter(attempt.nodes), "(unknown)")
             finding = Finding(rule, f"task {attempt.task}", cause.format(node, attempt.number), "", step)
             yield _named(finding, job=job.id, task=attempt.task, pool=job.pool, node=node)
-    for task in tasks:
-        if task.state == "active":
-            yield from _of_waiting(job, evidence.pool, task, tasks)
+    yield from (finding for finding in evidence.waits if finding.rule != rules.NOT_SCHEDULED)
     for hint in evidence.hints:
         yield Finding("waits", subject, hint, "", "the emulator says this; Azure tells no reason")
 
 
-def _of_waiting(job: Job, pool: Pool | None, task: Task, tasks: Iterable[Task]) -> Iterator[Finding]:
-    if match := service_rules.waiting(job, pool, task):
-        (rule, cause, step), evidence = match
-        yield Finding(rule, f"task {task.id}", cause, evidence, step)
-        return
-    failed = {other.id for other in tasks if other.result == "failure"}
-    blocking = [other for other in task.request.depends_on if other in failed]
-    if blocking:
-        cause = f"the task waits for {blocking[0]}, which failed: it never starts"
-        step = f"correct {blocking[0]} and reactivate it: `batchtrain jobs task reactivate {job.id} {blocking[0]}`"
-        yield Finding("dependency-failed", f"task {task.id}", cause, "", step)
-
-
 def _of_pool(pool: Pool, nodes: Iterable[ExaminedNode]) -> Iterator[Finding]:
     subject = f"pool {pool.id}"
-    for failure in pool.resize_errors:
+    for failure in pool.resize_errors if pool.refusal else ():
         rule, cause, step = service_rules.of_resize(failure)
         yield _named(Finding(rule, subject, cause, failure.detailed, step), pool=pool.id)
     if pool.autoscale_error:

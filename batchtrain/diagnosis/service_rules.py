@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from batchtrain.records import Failure, Job, Node, Pool, Task
+from batchtrain.records import Failure, Node, Task
 from batchtrain.records.attempt import Reason
 
 
@@ -172,51 +172,3 @@ def of_node(node: Node) -> tuple[Known, str] | None:
     if node.state not in NODE_STATES:
         return None
     return NODE_STATES[node.state], "; ".join(error.detailed for error in node.errors)
-
-
-def waiting(job: Job, pool: Pool | None, task: Task) -> tuple[Known, str] | None:
-    """Why a task that waits can never start now, or does not yet; with the service's message, if there is one."""
-    if job.state == "disabled":
-        return Known("job-disabled", "the job is disabled", f"enable it: `batchtrain jobs enable {job.id}`"), ""
-    if pool is None:
-        cause = f"the job's pool {job.pool} does not exist"
-        return Known("pool-gone", cause, "add the pool, or move the job to another one"), ""
-    if never := _never(pool, task):
-        return never, ""
-    if pool.autoscale_error:
-        formula = Known("autoscale-error", "the pool's autoscale formula fails", "correct the formula")
-        return formula, str(pool.autoscale_error)
-    instances = task.request.instances or 1
-    if pool.nodes < instances:
-        cause = f"the task waits for {_nodes(instances)}; the pool has {pool.nodes} of {pool.target}"
-        step = f"wait: `batchtrain pool wait {pool.id}`; `batchtrain pool diagnose {pool.id}` looks closer"
-        return Known("waits-for-nodes", cause, step), ""
-    return None
-
-
-def _never(pool: Pool, task: Task) -> Known | None:
-    """Why the pool as it is can never start the task."""
-    instances, slots = task.request.instances or 1, task.request.slots
-    if instances > 1 and not pool.inter_node:
-        return Known(
-            "gang-needs-inter-node",
-            f"the gang of {instances} nodes can never start: the pool has no inter-node communication",
-            "set `inter_node_communication_enabled: true` in pool.yaml and recreate the pool",
-        )
-    if instances > pool.target and not pool.autoscale:
-        return Known(
-            "too-few-nodes",
-            f"the task needs {_nodes(instances)}, and the pool is to have {pool.target}",
-            f"resize it: `batchtrain pool resize {pool.id} --dedicated {instances}`",
-        )
-    if slots > pool.slots:
-        return Known(
-            "too-few-slots",
-            f"the task needs {slots} slots, and a node has {pool.slots}",
-            "lower `required_slots`, or make a pool with more slots",
-        )
-    return None
-
-
-def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"

@@ -37,11 +37,15 @@ class Job(Record, frozen=True):
     metadata: tuple[dict[str, str], ...] = ()
 
     @property
+    def counts(self) -> Counts:
+        """The counts of its tasks; 0 if they were not queried."""
+        return Counts(self.active or 0, self.running or 0, self.succeeded or 0, self.failed or 0)
+
+    @property
     def done(self) -> str:
         """The tasks that have ended, of all."""
-        counts = (self.active, self.running, self.succeeded, self.failed)
-        numbers = [number for number in counts if number is not None]
-        return f"{numbers[2] + numbers[3]}/{sum(numbers)}" if len(numbers) == len(counts) else ""
+        is_counted = None not in (self.active, self.running, self.succeeded, self.failed)
+        return f"{self.counts.ended}/{self.counts.total}" if is_counted else ""
 
 
 class JobSchedule(Record, frozen=True):

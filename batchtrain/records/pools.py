@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 import msgspec
@@ -38,6 +38,11 @@ class Pool(Record, frozen=True):
     """The total hours of its current nodes; None if they were not queried."""
     autoscale: bool = False
     autoscale_error: Failure = Failure()
+    evaluated: Time | None = None
+    """The time of the last evaluation of its formula."""
+    evaluation_interval: timedelta | None = None
+    allocation_since: Time | None = None
+    """The time of the last change of `allocation`: once it is steady, the end of its last resize."""
     created: Time | None = None
     metadata: tuple[dict[str, str], ...] = ()
 
@@ -50,6 +55,13 @@ class Pool(Record, frozen=True):
     def target(self) -> int:
         """The nodes that it is to have."""
         return self.target_dedicated + self.target_spot
+
+    @property
+    def refusal(self) -> Failure:
+        """Why its last resize ended without all nodes; false while a resize runs, and once the pool has them: what the
+        service still shows then is the error of an earlier resize."""
+        is_current = self.allocation != "resizing" and self.nodes != self.target
+        return self.resize_errors[0] if self.resize_errors and is_current else Failure()
 
 
 class PoolAttempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,7 +7,48 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from batchtrain.records.failure import Failure
-from batchtrain.records.record import Record, Time
+from batchtrain.records.record import Int32, Record, Time
+
+
+class ExitOptions(Record, frozen=True, rename="camel"):
+    """What an end of a task does to its job, and to the tasks that depend on it; empty for the default."""
+
+    job_action: str = ""
+    dependency_action: str = ""
+
+
+class ExitCodes(Record, frozen=True, rename="camel"):
+    """The effect of one exit code, or of all from `start` to `end`."""
+
+    code: Int32 | None = None
+    start: Int32 = 0
+    end: Int32 = -1
+    exit_options: ExitOptions = ExitOptions()
+
+    def has(self, exit_code: int | None) -> bool:
+        """Whether it is about an exit code."""
+        return exit_code is not None and (exit_code == self.code or self.start <= exit_code <= self.end)
+
+
+class ExitConditions(Record, frozen=True, rename="camel"):
+    """The effects of the ends of a task."""
+
+    exit_codes: tuple[ExitCodes, ...] = ()
+    exit_code_ranges: tuple[ExitCodes, ...] = ()
+    pre_processing_error: ExitOptions | None = None
+    file_upload_error: ExitOptions | None = None
+    default: ExitOptions = ExitOptions()
+
+    def of(self, exit_code: int | None, failure: Failure) -> ExitOptions:
+        """The effects of one end."""
+        for codes in (*self.exit_codes, *self.exit_code_ranges):
+            if codes.has(exit_code):
+                return codes.exit_options
+        if failure.code.startswith("FileUpload"):
+            return self.default if self.file_upload_error is None else self.file_upload_error
+        if exit_code is None and failure and failure.code != "TaskEnded":
+            return self.default if self.pre_processing_error is None else self.pre_processing_error
+        return ExitOptions() if exit_code == 0 else self.default
 
 
 class TaskRequest(Record, frozen=True):
@@ -18,6 +59,9 @@ class TaskRequest(Record, frozen=True):
     """The nodes of a gang; None for an ordinary task."""
     slots: int = 1
     depends_on: tuple[str, ...] = ()
+    depends_on_ranges: tuple[tuple[int, int], ...] = ()
+    """The first and the last number of the ids of other tasks that it depends on."""
+    exits: ExitConditions = ExitConditions()
     wall_clock: float | None = None
     """Its limit of run time in seconds; None without one."""
 
@@ -51,6 +95,12 @@ class Task(Record, frozen=True):
     def failed(self) -> bool:
         """Whether its last run failed."""
         return self.result == "failure" or bool(self.exit_code)
+
+    @property
+    def blocks(self) -> bool:
+        """Whether it has ended so that the tasks which depend on it never start; needs the conditions of its exits."""
+        action = self.request.exits.of(self.exit_code, self.failure).dependency_action
+        return self.state == "completed" and (action or ("block" if self.failed else "satisfy")) == "block"
 
     @property
     def ended(self) -> datetime | None:

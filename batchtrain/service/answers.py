@@ -18,6 +18,7 @@ import msgspec
 from batchtrain.config.masking import masked_document
 from batchtrain.records import Endpoint, Failure, Image, Job, JobSchedule, Node, Pool, Task, TaskNode, TaskRequest
 from batchtrain.records.record import Int32, Record, Time
+from batchtrain.records.tasks import ExitConditions
 from batchtrain.service.answer_body import at
 
 ENDLESS_DAYS = 1_000_000
@@ -88,7 +89,8 @@ PATHS: Mapping[type[Record], str] = {
         "allocation:allocationState created:creationTime dedicated:currentDedicatedNodes"
         " target_dedicated:targetDedicatedNodes spot:currentLowPriorityNodes target_spot:targetLowPriorityNodes"
         " inter_node:enableInterNodeCommunication slots:taskSlotsPerNode autoscale:enableAutoScale"
-        " autoscale_error:autoScaleRun/error"
+        " autoscale_error:autoScaleRun/error evaluated:autoScaleRun/timestamp"
+        " evaluation_interval:autoScaleEvaluationInterval allocation_since:allocationStateTransitionTime"
     ),
     Node: (
         "address:ipAddress allocated:allocationTime dedicated:isDedicated start_exit_code:startTaskInfo/exitCode"
@@ -222,8 +224,14 @@ class _MultiInstance(_Part, frozen=True):
     number_of_instances: Int32 = 1
 
 
+class _Range(_Part, frozen=True):
+    start: Int32
+    end: Int32
+
+
 class _DependsOn(_Part, frozen=True):
     task_ids: tuple[str, ...] = ()
+    task_id_ranges: tuple[_Range, ...] = ()
 
 
 class SubtaskAnswer(_Part, frozen=True):
@@ -245,6 +253,7 @@ class TaskAnswer(SubtaskAnswer, frozen=True, kw_only=True):
     multi_instance_settings: _MultiInstance | None = None
     required_slots: Int32 = 1
     depends_on: _DependsOn = _DependsOn()
+    exit_conditions: ExitConditions = ExitConditions()
     constraints: _Constraints = _Constraints()
     command_line: str = ""
     environment_settings: tuple[_Variable, ...] = ()
@@ -271,6 +280,8 @@ class TaskAnswer(SubtaskAnswer, frozen=True, kw_only=True):
                 gang.number_of_instances if gang else None,
                 self.required_slots,
                 self.depends_on.task_ids,
+                tuple((span.start, span.end) for span in self.depends_on.task_id_ranges),
+                self.exit_conditions,
                 self.constraints.seconds,
             ),
         )

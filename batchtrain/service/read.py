@@ -48,9 +48,10 @@ PAGE = 1000
 """The largest page of the service."""
 POOL = (
     "id,state,allocationState,vmSize,currentDedicatedNodes,targetDedicatedNodes,currentLowPriorityNodes,"
-    "targetLowPriorityNodes,enableInterNodeCommunication,taskSlotsPerNode,resizeErrors,enableAutoScale"
+    "targetLowPriorityNodes,enableInterNodeCommunication,taskSlotsPerNode,resizeErrors,enableAutoScale,"
+    "allocationStateTransitionTime"
 )
-EXAMINED_POOL = f"{POOL},autoScaleRun"
+EXAMINED_POOL = f"{POOL},autoScaleRun,autoScaleEvaluationInterval"
 NODE = "id,state,ipAddress,startTaskInfo,errors,allocationTime,isDedicated"
 LOST_NODE = f"{NODE},lastBootTime,stateTransitionTime"
 WORKING_NODE = (
@@ -64,7 +65,7 @@ TIMED_TASK = f"{TASK},creationTime,multiInstanceSettings"
 MARKED = "id,state,creationTime,metadata"
 MARKED_POOL = f"{MARKED},vmSize,currentDedicatedNodes,currentLowPriorityNodes"
 COUNTED_TASK = f"{TIMED_TASK},requiredSlots"
-EXAMINED_TASK = f"{TASK},multiInstanceSettings,requiredSlots,dependsOn,constraints"
+EXAMINED_TASK = f"{TASK},multiInstanceSettings,requiredSlots,dependsOn,exitConditions,constraints"
 
 
 # --- pools and nodes ------------------------------------------------------------------------------------------------

@@ -5,25 +5,30 @@ from __future__ import annotations
 import collections
 import contextlib
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import NamedTuple
 
 from azure.batch import BatchClient
 
-from batchtrain.errors import NotFound, ServiceError, TimedOut, UsageError
-from batchtrain.records import Node, Pool
+from batchtrain.errors import CannotRun, NotFound, ServiceError, TimedOut, UsageError, WaitOver
+from batchtrain.life import rules
+from batchtrain.life.rules import Decision
+from batchtrain.life.seen import READY, Seen
+from batchtrain.records import Counts, Node, Pool
 from batchtrain.records.events import Event, NodesSeen, PoolGone, PoolState, PoolWaits, ServiceUnreachable, StillWaiting
-from batchtrain.service import files, read, retry, submit, tasks
+from batchtrain.records.record import minute
+from batchtrain.service import files, observe, read, retry, submit, tasks
 from batchtrain.service.downloads import node_tree
 from batchtrain.service.faults import LATER, failure
 from batchtrain.service.tasks import Glance
 
 Tell = Callable[[Event], None]
 
-READY = frozenset({"idle", "running"})
 BROKEN = frozenset({"starttaskfailed", "unusable"})
 START_TASK_LINES = 40
 MOST_REBOOTS = 5
 WATCHED_SECONDS = 30 * 86400.0
+NAMED_FAILED = 3  # of a job with few tasks, in its state
 JOB_TURNS = 8  # queries of the tasks per query of their job
 
 
@@ -149,17 +154,19 @@ def pool_ready(
     pace: Pace,
     tell: Tell | None = None,
     mend: Callable[[Node], bool] = lambda _: False,
+    before: datetime | None = None,
 ) -> tuple[Node, ...]:
     """Wait until a pool has its target number of nodes and all accept tasks; returns them. `mend` may reboot a broken
-    node. Raises QuotaReached or ServiceError for resize errors, failed start tasks (with their last lines) and unusable
-    nodes, and TimedOut at the deadline."""
+    node. before: as for `rules.resize_error`. Raises QuotaReached or ServiceError for resize errors, failed start tasks
+    (with their last lines) and unusable nodes, and TimedOut at the deadline."""
     last_state = ""
     with Deadline(seconds, f"pool {pool_id} to be ready", tell) as deadline:
         for pause in pace.steps():
             pool = read.pool(client, pool_id)
-            if pool.resize_errors and pool.allocation == "steady":
-                error = pool.resize_errors[0]
-                raise failure(f"allocate the nodes of pool {pool_id}", error.code, error.message)
+            if error := rules.resize_error(pool, before):
+                since = pool.allocation_since if before is None else None
+                text = f"{error.message} (its last resize ended at {minute(since)})" if since else error.message
+                raise failure(f"allocate the nodes of pool {pool_id}", error.code, text)
             nodes = read.nodes(client, pool_id)
             _raise_broken(client, pool_id, tuple(node for node in nodes if node.state in BROKEN and not mend(node)))
             _show_nodes(tell, pool, nodes)
@@ -279,14 +286,22 @@ def _raise_broken(client: BatchClient, pool_id: str, nodes: tuple[Node, ...]) ->
 
 
 def tasks_ended(
-    client: BatchClient, job_id: str, deadline: Deadline, pace: Pace, show: Callable[[Glance], int] = lambda _: 0
+    client: BatchClient,
+    job_id: str,
+    deadline: Deadline,
+    pace: Pace,
+    show: Callable[[Glance], int] = lambda _: 0,
+    *,
+    moves: bool = False,
 ) -> None:
-    """Wait until every task of a job has ended. `show` receives every glance, including the last, and returns the
-    number of its requests.
+    """Wait until every task of a job has ended, or never starts because a task that it depends on failed. `show`
+    receives every glance, including the last, and returns the number of its requests. moves: `show` moves the job to
+    another pool, so that the patience with this one never ends.
 
     The counts of a large job are some seconds old, so its end is confirmed by a list of the tasks that have not ended.
+    Raises NotFound if its pool is deleted, CannotRun if its tasks can never start, and WaitOver.
     """
-    last_minute = _LastMinute(pace.turns)
+    last_minute, wait, is_due = _LastMinute(pace.turns), _Wait(client, job_id, deadline, moves=moves), False
     with deadline:
         for turn, pause in enumerate(pace.steps(), 1):
             requests = 0
@@ -301,14 +316,77 @@ def tasks_ended(
                 if not tasks.any_open(client, job_id):
                     show(tasks.glance(client, job_id))
                     return
-            if turn % JOB_TURNS == 0:
-                requests += 2
-                if _will_not_go_on(client, job_id):
+            if turn % JOB_TURNS == 0 or is_due:
+                requests += wait.look(glance.counts)
+                if wait.is_over:
                     show(tasks.glance(client, job_id))
                     return
-            more = 2 if (turn + 1) % JOB_TURNS == 0 else 0
+            is_due = wait.is_due(glance.counts)  # at the next turn, so that its requests are allowed for
+            more = wait.cost(glance.counts) if is_due or (turn + 1) % JOB_TURNS == 0 else 0
             least = last_minute.delay(deadline.now(), requests, more) if pace.request else 0.0
-            deadline.pause(max(pause, requests * pace.request, least), _task_state(glance))
+            deadline.pause(max(pause, requests * pace.request, least), _task_state(glance, wait))
+
+
+class _Wait:
+    """What a wait for the tasks of a job knows beside their counts: why they wait, and since when."""
+
+    def __init__(self, client: BatchClient, job_id: str, deadline: Deadline, *, moves: bool) -> None:
+        self._client, self._job_id, self._deadline, self._moves = client, job_id, deadline, moves
+        self._counts: Counts | None = None
+        self._seen: Seen | None = None
+        self._step: Decision | None = None
+        self._began = deadline.now()
+        self.is_over = False
+        """Whether no task of the job will start or end any more."""
+
+    def is_due(self, counts: Counts) -> bool:
+        """Whether the end of a task may have left only tasks that never start, or some of them were not read yet."""
+        if counts == self._counts:
+            return self._step is not None and self._step.act == "look"
+        return bool(counts.active and counts.ended and not counts.running)
+
+    def cost(self, counts: Counts) -> int:
+        """The most requests of a look."""
+        return observe.RUNNING if counts.running else observe.IDLE
+
+    def look(self, counts: Counts) -> int:
+        """Find out why the tasks wait; returns the number of requests."""
+        if self._seen is not None and self._step is not None and self._step.act == "look" and counts == self._counts:
+            seen, requests = observe.more(self._client, self._seen)
+        else:
+            seen, requests = observe.look(self._client, self._job_id, counts)
+        self._seen, self._counts = seen, counts
+        step = rules.decide(seen)
+        if step is None or self._step is None or step.rule is not self._step.rule:
+            self._began = self._deadline.now()
+        self._step = step
+        self.is_over = seen.job.state == "completed" or (step is not None and self._ends(step))
+        return requests
+
+    def _ends(self, step: Decision) -> bool:
+        """Whether the wait ends because a task failed. Raises its other ends."""
+        job_id, text = self._job_id, step.text
+        if step.rule is rules.POOL_GONE:
+            raise NotFound(step.reason.text, operation=f"wait for job {job_id}", code="PoolNotFound")
+        if step.act == "end" and step.rule.exit_code == rules.REFUSED:
+            raise CannotRun(f"the tasks of job {job_id} can never start: {text}", code=step.rule.name)
+        if self.patience == 0:
+            raise WaitOver(f"the tasks of job {job_id} have waited too long: {text}; {step.reason.next_step}")
+        return step.act == "end"
+
+    @property
+    def patience(self) -> float | None:
+        """The seconds that are left for what the tasks wait for; None without a limit."""
+        if self._step is None or self._step.rule.patience is None or self._moves:
+            return None
+        return max(self._step.rule.patience - (self._deadline.now() - self._began), 0.0)
+
+    def __str__(self) -> str:
+        """Why the tasks wait, and for how long; empty while one runs."""
+        if self._step is None:
+            return ""
+        left = f"; the wait ends in {retry.span(self.patience)}" if self.patience is not None else ""
+        return f"{self._step.text}{left}"
 
 
 def tasks_of(job_id: str) -> str:
@@ -316,27 +394,17 @@ def tasks_of(job_id: str) -> str:
     return f"the tasks of job {job_id}"
 
 
-def _will_not_go_on(client: BatchClient, job_id: str) -> bool:
-    """Whether the job was terminated (its active tasks stay active). Raises NotFound if its pool is deleted."""
-    job = read.job(client, job_id)
-    if job.state == "completed":
-        return True
-    if job.pool:
-        try:
-            read.pool(client, job.pool)
-        except NotFound:
-            state = read.job(client, job_id).state  # a job that has ended meanwhile took its own pool with it
-            if state in ("terminating", "completed"):
-                return state == "completed"
-            text = f"pool {job.pool} of job {job_id} is gone, so its tasks cannot run"
-            raise NotFound(text, operation=f"wait for job {job_id}", code="PoolNotFound") from None
-    return False
-
-
-def _task_state(glance: Glance) -> str:
-    state = f"{glance.counts.open:,} of {glance.counts.total:,} tasks open"
+def _task_state(glance: Glance, wait: _Wait) -> str:
+    counts = glance.counts
+    state = f"{counts.open:,} of {counts.total:,} tasks open"
     first = next((task for task in glance.first if task.state != "completed"), None)
-    return f"{state}, {first.id} is {first.state}" if glance.whole and first else f"{state} ({glance.counts})"
+    failed = [task.id for task in glance.first if task.failed and task.state == "completed"]
+    if not glance.whole:
+        state = f"{state} ({counts})"
+    elif failed:
+        state = f"{state}, {', '.join(failed[:NAMED_FAILED])}{' and others' * bool(failed[NAMED_FAILED:])} failed"
+    why = str(wait) or (f"{first.id} is {first.state}" if glance.whole and first else "")
+    return f"{state}, {why}" if why else state
 
 
 def gone(question: Callable[[], object], seconds: float, pace: Pace, what: str, tell: Tell | None = None) -> None:

@@ -17,6 +17,7 @@ from batchtrain.diagnosis.findings import judged
 from batchtrain.diagnosis.missing_ranks import missing_ranks
 from batchtrain.diagnosis.output_rules import OUTPUT_RULES, OutputRule
 from batchtrain.diagnosis.service_rules import EXIT_CODES, LOST, NODE_STATES, RESIZE_CODES, TASK_CODES, UPLOAD
+from batchtrain.errors import Finding
 from batchtrain.records import Attempt, Failure, Job, Node, Pool, Task, TaskRequest
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.causes import cause
@@ -415,37 +416,22 @@ def test_a_launcher_that_failed_itself_is_shown() -> None:
     assert judged(of_job(failed(*LAUNCHER, exit_code=3))).lines == LAUNCHER[-5:]
 
 
-@pytest.mark.parametrize(
-    ("change", "task", "rule"),
-    [
-        ({"inter_node": False}, {"instances": 2}, "gang-needs-inter-node"),
-        ({}, {"instances": 3}, "too-few-nodes"),
-        ({"slots": 2}, {"slots": 4}, "too-few-slots"),
-        ({"dedicated": 1}, {"instances": 2}, "waits-for-nodes"),
-        ({"autoscale_error": Failure("AutoScalingFormulaEvaluationError", "x")}, {}, "autoscale-error"),
-    ],
-)
-def test_a_task_that_waits_is_told_why(change: dict[str, Any], task: dict[str, Any], rule: str) -> None:
-    waits = Task("train", "active", request=TaskRequest(**task))
-    assert rule in rules(of_job(waits, pool=replace(POOL, **change)))
-
-
-def test_a_job_without_its_pool_and_a_disabled_job_are_named() -> None:
-    waits = Task("train", "active")
-    assert rules(of_job(waits, pool=None)) == ["pool-gone"]
-    assert rules(of_job(waits, state="disabled")) == ["job-disabled"]
-
-
-def test_a_task_behind_a_failed_one_never_starts() -> None:
-    waits = Task("evaluate", "active", request=TaskRequest(depends_on=("train",)))
-    assert rules(of_job(failed("x"), waits)) == ["unknown", "dependency-failed"]
+def test_why_a_task_waits_comes_after_the_failure_of_another() -> None:
+    waits = Finding("waits-for-failed-task", "task evaluate", "evaluate waits for train", "", "reactivate it")
+    assert rules(of_job(failed("x"))._replace(waits=(waits,))) == ["unknown", "waits-for-failed-task"]
 
 
 @pytest.mark.parametrize("code", [*RESIZE_CODES, "AccountCoreQuotaReached"])
 def test_an_error_of_a_resize_is_named(code: str) -> None:
-    pool = replace(POOL, resize_errors=(Failure(code, "no"),))
+    pool = replace(POOL, dedicated=1, resize_errors=(Failure(code, "no"),))
     wanted = RESIZE_CODES[code].rule if code in RESIZE_CODES else "quota-reached"
     assert rules(Evidence(pool=pool)) == [wanted]
+
+
+@pytest.mark.parametrize("change", [{}, {"allocation": "resizing", "dedicated": 1}])
+def test_an_error_of_an_earlier_resize_is_history(change: dict[str, Any]) -> None:
+    pool = replace(POOL, resize_errors=(Failure("AllocationFailed", "no"),), **change)
+    assert rules(Evidence(pool=pool)) == []
 
 
 @pytest.mark.parametrize("state", NODE_STATES)

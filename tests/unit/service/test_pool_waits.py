@@ -300,7 +300,7 @@ def test_tasks_of_a_job_with_a_pool_or_an_auto_pool_are_waited_for(found: list[A
 def test_each_request_of_a_wait_for_tasks_lengthens_the_pause_after_it() -> None:
     service = Service(*[RUNNING] * 4, job("active"), RUNNING, (200, {"value": []}))
     wait(service, pace=Pace(1.0, 1.0, request=10.0, turns=2))
-    assert service.time.pauses == [10, 1, 10, 1, 10, 1, 10, 20, 10, 1]
+    assert service.time.pauses == [10, 1, 10, 1, 10, 1, 10, 10, 10, 1]
 
 
 def test_a_confirmation_that_all_tasks_ended_is_a_request_too() -> None:

@@ -66,7 +66,7 @@ export const job = {
   topics(context) {
     const base = ui.path("jobs", context.params.job),
       chosen = ui.view(context, "tasks");
-    const topics = { job: base };
+    const topics = { job: base, ...ui.waitsTopic(context.data.job) };
     if (chosen === "tasks") topics.tasks = ui.asked(context, `${base}/tasks`, "state", "prefix", "skip");
     if (["timeline", "numbers"].includes(chosen)) topics[chosen] = `${base}/${chosen}`;
     return topics;
@@ -92,6 +92,7 @@ export const job = {
         ),
       ]),
       ui.trouble(context.trouble.job),
+      ui.waits(context),
       seen && summary(seen),
       ui.tabs(context, "Views of the job", Object.keys(VIEW), { state: "", prefix: "", skip: "" }),
       (VIEW[ui.view(context, "tasks")] ?? tasks)(context, seen),

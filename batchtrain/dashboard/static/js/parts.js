@@ -52,6 +52,10 @@ export const id = (text) => h("span", { class: "id", title: text }, short(text))
 export const command = (text) => h("code", { class: "command" }, text);
 export const quiet = (...text) => h("p", { class: "quiet" }, ...text);
 export const warned = (...text) => h("p", { class: "card warned" }, ...text);
+/** What a page subscribes to while the tasks of a job wait, and why they do. */
+export const waitsTopic = (job) => (job?.active && !job.running ? { waits: path("jobs", job.id, "waits") } : {});
+export const waits = ({ data: { job, waits } }) =>
+  job?.active && !job.running && waits?.text ? warned(waits.text, "; ", waits.next_step) : null;
 export const button = (text, onclick, attributes) =>
   h("button", { type: "button", class: "small", onclick, ...attributes }, text);
 

@@ -39,6 +39,7 @@ export const page = {
       live = seen.live;
     if (live) {
       topics.job = ui.path("jobs", seen.job);
+      Object.assign(topics, ui.waitsTopic(context.data.job));
       topics.tasks = `${ui.path("jobs", seen.job)}/tasks?limit=${MOST_TASKS}`;
     }
     if (!task) return topics;
@@ -142,6 +143,7 @@ const VIEW = {
           ui.link(context.with({ view: "output", file: "stderr.txt", look: "" }), "Show the output at the cause"),
       ),
       seen.warnings?.map((warning) => ui.warned(short(warning))),
+      seen.live && ui.waits(context),
       text && ui.warned(text, " ", ui.link(context.with({ view: "ranks" }), "Show the ranks")),
       data && !over(seen) ? progress(data, true) : null,
       seen.live ? counted(context) : null,

@@ -1,0 +1,1 @@
+"""What a run waits for and what comes next, decided by pure rules over records."""

@@ -1,0 +1,348 @@
+"""Why tasks wait, and whether they can ever start. Pure.
+
+The table `RULES` is the judgement of every command and page, and `docs/reference/life-of-a-run.md` is made of it. The
+first rule that applies to a task has its reason. A wait ends at once if nothing can start any open task.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from batchtrain.errors import Finding, shortened
+from batchtrain.life.seen import BROKEN, READY, Seen
+from batchtrain.records import Failure, Job, Pool, Task
+from batchtrain.records.record import minute
+from batchtrain.records.tasks import ExitOptions
+
+HOUR = 3600.0
+NAMED = 3
+"""Broken nodes that a reason names."""
+STATES = {"starttaskfailed": "start task failed"}
+
+
+class Reason(NamedTuple):
+    """Why a task waits: in words, with the service's message that proves it, and what to do."""
+
+    text: str
+    next_step: str
+    proof: str = ""
+
+
+class Rule(NamedTuple):
+    """A row of the table."""
+
+    name: str
+    when: str
+    """When it applies, in words."""
+    reason_of: Callable[[View, Task], Reason | None]
+    """The reason if it applies to a task."""
+    can_change: str
+    """What can still start the task; empty if nothing can, so that the wait ends."""
+    exit_code: int
+    """Of a wait that ends for this reason, if a task failed or its patience is over."""
+    patience: float | None = None
+    """Seconds until the wait ends; None if it lasts until its deadline."""
+    source: str = ""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing can start the task any more."""
+        return not self.can_change
+
+
+class Decision(NamedTuple):
+    """What comes next, and why."""
+
+    act: Literal["wait", "look", "end"]
+    """`look`: read more tasks, because those that were read never start."""
+    rule: Rule
+    task: str
+    """The task that is the example."""
+    reason: Reason
+
+    @property
+    def text(self) -> str:
+        """The reason in a few words, with its stable name."""
+        return f"{self.reason.text}{f' ({self.reason.proof})' if self.reason.proof else ''} [{self.rule.name}]"
+
+    @property
+    def finding(self) -> Finding:
+        """The same as the cause of a diagnosis."""
+        return Finding(self.rule.name, f"task {self.task}", self.reason.text, self.reason.proof, self.reason.next_step)
+
+
+class View(NamedTuple):
+    """What is there, with what rules ask of the tasks."""
+
+    seen: Seen
+    blockers: Mapping[str, Task]
+    """By the id of an open task: the task that it waits for, and that has failed or never starts."""
+    ids: frozenset[str]
+    """The tasks of the job; empty if not all are known."""
+    open: Mapping[str, str]
+    """The ids of the tasks that have not ended, by the same in small letters: Azure ignores their case."""
+
+    @property
+    def pool(self) -> Pool:
+        """The pool; without nodes if it does not exist, which an earlier rule says."""
+        return self.seen.pool or Pool(self.seen.job.pool)
+
+
+def decide(seen: Seen) -> Decision | None:
+    """What a wait for the tasks of a job does next, and why; None if a task runs, and if the job or all of its
+    tasks have ended."""
+    if seen.job.state in ("terminating", "completed"):
+        return None
+    if gone := _pool_gone(seen):
+        return Decision("end", POOL_GONE, "", gone)
+    if any(task.state != "active" for task in seen.open):
+        return None
+    steps = list[Decision]()
+    for step in reasons(seen):
+        if not step.rule.is_final and step.rule is not BEHIND_ANOTHER:  # what that one waits for says more
+            return step
+        steps.append(step)
+    first = min(steps, key=lambda step: RULES.index(step.rule), default=None)
+    if first is None or any(not step.rule.is_final for step in steps):
+        return first
+    return first._replace(act="look" if seen.next_page else "end")
+
+
+def reasons(seen: Seen) -> Iterator[Decision]:
+    """Why each active task waits: first those that may start, then those that wait for a failed task."""
+    active = [task for task in seen.open if task.state == "active"]
+    ids = frozenset(task.id.lower() for task in seen.tasks or ()) if seen.is_whole else frozenset[str]()
+    blockers = _blockers(seen.tasks or (), active)
+    view = View(seen, blockers, ids, {task.id.lower(): task.id for task in seen.open})
+    order = {task_id: number for number, task_id in enumerate(blockers, 1)}
+    for task in sorted(active, key=lambda task: order.get(task.id, 0)):
+        found = ((rule, rule.reason_of(view, task)) for rule in RULES)
+        yield next(Decision("wait", rule, task.id, reason) for rule, reason in found if reason is not None)
+
+
+def _blockers(tasks: Sequence[Task], active: Sequence[Task]) -> dict[str, Task]:
+    """By the id of an active task: the task that keeps it from ever starting."""
+    dependents, ranged = defaultdict[str, list[Task]](list), list[Task]()
+    for task in active:
+        for name in task.request.depends_on:
+            dependents[name.lower()].append(task)
+        ranged += [task] * bool(task.request.depends_on_ranges)
+    blockers, queue = dict[str, Task](), deque(task for task in tasks if task.blocks)
+    while queue:
+        blocker = queue.popleft()
+        for task in (*dependents[blocker.id.lower()], *(task for task in ranged if _is_in_ranges(blocker.id, task))):
+            if task.id not in blockers:
+                blockers[task.id] = blocker
+                queue.append(task)
+    return blockers
+
+
+def _is_in_ranges(task_id: str, task: Task) -> bool:
+    ranges = task.request.depends_on_ranges
+    return task_id.isdecimal() and any(first <= int(task_id) <= last for first, last in ranges)
+
+
+def resize_error(pool: Pool, before: datetime | None) -> Failure:
+    """The error with which the awaited resize of a pool ended; false if there is none. What an earlier one left is
+    history. before: the end of the last resize before the one that was requested; None if none was."""
+    if before is None or not pool.resize_errors:
+        return pool.refusal
+    is_new = pool.allocation_since is None or pool.allocation_since > before
+    return pool.resize_errors[0] if pool.allocation == "steady" and is_new else Failure()
+
+
+# --- the rules --------------------------------------------------------------------------------------------------------
+
+
+def not_scheduled(job: Job) -> Reason:
+    """Why the service could not schedule a job."""
+    step = "look at the service's message; the job's pool could not be used"
+    return Reason("the service could not schedule the job", step, job.failure.detailed)
+
+
+def _job_disabled(view: View, task: Task) -> Reason | None:
+    job = view.seen.job
+    if job.state not in ("disabled", "disabling"):
+        return None
+    failed = (other for other in view.seen.tasks or () if other.state == "completed" and other.failed)
+    by = next((other.id for other in failed if _options_of(other).job_action == "disable"), "")
+    cause = "the job is disabled" + (f" by the `exit_conditions` of {by}, which failed" if by else "")
+    return Reason(cause, f"enable it: `batchtrain jobs enable {job.id}`")
+
+
+def _options_of(task: Task) -> ExitOptions:
+    return task.request.exits.of(task.exit_code, task.failure)
+
+
+def _pool_gone(seen: Seen) -> Reason | None:
+    pool_id = seen.job.pool
+    if seen.pool is not None or not pool_id:
+        return None
+    cause = f"pool {pool_id} of job {seen.job.id} is gone, so its tasks cannot run"
+    return Reason(cause, "add the pool, or move the job to another one")
+
+
+def _waits_for_failed_task(view: View, task: Task) -> Reason | None:
+    blocker = view.blockers.get(task.id)
+    if blocker is None:
+        return None
+    step = f"correct the failed task and reactivate it: `batchtrain jobs task reactivate {view.seen.job.id} TASK`"
+    if blocker.state != "completed":
+        return Reason(f"{task.id} waits for {blocker.id}, which never starts", step)
+    step = step.replace("the failed task", blocker.id).replace("TASK", blocker.id)
+    how = "which failed" if blocker.failed else "whose `exit_conditions` block it"
+    return Reason(f"{task.id} waits for {blocker.id}, {how}: it never starts", step)
+
+
+def _waits_for_missing_task(view: View, task: Task) -> Reason | None:
+    missing = [name for name in task.request.depends_on if view.ids and name.lower() not in view.ids]
+    if not missing:
+        return None
+    return Reason(
+        f"{task.id} waits for {missing[0]}, which the job does not have", "add the task, or delete the one that waits"
+    )
+
+
+def _waits_for_task(view: View, task: Task) -> Reason | None:
+    names = (view.open[name.lower()] for name in task.request.depends_on if name.lower() in view.open)
+    ranged = (other for other in view.open.values() if task.request.depends_on_ranges and _is_in_ranges(other, task))
+    name = next((other for other in itertools.chain(names, ranged) if other != task.id), "")
+    return Reason(f"{task.id} waits for {name}", "wait until that task has ended") if name else None
+
+
+def _gang_needs_inter_node(view: View, task: Task) -> Reason | None:
+    instances = task.request.instances or 1
+    if view.seen.pool is None or instances == 1 or view.pool.inter_node:
+        return None
+    cause = f"the gang of {instances} nodes can never start: the pool has no inter-node communication"
+    return Reason(cause, "set `inter_node_communication_enabled: true` in pool.yaml and recreate the pool")
+
+
+def _too_few_slots(view: View, task: Task) -> Reason | None:
+    slots, pool = task.request.slots, view.pool
+    if view.seen.pool is None or slots <= pool.slots:
+        return None
+    cause = f"the task needs {slots} slots, and a node has {pool.slots}"
+    return Reason(cause, "lower `required_slots`, or make a pool with more slots")
+
+
+def _too_few_nodes(view: View, task: Task) -> Reason | None:
+    pool, instances = view.pool, task.request.instances or 1
+    if view.seen.pool is None or pool.autoscale or instances <= pool.target:
+        return None
+    cause = f"the task needs {_nodes(instances)}, and pool {pool.id} is to have {pool.target}"
+    return Reason(cause, f"resize it: `batchtrain pool resize {pool.id} --dedicated {instances}`")
+
+
+def _formula_fails(view: View, task: Task) -> Reason | None:
+    if not view.pool.autoscale_error:
+        return None
+    cause = f"the autoscale formula of pool {view.pool.id} fails{_next_evaluation(view.pool)}"
+    return Reason(cause, "correct the formula", view.pool.autoscale_error.detailed)
+
+
+def _formula_gives_too_few(view: View, task: Task) -> Reason | None:
+    pool, instances = view.pool, task.request.instances or 1
+    if not pool.autoscale or instances <= pool.target:
+        return None
+    cause = f"the autoscale formula of pool {pool.id} gives {_nodes(pool.target)}{_next_evaluation(pool)}"
+    more = f"; the task needs {instances}" if instances > 1 else ""
+    return Reason(cause + more, f"wait; `batchtrain pool autoscale evaluate {pool.id}` shows what the formula gives")
+
+
+def _next_evaluation(pool: Pool) -> str:
+    if pool.evaluated is None or pool.evaluation_interval is None:
+        return ""
+    return f", and is evaluated next at {minute(pool.evaluated + pool.evaluation_interval)}"
+
+
+def _no_usable_node(view: View, task: Task) -> Reason | None:
+    nodes = view.seen.nodes or ()
+    broken = [node for node in nodes if node.state in BROKEN]
+    if not broken or len(nodes) - len(broken) >= (task.request.instances or 1):
+        return None
+    node = broken[0]
+    proof = "; ".join(error.detailed for error in (*node.errors, node.start_failure) if error)
+    names = ", ".join(shortened(other.id) for other in broken[:NAMED])
+    more = f" and {len(broken) - NAMED} more" if len(broken) > NAMED else ""
+    states = ", ".join(sorted({STATES.get(other.state, other.state) for other in broken}))
+    cause = f"{len(broken)} of {_nodes(len(nodes))} of pool {view.pool.id} take no tasks: {names}{more} ({states})"
+    return Reason(cause, f"`batchtrain pool diagnose {view.pool.id}` tells why; reboot or replace them", proof)
+
+
+def _resize_refused(view: View, task: Task) -> Reason | None:
+    pool, instances = view.pool, task.request.instances or 1
+    if not pool.refusal or pool.nodes >= instances:
+        return None
+    cause = f"the task waits for {_nodes(instances)}; pool {pool.id} got {pool.nodes} of {pool.target}"
+    return Reason(cause, f"`batchtrain pool resize {pool.id} --dedicated N` requests them again", pool.refusal.detailed)
+
+
+def _waits_for_nodes(view: View, task: Task) -> Reason | None:
+    pool, nodes, instances = view.pool, view.seen.nodes, task.request.instances or 1
+    count = pool.nodes if nodes is None else sum(node.state in READY for node in nodes)
+    if view.seen.pool is None or count >= instances:
+        return None
+    states = ", ".join(sorted({node.state for node in nodes or () if node.state not in READY}))
+    have = f"pool {pool.id} has {count} of {pool.target}{f' that take tasks ({states})' if states else ''}"
+    step = f"wait: `batchtrain pool wait {pool.id}`; `batchtrain pool diagnose {pool.id}` looks closer"
+    return Reason(f"the task waits for {_nodes(instances)}; {have}", step)
+
+
+def _waits_for_turn(view: View, task: Task) -> Reason | None:
+    if view.seen.pool is None:
+        return Reason("the service has not made the pool of the job yet", "wait")
+    nodes = [node for node in view.seen.nodes or () if node.state == "running"]
+    busy = f": {_nodes(len(nodes))} of pool {view.pool.id} run other tasks" if nodes else ""
+    return Reason(f"the service has not started it yet{busy}", "wait")
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+FAILED, REFUSED, GONE, OVER = 10, 4, 3, 6
+"""The exit codes of waits that end: a task failed, no task can start, the pool is gone, the patience is over."""
+USER = "the user"
+NOT_SCHEDULED = "job-not-scheduled"
+# fmt: off
+POOL_GONE = Rule("pool-gone", "the job's pool does not exist",
+    lambda view, task: _pool_gone(view.seen), "", GONE, source="BatchPoolInfo")
+BEHIND_ANOTHER = Rule("waits-for-task", "a task that it depends on has not ended", _waits_for_task, "that task", OVER)
+RULES: tuple[Rule, ...] = (
+    Rule("waits-for-failed-task", "a task that it depends on failed, or never starts",
+        _waits_for_failed_task, "", FAILED, source="doAzureParallel#36, CromwellOnAzure#116; BatchTaskDependencies"),
+    POOL_GONE,
+    Rule("gang-needs-inter-node", "a multi-instance task on a pool without inter-node communication",
+        _gang_needs_inter_node, "", REFUSED, source="MultiInstanceSettings"),
+    Rule("too-few-slots", "the task needs more slots than a node has",
+        _too_few_slots, "", REFUSED, source="BatchTaskCreateOptions.requiredSlots"),
+    Rule(NOT_SCHEDULED, "the service could not schedule the job, usually because of its pool",
+        lambda view, task: not_scheduled(view.seen.job) if view.seen.job.failure else None, USER, OVER,
+        source="BatchJobSchedulingError"),
+    Rule("job-disabled", "the job is disabled, by a user or by the `exit_conditions` of a failed task",
+        _job_disabled, USER, OVER, source="shipyard#227; BatchJobState"),
+    Rule("waits-for-missing-task", "a task that it depends on does not exist",
+        _waits_for_missing_task, "the client that adds tasks", OVER, source="BatchTaskDependencies"),
+    BEHIND_ANOTHER,
+    Rule("too-few-nodes", "the pool has a fixed size, and is to have fewer nodes than the task needs",
+        _too_few_nodes, USER, OVER, HOUR, "MultiInstanceSettings.numberOfInstances"),
+    Rule("autoscale-error", "the autoscale formula fails", _formula_fails, "the next evaluation, the user", OVER,
+        source="AutoScaleRun.error"),
+    Rule("formula-gives-too-few-nodes", "the autoscale formula gives fewer nodes than the task needs",
+        _formula_gives_too_few, "the next evaluation", OVER, source="AutoScaleRun"),
+    Rule("no-usable-node", "the nodes that are left take no tasks: unusable, lost, or their start task failed",
+        _no_usable_node, "Azure, or a reboot by the user", OVER, HOUR, "BatchNodeState"),
+    Rule("resize-refused", "the last resize of the pool ended without the nodes that the task needs",
+        _resize_refused, "a new resize; spot nodes: Azure", OVER, HOUR, "ResizeError"),
+    Rule("waits-for-nodes", "the pool does not have all of its nodes yet, or they start",
+        _waits_for_nodes, "Azure", OVER, source="BatchNodeState"),
+    Rule("waits-for-turn", "the nodes run other tasks, or the service has not looked yet",
+        _waits_for_turn, "the service", OVER),
+)
+# fmt: on
+"""In the order in which they apply."""

@@ -1,0 +1,31 @@
+"""What is there of a job whose tasks are awaited: the input of every rule. `service/observe.py` reads it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from batchtrain.records import Job, Node, Pool, Task
+
+BROKEN = frozenset({"starttaskfailed", "unusable", "offline", "unknown"})
+"""States of nodes that take no tasks until somebody mends them."""
+READY = frozenset({"idle", "running"})
+
+
+class Seen(NamedTuple):
+    """A job, its pool and its tasks at one time. What was not read is None."""
+
+    job: Job
+    pool: Pool | None = None
+    """None if it does not exist."""
+    nodes: tuple[Node, ...] | None = None
+    tasks: tuple[Task, ...] | None = None
+    """The tasks that have not ended, and those that failed, each with its request; None while a task runs."""
+    is_whole: bool = False
+    """Whether `tasks` has the tasks that succeeded, too."""
+    next_page: str = ""
+    """The token of the open tasks that were not read yet; empty if all were."""
+
+    @property
+    def open(self) -> tuple[Task, ...]:
+        """The tasks that have not ended."""
+        return tuple(task for task in self.tasks or () if task.state != "completed")

@@ -1,0 +1,78 @@
+"""The one place that looks at a job whose tasks are awaited, for the rules of `batchtrain/life`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from azure.batch import BatchClient
+from msgspec.structs import replace
+
+from batchtrain.errors import NotFound
+from batchtrain.life.seen import Seen
+from batchtrain.records import Counts, Job, Node, Pool
+from batchtrain.service import read, tasks
+
+MORE_PAGES = 4
+"""The pages of the open tasks of a large job that one look reads after the first."""
+RUNNING, IDLE = 2, 6
+"""The most requests of a look while a task runs, and while none does."""
+
+
+class Look(NamedTuple):
+    """What was seen, and the number of requests that this took."""
+
+    seen: Seen
+    requests: int
+
+
+def look(client: BatchClient, job_id: str, counts: Counts, job: Job | None = None) -> Look:
+    """A job with its pool, and if its tasks wait, with its nodes and its open tasks. Raises NotFound.
+
+    counts: of its tasks. job: if it was read already.
+    """
+    seen, requests = _with_pool(client, job or read.job(client, job_id))
+    requests += job is None
+    if counts.running or not counts.active or seen.job.state == "completed":
+        return Look(seen, requests)
+    with_tasks = tasks_of(client, seen._replace(nodes=_nodes(client, seen.pool)), counts)
+    return Look(with_tasks.seen, requests + 1 + with_tasks.requests)
+
+
+def tasks_of(client: BatchClient, seen: Seen, counts: Counts) -> Look:
+    """The same with its tasks: those that are open and those that failed, of many only the first page."""
+    job_id = seen.job.id
+    if counts.total <= tasks.FEW:
+        few = tuple(read.tasks(client, job_id, select=read.EXAMINED_TASK))
+        return Look(seen._replace(tasks=few, is_whole=True), 1)
+    failed = tuple(read.tasks(client, job_id, where=tasks.FAILED, select=read.EXAMINED_TASK, limit=read.PAGE))
+    seen, requests = more(client, seen._replace(tasks=failed), 1)
+    return Look(seen, 1 + requests)
+
+
+def more(client: BatchClient, seen: Seen, pages: int = MORE_PAGES) -> Look:
+    """The same with further pages of the open tasks."""
+    rows, token, requests = {task.id: task for task in seen.tasks or ()}, seen.next_page, 0
+    while requests < pages and (token or not requests):
+        page = read.task_page(
+            client, seen.job.id, where=tasks.OPEN, select=read.EXAMINED_TASK, limit=read.PAGE, skip=token
+        )
+        rows |= {task.id: task for task in page.tasks}
+        token, requests = page.next, requests + 1
+    return Look(seen._replace(tasks=tuple(rows.values()), next_page=token), requests)
+
+
+def _with_pool(client: BatchClient, job: Job) -> Look:
+    if not job.pool:
+        return Look(Seen(job), 0)
+    pool = read.pool_or_none(client, job.pool, read.EXAMINED_POOL)
+    if pool is not None:
+        return Look(Seen(job, pool), 1)
+    state = read.job(client, job.id).state  # a job that has ended meanwhile took its own pool with it
+    return Look(Seen(replace(job, state=state)), 2)
+
+
+def _nodes(client: BatchClient, pool: Pool | None) -> tuple[Node, ...] | None:
+    try:
+        return read.nodes(client, pool.id) if pool is not None else None
+    except NotFound:  # deleted since
+        return None

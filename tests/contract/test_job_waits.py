@@ -1,0 +1,164 @@
+"""Waits for the tasks of jobs on the emulator: what each prints, how it ends, and the reason of every command."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from batchtrain.client.client import Client
+from batchtrain.client.run import run
+from batchtrain.config.types import Recipe, Secret
+from batchtrain.emulator import steering
+from batchtrain.emulator.interface import Exit, Run
+from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.errors import BatchtrainError, CannotRun, ServiceError, TaskFailed, WaitOver
+from batchtrain.records.events import Event
+from batchtrain.service import retry, watch
+from batchtrain.service.connect import Account
+from tests.emulation import FakeMachine
+from tests.waiting import GUARD, until
+
+pytestmark = pytest.mark.process
+
+
+class Planned(FakeMachine):
+    """Nodes that know the commands of a plan, which stand in a shell."""
+
+    @classmethod
+    async def open(cls, data_dir: Path) -> Planned:
+        return cls(data_dir)
+
+    async def run(self, node_id: str, run: Run) -> Exit:
+        command = re.search(r"exit \d+|hang", run.command_line)
+        words = command[0].replace("hang", "wait") if command else run.command_line
+        return await super().run(node_id, run._replace(command_line=words))
+
+
+@pytest.fixture
+def emulator(tmp_path: Path) -> Iterator[Emulator]:
+    with Emulator(Settings(tmp_path / "data", port=0), Planned.open) as running:
+        yield running
+
+
+@pytest.fixture
+def client(emulator: Emulator) -> Client:
+    return Client(Account(emulator.endpoint, emulator.account, Secret(emulator.key), emulated=True))
+
+
+def recipe(*tasks: dict[str, Any], dedicated: int = 1, autoscale: Any = None, **job: Any) -> Recipe:
+    image = {"platform_image": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}}
+    size = {"autoscale": autoscale} if autoscale else {"vm_count": {"dedicated": dedicated}}
+    pool = {"id": "p", "vm_size": "STANDARD_D2S_V5", "vm_configuration": image, **size}
+    return msgspec.convert({"directory": "x", "pool": pool, "jobs": [{"id": "j", "tasks": list(tasks), **job}]}, Recipe)
+
+
+PREPARE = {"id": "prepare", "command": "exit 3"}
+TRAIN = {"id": "train", "command": "exit 0", "depends_on": ["prepare"]}
+SWEEP = {"id": "s", "command": "exit {0}", "task_factory": {"parametric_sweep": {"product": [{"start": 0, "stop": 3}]}}}
+
+
+def job(client: Client, emulator: Emulator, *tasks: dict[str, Any], **options: Any) -> None:
+    """A job of such tasks on a pool with a node."""
+    client.pools.add(recipe(*tasks, **options), timeout=GUARD)
+    client.jobs.add_all(recipe(*tasks, **options), timeout=GUARD)
+
+
+def waits(client: Client, said: list[str], seconds: float = 7200.0) -> BatchtrainError:
+    """How a wait for the job ends, whose clock moves a minute at each pause."""
+    times = itertools.count()
+    clock = retry.Clock(lambda: 60.0 * next(times), lambda _: None)
+    deadline = watch.Deadline(seconds, "the tasks", lambda event: said.append(event.text), clock=clock)
+    with pytest.raises(BatchtrainError) as caught:
+        watch.tasks_ended(client.batch, "j", deadline, watch.Pace(0.0, 0.0))
+        client.jobs.handle("j").raise_failed()
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("tasks", "options", "failed", "waiting"),
+    [
+        ((PREPARE, TRAIN), {}, "j/prepare", "train waits for prepare, which failed"),
+        ((SWEEP,), {"merge_task": {"id": "m", "command": "exit 0"}}, "j/s-00001", "m waits for s-00001, which failed"),
+    ],
+    ids=["depends_on", "merge_task"],
+)
+def test_a_run_behind_a_failed_task_ends_at_once_with_its_cause_and_is_deleted(
+    client: Client, tasks: tuple[dict[str, Any], ...], options: dict[str, Any], failed: str, waiting: str
+) -> None:
+    said: list[Event] = []
+    outcome = run(client, recipe(*tasks, **options), tell=said.append, timeout=GUARD)
+    assert isinstance(outcome.failure, TaskFailed) and outcome.failure.task == failed
+    assert waiting in str(outcome.failure)
+    assert failed[2:] in [event.subject for event in said if event.kind == "task.failed"]
+    assert [event.subject for event in said if event.kind == "deleted"] == ["job j", "pool p"]
+
+
+def test_a_job_that_a_failed_task_disabled_says_so_in_every_minute(client: Client, emulator: Emulator) -> None:
+    disables = {"default": {"exit_options": {"job_action": "disable"}}}
+    job(client, emulator, {**PREPARE, "exit_conditions": disables}, {"id": "train", "command": "hang"})
+    until(lambda: client.jobs.handle("j").seen.state == "disabled")
+    said: list[str] = []
+    error = waits(client, said)
+    cause = "prepare failed, the job is disabled by the `exit_conditions` of prepare, which failed [job-disabled]"
+    assert cause in said[-1] and cause in str(error) and error.exit_code == 6
+
+
+def test_unusable_nodes_are_named_with_the_time_that_is_left_by_every_command(
+    client: Client, emulator: Emulator
+) -> None:
+    client.pools.add(recipe(PREPARE), timeout=GUARD)
+    (node,) = client.pools.nodes("p")
+    steering.befall(emulator.status, node.id, "break")
+    until(lambda: [node.state for node in client.pools.nodes("p")] == ["unusable"])
+    client.jobs.add_all(recipe({"id": "t", "command": "exit 0"}), timeout=GUARD)
+    said: list[str] = []
+    error = waits(client, said)
+    decided, diagnosis = client.jobs.handle("j").reason_to_wait(), client.jobs.handle("j").diagnose()
+    assert isinstance(error, WaitOver) and error.exit_code == 6
+    assert decided is not None and decided.rule.name == "no-usable-node"
+    assert decided.text in said[-1] and "; the wait ends in " in said[-1] and decided.text in str(error)
+    assert decided.finding in diagnosis.findings
+
+
+def test_a_formula_that_gives_no_nodes_is_said_with_its_next_evaluation(client: Client, emulator: Emulator) -> None:
+    formula = {"formula": "$TargetDedicatedNodes=0;", "evaluation_interval": "00:10:00"}
+    scaled = recipe({"id": "t", "command": "exit 0"}, autoscale=formula)
+    client.pools.add(scaled, wait=False)
+    client.jobs.add_all(scaled, timeout=GUARD)
+    decided = client.jobs.handle("j").reason_to_wait()
+    assert decided is not None and decided.rule.name == "formula-gives-too-few-nodes"
+    assert "gives 0 nodes, and is evaluated next at 20" in decided.text
+
+
+def test_tasks_that_can_never_start_end_the_wait(client: Client, emulator: Emulator) -> None:
+    job(client, emulator, {"id": "t", "command": "exit 0"})
+    client.jobs.handle("j").delete()
+    body = {"id": "t", "commandLine": "exit 0", "requiredSlots": 1, "multiInstanceSettings": GANG}
+    client.batch.create_job({"id": "j", "poolInfo": {"poolId": "p"}})
+    client.batch.create_task("j", body)
+    error = waits(client, [])
+    assert isinstance(error, CannotRun) and (error.code, error.exit_code) == ("gang-needs-inter-node", 4)
+
+
+GANG = {"numberOfInstances": 2, "coordinationCommandLine": "exit 0"}
+
+
+def test_a_reused_pool_gets_the_nodes_that_an_earlier_resize_did_not_get(client: Client, emulator: Emulator) -> None:
+    steering.limit(emulator.status, {"STANDARD_D2S_V5": 1})
+    with pytest.raises(ServiceError, match="AllocationFailed"):
+        client.pools.add(recipe(PREPARE, dedicated=2), timeout=GUARD)
+    with pytest.raises(ServiceError, match=r"its last resize ended at 20.* \(AllocationFailed\)"):
+        client.pools.wait("p", timeout=GUARD)
+    steering.limit(emulator.status, {"STANDARD_D2S_V5": 8})
+    said: list[Event] = []
+    told = recipe({"id": "t", "command": "exit 0"}, dedicated=2)
+    outcome = run(client, told, tell=said.append, timeout=GUARD, reuse=True)
+    assert outcome.failure is None
+    assert [event.text for event in said if "AllocationFailed; the nodes are requested again" in event.text]
+    assert client.pools.get("p").nodes == 2

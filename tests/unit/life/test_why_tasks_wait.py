@@ -1,0 +1,158 @@
+"""The rules of waits: why tasks wait, and whether they can ever start. Each case is a world and the rule that it is."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from batchtrain.life import rules
+from batchtrain.life.seen import Seen
+from batchtrain.records import Failure, Job, Node, Pool, Task
+from batchtrain.records.tasks import ExitCodes, ExitConditions, ExitOptions, TaskRequest
+from tests import life_page
+
+NOON = datetime(2026, 11, 28, 12, tzinfo=timezone.utc)
+JOB = Job("j", "active", "p")
+POOL = Pool("p", "active", "steady", dedicated=2, target_dedicated=2)
+IDLE = (Node("n0", "idle"), Node("n1", "idle"))
+NO_EXITS = ExitConditions()
+DISABLES = ExitConditions(default=ExitOptions(job_action="disable"))
+SATISFIES = ExitConditions(exit_codes=(ExitCodes(code=3, exit_options=ExitOptions(dependency_action="satisfy")),))
+BLOCKS = ExitConditions(exit_code_ranges=(ExitCodes(start=0, end=9, exit_options=ExitOptions("", "block")),))
+
+
+def task(name: str, *after: str, **request: Any) -> Task:
+    return Task(name, "active", request=TaskRequest(depends_on=after, **request))
+
+
+def ended(name: str, exit_code: int = 3, exits: ExitConditions = NO_EXITS) -> Task:
+    result = "failure" if exit_code else "success"
+    return Task(name, "completed", result, exit_code, request=TaskRequest(exits=exits))
+
+
+def step(
+    *tasks: Task, job: Job = JOB, pool: Pool | None = POOL, nodes: tuple[Node, ...] = IDLE
+) -> rules.Decision | None:
+    return rules.decide(Seen(job, pool, nodes, tasks, is_whole=True))
+
+
+def formula(target: int = 0, **more: Any) -> Pool:
+    times = {"evaluated": NOON, "evaluation_interval": timedelta(minutes=10)}
+    return Pool("p", "active", "steady", target_dedicated=target, autoscale=True, **times, **more)
+
+
+# fmt: off
+@pytest.mark.parametrize(
+    ("tasks", "rule", "text"),
+    [
+        ((ended("a"), task("b", "a")), "waits-for-failed-task", "b waits for a, which failed: it never starts"),
+        ((ended("A"), task("b", "a")), "waits-for-failed-task", "b waits for A, which failed: it never starts"),
+        ((task("c", "b"), task("b", "a"), ended("a")), "waits-for-failed-task", "b waits for a, which failed"),
+        ((ended("7"), task("m", depends_on_ranges=((0, 9),))), "waits-for-failed-task", "m waits for 7, which failed"),
+        ((ended("a", 0, BLOCKS), task("b", "a")), "waits-for-failed-task", "b waits for a, whose `exit_conditions`"),
+        ((task("b", "gone"),), "waits-for-missing-task", "b waits for gone, which the job does not have"),
+        ((task("b", "a"), task("a")), "waits-for-turn", ""),
+        ((task("m", depends_on_ranges=((0, 9),)), task("7")), "waits-for-turn", ""),
+        ((ended("a", 3, SATISFIES), task("b", "a")), "waits-for-turn", ""),
+        ((ended("a", 0), task("b", "a")), "waits-for-turn", ""),
+        ((ended("a"), task("b", "a"), task("c", slots=2)), "waits-for-failed-task", "b waits for a"),
+        ((task("c", slots=2),), "too-few-slots", "the task needs 2 slots, and a node has 1"),
+        ((task("g", instances=2),), "gang-needs-inter-node", "the gang of 2 nodes can never start"),
+    ],
+)  # fmt: skip
+def test_tasks_that_wait_for_others_are_told_why(tasks: tuple[Task, ...], rule: str, text: str) -> None:
+    decided = step(*tasks)
+    assert decided is not None
+    assert (decided.rule.name, decided.act == "end") == (rule, decided.rule.is_final)
+    assert text in decided.text and f"[{rule}]" in decided.text
+
+
+UNUSABLE = Node("tvmps_1", "unusable", errors=(Failure("DiskFull", "its disk is full"),))
+REFUSED = Pool("p", "active", "steady", target_dedicated=2, resize_errors=(Failure("AllocationFailed", "-"),))
+
+
+@pytest.mark.parametrize(
+    ("job", "pool", "nodes", "rule", "text"),
+    [
+        (JOB, None, None, "pool-gone", "pool p of job j is gone"),
+        (Job("j", "disabled", "p"), POOL, IDLE, "job-disabled", "the job is disabled [job-disabled]"),
+        (Job("j", "active", "p", failure=Failure("X", "no")), POOL, IDLE, "job-not-scheduled", "(X: no)"),
+        (JOB, POOL, (UNUSABLE, UNUSABLE), "no-usable-node",
+         "2 of 2 nodes of pool p take no tasks: tvmps_1, tvmps_1 (unusable) (DiskFull: its disk is full)"),
+        (JOB, POOL, (Node("n", "starttaskfailed"),), "no-usable-node", "(start task failed)"),
+        (JOB, POOL, (Node("n", "preempted"),), "waits-for-nodes", "pool p has 0 of 2 that take tasks (preempted)"),
+        (JOB, POOL, (Node("n", "running"),), "waits-for-turn", "1 node of pool p run other tasks"),
+        (JOB, formula(), (), "formula-gives-too-few-nodes",
+         "the autoscale formula of pool p gives 0 nodes, and is evaluated next at 2026-11-28 12:10 UTC"),
+        (JOB, formula(autoscale_error=Failure("E", "bad")), (), "autoscale-error", "(E: bad)"),
+        (JOB, formula(2), (), "waits-for-nodes", "the task waits for 1 node; pool p has 0 of 2"),
+        (JOB, Pool("p", "active", "steady"), (), "too-few-nodes", "pool p is to have 0"),
+        (JOB, REFUSED, (), "resize-refused", "pool p got 0 of 2 (AllocationFailed: -)"),
+    ],
+)  # fmt: skip
+def test_a_task_that_waits_for_its_pool_is_told_why(
+    job: Job, pool: Pool | None, nodes: tuple[Node, ...] | None, rule: str, text: str
+) -> None:
+    decided = step(task("t"), job=job, pool=pool, nodes=nodes or ())
+    assert decided is not None and decided.rule.name == rule
+    assert text in decided.text
+
+
+def test_a_job_that_a_failed_task_disabled_names_it() -> None:
+    decided = step(ended("a", 3, DISABLES), task("b"), job=Job("j", "disabled", "p"))
+    assert decided is not None and "by the `exit_conditions` of a, which failed" in decided.text
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        Seen(JOB, POOL, IDLE, (ended("a"), task("b", "a"), Task("c", "running"))),
+        Seen(Job("j", "completed", "p"), POOL, IDLE, (task("b"),)),
+        Seen(JOB, POOL, IDLE, (ended("a", 0),)),
+    ],
+    ids=["a task runs", "the job has ended", "no task is open"],
+)
+def test_what_goes_on_by_itself_needs_no_reason(seen: Seen) -> None:
+    assert rules.decide(seen) is None
+
+
+def test_one_task_that_may_start_keeps_the_wait_of_all() -> None:
+    decided = step(ended("a"), task("b", "a"), task("c", "a"), task("d"))
+    assert decided is not None and (decided.act, decided.task) == ("wait", "d")
+
+
+def test_a_wait_does_not_end_before_all_open_tasks_were_read() -> None:
+    decided = rules.decide(Seen(JOB, POOL, IDLE, (ended("a"), task("b", "a")), next_page="more"))
+    assert decided is not None and decided.act == "look"
+
+
+def test_a_chain_of_many_tasks_behind_a_failed_one_never_starts() -> None:
+    chain = [task(f"t{number}", f"t{number - 1}") for number in range(1, 20_000)]
+    decided = step(ended("t0"), *reversed(chain))
+    assert decided is not None and (decided.act, decided.task) == ("end", "t1")
+
+
+@pytest.mark.parametrize(
+    ("allocation", "minutes", "before", "is_error"),
+    [
+        ("steady", 0, None, True),
+        ("resizing", 0, None, False),
+        ("steady", 0, NOON, False),
+        ("steady", 1, NOON, True),
+        ("resizing", 1, NOON, False),
+    ],
+)
+def test_a_resize_error_belongs_to_its_resize(
+    allocation: str, minutes: int, before: datetime | None, is_error: bool
+) -> None:
+    pool = Pool(
+        "p", "active", allocation, target_dedicated=1, resize_errors=(Failure("AllocationFailed", "no"),),
+        allocation_since=NOON + timedelta(minutes=minutes),
+    )  # fmt: skip
+    assert bool(rules.resize_error(pool, before)) is is_error
+
+
+def test_the_page_of_the_rules_is_not_stale() -> None:
+    assert life_page.PAGE.read_text(encoding="utf-8") == life_page.page(), "run `python -m tests.life_page`"
