@@ -74,8 +74,8 @@ class Job:
 
     @property
     def open(self) -> bool:
-        """Whether a task waits or runs."""
-        return tasks.any_open(self._client.batch, self.id)
+        """Whether a task runs, or may still start."""
+        return observe.has_work(self._client.batch, self.id)
 
     def iter_tasks(self, state: str = "", *, limit: int | None = None) -> Iterator[Task]:
         """Its tasks, page by page.

@@ -18,7 +18,7 @@ from batchtrain.plan.marks import Marks, is_controller, marks_of
 from batchtrain.records import Job, JobSchedule, Pool
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunRecord
-from batchtrain.service import pool_users, read, submit, tasks
+from batchtrain.service import observe, pool_users, read, submit
 from batchtrain.service.connect import Account
 from batchtrain.service.job_actions import OVER
 from batchtrain.service.register import KINDS, Kind, Thing, read_marks
@@ -93,13 +93,13 @@ def _of_run(jobs: Iterable[Job], name: str) -> list[Job]:
 
 
 def _is_alive(client: BatchClient, run: RunRecord | None, jobs: Iterable[Job]) -> bool:
-    """Whether a run of this machine lives: a process records it, or a job of it has tasks that have not ended. The job
-    of a detached run lives until the service ends it."""
+    """Whether a run of this machine lives: a process records it, or a job of it has tasks that run or may start. The
+    job of a detached run lives until the service ends it."""
     if run is None or run.state == "running":
         return run is not None
     with contextlib.suppress(NotFound):  # a job that was deleted meanwhile
         return any(
-            job.state not in OVER and (run.state == "detached" or tasks.any_open(client, job.id)) for job in jobs
+            job.state not in OVER and (run.state == "detached" or observe.has_work(client, job.id)) for job in jobs
         )
     return False
 

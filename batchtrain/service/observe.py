@@ -8,6 +8,7 @@ from azure.batch import BatchClient
 from msgspec.structs import replace
 
 from batchtrain.errors import NotFound
+from batchtrain.life import rules
 from batchtrain.life.seen import Seen
 from batchtrain.records import Counts, Job, Node, Pool
 from batchtrain.service import read, tasks
@@ -36,6 +37,15 @@ def look(client: BatchClient, job_id: str, counts: Counts, job: Job | None = Non
         return Look(seen, requests)
     with_tasks = tasks_of(client, seen._replace(nodes=_nodes(client, seen.pool)), counts)
     return Look(with_tasks.seen, requests + 1 + with_tasks.requests)
+
+
+def has_work(client: BatchClient, job_id: str) -> bool:
+    """Whether a task of a job runs, or may still start. Raises NotFound."""
+    if not tasks.any_open(client, job_id):
+        return False
+    job = read.counted_job(client, job_id)
+    decision = rules.decide(look(client, job_id, job.counts, job).seen)
+    return job.state != "completed" and (decision is None or decision.act != "end")
 
 
 def tasks_of(client: BatchClient, seen: Seen, counts: Counts) -> Look:

@@ -146,6 +146,14 @@ def test_tasks_that_can_never_start_end_the_wait(client: Client, emulator: Emula
     assert isinstance(error, CannotRun) and (error.code, error.exit_code) == ("gang-needs-inter-node", 4)
 
 
+def test_a_job_whose_open_tasks_never_start_has_no_work(client: Client, emulator: Emulator) -> None:
+    job(client, emulator, PREPARE, TRAIN)
+    handle = client.jobs.handle("j")
+    until(lambda: handle.seen.failed == 1)
+    assert [task.state for task in handle.tasks] == ["completed", "active"]
+    assert not handle.open
+
+
 GANG = {"numberOfInstances": 2, "coordinationCommandLine": "exit 0"}
 
 

@@ -162,6 +162,7 @@ def test_each_thing_is_deleted_unless_it_is_gone_replaced_or_refused(
         ("running", "active", "running", False),  # lost: its process is gone, and its tasks run
         ("running", "active", "completed", True),
         ("running", "disabled", "active", False),
+        ("running", "active", "behind a failed one", True),
         ("running", "completed", "active", True),
         ("interrupted", "active", "running", False),
         ("completed", "active", "completed", True),
@@ -173,8 +174,14 @@ def test_what_a_run_uses_is_left_once_its_job_on_the_service_has_ended(
     name = run_of(tmp_path, record)
     service.documents["/jobs"] = {"value": [thing("j", name, state=job)]}
     service.documents["/pools"] = {"value": [thing("p", name)]}
-    tasks = [] if task == "completed" else [{"id": "t", "state": task}]  # the service filters them
+    tasks: list[Any] = [] if task == "completed" else [{"id": "t", "state": task}]  # the service filters them
+    if task == "behind a failed one":
+        failed = {"id": "f", "state": "completed", "executionInfo": {"result": "failure", "exitCode": 1}}
+        tasks = [{"id": "t", "state": "active", "dependsOn": {"taskIds": ["f"]}}, failed]
     service.documents["/jobs/j/tasks"] = {"value": tasks}
+    service.documents["/jobs/j"] = thing("j", name, state=job)
+    name_of_count = "running" if task == "running" else "active"
+    service.documents["/jobs/j/taskcounts"] = {"taskCounts": {name_of_count: 1}}
     assert [item.thing.id for item in left(client, service, tmp_path)] == (["j", "p"] if is_left else [])
 
 
