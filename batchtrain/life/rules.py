@@ -82,9 +82,9 @@ class View(NamedTuple):
     blockers: Mapping[str, Task]
     """By the id of an open task: the task that it waits for, and that has failed or never starts."""
     ids: frozenset[str]
-    """The tasks of the job; empty if not all are known."""
+    """The keys of the tasks of the job; empty if not all are known."""
     open: Mapping[str, str]
-    """The ids of the tasks that have not ended, by the same in small letters: Azure ignores their case."""
+    """The ids of the tasks that have not ended, by their keys."""
 
     @property
     def pool(self) -> Pool:
@@ -115,13 +115,13 @@ def decide(seen: Seen) -> Decision | None:
 def reasons(seen: Seen) -> Iterator[Decision]:
     """Why each active task waits: first those that may start, then those that wait for a failed task."""
     active = [task for task in seen.open if task.state == "active"]
-    ids = frozenset(task.id.lower() for task in seen.tasks or ()) if seen.is_whole else frozenset[str]()
+    ids = frozenset(key_of(task.id) for task in seen.tasks or ()) if seen.is_whole else frozenset[str]()
     blockers = _blockers(seen.tasks or (), active)
-    view = View(seen, blockers, ids, {task.id.lower(): task.id for task in seen.open})
+    view = View(seen, blockers, ids, {key_of(task.id): task.id for task in seen.open})
     order = {task_id: number for number, task_id in enumerate(blockers, 1)}
     for task in sorted(active, key=lambda task: order.get(task.id, 0)):
-        found = ((rule, rule.reason_of(view, task)) for rule in RULES)
-        yield next(Decision("wait", rule, task.id, reason) for rule, reason in found if reason is not None)
+        by_rule = ((rule, rule.reason_of(view, task)) for rule in RULES)
+        yield next(Decision("wait", rule, task.id, reason) for rule, reason in by_rule if reason is not None)
 
 
 def _blockers(tasks: Sequence[Task], active: Sequence[Task]) -> dict[str, Task]:
@@ -129,21 +129,26 @@ def _blockers(tasks: Sequence[Task], active: Sequence[Task]) -> dict[str, Task]:
     dependents, ranged = defaultdict[str, list[Task]](list), list[Task]()
     for task in active:
         for name in task.request.depends_on:
-            dependents[name.lower()].append(task)
+            dependents[key_of(name)].append(task)
         ranged += [task] * bool(task.request.depends_on_ranges)
     blockers, queue = dict[str, Task](), deque(task for task in tasks if task.blocks)
     while queue:
         blocker = queue.popleft()
-        for task in (*dependents[blocker.id.lower()], *(task for task in ranged if _is_in_ranges(blocker.id, task))):
+        for task in (*dependents[key_of(blocker.id)], *(task for task in ranged if _is_in_ranges(blocker.id, task))):
             if task.id not in blockers:
                 blockers[task.id] = blocker
                 queue.append(task)
     return blockers
 
 
+def key_of(task_id: str) -> str:
+    """What tells the ids of tasks apart in a dependency: the service ignores their case, and `01` is the number 1."""
+    return str(int(task_id)) if task_id.isascii() and task_id.isdigit() else task_id.lower()
+
+
 def _is_in_ranges(task_id: str, task: Task) -> bool:
     ranges = task.request.depends_on_ranges
-    return task_id.isdecimal() and any(first <= int(task_id) <= last for first, last in ranges)
+    return key_of(task_id).isdigit() and any(first <= int(task_id) <= last for first, last in ranges)
 
 
 def resize_error(pool: Pool, before: datetime | None) -> Failure:
@@ -199,16 +204,18 @@ def _waits_for_failed_task(view: View, task: Task) -> Reason | None:
 
 
 def _waits_for_missing_task(view: View, task: Task) -> Reason | None:
-    missing = [name for name in task.request.depends_on if view.ids and name.lower() not in view.ids]
-    if not missing:
+    if not view.ids:
         return None
-    return Reason(
-        f"{task.id} waits for {missing[0]}, which the job does not have", "add the task, or delete the one that waits"
-    )
+    missing = [name for name in task.request.depends_on if key_of(name) not in view.ids]
+    for first, last in task.request.depends_on_ranges:
+        if sum(name.isdigit() and first <= int(name) <= last for name in view.ids) <= last - first:
+            missing.append(f"all tasks from {first} to {last}")
+    step = "add the tasks, or delete the one that waits"
+    return Reason(f"{task.id} waits for {missing[0]}, and the job does not have them", step) if missing else None
 
 
 def _waits_for_task(view: View, task: Task) -> Reason | None:
-    names = (view.open[name.lower()] for name in task.request.depends_on if name.lower() in view.open)
+    names = (view.open[key_of(name)] for name in task.request.depends_on if key_of(name) in view.open)
     ranged = (other for other in view.open.values() if task.request.depends_on_ranges and _is_in_ranges(other, task))
     name = next((other for other in itertools.chain(names, ranged) if other != task.id), "")
     return Reason(f"{task.id} waits for {name}", "wait until that task has ended") if name else None

@@ -261,10 +261,11 @@ def test_the_job_of_another_run_is_not_stopped(monkeypatch: pytest.MonkeyPatch) 
 def test_a_follower_waits_for_a_job_that_its_controller_moves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     looks = []
 
-    def watch_job(*_: Any, **__: Any) -> None:
+    def watch_job(*_: Any, **__: Any) -> Any:
         looks.append("look")
         if len(looks) < 3:
             raise NotFound("job train is gone", code="JobNotFound")
+        return SimpleNamespace(reason_to_wait=lambda: None)
 
     run = SimpleNamespace(tasks=lambda: ())
     for name in ("begin", "fetch"):

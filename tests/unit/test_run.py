@@ -216,7 +216,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
     """What the wait for the tasks raises; nothing by itself."""
     raised: list[BaseException] = []
 
-    def ended(*_: Any) -> None:
+    def ended(*_: Any, **__: Any) -> None:
         if raised:
             raise raised[0]
 
@@ -262,7 +262,7 @@ def test_a_limit_does_not_end_the_clean_up_of_a_run_that_succeeded(
 
 def test_a_limit_ends_the_pause_between_two_looks_at_the_tasks_and_stops_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "batchtrain.client.run.watch.tasks_ended", lambda _client, _job, deadline, *_: deadline.pause(3600)
+        "batchtrain.client.run.watch.tasks_ended", lambda _client, _job, deadline, *_, moves: deadline.pause(3600)
     )
     monkeypatch.setattr("batchtrain.client.run.Follow.look", lambda *_: 0)
     stopped: list[str] = []

@@ -44,24 +44,28 @@ def formula(target: int = 0, **more: Any) -> Pool:
 
 
 # fmt: off
-@pytest.mark.parametrize(
-    ("tasks", "rule", "text"),
-    [
+BEHIND_OTHERS: list[tuple[tuple[Task, ...], str, str]] = [
         ((ended("a"), task("b", "a")), "waits-for-failed-task", "b waits for a, which failed: it never starts"),
+        ((task("b", "7"), task("7", "a"), task("a")), "waits-for-turn", ""),
+        ((ended("07"), task("b", "7")), "waits-for-failed-task", "b waits for 07, which failed"),
         ((ended("A"), task("b", "a")), "waits-for-failed-task", "b waits for A, which failed: it never starts"),
         ((task("c", "b"), task("b", "a"), ended("a")), "waits-for-failed-task", "b waits for a, which failed"),
         ((ended("7"), task("m", depends_on_ranges=((0, 9),))), "waits-for-failed-task", "m waits for 7, which failed"),
         ((ended("a", 0, BLOCKS), task("b", "a")), "waits-for-failed-task", "b waits for a, whose `exit_conditions`"),
-        ((task("b", "gone"),), "waits-for-missing-task", "b waits for gone, which the job does not have"),
+        ((task("b", "gone"),), "waits-for-missing-task", "b waits for gone, and the job does not have"),
         ((task("b", "a"), task("a")), "waits-for-turn", ""),
-        ((task("m", depends_on_ranges=((0, 9),)), task("7")), "waits-for-turn", ""),
+        ((task("m", depends_on_ranges=((7, 8),)), task("7")), "waits-for-missing-task", "all tasks from 7 to 8"),
+    ((task("m", depends_on_ranges=((7, 7),)), task("7")), "waits-for-turn", ""),
         ((ended("a", 3, SATISFIES), task("b", "a")), "waits-for-turn", ""),
         ((ended("a", 0), task("b", "a")), "waits-for-turn", ""),
         ((ended("a"), task("b", "a"), task("c", slots=2)), "waits-for-failed-task", "b waits for a"),
         ((task("c", slots=2),), "too-few-slots", "the task needs 2 slots, and a node has 1"),
         ((task("g", instances=2),), "gang-needs-inter-node", "the gang of 2 nodes can never start"),
-    ],
-)  # fmt: skip
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("tasks", "rule", "text"), BEHIND_OTHERS)
 def test_tasks_that_wait_for_others_are_told_why(tasks: tuple[Task, ...], rule: str, text: str) -> None:
     decided = step(*tasks)
     assert decided is not None
@@ -73,10 +77,9 @@ UNUSABLE = Node("tvmps_1", "unusable", errors=(Failure("DiskFull", "its disk is 
 REFUSED = Pool("p", "active", "steady", target_dedicated=2, resize_errors=(Failure("AllocationFailed", "-"),))
 
 
-@pytest.mark.parametrize(
-    ("job", "pool", "nodes", "rule", "text"),
-    [
-        (JOB, None, None, "pool-gone", "pool p of job j is gone"),
+# fmt: off
+ON_POOLS: list[tuple[Job, Pool | None, tuple[Node, ...], str, str]] = [
+        (JOB, None, (), "pool-gone", "pool p of job j is gone"),
         (Job("j", "disabled", "p"), POOL, IDLE, "job-disabled", "the job is disabled [job-disabled]"),
         (Job("j", "active", "p", failure=Failure("X", "no")), POOL, IDLE, "job-not-scheduled", "(X: no)"),
         (JOB, POOL, (UNUSABLE, UNUSABLE), "no-usable-node",
@@ -90,12 +93,15 @@ REFUSED = Pool("p", "active", "steady", target_dedicated=2, resize_errors=(Failu
         (JOB, formula(2), (), "waits-for-nodes", "the task waits for 1 node; pool p has 0 of 2"),
         (JOB, Pool("p", "active", "steady"), (), "too-few-nodes", "pool p is to have 0"),
         (JOB, REFUSED, (), "resize-refused", "pool p got 0 of 2 (AllocationFailed: -)"),
-    ],
-)  # fmt: skip
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("job", "pool", "nodes", "rule", "text"), ON_POOLS)
 def test_a_task_that_waits_for_its_pool_is_told_why(
-    job: Job, pool: Pool | None, nodes: tuple[Node, ...] | None, rule: str, text: str
+    job: Job, pool: Pool | None, nodes: tuple[Node, ...], rule: str, text: str
 ) -> None:
-    decided = step(task("t"), job=job, pool=pool, nodes=nodes or ())
+    decided = step(task("t"), job=job, pool=pool, nodes=nodes)
     assert decided is not None and decided.rule.name == rule
     assert text in decided.text
 
@@ -156,3 +162,24 @@ def test_a_resize_error_belongs_to_its_resize(
 
 def test_the_page_of_the_rules_is_not_stale() -> None:
     assert life_page.PAGE.read_text(encoding="utf-8") == life_page.page(), "run `python -m tests.life_page`"
+
+
+def decisions() -> list[str]:
+    """What is decided in each world of the tables above."""
+    steps = [step(*tasks) for tasks, *_ in BEHIND_OTHERS]
+    steps += [step(task("t"), job=job, pool=pool, nodes=nodes) for job, pool, nodes, *_ in ON_POOLS]
+    behind = Seen(JOB, POOL, IDLE, (task("b", "a"), task("a")), is_whole=True)
+    steps += [*rules.reasons(behind), *rules.reasons(behind._replace(pool=None))]
+    return [decision.rule.name if decision else "" for decision in steps]
+
+
+@pytest.mark.parametrize("rule", rules.RULES[:-1], ids=lambda rule: rule.name)
+def test_no_rule_can_be_taken_out(rule: rules.Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = decisions()
+    monkeypatch.setattr(rules, "RULES", tuple(other for other in rules.RULES if other is not rule))
+    assert decisions() != before
+
+
+def test_the_last_rule_has_a_reason_for_every_wait() -> None:
+    (decision,) = rules.reasons(Seen(JOB, POOL, IDLE, (task("t"),)))
+    assert decision.rule is rules.RULES[-1]

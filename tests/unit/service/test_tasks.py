@@ -218,6 +218,21 @@ def test_no_minute_of_a_wait_on_azure_has_more_than_25_requests(looks: tuple[int
     assert len(service.at) >= 500 / 60 * watch.PER_MINUTE / 2, "it waits longer than it must"
 
 
+class Blocked(Timed):
+    """A job whose first task failed, and all others depend on it."""
+
+    def matching(self, where: str) -> Iterator[dict[str, Any]]:
+        yield from (row | {"dependsOn": {"taskIds": ["t0"]}} for row in super().matching(where))
+
+
+def test_a_large_job_behind_a_failed_task_ends_with_at_most_25_requests_a_minute() -> None:
+    time = Time()
+    service = Blocked(20_000, time)
+    service.ended = service.failed = 1
+    watch.tasks_ended(client(service), "j", deadline(time, 500), watch.FAR)
+    assert max(sum(start <= at < start + 60 for at in service.at) for start in service.at) <= watch.PER_MINUTE
+
+
 class Running(Service):
     """A job with one task, which runs."""
 
