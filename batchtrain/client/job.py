@@ -55,10 +55,12 @@ class Job:
     def _repr_html_(self) -> str:
         try:
             seen, rows = self.seen, Table(self.explained(self.iter_tasks(limit=MOST_ROWS)))
+            step = self.reason_to_wait(seen)
         except ServiceError as error:  # a job that is gone is still a value
             return markup.card(markup.head(f"job {self.id}", note=str(error)))
         counts = f"{seen.active} active, {seen.running} running, {seen.succeeded} succeeded, {seen.failed} failed"
-        return markup.card(markup.head(f"job {self.id}", seen.state, f"pool {seen.pool}: {counts}"), rows._repr_html_())
+        note = f"pool {seen.pool}: {counts}" + (f"; {step.text}" if step else "")
+        return markup.card(markup.head(f"job {self.id}", seen.state, note), rows._repr_html_())
 
     @property
     def seen(self) -> records.Job:

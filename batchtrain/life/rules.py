@@ -246,7 +246,7 @@ def _too_few_nodes(view: View, task: Task) -> Reason | None:
 
 
 def _formula_fails(view: View, task: Task) -> Reason | None:
-    if not view.pool.autoscale_error:
+    if not view.pool.autoscale_error or view.pool.nodes >= (task.request.instances or 1):
         return None
     cause = f"the autoscale formula of pool {view.pool.id} fails{_next_evaluation(view.pool)}"
     return Reason(cause, "correct the formula", view.pool.autoscale_error.detailed)
@@ -277,7 +277,8 @@ def _no_usable_node(view: View, task: Task) -> Reason | None:
     names = ", ".join(shortened(other.id) for other in broken[:NAMED])
     more = f" and {len(broken) - NAMED} more" if len(broken) > NAMED else ""
     states = ", ".join(sorted({STATES.get(other.state, other.state) for other in broken}))
-    cause = f"{len(broken)} of {_nodes(len(nodes))} of pool {view.pool.id} take no tasks: {names}{more} ({states})"
+    count = f"{len(broken)} of {_nodes(len(nodes))} of pool {view.pool.id}"
+    cause = f"{count} take{_s(len(broken))} no tasks: {names}{more} ({states})"
     return Reason(cause, f"`batchtrain pool diagnose {view.pool.id}` tells why; reboot or replace them", proof)
 
 
@@ -304,12 +305,17 @@ def _waits_for_turn(view: View, task: Task) -> Reason | None:
     if view.seen.pool is None:
         return Reason("the service has not made the pool of the job yet", "wait")
     nodes = [node for node in view.seen.nodes or () if node.state == "running"]
-    busy = f": {_nodes(len(nodes))} of pool {view.pool.id} run other tasks" if nodes else ""
+    busy = f": {_nodes(len(nodes))} of pool {view.pool.id} run{_s(len(nodes))} other tasks" if nodes else ""
     return Reason(f"the service has not started it yet{busy}", "wait")
 
 
 def _nodes(count: int) -> str:
     return "1 node" if count == 1 else f"{count} nodes"
+
+
+def _s(count: int) -> str:
+    """The ending of a verb whose subject is one."""
+    return "s" if count == 1 else ""
 
 
 FAILED, REFUSED, GONE, OVER = 10, 4, 3, 6

@@ -86,7 +86,7 @@ ON_POOLS: list[tuple[Job, Pool | None, tuple[Node, ...], str, str]] = [
          "2 of 2 nodes of pool p take no tasks: tvmps_1, tvmps_1 (unusable) (DiskFull: its disk is full)"),
         (JOB, POOL, (Node("n", "starttaskfailed"),), "no-usable-node", "(start task failed)"),
         (JOB, POOL, (Node("n", "preempted"),), "waits-for-nodes", "pool p has 0 of 2 that take tasks (preempted)"),
-        (JOB, POOL, (Node("n", "running"),), "waits-for-turn", "1 node of pool p run other tasks"),
+        (JOB, POOL, (Node("n", "running"),), "waits-for-turn", "1 node of pool p runs other tasks"),
         (JOB, formula(), (), "formula-gives-too-few-nodes",
          "the autoscale formula of pool p gives 0 nodes, and is evaluated next at 2026-11-28 12:10 UTC"),
         (JOB, formula(autoscale_error=Failure("E", "bad")), (), "autoscale-error", "(E: bad)"),
