@@ -284,7 +284,7 @@ def _end(
     if not stays and not on_nodes and any(thing.kind == "pool" for thing in ending.delete()):
         recorder.correct_next_steps(error)
     if not stays and on_nodes:
-        keep_nodes(ending, recorder.recipe)
+        keep_nodes(ending)
     ending.say_left(error)
     unwritten = recorder.end_all(error or failure)
     recorder.say()
