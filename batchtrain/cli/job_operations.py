@@ -169,7 +169,7 @@ def gc(age: timedelta, dry_run: bool, no_wait: bool) -> None:
     client = settings().connect()
     jobs = client.jobs.ended_before(datetime.now(timezone.utc) - age)
     if dry_run or not jobs:
-        show_rows(jobs, empty="no job is that old")
+        show_rows(jobs, empty="no job that may be deleted is that old")
         return
     if settings().output == "table":
         show_rows(jobs)

@@ -15,12 +15,10 @@ import math
 import shlex
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from azure.batch import BatchClient
 from msgspec.structs import replace
 
 from batchtrain.client import controller_program
@@ -48,7 +46,7 @@ from batchtrain.plan.cost import hour_of
 from batchtrain.plan.inputs import ListedFile
 from batchtrain.plan.marks import CONTROLS, marks_of
 from batchtrain.plan.types import Plan
-from batchtrain.service import read, submit
+from batchtrain.service import pool_users, read, submit
 from batchtrain.service.register import COLLECTIONS, Kind, Register, Thing, read_marks
 from batchtrain.storage import blob
 from batchtrain.storage.blob_requests import Storage
@@ -58,10 +56,8 @@ TASK = "controller"
 PACKAGE = f"{TASK}/batchtrain.zip"
 LEFT_OUT = frozenset({"__pycache__", "_data", "static"})
 """Directories of the package that a controller does not need."""
-KINDS: tuple[tuple[Kind, Callable[[BatchClient, str], None]], ...] = (
-    ("job", submit.delete_job),
-    ("pool", submit.delete_pool),
-)
+KINDS: tuple[Kind, ...] = ("job", "pool")
+"""What a controller has, in the order of its deletion."""
 FAMILIES = frozenset({"Dlsv5", "Dldsv5", "Dsv5", "Ddsv5", "Dasv5", "Dadsv5"})
 """The series of sizes for the node of a controller: without GPUs, and offered in most regions."""
 
@@ -218,12 +214,15 @@ class Addition(NamedTuple):
 def end(client: Operations, job_id: str, run: str) -> bool:
     """Delete the job and the pool of the controller of a run. Returns whether it has one."""
     own_id, has_one = id_of(job_id), False
-    for kind, delete in KINDS:
+    for kind in KINDS:
         with contextlib.suppress(NotFound):
             document = read.document(client.batch, kind, COLLECTIONS[kind], own_id)
             if marks_of(document.get("metadata", ())).run == run and document.get("state") != "deleting":
                 has_one = True
-                delete(client.batch, own_id)
+                if kind == "pool":
+                    pool_users.end(client.batch, own_id, {run})
+                else:
+                    submit.delete_job(client.batch, own_id)
     return has_one
 
 

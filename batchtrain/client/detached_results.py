@@ -16,7 +16,7 @@ from batchtrain import state_files
 from batchtrain.client import controller
 from batchtrain.client.detach import only_link
 from batchtrain.config.source_directory import sha256_of
-from batchtrain.config.task_paths import LINKED
+from batchtrain.config.task_paths import LINKED, NODES
 from batchtrain.config.task_results import for_job
 from batchtrain.config.types import FetchSettings, Recipe, Results
 from batchtrain.errors import BatchtrainError, NotFound, ServiceError, TaskFailed, UsageError
@@ -28,7 +28,7 @@ from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.finished import stderr_end
 from batchtrain.runs.local_names import LocalNames
 from batchtrain.runs.recording import Recording, secrets_of_job
-from batchtrain.runs.results import Allowance, Brought, Part, limits_of, result_of
+from batchtrain.runs.results import Allowance, Brought, Part, limits_of, parts, result_of
 from batchtrain.runs.source_copy import SourceFile
 from batchtrain.service import downloads, read
 from batchtrain.service.failed import ended_early, failed, unfinished
@@ -95,7 +95,7 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str, *, everyt
             before[task.id], live = _live_outputs(storage, run, task)
             of_task = for_job(settings.get(task.id, FetchSettings()), len(tasks))
             allowance = Allowance(of_task.results or Results(), everything=everything, created=created)
-            files += (*live, *_results_of(storage, run, job.id, task, of_task, source, allowance))
+            files += (*live, *_results_of(client, storage, run, job.id, task, of_task, source, allowance))
             created = allowance.created
         recording.take(tasks, files, before)
         if recording.unsaved and recording.missing:
@@ -239,6 +239,7 @@ class _Remote(NamedTuple):
 
 
 def _results_of(
+    client: Operations,
     storage: Storage,
     run: RunDirectory,
     job_id: str,
@@ -250,21 +251,45 @@ def _results_of(
     """Fetch what the service uploaded of a task, which may put blobs of any size there. source: as `_source_files`
     returns it."""
     top, names = f"tasks/{task.id}/", LocalNames()
-    part = Part("n0", task.node or "", downloads.task_tree(job_id, task.id))
-    files, large_files = list[_Remote](), list[Brought]()
+    files, left_out = list[_Remote](), list[Brought]()
     limits = limits_of(settings.results or Results(), f"batchtrain runs fetch {run.name} --all")
     items = {item.name.removeprefix(top): item for item in blob.below(storage, container_of(run.name), top)}
     source = source if f"wd/{LINKED}" in items else {}
-    for path, item in items.items():
+    primary = Part("n0", task.node or "", downloads.task_tree(job_id, task.id))
+    others = _other_nodes(client, job_id, task.id) if any(name.startswith(NODES) for name in items) else ()
+    for name, item in items.items():
+        if match := _MISSING.fullmatch(name):
+            item = item._replace(name=f"what the program created on node {match[1]}")
+            left_out.append(_skipped(task, item, "the node did not send all of it to the primary"))
+            continue
+        part, path = _place_of(name, primary, others)
         result = result_of(task.id, settings, part, path)
         is_source = any(file.size == item.size for file in source.get(path, ()))  # only its digest is proof
         if result and (is_source or allowance.takes(result.kind, item.size)):
-            files.append(_Remote(item, path, names.of(path, result.target), task.id, part.node))
+            files.append(_Remote(item, path, names.of(name, result.target), task.id, part.node))
         elif result:
-            large_files.append(_skipped(task, item._replace(name=path), limits[result.kind]))
+            left_out.append(_skipped(task, item._replace(name=path), limits[result.kind]))
     downloaded_files = _download(storage, container_of(run.name), run, files)
     yield from _without_source(run, downloaded_files, source)
-    yield from large_files
+    yield from left_out
+
+
+def _other_nodes(client: Operations, job_id: str, task_id: str) -> tuple[Part, ...]:
+    with contextlib.suppress(NotFound):  # any task can have named its files so
+        return parts(job_id, task_id, read.task_nodes(client.batch, job_id, task_id))[1:]
+    return ()
+
+
+_OF_NODE = re.compile(rf"{re.escape(NODES)}/([\w.-]+)/(.+)", re.S)
+_MISSING = re.compile(rf"{re.escape(NODES)}/([\w.:-]+)\.missing")
+
+
+def _place_of(name: str, primary: Part, others: Sequence[Part]) -> tuple[Part, str]:
+    """The node of an uploaded file, and its path there. A node that the service does not list is named by its id."""
+    if not (match := _OF_NODE.fullmatch(name)):
+        return primary, name
+    other = next((part for part in others if part.node == match[1]), primary._replace(name=match[1], node=match[1]))
+    return other, f"wd/{match[2]}"
 
 
 def _source_files(run: RunDirectory) -> dict[str, list[SourceFile]]:

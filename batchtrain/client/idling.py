@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from msgspec.structs import replace
 
 from batchtrain.config.scaling import IDLE_LEAST
 from batchtrain.config.times import duration
-from batchtrain.config.types import Pool, Recipe
+from batchtrain.config.types import Pool, Recipe, VmCount
 from batchtrain.errors import UsageError
 from batchtrain.plan import plan_pool
-from batchtrain.plan.autoscale import then_idle_to_zero
+from batchtrain.plan.autoscale import idle_to_zero, then_idle_to_zero
 from batchtrain.plan.step import AUTOSCALE_FIELDS, Step
 from batchtrain.plan.types import Plan
 
@@ -55,11 +58,19 @@ def enabling(plan: Plan) -> Plan:
     return Plan((Step("pool.autoscale", step.subject, fields),))
 
 
-def emptying(recipe: Recipe, timeout: str) -> Plan:
-    """The request that gives a pool no nodes after a time without a task, whatever sizes it while tasks wait or run."""
-    [step], name = enabling(plan_pool(recipe)).steps, AUTOSCALE_FIELDS[0]
-    if recipe.pool is None or recipe.pool.idles or name not in step.document:
-        fixed = recipe.pool and replace(recipe.pool, autoscale=None)
-        return enabling(plan_pool(with_idle_timeout(replace(recipe, pool=fixed), timeout)))
-    formula = then_idle_to_zero(step.document[name], duration(timeout) or 0)
-    return Plan((Step(step.action, step.subject, {**step.document, name: formula}),))
+def emptying(pool: Mapping[str, Any], seconds: float) -> Plan:
+    """The request that gives a pool no nodes after a time without a task, whatever sizes it while tasks wait or run;
+    none if the pool has this formula. pool: its document, or the request that adds it."""
+    name, interval = AUTOSCALE_FIELDS
+    before = str(pool.get(name) or "") if pool.get("enableAutoScale") else ""
+    count = VmCount(dedicated=pool.get("targetDedicatedNodes", 0), low_priority=pool.get("targetLowPriorityNodes", 0))
+    formula = then_idle_to_zero(before, seconds) if before else idle_to_zero(count, seconds)
+    if formula.rstrip() == before.rstrip():
+        return Plan()
+    return Plan((Step("pool.autoscale", pool["id"], {name: formula, interval: "PT5M"}),))
+
+
+def emptying_of(recipe: Recipe, timeout: str) -> Plan:
+    """The same for the pool of a recipe."""
+    [step] = [step for step in plan_pool(recipe).steps if step.action == "pool.add"]
+    return emptying(step.document, duration(timeout) or 0)

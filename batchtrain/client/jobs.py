@@ -25,7 +25,7 @@ from batchtrain.records import Table
 from batchtrain.records.events import Deleted, JobKept, RecipeCopied
 from batchtrain.runs.beginnings import copied_from
 from batchtrain.runs.recording import now
-from batchtrain.service import read, submit, watch
+from batchtrain.service import pool_users, read, submit, watch
 from batchtrain.service.deadlines import GONE_SECONDS, POOL_SECONDS
 from batchtrain.service.job_addition import AddOptions
 from batchtrain.service.register import Register
@@ -155,8 +155,9 @@ class Jobs:
         return replace(row, rate=rate, **counts._asdict())
 
     def ended_before(self, time: datetime) -> Table[records.Job]:
-        """The jobs that completed before a time, which `delete` may tidy up."""
-        return Table(read.jobs_ended_before(self._client.batch, time))
+        """The jobs that completed before a time, which `delete` may tidy up; without those that their run deletes once
+        it has their results. `runs clean` deletes the jobs of lost runs."""
+        return Table(job for job in read.jobs_ended_before(self._client.batch, time) if not pool_users.is_living(job))
 
     def delete_seen(self, jobs: Iterable[records.Job], *, tell: Tell = lambda _: None) -> Table[records.Job]:
         """Delete jobs without waiting, and return those that this deletes. A job that was deleted and added again since

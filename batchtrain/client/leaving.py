@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from batchtrain.client.idling import DEFAULT, SHORTEST, emptying
+from batchtrain.client.idling import DEFAULT, SHORTEST, emptying_of
 from batchtrain.config.times import duration
 from batchtrain.config.types import Recipe
 from batchtrain.errors import TerminalClosed, Terminated
@@ -66,7 +66,7 @@ def leave(client: Operations, recipe: Recipe, ending: Ending, guard: Guard, leav
     ]
     steps += [partial(job_actions.complete, client.batch, job.id) for job in recipe.jobs if job.auto_pool and ends]
     if ends and has_pool:
-        steps.append(partial(client.carry_out, emptying(recipe, timeout), recipe, ending.tell))
+        steps.append(partial(client.carry_out, emptying_of(recipe, timeout), recipe, ending.tell))
     error = next(filter(None, map(ending.error_of, steps)), None)
     if error is not None and leaver == "terminal":
         return False

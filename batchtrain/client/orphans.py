@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from batchtrain.catalog.prices import money
 from batchtrain.client.ending import Ending, Interrupts
+from batchtrain.client.unfetched import keep_nodes
 from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, ResultsLeft, TaskFailed, counted
 from batchtrain.plan.marks import Marks
 from batchtrain.records.events import Event, Results, RunAdopted, Standing
@@ -21,7 +22,7 @@ from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.runs.recording import QUIET, Progress, Recording, is_of_account, secrets_of_job
 from batchtrain.service import pool_users
 from batchtrain.service.connect import Account, loopback
-from batchtrain.service.register import Kind, Register, Thing, read_marks
+from batchtrain.service.register import KINDS, Kind, Register, Thing, read_marks
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
@@ -37,7 +38,7 @@ class Orphan(NamedTuple):
 
     run: RunDirectory
     record: RunRecord
-    kept_kinds: tuple[str, ...]
+    kept_kinds: tuple[Kind, ...]
     """The kinds of things that the run would not have deleted."""
     host: str
     """Where it was started."""
@@ -56,15 +57,20 @@ class Orphan(NamedTuple):
         """What the run may have created."""
         return (self.job, Thing("pool", self.record.pool)) if self.record.pool else (self.job,)
 
+    @property
+    def price(self) -> str:
+        """What an hour of its nodes costs, with a comma before it; empty if that is unknown."""
+        cost = self.record.cost
+        return f", {money(cost.hour, cost.currency)} an hour" if cost is not None and cost.hour is not None else ""
+
     def is_here(self, account: Account) -> bool:
         """Whether it is of this host and of an account, so that it can be ended here."""
         return self.host == platform.node() and is_of_account(self.record, account)
 
     def remark(self, account: Account) -> str:
         """Why it is not ended: what it is, since when, what it costs, and the command that ends it."""
-        record, cost = self.record, self.record.cost
-        price = f", {money(cost.hour, cost.currency)} an hour" if cost is not None and cost.hour is not None else ""
-        facts = f"job {record.job} since {minute(record.started)}{price}"
+        record = self.record
+        facts = f"job {record.job} since {minute(record.started)}{self.price}"
         if self.is_here(account):
             return f"{self.what} and still runs ({facts}); `batchtrain jobs wait {record.job}` waits for it and ends it"
         if not is_of_account(record, account):  # without the options of this command
@@ -80,7 +86,8 @@ def lost_runs(root: Path) -> Iterator[Orphan]:
         with contextlib.suppress(BatchtrainError):
             record, lease_record = run.record(), lease.read(run.path)
             if record.state in ("lost", "left") and lease_record is not None:
-                yield Orphan(run, record, lease_record.kept_kinds, lease_record.host)
+                kept_kinds = tuple(kind for kind in KINDS if kind in lease_record.kept_kinds)
+                yield Orphan(run, record, kept_kinds, lease_record.host)
 
 
 def orphan_of(client: Operations, root: Path, job_id: str) -> Orphan | None:
@@ -167,14 +174,13 @@ def end(
             for orphan in met:
                 tell(RunAdopted(orphan.run.name, f"{orphan.what}; it is ended first"))
                 recordings.append((orphan, *_fetched(client, orphan, everything, progress)))
-            for orphan, recording, _ in recordings:
-                if recording.unsaved:
-                    raise ResultsLeft(
-                        f"results of run {orphan.run.name} are still on its nodes: {'; '.join(recording.unsaved)};"
-                        f" `batchtrain jobs fetch {orphan.record.job}` fetches them"
-                    )
-            for orphan, *_ in recordings:
-                _delete(client, orphan, tell, interrupts, kept_kinds)
+            endings = [_ending(client, orphan, tell, interrupts, kept_kinds) for orphan in met]
+            if any(recording.unsaved for _, recording, _ in recordings):
+                for ending in endings:  # those whose results are here may share a pool with the others
+                    keep_nodes(ending)
+                raise ResultsLeft("; ".join(map(_unsaved, recordings, endings)))
+            for orphan, ending in zip(met, endings, strict=True):
+                _delete(client, orphan, ending, kept_kinds)
         except BaseException:
             for _, recording, _ in recordings:
                 recording.release()
@@ -229,17 +235,38 @@ def _recording(client: Operations, orphan: Orphan) -> Recording:
     return recording
 
 
-def _delete(
-    client: Operations, orphan: Orphan, tell: Tell, interrupts: Interrupts, kept_kinds: tuple[Kind, ...]
-) -> None:
+def _unsaved(fetched: tuple[Orphan, Recording, TaskFailed | None], ending: Ending) -> str:
+    """What a run keeps: its files on nodes, the price and the end of these nodes, and the next commands."""
+    orphan, recording, _ = fetched
+    option = ending.client.account.option
+    text = f"run {orphan.run.name} is kept for them"
+    if recording.unsaved:
+        files, command = "; ".join(recording.unsaved), orphan.job.command("fetch", option)
+        text = f"results of run {orphan.run.name} are still on its nodes: {files}; `{command}` fetches them"
+    commands = " and ".join(f"`{thing.command('del', option)}`" for thing in ending.register.things("ours"))
+    nodes = f"; its nodes stay{orphan.price}{ending.bound}" if ending.bound else ""
+    return f"{text}{nodes}; delete what it created with {commands}" if commands else f"{text}{nodes}"
+
+
+def _delete(client: Operations, orphan: Orphan, ending: Ending, kept_kinds: tuple[Kind, ...]) -> None:
     """Delete what a run created and did not want to keep. Raises the error of a deletion."""
+    for thing in orphan.things:
+        if thing.kind in kept_kinds and _has_mark(client, thing, orphan):
+            pool_users.hand_over(client.batch, thing.id)
+    ending.delete()
+    if error := ending.failure(successful=False):
+        raise error
+
+
+def _ending(
+    client: Operations, orphan: Orphan, tell: Tell, interrupts: Interrupts, kept_kinds: tuple[Kind, ...]
+) -> Ending:
+    """The ending of a run: of what it created and did not want to keep, and of a pool that ends with it."""
     register = Register(Marks(orphan.run.name))
     for thing in orphan.things:
         marks = _marks(client, thing)
         is_own, is_kept = marks.run == orphan.run.name, thing.kind in kept_kinds
-        if is_own and is_kept:
-            pool_users.hand_over(client.batch, thing.id)
-        elif is_own and thing.kind not in orphan.kept_kinds:
+        if is_own and not is_kept and thing.kind not in orphan.kept_kinds:
             register.note(thing, "ours")
         elif not is_own and not is_kept and thing.kind == "pool" and marks.ends_with:
             register.note(thing, "shared")
@@ -248,10 +275,7 @@ def _delete(
         lease.touch()  # a long deletion has an event each minute
         tell(event)
 
-    ending = Ending(client, register, tell_alive, interrupts)
-    ending.delete()
-    if error := ending.failure(successful=False):
-        raise error
+    return Ending(client, register, tell_alive, interrupts, (*kept_kinds, *orphan.kept_kinds))
 
 
 def _last_state(run: RunDirectory) -> str:

@@ -13,10 +13,10 @@ from batchtrain.config.times import duration
 from batchtrain.config.types import Recipe
 from batchtrain.errors import NoCapacity, ServiceError
 from batchtrain.records import Pool
-from batchtrain.records.events import CandidateTried, Deleted
+from batchtrain.records.events import CandidateTried, Deleted, Standing
 from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs.recording import now
-from batchtrain.service import faults, read, retry, submit, watch
+from batchtrain.service import faults, pool_users, read, retry, watch
 from batchtrain.service.deadlines import GONE_SECONDS
 from batchtrain.service.register import Register, Thing
 
@@ -109,11 +109,13 @@ def attempt_of(
 
 
 def discard(client: Session, pool_id: str, register: Register, tell: Tell) -> None:
-    """Delete what was allocated of a pool. Raises the error of the deletion."""
+    """Delete what was allocated of a pool; one that another run uses stays. Raises the error of the deletion."""
     register.settle(client.batch)
     thing = Thing("pool", pool_id)
     if register.state(thing) in ("ours", "pending") and register.is_ours(client.batch, thing):
-        submit.delete_pool(client.batch, pool_id)
-        watch.gone(lambda: read.pool(client.batch, pool_id), GONE_SECONDS, client.pace, thing.name, tell)
-        tell(Deleted(thing.name, f"deleted {thing.name}"))
+        if others := pool_users.end(client.batch, pool_id, register.runs):
+            tell(Standing(thing.name, pool_users.stays(pool_id, others, client.account.option)))
+        else:
+            watch.gone(lambda: read.pool(client.batch, pool_id), GONE_SECONDS, client.pace, thing.name, tell)
+            tell(Deleted(thing.name, f"deleted {thing.name}"))
     register.note(thing, None)

@@ -286,7 +286,7 @@ def _end(
     if not stays and not on_nodes and any(thing.kind == "pool" for thing in ending.delete()):
         recorder.correct_next_steps(error)
     if not stays and on_nodes:
-        keep_nodes(ending, recorder.recipe)
+        keep_nodes(ending)
     ending.say_left(error)
     unwritten = recorder.end_all(error or failure)
     recorder.say()
@@ -589,7 +589,8 @@ def _start_again(work: _Work, error: ServiceError) -> None:
         raise error
     for job in (thing for thing in register.things("ours", "pending") if thing.kind == "job"):
         with contextlib.suppress(NotFound):
-            work.ending.client.jobs.handle(job.id).delete(tell=work.tell)
+            if register.is_ours(work.ending.client.batch, job):
+                work.ending.client.jobs.handle(job.id).delete(tell=work.tell)
         register.note(job, None)
     for pool in pools:
         text = f"{pool.name} was deleted at the end of the run that added it; this run creates it again"
@@ -786,8 +787,7 @@ def _refuse_standing(
         _refuse_used(client, Thing("pool", pool_id), origin)
         raise faults.failure(f"add pool {pool_id}", "PoolExists", "The specified pool already exists.")
     for job_id, state in states.items():
-        if state != "completed" or not reuse:
-            _refuse_used(client, Thing("job", job_id), origin)
+        _refuse_used(client, Thing("job", job_id), origin)
         if reuse and state != "completed":
             raise AlreadyExists(
                 f"job {job_id} is {state}, and only a completed job is replaced; wait for it with"

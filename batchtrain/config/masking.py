@@ -130,11 +130,21 @@ def _secrets(value: Any) -> Iterator[Secret]:
 def _sent(request: Any) -> Iterator[tuple[str, str]]:
     """Every variable in the document of a request."""
     if isinstance(request, dict):
-        if isinstance(request.get("name"), str) and isinstance(request.get("value"), str):
-            yield request["name"], request["value"]
+        name, value = _pair_of(request)
+        if name and isinstance(request[value], str):
+            yield name, request[value]
         request = list(request.values())
     for item in request if isinstance(request, list) else ():
         yield from _sent(item)
+
+
+def _pair_of(document: Mapping[str, Any]) -> tuple[str, str]:
+    """The name in a document that has a name and a value, and the key of the value; empty for any other."""
+    for value in ("value", "Value"):
+        for key in ("name", "key", "Name", "Key") if value in document else ():
+            if isinstance(name := document.get(key), str):
+                return name, value
+    return "", ""
 
 
 # --- outputs --------------------------------------------------------------------------------------------------------
@@ -159,9 +169,9 @@ def masked_document(value: Any, secrets: Sequence[Secret] = (), within: str = ""
             key: _hidden_value(item) if _hides(within, key) else masked_document(item, secrets, str(key))
             for key, item in value.items()
         }
-        name, text = value.get("name"), document.get("value")
-        if isinstance(name, str) and isinstance(text, str):  # a variable in the form of a request
-            document["value"] = variable(name, text)
+        name, key = _pair_of(value)
+        if name and isinstance(text := document[key], str):  # a variable in the form of a request
+            document[key] = variable(name, text)
         return document
     if isinstance(value, (list, tuple)):
         if value and all(isinstance(item, str) for item in value):
@@ -310,15 +320,24 @@ def _edits(node: Any, within: str, starts: Set[int], earlier_nodes: set[tuple[in
     if (id(node), within) in earlier_nodes:
         return
     earlier_nodes.add((id(node), within))
-    option = ""
+    option, secret_key = "", _secret_key_of(node)
     for item in node.value:
         key, value = (str(item[0].value), item[1]) if isinstance(item, tuple) else ("", item)
         word = value.value if isinstance(value.value, str) else ""
-        if (hides(within, key) and not stands_for(word)) if key else _is_value(option, word):
+        is_hidden_key = key == secret_key or (hides(within, key) and not stands_for(word))
+        if is_hidden_key if key else _is_value(option, word):
             yield _Edit(value.start_mark.index, value.end_mark.index, "value")
         else:
             yield from _edits(value, key if key not in ("", "<<") else within, starts, earlier_nodes)
         option = word if not key and is_option(word) else ""
+
+
+def _secret_key_of(node: Any) -> str:
+    """The key of the secret value in a YAML mapping that has a name and a value; empty for any other node."""
+    pairs = [item for item in node.value if isinstance(item, tuple)]
+    scalars = {str(key.value): value.value for key, value in pairs if isinstance(value.value, str)}
+    name, key = _pair_of(scalars)
+    return key if name and variable(name, scalars[key]) == MASK else ""
 
 
 def masked_line(text: str, secrets: Iterable[Secret] = ()) -> str:

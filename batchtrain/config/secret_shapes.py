@@ -182,6 +182,32 @@ _BARE = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 """A value without quotes, as a shell, a link or a flow of YAML ends it."""
+_JOINED = re.compile(
+    r"""(?P<quote>'\\{0,16}"'\\{0,16}"'|\\{0,16}["'])(?=[^\s"'\\,;:}\])>=|&<])[^\n]{0,256}?(?P=quote)
+    | [^\s"'`;&|<>()\\,}\]:=]+""",
+    re.VERBOSE,
+)
+"""What a shell joins to the word before it: a part in quotes, or one without."""
+_QUOTE, _GAP = r"(?:\\{0,16}[\"'])?", r"(?:[\s,;-]|\\{1,16}[nrt]){1,200}"
+_IS = rf"{_QUOTE}\s{{0,20}}[:=]\s{{0,20}}"
+_FIELD = rf"(?:{_QUOTE}\w{{1,40}}{_IS}{_QUOTE}[\w./-]{{0,80}}{_QUOTE}{_GAP}){{0,3}}?"
+"""Some other fields between a name and its value."""
+_NAME_FIELD = rf"(?<![\w-])(?:name|key|variable){_IS}{_QUOTE}(?P<name>[\w.:-]{{1,80}}){_QUOTE}"
+_VALUE_FIELD = rf"(?:secure|secret)?value{_IS}"
+_PAIRS = (
+    rf"""{_NAME_FIELD}{_GAP}{_FIELD}{_QUOTE}{_VALUE_FIELD}(?P<quote>\\{{0,16}}["'])(?P<value>[^\n]{{1,8192}}?)(?P=quote)""",
+    rf"""{_NAME_FIELD}{_GAP}{_FIELD}{_QUOTE}{_VALUE_FIELD}(?P<value>[^\s"'\\,{{}}\]]+)""",
+    rf"""{_NAME_FIELD}{_GAP}{_FIELD}{_QUOTE}(?:secure|secret)?value{_QUOTE}\s{{0,20}}:[ \t]{{1,20}}"""
+    r"""(?P<value>[^\s"'\\,{}\]](?:[^\n\\,{}\]]|\\(?![nrt"'])){0,8192})""",
+    rf"""{_VALUE_FIELD}(?P<quote>\\{{0,16}}["'])(?P<value>[^"'\n]{{1,8192}}?)(?P=quote){_GAP}{_FIELD}{_QUOTE}{_NAME_FIELD}""",
+    rf"""{_VALUE_FIELD}(?P<value>[^\s"'\\,{{}}\]]{{1,8192}}){_GAP}{_FIELD}{_QUOTE}{_NAME_FIELD}""",
+    rf"{_NAME_FIELD}[^<>]{{0,100}}(?<!/)>\s{{0,80}}(?P<value>[^<>\s][^<>]{{0,8192}})<",
+    r"<(?:name|key)>\s{0,20}(?P<name>[\w.:-]{1,80})\s{0,20}</\w{1,20}>(?:\s|\\{1,16}[nrt]){0,200}"
+    r"<(?:value|string)>(?P<value>[^<>]{1,8192})<",
+    r"<(?P<name>[\w:.-]{1,80})(?:\s[^<>]{0,200})?>\s{0,80}(?:<!\[CDATA\[)?(?P<value>[^<>\s][^<>]{0,8192}?)(?:\]\]>)?\s{0,80}"
+    r"</(?P=name)\s{0,8}>",
+)
+"""A name and its value in fields of their own, or in elements of XML: `{"name": "DB_PWD", "value": "x"}`."""
 _SCHEME = re.compile(r"(?:bearer|basic|token|digest|negotiate|apikey|bot)(?:\\*[ \t]+|%20)(?=\S)", re.IGNORECASE)
 """What stands before the value in a header `Authorization`."""
 _LONG_OPTION = re.compile(
@@ -200,7 +226,7 @@ _LONGEST = 8192
 """Characters of a value in quotes."""
 _NEEDS_QUOTES = re.compile(r"(?:token|secret|pass|pat|auth|sig|cred|creds|credentials|jwt|dsn|sas)$")
 """Words of prose: before a colon they are a name only in quotes, or with a value in quotes or of random letters."""
-_RANDOM = re.compile(r"(?=\S*[a-z])(?=\S*[A-Z])(?=\S*\d)[\w+/=.~-]{16,200}(?![^\s\"'\\])")
+_RANDOM = re.compile(r"(?=\S{0,199}[a-z])(?=\S{0,199}[A-Z])(?=\S{0,199}\d)[\w+/=.~-]{16,200}(?![^\s\"'\\])")
 
 
 def spans(text: str) -> Sequence[Span]:
@@ -236,7 +262,7 @@ def _spans(text: str) -> Sequence[Span]:
     lower = text.lower()
     if len(lower) != len(text):  # `İ` in lower case is two characters
         lower = "".join(character.lower()[:1] for character in text)
-    matches = list(_named(text, lower))
+    matches = [*_named(text, lower), *_paired(text, lower)]
     if _LETTERS.search(lower) or _SIGNS.search(lower):
         matches += [span for hint in _BY_HINT if hint in lower for span in _shaped(text, _BY_HINT[hint])]
     merged: list[Span] = []
@@ -254,6 +280,15 @@ def _shaped(text: str, shapes: Iterable[Shape]) -> Iterator[Span]:
             span = match.span("value") if "value" in match.re.groupindex else match.span()
             if not is_ordinary("password", text[slice(*span)]):
                 yield span
+
+
+def _paired(text: str, lower: str) -> Iterator[Span]:
+    """The values whose names are in fields of their own, and those of elements of XML."""
+    if ("value" in lower or "</" in lower) and _NAME.search(lower):
+        for match in itertools.chain.from_iterable(re.finditer(pair, text, re.IGNORECASE) for pair in _PAIRS):
+            name, value = match["name"].rpartition(":")[2], match["value"]
+            if names_secret(name) and not is_ordinary(name, value):
+                yield match.span("value")
 
 
 def _named(text: str, lower: str) -> Iterator[Span]:
@@ -276,6 +311,8 @@ def _named(text: str, lower: str) -> Iterator[Span]:
         start, end = _value(text, after.end(), quote, whole=words_of(name).endswith("cookie"))
         is_constant = bool(quote and after["spaces"]) and _CONSTANT.fullmatch(text, start, end) is not None
         is_code = is_constant or (not quote and _is_code(text, start, end, sep, is_spaced=bool(after["spaces"])))
+        if sep == "=" and start < end:
+            end = _joined(text, end, quote)
         if start < end and not is_code and not is_ordinary(name, text[start:end]):
             last = _bare(text, start, len(text))[1] if end - start == _JUDGED else end
             yield start, last
@@ -318,6 +355,14 @@ def _value(text: str, start: int, quote: str, *, whole: bool) -> Span:
         return _bare(text, start, start + _JUDGED)
     scheme = _SCHEME.match(text, start, end)
     return scheme.end() if scheme else start, end
+
+
+def _joined(text: str, end: int, quote: str) -> int:
+    """The end of a word of a shell whose first part ends at `end`, before its quote if it has one."""
+    at = end + len(quote) if quote and text.startswith(quote, end) else end
+    while match := _JOINED.match(text, at):
+        end = at = match.end()
+    return end
 
 
 def _bare(text: str, start: int, most: int) -> Span:

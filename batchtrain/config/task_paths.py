@@ -11,7 +11,9 @@ OURS = ".batchtrain"
 """The directory of the launcher's files in a task's directory."""
 LINKED = ".batchtrain-linked"
 """A file in the working directory that is newer than the linked files of the source, and older than the results."""
-RESERVED = frozenset({"wd", "certs", "stdout.txt", "stderr.txt", "fileuploadout.txt", "fileuploaderr.txt", OURS})
+NODES = ".batchtrain-nodes"
+"""A directory in a task's directory on the primary: the results of the other nodes, of a detached gang."""
+RESERVED = frozenset({"wd", "certs", "stdout.txt", "stderr.txt", "fileuploadout.txt", "fileuploaderr.txt", OURS, NODES})
 """Names in a task's directory that are reserved for Batch and the launcher."""
 
 _WORKING_DIRECTORY = re.compile(r"^\$(?:AZ_BATCH_TASK_WORKING_DIR|\{AZ_BATCH_TASK_WORKING_DIR\})(?:/|$)")

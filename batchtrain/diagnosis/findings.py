@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from batchtrain.diagnosis import next_steps, output_rules, service_rules
 from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.missing_ranks import missing_ranks
 from batchtrain.diagnosis.output_rules import OutputRule
-from batchtrain.errors import Finding
+from batchtrain.errors import Finding, counted
 from batchtrain.life import rules
-from batchtrain.records import Job, Pool
+from batchtrain.records import Attempt, Job, Pool
 from batchtrain.records.failure import EXIT_CODE
 from batchtrain.service.causes import (
     Cause,
@@ -187,16 +187,28 @@ def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
         rule, cause, step = service_rules.WARNED
         task_name = f"task {examined_task.task.id}"
         yield from (Finding(rule, task_name, cause.format(text), "", step) for text in examined_task.warnings)
-    attempts = (attempt for examined_task in evidence.tasks for attempt in examined_task.attempts)
-    for attempt in attempts:
-        if attempt.reason in service_rules.LOST:
-            rule, cause, step = service_rules.LOST[attempt.reason]
-            node = attempt.lost or next(iter(attempt.nodes), "(unknown)")
-            finding = Finding(rule, f"task {attempt.task}", cause.format(node, attempt.number), "", step)
-            yield _named(finding, job=job.id, task=attempt.task, pool=job.pool, node=node)
+    for examined_task in evidence.tasks:
+        yield from _of_lost(job, [item for item in examined_task.attempts if item.reason in service_rules.LOST])
     yield from (finding for finding in evidence.waits if finding.rule != rules.NOT_SCHEDULED)
     for hint in evidence.hints:
         yield Finding("waits", subject, hint, "", "the emulator says this; Azure tells no reason")
+
+
+LOST_SHOWN = 10
+"""Attempts of a task that get a finding each, the last ones; the others are counted."""
+
+
+def _of_lost(job: Job, attempts: Sequence[Attempt]) -> Iterator[Finding]:
+    """The attempts of a task that the service ended."""
+    earlier = len(attempts) - LOST_SHOWN
+    for attempt in attempts[-LOST_SHOWN:]:
+        rule, cause, step = service_rules.LOST[attempt.reason]
+        node = attempt.lost or next(iter(attempt.nodes), "(unknown)")
+        cause = cause.format(node, attempt.number)
+        if earlier > 0 and attempt is attempts[-1]:
+            cause += f"; so were {counted(earlier, 'attempt')} before the last {LOST_SHOWN}"
+        finding = Finding(rule, f"task {attempt.task}", cause, "", step)
+        yield _named(finding, job=job.id, task=attempt.task, pool=job.pool, node=node)
 
 
 def _of_pool(pool: Pool, nodes: Iterable[ExaminedNode]) -> Iterator[Finding]:

@@ -53,6 +53,7 @@ GRAPH = File(".batchtrain/nccl-graph.xml", b'<graphs version="1">\n</graphs>\n')
 """A description without ways between GPUs: with it, NCCL searches them itself."""
 PREEMPTION = File(".batchtrain/preemption.py", runtime.PREEMPTION)
 UPLOADS = File(".batchtrain/uploads.py", runtime.UPLOADS)
+BEFORE_UPLOAD = File(".batchtrain/before_upload.sh", runtime.BEFORE_UPLOAD)
 ENDS = File(".batchtrain/ends.py", runtime.ENDS)
 TORCHRUN = File(".batchtrain/torchrun.py", runtime.TORCHRUN)
 TORCHRUN_SHELL = File(".batchtrain/torchrun.sh", runtime.TORCHRUN_SHELL)

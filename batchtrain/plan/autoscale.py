@@ -51,7 +51,8 @@ def idle_to_zero(count: VmCount, seconds: float) -> str:
 def then_idle_to_zero(formula: str, seconds: float) -> str:
     """A formula that requests no nodes after so many seconds without a task."""
     head = "// No nodes after the lookback without a task."
-    return "\n".join((formula.rstrip(), head, *_busy(seconds, *TARGETS.values()))) + "\n"
+    tail = "\n".join((head, *_busy(seconds, *TARGETS.values())))
+    return f"{formula.rstrip().removesuffix(tail).rstrip()}\n{tail}\n"
 
 
 def _busy(seconds: float, dedicated: int | str, spot: int | str) -> list[str]:

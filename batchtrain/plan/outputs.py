@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from batchtrain.config.task_paths import LINKED
-from batchtrain.config.task_results import for_job, only_named, settings_of
-from batchtrain.config.types import Recipe, StorageOutput, Task
+from batchtrain.config.task_paths import LINKED, NODES
+from batchtrain.config.task_results import for_job, names_all, only_named, settings_of
+from batchtrain.config.types import Recipe, Results, StorageOutput, Task
 from batchtrain.plan import inputs, wire
 
 _WILD = re.compile(r"[*?\[]")
@@ -42,8 +42,21 @@ def left(recipe: Recipe, container: str, task: Task, task_id: str, tasks: int) -
     link, _, name = container.partition("/")
     whole = wire.OutputContainer(container_url=inputs.results_link(recipe, link, name))
     names = dict.fromkeys((*LEFT, *((LINKED,) if task.link_source else ()), *_of_results(task, tasks)))
+    if other_nodes(task, tasks):
+        names |= dict.fromkeys(_with_hidden(f"../{NODES}/**/*"))
     paths = {name: posixpath.join("tasks", task_id, *_fixed(posixpath.join("wd", name))) for name in names}
     return tuple(_file(name, whole, path, "taskcompletion") for name, path in paths.items())
+
+
+def other_nodes(task: Task, tasks: int) -> tuple[str, ...]:
+    """The paths in a working directory below which the results of the other nodes of a gang are; empty if none are
+    fetched."""
+    settings = for_job(settings_of(task), tasks)
+    source = (settings.results or Results()).from_
+    has_created = source is None and settings.every_node and not names_all(settings.results)
+    if task.multi_instance is None or not (source == "all" or (has_created and not uploads_named_only(task, tasks))):
+        return ()
+    return tuple(dict.fromkeys("/".join(_fixed(pattern)) for pattern in _included(task, tasks)))
 
 
 def uploads_named_only(task: Task, tasks: int) -> bool:
@@ -75,12 +88,16 @@ def live(recipe: Recipe, container: str, task: Task) -> tuple[wire.Environment, 
 
 def _of_results(task: Task, tasks: int) -> Iterator[str]:
     """The patterns of a task's results as the service takes them: a name may be a file, or everything below it."""
-    include = (only_named(task.results).include or ()) if uploads_named_only(task, tasks) else ("**",)
-    for pattern in (pattern.removeprefix("./").rstrip("/") for pattern in include):
+    for pattern in (pattern.removeprefix("./").rstrip("/") for pattern in _included(task, tasks)):
         if _WILD.search(pattern):
             yield from _with_hidden(f"{pattern}/*" if pattern.endswith("**") else pattern)
         else:
             yield from (pattern, *_with_hidden(f"{pattern}/**/*"))
+
+
+def _included(task: Task, tasks: int) -> tuple[str, ...]:
+    """The patterns of a task's results, as the user writes them."""
+    return (only_named(task.results).include or ()) if uploads_named_only(task, tasks) else ("**",)
 
 
 def _with_hidden(pattern: str) -> Iterator[str]:

@@ -20,6 +20,7 @@ from batchtrain.launchers import preparation as placing
 from batchtrain.launchers.launch import File, Implicit, Launch
 from batchtrain.launchers.preparation import Moved
 from batchtrain.plan import (
+    before_upload,
     checkpoint,
     command,
     container,
@@ -317,6 +318,7 @@ def _launch(frame: Frame, task: Task, way: _Way, where: str) -> Launch:
             launch = launch._replace(application=f"{links}\n\n{launch.application}")
     if way.image is not None:
         launch = launch._replace(files=(*launch.files, apptainer.script(way.image)))
+    launch = launch._replace(files=tuple(dict.fromkeys((*launch.files, *before_upload.files(frame, task, way.shape)))))
     if way.moved:
         launch = launch._replace(application=f"{placing.moves(way.moved)}\n\n{launch.application}")
     return launch
@@ -399,6 +401,8 @@ def _command_line(
     run = f'exec /bin/bash "$AZ_BATCH_TASK_SHARED_DIR/{OURS}/launch.sh"'
     if task.checkpoint is not None:
         run = f"{run.removeprefix('exec ')} && {launched.FINISHED}"
+    if before_upload.files(frame, task, way.shape):
+        run = before_upload.after(run.removeprefix("exec "))
     if _lists_packages(task):
         run = f"{package_list.line(task.command or '', apptainer.CALL if way.image else '')}; {run}"
     if task.multi_instance:

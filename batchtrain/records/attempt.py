@@ -209,7 +209,9 @@ def _current(attempt: Attempt, task: Task) -> Attempt:
 def with_reasons(attempts: Sequence[Attempt], nodes: Collection[Node]) -> tuple[Attempt, ...]:
     """The attempts with the reasons that the nodes of their pool prove now."""
     return tuple(
-        _merged(attempt, replace(attempt, **lost_node(attempt, nodes))) if attempt.reason == "requeued" else attempt
+        _merged(attempt, replace(attempt, **lost_node(attempt, nodes)))
+        if attempt.reason == "requeued" and (attempt.nodes or attempt.started)  # else no node proves anything
+        else attempt
         for attempt in attempts
     )
 

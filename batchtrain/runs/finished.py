@@ -26,6 +26,9 @@ _Curves = dict[str, dict[str, list[markup.Point]]]
 LAST_LINES, END_BYTES = 200, 2**18
 """Lines of a log that a notebook shows; bytes of a stderr that are searched for a cause."""
 
+MOST_LOG = 64 << 20
+"""Bytes of a log that are read."""
+
 
 class Lines(tuple[str, ...]):
     """The lines of a log: a tuple that prints as text."""
@@ -134,7 +137,8 @@ class Run:
         return _plot(curves, names)
 
     def logs(self, task: str | None = None, *, rank: int | None = None, file: str = "stdout") -> Lines:
-        """The output of a task (by default the first), of all ranks or of one. file: `stdout` or `stderr`.
+        """The output of a task (by default the first), of all ranks or of one: its last 64 MiB. file: `stdout` or
+        `stderr`.
 
         Raises NotFound if it was not fetched.
         """
@@ -142,9 +146,12 @@ class Run:
         path = self.directory.logs(task or self._first()) / name
         try:
             with state_files.opened(path) as content:
-                return Lines(content.read().decode("utf-8", "replace").splitlines())
+                left_out = max(content.seek(0, os.SEEK_END) - MOST_LOG, 0)
+                content.seek(left_out)
+                lines = content.read(MOST_LOG).decode("utf-8", "replace").splitlines()
         except FileNotFoundError:
             raise NotFound(f"{path} does not exist; `run.files` says what was fetched") from None
+        return Lines([f"… {left_out:,} bytes before, in {path}", *lines] if left_out else lines)
 
     @property
     def files(self) -> Table[FetchedRow]:

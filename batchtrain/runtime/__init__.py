@@ -57,6 +57,8 @@ SWEEP_MODULE = _read("batchtrain_sweep.py")
 """The module that names the best task of a sweep."""
 UPLOADS = _read("uploads.py")
 """The upload of a task's output while it runs."""
+BEFORE_UPLOAD = _read("before_upload.sh")
+"""Prepares the files of a detached task for the upload by the service."""
 PREEMPTION = _read("preemption.py")
 """Waits until Azure announces the preemption of a node, and passes it on."""
 INSIDE = _read("inside.sh")

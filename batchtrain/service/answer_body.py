@@ -20,6 +20,8 @@ from batchtrain import foreign
 Document = TypeVar("Document")
 Value = TypeVar("Value")
 
+MOST_PAGES = 100_000
+"""Of one list; the services put 1,000 things and more on a page."""
 PAGE_BYTES = 64 << 20
 """The largest page, decompressed. Files are streams, which have no such limit."""
 ERROR_BYTES = 1 << 16
@@ -206,8 +208,8 @@ def rows(value: Any) -> tuple[dict[str, Any], ...]:
 def next_page(url: str, link: str, earlier: set[str]) -> str:
     """The URL of the page after the one at `url`; empty after the last. earlier: the links that were followed.
 
-    Raises InvalidAnswer for a link to another origin, which must not get the signature of a request, and for one that
-    was followed before: the list would have no end.
+    Raises InvalidAnswer for a link to another origin, which must not get the signature of a request, and as `follow`
+    does.
     """
     if not link:
         return ""
@@ -219,10 +221,18 @@ def next_page(url: str, link: str, earlier: set[str]) -> str:
     if not same:
         host = shown_url(link).removeprefix("https://").partition("/")[0]
         raise InvalidAnswer(f"its next page is on another host, {quoted(host.encode())}")
-    if following in earlier:
-        raise InvalidAnswer("its next page is one that was read before")
-    earlier.add(following)
+    follow(following, earlier)
     return following
+
+
+def follow(link: str, earlier: set[str]) -> None:
+    """Note the link of a next page. Raises InvalidAnswer for a list that would have no end: for a link that was
+    followed before, and after MOST_PAGES."""
+    if link in earlier:
+        raise InvalidAnswer("its next page is one that was read before")
+    if len(earlier) >= MOST_PAGES:
+        raise InvalidAnswer(f"its list has more than {MOST_PAGES:,} pages")
+    earlier.add(link)
 
 
 def origin(url: str) -> tuple[str, str]:

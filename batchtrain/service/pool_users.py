@@ -46,7 +46,7 @@ class PoolUser(NamedTuple):
         return f"{name} since {minute(self.since)}" if self.since else name
 
 
-def _is_living(job: Job) -> bool:
+def is_living(job: Job) -> bool:
     """Whether the work of a job is not over. One that its run deletes lives until then: its results are fetched."""
     return job.state not in OVER or (job.state != "deleting" and bool(marks_of(job.metadata).ends_with))
 
@@ -60,7 +60,7 @@ def users(client: BatchClient, pool_id: str, runs: Collection[str] = ()) -> tupl
 
 def on(jobs: Iterable[Job], pool_id: str) -> Iterator[Job]:
     """The jobs that use a pool."""
-    return (job for job in jobs if job.pool.lower() == pool_id.lower() and _is_living(job))
+    return (job for job in jobs if job.pool.lower() == pool_id.lower() and is_living(job))
 
 
 def stays(pool_id: str, others: Sequence[PoolUser], option: str) -> str:

@@ -170,9 +170,9 @@ def jobs(client: BatchClient, select: str = JOB, where: str = "") -> tuple[Job, 
 
 
 def jobs_ended_before(client: BatchClient, time: datetime) -> tuple[Job, ...]:
-    """The jobs that completed before a time."""
+    """The jobs that completed before a time, with their metadata."""
     text = time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return jobs(client, where=f"state eq 'completed' and executionInfo/endTime lt DateTime'{text}'")
+    return jobs(client, f"{JOB},metadata", f"state eq 'completed' and executionInfo/endTime lt DateTime'{text}'")
 
 
 def job(client: BatchClient, job_id: str, select: str = JOB) -> Job:

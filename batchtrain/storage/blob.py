@@ -16,7 +16,7 @@ from batchtrain.config.link_life import DELEGATED_DAYS, LINK_DAYS
 from batchtrain.config.types import Credentials, StorageCredentials
 from batchtrain.config.unfilled import is_unfilled, require_credentials
 from batchtrain.errors import UsageError
-from batchtrain.service.answer_body import InvalidAnswer, http_date, unquoted
+from batchtrain.service.answer_body import InvalidAnswer, follow, http_date, unquoted
 from batchtrain.service.faults import faults
 from batchtrain.storage.blob_requests import NEVER, Answer, Request, Storage, blob_path, document
 
@@ -131,12 +131,11 @@ def stored(storage: Storage, container: str, prefix: str = "") -> Iterator[Store
         answer = storage.send(operation, Request("GET", path, {**query, "marker": marker} if marker else query))
         with faults(operation):
             blobs, marker = _page(answer)
-            if marker in markers:
-                raise InvalidAnswer("its next page is one that was read before", answer.url, answer.body)
+            if marker:
+                follow(marker, markers)
         yield from blobs
         if not marker:
             return
-        markers.add(marker)
 
 
 def _page(answer: Answer) -> tuple[list[Stored], str]:

@@ -345,6 +345,26 @@ def _empty_pool(target: Target) -> Any:
     return _until(lambda: target.get(path).json()["allocationState"], "steady", target.client.pace.first)
 
 
+def _versions(target: Target) -> Any:
+    """The answers to changes of a pool without nodes: PATCH and DELETE, each for another version of it and for this
+    one."""
+    answer = _created(target, "versions", {})
+    if answer["status"] != 201:
+        return [answer]
+    path, body = f"/pools/{quoted(target.pool)}-versions", {"metadata": [{"name": "verify", "value": "versions"}]}
+    before = target.get(path).json()["eTag"]
+    answers = [_conditional(target, "PATCH", path, etag, body) for etag in ("0x0", before)]
+    return answers + [_conditional(target, "DELETE", path, etag) for etag in (before, target.get(path).json()["eTag"])]
+
+
+def _conditional(target: Target, method: str, path: str, etag: str, body: Any = None) -> Any:
+    """The answer to a request for one version of a thing."""
+    headers = {"If-Match": f'"{etag}"', **({"Content-Type": CONTENT_TYPE} if body else {})}
+    content = msgspec.json.encode(body) if body else None
+    request = HttpRequest(method, path, params={"api-version": API_VERSION}, headers=headers, content=content)
+    return _refusal(answer_to(target.client.batch, request))
+
+
 def _until(look: Callable[[], str], state: str, pause: float) -> str:
     """What a look shows, once it shows this state; at the latest after PATIENCE_SECONDS."""
     end = time.monotonic() + PATIENCE_SECONDS
@@ -505,6 +525,37 @@ def _files(target: Target) -> Any:
     return seen
 
 
+UPLOADS = {"plain": "**/*", "hidden": "**/.*"}
+"""The patterns of uploads by the directories of their blobs."""
+UPLOADED = (
+    "mkdir -p dir/.inner .outer; for name in plain .dot dir/plain dir/.dot dir/.inner/plain .outer/plain; do"
+    " echo >$name; done; ln -s dir/plain link; ln -s dir folder; ln -s /etc/hostname outside"
+)
+
+
+def _uploads(target: Target) -> Any:
+    """The blobs that the service uploads of a task with names that begin with a dot and with links, by pattern."""
+    link, entry = next((link, entry) for link, entry in target.storage() if entry.account_key)
+    account, name = blob.connect(link, entry), f"{target.pool}-{int(time.time())}"
+    url = blob.container_link(account, entry, name, write=True, days=1)
+    files = [
+        {
+            "filePattern": pattern,
+            "destination": {"container": {"containerUrl": url, "path": path}},
+            "uploadOptions": {"uploadCondition": "taskcompletion"},
+        }
+        for path, pattern in UPLOADS.items()
+    ]
+    line = f"/bin/bash -c '{UPLOADED}'"
+    try:
+        _task(target, {"id": "uploads", "commandLine": line, "outputFiles": files})
+        names = [item.name.partition("/") for item in blob.stored(account, name)]
+        return {path: [name for top, _, name in names if top == path] for path in UPLOADS}
+    finally:
+        deletion = Request("DELETE", blob_path(name), {"restype": "container"})
+        account.send(f"delete the container {name}", deletion, allow=(404,))
+
+
 # --- autoscale --------------------------------------------------------------------------------------------------------
 
 FORMULAS = {
@@ -584,6 +635,7 @@ OF_HOST: Mapping[str, Question] = {
     "sold": _sold,
     "prices": _prices,
     "empty-pool": _empty_pool,
+    "versions": _versions,
     "hardware": _hardware,
     "zones": _zones,
     "mix": _mix,
@@ -591,6 +643,7 @@ OF_HOST: Mapping[str, Question] = {
     "agents": _agents,
     "stranger": _stranger,
     "files": _files,
+    "uploads": _uploads,
     **{name: partial(_evaluation, formula=formula) for name, formula in FORMULAS.items()},
     "cloud": _cloud,
     "dates": _dates,

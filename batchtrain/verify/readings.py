@@ -22,6 +22,13 @@ def some(values: Sequence[Any], what: str) -> Sequence[Any]:
     return values
 
 
+def uploaded(names: Sequence[str]) -> Sequence[str]:
+    """The names of blobs. Raises ValueError without the one that every upload has."""
+    if "dir/plain" not in names:
+        raise ValueError("the upload has no dir/plain")
+    return names
+
+
 def every(hosts: Mapping[str, Any], holds: Callable[[Any], bool]) -> bool:
     """Whether something is true of every host."""
     return all(holds(hosts[host]) for host in some(list(hosts), "host"))

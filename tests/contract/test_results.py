@@ -15,7 +15,7 @@ import pytest
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
-from batchtrain.client import custom_factories
+from batchtrain.client import custom_factories, orphans
 from batchtrain.client.client import Client
 from batchtrain.client.limits import Limits
 from batchtrain.client.run import follow, run
@@ -386,6 +386,13 @@ def test_results_beyond_their_size_are_named_and_not_deleted(client: Client, ori
     assert len(outputs(latest(origin))) == 4
 
 
+def nodes_after(formula: str, minutes: int) -> int:
+    """The nodes of a pool so long after its last task."""
+    now = datetime(2026, 11, 28, tzinfo=timezone.utc)
+    samples = tuple((now - timedelta(seconds=n * 30), float(n >= minutes * 2)) for n in range(80, -1, -1))
+    return evaluate(formula, Seen(now, {"$PendingTasks": samples}, 1)).dedicated
+
+
 @pytest.mark.parametrize("auto_pool", [False, True])
 def test_a_created_file_beyond_the_limit_keeps_its_job_and_its_nodes_for_half_an_hour(
     emulator: Emulator, origin: Origin, monkeypatch: pytest.MonkeyPatch, auto_pool: bool
@@ -408,12 +415,29 @@ def test_a_created_file_beyond_the_limit_keeps_its_job_and_its_nodes_for_half_an
     assert auto_pool or "USD" in left.partition("\n")[0]
     [pool] = client.pools.list()
     formula = read.pool_document(client.batch, pool.id)["autoScaleFormula"]
-    now = datetime(2026, 11, 28, tzinfo=timezone.utc)
-    for minutes, nodes in ((20, 1), (26, 0)):
-        samples = tuple((now - timedelta(seconds=n * 30), float(n >= minutes * 2)) for n in range(80, -1, -1))
-        assert evaluate(formula, Seen(now, {"$PendingTasks": samples}, 1)).dedicated == nodes
+    assert [nodes_after(formula, minutes) for minutes in (20, 26)] == [1, 0]
     client.jobs.handle("j").fetch(origin, everything=True)
     assert outputs(latest(origin)) == [".state/small model", "model.bin"]
+
+
+@pytest.mark.parametrize("auto_pool", [False, True])
+def test_the_nodes_of_an_adopted_run_with_unfetched_results_leave_after_half_an_hour(
+    emulator: Emulator, origin: Origin, monkeypatch: pytest.MonkeyPatch, auto_pool: bool
+) -> None:
+    client = Client(Account(emulator.endpoint, emulator.account, Secret(emulator.key)))
+    made = recipe("exit 0", results={"max_size": "30k"})
+    if auto_pool:
+        made = msgspec.structs.replace(made, jobs=(msgspec.structs.replace(made.jobs[0], auto_pool=AutoPool()),))
+    with monkeypatch.context() as killed:
+        killed.setattr("batchtrain.client.run._end", lambda _, recorder, *__, **___: recorder.leave("user"))
+        run(client, made, tell=lambda _: None, timeout=60, origin=origin)
+    [pool] = client.pools.list()
+    for _ in range(2):  # the second time with the formula of the first
+        with pytest.raises(ResultsLeft, match=r"for 30 min at most .*`batchtrain jobs del j`") as caught:
+            orphans.end(client, tuple(orphans.lost_runs(origin.root)), lambda _: None)
+        assert auto_pool or f"`batchtrain pool del {pool.id}`" in str(caught.value)
+        formula = read.pool_document(client.batch, pool.id)["autoScaleFormula"]
+        assert [nodes_after(formula, minutes) for minutes in (20, 26)] == [1, 0]
 
 
 def test_a_created_file_beyond_the_limit_that_is_in_storage_keeps_no_pool(

@@ -49,8 +49,37 @@ EXPECTED = {
 }
 
 
+GANG_JOBS = """\
+job_specifications:
+- id: j
+  tasks:
+  - &gang
+    id: created
+    source: src
+    link_source: true
+    multi_instance: {num_instances: 3, coordination_command: bash on_node.sh}
+    command: bash on_node.sh; exit 0
+  - {<<: *gang, id: failing, command: bash on_node.sh; exit 3}
+  - {<<: *gang, id: named, results: {from: all, include: [sub/*/x, '*.json', '.hidden'], exclude: ['changed*']}}
+  - {<<: *gang, id: limited, results: {from: all, exclude: [sub]}}
+"""
+ON_NODE = """\
+cd "$AZ_BATCH_TASK_WORKING_DIR"; mkdir -p sub/deep .hidden/.more __pycache__ sub/__pycache__ output .cache
+for name in sub/deep/x .hidden/.more/y __pycache__/z sub/__pycache__/z .cache/z output/o 'a  b'; do echo "$name" >"$name"; done
+rm -f changed.json; echo changed >changed.json; ln -sfn sub/deep best; ln -sf sub/deep/x file; ln -sf /etc/passwd outside; echo more >>written; echo $AZ_BATCH_NODE_ID >node.json
+"""  # noqa: E501
+GANG_SOURCE = {"on_node.sh": ON_NODE, "written": "", "changed.json": "{}", "sub/kept": "x"}
+
+
 LEAVE_NOTHING = frozenset({"TensorFlow-Benchmarks-CPU"})
 """The recipes whose programs create no file."""
+
+
+def write(directory: Path, texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 def files(run: Path) -> dict[str, str]:
@@ -71,15 +100,23 @@ def of_both_runs(batchtrain: Shell, recipe: str, code: int = 0) -> tuple[dict[st
 
 def test_a_followed_and_a_detached_run_bring_what_the_program_created(batchtrain: Shell) -> None:
     azurite.require()
-    (batchtrain.cwd / "pool.yaml").write_text(POOL, encoding="utf-8")
-    (batchtrain.cwd / "jobs.yaml").write_text(JOBS, encoding="utf-8")
-    for name, text in SOURCE.items():
-        path = batchtrain.cwd / "src" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    write(batchtrain.cwd, {"pool.yaml": POOL, "jobs.yaml": JOBS})
+    write(batchtrain.cwd / "src", SOURCE)
     followed, detached = of_both_runs(batchtrain, ".", code=10)
     assert sorted(followed) == sorted(f"{task}/{name}" for task, names in EXPECTED.items() for name in names)
     assert detached == followed
+
+
+def test_both_runs_bring_what_the_program_created_on_each_node_of_a_gang(batchtrain: Shell) -> None:
+    azurite.require()
+    pool = POOL.replace("dedicated: 1", "dedicated: 3") + "  inter_node_communication_enabled: true\n"
+    write(batchtrain.cwd, {"pool.yaml": pool, "jobs.yaml": GANG_JOBS})
+    write(batchtrain.cwd / "src", GANG_SOURCE)
+    followed, detached = of_both_runs(batchtrain, ".", code=10)
+    assert detached.keys() == followed.keys()
+    of_nodes = [name for name in detached if name.endswith("node.json")]
+    assert len({detached[name] for name in of_nodes}) == 3
+    assert all(detached[name] == followed[name] for name in detached if name not in of_nodes)
 
 
 @pytest.mark.slow

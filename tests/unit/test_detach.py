@@ -247,6 +247,33 @@ def test_the_launcher_of_a_detached_gang_uploads_its_output_and_keeps_that_of_ot
     assert variables.get("BATCHTRAIN_RESULTS_TOKEN") == ("{{sas:link/box?put&days=30}}" if uploads else None)
 
 
+ALL_OF = {"from": "all", "include": ["a b/*.pt", "x"]}
+NO_RESULTS = "collect '' '' '!' './ranks/*' './.batchtrain*' './.cache/*' '*/__pycache__/*'"
+
+
+@pytest.mark.parametrize(
+    ("task", "collected"),
+    [
+        ({"multi_instance": {"num_instances": 2}}, NO_RESULTS),
+        ({"multi_instance": {"num_instances": 2}, "results": {"include": ["x"]}}, ""),
+        ({"multi_instance": {"num_instances": 2, "jax": {}}}, ""),
+        ({"multi_instance": {"num_instances": 2, "jax": {}}, "results": ALL_OF}, "collect '' 'a b' x '!'"),
+        ({"multi_instance": {"num_instances": 2}, "resource_files": [{"blob_source": "https://x/y"}]}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_results_of_other_nodes_are_brought_to_the_primary(task: dict[str, Any], collected: str) -> None:
+    made = of({"tasks": [{"id": "t", "command": "a", **task}]}, {"inter_node_communication_enabled": True})
+    recipe = replace(made, jobs=(detach.bounded(made.jobs[0], 60),))
+    for results in ("link/box", ""):
+        plan = plan_jobs(recipe, Facts(results=results))
+        [body] = [step.document for step in plan.steps if step.action == "task.add"]
+        text, has = "".join(text for _, text in plan.launch), bool(collected and results)
+        assert [item["filePattern"] for item in body.get("outputFiles", ())].count("../.batchtrain-nodes/**/*") == has
+        assert (" collect " in text and collected in text) == has
+        assert ("prepare.sh" in body["commandLine"]) == has
+
+
 # --- whose job it is ------------------------------------------------------------------------------------------------
 
 

@@ -103,7 +103,10 @@ def test_a_task_cannot_change_the_beginning_of_its_run(world: World) -> None:
         "config",
     ],
 )
-@pytest.mark.parametrize("top", ["run", "tasks/t/wd/output", "live/t", "live/t/1"])
+@pytest.mark.parametrize(
+    "top",
+    ["run", "tasks/t/wd/output", "tasks/t/.batchtrain-nodes", "tasks/t/.batchtrain-nodes/n1", "live/t", "live/t/1"],
+)
 def test_no_name_of_a_blob_leads_out_of_the_run_directory(world: World, top: str, name: str) -> None:
     world.put(f"{top}/{name}", b"hostile")
     recording = world.fetch()
@@ -186,6 +189,27 @@ def test_whatever_a_file_contains_the_rest_comes_home(world: World, name: str, e
         recording = world.fetch()
         assert recording.run.record().state == ("failed" if exit_code else "completed")
         assert (recording.run.outputs("t") / "model.pt").read_bytes() == b"model"
+
+
+def test_files_of_other_nodes_are_below_the_numbers_of_their_nodes(world: World) -> None:
+    nodes = [{"nodeInfo": {"nodeId": name, "poolId": "p"}} for name in ("tvm-5", "tvm-2")]
+    gang = {"multiInstanceSettings": {"numberOfInstances": 5}}
+    world.add({**task("t", BATCHTRAIN_FETCH='{"every_node": true}'), **gang})
+    world.service.documents["/jobs/j/tasks/t/subtasksinfo"] = {"value": nodes}
+    for name in ("tvm-2/.a/state", "tvm-5/output/x", "tvm-9/x", "tvm-2/ranks/0.stdout.txt", "10.0.0.7.missing"):
+        world.put(f"tasks/t/.batchtrain-nodes/{name}", name.encode())
+    recording = world.fetch()
+    missing = (
+        "what the program created on node 10.0.0.7 was not fetched: the node did not send all of it to the primary"
+    )
+    assert missing in recording.conclusion()
+    assert content(recording.run.outputs("t")) == {
+        "model.pt": b"model",
+        "n1/x": b"tvm-5/output/x",
+        "n2/.a/state": b"tvm-2/.a/state",
+        "tvm-9/x": b"tvm-9/x",
+    }
+    assert_home(world, recording)
 
 
 def test_a_file_with_another_md5_is_named_and_the_rest_comes_home(world: World) -> None:

@@ -14,10 +14,12 @@ from batchtrain.client import orphans
 from batchtrain.client.orphans import Orphan
 from batchtrain.config.types import Secret
 from batchtrain.errors import AlreadyExists, ResultsLeft
+from batchtrain.plan.marks import Marks
 from batchtrain.records.events import Event
 from batchtrain.runs import directory, lease
 from batchtrain.runs.directory import Cost, RunRecord
 from batchtrain.service.connect import Account
+from batchtrain.service.register import Register, Thing
 
 START = datetime(2026, 11, 28, 10, 5, tzinfo=timezone.utc)
 HERE = Account("https://acct.westeurope.batch.azure.com", "acct", Secret("a2V5"))
@@ -147,17 +149,30 @@ def test_a_lost_run_whose_tasks_run_is_refused_only_in_the_way(
 def test_no_lost_run_is_deleted_while_results_of_one_are_on_its_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deleted, released, client = list[str](), list[str](), SimpleNamespace(account=HERE)
+    deleted, released, bounded, client = list[str](), list[str](), list[str](), SimpleNamespace(account=HERE)
 
     def fetched(_: Any, orphan: Orphan, *__: Any) -> Any:
         job = orphan.record.job
         unsaved = ["model.pt: no space"] if job == "b" else []
         return SimpleNamespace(unsaved=unsaved, release=lambda: released.append(job)), None
 
+    def ending(client: Any, orphan: Orphan, *_: Any) -> Any:
+        register = Register(Marks(orphan.run.name))
+        register.note(Thing("pool", orphan.record.pool), "ours")
+        return SimpleNamespace(client=client, register=register, bound="")
+
+    def keep(ending: Any) -> None:
+        bounded.extend(thing.id for thing in ending.register.things())
+        ending.bound = ", for 30 min"
+
     monkeypatch.setattr(orphans, "_fetched", fetched)
+    monkeypatch.setattr(orphans, "_ending", ending)
+    monkeypatch.setattr(orphans, "keep_nodes", keep)
     monkeypatch.setattr(orphans, "_delete", lambda _, orphan, *__: deleted.append(orphan.record.job))
     for name in ("a", "b", "c"):
         lost(tmp_path, name)
-    with pytest.raises(ResultsLeft, match=r"model\.pt: no space; `batchtrain jobs fetch b`"):
+    kept = "its nodes stay, 0.50 EUR an hour, for 30 min; delete what it created with `batchtrain pool del p-b`"
+    with pytest.raises(ResultsLeft, match=rf"model\.pt: no space; `batchtrain jobs fetch b` fetches them; {kept}"):
         orphans.end(cast("Any", client), tuple(orphans.lost_runs(tmp_path)), lambda event: None)
     assert (deleted, sorted(released)) == ([], ["a", "b", "c"])
+    assert sorted(bounded) == ["p-a", "p-b", "p-c"]

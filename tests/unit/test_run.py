@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,6 +34,9 @@ from batchtrain.plan.marks import Marks
 from batchtrain.records import Pool, Task
 from batchtrain.records.events import Event, JobAdded, JobAdding, PoolAdded, PoolAdding, PoolReused, TasksAdded, Waiting
 from batchtrain.records.jobs import Counts
+from batchtrain.runs import directory, lease
+from batchtrain.runs.directory import RunRecord
+from batchtrain.runs.recording import Origin
 from batchtrain.service import pool_users, register
 from batchtrain.service.connect import Account
 from batchtrain.service.faults import NO_CONNECTION
@@ -458,6 +462,20 @@ def test_a_completed_job_is_replaced_on_a_reused_pool_only(watched: list[BaseExc
     kinds = [event.kind for event in said]
     assert kinds.index("pool.reused") < kinds.index("job.replaced") < kinds.index("job.adding")
     assert service.deleted == ["job", "job"]
+
+
+def test_a_completed_job_whose_run_fetches_its_results_is_not_replaced(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    other = directory.make(tmp_path, "j", datetime(2026, 11, 28, tzinfo=timezone.utc))
+    other.write(RunRecord(id=other.name, job="j", started=datetime(2026, 11, 28, tzinfo=timezone.utc), state="running"))
+    held = lease.take(other.path)
+    monkeypatch.setattr("batchtrain.client.run.read_marks", lambda *_: Marks(other.name, ends_with=other.name))
+    service = Service()
+    service.standing, service.job_state, service.open = ("j",), "completed", False
+    with pytest.raises(AlreadyExists, match=f"job j is used by run {other.name}"):
+        runs(service, [], reuse=True, origin=Origin(tmp_path))
+    assert held and service.deleted == []
 
 
 def test_a_completed_job_that_another_run_has_replaced_meanwhile_is_not_deleted(watched: list[BaseException]) -> None:

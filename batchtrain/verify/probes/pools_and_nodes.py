@@ -21,6 +21,8 @@ from batchtrain.verify.reasons import (
 )
 from batchtrain.verify.recorded_answers import file, gpus, response, session
 
+CONDITIONAL = [(412, "ConditionNotMet"), (200, ""), (412, "ConditionNotMet"), (202, "")]
+
 PROBES = (
     Probe("ed25519-login", "An `ssh` login works with an Ed25519 key",
         "OpenSSH; the service asks for OpenSSH's encoding only",
@@ -47,6 +49,17 @@ PROBES = (
         "service/empty-pool", lambda value: value == "steady",
         right="steady", wrong="resizing", unread=response(403, "AuthorizationFailure"),
         code="batchtrain/client/identities.py batchtrain/client/pools.py", shape=str),
+    Probe("pool-versions",
+        "PATCH and DELETE of a pool obey `If-Match` with its `eTag` in quotes: another version is refused with 412 "
+        "`ConditionNotMet`, and metadata gives the pool a new one", "documentation (optimistic concurrency)",
+        "`az rest --method delete --url 'https://NAME.REGION.batch.azure.com/pools/POOL?api-version=2025-06-01' "
+        "--headers If-Match='\"0x0\"'`",
+        "service/versions",
+        lambda value: [(answer["status"], answer["code"]) for answer in value] == CONDITIONAL,
+        right=[response(*answer) for answer in CONDITIONAL],
+        wrong=[response(200), response(200), response(202), response(404, "PoolNotFound")],
+        unread=[{"status": 412}], code="batchtrain/service/pool_users.py batchtrain/service/requests.py",
+        shape=list[dict[str, Any]]),
     by_hand("mount-options",
         "`mountOptions` of NFS, CIFS and file shares are options of the mount command (`-o a,b`); `blobfuseOptions` "
         "are options of blobfuse", "documentation (virtual-file-mount)",

@@ -179,6 +179,18 @@ def test_a_variable_is_masked_in_a_document_however_short_it_is() -> None:
     assert masked_document(written) == masked
 
 
+@pytest.mark.parametrize(("name", "value"), [("name", "value"), ("key", "value"), ("Key", "Value")])
+def test_the_value_of_a_pair_is_masked_by_its_name(name: str, value: str) -> None:
+    assert masked_document([{name: "DB_PWD", value: "x"}, {name: "B", value: "y"}]) == [
+        {name: "DB_PWD", value: "***"},
+        {name: "B", value: "y"},
+    ]
+    text = f"- {name}: DB_PWD\n  {value}: |\n    zq\n    zq\n- {{{value}: zq q, {name}: DB_PWD}}\n- {name}: a\n"
+    masked = masked_yaml(text)
+    assert "zq" not in masked
+    assert [len(item) for item in yaml.safe_load(masked)] == [2, 2, 1]
+
+
 def test_a_secret_name_elsewhere_in_a_file_is_masked_too() -> None:
     assert "zq" not in masked_yaml("metadata:\n  HF_TOKEN: zq\n  # A_KEY: zq\nenvironment_variables: {A_KEY: zq}\n")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from functools import cache
@@ -108,7 +109,41 @@ SHAPED = [
 ]
 """By their shape alone, or by the program."""
 
+PAIRED = [
+    f"<password>{Z}</password>",
+    f'<db:Password type="x">\n  {Z} two\n</db:Password>',
+    f"<apiKey><![CDATA[{Z}]]></apiKey>",
+    f'<add key="DbPassword" value="{Z}" />',
+    f"<property><name>fs.azure.account.key</name>\n<value>{Z}</value></property>",
+    f"<key>password</key><string>{Z}</string>",
+    f'<param name="password">{Z}</param>',
+    f'{{"name": "DB_PASSWORD", "value": "{Z}"}}',
+    f'{{"Key":"DB_PWD","Value":"{Z} two"}}',
+    f'{{"value": "{Z}", "name": "DB_PASSWORD"}}',
+    f'{{"name": "DB_PASSWORD", "slotSetting": false, "type": "text", "value": "{Z}"}}',
+    f"- name: DB_PASSWORD\n  value: {Z}\n",
+    f"- value: {Z}\n  name: HF_TOKEN\n",
+    f"- name: DB_PASSWORD\n  value: my {Z} word\n",
+    f"[{{name: HF_TOKEN, value: {Z}}}]",
+    f"--set-env-vars key=API_KEY,value={Z}",
+    f'name  = "DB_PASSWORD"\n  value = "{Z}"',
+    json.dumps(json.dumps({"name": "DB_PASSWORD", "value": Z})),
+]
+"""The name and its value are fields or elements of their own."""
+
+JOINED = [
+    f'DB_PWD=a"{Z}" python train.py',
+    f"DB_PWD=a'{Z} two'b\"{Z}\"c python train.py",
+    f"export DB_PWD='a'\"{Z}\"{Z}",
+    f'DB_PWD="a"{Z}; python train.py',
+    f"docker run -e DB_PWD=a'{Z}' image",
+    json.dumps({"command": f'DB_PWD=a"{Z}"{Z} python'}),
+]
+"""Words of a shell with quotes in their middle."""
+
 NAMED = [
+    *PAIRED,
+    *JOINED,
     f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={Z}+/==;EndpointSuffix=core.windows.net",
     f"Endpoint=sb://n.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey={Z}=",
     f"InstrumentationKey={Z}-7425-40de-944b-e07fc1f90ae7;IngestionEndpoint=https://x/",
@@ -210,6 +245,9 @@ ORDINARY = [
     "AccountName=a;EndpointSuffix=core.windows.net ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQC7 user@host",
     "password = os.environ['DB_PASSWORD']; api_key=os.getenv('API_KEY'); token = tokens[i]; pwd=args.pwd[0]",
     "docker run -p 8080:80 image && docker login r.io; secretary=Bob api-key-header: X-Api-Key secretKeyRef: database",
+    '{"name": "max_tokens", "value": 5} {"name": "HF_TOKEN", "value": "$HF_TOKEN"} {"key": "sort_key", "value": "a"}',
+    "- name: train\n  value: 3 # no secret\n- {key: secretName, value: db} <key>token_ids</key><string>a</string>",
+    "<h1>Password</h1> <p class='token'>text</p> <secretName>db</secretName> f(value=x, name='password')",
     "{{registry:example.org}} {0} {name} *** <your-token> <TOKEN>",
 ]  # fmt: skip
 

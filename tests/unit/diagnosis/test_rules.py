@@ -20,6 +20,7 @@ from batchtrain.diagnosis.service_rules import EXIT_CODES, LOST, NODE_STATES, RE
 from batchtrain.errors import Finding
 from batchtrain.records import Attempt, Failure, Job, Node, Pool, Task, TaskRequest
 from batchtrain.records.rank_end import RankEnd
+from batchtrain.service.answers import MOST_REPEATS
 from batchtrain.service.causes import cause
 from tests import causes_page
 
@@ -461,6 +462,13 @@ def test_a_task_that_was_started_again_says_why(attempt: Attempt, rule: str, cau
     (finding,) = judged(of_job(again)).findings
     assert finding.rule == rule
     assert finding.cause.startswith(cause)
+
+
+def test_of_a_task_that_was_started_again_and_again_the_last_attempts_are_findings_and_the_others_a_number() -> None:
+    attempts = tuple(Attempt("train", number, reason="requeued") for number in range(1, MOST_REPEATS))
+    findings = judged(of_job(ExaminedTask(Task("train", "running"), attempts=attempts))).findings
+    assert [finding.cause[:13] for finding in findings] == [f"attempt {number}" for number in range(99_990, 100_000)]
+    assert findings[-1].cause.endswith("; so were 99,989 attempts before the last 10")
 
 
 def test_a_warning_of_the_launch_explains_a_slow_gang_and_comes_after_the_cause_of_a_failed_one() -> None:

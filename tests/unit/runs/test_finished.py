@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from batchtrain.dashboard import recorded
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.records import Failure, Metric, Table, Task
 from batchtrain.records.failure import EXIT_CODE
-from batchtrain.runs import directory
+from batchtrain.runs import directory, finished
 from batchtrain.runs.directory import FileRecord, RunRecord
 from batchtrain.runs.finished import Result, Run, Runs
 
@@ -57,6 +58,19 @@ def test_logs_are_lines_of_all_ranks_or_of_one_and_never_markup(tmp_path: Path) 
     assert "<script" not in run.logs()._repr_html_() + run._repr_html_()
     with pytest.raises(NotFound, match=r"ranks/7\.stdout\.txt does not exist"):
         run.logs(rank=7)
+
+
+def test_a_log_of_any_size_is_its_last_lines_and_what_is_before_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = made(tmp_path)
+    path = run.directory.logs("train") / "stdout.txt"
+    with path.open("ab") as file:
+        file.truncate(10**13)
+        file.seek(0, os.SEEK_END)
+        file.write(b"\nend\n")
+    monkeypatch.setattr(finished, "MOST_LOG", 10)
+    assert run.logs() == (f"… {10**13 - 5:,} bytes before, in {path}", "\0" * 5, "end")
 
 
 def test_files_and_output_lead_to_what_was_fetched(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+import itertools
 import json
 import ssl
 import threading
@@ -387,6 +388,18 @@ def test_a_list_that_comes_back_to_a_page_has_no_end(door: str, pages: int) -> N
     ):
         DOORS[door].ask(server.url)
     assert len(server.requests) == pages + 1
+
+
+@pytest.mark.parametrize("door", [*LISTS, "blobs"])
+def test_a_list_whose_pages_are_all_new_ends_with_an_error(door: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_body, "MOST_PAGES", 3)
+    count = itertools.count()
+    with (
+        serve(lambda request, url: linked(door, f"{url}/p?skip={next(count)}")) as server,
+        pytest.raises(Unreachable, match="its list has more than 3 pages"),
+    ):
+        DOORS[door].ask(server.url)
+    assert len(server.requests) == 4
 
 
 @pytest.mark.parametrize("link", ["https://elsewhere.example/p", "//localhost/p", "{url}@localhost/p", "http://[x/p",

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import batchtrain
+from batchtrain.client.jobs import Jobs
+from batchtrain.client.placement import discard
 from batchtrain.errors import NotFound
 from batchtrain.plan.marks import ENDS_WITH, LAST_USER, USED_BY, Marks, values_of
+from batchtrain.records.events import Event
 from batchtrain.service import pool_users
+from batchtrain.service.register import Register, Thing
 from tests.unit.service.test_retry import Service, refusal
 
+PACKAGE = Path(batchtrain.__file__).parent
 DONE, CHANGED = (200, None), refusal("ConditionNotMet", 412)
 DELETED = (202, None)
 OWN = {"name": "mine", "value": "1"}
@@ -114,3 +123,32 @@ def test_a_run_does_not_join_a_pool_that_is_being_deleted() -> None:
 def test_a_pool_that_stays_says_who_uses_it_and_how_it_ends(user: Any, end: str) -> None:
     users = pool_users.users(Service(jobs(user)).client, "p")
     assert pool_users.stays("p", users, " --local").endswith(end)
+
+
+# --- who asks -------------------------------------------------------------------------------------------------------
+
+
+def test_only_the_command_of_a_user_deletes_a_pool_without_asking_who_uses_it() -> None:
+    paths = [path for path in PACKAGE.rglob("*.py") if "submit.delete_pool" in path.read_text(encoding="utf-8")]
+    assert sorted(path.relative_to(PACKAGE).as_posix() for path in paths) == [
+        "client/pools.py",
+        "service/pool_users.py",
+    ]
+
+
+def test_the_pool_of_a_failed_candidate_stays_under_another_run() -> None:
+    register, said = Register(Marks("a")), list[Event]()
+    register.note(Thing("pool", "p"), "ours")
+    service = Service(pool(), pool(), jobs(USER), DONE, pool(LAST_USER), jobs(USER))
+    client: Any = SimpleNamespace(batch=service.client, account=SimpleNamespace(option=""))
+    discard(client, "p", register, said.append)
+    assert [event.text for event in said] == ["pool p stays: run b uses it; it is deleted when its last user ends"]
+    assert not [request for request in service.transport.requests if request.method == "DELETE"]
+    assert register.things() == ()
+
+
+def test_a_completed_job_whose_run_fetches_its_results_is_not_tidied_up() -> None:
+    documents = (job("b", "completed", ends_with="b"), job("a", "completed"), job("", "completed"))
+    client: Any = SimpleNamespace(batch=Service(jobs(*documents)).client)
+    ended = Jobs(client).ended_before(datetime(2026, 11, 29, tzinfo=timezone.utc))
+    assert [job.id for job in ended] == ["job-a", "job-"]

@@ -81,3 +81,19 @@ def test_an_account_that_no_subscription_shows_is_unread(monkeypatch: pytest.Mon
     target = questions.Target(client, SimpleNamespace(), "pool", "job")  # type: ignore[arg-type]  # asks neither
     (seen,) = questions.answers(questions.OF_HOST, frozenset({"account"}), target).values()
     assert "ask for the role Reader" in seen[UNREAD]
+
+
+def test_the_uploads_of_a_task_are_read_by_their_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = dict[str, Any]()
+    names = ("plain/link", "plain/folder/plain", "hidden/.dot", "x")
+    storage = SimpleNamespace(send=lambda *_, **__: sent.update(deleted=True))
+    monkeypatch.setattr(questions.blob, "connect", lambda *_: storage)
+    monkeypatch.setattr(questions.blob, "container_link", lambda *_, **__: "https://a/box?sig")
+    monkeypatch.setattr(questions.blob, "stored", lambda *_: [SimpleNamespace(name=name) for name in names])
+    monkeypatch.setattr(questions, "_task", lambda _, body: sent.update(body))
+    accounts = {"a": {"account": "a", "endpoint": "core.windows.net", "account_key": "eA=="}}
+    credentials = msgspec.convert({"storage": accounts}, Credentials, dec_hook=lambda kind, text: kind(text))
+    target = questions.Target(None, None, "p", "j", credentials)  # type: ignore[arg-type]  # asks neither
+    assert questions.OF_HOST["uploads"](target) == {"plain": ["link", "folder/plain"], "hidden": [".dot"]}
+    assert [file["filePattern"] for file in sent["outputFiles"]] == ["**/*", "**/.*"]
+    assert sent["deleted"]
