@@ -87,10 +87,11 @@ find_address() {
   fi
 }
 
-# Programs that were written for MPI jobs of Azure ML read these.
+# Programs that were written for MPI jobs of Azure ML read these. The user's place for processes to meet wins.
 tell_azure_mls_words() { # ADDRESS
   [ -n "${BATCHTRAIN_HOST_LIST-}" ] || return 0
   export AZ_BATCHAI_MPI_MASTER_NODE="${BATCHTRAIN_HOST_LIST%%,*}"
+  export MASTER_ADDR="${MASTER_ADDR:-$AZ_BATCHAI_MPI_MASTER_NODE}" MASTER_PORT="${MASTER_PORT:-6105}"
   number=0 rest=$BATCHTRAIN_HOST_LIST,
   while [ -n "$rest" ]; do
     [ "${rest%%,*}" != "$1" ] || export AZUREML_CR_NODE_RANK="$number"

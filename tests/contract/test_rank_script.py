@@ -413,6 +413,13 @@ def test_on_a_plain_process_node_the_paths_are_the_nodes_own(node: Node, tmp_pat
     assert (roots["other"] / "work/task/.batchtrain/ranks/3.failed").exists()
 
 
+def test_a_rank_knows_where_processes_meet_and_the_user_may_choose_another_place(node: Node) -> None:
+    command = ["sh", "-c", "echo $AZ_BATCHAI_MPI_MASTER_NODE $MASTER_ADDR:$MASTER_PORT"]
+    hosts = {"BATCHTRAIN_HOST_LIST": "10.0.0.4,10.0.0.5"}
+    assert node.run(*command, **hosts).stdout == "10.0.0.4 10.0.0.4:6105\n"
+    assert node.run(*command, **hosts, MASTER_ADDR="a", MASTER_PORT="1").stdout == "10.0.0.4 a:1\n"
+
+
 def test_what_a_rank_prints_is_kept_in_files_of_its_own(node: Node) -> None:
     done = node.run("sh", "-c", "echo out; echo err >&2")
     assert (done.stdout, done.stderr) == ("out\n", "err\n")
