@@ -80,6 +80,7 @@ AZURE_ML = {
     "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE": ("number of the rank, and all ranks", "Open MPI, `jax`"),
     "OMPI_COMM_WORLD_LOCAL_RANK": ("number within the node", "Open MPI, `jax`"),
     "OMPI_COMM_WORLD_LOCAL_SIZE": ("ranks of the node", "Open MPI"),
+    "MASTER_ADDR, MASTER_PORT": ("address of the primary, and 6105; your values win", "every MPI"),
     "MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, LOCAL_RANK, NODE_RANK": (
         "see `pytorch`",
         "`pytorch` and its relatives",

@@ -130,6 +130,9 @@ def _application(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shap
         ""
         if block.allow_singletons
         else shell.block(_SINGLETONS, f"export BATCHTRAIN_LAUNCHER={shell.word(block.mpi.library)}"),
+        shell.block("Whether Python has mpi4py; the answer is read below:", f"bt_ask_for_mpi4py {payload.interpreter}")
+        if payload.hooked
+        else "",
         shell.block(
             "The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh"
             + (", and pass these checks:" if setup.preflight else ":"),

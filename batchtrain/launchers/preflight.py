@@ -6,6 +6,7 @@ import re
 
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.launchers.launch import Implicit
+from batchtrain.launchers.variables import MULTI_NODE_NVLINK
 
 REPLACE_SECONDS = 600
 """Time that a gang with a faulty node waits for a client that removes the node, which ends the wait."""
@@ -25,6 +26,7 @@ def expected(
     return (
         f"processes={each}",
         *((f"gpus={shape.gpus}", f"vendor={shape.gpu_vendor}", f"size={shape.size}") if shape.gpus else ()),
+        *(("imex=1",) if shape.gpus and shape.instances > 1 and shape.family in MULTI_NODE_NVLINK else ()),
         *((f"infiniband={shape.hcas or 1}",) if needs_ports else ()),
         *((f"rate={shape.port_gbps}",) if needs_ports and shape.port_gbps else ()),
         *(("memlock=1",) if memlock else ()),
@@ -35,6 +37,7 @@ def expected(
 
 _NAMES = {
     "gpus": "{} GPUs without faults, and their driver",
+    "imex": "an IMEX channel for NVLink between nodes",
     "infiniband": "active InfiniBand ports ({})",
     "rate": "{} Gb/s on each port",
     "memlock": "memory that can be locked",

@@ -165,7 +165,7 @@ _RULES = (
         "azhpc-images: topology, /etc/nccl.conf; a container sees the file only where its folder is mounted",
         "`infiniband: false`, `NCCL_TOPO_FILE` in environment_variables, or in `leave_unset`"),
     ImplicitRule("nccl-cpu-affinity", "NCCL chooses its cores by the topology, not by the CPU affinity of the process.",
-        "azhpc-images: /etc/nccl.conf of ND v2, v4 and v5",
+        "azhpc-images: /etc/nccl.conf of ND v2, v4 and v5; Azure/ai-infrastructure-on-azure: graceblackwell.conf",
         "`infiniband: false`, `NCCL_IGNORE_CPU_AFFINITY` in environment_variables, or in `leave_unset`"),
     ImplicitRule("nccl-launch-file",
         "NCCL gets the settings of Azure's own launches on the family; what /etc/nccl.conf of the image sets is kept.",

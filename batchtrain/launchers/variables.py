@@ -27,22 +27,25 @@ TOPOLOGY_FOLDER = "/opt/microsoft"
 TOPOLOGIES = {"NDv2": "ndv2", "ND A100 v4": "ndv4", "NDm A100 v4": "ndv4", "ND H100 v5": "ndv5", "ND H200 v5": "ndv5"}
 """Families whose GPUs and cards a file of the HPC images describes to NCCL, because a virtual machine hides them."""
 RELAXED_ORDERING = frozenset({"ND A100 v4", "NDm A100 v4", "ND H100 v5", "ND H200 v5"})
-OWN_AFFINITY = frozenset({"NDv2", *RELAXED_ORDERING})
+MULTI_NODE_NVLINK = frozenset({"ND GB200 v6", "ND GB300 v6"})
+"""Families whose nodes NVLink connects, for processes with an IMEX channel."""
+OWN_AFFINITY = frozenset({"NDv2", *RELAXED_ORDERING, *MULTI_NODE_NVLINK})
 
 GRAPH_FAMILY, GRAPH_GPUS = "NC A100 v4", 4
 """The family for which images set NCCL_GRAPH_FILE, and the GPUs of that file (azhpc-images: ncv4-graph.xml)."""
 
 _HOPPER = {"PXN_DISABLE": "1", "MIN_NCHANNELS": "32", "P2P_NET_CHUNKSIZE": "2097152", "IB_QPS_PER_CONNECTION": "4"}
 _GRACE_BLACKWELL = {
-    "MNNVL_ENABLE": "1", "NVLS_ENABLE": "1", "SHM_DISABLE": "1", "DMABUF_ENABLE": "1", "P2P_DISABLE": "0",
-    "P2P_NET_CHUNKSIZE": "2097152", "IB_QPS_PER_CONNECTION": "4", "IB_SL": "1", "NET_GDR_LEVEL": "PHB",
-    "NET_GDR_C2C": "1",
+    "NVLS_ENABLE": "1", "SHM_DISABLE": "1", "DMABUF_ENABLE": "1", "P2P_DISABLE": "0", "P2P_NET_CHUNKSIZE": "2097152",
+    "IB_QPS_PER_CONNECTION": "4", "IB_SL": "1", "NET_GDR_LEVEL": "PHB", "NET_GDR_C2C": "1",
 }  # fmt: skip
 LAUNCH_FILES = {"ND H100 v5": _HOPPER, "ND H200 v5": _HOPPER,
                 "ND GB200 v6": _GRACE_BLACKWELL, "ND GB300 v6": _GRACE_BLACKWELL}  # fmt: skip
 """NCCL's settings of Azure's own launches by family, without `NCCL_` before the names.
 Azure/ai-infrastructure-on-azure: infrastructure_validations, NCCL/configs/{hopper,graceblackwell}.conf (2026-11),
-without those of SHARP: no document says whether the fabric of Batch has it."""
+without those of SHARP (no document says whether the fabric of Batch has it) and without MNNVL_ENABLE=1: NCCL then fails
+with ncclSystemError on a node without an IMEX channel (NVIDIA/nccl: init.cc, mnnvl.cc). Its default uses one if it is
+there."""
 
 
 def everywhere(shape: Shape) -> tuple[Variable, ...]:

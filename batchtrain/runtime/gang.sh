@@ -305,14 +305,20 @@ bt_names() { # "node a", "nodes a and b", "nodes a, b and c"
   echo "nodes ${list:2} and ${sorted[$# - 1]}"
 }
 
-# A rank that ends by an exception waits in MPI_Finalize for the others, and they for it; `-m mpi4py` aborts instead.
+# A rank that ends by an exception waits in MPI_Finalize for the others, and they for it; `-m mpi4py` aborts instead. Python
+# needs some time for the answer, and the hosts are asked meanwhile.
+bt_ask_for_mpi4py() { # INTERPRETER
+  exec {bt_mpi4py_answer}< <(! "$@" -c 'import mpi4py.run' >/dev/null 2>&1 </dev/null || echo yes)
+}
+
 bt_find_mpi4py() { # INTERPRETER
   bt_mpi4py=()
-  if "$@" -c 'import mpi4py.run' >/dev/null 2>&1 </dev/null; then
+  if read -r -t 1000000000 -u "$bt_mpi4py_answer" _; then # without a time of its own it would take TMOUT's
     bt_mpi4py=(-m mpi4py)
   else
     bt_say "$* has no mpi4py: a rank with an exception may leave the others waiting for ever"
   fi
+  exec {bt_mpi4py_answer}<&-
 }
 
 # Intel MPI removed DAPL and OFA in 2019: newer ones warn, fall back to tcp silently, and exit 0.

@@ -5,6 +5,7 @@
 # would not have, begins with `preflight hardware:`, and all others with `preflight:`. What may make the gang slow, but is
 # no reason to stop it, begins with `preflight warning:`; with warnings alone it exits with 0. The expectations:
 #     size=Standard_ND96asr_v4 gpus=8 vendor=nvidia     the GPUs that the task may use
+#     imex=1                                            NVLink connects the GPUs of several nodes
 #     processes=8                                       on this node: shared memory is measured by it
 #     infiniband=8 rate=400 memlock=1                   active ports, Gb/s of each; memory must be lockable
 #     now=1700000000                                    the primary's clock
@@ -140,6 +141,13 @@ check_nvlinks() {
 
 report_nvlinks() {
   [ "$down" -eq 0 ] || hardware_fault "$down NVLinks of GPU $gpu are inactive: reboot the node, or remove it"
+}
+
+# NCCL then uses InfiniBand; with NCCL_MNNVL_ENABLE=1 it fails (NVIDIA/nccl: mnnvl.cc).
+check_imex() {
+  compgen -G '/dev/nvidia-caps-imex-channels/channel*' >/dev/null ||
+    warning "it has no IMEX channel (/dev/nvidia-caps-imex-channels), so NCCL does not use NVLink between nodes: start" \
+      "nvidia-imex with the addresses of the nodes, and pass the channel on to the container"
 }
 
 check_xids() {
@@ -291,6 +299,7 @@ check_all_of_gpus() {
 look() {
   if [ -z "${want[emulated]-}" ]; then
     if [ "${want[gpus]:-0}" != 0 ]; then check_all_of_gpus; fi
+    [ -z "${want[imex]-}" ] || check_imex
     [ -z "${want[infiniband]-}" ] || check_infiniband
     [ -z "${want[memlock]-}" ] || check_memlock
   fi

@@ -23,11 +23,13 @@
 #               as one of SIZE, and that is alone in the world of its own MPI
 #     R.watched that the rank has run for some seconds
 #     R.out, R.err  what COMMAND prints, on its way
+#     R.tail    with --plain: the end of what COMMAND printed on stderr, once all of that is there; .pipe: on its way
 #     R.stdout.lines, R.stderr.lines  its lines as records for stream.jsonl; .pipe of each: on their way; .ended: all written
 #
 # What COMMAND prints is also kept, up to 64 MiB for each stream, as rank-R.stdout.txt and rank-R.stderr.txt in ranks/
 # of the task's working directory. `tee` does it in a session of its own: it ends by itself when the last writer has
-# ended, and nothing waits for it but, for a moment, the report of a failure. `--plain COMMAND` keeps no such files.
+# ended, and nothing waits for it but, for a moment, the report of a failure. `--plain COMMAND` keeps no such files, and
+# only the end of stderr: a launcher may drop the last lines of a rank when it ends all ranks.
 #
 # BATCHTRAIN_METRICS names a file in ranks/ of the working directory: COMMAND may append lines of JSON to it. The guard
 # of the first rank of a node starts node.sh there, which samples the node. For a task with checkpoints on a spot node
@@ -85,10 +87,11 @@ find_address() {
   fi
 }
 
-# Programs that were written for MPI jobs of Azure ML read these.
+# Programs that were written for MPI jobs of Azure ML read these. The user's place for processes to meet wins.
 tell_azure_mls_words() { # ADDRESS
   [ -n "${BATCHTRAIN_HOST_LIST-}" ] || return 0
   export AZ_BATCHAI_MPI_MASTER_NODE="${BATCHTRAIN_HOST_LIST%%,*}"
+  export MASTER_ADDR="${MASTER_ADDR:-$AZ_BATCHAI_MPI_MASTER_NODE}" MASTER_PORT="${MASTER_PORT:-6105}"
   number=0 rest=$BATCHTRAIN_HOST_LIST,
   while [ -n "$rest" ]; do
     [ "${rest%%,*}" != "$1" ] || export AZUREML_CR_NODE_RANK="$number"
@@ -245,7 +248,13 @@ wait_for_supervisor() {
 
 start_copies() { # sets copies to their processes; none where they cannot be
   copies='' folder=${AZ_BATCH_TASK_WORKING_DIR:-$PWD}/ranks
-  [ -n "$rank" ] && [ "${BATCHTRAIN_RANK_LOGS-}" != false ] && command -v tee >/dev/null || return 0
+  [ -n "$rank" ] && command -v tee >/dev/null || return 0
+  if [ "${BATCHTRAIN_RANK_LOGS-}" = false ]; then
+    mkfifo "$record.err" "$record.tail.pipe" 2>/dev/null || return 0
+    copy_end <"$record.err" >&2 &
+    copies=$!
+    return
+  fi
   set -- "$record.out" "$record.err"
   [ -z "${BATCHTRAIN_AWK-}" ] || set -- "$@" "$record.stdout.lines.pipe" "$record.stderr.lines.pipe"
   # mawk knows lines alone: it would keep a bar that is drawn again until the bar is done
@@ -270,6 +279,14 @@ copy() { # STREAM
   fi
   ulimit -f 131072 2>/dev/null
   exec $new_session tee "$folder/rank-$rank.$stream.txt" "$@" 2>/dev/null
+}
+
+# As much as sweep.sh reads of the file of a rank.
+copy_end() {
+  trap '' TERM PIPE
+  # shellcheck disable=SC2016 # for the inner shell
+  $new_session sh -c 'tail -c 12288 <"$0.pipe" >"$0.new" && mv "$0.new" "$0"' "$record.tail" >/dev/null 2>&1 &
+  exec $new_session tee "$record.tail.pipe" 2>/dev/null
 }
 
 # An awk keeps a line until its end comes, and for one of many MB it takes minutes while the rank waits. The limit ends it
@@ -373,7 +390,13 @@ supervise() {
   new_session=setsid
   command -v setsid >/dev/null 2>&1 || new_session=
   start_copies
-  if [ -n "$copies" ]; then run "$@" >"$record.out" 2>"$record.err"; else run "$@"; fi
+  if [ -p "$record.out" ]; then
+    run "$@" >"$record.out" 2>"$record.err"
+  elif [ -n "$copies" ]; then
+    run "$@" 2>"$record.err"
+  else
+    run "$@"
+  fi
   ended=1
   each_world find_singleton
   if [ -e "$record.told" ]; then end_job TERM "$watcher"; else end_job KILL "$watcher"; fi

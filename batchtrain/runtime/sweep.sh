@@ -16,7 +16,16 @@ case $grace in .*) grace=0$grace ;; esac
 here=${0%/*}
 # Nodes that the emulator runs as plain processes share a file system: $2 is then the primary's root.
 case ${2:+${BATCHTRAIN_EMULATED_NODE-}} in /*) here=$BATCHTRAIN_EMULATED_NODE${here#"$2"} ;; esac
+# In steps of 20 ms, or of whole seconds where sleep knows no fractions.
+pause() {
+  sleep 0.02 2>/dev/null || { sleep 1 && steps=$((steps - 49)); }
+  steps=$((steps - 1))
+}
+
 if [ "$1" = printed ]; then
+  steps=50 # a process that the rank left may hold its stderr open
+  while [ -p "$here/ranks/$3.tail.pipe" ] && [ ! -e "$here/ranks/$3.tail" ] && [ "$steps" -gt 0 ]; do pause; done
+  [ ! -e "$here/ranks/$3.tail" ] || exec cat "$here/ranks/$3.tail"
   # shellcheck source=/dev/null
   [ ! -r "$here/environment" ] || . "$here/environment"
   cd "${AZ_BATCH_TASK_WORKING_DIR:-$here}/ranks" || exit 0
@@ -68,14 +77,11 @@ for record in *.pid; do
   { read -r process && : >"${record%.pid}.told" && kill -s TERM "$process"; } <"$record" 2>/dev/null
 done
 
-# GRACE (2, 0.5) in steps of 20 ms, or of whole seconds where sleep knows no fractions.
+# GRACE: 2, 0.5.
 tenths=0
 case $grace in *.*) tenths=${grace#*.} tenths=${tenths%"${tenths#?}"} ;; esac
 steps=$((${grace%%.*} * 50 + tenths * 5))
-while [ "$steps" -gt 0 ] && any_left 2>/dev/null; do
-  sleep 0.02 2>/dev/null || { sleep 1 && steps=$((steps - 49)); }
-  steps=$((steps - 1))
-done
+while [ "$steps" -gt 0 ] && any_left 2>/dev/null; do pause; done
 
 if any_left 2>/dev/null; then
   for record in *.pid; do

@@ -292,6 +292,11 @@ def test_what_may_make_a_gang_slow_is_a_warning_and_no_fault(name: str, node: No
     assert text in line
 
 
+def test_a_node_without_a_channel_for_nvlink_between_nodes_is_warned_of(node: Node) -> None:
+    [line] = node.look("imex=1")
+    assert line.startswith("preflight warning: node tvm-2 (10.0.0.5): it has no IMEX channel")
+
+
 @pytest.mark.parametrize(
     ("query", "answer"),
     [

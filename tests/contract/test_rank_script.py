@@ -27,6 +27,7 @@ SHELLS = {"dash": ["dash"], "bash": ["bash"], "busybox": ["busybox", "sh"]}
 
 APPLETS = [
     "sh", "setsid", "mkfifo", "sleep", "date", "kill", "rm", "mkdir", "tr", "sed", "cut", "uname", "cat", "grep", "tee",
+    "tail", "mv",
 ]  # fmt: skip
 
 
@@ -412,6 +413,13 @@ def test_on_a_plain_process_node_the_paths_are_the_nodes_own(node: Node, tmp_pat
     assert (roots["other"] / "work/task/.batchtrain/ranks/3.failed").exists()
 
 
+def test_a_rank_knows_where_processes_meet_and_the_user_may_choose_another_place(node: Node) -> None:
+    command = ["sh", "-c", "echo $AZ_BATCHAI_MPI_MASTER_NODE $MASTER_ADDR:$MASTER_PORT"]
+    hosts = {"BATCHTRAIN_HOST_LIST": "10.0.0.4,10.0.0.5"}
+    assert node.run(*command, **hosts).stdout == "10.0.0.4 10.0.0.4:6105\n"
+    assert node.run(*command, **hosts, MASTER_ADDR="a", MASTER_PORT="1").stdout == "10.0.0.4 a:1\n"
+
+
 def test_what_a_rank_prints_is_kept_in_files_of_its_own(node: Node) -> None:
     done = node.run("sh", "-c", "echo out; echo err >&2")
     assert (done.stdout, done.stderr) == ("out\n", "err\n")
@@ -423,6 +431,17 @@ def test_what_a_rank_prints_is_kept_in_files_of_its_own(node: Node) -> None:
 def test_a_rank_without_logs_keeps_no_files(node: Node) -> None:
     assert node.run("--plain", "echo", "out").stdout == "out\n"
     assert not (node.task / "ranks").exists()
+
+
+def test_the_last_errors_of_a_rank_without_logs_do_not_depend_on_its_launcher(node: Node) -> None:
+    line = node.line("--plain", "sh", "-c", "echo out; echo the cause >&2; exit 7")
+    lost = subprocess.DEVNULL  # a launcher that ends its ranks may drop what they print
+    assert (
+        subprocess.run(line, env=node.environment, cwd=node.task, stdout=lost, stderr=lost, check=False).returncode == 7
+    )
+    sweep = ["sh", str(node.task / ".batchtrain/sweep.sh"), "printed", "", "3"]
+    printed = subprocess.run(sweep, env=node.environment, capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines()[0] == "the cause"
 
 
 def test_a_process_that_a_rank_leaves_does_not_hold_up_its_end(node: Node) -> None:

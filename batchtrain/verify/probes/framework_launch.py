@@ -87,7 +87,7 @@ PROBES = (
         code="batchtrain/runtime/node.sh batchtrain/runtime/launch/gpus.py", needs=AMD, not_local=NO_GPU),
     Probe("nccl-settings",
         "The settings of NCCL that Azure's own launches use (`hopper.conf` on H100 and H200, `graceblackwell.conf` on "
-        "GB200 and GB300), without those of SHARP, give the full speed as well",
+        "GB200 and GB300), without those of SHARP and `NCCL_MNNVL_ENABLE`, give the full speed as well",
         "Azure/ai-infrastructure-on-azure: NCCL/configs",
         "the recipe NCCL-Tests on them, and with the variables in `leave_unset`; Azure expects 450 GB/s on "
         "ND96isr_H100_v5 and 937 GB/s in a rack of GB300",

@@ -27,6 +27,9 @@ fi
 # If each rank is rank 0 of 1 after MPI_Init, the gang ends (`allow_singletons: true` allows it):
 export BATCHTRAIN_LAUNCHER='Open MPI'
 
+# Whether Python has mpi4py; the answer is read below:
+bt_ask_for_mpi4py python
+
 # The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh, and pass
 # these checks:
 bt_order_hosts 2

@@ -47,6 +47,11 @@ def spec(launch: Launch) -> Any:
         (CPU._replace(instances=1), {}, "processes=1", "processes=1"),
         (HB, {}, "processes=1 port=22", "processes=1 infiniband=1 rate=200 memlock=1 port=22"),
         (
+            A100._replace(family="ND GB300 v6", gpus=4, hcas=4), {},
+            f"processes=4 {ON_A100.replace('8', '4', 1)} imex=1 infiniband=4 rate=200 memlock=1 port=22",
+            f"processes=4 {ON_A100.replace('8', '4', 1)} imex=1 infiniband=4 rate=200 memlock=1 port=22",
+        ),
+        (
             A100, {}, f"processes=8 {ON_A100} infiniband=8 rate=200 memlock=1 port=22",
             f"processes=8 {ON_A100} infiniband=8 rate=200 memlock=1 port=22",
         ),

@@ -29,6 +29,21 @@ def test_every_process_is_told_of_gpus_only_where_there_are_some(gpus: int, vend
     ("family", "more"),
     [
         ("", set()),
+        (
+            "ND GB300 v6",
+            {
+                "NCCL_NVLS_ENABLE",
+                "NCCL_SHM_DISABLE",
+                "NCCL_DMABUF_ENABLE",
+                "NCCL_P2P_DISABLE",
+                "NCCL_P2P_NET_CHUNKSIZE",
+                "NCCL_IB_QPS_PER_CONNECTION",
+                "NCCL_IB_SL",
+                "NCCL_NET_GDR_LEVEL",
+                "NCCL_NET_GDR_C2C",
+                "NCCL_IGNORE_CPU_AFFINITY",
+            },
+        ),
         ("NDv2", {"NCCL_TOPO_FILE", "NCCL_IGNORE_CPU_AFFINITY"}),
         (
             "ND H100 v5",
