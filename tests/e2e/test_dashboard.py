@@ -427,14 +427,37 @@ def test_a_search_counts_the_whole_file_and_goes_to_each_match(
     page.goto(f"{running.url}/runs/{LARGE}?view=output")
     page.wait_for_selector(".log .line")
     assert "step 1/" not in page.inner_text(".log .line >> nth=0")  # only the end is loaded
-    page.fill("input[name=find]", "step 1/120")
+    page.focus("input[name=find]")
+    page.keyboard.type("step 1/120")
     page.wait_for_selector("[role=status] >> text=1,024 matches")
-    page.press("input[name=find]", "Enter")
+    page.keyboard.press("Enter")
     page.wait_for_selector(".line.current >> text=step 1/120")
     assert page.inner_text(".hits [role=status]") == "1 of 1,024 matches"
     assert page.inner_text(".line.current .who") == "r0"
     page.click("text=Previous")
     page.wait_for_selector(".line.current .who >> text=r1023")
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_no_handler_of_the_page_cancels_its_event_by_what_it_returns(chromium: Any, running: Dashboard) -> None:
+    page = signed_in(chromium, running)
+    cancelled = page.evaluate(
+        """async () => {
+          const { h } = await import("/static/js/dom.js");
+          const names = ["click", "input", "change", "submit", "keydown", "toggle"];
+          return names.filter((name) => {
+            const node = h("input", { [`on${name}`]: () => false });
+            return !node.dispatchEvent(new Event(name, { cancelable: true }));
+          });
+        }"""
+    )
+    assert cancelled == []
+    page.goto(f"{running.url}/runs/{LARGE}?view=output")
+    page.wait_for_selector(".log .line")
+    page.focus("input[name=find]")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.name") != "find"
     page.context.close()
 
 
