@@ -15,6 +15,7 @@ from batchtrain.metrics.extract import Pattern
 from batchtrain.metrics.stream import Batch, MetricStream
 from batchtrain.records import Point, Rank, RanksRecord
 from batchtrain.records.gang import StepTimes, compared
+from batchtrain.records.position import Course
 
 MOST_POINTS = 2000
 """Points of a curve that are sent."""
@@ -28,7 +29,7 @@ SHOWN_ROWS = 10
 MOST_UNDEFINED = 100
 
 Value = tuple["float | None", float, "float | None", "float | None"]
-"""Step, time, value and epoch. A value of None is NaN or infinite. Without a step, the epoch counts as the step."""
+"""Place, time, value and epoch. A value of None is NaN or infinite."""
 Series = dict[str, dict[str, list[Value]]]
 """Values by metric, and by rank or node."""
 
@@ -84,7 +85,7 @@ class Numbers:
         for name in tuple(self._series) if batch.again else batch.hidden:
             self._series.pop(name[:100], None)
         for point in batch.points:
-            self._steps.add(point.rank, now if point.t is None else point.t, point.step)
+            self._steps.add(point.rank, now if point.t is None else point.t, point.place)
             add(self._system if point.node else self._series, point, now)
 
     def metrics(self) -> dict[str, Any]:
@@ -107,14 +108,14 @@ def ranks_document(
     states = compared(record.ranks, times.times, time.time() if end is None else end)
     if not judged:
         states = [state._replace(condition="") for state in states]
-    steps = [state.rank.step for state in states if state.rank.step is not None]
+    places = [place for state in states if (place := state.rank.position.place) is not None]
     medians = [median(state.step_seconds) for state in states if state.step_seconds]
     are_many = len(states) > MOST_ROWS
     tiles = sorted(states, key=lambda state: state.rank.number) if are_many else ()
     return {
         "count": len(states),
-        "leader": max(steps, default=None),
-        "slowest": min(steps, default=None),
+        "leader": max(places, default=None),
+        "slowest": min(places, default=None),
         "end": end,
         "step_seconds": median(medians) if medians else None,
         "progress": msgspec.to_builtins(record.progress),
@@ -125,7 +126,7 @@ def ranks_document(
                 "lines": state.rank.lines,
                 "last": state.rank.last,
                 "at": state.rank.heard,
-                "step": state.rank.step,
+                "step": str(state.rank.position),
                 "rate": state.rank.rate,
                 "behind": state.behind,
                 "condition": state.condition,
@@ -134,7 +135,8 @@ def ranks_document(
             for state in states[: SHOWN_ROWS if are_many else MOST_ROWS]
         ],
         "tiles": [
-            [state.rank.number, state.rank.node, state.rank.step, state.rank.heard, state.condition] for state in tiles
+            [state.rank.number, state.rank.node, state.rank.position.place, state.rank.heard, state.condition]
+            for state in tiles
         ],
         "nodes": nodes,
     }
@@ -142,23 +144,23 @@ def ranks_document(
 
 def seen_in(points: Iterable[Point]) -> tuple[Rank, ...]:
     """The ranks as their metrics tell them, if nothing else was recorded."""
-    ranks: dict[int, Rank] = {}
+    ranks, course = dict[int, Rank](), Course()
     for point in points:
         if point.rank is not None and not point.node:
-            before = ranks.get(point.rank)
-            step = point.step if point.step is not None or before is None else before.step
-            heard = max(point.t or 0.0, before.heard if before else 0.0)
-            ranks[point.rank] = Rank(point.rank, step=step, heard=heard, attempt=point.attempt)
+            heard = max(point.t or 0.0, ranks[point.rank].heard if point.rank in ranks else 0.0)
+            epoch, step, place = course.advance(point.rank, point.attempt, point.epoch, point.step)
+            ranks[point.rank] = Rank(
+                point.rank, step=step, epoch=epoch, place=place, heard=heard, attempt=point.attempt
+            )
     return tuple(ranks.values())
 
 
 def values_of(point: Point, now: float) -> Iterator[tuple[str, str, Value]]:
     """The values of a point: the metric, the rank or node, and the value."""
     key = point.node or ("" if point.rank is None else str(point.rank))
-    step, epoch = (point.epoch, None) if point.step is None else (point.step, point.epoch)
     t = now if point.t is None else point.t
     for name, value in point.values.items():
-        yield name[:100], key, (step, t, value, epoch)
+        yield name[:100], key, (point.place, t, value, point.epoch)
 
 
 def add(series: Series, point: Point, now: float) -> None:

@@ -59,6 +59,8 @@ def shown(root: Path, name: str, account: Account | None = None) -> dict[str, An
     task_ids = list(dict.fromkeys([task["id"] for task in tasks] or [attempt.task for attempt in attempts]))
     return {
         **msgspec.to_builtins(record),
+        "outcome": outcome(record),
+        "diverged": compare.diverged(record),
         "seconds": compare.seconds(record),
         "card": [pasted(row, option, "") for row in record.failure.card] if record.failure else [],
         "metrics": [row._asdict() for row in compare.metric_rows(record)],
@@ -76,6 +78,11 @@ def shown(root: Path, name: str, account: Account | None = None) -> dict[str, An
         "files": files(run),
         "fabric": fabric,
     }
+
+
+def outcome(record: RunRecord) -> str:
+    """How a run ended; `completed` alone would not say that it succeeded."""
+    return compare.row(record).state.replace("completed", "succeeded")
 
 
 def curves(root: Path, name: str) -> dict[str, dict[str, Any]]:
@@ -199,12 +206,14 @@ def _row(run: RunDirectory) -> dict[str, Any] | None:
     except (BatchtrainError, OSError):
         return None
     results = [
-        {"name": name, "last": metric.last, "unit": metric.unit} for name, metric in compare.ranked(record.summary)
+        {"name": name, "last": metric.last, "text": f"{name} {metric.text(4)} {metric.unit}".rstrip()}
+        for name, metric in compare.ranked(record.summary)
     ]
     return {
         "id": run.name,
         "job": record.job,
         "state": record.state,
+        "outcome": outcome(record),
         "started": record.started,
         "ended": record.ended,
         "seconds": compare.seconds(record),

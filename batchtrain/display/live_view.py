@@ -89,7 +89,8 @@ class View:
         self.failed: frozenset[int] | None = None
         """The ranks that failed, after the failure of their gang; all have ended then."""
         self.step: tuple[str, int, int] | None = None
-        self.values: dict[str, float] = {}
+        self.values: dict[str, float | None] = {}
+        """The last value of each metric; None for one that is NaN or infinite."""
         self.history: dict[str, deque[tuple[float, float]]] = {}
         """The last values of each metric with their steps; without steps, with their numbers."""
         self._sources: dict[str, int] = {}
@@ -129,8 +130,10 @@ class View:
 
     @property
     def outcome(self) -> str:
-        """How a call ended that raised nothing: `done`, or `failed` if a task failed."""
-        return "failed" if self.counts.failed or self.failed else "done"
+        """How a call ended that raised nothing: `done`, with `diverged` if a value is not finite, or `failed`."""
+        if self.counts.failed or self.failed:
+            return "failed"
+        return "done, diverged" if None in self.values.values() else "done"
 
     @property
     def counts(self) -> Counts:
@@ -167,16 +170,15 @@ class View:
             self._rank(rank)
         for point in event.points:
             for name, value in point.values.items() if not point.node else ():
-                if value is not None:
-                    self._value(name, value, point)
+                self._value(name, value, point)
         if event.progress:
             self._step(event.progress.unit, event.progress.at, event.progress.of, now)
 
     def _rank(self, rank: Rank) -> None:
         self.ranks[rank.number] = rank
-        self._steps.add(rank.number, rank.heard, rank.step)
+        self._steps.add(rank.number, rank.heard, rank.position.place)
 
-    def _value(self, name: str, value: float, point: Point) -> None:
+    def _value(self, name: str, value: float | None, point: Point) -> None:
         """Takes the values of the lowest rank that has the metric, as the summary of a run does."""
         rank = -1 if point.rank is None else point.rank
         lowest = self._sources.setdefault(name, rank)
@@ -184,11 +186,13 @@ class View:
             return
         if rank < lowest:
             self._sources[name] = rank
-            self.history.pop(name)
+            self.history.pop(name, None)
         self.values[name] = value
+        if value is None:
+            return
         curve = self.history.setdefault(name, deque(maxlen=self._recent))
-        x = point.step if point.step is not None else point.epoch
-        curve.append((x if x is not None else curve[-1][0] + 1 if curve else 0.0, value))
+        following = curve[-1][0] + 1 if curve else 0.0
+        curve.append((following if point.place is None else point.place, value))
 
     def _step(self, unit: str, at: int, of: int, now: float) -> None:
         if self.step is None or (unit, of) != (self.step[0], self.step[2]):
@@ -314,8 +318,8 @@ class View:
         for name in names[: 2 if width >= 60 else 1]:
             parts += [
                 (f"{name} ", "dim"),
-                (f"{self.values[name]:.4g} ", "bold"),
-                (spark((value for _, value in self.history[name]), 12), "cyan"),
+                number(self.values[name]),
+                (spark((value for _, value in self.history.get(name, ())), 12), "cyan"),
                 ("  ", ""),
             ]
         return _apart(tuple(parts), right, width)
@@ -329,7 +333,7 @@ class View:
     def _rate(self, name: str | None) -> str:
         """The rate of all ranks: the sum, if each of them prints its own."""
         rates = [rank.rate for rank in self.ranks.values() if rank.rate is not None]
-        return _number(sum(rates) if len(rates) > 1 else self.values.get(name or "", 0.0))
+        return _number(sum(rates) if len(rates) > 1 else self.values.get(name or "") or 0.0)
 
     def _table(self, width: int, now: float, states: list[RankState]) -> list[Line]:
         """A row for each rank, also for one that has not started; of a large gang, those that matter first."""
@@ -373,6 +377,11 @@ CONDITIONS = {"stands": "stopped", "slow": "slow", "quiet": "quiet", "waits": "w
 IN_ROW: dict[Condition, str] = {"stands": "stops", "slow": "slow", "quiet": "quiet", "waits": "waits", "": ""}
 
 
+def number(value: float | None) -> Part:
+    """The last value of a metric."""
+    return ("NaN ", "red") if value is None else (f"{value:.4g} ", "bold")
+
+
 def _joined(rendezvous: Rendezvous) -> str:
     """Which nodes a gang waits for."""
     missing = rendezvous.missing
@@ -394,15 +403,12 @@ def _named(states: list[RankState]) -> Line:
 
 def _row(state: RankState, now: float, width: int) -> Line:
     rank, style = state.rank, STYLES[state.condition]
-    step = "" if rank.step is None else str(rank.step)
     rate = "" if rank.rate is None else _number(rank.rate)
     quiet = span(now - rank.heard)
     if width < 60:
         return ((f"{rank.number:4} {quiet:>6}  {rank.last}", style),)
-    return (
-        (f"{rank.number:4} {rank.node:<4} {step:>7} {rate:>7} {quiet:>6}  {IN_ROW[state.condition]:<5} ", style),
-        (rank.last, style or "dim"),
-    )
+    place = f"{rank.number:4} {rank.node:<4} {rank.position!s:>7}"
+    return (f"{place} {rate:>7} {quiet:>6}  {IN_ROW[state.condition]:<5} ", style), (rank.last, style or "dim")
 
 
 def _number(value: float) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from batchtrain import markup
-from batchtrain.display.live_view import Line, View, span
+from batchtrain.display.live_view import Line, View, number, span
 from batchtrain.display.terminal import plain_text, terminal_text
 from batchtrain.errors import printable, short_traceback, shortened
 from batchtrain.hints import for_cell
@@ -158,10 +158,10 @@ class Card:
 
 def _curve(view: View) -> str:
     """The curve of the main metric."""
-    name = next((name for name in view.names if len(view.history[name]) > 1), "")
+    name = next((name for name in view.names if len(view.history.get(name, ())) > 1), "")
     if not name:
         return ""
-    return markup.figure(f"{name} {view.values[name]:.4g}", {name: tuple(view.history[name])}, CURVE_HEIGHT)
+    return markup.figure(f"{name} {number(view.values[name])[0]}", {name: tuple(view.history[name])}, CURVE_HEIGHT)
 
 
 def _block(lines: list[Line]) -> str:

@@ -20,7 +20,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Observed(Event, frozen=True):
-    """Something that views draw. It has no sentence, and no log shows it."""
+    """Something that views draw. Without a sentence, no log shows it."""
 
     text: str = ""
 
@@ -270,8 +270,10 @@ class Stderr(Output, frozen=True):
 
 
 class MetricsSeen(Observed, frozen=True, kw_only=True):
-    """What a task measured since the last of these events, and its ranks now."""
+    """What a task measured since the last of these events, and its ranks now. Its sentence names the metrics that are
+    not finite any more."""
 
+    kind = "metrics"
     job: str = ""
     points: tuple[Point, ...] = ()
     again: bool = False
@@ -349,6 +351,8 @@ class Results(Event, frozen=True):
     """Where the results are."""
 
     kind = "results"
+    diverged: bool = False
+    """Whether a metric is not finite at the end."""
 
 
 class IsolationMissing(Event, frozen=True):

@@ -41,24 +41,26 @@ class StepTimes:
     """The last step times of each rank."""
 
     def __init__(self) -> None:
-        self._moments: dict[int, deque[tuple[float, int]]] = {}
+        self._moments: dict[int, deque[tuple[float, float]]] = {}
 
-    def add(self, rank: int | None, t: float, step: int | None) -> None:
-        """A rank reached a step; several reports of one step count once."""
-        if rank is None or step is None:
+    def add(self, rank: int | None, t: float, place: float | None) -> None:
+        """A rank reached a place; several reports of one place count once."""
+        if rank is None or place is None:
             return
         moments = self._moments.setdefault(rank, deque(maxlen=STEPS + 1))
-        if moments and step < moments[-1][1]:  # it continues from a checkpoint
+        if moments and place < moments[-1][1]:  # it continues from a checkpoint
             moments.clear()
-        if not moments or step > moments[-1][1]:
-            moments.append((t, step))
+        if not moments or place > moments[-1][1]:
+            moments.append((t, place))
 
     @property
     def times(self) -> dict[int, tuple[float, ...]]:
         """The seconds of a step by rank, the oldest first."""
         copies = {rank: tuple(moments) for rank, moments in tuple(self._moments.items())}
         return {
-            rank: tuple((t - before) / (step - last) for (before, last), (t, step) in pairwise(moments) if t >= before)
+            rank: tuple(
+                (t - before) / (place - last) for (before, last), (t, place) in pairwise(moments) if t >= before
+            )
             for rank, moments in copies.items()
         }
 
@@ -66,17 +68,18 @@ class StepTimes:
 def compared(ranks: Sequence[Rank], steps: Mapping[int, Sequence[float]], now: float) -> list[RankState]:
     """The ranks, those that matter first. steps: the last step times of each. now: seconds since 1970; of a gang that
     has ended, its end."""
-    leader = max((rank.step for rank in ranks if rank.step is not None), default=None)
+    leader = max((place for rank in ranks if (place := rank.position.place) is not None), default=None)
     typical = {number: median(times) for number, times in steps.items() if len(times) >= FEWEST_STEPS}
     usual = median(typical.values()) if len(typical) > 1 else None
     most_lines = max((rank.lines for rank in ranks), default=0)
     regular = [  # ranks whose silence means something: in many programs, only rank 0 prints
-        rank for rank in ranks if (2 * rank.lines >= most_lines if leader is None else rank.step is not None)
+        rank for rank in ranks if (2 * rank.lines >= most_lines if leader is None else rank.position.place is not None)
     ]
     latest = max((rank.heard for rank in regular), default=now)
     gap = max(GAP_SECONDS, GAP_STEPS * (usual or 0.0))
     silent = [rank for rank in regular if now - rank.heard > QUIET_SECONDS]
-    behind = {rank.number for rank in silent if leader is not None and rank.step is not None and rank.step < leader}
+    positions = {rank.position for rank in ranks}
+    behind = {rank.number for rank in silent if any(map(rank.position.is_before, positions))}
     standing = behind or {rank.number for rank in silent if latest - rank.heard > gap}
     quiet = {rank.number for rank in silent}
 
@@ -91,7 +94,7 @@ def compared(ranks: Sequence[Rank], steps: Mapping[int, Sequence[float]], now: f
         RankState(
             rank,
             condition(rank.number),
-            None if leader is None or rank.step is None else leader - rank.step,
+            None if leader is None or rank.position.place is None else round(leader - rank.position.place),
             tuple(steps.get(rank.number, ())),
         )
         for rank in ranks

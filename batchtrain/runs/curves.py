@@ -56,8 +56,8 @@ class Plot(NamedTuple):
 
 
 def continued(values: Sequence[tuple[int, float | None, Value]]) -> list[Value]:
-    """The values of all attempts as one curve. values: each with its attempt and its step. Where a later attempt begins
-    at an earlier step, as from a checkpoint, its values replace those of the attempts before."""
+    """The values of all attempts as one curve. values: each with its attempt and its place. Where a later attempt
+    begins at an earlier place, as from a checkpoint, its values replace those of the attempts before."""
     firsts: dict[int, float] = {}
     for attempt, step, _ in values:
         if step is not None:

@@ -39,6 +39,7 @@ from batchtrain.metrics.point import COUNTERS, MOST_NAME, metric_name, of_json
 from batchtrain.plan.lineage import Commit
 from batchtrain.records import Attempt, FabricCheck, Metric, Point, RanksRecord, Task
 from batchtrain.records.pools import PoolAttempt
+from batchtrain.records.position import Course
 from batchtrain.records.record import Time
 from batchtrain.runs import lease
 from batchtrain.runs.local_names import safe_name, safe_path
@@ -127,6 +128,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     project: str = ""
     """The id of the project below which the checkpoints of the job are; empty for a job without checkpoints."""
     summary: dict[str, Metric] = {}
+    is_by_task: bool | None = None
+    """Whether the names of `summary` begin with a task, as `TASK/METRIC`; None in a run of an earlier version."""
     failure: RunFailure | None = None
     warnings: tuple[str, ...] = ()
     """What may have made it slow: what the check of the nodes before a launch warned about."""
@@ -508,9 +511,12 @@ def _pretty(value: Any) -> bytes:
 
 
 def points_of(path: Path) -> Iterator[Point]:
-    """The points of a metrics file; an incomplete line is skipped."""
+    """The points of a metrics file, each at its place; an incomplete line is skipped."""
+    course = Course()
     with state_files.stream(path, LOSS) as file:
-        yield from _points(file)
+        for point in _points(file):
+            at = None if point.node else course.advance(point.rank, point.attempt, point.epoch, point.step)
+            yield point if at is None else point._replace(place=at.place)
 
 
 def _points(lines: Iterable[bytes]) -> Iterator[Point]:

@@ -397,8 +397,9 @@ class Recording:
             tasks = (task.id for task in self.run.each_task())
             measured_tasks = frozenset(task_id for task_id in tasks if self.run.metrics_file(task_id).exists())
             self._read_lines(measured_tasks)
-            summary = self._record.summary | self._summary(measured_tasks)
-            self._record = replace(self._record, summary=summary)
+            before, (is_by_task, summary) = self._record, self._summary(measured_tasks)
+            is_any_by_task = is_by_task or before.is_by_task
+            self._record = replace(before, summary=before.summary | summary, is_by_task=is_any_by_task)
         else:
             self._record = replace(self._record, summary={})
             self._read_lines(frozenset())
@@ -413,8 +414,9 @@ class Recording:
                 phases=phases(
                     self._moments, self.run.each_task(), self._preparation(), self._fetching, self._attempts.attempts
                 ),
-                summary=self._summary(frozenset()),
             )
+            is_by_task, summary = self._summary(frozenset())
+            self._record = replace(self._record, summary=summary, is_by_task=is_by_task)
             self._attempts.write()
         self._warn()
         complete = self.has_fetched and self.missing is None
@@ -430,7 +432,8 @@ class Recording:
             summaries.setdefault(task, Summary()).add(point)
         last_event = max((event.t for event in self.run.events()), default=now())
         metrics = {task: summary.metrics() for task, summary in summaries.items()}
-        self._record = msgspec.structs.replace(self._record, state=state, ended=last_event, summary=_joined(metrics))
+        is_by_task, summary = joined(metrics)
+        self._record = replace(self._record, state=state, ended=last_event, summary=summary, is_by_task=is_by_task)
         self._finish(self._lease)
 
     def _finish(self, run_lease: lease.Lease) -> None:
@@ -509,10 +512,10 @@ class Recording:
         new_nodes = (node for node in self._nodes.values() if node.allocated and node.allocated >= self._record.started)
         return max((node.prepared for node in new_nodes if node.prepared is not None), default=None)
 
-    def _summary(self, measured_tasks: Set[str]) -> dict[str, Metric]:
-        """The summary of all tasks except the measured ones. Names begin with the task if there are several."""
+    def _summary(self, measured_tasks: Set[str]) -> tuple[bool, dict[str, Metric]]:
+        """The summary of all tasks except the measured ones, as `joined` makes it."""
         self.metrics = self._numbers.end(self._metrics_files(measured_tasks))
-        return _joined(self.metrics, several=bool(self._record.summary))
+        return joined(self.metrics, several=bool(self._record.summary))
 
     def _read_lines(self, measured_tasks: Set[str]) -> None:
         """Read what the tasks measured that this command did not follow to their ends: their output, and then the
@@ -630,7 +633,12 @@ class Recording:
         if self._unwritten is not None:
             lines.append(f"the record of this run is incomplete: {self._unwritten.strerror or self._unwritten}")
         lines += [*(f"warning: {text}" for text in self._record.warnings), *self._numbers.notes]
-        return "\n  ".join(lines)
+        return "\n  ".join((*lines, *([f"diverged: {why}"] if (why := compare.diverged(self._record)) else [])))
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the last value of a metric is not finite."""
+        return bool(compare.diverged(self._record))
 
 
 def _uploads(output: StorageOutput, path: str) -> bool:
@@ -650,11 +658,11 @@ def _line_groups(path: Path, start: int = 0) -> Iterator[list[str]]:
             yield some
 
 
-def _joined(metrics: Mapping[str, dict[str, Metric]], *, several: bool = False) -> dict[str, Metric]:
-    """The summaries of tasks as one. Names begin with the task if there are several."""
+def joined(metrics: Mapping[str, dict[str, Metric]], *, several: bool = False) -> tuple[bool, dict[str, Metric]]:
+    """The summaries of tasks as one, and whether their names begin with the task, as they do for several."""
     if len(metrics) == 1 and not several:
-        return next(iter(metrics.values()))
-    return {f"{task}/{name}": metric for task, of_task in metrics.items() for name, metric in of_task.items()}
+        return False, next(iter(metrics.values()))
+    return True, {f"{task}/{name}": metric for task, of_task in metrics.items() for name, metric in of_task.items()}
 
 
 def _named(paths: Sequence[str]) -> str:

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from batchtrain import foreign, state_files
 from batchtrain.errors import DamagedState, shortened
 from batchtrain.markup import RED, Point, figure, page, short, table, text
-from batchtrain.metrics.point import metric_name
 from batchtrain.records import FabricCheck, Task, cells, columns
 from batchtrain.runs import compare
 from batchtrain.runs.curves import continued
-from batchtrain.runs.directory import LOSS, RunDirectory, RunRecord
+from batchtrain.runs.directory import RunDirectory, RunRecord, points_of
 
 MOST_CURVES, MOST_ROWS = 12, 200
-_PLACES = frozenset({"t", "attempt", "rank", "step", "epoch"})
 _Value = tuple[int, float | None, Point]
 _Values = dict[int, list[_Value]]
-"""By rank, each with its attempt and its step."""
+"""By rank, each with its attempt and its place."""
 
 
 def html(run: RunDirectory) -> str:
     """The report of a run."""
     record = run.record()
-    top = f"<h1>{text(record.job)} <small>{text(record.state)}</small></h1>"
+    top = f"<h1>{text(record.job)} <small>{text(compare.row(record).state)}</small></h1>"
     body = "".join(f"<h2>{title}</h2>{part}" for title, part in sections(run, record).items())
     return page(record.id, top + failure(record) + body)
 
@@ -37,7 +32,7 @@ def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
     tasks = tuple(itertools.islice(run.each_task(), MOST_ROWS))
     attempts = compare.attempt_rows(record, run.attempts()[:MOST_ROWS])
     placements = compare.placement_rows(record)
-    numbers = [(name, short(metric.last), short(metric.best)) for name, metric in record.summary.items()]
+    numbers = [(row.metric, row.last, row.best) for row in compare.metric_rows(record)]
     files = run.files()
     records = [record for record in files if not record.fetched or record.fetched.startswith("outputs/")][:MOST_ROWS]
     rows = [(record.fetched or record.path, f"{record.size:,}", record.reason) for record in records]
@@ -81,9 +76,9 @@ def _fabric(check: FabricCheck) -> str:
 
 
 def failure(record: RunRecord) -> str:
-    """Why the run failed, and the cause with its next step."""
+    """Why the run failed, and the cause with its next step; or which of its numbers are not finite."""
     if record.failure is None:
-        return ""
+        return f'<p style="color:{RED}">{text(why)}</p>' if (why := compare.diverged(record)) else ""
     card = text("\n".join(record.failure.card))
     message = f'<p style="white-space:pre-wrap;color:{RED}">{text(record.failure.message)}</p>'
     return message + (f"<pre>{card}</pre>" if card else "")
@@ -115,14 +110,15 @@ def _task(task: Task) -> Sequence[str]:
 
 
 def points(run: RunDirectory, task: str) -> dict[str, list[Point]]:
-    """The curve of each metric of a task: its values over steps, else over epochs, else over time; in each attempt the
+    """The curve of each metric of a task: its values over its places, else over time; in each attempt the
     lowest rank's where several have it. Several attempts are one curve."""
-    path = run.metrics_file(task)
     curves: dict[str, _Values] = {}
-    with state_files.stream(path, LOSS) as file:
-        for number, line in enumerate(file):
-            with contextlib.suppress(OverflowError):  # of an integer that no curve has
-                _take(curves, number, line)
+    for number, point in enumerate(points_of(run.metrics_file(task))):
+        rank, place = -1 if point.rank is None else point.rank, point.place
+        x = float(next(at for at in (place, point.t, number) if at is not None))
+        for name, value in point.values.items() if not point.node else ():
+            if value is not None:
+                curves.setdefault(name, {}).setdefault(rank, []).append((point.attempt, place, (x, value)))
     lines = {name: continued(_of_lowest_ranks(ranks)) for name, ranks in curves.items()}
     return {name: line for name, line in lines.items() if len(line) > 1}
 
@@ -134,18 +130,6 @@ def _of_lowest_ranks(ranks: Mapping[int, Sequence[_Value]]) -> list[_Value]:
         for attempt, _, _ in ranks[rank]:
             lowest.setdefault(attempt, rank)
     return [value for rank in sorted(ranks) for value in ranks[rank] if lowest[value[0]] == rank]
-
-
-def _take(curves: dict[str, _Values], number: int, line: bytes) -> None:
-    values = foreign.read(line, dict[str, object]) or {}
-    at = next((values[name] for name in ("step", "epoch", "t") if isinstance(values.get(name), (int, float))), number)
-    rank, attempt = values.get("rank"), values.get("attempt")
-    for name, value in values.items():
-        plain = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        if name not in _PLACES and plain and isinstance(at, (int, float)) and isinstance(value, (int, float)):
-            ranks = curves.setdefault(metric_name(name), {})
-            point = attempt if isinstance(attempt, int) else 1, float(at), (float(at), float(value))
-            ranks.setdefault(rank if isinstance(rank, int) else -1, []).append(point)
 
 
 def _moment(value: datetime | None) -> str:

@@ -87,7 +87,7 @@ def sweep(
     rows = []
     for task in swept_tasks:
         last = summaries.get(task.id, {}).get(metric)
-        state = "failed" if task.failed else task.state
+        state = "failed" if task.failed else f"{task.state}{', diverged' if last and last.last is None else ''}"
         rows.append(SweepRow(task.id, state, task.parameters or {}, last.last if last else None))
     return Table(sorted(rows, key=lambda row: math.inf if row.value is None else sign * row.value))
 
@@ -137,7 +137,7 @@ def _measured(contents: Mapping[str, bytes], patterns: Iterable[Pattern], metric
     """What a task measured last. In lines that no program reads, the metric is found as `NAME=VALUE`, `NAME: VALUE`
     and `NAME VALUE`, unless a word stands before its name."""
     name = re.escape(metric).replace("_", "[_ ]")
-    by_name = rf"(?i)(?<![a-z] )(?<![\w/.-]){name}[\"']?(?:\s*[=:]|\s)\s*([-+]?\d[\w.+-]*)"
+    by_name = rf"(?i)(?<![a-z] )(?<![\w/.-]){name}[\"']?(?:\s*[=:]|\s)\s*([-+]?(?:\d[\w.+-]*|nan\b|inf\b))"
     stream, summary = MetricStream(patterns, [Pattern(metric, by_name)], watched=False), Summary()
     takes = {RECORDS: stream.records, OWN: stream.own, "stdout.txt": stream.output}
     for path, content in contents.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from batchtrain.metrics.stream import MetricStream
 from batchtrain.records import Rank
 from batchtrain.records.gang import StepTimes, compared
 
@@ -25,6 +26,19 @@ def test_ranks_that_print_are_fine() -> None:
 
 def test_a_rank_that_is_behind_stands_and_the_others_wait_for_it() -> None:
     assert conditions(ranks((41, 180.0), (40, 181.0), (41, 180.0))) == {0: "waits", 1: "stands", 2: "waits"}
+
+
+def test_a_rank_in_an_earlier_epoch_stands_although_its_step_is_higher() -> None:
+    stream = MetricStream()
+    lines = [f"[0:{rank}] epoch 0 step {step} loss 1" for step in range(36) for rank in (0, 1)]
+    lines += [f"[0:0] epoch 0 step {step} loss 1" for step in range(36, 100)] + ["[0:0] epoch 1 step 0 loss 1"]
+    stream.output(lines, NOW - 60)
+    states = compared(stream.seen(), {}, NOW)
+    assert [(state.rank.number, state.condition, state.behind) for state in states] == [
+        (1, "stands", 65),
+        (0, "waits", 0),
+    ]
+    assert [str(state.rank.position) for state in states] == ["35", "1:0"]
 
 
 def test_of_ranks_without_steps_the_one_that_went_silent_before_the_others_stands() -> None:

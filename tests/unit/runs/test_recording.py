@@ -617,7 +617,7 @@ def test_a_single_file_that_was_not_fetched_is_named_and_remarks_follow(
     _, missing, remark = recorded.conclusion().split("\n  ")
     assert missing.startswith("wd/output/a") and " was not fetched: `results.max_size` is 1k;" in missing
     assert "\x1b" not in missing
-    assert remark == "train: loss was NaN or infinite, first at epoch 1"
+    assert remark == "diverged: loss is NaN since epoch 1" and recorded.diverged
 
 
 # --- the end --------------------------------------------------------------------------------------------------------

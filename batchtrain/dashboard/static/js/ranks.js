@@ -73,7 +73,7 @@ function strip(row, data, to, most) {
   return h("li", { key: String(row.rank), class: kind && `is-${kind}` }, [
     h("strong", null, link(to(row.rank), label(row.rank)), " ", h("span", { class: "quiet" }, row.node)),
     h("span", { class: "number" }, [
-      row.step === null ? "" : `step ${count(row.step)}`,
+      row.step && `step ${row.step}`,
       row.behind ? h("span", { class: "quiet" }, ` −${count(row.behind)}`) : null,
     ]),
     h("span", { class: "number", title: "time since its last line" }, row.at ? since(data.end, row.at) : ""),
@@ -111,9 +111,9 @@ function heat(data, to) {
       h("li", { key: node }, [
         h("span", { class: "lane" }, node || "?"),
         h("span", { class: "heat" }, [
-          tiles.map(([rank, , step, , condition]) => {
-            const behind = step === null ? 0 : data.leader - step;
-            const words = `${label(rank)}${step === null ? "" : `, step ${step}`}${
+          tiles.map(([rank, , place, , condition]) => {
+            const behind = place === null ? 0 : data.leader - place;
+            const words = `${label(rank)}${place === null ? "" : `, step ${place}`}${
               condition ? `, ${CONDITIONS[condition][1]}` : ""
             }`;
             const look = `micro ${CONDITIONS[condition]?.[0] ?? ""}`;

@@ -3,7 +3,7 @@
 import { actions, disable, terminate } from "./actions.js";
 import { Curves } from "./curves.js";
 import { h } from "./dom.js";
-import { bytes, count, duration, lasted, moment, money, number, plural, short } from "./format.js";
+import { bytes, count, duration, lasted, moment, money, plural, short } from "./format.js";
 import { viewer } from "./log.js";
 import { chosenFile, output, outputView } from "./output.js";
 import * as ui from "./parts.js";
@@ -15,8 +15,7 @@ const MOST_TASKS = 50,
 const base = (context) => ui.path("runs", context.params.run);
 const over = (seen) => seen.state !== "running";
 
-/** The outcome of a run; `completed` alone would not say that it succeeded. */
-export const result = (run) => (run.state === "completed" ? ui.state("succeeded") : ui.state(run.state));
+export const result = (run) => ui.state(run.outcome);
 
 /** The task that the page shows: that of the address, else the first that failed, else the first. */
 function taskOf(context) {
@@ -141,6 +140,7 @@ const VIEW = {
         seen.failure &&
           ui.link(context.with({ view: "output", file: "stderr.txt", look: "" }), "Show the output at the cause"),
       ),
+      seen.diverged && h("p", { class: "card bad" }, `Diverged: ${seen.diverged}.`),
       seen.warnings?.map((warning) => ui.warned(short(warning))),
       text && ui.warned(text, " ", ui.link(context.with({ view: "ranks" }), "Show the ranks")),
       data && !over(seen) ? progress(data, true) : null,
@@ -437,12 +437,7 @@ function overlays(context, seen) {
     h("p", { class: "filters" }, [
       runs.map((run) =>
         ui.checkbox(
-          [
-            run.id,
-            run.results.length
-              ? h("span", { class: "quiet" }, `${run.results[0].name} ${number(run.results[0].last)}`)
-              : null,
-          ],
+          [run.id, run.results.length ? h("span", { class: "quiet" }, run.results[0].text) : null],
           chosen.includes(run.id),
           () => context.toggle("with", run.id),
         ),
