@@ -59,6 +59,8 @@ def _since(_ctx: click.Context, _parameter: click.Parameter, value: str | None) 
     return since
 
 
+FEW_RUNNING = 4
+"""Running tasks whose progress `jobs show` reads."""
 _job_id = click.argument("job_id", required=False, shell_complete=ids("jobs"))
 
 
@@ -171,14 +173,15 @@ def show_(job_id: str | None) -> None:
         return
     tasks, left_out = job_tasks.some_of(job)
     hints = diagnose.hints(name)
+    progress = [job.progress(task.id) for task in tasks if task.state == "running"][:FEW_RUNNING]
     if settings().output == "table":
         show_rows([row])
         print()
         show_rows(job.explained(tasks), empty="no tasks")
-        for text in (*filter(None, (left_out,)), *hints):
+        for text in (*filter(None, (left_out,)), *hints, *progress):
             say(text)
     else:
-        show({**plain(row), "tasks": plain(tasks), "left_out": left_out, "hints": hints})
+        show({**plain(row), "tasks": plain(tasks), "left_out": left_out, "hints": hints, "progress": progress})
 
 
 @command.command()
@@ -197,7 +200,8 @@ def wait(job_id: str | None, timeout: float) -> None:
     orphan = orphans.orphan_of(client, settings().runs_root, name)
     if orphan is not None:
         say(f"{orphan.what}: when its tasks have ended, it is ended as `run` does")
-    with waiting("job", name, client), live.block(client.account, None, name) as block:
+    began = client.jobs.handle(name).seen.created
+    with waiting("job", name, client), live.block(client.account, None, name, began) as block:
         job = watch_job(client, name, tell=block, timeout=timeout, output=False)
     if orphan is None:
         _show_ended(job)
@@ -240,8 +244,8 @@ def watch(job_id: str | None, timeout: float) -> None:
     from batchtrain.client.run import watch_job
 
     name, client = opened(job_id)
-    client.jobs.get(name)
-    with waiting("job", name, client), live.block(client.account, None, name) as block:
+    began = client.jobs.handle(name).seen.created
+    with waiting("job", name, client), live.block(client.account, None, name, began) as block:
         job = watch_job(client, name, tell=block, timeout=timeout, ranks=settings().ranks)
     _show_ended(job)
 

@@ -158,10 +158,12 @@ class Card:
 
 def _curve(view: View) -> str:
     """The curve of the main metric."""
-    name = next((name for name in view.names if len(view.history.get(name, ())) > 1), "")
+    curves = {name: {t: tuple(c) for t, c in view.history.get(name, {}).items() if len(c) > 1} for name in view.names}
+    name = next((name for name, by_task in curves.items() if by_task), "")
     if not name:
         return ""
-    return markup.figure(f"{name} {number(view.values[name])[0]}", {name: tuple(view.history[name])}, CURVE_HEIGHT)
+    last = f" {number(next(iter(view.values[name].values())))[0]}" if len(view.values[name]) == 1 else ""
+    return markup.figure(f"{name}{last}", curves[name], CURVE_HEIGHT)
 
 
 def _block(lines: list[Line]) -> str:

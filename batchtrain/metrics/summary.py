@@ -6,12 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from batchtrain.metrics.point import UNITS
 from batchtrain.records import Metric, Point
+from batchtrain.records.rates import is_rate, is_total, rate_unit, rates_of
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
-
-TOTAL_RATES = ("total_images_per_second", "results.throughput", "total_samples_per_second")
-"""Rates of the whole job; the first that exists is used."""
-OWN_RATES = ("images_per_second", "samples_per_second")
-"""Rates of one rank; the rates of all ranks are added."""
 
 
 class Summary:
@@ -39,7 +35,7 @@ class Summary:
                 continue
             best = _better(name)(best for best in (value, before.best) if best is not None)
             ranks[rank] = Metric(value, best, point.counted_step)
-            if name in TOTAL_RATES or name in OWN_RATES:
+            if is_rate(name):
                 self._rates.setdefault(point.attempt, {}).setdefault(name, {}).setdefault(rank, []).append(value)
 
     @property
@@ -64,7 +60,7 @@ class Summary:
             best = _better(name)(finite) if finite else None
             metrics[name] = Metric(last.last, best, last.step, self._units.get(name, ""), last.since)
         if self._rates and (rate := throughput(self._rates[max(self._rates)])):
-            metrics["throughput"] = Metric(rate[0], rate[0], unit=self._units.get(rate[1], ""))
+            metrics["throughput"] = Metric(rate[0], rate[0], unit=self._units.get(rate[1]) or rate_unit(rate[1]))
         return metrics
 
 
@@ -74,12 +70,11 @@ def _better(name: str) -> Callable[..., float]:
 
 def throughput(rates: Mapping[str, Mapping[int, Sequence[float]]]) -> tuple[float, str] | None:
     """The mean rate without the first value of each rank, and the name of its metric."""
-    for name in TOTAL_RATES:
-        if name in rates:
-            return after_warm_up(rates[name][min(rates[name])]), name
-    for name in OWN_RATES:
-        if name in rates:
-            return sum(map(after_warm_up, rates[name].values())), name
+    names = rates_of(rates)
+    for name in filter(is_total, names):
+        return after_warm_up(rates[name][min(rates[name])]), name
+    for name in names:
+        return sum(map(after_warm_up, rates[name].values())), name
     return None
 
 

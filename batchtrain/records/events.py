@@ -286,6 +286,8 @@ class MetricsSeen(Observed, frozen=True, kw_only=True):
     """Metrics of which the values before are to be forgotten."""
     ranks: tuple[Rank, ...] = ()
     progress: TrainingProgress | None = None
+    read_to: float | None = None
+    """Until when all that the ranks printed has come; None if that is unknown."""
     rendezvous: Rendezvous = Rendezvous()
     ended: bool = False
     """Whether they are the last of the task."""

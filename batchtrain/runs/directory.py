@@ -40,6 +40,7 @@ from batchtrain.plan.lineage import Commit
 from batchtrain.records import Attempt, FabricCheck, Metric, Point, RanksRecord, Task
 from batchtrain.records.pools import PoolAttempt
 from batchtrain.records.position import Course
+from batchtrain.records.rank_end import RankEnd
 from batchtrain.records.record import Time
 from batchtrain.runs import lease
 from batchtrain.runs.local_names import safe_name, safe_path
@@ -359,6 +360,15 @@ class RunDirectory(NamedTuple):
     def ranks(self, task: str) -> RanksRecord:
         """The ranks of a task; empty if none were recorded."""
         return state_files.cached(self.ranks_file(task), RanksRecord) or RanksRecord()
+
+    def rank_ends(self, task: str, record: RunRecord) -> dict[int, str] | None:
+        """How the ranks of a task failed, as its gang recorded it; None if no rank is known to have failed."""
+        ends = _lines(self.logs(task) / "ranks" / "ends.jsonl", RankEnd)
+        failed_ranks = {end.rank: end.words for end in ends if end.rank is not None}
+        failure = record.failure
+        if not failed_ranks and failure is not None and failure.rank is not None and failure.task in ("", task):
+            failed_ranks = {failure.rank: RankEnd(exit_code=failure.code).words}
+        return failed_ranks or None
 
     def fabric(self) -> FabricCheck | None:
         """fabric.json; None if the run is no fabric check."""

@@ -38,10 +38,13 @@ from batchtrain.config.types import Task as TaskSettings
 from batchtrain.config.types.secret import masked
 from batchtrain.errors import (
     BatchtrainError,
+    Finding,
     NotFound,
     ResultsLeft,
     ServiceError,
     TaskFailed,
+    TerminalClosed,
+    Terminated,
     UsageError,
     counted,
     printable,
@@ -54,6 +57,7 @@ from batchtrain.plan.marks import marks_of
 from batchtrain.plan.outputs import patterns
 from batchtrain.plan.types import Plan, Sources
 from batchtrain.records import Failure, Job, Metric, Node, Task, events, node_cost, node_hours, shown
+from batchtrain.records.gang import standstill
 from batchtrain.runs import compare, directory, lease, report, results, source_copy
 from batchtrain.runs.attempt_record import STREAMS, AttemptRecord
 from batchtrain.runs.beginnings import commit_of, training_jobs
@@ -130,6 +134,8 @@ class Recording:
         self._client, self._patience, self._record = client, patience(account.endpoint), record
         self._job, self._job_ended, self._secrets = job, job_ended, secrets
         self._moments, self._fetching = Moments(record.started), 0.0
+        self._stopped: datetime | None = None
+        """When the tasks were left, and their results fetched."""
         self.metrics: dict[str, dict[str, Metric]] = {}
         """The metrics of each task, at the end."""
         self._finished = False
@@ -181,6 +187,8 @@ class Recording:
             self._moments = self._moments._replace(ready=now())
         elif isinstance(event, (events.JobAdded, events.TasksAdded)):
             self._moments = self._moments._replace(tasks_added=now())
+        elif isinstance(event, events.ResultsFetching):
+            self._stopped = self._stopped or now()
         elif isinstance(event, events.NodesSeen):
             self._addresses.update((node.address, node.id) for node in event.nodes)
         elif isinstance(event, (events.AttemptSeen, events.AttemptEnded)):
@@ -408,7 +416,7 @@ class Recording:
                 self._record,
                 state=state,
                 ended=end_time,
-                failure=_failure(error, self._secrets) if error is not None else None,
+                failure=_failure(error, self._secrets, self._standstill()) if error is not None else None,
                 node_hours=node_hours(self._nodes.values(), end_time, since=self._record.started) if end_time else None,
                 cost=self._cost(end_time),
                 phases=phases(
@@ -422,6 +430,12 @@ class Recording:
         complete = self.has_fetched and self.missing is None
         self._record = replace(self._record, results="complete" if complete else "partial")
         self._finish(self._lease)
+
+    def _standstill(self) -> str:
+        """Which ranks stood still when the run was stopped."""
+        at = (self._stopped or now()).timestamp()
+        tasks = self._numbers.tasks
+        return "; ".join(filter(None, (standstill(self.run.ranks(task).ranks, at) for task in sorted(tasks))))
 
     def close(self, state: str) -> None:
         """Write the end of a run whose job is gone, from what its directory has. It ended with its last event."""
@@ -673,8 +687,18 @@ def _named(paths: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) + (" was" if len(paths) == 1 else " were")
 
 
-def _failure(error: BaseException, secrets: tuple[Secret, ...]) -> RunFailure:
+_STOPPED = {TerminalClosed: "stopped because its terminal was closed", Terminated: "stopped by SIGTERM"}
+"""What ended a command that its user did not end with Ctrl-C."""
+
+
+def _failure(error: BaseException, secrets: tuple[Secret, ...], standing: str = "") -> RunFailure:
+    """Why a run ended. standing: which ranks stood still then."""
     failure: dict[str, Any] = {"message": str(error) or type(error).__name__}
+    if isinstance(error, KeyboardInterrupt):
+        reason = _STOPPED.get(type(error), "stopped by the user") + (f" while {standing}" if standing else "")
+        next_step = "read the output of that rank" if standing else "run it again"
+        finding = Finding("stopped", "the run", reason, "", next_step)
+        failure |= {"message": reason, "cause": reason, "finding": finding._asdict()}
     if isinstance(error, TaskFailed):
         failure |= {name: getattr(error, name) for name in ("task", "rank", "node", "code", "cause")}
     if isinstance(error, BatchtrainError) and error.finding:
