@@ -31,10 +31,8 @@ class Story(NamedTuple):
     state: str = "completed"
     failed: frozenset[str] = frozenset()
     failure: RunFailure | None = None
-
-    @property
-    def is_sweep(self) -> bool:
-        return len(self.tasks) > 1
+    silence: float = 0.0
+    """Seconds without a line before its end."""
 
 
 def _steps(count: int, text: str = "loss {loss:.4f}", start: int = 1, rank: str = "") -> list[str]:
@@ -61,7 +59,7 @@ PREEMPTED = ([f"epoch {e} step {n} loss {1 / (1 + 10 * e + n):.4f}" for e, n in 
 MANY = " ".join(f"m{number}={number}" for number in range(45))
 LAYERS = ", ".join(f'"layer_{number:02}/grad_norm": {number}.5' for number in range(40))
 RAISED = RunFailure("task train failed: rank 2 on n1 exited with code 7", task="train", rank=2, node="n1", code=7)
-STOPPED = RunFailure("KeyboardInterrupt", cause="KeyboardInterrupt")
+STOPPED = RunFailure("stopped by the user while rank 3 stood still for 84 s", cause="stopped")
 
 STORIES: Mapping[str, Story] = {
     "healthy": Story({"train": [_gang(4, 20)]}),
@@ -73,7 +71,7 @@ STORIES: Mapping[str, Story] = {
         {f"task-{n:05}": [[f"step 1/1 loss {1 + n / 1000:.4f}"]] for n in range(500)},
         "failed", frozenset(f"task-{n:05}" for n in range(7, 500, 50)),
     ),
-    "stopped": Story({"train": [_gang(4, 40, silent=3, until=12)]}, "interrupted", failure=STOPPED),
+    "stopped": Story({"train": [_gang(4, 40, silent=3, until=12)]}, "interrupted", failure=STOPPED, silence=80),
     "same-id": Story({"train": [_steps(5)]}),
     "many-metrics": Story({"train": [[f"step {n} {MANY}" for n in (1, 2, 3)]]}),
     "layers": Story({"train": [[f'{{"step": {n}, {LAYERS}}}' for n in (1, 2)]]}),
@@ -102,11 +100,11 @@ def recorded(root: Path, name: str) -> RunDirectory:
     run.write_attempts(attempts)
     is_by_task, summary = joined(metrics)
     is_over = story.state != "running"
+    ended = END + timedelta(seconds=story.silence) if is_over else None
     run.write(
         RunRecord(
-            id=run.name, state=story.state, started=START, ended=END if is_over else None,
-            job=name, nodes=2, vm_size="Standard_ND96isr_H100_v5", summary=summary if is_over else {},
-            failure=story.failure, is_by_task=is_by_task,
+            id=run.name, state=story.state, started=START, ended=ended, job=name, nodes=2, vm_size="Standard_NC4as",
+            summary=summary if is_over else {}, failure=story.failure, is_by_task=is_by_task,
         )
     )  # fmt: skip
     run.replace(run.report, report.html(run).encode())
@@ -121,6 +119,7 @@ def events(story: Story, task: str) -> list[tuple[MetricsSeen, int]]:
             at = START.timestamp() + SECONDS * (attempt - 1 + (number + 1) / len(lines)) / len(story.tasks[task])
             points = stream.output([line], at)
             told.append((stream.event("j", task, points), attempt))
+    told.append((stream.event("j", task, ended=True), len(story.tasks[task])))
     return told
 
 

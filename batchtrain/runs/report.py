@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from batchtrain.errors import DamagedState, shortened
-from batchtrain.markup import RED, Point, figure, page, short, table, text
+from batchtrain.markup import RED, Point, figure, fold, page, short, table, text
 from batchtrain.records import FabricCheck, Task, cells, columns
 from batchtrain.runs import compare
 from batchtrain.runs.curves import continued
 from batchtrain.runs.directory import RunDirectory, RunRecord, points_of
 
-MOST_CURVES, MOST_ROWS = 12, 200
+MOST_CURVES, MOST_ROWS, MOST_FOLDED = 12, 200, 10_000
 _Value = tuple[int, float | None, Point]
 _Values = dict[int, list[_Value]]
 """By rank, each with its attempt and its place."""
@@ -29,12 +29,12 @@ def html(run: RunDirectory) -> str:
 
 def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
     """The parts of a report that have content, by their titles."""
-    tasks = tuple(itertools.islice(run.each_task(), MOST_ROWS))
-    attempts = compare.attempt_rows(record, run.attempts()[:MOST_ROWS])
+    tasks = sorted(run.each_task(), key=lambda task: not task.failed)
+    attempts = compare.attempt_rows(record, run.attempts())
     placements = compare.placement_rows(record)
     numbers = [(row.metric, row.last, row.best) for row in compare.metric_rows(record)]
     files = run.files()
-    records = [record for record in files if not record.fetched or record.fetched.startswith("outputs/")][:MOST_ROWS]
+    records = [record for record in files if not record.fetched or record.fetched.startswith("outputs/")]
     rows = [(record.fetched or record.path, f"{record.size:,}", record.reason) for record in records]
     parts = {
         "About": table((), _facts(record)),
@@ -42,15 +42,29 @@ def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
         "Numbers": table(("metric", "last", "best"), numbers),
         "Curves": "".join(
             figure(f"{task.id}: {name}", {f"{task.id}: {name}": values})
-            for task in tasks
+            for task in tasks[:MOST_ROWS]
             for name, values in itertools.islice(points(run, task.id).items(), MOST_CURVES)
+        )
+        + "".join(
+            figure(f"{task.id}: {name}, by seconds", lines)
+            for task in tasks[:MOST_ROWS]
+            for name, lines in samples(run, task.id).items()
         ),
-        "Tasks": table(("task", "state", "exit code", "seconds", "node"), map(_task, tasks)),
+        "Tasks": _cut(("task", "state", "exit code", "seconds", "node"), list(map(_task, tasks))),
         "Candidates": table(columns(placements), map(cells, placements)) if placements else "",
-        "Attempts": table(columns(attempts), map(cells, attempts)) if attempts else "",
-        "Files": table(("file", "bytes", ""), rows),
+        "Attempts": _cut(columns(attempts), list(map(cells, attempts))) if attempts else "",
+        "Files": _cut(("file", "bytes", ""), rows),
     }
     return {title: part for title, part in parts.items() if part}
+
+
+def _cut(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The first rows as a table, the others one click away."""
+    others = rows[MOST_ROWS:MOST_FOLDED]
+    note = f"{MOST_ROWS + len(others):,} of {len(rows):,}; the run directory has all" if len(rows) > MOST_FOLDED else ""
+    return table(heads, rows[:MOST_ROWS]) + (
+        fold(f"{len(others):,} more of {len(rows):,}", table(heads, others), note=note) if others else ""
+    )
 
 
 def _fabric_of(run: RunDirectory) -> str:
@@ -103,7 +117,13 @@ def _facts(record: RunRecord) -> Iterable[Sequence[str]]:
 
 def _task(task: Task) -> Sequence[str]:
     code = "" if task.exit_code is None else str(task.exit_code)
-    return task.id, task.state, code, "" if task.seconds is None else f"{task.seconds:.1f}", shortened(task.node)
+    return (
+        task.id,
+        "failed" if task.failed else task.state,
+        code,
+        "" if task.seconds is None else f"{task.seconds:.1f}",
+        shortened(task.node),
+    )
 
 
 # --- curves ---------------------------------------------------------------------------------------------------------
@@ -112,15 +132,31 @@ def _task(task: Task) -> Sequence[str]:
 def points(run: RunDirectory, task: str) -> dict[str, list[Point]]:
     """The curve of each metric of a task: its values over its places, else over time; in each attempt the
     lowest rank's where several have it. Several attempts are one curve."""
-    curves: dict[str, _Values] = {}
+    curves, began = dict[str, _Values](), None
     for number, point in enumerate(points_of(run.metrics_file(task))):
         rank, place = -1 if point.rank is None else point.rank, point.place
-        x = float(next(at for at in (place, point.t, number) if at is not None))
-        for name, value in point.values.items() if not point.node else ():
-            if value is not None:
+        began = point.t if began is None else began
+        x = float(number) if point.t is None or began is None else point.t - began
+        x = x if place is None else float(place)
+        for name, value in point.values.items():
+            if value is not None and not point.node:
                 curves.setdefault(name, {}).setdefault(rank, []).append((point.attempt, place, (x, value)))
     lines = {name: continued(_of_lowest_ranks(ranks)) for name, ranks in curves.items()}
     return {name: line for name, line in lines.items() if len(line) > 1}
+
+
+def samples(run: RunDirectory, task: str) -> dict[str, dict[str, list[Point]]]:
+    """What the nodes of a task measured over the seconds since the first sample, by metric and node."""
+    curves: dict[str, dict[str, list[Point]]] = {}
+    began = None
+    for point in points_of(run.metrics_file(task)):
+        if not point.node or point.t is None:
+            continue
+        began = point.t if began is None else began
+        for name, value in point.values.items():
+            if value is not None:
+                curves.setdefault(name, {}).setdefault(shortened(point.node), []).append((point.t - began, value))
+    return curves
 
 
 def _of_lowest_ranks(ranks: Mapping[int, Sequence[_Value]]) -> list[_Value]:

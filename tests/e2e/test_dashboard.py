@@ -20,7 +20,7 @@ from batchtrain.client.client import connect
 from batchtrain.dashboard import reading
 from batchtrain.dashboard.connection import Connection
 from batchtrain.testing import BatchService, emulated_batch
-from tests import dashboards
+from tests import dashboards, recorded_runs
 from tests.browsers import browser
 from tests.dashboards import BEGUN, GANG, HOSTILE, LARGE, Dashboard, Gate
 from tests.screenshots import FIRST, PAGES, SECOND
@@ -539,6 +539,28 @@ def on_curves(chromium: Any, running: Dashboard, query: str = "") -> Any:
     page.goto(f"{running.url}/runs/{FIRST}?view=curves{query}")
     page.wait_for_selector(".charts canvas >> nth=1")
     return page
+
+
+@pytest.mark.browser
+def test_what_a_page_cuts_is_one_click_away_and_a_value_that_is_not_finite_is_red(
+    chromium: Any, tmp_path: Path
+) -> None:
+    names = {story: recorded_runs.recorded(tmp_path, story).name for story in ("nan", "sweep", "many-metrics")}
+    with dashboards.dashboard({}, runs=tmp_path) as running:
+        page = signed_in(chromium, running)
+        page.goto(f"{running.url}/runs/{names['many-metrics']}?view=curves")
+        page.click("text=Show all 45 metrics")
+        page.wait_for_selector("figure >> nth=44")
+        page.goto(f"{running.url}/runs/{names['sweep']}")
+        page.wait_for_selector("h2 >> text=Tasks (200 of 500, the failed first)")
+        page.click("text=Next page")
+        page.wait_for_url("**skip=200")
+        page.wait_for_selector("h2 >> text=Tasks (200 of 500, the failed first)")
+        page.click("text=Next page")
+        page.wait_for_selector("td >> text=task-00499")
+        page.goto(f"{running.url}/runs/{names['nan']}")
+        page.wait_for_selector(".state.bad >> text=succeeded, diverged")
+        page.context.close()
 
 
 @pytest.mark.browser

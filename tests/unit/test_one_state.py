@@ -72,9 +72,28 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
         "page": "succeeded, diverged", "list of the page": "succeeded, diverged.*loss NaN since step 16",
         "report": "loss is NaN since step 16",
     },
+    "sweep": {
+        "block at 80": "500/500  100 %.*10 failed", "list": r"500 tasks, best loss 1\W", "list of the page": "failed",
+        "page": r'"id":"task-00007".*"task_count":500,"next":200',
+        "report": r"task-00007\s+●\s+failed.*300 more of 500",
+    },
+    "hung": {"block at 80": "1 stopped, 3 waiting", "block at 40": "1 stopped, 3 waiting"},
+    "failed": {"report": "rank 2 on n1 exited with code 7", "page": "rank 2 on n1 exited with code 7"},
+    "stopped": {
+        "list": "interrupted", "page": "rank 3 stood still for 84 s", "report": "rank 3 stood still for 84 s",
+        "notebook": "rank 3 stood still for 84 s",
+    },
+    "one-sample": {"block at 80": "1,000 tokens/s", "show": "throughput.*1000.*tokens/s"},
+    "silent": {"list": "completed", "notebook": "completed"},
     "layers": dict.fromkeys(("list", "list of the page"), "layer_00/grad_norm") | {"show": "layer_39/grad_norm"},
 }  # fmt: skip
-NEVER: Mapping[str, str] = {"layers": r"\d tasks", "healthy": ", diverged|NaN", "preempted": ", diverged|NaN"}
+NEVER: Mapping[str, str] = {
+    "layers": r"\d tasks",
+    "silent": "NaN",
+    "stopped": "KeyboardInterrupt",
+    "healthy": ", diverged|NaN",
+    "preempted": ", diverged|NaN",
+}
 """What no view says."""
 
 
@@ -88,3 +107,10 @@ def test_each_view_says_what_a_run_did(recorded: Recorded) -> None:
     assert wrong == {}
     if recorded.name in NEVER:
         assert [view for view, text in texts.items() if re.search(NEVER[recorded.name], text)] == []
+
+
+def test_the_ranks_of_a_run_are_those_of_the_page(recorded: Recorded) -> None:
+    expected = {"failed": {2: "failed"}, "stopped": {3: "stands"}}.get(recorded.name, {})
+    document = page.ranks(recorded.run.path.parent, recorded.run.name, next(iter(STORIES[recorded.name].tasks)))
+    marked = {row["rank"]: row["condition"] for row in document["rows"] if row["condition"] in ("failed", "stands")}
+    assert marked == expected

@@ -218,14 +218,14 @@ def test_the_files_of_a_report_are_the_results_and_what_was_not_fetched(tmp_path
     assert list(parts) == ["About", "Numbers", "Tasks", "Files"]
     assert "3,000" in parts["Files"] and "gone" in parts["Files"] and "stdout" not in parts["Files"]
     cells = re.findall(r"<td[^>]*>(.*?)</td>", parts["Tasks"])
-    assert [re.sub("<[^>]*>", "", cell) for cell in cells] == ["t", "● completed", "7", "1.2", "tvm-1"]
+    assert [re.sub("<[^>]*>", "", cell) for cell in cells] == ["t", "● failed", "7", "1.2", "tvm-1"]
 
 
 @pytest.mark.parametrize(
     ("lines", "curve"),
     [
         (['{"epoch": 1, "t": 5, "loss": 2}', '{"epoch": 2, "t": 6, "loss": 1}'], [(1.0, 2.0), (2.0, 1.0)]),
-        (['{"t": 5, "loss": 2}', '{"t": 6, "loss": 1}'], [(5.0, 2.0), (6.0, 1.0)]),
+        (['{"t": 5, "loss": 2}', '{"t": 6, "loss": 1}'], [(0.0, 2.0), (1.0, 1.0)]),
         (['{"loss": 2}', '{"loss": 1}'], [(0.0, 2.0), (1.0, 1.0)]),
         (['{"loss": 2, "rank": 3}', '{"loss": 1, "rank": 3}', '{"loss": 8, "rank": 4}'], [(0.0, 2.0), (1.0, 1.0)]),
         (['{"loss": 2}', '{"loss": true}', '{"loss": "1"}', '{"loss": null}'], None),

@@ -2,7 +2,8 @@
 
 const HANDLERS = ["onclick", "oninput", "onchange", "onsubmit", "onkeydown", "ontoggle"];
 
-/** An element: attributes, `on…` handlers (what they return does not cancel the event), `style` as an object, `keep` for a component that renders itself. */
+/** An element: attributes, `on…` handlers, which cannot cancel an event by what they return, `style` as an object,
+ *  `keep` for a component that renders itself. */
 export function h(tag, attributes, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes ?? {})) {
