@@ -89,6 +89,7 @@ def block(
 
         @contextlib.contextmanager
         def undrawn() -> Iterator[None]:
+            screen.transient = False  # the last picture stays: it shows what the user may stop
             screen.stop()
             with log.lock:
                 yield
@@ -97,7 +98,7 @@ def block(
         try:
             yield tell
         except KeyboardInterrupt:
-            screen.transient = False  # the last picture stays: it shows what the user has stopped
+            screen.transient = False
             raise
         finally:
             current.drawing, current.undrawn = False, contextlib.nullcontext

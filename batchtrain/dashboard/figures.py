@@ -140,7 +140,7 @@ def ranks_document(
                 "at": state.rank.heard,
                 "step": str(state.rank.position),
                 "rate": state.rate,
-                "words": state.end or LOOKS[state.condition].counted,
+                "words": state.end or LOOKS[state.condition].words,
                 "behind": state.behind,
                 "condition": state.condition,
                 "step_seconds": [round(seconds, 4) for seconds in state.step_seconds],

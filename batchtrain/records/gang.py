@@ -26,25 +26,25 @@ _ORDER: tuple[Condition, ...] = ("failed", "stands", "slow", "quiet", "waits", "
 
 
 class Look(NamedTuple):
-    """How views show a condition: the style in the words of rich, the word of a count, that of a row, and a sentence
-    about one rank and about several."""
+    """How views show a condition: the style in the words of rich, the words of a count, of a narrow row and of a wide
+    one, and a sentence about one rank and about several."""
 
     style: str
     counted: str
     row: str
+    words: str
     one: str = ""
     several: str = ""
 
 
+_STANDS = "still while the others went on."
 LOOKS: dict[Condition, Look] = {
-    "failed": Look("red", "failed", "fails", "failed.", "failed."),
-    "stands": Look(
-        "red", "stopped", "stops", "stands still while the others went on.", "stand still while the others went on."
-    ),
-    "slow": Look("yellow", "slow", "slow", "is slower than the others.", "are slower than the others."),
-    "quiet": Look("yellow", "quiet", "quiet"),
-    "waits": Look("dim", "waiting for them", "waits"),
-    "": Look("", "fine", ""),
+    "failed": Look("red", "failed", "fails", "failed", "failed.", "failed."),
+    "stands": Look("red", "stopped", "stops", "stands still", f"stands {_STANDS}", f"stand {_STANDS}"),
+    "slow": Look("yellow", "slow", "slow", "slow", "is slower than the others.", "are slower than the others."),
+    "quiet": Look("yellow", "quiet", "quiet", "quiet"),
+    "waits": Look("dim", "waiting for them", "waits", "waits for others"),
+    "": Look("", "fine", "", ""),
 }
 
 
