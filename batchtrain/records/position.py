@@ -67,7 +67,8 @@ class Course:
         """The place before the first step of each epoch that has begun."""
         self._steps: dict[int, tuple[int, int]] = {}
         """The lowest and the highest step of each epoch."""
-        self._stride = 0
+        self._stride = self._length = self._latest = 0
+        """The least difference of two steps, the longest epoch so far, and the last epoch."""
         self._begins_again = False
         """Whether the step begins again with each epoch."""
 
@@ -89,18 +90,23 @@ class Course:
         epoch, last_epoch, step = int(after.epoch or 0), int(before.epoch or 0), after.step or 0
         if before.step is not None and epoch == last_epoch and step > before.step:
             self._stride = min(self._stride or step - before.step, step - before.step)
-        earlier = self._steps.get(max((number for number in self._steps if number < epoch), default=epoch))
-        if earlier and epoch not in self._steps and (step < earlier[1] or step == earlier[0] == earlier[1]):
-            self._begins_again = True
+        if epoch not in self._steps:
+            self._begin(epoch, step)
         low, high = self._steps.get(epoch, (step, step))
-        self._steps[epoch] = min(low, step), max(high, step)
-        return step + (self._start(epoch) if self._begins_again else 0.0)
+        self._steps[epoch] = low, high = min(low, step), max(high, step)
+        self._length, self._latest = max(self._length, high - low), max(self._latest, epoch)
+        return step + (self._starts.get(epoch, 0.0) if self._begins_again else 0.0)
 
-    def _start(self, epoch: int) -> float:
-        if epoch not in self._starts:
-            earlier = [number for number in self._steps if number < epoch]
-            length = max((high - low for low, high in map(self._steps.__getitem__, earlier)), default=0)
-            last = max(earlier, default=epoch)
-            start = self._start(last) if earlier else 0.0
-            self._starts[epoch] = start + (epoch - last) * (length + max(self._stride, 1))
-        return self._starts[epoch]
+    def _begin(self, epoch: int, step: int) -> None:
+        """An epoch begins with a step."""
+        last = (
+            self._latest
+            if self._latest < epoch
+            else max((number for number in self._steps if number < epoch), default=epoch)
+        )
+        low, high = self._steps.get(last, (0, 0))
+        if last in self._steps and (step < high or step == low == high):
+            self._begins_again = True
+        if self._begins_again and last in self._steps:
+            length = self._length + max(self._stride, 1)
+            self._starts[epoch] = self._starts.get(last, 0.0) + (epoch - last) * length
