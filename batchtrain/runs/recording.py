@@ -676,7 +676,9 @@ def joined(metrics: Mapping[str, dict[str, Metric]], *, several: bool = False) -
     """The summaries of tasks as one, and whether their names begin with the task, as they do for several."""
     if len(metrics) == 1 and not several:
         return False, next(iter(metrics.values()))
-    return True, {f"{task}/{name}": metric for task, of_task in metrics.items() for name, metric in of_task.items()}
+    return bool(metrics), {
+        f"{task}/{name}": metric for task, of_task in metrics.items() for name, metric in of_task.items()
+    }
 
 
 def _named(paths: Sequence[str]) -> str:
