@@ -142,6 +142,10 @@ def _painted(sentence: str, level: str) -> str:
     return f"{before}\x1b[1;{_COLORS.get(level, '31')}m{mark.rstrip()}\x1b[0m {after}" if mark else sentence
 
 
+_NUMBERS = re.compile(r"\b(?:0x)?[0-9a-fA-F]{8,}\b|(?<!code )(?<!signal )(?<![\d])\d+(?:[.,:]\d+)*")
+"""Numbers and ids within a cause, but exit codes."""
+
+
 class Finding(NamedTuple):
     """One cause of a failure that a rule recognised."""
 
@@ -155,6 +159,11 @@ class Finding(NamedTuple):
     next_step: str
     later_step: str = ""
     """The next step once the pool is deleted; empty if it is the same."""
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """What equal findings share: the rule, and the cause without its numbers and ids; if no rule fits, the line."""
+        return self.rule, _NUMBERS.sub("#", f"{self.cause} {self.evidence}" if self.rule == "unknown" else self.cause)
 
     def after_deletion(self) -> Finding:
         """The finding once the pool is deleted."""

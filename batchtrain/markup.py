@@ -50,7 +50,8 @@ def head(title: str, state: str = "", note: str = "") -> str:
 def badge(state: str) -> str:
     """A state with a dot in its colour."""
     words = state.lower()
-    color = next((color for color, states in _STATES.items() if words.startswith(states)), GREY)
+    found = (color for color, states in _STATES.items() if words.startswith(states))
+    color = RED if words.endswith("diverged") else next(found, GREY)
     return f'<span style="color:{color}">●</span> {text(state)}'
 
 

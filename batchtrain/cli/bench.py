@@ -295,12 +295,11 @@ def _report(experiment: Experiment, cases: list[Planned], folder: Path, title: s
 
 
 def _measured(experiment: Experiment, cases: list[Planned], folder: Path) -> Iterator[Measured]:
-    from batchtrain.metrics.summary import OWN_RATES, TOTAL_RATES
+    from batchtrain.records.rates import is_rate
     from batchtrain.runs import compare, scaling_report
     from batchtrain.runs.directory import RunDirectory
 
     run_names = _done(folder)
-    metric_names = {experiment.metric, *(TOTAL_RATES + OWN_RATES if experiment.metric == "throughput" else ())}
     for planned_case in cases:
         if planned_case.digest not in run_names:
             continue
@@ -310,7 +309,8 @@ def _measured(experiment: Experiment, cases: list[Planned], folder: Path) -> Ite
         series: dict[str, list[float]] = {}
         for _, point in run.points():
             for name, value in point.values.items():
-                if name in metric_names and value is not None and point.rank in (None, 0):
+                is_measured = name == experiment.metric or (experiment.metric == "throughput" and is_rate(name))
+                if is_measured and value is not None and point.rank in (None, 0):
                     series.setdefault(name, []).append(value)
         values = max(series.values(), key=len, default=[])
         statistics = compare.statistics_of(values)

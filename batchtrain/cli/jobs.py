@@ -59,6 +59,8 @@ def _since(_ctx: click.Context, _parameter: click.Parameter, value: str | None) 
     return since
 
 
+FEW_RUNNING = 4
+"""Running tasks whose progress `jobs show` reads."""
 _job_id = click.argument("job_id", required=False, shell_complete=ids("jobs"))
 
 
@@ -171,16 +173,18 @@ def show_(job_id: str | None) -> None:
         return
     tasks, left_out = job_tasks.some_of(job)
     hints, step = diagnose.hints(name), job.reason_to_wait(row)
+    progress = [job.progress(task.id) for task in tasks if task.state == "running"][:FEW_RUNNING]
     if settings().output == "table":
         show_rows([row])
         print()
         show_rows(job.explained(tasks), empty="no tasks")
         why = f"{step.text}; {step.reason.next_step}" if step else ""
-        for text in (*filter(None, (left_out, why)), *hints):
+        for text in (*filter(None, (left_out, why)), *hints, *progress):
             say(text)
     else:
         waits = plain(step.finding) if step else None
-        show({**plain(row), "tasks": plain(tasks), "left_out": left_out, "waits": waits, "hints": hints})
+        more = {"left_out": left_out, "waits": waits, "hints": hints, "progress": progress}
+        show({**plain(row), "tasks": plain(tasks), **more})
 
 
 @command.command()
@@ -199,7 +203,8 @@ def wait(job_id: str | None, timeout: float) -> None:
     orphan = orphans.orphan_of(client, settings().runs_root, name)
     if orphan is not None:
         say(f"{orphan.what}: when its tasks have ended, it is ended as `run` does")
-    with waiting("job", name, client), live.block(client.account, None, name) as block:
+    began = client.jobs.handle(name).seen.created
+    with waiting("job", name, client), live.block(client.account, None, name, began) as block:
         job = watch_job(client, name, tell=block, timeout=timeout, output=False)
     if orphan is None:
         _show_ended(job)
@@ -242,8 +247,8 @@ def watch(job_id: str | None, timeout: float) -> None:
     from batchtrain.client.run import watch_job
 
     name, client = opened(job_id)
-    client.jobs.get(name)
-    with waiting("job", name, client), live.block(client.account, None, name) as block:
+    began = client.jobs.handle(name).seen.created
+    with waiting("job", name, client), live.block(client.account, None, name, began) as block:
         job = watch_job(client, name, tell=block, timeout=timeout, ranks=settings().ranks)
     _show_ended(job)
 

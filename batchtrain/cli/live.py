@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from batchtrain.cli import options
@@ -44,8 +45,11 @@ def wanted() -> bool:
 
 
 @contextlib.contextmanager
-def block(account: Account, recipe: Recipe | None, title: str = "") -> Iterator[Callable[[Event], None]]:
-    """Show a block about a recipe, or about what `title` names, until the body ends. Print the events above it."""
+def block(
+    account: Account, recipe: Recipe | None, title: str = "", began: datetime | None = None
+) -> Iterator[Callable[[Event], None]]:
+    """Show a block about a recipe, or about what `title` names, until the body ends. Print the events above it. began:
+    when it began; by default now."""
     current = options.settings()
     if not wanted():
         printing = threading.RLock()
@@ -66,7 +70,7 @@ def block(account: Account, recipe: Recipe | None, title: str = "") -> Iterator[
     from batchtrain.display.subject import view_of
 
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=False)
-    view = view_of(account, recipe, title)
+    view = view_of(account, recipe, title, began=began)
     to_terminal = sys.stdout is not None and sys.stdout.isatty()
     with ResizedLive(
         _Shown(view), console=console, auto_refresh=False, transient=True, redirect_stdout=to_terminal
@@ -85,6 +89,7 @@ def block(account: Account, recipe: Recipe | None, title: str = "") -> Iterator[
 
         @contextlib.contextmanager
         def undrawn() -> Iterator[None]:
+            screen.transient = False  # the last picture stays: it shows what the user may stop
             screen.stop()
             with log.lock:
                 yield
@@ -92,6 +97,9 @@ def block(account: Account, recipe: Recipe | None, title: str = "") -> Iterator[
         current.drawing, current.undrawn = True, undrawn
         try:
             yield tell
+        except KeyboardInterrupt:
+            screen.transient = False
+            raise
         finally:
             current.drawing, current.undrawn = False, contextlib.nullcontext
 

@@ -295,7 +295,7 @@ def tell(event: Event) -> None:
     from batchtrain.records.events import Detail, Observed, Output, Stdout  # `--help` has no events
 
     verbose = settings().verbose
-    if isinstance(event, Observed) or (isinstance(event, Detail) and not verbose):
+    if (isinstance(event, Observed) and not event.text) or (isinstance(event, Detail) and not verbose):
         return
     if isinstance(event, Output) and settings().ranks and not shows_rank(of_event(event).rank):
         return
@@ -316,7 +316,8 @@ def shows_rank(rank: int | None) -> bool:
 def _tone(event: Event) -> Tone:
     from batchtrain.records import events
 
-    if isinstance(event, (events.TaskFailure, events.JobFailed, events.ResultsFailed, events.Leftover)):
+    failures = (events.TaskFailure, events.JobFailed, events.ResultsFailed, events.Leftover, events.MetricsSeen)
+    if isinstance(event, failures) or (isinstance(event, events.Results) and event.diverged):
         return "failure"
     warnings = (events.AttemptEnded, events.ServiceUnreachable, events.QuotaWaits, events.TasksLeft)
     return "warning" if isinstance(event, warnings) else "success" if isinstance(event, events.Results) else "tool"

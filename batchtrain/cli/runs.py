@@ -92,7 +92,7 @@ def show_(run: str) -> None:
     show_rows([compare.row(record)])
     print()
     show_rows(compare.metric_rows(record), empty="no metrics")
-    if best := compare.best_of_tasks(record.summary):
+    if best := compare.best_of_tasks(record):
         say(f"`batchtrain jobs sweep {record.job} --metric {best.metric}` lists the tasks, the best first")
     if continuations := continuation_rows(directory):
         print()
@@ -109,6 +109,8 @@ def show_(run: str) -> None:
     if settings().verbose:
         for text, at in compare.events(directory):
             write(f"{at:8.1f} s  {text}")
+    if why := compare.diverged(record):
+        say(f"diverged: {why}", "failure")
     if record.failure:
         say("\n".join((f"failed: {record.failure.message}", *record.failure.card)))
     for text in record.warnings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from batchtrain.diagnosis.finding import Diagnosis
     from batchtrain.runs.sweep import SweepRow
 
+GROUPED = 1000
+"""Failed tasks among which the most frequent cause is looked for: those of one request."""
 EXPLAINED = 5
 """The causes of failures for which the stderr of an example is read."""
 
@@ -107,19 +110,21 @@ class Job:
         return self
 
     def raise_failed(self, known: Iterable[Task] | None = None, *, logs: str = "") -> None:
-        """Raise TaskFailed, with its last lines and its cause, for the first task that failed. known: all its tasks, if
-        they are listed already. logs: the directory of this machine that keeps their output."""
+        """Raise TaskFailed, with its last lines and its cause, for the first task that failed by the most frequent
+        cause. known: all its tasks, if they are listed already. logs: the directory of this machine that keeps their
+        output."""
         if known is None:
             still_open = read.tasks(self._client.batch, self.id, where=tasks.OPEN, limit=1)
-            known = itertools.chain(self.iter_tasks("failed", limit=1), still_open)
-        unsuccessful = [task for task in known if task.state != "completed" or task.failed]
-        if not unsuccessful:
+            known = itertools.chain(self.iter_tasks("failed", limit=GROUPED), still_open)
+        not_done = [task for task in known if task.state != "completed" or task.failed]
+        if not not_done:
             return
-        task = next((task for task in unsuccessful if task.state == "completed"), unsuccessful[0])
+        failures = statistics.by_cause(task for task in not_done if task.failed).values()
+        task = max(failures, key=len, default=not_done)[0]
         error = self.failure_of(task)
         with contextlib.suppress(BatchtrainError):  # the failure itself matters more
             error.finding = self._examined(task.id, logs=logs).first
-            step = self.reason_to_wait() if any(task.state == "active" for task in unsuccessful) else None
+            step = self.reason_to_wait() if any(task.state == "active" for task in not_done) else None
             if step is not None and step.rule.exit_code == rules.FAILED:
                 error.args = (f"{error}; {step.reason.text}",)
         raise error
@@ -341,6 +346,12 @@ class Job:
 
         root = root_of(runs_dir, os.environ)
         return sweep(self._client.batch, self._client.account, root, self.id, metric, tell, highest=highest)
+
+    def progress(self, task_id: str) -> str:
+        """How far a running task is, in a sentence: its step, its main metrics, its ranks and its last line."""
+        from batchtrain.runs.sweep import progress  # compiles the patterns of all programs
+
+        return progress(self._client.batch, self.id, task_id, time.time())
 
     def diagnose(
         self, task_id: str | None = None, *, hints: tuple[str, ...] = (), runs_dir: str | Path | None = None

@@ -89,8 +89,8 @@ class Follow:
         ranks: Iterable[int] = (),
     ) -> None:
         """lines: takes the output, to keep it: job, task, stdout or stderr, and lines. turns: of so many looks, the
-        last one reads stderr of the running tasks. output: whether the output is shown, and not only the counts and
-        the failures. ranks: of a gang, those whose output is shown; by default all."""
+        last one reads stderr of the running tasks. output: whether the output is shown, and not only the counts,
+        the failures and what the tasks measure. ranks: of a gang, those whose output is shown; by default all."""
         self._turns, self._turn, self._output = turns, 0, output
         self._ranks = tuple(sorted(ranks))[:MOST_RANKS]
         self._pool: str | None = None
@@ -114,6 +114,7 @@ class Follow:
             self._counts = glance.counts
             self._tell(TasksSeen(self._job.id, counts=glance.counts, pool=self._pool or ""))
         if not self._output:
+            requests += self._show_running(glance.first, is_named=True) if glance.whole else 0
             return requests + self._show_failed(glance.counts.failed)
         if glance.whole:
             requests += self._show_running(glance.first, is_named=len(glance.first) > 1)
@@ -176,7 +177,7 @@ class Follow:
         return requests
 
     def _show_lines(self, task_id: str, file: str, lines: Iterable[str], is_named: bool) -> None:
-        for line in lines:
+        for line in lines if self._output else ():
             self._tell(OUTPUT[file](task_id, f"{task_id}: {line}" if is_named else line))
 
     def _show_failed(self, count: int, *, few: bool = False) -> int:

@@ -531,7 +531,7 @@ class Recorder:
         """Say where the results are."""
         for recording in self._recordings.values():
             with contextlib.suppress(OSError, ValueError):
-                self._tell(events.Results(recording.job_id, recording.conclusion()))
+                self._tell(events.Results(recording.job_id, recording.conclusion(), recording.diverged))
 
 
 def _whole(foreseen: Foreseen) -> Plan:
@@ -848,7 +848,7 @@ def _fetch_results_left(client: Operations, thing: Thing, origin: Origin, tell: 
             f"results of run {run.name} are still on the nodes of {thing.name}: {'; '.join(recording.unsaved)};"
             f" {_next_attempt((job.id,))}, and `{thing.command('del', '')}` gives them up"
         )
-    tell(events.Results(job.id, recording.conclusion()))
+    tell(events.Results(job.id, recording.conclusion(), recording.diverged))
 
 
 def _next_attempt(job_ids: Iterable[str]) -> str:

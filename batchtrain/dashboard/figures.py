@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -13,8 +12,9 @@ import msgspec
 
 from batchtrain.metrics.extract import Pattern
 from batchtrain.metrics.stream import Batch, MetricStream
-from batchtrain.records import Point, Rank, RanksRecord
-from batchtrain.records.gang import StepTimes, compared
+from batchtrain.records import Point, RanksRecord
+from batchtrain.records.gang import LOOKS, StepTimes, after_failure, compared, warning
+from batchtrain.runs.curves import thinned
 
 MOST_POINTS = 2000
 """Points of a curve that are sent."""
@@ -28,7 +28,7 @@ SHOWN_ROWS = 10
 MOST_UNDEFINED = 100
 
 Value = tuple["float | None", float, "float | None", "float | None"]
-"""Step, time, value and epoch. A value of None is NaN or infinite. Without a step, the epoch counts as the step."""
+"""Place, time, value and epoch. A value of None is NaN or infinite."""
 Series = dict[str, dict[str, list[Value]]]
 """Values by metric, and by rank or node."""
 
@@ -47,6 +47,10 @@ class Numbers:
         self._series: Series = {}
         self._system: Series = {}
         self._steps = StepTimes()
+
+    def forget_samples(self) -> None:
+        """The file of what its node measures begins anew."""
+        self._system = {}
 
     def forget_output(self) -> None:
         """The same for the output alone: of a gang that is read by its records, it gives no numbers."""
@@ -84,38 +88,47 @@ class Numbers:
         for name in tuple(self._series) if batch.again else batch.hidden:
             self._series.pop(name[:100], None)
         for point in batch.points:
-            self._steps.add(point.rank, now if point.t is None else point.t, point.step)
+            self._steps.add(point.rank, now if point.t is None else point.t, point.place)
             add(self._system if point.node else self._series, point, now)
 
     def metrics(self) -> dict[str, Any]:
         """The curves, by metric and rank, or by metric and node."""
         return {**curves_of(self._series), **curves_of(self._system, system=True)}
 
-    def ranks(self, *, ended: bool = False, succeeded: bool = False) -> dict[str, Any]:
-        """The ranks of the task, those that matter first."""
+    def ranks(self, ends: Mapping[int, str] | None = None, *, ended: bool = False) -> dict[str, Any]:
+        """The ranks of the task, those that matter first. ends: how they failed, after its end."""
         stream = self._stream
         ranks = RanksRecord(stream.seen(), stream.progress) if stream else RanksRecord()
-        end = max((rank.heard for rank in ranks.ranks), default=0.0) if ended else None
-        return ranks_document(ranks, self._steps, newest(self._system), end, judged=not succeeded)
+        now = time.time() if stream is None else stream.judged_at(time.time())
+        if ended:
+            now = max((rank.heard for rank in ranks.ranks), default=0.0)
+        return ranks_document(ranks, self._steps, newest(self._system), now, ends, ended=ended)
 
 
 def ranks_document(
-    record: RanksRecord, times: StepTimes, nodes: Mapping[str, Mapping[str, float]], end: float | None, *, judged: bool
+    record: RanksRecord,
+    times: StepTimes,
+    nodes: Mapping[str, Mapping[str, float]],
+    now: float,
+    ends: Mapping[int, str] | None = None,
+    *,
+    ended: bool,
 ) -> dict[str, Any]:
-    """The ranks for the page. nodes: what each node measured last. end: of a gang that has ended. judged: whether it is
-    told which rank stands, waits or is slow."""
-    states = compared(record.ranks, times.times, time.time() if end is None else end)
-    if not judged:
-        states = [state._replace(condition="") for state in states]
-    steps = [state.rank.step for state in states if state.rank.step is not None]
+    """The ranks for the page. nodes: what each node measured last. now: of a gang that has ended, its end. ends: how
+    the ranks of a gang failed; that of one that succeeded is empty."""
+    states = compared(record.ranks, times.times, now)
+    if ends is not None:
+        states = after_failure(states, ends)
+    places = [place for state in states if (place := state.rank.position.place) is not None]
     medians = [median(state.step_seconds) for state in states if state.step_seconds]
     are_many = len(states) > MOST_ROWS
     tiles = sorted(states, key=lambda state: state.rank.number) if are_many else ()
     return {
         "count": len(states),
-        "leader": max(steps, default=None),
-        "slowest": min(steps, default=None),
-        "end": end,
+        "warning": warning(states),
+        "leader": max(places, default=None),
+        "slowest": min(places, default=None),
+        "end": now if ended else None,
         "step_seconds": median(medians) if medians else None,
         "progress": msgspec.to_builtins(record.progress),
         "rows": [
@@ -125,8 +138,9 @@ def ranks_document(
                 "lines": state.rank.lines,
                 "last": state.rank.last,
                 "at": state.rank.heard,
-                "step": state.rank.step,
-                "rate": state.rank.rate,
+                "step": str(state.rank.position),
+                "rate": state.rate,
+                "words": state.end or LOOKS[state.condition].words,
                 "behind": state.behind,
                 "condition": state.condition,
                 "step_seconds": [round(seconds, 4) for seconds in state.step_seconds],
@@ -134,31 +148,19 @@ def ranks_document(
             for state in states[: SHOWN_ROWS if are_many else MOST_ROWS]
         ],
         "tiles": [
-            [state.rank.number, state.rank.node, state.rank.step, state.rank.heard, state.condition] for state in tiles
+            [state.rank.number, state.rank.node, state.rank.position.place, state.rank.heard, state.condition]
+            for state in tiles
         ],
         "nodes": nodes,
     }
 
 
-def seen_in(points: Iterable[Point]) -> tuple[Rank, ...]:
-    """The ranks as their metrics tell them, if nothing else was recorded."""
-    ranks: dict[int, Rank] = {}
-    for point in points:
-        if point.rank is not None and not point.node:
-            before = ranks.get(point.rank)
-            step = point.step if point.step is not None or before is None else before.step
-            heard = max(point.t or 0.0, before.heard if before else 0.0)
-            ranks[point.rank] = Rank(point.rank, step=step, heard=heard, attempt=point.attempt)
-    return tuple(ranks.values())
-
-
 def values_of(point: Point, now: float) -> Iterator[tuple[str, str, Value]]:
     """The values of a point: the metric, the rank or node, and the value."""
     key = point.node or ("" if point.rank is None else str(point.rank))
-    step, epoch = (point.epoch, None) if point.step is None else (point.step, point.epoch)
     t = now if point.t is None else point.t
     for name, value in point.values.items():
-        yield name[:100], key, (step, t, value, epoch)
+        yield name[:100], key, (point.place, t, value, point.epoch)
 
 
 def add(series: Series, point: Point, now: float) -> None:
@@ -198,6 +200,8 @@ def columns(values: Sequence[Value], *, system: bool = False) -> dict[str, Any]:
     undefined = [row[:2] for row in values if row[2] is None]
     steps, times, of, epochs = zip(*thinned(numbers, MOST_POINTS), strict=True) if numbers else ((), (), (), ())
     document: dict[str, Any] = {"step": list(steps), "t": list(times), "value": list(of)}
+    if values and values[-1][2] is None:
+        document["diverged"] = True
     if any(epoch is not None for epoch in epochs):
         document["epoch"] = list(epochs)
     if undefined:
@@ -228,17 +232,3 @@ def _band(lines: Mapping[str, Sequence[Value]], *, system: bool) -> dict[str, An
         "ranks": len(lines),
     }
     return {**band, "system": True} if system else band
-
-
-def thinned(values: Sequence[Value], most: int) -> list[Value]:
-    """At most so many points: the first, the last, and of each part its lowest and its highest."""
-    if len(values) <= most:
-        return list(values)
-    parts = max(most // 2 - 1, 1)
-    bounds = [1 + (len(values) - 2) * part // parts for part in range(parts + 1)]
-    points = [values[0]]
-    for start, end in pairwise(bounds):
-        numbers = [(row[2], index) for index, row in enumerate(values[start:end], start) if row[2] is not None]
-        if numbers:
-            points += [values[index] for index in sorted({min(numbers)[1], max(numbers)[1]})]
-    return [*points, values[-1]]

@@ -302,8 +302,8 @@ def comparison(connection: Connection, request: Asked) -> dict[str, Any]:
 
 
 def run(connection: Connection, request: Asked) -> dict[str, Any]:
-    """One run."""
-    return recorded.shown(connection.runs, request.names["run"], connection.account)
+    """One run. Query: skip (tasks)."""
+    return recorded.shown(connection.runs, request.names["run"], connection.account, request.number("skip") or 0)
 
 
 def curves(connection: Connection, request: Asked) -> dict[str, Any]:

@@ -44,9 +44,9 @@ def _newest(root: Path) -> list[RunDirectory]:
     return sorted(directory.runs(root), key=lambda run: run.name, reverse=True)
 
 
-def shown(root: Path, name: str, account: Account | None = None) -> dict[str, Any]:
-    """A run: its record, its tasks, its nodes, its events and its files. It is `live` while it runs on the account of
-    this dashboard."""
+def shown(root: Path, name: str, account: Account | None = None, skip: int = 0) -> dict[str, Any]:
+    """A run: its record, its tasks (the failed first), its nodes, its events and its files. It is `live` while it runs
+    on the account of this dashboard."""
     run = _run(root, name)
     record = run.record()
     option = " --local" if loopback(record.endpoint) else ""
@@ -54,17 +54,24 @@ def shown(root: Path, name: str, account: Account | None = None) -> dict[str, An
     if check := run.fabric():
         rows = [row._asdict() for row in check.judged]
         fabric = {"rows": rows, "slow_nodes": check.slow_nodes, "matrix": list(check.measured.matrix())}
-    attempts = run.attempts()[:ROWS]
-    tasks = [records.shown(task, TASK) for task in finished.Run(run).tasks.in_words(run.tasks()[:ROWS])]
-    task_ids = list(dict.fromkeys([task["id"] for task in tasks] or [attempt.task for attempt in attempts]))
+    every = run.attempts()
+    again = {attempt.task for attempt in every if attempt.number > 1}
+    attempts = [attempt for attempt in every if attempt.task in again][:ROWS]
+    all_tasks = sorted(run.tasks(), key=lambda task: not task.failed)
+    tasks = [records.shown(task, TASK) for task in finished.Run(run).tasks.in_words(all_tasks[skip : skip + ROWS])]
+    task_ids = list(dict.fromkeys([task["id"] for task in tasks] or [attempt.task for attempt in every[:ROWS]]))
     return {
         **msgspec.to_builtins(record),
+        "outcome": outcome(record),
+        "diverged": compare.diverged(record),
         "seconds": compare.seconds(record),
         "card": [pasted(row, option, "") for row in record.failure.card] if record.failure else [],
         "metrics": [row._asdict() for row in compare.metric_rows(record)],
         "candidates": [row._asdict() for row in compare.placement_rows(record)],
         "live": record.state == "running" and account is not None and is_of_account(record, account),
         "tasks": tasks,
+        "task_count": len(all_tasks),
+        "next": skip + ROWS if len(all_tasks) > skip + ROWS else None,
         "task_ids": task_ids,
         "log_folders": {task_id: run.logs(task_id).relative_to(run.path).as_posix() for task_id in task_ids},
         "attempts": [
@@ -76,6 +83,11 @@ def shown(root: Path, name: str, account: Account | None = None) -> dict[str, An
         "files": files(run),
         "fabric": fabric,
     }
+
+
+def outcome(record: RunRecord) -> str:
+    """How a run ended; `completed` alone would not say that it succeeded."""
+    return compare.row(record).state.replace("completed", "succeeded")
 
 
 def curves(root: Path, name: str) -> dict[str, dict[str, Any]]:
@@ -199,12 +211,14 @@ def _row(run: RunDirectory) -> dict[str, Any] | None:
     except (BatchtrainError, OSError):
         return None
     results = [
-        {"name": name, "last": metric.last, "unit": metric.unit} for name, metric in compare.ranked(record.summary)
+        {"name": name, "last": metric.last, "text": f"{name} {metric.text(4)} {metric.unit}".rstrip()}
+        for name, metric in compare.ranked(record.summary)
     ]
     return {
         "id": run.name,
         "job": record.job,
         "state": record.state,
+        "outcome": outcome(record),
         "started": record.started,
         "ended": record.ended,
         "seconds": compare.seconds(record),

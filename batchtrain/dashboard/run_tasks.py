@@ -7,18 +7,19 @@ reads them continues without a break when the job is deleted.
 from __future__ import annotations
 
 import functools
+import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchtrain.dashboard import search
-from batchtrain.dashboard.figures import Series, add, curves_of, newest, ranks_document, seen_in, values_of
+from batchtrain.dashboard.figures import Series, add, curves_of, newest, ranks_document, values_of
 from batchtrain.dashboard.output import Output, part
 from batchtrain.errors import NotFound
 from batchtrain.metrics.line_times import FILE, LineTimes, OutputName, output_name
 from batchtrain.records import Point, RanksRecord
-from batchtrain.records.gang import StepTimes
+from batchtrain.records.gang import StepTimes, ranks_in
 from batchtrain.runs.curves import continued
 from batchtrain.runs.directory import RunDirectory, RunRecord, points_of
 
@@ -90,14 +91,15 @@ class RunTask(NamedTuple):
         points = _CACHE.of(self.run.metrics_file(self.id), recent_points)
         steps, system = StepTimes(), Series()
         for point in points:
-            steps.add(point.rank, point.t or 0.0, point.step)
+            steps.add(point.rank, point.t or 0.0, point.place)
             if point.node:
                 add(system, point, 0.0)
-        ranks = recorded if recorded.ranks else RanksRecord(seen_in(points), recorded.progress)
-        end = None
-        if record.state != "running":
-            end = record.ended.timestamp() if record.ended else max((rank.heard for rank in ranks.ranks), default=0.0)
-        return ranks_document(ranks, steps, newest(system), end, judged=record.state != "completed")
+        ranks = recorded if recorded.ranks else RanksRecord(ranks_in(points), recorded.progress)
+        now, ended = time.time(), record.state != "running"
+        if ended:
+            now = record.ended.timestamp() if record.ended else max((rank.heard for rank in ranks.ranks), default=0.0)
+        ends = {} if record.state == "completed" else self.run.rank_ends(self.id, record)
+        return ranks_document(ranks, steps, newest(system), now, ends, ended=ended)
 
 
 class _TimesIn(NamedTuple):

@@ -50,24 +50,27 @@ class TaskOutputs:
         self._details: dict[str, Any] = {}
         self._task: Task | None = None
         """As it was read last."""
+        self._ends: dict[int, str] | None = None
+        """How its ranks failed."""
 
     def output(self, path: str) -> Output:
         """A file of the task, followed."""
         if path not in self._files:
-            take = self._takers.get(path)
-            forget = {STDOUT: self.numbers.forget_output, RECORDS: self.numbers.forget}.get(path, lambda: None)
+            take, forget = self._readers.get(path, (None, lambda: None))
             size, read = functools.partial(self._size, path), functools.partial(self._read, path)
             seconds = SECONDS.get(path, OTHER_SECONDS)
             self._files[path] = Output(size, read, seconds, take, forget, NEAR_EVERY if self._near else seconds * 0.8)
         return self._files[path]
 
     @functools.cached_property
-    def _takers(self) -> Mapping[str, Callable[[Sequence[str]], None]]:
+    def _readers(self) -> Mapping[str, tuple[Callable[[Sequence[str]], None], Callable[[], None]]]:
+        """By file, what takes its lines, and what forgets them when it begins anew."""
+        numbers = self.numbers
         return {
-            STDOUT: self.numbers.take_output,
-            RECORDS: self.numbers.take_records,
-            OWN: functools.partial(self.numbers.take_own, 0),
-            SAMPLES: functools.partial(self.numbers.take_own, None),
+            STDOUT: (numbers.take_output, numbers.forget_output),
+            RECORDS: (numbers.take_records, numbers.forget),
+            OWN: (functools.partial(numbers.take_own, 0), numbers.forget_output),
+            SAMPLES: (functools.partial(numbers.take_own, None), numbers.forget_samples),
         }
 
     def _patterns(self) -> tuple[Pattern, ...]:
@@ -79,8 +82,10 @@ class TaskOutputs:
 
     def ranks_document(self) -> dict[str, Any]:
         """The ranks; of a task that has ended, as they were at its end."""
-        ended = self._task is not None and self._task.state == "completed"
-        return self.numbers.ranks(ended=ended, succeeded=ended and not (self._task and self._task.failed))
+        task = self._task
+        if task is None or task.state != "completed":
+            return self.numbers.ranks()
+        return self.numbers.ranks(self._ends if task.failed else {}, ended=True)
 
     def metrics(self) -> Numbered:
         """The topic of the curves."""
@@ -115,7 +120,11 @@ class TaskOutputs:
 
     def document(self) -> dict[str, Any]:
         """The task, its nodes, and why it failed."""
-        task = self._task = read.masked_task(self._reach(), self.job_id, self.task_id)
+        before, task = self._task, read.masked_task(self._reach(), self.job_id, self.task_id)
+        self._task = task
+        if before is not None and before.created != task.created:  # of a later job of the same id
+            self.numbers.forget()
+            self._files, self._times, self._ends = {}, {}, None
         if task.state == "completed":
             for file in self._files.values():
                 file.seconds = ENDED_SECONDS
@@ -137,6 +146,8 @@ class TaskOutputs:
         if task.state != "completed" or not task.failed:
             return None
         evidence, finding = diagnose.task(self._reach(), self.job_id, self.task_id)
+        end = evidence.cause.end
+        self._ends = None if end.rank is None else {end.rank: end.words}
         error = failed(self.job_id, task, evidence.stderr, evidence.cause.end)
         return {
             "message": str(error),

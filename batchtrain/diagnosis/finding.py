@@ -64,9 +64,9 @@ class Diagnosis:
 
 def _grouped(findings: Iterable[Finding]) -> Iterator[str]:
     """A sentence for each cause, with the subjects that it is about."""
-    subjects: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
-        subjects.setdefault((finding.rule, finding.cause), []).append(finding.subject)
-    for (rule, cause), names in subjects.items():
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        yield f"{', '.join(names[:3])}{more}: {cause} [{rule}]"
+        groups.setdefault(finding.kind, []).append(finding)
+    for alike in groups.values():
+        more = f" and {len(alike) - 3} more" if len(alike) > 3 else ""
+        yield f"{', '.join(each.subject for each in alike[:3])}{more}: {alike[0].cause} [{alike[0].rule}]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from batchtrain.diagnosis import next_steps, output_rules, service_rules
@@ -46,7 +47,10 @@ def judged(evidence: Evidence) -> Diagnosis:
         lines = tuple(line for line in start_lines if line.strip())[-SHOWN_LINES:]
         return Diagnosis(f"pool {pool.id}", state, "", tuple(about_pool), lines, evidence)
     failed = [examined_task for examined_task in evidence.tasks if examined_task.task.result == "failure"]
-    about_tasks = [finding for examined_task in failed for finding in _of_failed(job, examined_task, evidence.logs)]
+    of_task = {each.task.id: list(_of_failed(job, each, evidence.logs)) for each in failed}
+    kinds = Counter(of_each[0].kind for of_each in of_task.values() if of_each)
+    failed.sort(key=lambda each: -max((kinds[finding.kind] for finding in of_task[each.task.id][:1]), default=0))
+    about_tasks = [finding for each in failed for finding in of_task[each.task.id]]
     about_job = list(_of_job(job, evidence))
     findings = (*about_tasks, *about_job, *about_pool) if failed else (*about_job, *about_pool)
     if job.pool and pool is None:

@@ -13,7 +13,8 @@ from statistics import median
 from batchtrain.catalog.prices import Price, money
 from batchtrain.display.terminal import plain_text
 from batchtrain.records import Counts, FailedBy, Node, Point, Rank, Rendezvous, events, node_cost, node_hours
-from batchtrain.records.gang import Condition, RankState, StepTimes, compared
+from batchtrain.records.gang import LOOKS, QUIET_SECONDS, Condition, RankState, StepTimes, after_failure, compared
+from batchtrain.records.rates import is_rate, is_total, rate_unit, rates_of
 from batchtrain.runs.curves import spark
 
 MOST_RANKS = 12
@@ -22,7 +23,6 @@ WORST = 5
 STEPS_FOR_ETA = 5
 """The remaining time is estimated from the fifth step on, by the median of the recent ones."""
 RECENT = 50
-RATES = ("images_per_second", "samples_per_second", "total_images_per_second", "total_samples_per_second")
 FAVOURITES = ("loss", "train_loss", "validation_loss", "test_accuracy", "accuracy", "perplexity", "busbw", "latency_us")
 """Metrics that are shown first."""
 PHASES: dict[type[events.Event], str] = {
@@ -44,7 +44,6 @@ FAILURE_ROWS = 3
 RATE_SECONDS = 60.0
 """The rate of tasks is that of this time."""
 READY = ("idle", "running")
-STYLES: dict[Condition, str] = {"stands": "red", "slow": "yellow", "quiet": "yellow", "waits": "dim", "": ""}
 USUAL = {"waiting for nodes": "usually 3 to 10 min on Azure", "starting": "a first image pull takes minutes"}
 """What usually takes how long; not said about the emulator."""
 
@@ -86,14 +85,17 @@ class View:
         self.ranks: dict[int, Rank] = {}
         self._steps = StepTimes()
         self.rendezvous = Rendezvous()
-        self.failed: frozenset[int] | None = None
-        """The ranks that failed, after the failure of their gang; all have ended then."""
+        self.failed: dict[int, str] | None = None
+        """The ranks that failed and how, after the failure of their gang; all have ended then."""
         self.step: tuple[str, int, int] | None = None
-        self.values: dict[str, float] = {}
-        self.history: dict[str, deque[tuple[float, float]]] = {}
-        """The last values of each metric with their steps; without steps, with their numbers."""
-        self._sources: dict[str, int] = {}
-        """The rank of each metric; -1 for the task."""
+        self.values: dict[str, dict[str, float | None]] = {}
+        """The last value of each metric, by task; None for one that is NaN or infinite."""
+        self.history: dict[str, dict[str, deque[tuple[float, float]]]] = {}
+        """The last values of each metric with their places, by task; without places, with their numbers."""
+        self._sources: dict[tuple[str, str], int] = {}
+        """The rank of each metric of a task; -1 for the task."""
+        self._rated = began
+        self._read_to: float | None = None
         self._paces: deque[float] = deque(maxlen=RECENT)
         self._stepped: tuple[int, float] | None = None
         self.answers: tuple[float, int] | None = None
@@ -123,14 +125,16 @@ class View:
             self.ranks, self.failed, self.rendezvous = {}, None, Rendezvous()
             self._steps = StepTimes()
         elif isinstance(event, events.RanksFailed):
-            self.failed = frozenset(end.rank for end in event.ends if end.rank is not None)
+            self.failed = {end.rank: end.words for end in event.ends if end.rank is not None}
         elif isinstance(event, events.MetricsSeen):
             self._measured(event, now)
 
     @property
     def outcome(self) -> str:
-        """How a call ended that raised nothing: `done`, or `failed` if a task failed."""
-        return "failed" if self.counts.failed or self.failed else "done"
+        """How a call ended that raised nothing: `done`, with `diverged` if a value is not finite, or `failed`."""
+        if self.counts.failed or self.failed:
+            return "failed"
+        return "done, diverged" if any(None in by_task.values() for by_task in self.values.values()) else "done"
 
     @property
     def counts(self) -> Counts:
@@ -159,36 +163,39 @@ class View:
 
     def _measured(self, event: events.MetricsSeen, now: float) -> None:
         for name in tuple(self.values) if event.again else event.hidden:
-            self.values.pop(name, None)
-            self.history.pop(name, None)
-            self._sources.pop(name, None)
+            self.values.get(name, {}).pop(event.subject, None)
+            self.history.get(name, {}).pop(event.subject, None)
+            self._sources.pop((event.subject, name), None)
+        self._read_to = event.read_to
         self.rendezvous = event.rendezvous if event.rendezvous.nodes else self.rendezvous
         for rank in event.ranks:
             self._rank(rank)
         for point in event.points:
             for name, value in point.values.items() if not point.node else ():
-                if value is not None:
-                    self._value(name, value, point)
+                self._value(event.subject, name, value, point)
+                self._rated = now if is_rate(name) else self._rated
         if event.progress:
             self._step(event.progress.unit, event.progress.at, event.progress.of, now)
 
     def _rank(self, rank: Rank) -> None:
         self.ranks[rank.number] = rank
-        self._steps.add(rank.number, rank.heard, rank.step)
+        self._steps.add(rank.number, rank.heard, rank.position.place)
 
-    def _value(self, name: str, value: float, point: Point) -> None:
+    def _value(self, task: str, name: str, value: float | None, point: Point) -> None:
         """Takes the values of the lowest rank that has the metric, as the summary of a run does."""
         rank = -1 if point.rank is None else point.rank
-        lowest = self._sources.setdefault(name, rank)
+        lowest = self._sources.setdefault((task, name), rank)
         if rank > lowest:
             return
         if rank < lowest:
-            self._sources[name] = rank
-            self.history.pop(name)
-        self.values[name] = value
-        curve = self.history.setdefault(name, deque(maxlen=self._recent))
-        x = point.step if point.step is not None else point.epoch
-        curve.append((x if x is not None else curve[-1][0] + 1 if curve else 0.0, value))
+            self._sources[task, name] = rank
+            self.history.get(name, {}).pop(task, None)
+        self.values.setdefault(name, {})[task] = value
+        if value is None:
+            return
+        curve = self.history.setdefault(name, {}).setdefault(task, deque(maxlen=self._recent))
+        following = curve[-1][0] + 1 if curve else 0.0
+        curve.append((following if point.place is None else point.place, value))
 
     def _step(self, unit: str, at: int, of: int, now: float) -> None:
         if self.step is None or (unit, of) != (self.step[0], self.step[2]):
@@ -211,13 +218,18 @@ class View:
         """The block: `height` lines of at most `width` columns."""
         states = self._states(now)
         lines = [self._head(width, now), self._nodes(width, now, states), self._progress(width, states)]
-        is_job = self.counts.total > 1 and self.step is None
-        lines.append(self._tasks(width) if is_job else self._numbers(width))
+        lines.append(self._tasks(width) if self._is_job else self._numbers(width, now))
         if self.height > 5:
-            rows = self._failures(width) if is_job or self.expected <= 1 else self._table(width, now, states)
+            rows = self._failures(width) if self._is_job or self.expected <= 1 else self._table(width, now, states)
             lines += rows[: self.height - 5] + [()] * (self.height - 5 - len(rows))
         lines.append(self._last(width, states))
         return [_cut(line, width) for line in lines]
+
+    @property
+    def _is_job(self) -> bool:
+        """Whether the progress is that of several tasks, and not that of the only one that trains."""
+        trained = {task for by_task in self.values.values() for task in by_task}
+        return self.counts.total > 1 and (len(trained) != 1 or self._many)
 
     def _head(self, width: int, now: float) -> Line:
         title = f"{self.title} · {self.target}" if width >= 60 else self.title
@@ -227,8 +239,9 @@ class View:
 
     def _states(self, now: float) -> list[RankState]:
         """The ranks beside each other; after a failure all have ended, and none is quiet."""
-        states = compared(tuple(self.ranks.values()), self._steps.times, now)
-        return states if self.failed is None else [state._replace(condition="") for state in states]
+        at = now if self._read_to is None else min(now, self._read_to)
+        states = compared(tuple(self.ranks.values()), self._steps.times, at)
+        return states if self.failed is None else after_failure(states, self.failed)
 
     def _nodes(self, width: int, now: float, states: list[RankState]) -> Line:
         if not self.nodes and not self.wanted:
@@ -259,7 +272,7 @@ class View:
     def _progress(self, width: int, states: list[RankState]) -> Line:
         if self.rendezvous.missing:
             return (("waiting for the others: " if width >= 60 else "", "dim"), (_joined(self.rendezvous), "yellow"))
-        if self.step is not None:
+        if self.step is not None and not self._is_job:
             unit, at, of = self.step
             stands = any(state.condition == "stands" for state in states)
             seconds = median(self._paces) * (of - at) if len(self._paces) >= STEPS_FOR_ETA and not stands else None
@@ -306,16 +319,16 @@ class View:
             for row in rows
         ]
 
-    def _numbers(self, width: int) -> Line:
-        names = self.names
-        rate = next((name for name in RATES if name in self.values), None)
-        right: Line = ((f"{self._rate(rate)} {rate.split('_per_')[0].removeprefix('total_')}/s", ""),) if rate else ()
+    def _numbers(self, width: int, now: float) -> Line:
+        names, rate = self.names, next((name for name in rates_of(self.values) if self.values[name]), "")
+        total = self._rate(rate, now) if rate else None
+        right: Line = () if total is None else ((f"{_number(total)} {rate_unit(rate)}", ""),)
         parts: list[Part] = []
         for name in names[: 2 if width >= 60 else 1]:
             parts += [
                 (f"{name} ", "dim"),
-                (f"{self.values[name]:.4g} ", "bold"),
-                (spark((value for _, value in self.history[name]), 12), "cyan"),
+                number(next(iter(self.values[name].values()))),
+                (spark((y for curve in self.history.get(name, {}).values() for _, y in curve), 12), "cyan"),
                 ("  ", ""),
             ]
         return _apart(tuple(parts), right, width)
@@ -323,13 +336,16 @@ class View:
     @property
     def names(self) -> list[str]:
         """The metrics that are shown, the usual ones first."""
-        names = [name for name in FAVOURITES if name in self.values]
-        return names + [name for name in self.values if name not in (*names, *RATES) and "_percent" not in name]
+        names = [name for name in FAVOURITES if self.values.get(name)]
+        others = (name for name in self.values if self.values[name] and "_percent" not in name)
+        return names + [name for name in others if name not in names and not is_rate(name)]
 
-    def _rate(self, name: str | None) -> str:
-        """The rate of all ranks: the sum, if each of them prints its own."""
-        rates = [rank.rate for rank in self.ranks.values() if rank.rate is not None]
-        return _number(sum(rates) if len(rates) > 1 else self.values.get(name or "", 0.0))
+    def _rate(self, name: str, now: float) -> float | None:
+        """The rate of all ranks: the sum, if each of them prints its own. None while they are silent."""
+        rates = [state.rate for state in self._states(now) if state.rate is not None]
+        if len(rates) > 1 and not is_total(name):
+            return sum(rates)
+        return None if now - self._rated > QUIET_SECONDS else next(iter(self.values[name].values()), None)
 
     def _table(self, width: int, now: float, states: list[RankState]) -> list[Line]:
         """A row for each rank, also for one that has not started; of a large gang, those that matter first."""
@@ -360,17 +376,17 @@ class View:
             ended_ranks = max(len(self.ranks) - len(self.failed), 0)
             fine = f"{len(self.failed)} failed" + (f", {ended_ranks} ended" if ended_ranks else "")
         else:
-            counts: TallyCounter[str] = TallyCounter(state.condition or "fine" for state in states)
-            fine = ", ".join(f"{counts[name]} {words}" for name, words in CONDITIONS.items() if counts[name])
+            counts: TallyCounter[str] = TallyCounter(state.condition for state in states)
+            fine = ", ".join(f"{counts[name]} {look.counted}" for name, look in LOOKS.items() if counts[name])
         of = f" of {self.expected}" if len(self.ranks) < self.expected else ""
         name = f"{len(self.ranks)}{of} rank{'s' if len(self.ranks) != 1 or of else ''}: " if width >= 60 else ""
-        worst = states[0].condition if states else ""
-        return ((f"{name}{fine}", "red" if self.failed else STYLES[worst] or "dim"),)
+        worst: Condition = states[0].condition if states else ""
+        return ((f"{name}{fine}", "red" if self.failed else LOOKS[worst].style or "dim"),)
 
 
-CONDITIONS = {"stands": "stopped", "slow": "slow", "quiet": "quiet", "waits": "waiting for them", "fine": "fine"}
-"""How the summary counts the ranks of a condition."""
-IN_ROW: dict[Condition, str] = {"stands": "stops", "slow": "slow", "quiet": "quiet", "waits": "waits", "": ""}
+def number(value: float | None) -> Part:
+    """The last value of a metric."""
+    return ("NaN ", "red") if value is None else (f"{value:.4g} ", "bold")
 
 
 def _joined(rendezvous: Rendezvous) -> str:
@@ -389,20 +405,18 @@ def _named(states: list[RankState]) -> Line:
         return ()
     names = ", ".join(f"r{number}" for number in numbers[:3])
     more = ", …" if len(numbers) > 3 else ""
-    return ((f"  {len(numbers)} {CONDITIONS[condition]}: {names}{more}", STYLES[condition]),)
+    return ((f"  {len(numbers)} {LOOKS[condition].counted}: {names}{more}", LOOKS[condition].style),)
 
 
 def _row(state: RankState, now: float, width: int) -> Line:
-    rank, style = state.rank, STYLES[state.condition]
-    step = "" if rank.step is None else str(rank.step)
-    rate = "" if rank.rate is None else _number(rank.rate)
+    rank, style = state.rank, LOOKS[state.condition].style
+    rate = "" if state.rate is None else _number(state.rate)
     quiet = span(now - rank.heard)
+    last = f"{state.end}: {rank.last}" if state.end else rank.last
     if width < 60:
-        return ((f"{rank.number:4} {quiet:>6}  {rank.last}", style),)
-    return (
-        (f"{rank.number:4} {rank.node:<4} {step:>7} {rate:>7} {quiet:>6}  {IN_ROW[state.condition]:<5} ", style),
-        (rank.last, style or "dim"),
-    )
+        return ((f"{rank.number:4} {quiet:>6}  {last}", style),)
+    place = f"{rank.number:4} {rank.node:<4} {rank.position!s:>7}"
+    return (f"{place} {rate:>7} {quiet:>6}  {LOOKS[state.condition].row:<5} ", style), (last, style or "dim")
 
 
 def _number(value: float) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from batchtrain import markup
-from batchtrain.display.live_view import Line, View, span
+from batchtrain.display.live_view import Line, View, number, span
 from batchtrain.display.terminal import plain_text, terminal_text
 from batchtrain.errors import printable, short_traceback, shortened
 from batchtrain.hints import for_cell
@@ -158,10 +158,12 @@ class Card:
 
 def _curve(view: View) -> str:
     """The curve of the main metric."""
-    name = next((name for name in view.names if len(view.history[name]) > 1), "")
+    curves = {name: {t: tuple(c) for t, c in view.history.get(name, {}).items() if len(c) > 1} for name in view.names}
+    name = next((name for name, by_task in curves.items() if by_task), "")
     if not name:
         return ""
-    return markup.figure(f"{name} {view.values[name]:.4g}", {name: tuple(view.history[name])}, CURVE_HEIGHT)
+    last = f" {number(next(iter(view.values[name].values())))[0]}" if len(view.values[name]) == 1 else ""
+    return markup.figure(f"{name}{last}", curves[name], CURVE_HEIGHT)
 
 
 def _block(lines: list[Line]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 
 from batchtrain.config.types import Recipe
 from batchtrain.display.live_view import RECENT, View
@@ -13,7 +14,9 @@ SHOWN_RANKS = 4
 """Rows for ranks, if nothing tells how many there are."""
 
 
-def view_of(account: Account, recipe: Recipe | None, title: str = "", *, recent: int = RECENT) -> View:
+def view_of(
+    account: Account, recipe: Recipe | None, title: str = "", *, recent: int = RECENT, began: datetime | None = None
+) -> View:
     """The view of a recipe's pool and jobs. Without a recipe the ranks show themselves by their lines.
 
     recent: the number of values of a metric for its curve.
@@ -27,7 +30,14 @@ def view_of(account: Account, recipe: Recipe | None, title: str = "", *, recent:
         target = f"pool {pool.id} · {target}" if pool and jobs else target
         price = price_of(recipe, account.region)
     return View(
-        title, target, time.time(), ranks=ranks, many=many, emulated=account.emulated, recent=recent, price=price
+        title,
+        target,
+        began.timestamp() if began else time.time(),
+        ranks=ranks,
+        many=many,
+        emulated=account.emulated,
+        recent=recent,
+        price=price,
     )
 
 

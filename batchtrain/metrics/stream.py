@@ -17,9 +17,10 @@ import msgspec
 from batchtrain.foreign import UNREADABLE
 from batchtrain.metrics.extract import Extractor, Pattern, prefix_of, printed, split
 from batchtrain.metrics.point import of_json
-from batchtrain.metrics.summary import OWN_RATES, TOTAL_RATES
-from batchtrain.records import Point, Rank, Rendezvous, TrainingProgress
+from batchtrain.records import Metric, Point, Rank, Rendezvous, TrainingProgress
 from batchtrain.records.events import MetricsSeen
+from batchtrain.records.position import Course, Position
+from batchtrain.records.rates import is_total, rates_of
 
 RECORDS = "wd/ranks/stream.jsonl"
 """What all ranks print and measure, in the directory of a task on the node of its primary."""
@@ -28,6 +29,8 @@ OWN = "wd/ranks/rank-0.metrics.jsonl"
 MEASURED = "metrics"
 """The `file` of a line that a program wrote to $BATCHTRAIN_METRICS."""
 MOST_RANKS = 10_000
+BEAT_SECONDS = 10.0
+"""The seconds between two signs of life of a node."""
 LONGEST_SHOWN = 300
 """Characters of the last line of a rank."""
 _TOTAL = re.compile(
@@ -91,6 +94,7 @@ class MetricStream:
         self._is_watched = watched
         self._extractor = Extractor(*self._patterns, is_of_file=not watched)
         self.ranks: dict[int, Rank] = {}
+        self._course = Course()
         self._progress: dict[int | None, TrainingProgress] = {}
         self.has_records = False
         """Whether the ranks of a gang are read; then its merged output is not."""
@@ -101,8 +105,14 @@ class MetricStream:
         self._measured: set[str] = set()
         self._printed: set[str] = set()
         """The names of the metrics that were found in the file of $BATCHTRAIN_METRICS, and of those in the output."""
+        self._last_sign: float | None = None
+        """The time of the last sign of life of a node, by its clock: what its ranks printed until then has come."""
         self._behind: dict[str, float] = {}
         """By node, the clock of this machine minus that of the node: the least that was seen."""
+        self._undefined: set[str] = set()
+        """The metrics that were not finite."""
+        self._news: list[str] = []
+        """Sentences for the next event."""
         self.has_news = False
         """Whether a rank printed something since `seen` was called."""
 
@@ -119,6 +129,7 @@ class MetricStream:
         self._progress.clear()
         self._rendezvous.clear()
         self._behind.clear()
+        self._last_sign = None
 
     def records(self, lines: Sequence[str], now: float) -> Batch:
         """Take lines of `RECORDS` that came at a time (seconds since 1970)."""
@@ -139,6 +150,9 @@ class MetricStream:
             self._skipped += line.skipped
             if line.time and (line.node in self._behind or len(self._behind) < MOST_RANKS):
                 self._behind[line.node] = min(self._behind.get(line.node, math.inf), now - line.time)
+            if line.time and line.rank is None and not line.line:
+                at = line.time + self._behind.get(line.node, 0.0)
+                self._last_sign, self.has_news = max(at, self._last_sign or at), True
             if line.nodes and len(self._rendezvous) < MOST_RANKS:
                 self._rendezvous[line.node], self.has_news = line.nodes, True
             if line.rank is not None and not (line.line or line.file):
@@ -196,17 +210,24 @@ class MetricStream:
                 point = _without(self._measured, point)
                 self._printed.update(point.values)
             if point.values:
-                self._step(point)
-                points.append(point)
+                points.append(self._placed(point))
         return Batch(tuple(points), hidden=frozenset(hidden))
 
-    def _step(self, point: Point) -> None:
+    def _placed(self, point: Point) -> Point:
+        """The point at its place; its rank is there now."""
+        if point.node:
+            return point
+        position = self._course.advance(point.rank, point.attempt, point.epoch, point.step)
+        point = point._replace(place=position.place)
+        for name in (name for name, value in point.values.items() if value is None and name not in self._undefined):
+            self._undefined.add(name)
+            self._news.append(f"{name} is {Metric(None, None, since=point.counted).text()}")
         rank = self.ranks.get(-1 if point.rank is None else point.rank)
-        if rank is None:
-            return
-        rates = (point.values[name] for name in (*OWN_RATES, *TOTAL_RATES) if point.values.get(name) is not None)
-        step = rank.step if point.step is None else point.step
-        self.ranks[rank.number] = msgspec.structs.replace(rank, step=step, rate=next(rates, rank.rate))
+        if rank is not None:
+            names = sorted(rates_of(point.values), key=is_total)
+            rates = (value for name in names if (value := point.values[name]) is not None)
+            self.ranks[rank.number] = _at(rank, position, next(rates, rank.rate))
+        return point
 
     def _see(self, number: int | None, node: str, text: str, at: float, attempt: int) -> None:
         if (match := _TOTAL.search(text)) and 0 < int(match["of"]) >= int(match["at"]):
@@ -218,30 +239,31 @@ class MetricStream:
             return
         self.has_news = True
         before = self.ranks.get(number) or Rank(number)
-        self.ranks[number] = Rank(
-            number,
-            node,
-            attempt,
-            before.lines + bool(text),
-            text.strip()[:LONGEST_SHOWN] or before.last,
-            at,
-            before.step if attempt == before.attempt else None,
-            before.rate,
-        )
+        position = before.position if attempt == before.attempt else Position()
+        last = text.strip()[:LONGEST_SHOWN] or before.last
+        rank = Rank(number, node, attempt, before.lines + bool(text), last, at)
+        self.ranks[number] = _at(rank, position, before.rate)
 
     def event(self, job: str, task: str, batch: Batch = NOTHING, *, ended: bool = False) -> MetricsSeen:
         """What came, and the ranks now, for those who show or record it. ended: it is the last of the task."""
+        news, self._news = self._news, []
         return MetricsSeen(
             task,
+            f"{task}: {', '.join(news)}" if news else "",
             job=job,
             **batch._asdict(),
             ranks=self.seen(),
             progress=self.progress,
+            read_to=None if self._last_sign is None else self._last_sign + BEAT_SECONDS,
             rendezvous=Rendezvous(tuple(self._rendezvous), max(self._rendezvous.values(), default=0)),
             ended=ended,
             has_records=self.has_records,
             notes=self.notes if ended else (),
         )
+
+    def judged_at(self, now: float) -> float:
+        """The time at which ranks are compared: a client that lags behind their output does not make them silent."""
+        return now if self._last_sign is None else min(now, self._last_sign + BEAT_SECONDS)
 
     def seen(self) -> tuple[Rank, ...]:
         """The ranks in order, with their times by the clock of this machine."""
@@ -262,6 +284,11 @@ class MetricStream:
         if self._refused:
             notes.append(f"{self._refused:,} lines of BATCHTRAIN_METRICS were ignored ({self._first_refused})")
         return tuple(notes)
+
+
+def _at(rank: Rank, position: Position, rate: float | None) -> Rank:
+    epoch, step, place = position
+    return msgspec.structs.replace(rank, epoch=epoch, step=step, place=place, rate=rate)
 
 
 def decoded(lines: Sequence[str]) -> Iterator[Line]:

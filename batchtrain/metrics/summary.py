@@ -6,24 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 
 from batchtrain.metrics.point import UNITS
 from batchtrain.records import Metric, Point
+from batchtrain.records.rates import is_rate, is_total, rate_unit, rates_of
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
-
-TOTAL_RATES = ("total_images_per_second", "results.throughput", "total_samples_per_second")
-"""Rates of the whole job; the first that exists is used."""
-OWN_RATES = ("images_per_second", "samples_per_second")
-"""Rates of one rank; the rates of all ranks are added."""
 
 
 class Summary:
     """Collects the points of a task."""
 
     def __init__(self, units: Mapping[str, str] | None = None) -> None:
+        self._undefined: dict[str, Point] = {}
         self._units = {**UNITS, **(units or {})}
         self._seen: dict[str, dict[int, dict[int, Metric]]] = {}
         """By metric, attempt and rank; -1 is a value without a rank."""
         self._rates: dict[int, dict[str, dict[int, list[float]]]] = {}
         """By attempt, metric and rank."""
-        self._undefined: dict[str, Point] = {}
 
     def add(self, point: Point) -> None:
         """Add one point. Samples of nodes are not results."""
@@ -31,20 +27,24 @@ class Summary:
             return
         rank = -1 if point.rank is None else point.rank
         for name, value in point.values.items():
+            ranks = self._seen.setdefault(name, {}).setdefault(point.attempt, {})
+            before = ranks.get(rank, Metric(None, None))
             if value is None:
                 self._undefined.setdefault(name, point)
+                ranks[rank] = Metric(None, before.best, point.counted_step, since=before.since or point.counted)
                 continue
-            ranks = self._seen.setdefault(name, {}).setdefault(point.attempt, {})
-            best = value if rank not in ranks else _better(name)(value, ranks[rank].best)
-            ranks[rank] = Metric(value, best, point.step)
-            if name in TOTAL_RATES or name in OWN_RATES:
+            best = _better(name)(best for best in (value, before.best) if best is not None)
+            ranks[rank] = Metric(value, best, point.counted_step)
+            if is_rate(name):
                 self._rates.setdefault(point.attempt, {}).setdefault(name, {}).setdefault(rank, []).append(value)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The metrics that were NaN or infinite, each with its first occurrence."""
-        notes = []
+        """The metrics that were NaN or infinite but are not at the end, each with its first occurrence."""
+        notes, metrics = [], self.metrics()
         for name, point in self._undefined.items():
+            if metrics[name].last is None:
+                continue
             counters = {"step": point.step, "epoch": point.epoch, "rank": point.rank}
             texts = [f"{counter} {value:g}" for counter, value in counters.items() if value is not None]
             notes.append(f"{name} was NaN or infinite, first at {', '.join(texts) or 'an unknown step'}")
@@ -56,10 +56,11 @@ class Summary:
         metrics = {}
         for name, attempts in self._seen.items():
             lowest = {attempt: ranks[min(ranks)] for attempt, ranks in attempts.items()}
-            last, best = lowest[max(lowest)], _better(name)(seen.best for seen in lowest.values())
-            metrics[name] = Metric(last.last, best, last.step, self._units.get(name, ""))
+            last, finite = lowest[max(lowest)], [seen.best for seen in lowest.values() if seen.best is not None]
+            best = _better(name)(finite) if finite else None
+            metrics[name] = Metric(last.last, best, last.step, self._units.get(name, ""), last.since)
         if self._rates and (rate := throughput(self._rates[max(self._rates)])):
-            metrics["throughput"] = Metric(rate[0], rate[0], unit=self._units.get(rate[1], ""))
+            metrics["throughput"] = Metric(rate[0], rate[0], unit=self._units.get(rate[1]) or rate_unit(rate[1]))
         return metrics
 
 
@@ -69,12 +70,11 @@ def _better(name: str) -> Callable[..., float]:
 
 def throughput(rates: Mapping[str, Mapping[int, Sequence[float]]]) -> tuple[float, str] | None:
     """The mean rate without the first value of each rank, and the name of its metric."""
-    for name in TOTAL_RATES:
-        if name in rates:
-            return after_warm_up(rates[name][min(rates[name])]), name
-    for name in OWN_RATES:
-        if name in rates:
-            return sum(map(after_warm_up, rates[name].values())), name
+    names = rates_of(rates)
+    for name in filter(is_total, names):
+        return after_warm_up(rates[name][min(rates[name])]), name
+    for name in names:
+        return sum(map(after_warm_up, rates[name].values())), name
     return None
 
 

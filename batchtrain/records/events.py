@@ -20,7 +20,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Observed(Event, frozen=True):
-    """Something that views draw. It has no sentence, and no log shows it."""
+    """Something that views draw. Without a sentence, no log shows it."""
 
     text: str = ""
 
@@ -270,8 +270,10 @@ class Stderr(Output, frozen=True):
 
 
 class MetricsSeen(Observed, frozen=True, kw_only=True):
-    """What a task measured since the last of these events, and its ranks now."""
+    """What a task measured since the last of these events, and its ranks now. Its sentence names the metrics that are
+    not finite any more."""
 
+    kind = "metrics"
     job: str = ""
     points: tuple[Point, ...] = ()
     again: bool = False
@@ -284,6 +286,8 @@ class MetricsSeen(Observed, frozen=True, kw_only=True):
     """Metrics of which the values before are to be forgotten."""
     ranks: tuple[Rank, ...] = ()
     progress: TrainingProgress | None = None
+    read_to: float | None = None
+    """Until when all that the ranks printed has come; None if that is unknown."""
     rendezvous: Rendezvous = Rendezvous()
     ended: bool = False
     """Whether they are the last of the task."""
@@ -349,6 +353,8 @@ class Results(Event, frozen=True):
     """Where the results are."""
 
     kind = "results"
+    diverged: bool = False
+    """Whether a metric is not finite at the end."""
 
 
 class IsolationMissing(Event, frozen=True):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Literal, NamedTuple
 
-from batchtrain.records.metric import Rank
+from batchtrain.records.metric import Point, Rank
+from batchtrain.records.position import Course
 
 QUIET_SECONDS = 30.0
 """After this time without a line, a rank is quiet."""
@@ -20,8 +21,31 @@ STEPS = 24
 """Last step times of a rank that are kept."""
 FEWEST_STEPS = 3
 """Step times of a rank from which it is judged."""
-Condition = Literal["stands", "slow", "quiet", "waits", ""]
-_ORDER: tuple[Condition, ...] = ("stands", "slow", "quiet", "waits", "")
+Condition = Literal["failed", "stands", "slow", "quiet", "waits", ""]
+_ORDER: tuple[Condition, ...] = ("failed", "stands", "slow", "quiet", "waits", "")
+
+
+class Look(NamedTuple):
+    """How views show a condition: the style in the words of rich, the words of a count, of a narrow row and of a wide
+    one, and a sentence about one rank and about several."""
+
+    style: str
+    counted: str
+    row: str
+    words: str
+    one: str = ""
+    several: str = ""
+
+
+_STANDS = "still while the others went on."
+LOOKS: dict[Condition, Look] = {
+    "failed": Look("red", "failed", "fails", "failed", "failed.", "failed."),
+    "stands": Look("red", "stopped", "stops", "stands still", f"stands {_STANDS}", f"stand {_STANDS}"),
+    "slow": Look("yellow", "slow", "slow", "slow", "is slower than the others.", "are slower than the others."),
+    "quiet": Look("yellow", "quiet", "quiet", "quiet"),
+    "waits": Look("dim", "waiting for them", "waits", "waits for others"),
+    "": Look("", "fine", "", ""),
+}
 
 
 class RankState(NamedTuple):
@@ -35,30 +59,36 @@ class RankState(NamedTuple):
     """Steps behind the leader; None without a step."""
     step_seconds: tuple[float, ...] = ()
     """Its last step times."""
+    rate: float | None = None
+    """Its throughput; None while it is silent."""
+    end: str = ""
+    """How it failed, such as `exited with code 7`."""
 
 
 class StepTimes:
     """The last step times of each rank."""
 
     def __init__(self) -> None:
-        self._moments: dict[int, deque[tuple[float, int]]] = {}
+        self._moments: dict[int, deque[tuple[float, float]]] = {}
 
-    def add(self, rank: int | None, t: float, step: int | None) -> None:
-        """A rank reached a step; several reports of one step count once."""
-        if rank is None or step is None:
+    def add(self, rank: int | None, t: float, place: float | None) -> None:
+        """A rank reached a place; several reports of one place count once."""
+        if rank is None or place is None:
             return
         moments = self._moments.setdefault(rank, deque(maxlen=STEPS + 1))
-        if moments and step < moments[-1][1]:  # it continues from a checkpoint
+        if moments and place < moments[-1][1]:  # it continues from a checkpoint
             moments.clear()
-        if not moments or step > moments[-1][1]:
-            moments.append((t, step))
+        if not moments or place > moments[-1][1]:
+            moments.append((t, place))
 
     @property
     def times(self) -> dict[int, tuple[float, ...]]:
         """The seconds of a step by rank, the oldest first."""
         copies = {rank: tuple(moments) for rank, moments in tuple(self._moments.items())}
         return {
-            rank: tuple((t - before) / (step - last) for (before, last), (t, step) in pairwise(moments) if t >= before)
+            rank: tuple(
+                (t - before) / (place - last) for (before, last), (t, place) in pairwise(moments) if t >= before
+            )
             for rank, moments in copies.items()
         }
 
@@ -66,17 +96,18 @@ class StepTimes:
 def compared(ranks: Sequence[Rank], steps: Mapping[int, Sequence[float]], now: float) -> list[RankState]:
     """The ranks, those that matter first. steps: the last step times of each. now: seconds since 1970; of a gang that
     has ended, its end."""
-    leader = max((rank.step for rank in ranks if rank.step is not None), default=None)
+    leader = max((place for rank in ranks if (place := rank.position.place) is not None), default=None)
     typical = {number: median(times) for number, times in steps.items() if len(times) >= FEWEST_STEPS}
     usual = median(typical.values()) if len(typical) > 1 else None
     most_lines = max((rank.lines for rank in ranks), default=0)
     regular = [  # ranks whose silence means something: in many programs, only rank 0 prints
-        rank for rank in ranks if (2 * rank.lines >= most_lines if leader is None else rank.step is not None)
+        rank for rank in ranks if (2 * rank.lines >= most_lines if leader is None else rank.position.place is not None)
     ]
     latest = max((rank.heard for rank in regular), default=now)
     gap = max(GAP_SECONDS, GAP_STEPS * (usual or 0.0))
     silent = [rank for rank in regular if now - rank.heard > QUIET_SECONDS]
-    behind = {rank.number for rank in silent if leader is not None and rank.step is not None and rank.step < leader}
+    positions = {rank.position for rank in ranks}
+    behind = {rank.number for rank in silent if any(map(rank.position.is_before, positions))}
     standing = behind or {rank.number for rank in silent if latest - rank.heard > gap}
     quiet = {rank.number for rank in silent}
 
@@ -91,12 +122,59 @@ def compared(ranks: Sequence[Rank], steps: Mapping[int, Sequence[float]], now: f
         RankState(
             rank,
             condition(rank.number),
-            None if leader is None or rank.step is None else leader - rank.step,
+            None if leader is None or rank.position.place is None else round(leader - rank.position.place),
             tuple(steps.get(rank.number, ())),
+            None if now - rank.heard > QUIET_SECONDS else rank.rate,
         )
         for rank in ranks
     ]
     return sorted(states, key=_importance)
+
+
+def warning(states: Sequence[RankState]) -> str:
+    """What the ranks tell in one sentence; empty if nothing is wrong."""
+    for condition in ("failed", "stands", "slow"):
+        names = [f"r{state.rank.number}" for state in states if state.condition == condition]
+        ends = {state.end for state in states if state.condition == condition and state.end}
+        if names:
+            look, listed = LOOKS[condition], ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+            sentence = f"{ends.pop()}." if len(ends) == 1 else look.several if len(names) > 1 else look.one
+            return f"{listed} {sentence}"
+    is_quiet = any(state.condition == "quiet" for state in states)
+    return "No rank has printed a line for a while." if is_quiet else ""
+
+
+def ranks_in(points: Iterable[Point]) -> tuple[Rank, ...]:
+    """The ranks as their metrics tell them, if nothing else was recorded."""
+    ranks, course = dict[int, Rank](), Course()
+    for point in points:
+        if point.rank is not None and not point.node:
+            heard = max(point.t or 0.0, ranks[point.rank].heard if point.rank in ranks else 0.0)
+            epoch, step, place = course.advance(point.rank, point.attempt, point.epoch, point.step)
+            ranks[point.rank] = Rank(
+                point.rank, attempt=point.attempt, heard=heard, step=step, epoch=epoch, place=place
+            )
+    return tuple(ranks.values())
+
+
+def standstill(ranks: Sequence[Rank], now: float) -> str:
+    """Which ranks stand still and how long, such as `rank 3 stood still for 84 s`; empty if none does."""
+    stopped = [state.rank for state in compared(ranks, {}, now) if state.condition == "stands"]
+    if not stopped:
+        return ""
+    names = ", ".join(str(rank.number) for rank in stopped[:5]) + (", …" if len(stopped) > 5 else "")
+    seconds = now - max(rank.heard for rank in stopped)
+    return f"rank{'s' * (len(stopped) > 1)} {names} stood still for {seconds:.0f} s"
+
+
+def after_failure(states: Sequence[RankState], ends: Mapping[int, str]) -> list[RankState]:
+    """The ranks of a gang that failed, those that failed first: all have ended, and none is silent. ends: how the ranks
+    failed, by number."""
+    judged = (
+        state._replace(condition="failed" if state.rank.number in ends else "", end=ends.get(state.rank.number, ""))
+        for state in states
+    )
+    return sorted(judged, key=_importance)
 
 
 def _importance(state: RankState) -> tuple[int, int, float, int]:

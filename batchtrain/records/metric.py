@@ -6,14 +6,24 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from batchtrain.records.position import Position
+
 
 class Metric(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The last and the best value of a metric, and the step of the last."""
+    """The last and the best value of a metric, and the step of the last. A value of None is NaN or infinite."""
 
-    last: float
-    best: float
+    last: float | None
+    best: float | None
     step: int | None = None
     unit: str = ""
+    since: str = ""
+    """Where a last value that is not finite became so, such as `step 16`."""
+
+    def text(self, digits: int = 6) -> str:
+        """The last value in words."""
+        if self.last is None:
+            return f"NaN since {self.since}" if self.since else "NaN"
+        return f"{self.last:.{digits}g}"
 
 
 class Point(NamedTuple):
@@ -28,6 +38,20 @@ class Point(NamedTuple):
     node: str = ""
     attempt: int = 1
     """Which run of the task: 2 after its first retry or requeue."""
+    place: float | None = None
+    """Its place on the axis of all points of its task, as `Course` gives it. It is not recorded."""
+
+    @property
+    def counted_step(self) -> int | None:
+        """The step counted through all epochs; None without a step."""
+        return self.step if self.step is None or self.place is None else round(self.place)
+
+    @property
+    def counted(self) -> str:
+        """Where it is, as `step 16`; without a step as `epoch 2`; empty without both."""
+        if self.step is not None:
+            return f"step {self.counted_step}"
+        return "" if self.epoch is None else f"epoch {self.epoch:g}"
 
     def line(self, now: float) -> dict[str, Any]:
         """The object of a line of metrics/TASK.jsonl."""
@@ -53,6 +77,13 @@ class Rank(msgspec.Struct, frozen=True):
     step: int | None = None
     rate: float | None = None
     """Images or samples per second."""
+    epoch: float | None = None
+    place: float | None = None
+
+    @property
+    def position(self) -> Position:
+        """Where its training is."""
+        return Position(self.epoch, self.step, self.step if self.place is None else self.place)
 
 
 class Rendezvous(msgspec.Struct, frozen=True):

@@ -89,7 +89,7 @@ def _cell(value: Any) -> str:
     if value is None or value == ():
         return ""
     if isinstance(value, float):
-        return f"{value:.2f}"
+        return f"{value:.2f}" if value == round(value, 2) else markup.short(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, datetime):

@@ -78,11 +78,11 @@ class Difference(NamedTuple):
 
 def row(record: RunRecord) -> RunRow:
     """A run as one row."""
-    best = best_of_tasks(record.summary)
-    results = [f"{name} {metric.last:.4g}" for name, metric in ranked(record.summary)][:3]
+    best = best_of_tasks(record)
+    results = [f"{name} {metric.text(4)}" for name, metric in ranked(record.summary)][:3]
     return RunRow(
         record.id,
-        record.state,
+        f"{record.state}{', diverged' if diverged(record) else ''}",
         record.started,
         seconds(record),
         record.nodes,
@@ -93,12 +93,19 @@ def row(record: RunRecord) -> RunRow:
     )
 
 
-def best_of_tasks(summary: dict[str, Metric]) -> Best | None:
-    """The best last value of the most common metric of many tasks, whose names are `TASK/METRIC`; None without."""
+def diverged(record: RunRecord) -> str:
+    """The metrics whose last value is not finite, in words; empty without one."""
+    return ", ".join(f"{name} is {metric.text()}" for name, metric in ranked(record.summary) if metric.last is None)
+
+
+def best_of_tasks(record: RunRecord) -> Best | None:
+    """The best last value of the most common metric of many tasks; None without."""
+    if record.is_by_task is False:
+        return None
     values: dict[str, list[float]] = {}
-    for name, metric in summary.items():
+    for name, metric in record.summary.items():
         task, _, metric_name = name.partition("/")
-        if task and metric_name:
+        if task and metric_name and metric.last is not None:
             values.setdefault(metric_name, []).append(metric.last)
     many = [name for name, of_tasks in values.items() if len(of_tasks) >= MANY]
     if not many:
@@ -133,7 +140,7 @@ def _rank(name: str) -> tuple[int, str]:
 def metric_rows(record: RunRecord) -> list[MetricRow]:
     """All metrics of a run."""
     return [
-        MetricRow(name, f"{metric.last:.6g}", f"{metric.best:.6g}", metric.step, metric.unit)
+        MetricRow(name, metric.text(), "" if metric.best is None else f"{metric.best:.6g}", metric.step, metric.unit)
         for name, metric in ranked(record.summary)
     ]
 
@@ -295,8 +302,8 @@ _SETTINGS: dict[str, Any] = {
 def _text(metric: Metric | None) -> str:
     if metric is None:
         return ""
-    best = "" if metric.best == metric.last else f" (best {metric.best:.4g})"
-    return f"{metric.last:.4g}{best}"
+    best = "" if metric.best in (None, metric.last) else f" (best {metric.best:.4g})"
+    return f"{metric.text(4)}{best}"
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------

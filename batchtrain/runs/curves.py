@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 from batchtrain import markup
 from batchtrain.errors import UsageError, printable
 
 Value = TypeVar("Value")
+Row = TypeVar("Row", bound=tuple[Any, ...])
 
 BARS = "▁▂▃▄▅▆▇█"
 SHOWN = 24
@@ -56,8 +58,8 @@ class Plot(NamedTuple):
 
 
 def continued(values: Sequence[tuple[int, float | None, Value]]) -> list[Value]:
-    """The values of all attempts as one curve. values: each with its attempt and its step. Where a later attempt begins
-    at an earlier step, as from a checkpoint, its values replace those of the attempts before."""
+    """The values of all attempts as one curve. values: each with its attempt and its place. Where a later attempt
+    begins at an earlier place, as from a checkpoint, its values replace those of the attempts before."""
     firsts: dict[int, float] = {}
     for attempt, step, _ in values:
         if step is not None:
@@ -82,3 +84,18 @@ def spark(values: Iterable[float], width: int) -> str:
     if high == low:
         return BARS[3] * len(columns)
     return "".join(BARS[round((value - low) / (high - low) * (len(BARS) - 1))] for value in columns)
+
+
+def thinned(values: Sequence[Row], most: int) -> list[Row]:
+    """At most so many points: the first, the last, and of each part its lowest and its highest. The third field of a
+    point is its value."""
+    if len(values) <= most:
+        return list(values)
+    parts = max(most // 2 - 1, 1)
+    bounds = [1 + (len(values) - 2) * part // parts for part in range(parts + 1)]
+    points = [values[0]]
+    for start, end in pairwise(bounds):
+        numbers = [(row[2], index) for index, row in enumerate(values[start:end], start) if row[2] is not None]
+        if numbers:
+            points += [values[index] for index in sorted({min(numbers)[1], max(numbers)[1]})]
+    return [*points, values[-1]]

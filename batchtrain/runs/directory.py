@@ -39,6 +39,8 @@ from batchtrain.metrics.point import COUNTERS, MOST_NAME, metric_name, of_json
 from batchtrain.plan.lineage import Commit
 from batchtrain.records import Attempt, FabricCheck, Metric, Point, RanksRecord, Task
 from batchtrain.records.pools import PoolAttempt
+from batchtrain.records.position import Course
+from batchtrain.records.rank_end import RankEnd
 from batchtrain.records.record import Time
 from batchtrain.runs import lease
 from batchtrain.runs.local_names import safe_name, safe_path
@@ -127,6 +129,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     project: str = ""
     """The id of the project below which the checkpoints of the job are; empty for a job without checkpoints."""
     summary: dict[str, Metric] = {}
+    is_by_task: bool | None = None
+    """Whether the names of `summary` begin with a task, as `TASK/METRIC`; None in a run of an earlier version."""
     failure: RunFailure | None = None
     warnings: tuple[str, ...] = ()
     """What may have made it slow: what the check of the nodes before a launch warned about."""
@@ -357,6 +361,15 @@ class RunDirectory(NamedTuple):
         """The ranks of a task; empty if none were recorded."""
         return state_files.cached(self.ranks_file(task), RanksRecord) or RanksRecord()
 
+    def rank_ends(self, task: str, record: RunRecord) -> dict[int, str] | None:
+        """How the ranks of a task failed, as its gang recorded it; None if no rank is known to have failed."""
+        ends = _lines(self.logs(task) / "ranks" / "ends.jsonl", RankEnd)
+        failed_ranks = {end.rank: end.words for end in ends if end.rank is not None}
+        failure = record.failure
+        if not failed_ranks and failure is not None and failure.rank is not None and failure.task in ("", task):
+            failed_ranks = {failure.rank: RankEnd(exit_code=failure.code).words}
+        return failed_ranks or None
+
     def fabric(self) -> FabricCheck | None:
         """fabric.json; None if the run is no fabric check."""
         return state_files.read(self.path / "fabric.json", FabricCheck, LOSS)
@@ -508,9 +521,12 @@ def _pretty(value: Any) -> bytes:
 
 
 def points_of(path: Path) -> Iterator[Point]:
-    """The points of a metrics file; an incomplete line is skipped."""
+    """The points of a metrics file, each at its place; an incomplete line is skipped."""
+    course = Course()
     with state_files.stream(path, LOSS) as file:
-        yield from _points(file)
+        for point in _points(file):
+            at = None if point.node else course.advance(point.rank, point.attempt, point.epoch, point.step)
+            yield point if at is None else point._replace(place=at.place)
 
 
 def _points(lines: Iterable[bytes]) -> Iterator[Point]:

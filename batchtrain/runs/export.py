@@ -94,15 +94,15 @@ def _keys(path: Path) -> Iterator[tuple[int, str, Any]]:
 def _keys_of_summary(run: RunDirectory) -> dict[str, Any]:
     record = run.record()
     rate = record.summary.get("throughput")
-    if rate is None:
+    if rate is None or rate.last is None:
         return {}
     keys: dict[str, Any] = {"exp.id": record.id, "exp.status": "ok", "exp.num_nodes": record.nodes}
     keys["exp.num_gpus"] = record.nodes  # DLBS's reports omit rows with 0
     keys["exp.model_title"] = record.job  # the reports show it in a row
     keys["results.throughput"] = rate.last
     for name, milliseconds in (("step_ms", 1.0), ("batch_seconds", 1000.0)):
-        if name in record.summary:
-            keys["results.time"] = record.summary[name].last * milliseconds
+        if name in record.summary and (last := record.summary[name].last) is not None:
+            keys["results.time"] = last * milliseconds
     return keys
 
 
@@ -115,7 +115,7 @@ def write_tensorboard(run: RunDirectory, target: Path) -> int:
     names, count = LocalNames(), 0
     for number, (task, point) in enumerate(run.points()):
         folder = f"{task}/{point.node or f'rank_{point.rank or 0}'}"
-        step = point.step if point.step is not None else int(point.epoch if point.epoch is not None else number)
+        step = number if point.place is None else int(point.place)
         summary = b"".join(
             _bytes(1, _bytes(1, name.encode(errors="replace")) + b"\x15" + _float(value))
             for name, value in point.values.items()

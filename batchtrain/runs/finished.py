@@ -180,15 +180,16 @@ class Run:
 
     def __repr__(self) -> str:
         record = self.record
-        results = f"{', ' if record.summary else ''}{compare.row(record).results}"
-        return printable(f"{type(self).__name__}({record.id}, {record.state}{results})")
+        row = compare.row(record)
+        results = f"{', ' if record.summary else ''}{row.results}"
+        return printable(f"{type(self).__name__}({record.id}, {row.state}{results})")
 
     def _repr_html_(self) -> str:
         record = self.record
         parts = report.sections(self.directory, record)
         folds = [markup.fold(name, parts[name]) for name in ("Tasks", "Attempts", "Files", "About") if name in parts]
         return markup.card(
-            markup.head(record.job, record.state, record.id),
+            markup.head(record.job, compare.row(record).state, record.id),
             report.failure(record),
             parts.get("Numbers", ""),
             markup.columns(parts.get("Curves", "")),

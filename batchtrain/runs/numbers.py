@@ -49,6 +49,11 @@ class Recorded:
         """Write what came of a task that is followed. attempt: the one that prints; of records, see `records`."""
         self._task(event.subject).see(event, self._clock(), attempt)
 
+    @property
+    def tasks(self) -> Set[str]:
+        """The tasks of which something was read."""
+        return self._tasks.keys()
+
     def is_whole(self, task: str) -> bool:
         """Whether a task was followed to its end."""
         return task in self._tasks and self._tasks[task].is_whole

@@ -38,10 +38,13 @@ from batchtrain.config.types import Task as TaskSettings
 from batchtrain.config.types.secret import masked
 from batchtrain.errors import (
     BatchtrainError,
+    Finding,
     NotFound,
     ResultsLeft,
     ServiceError,
     TaskFailed,
+    TerminalClosed,
+    Terminated,
     UsageError,
     counted,
     printable,
@@ -54,6 +57,7 @@ from batchtrain.plan.marks import marks_of
 from batchtrain.plan.outputs import patterns
 from batchtrain.plan.types import Plan, Sources
 from batchtrain.records import Failure, Job, Metric, Node, Task, events, node_cost, node_hours, shown
+from batchtrain.records.gang import standstill
 from batchtrain.runs import compare, directory, lease, report, results, source_copy
 from batchtrain.runs.attempt_record import STREAMS, AttemptRecord
 from batchtrain.runs.beginnings import commit_of, training_jobs
@@ -130,6 +134,8 @@ class Recording:
         self._client, self._patience, self._record = client, patience(account.endpoint), record
         self._job, self._job_ended, self._secrets = job, job_ended, secrets
         self._moments, self._fetching = Moments(record.started), 0.0
+        self._stopped: datetime | None = None
+        """When the tasks were left, and their results fetched."""
         self.metrics: dict[str, dict[str, Metric]] = {}
         """The metrics of each task, at the end."""
         self._finished = False
@@ -181,6 +187,8 @@ class Recording:
             self._moments = self._moments._replace(ready=now())
         elif isinstance(event, (events.JobAdded, events.TasksAdded)):
             self._moments = self._moments._replace(tasks_added=now())
+        elif isinstance(event, events.ResultsFetching):
+            self._stopped = self._stopped or now()
         elif isinstance(event, events.NodesSeen):
             self._addresses.update((node.address, node.id) for node in event.nodes)
         elif isinstance(event, (events.AttemptSeen, events.AttemptEnded)):
@@ -397,8 +405,9 @@ class Recording:
             tasks = (task.id for task in self.run.each_task())
             measured_tasks = frozenset(task_id for task_id in tasks if self.run.metrics_file(task_id).exists())
             self._read_lines(measured_tasks)
-            summary = self._record.summary | self._summary(measured_tasks)
-            self._record = replace(self._record, summary=summary)
+            before, (is_by_task, summary) = self._record, self._summary(measured_tasks)
+            is_any_by_task = is_by_task or before.is_by_task
+            self._record = replace(before, summary=before.summary | summary, is_by_task=is_any_by_task)
         else:
             self._record = replace(self._record, summary={})
             self._read_lines(frozenset())
@@ -407,19 +416,26 @@ class Recording:
                 self._record,
                 state=state,
                 ended=end_time,
-                failure=_failure(error, self._secrets) if error is not None else None,
+                failure=_failure(error, self._secrets, self._standstill()) if error is not None else None,
                 node_hours=node_hours(self._nodes.values(), end_time, since=self._record.started) if end_time else None,
                 cost=self._cost(end_time),
                 phases=phases(
                     self._moments, self.run.each_task(), self._preparation(), self._fetching, self._attempts.attempts
                 ),
-                summary=self._summary(frozenset()),
             )
+            is_by_task, summary = self._summary(frozenset())
+            self._record = replace(self._record, summary=summary, is_by_task=is_by_task)
             self._attempts.write()
         self._warn()
         complete = self.has_fetched and self.missing is None
         self._record = replace(self._record, results="complete" if complete else "partial")
         self._finish(self._lease)
+
+    def _standstill(self) -> str:
+        """Which ranks stood still when the run was stopped."""
+        at = (self._stopped or now()).timestamp()
+        tasks = self._numbers.tasks
+        return "; ".join(filter(None, (standstill(self.run.ranks(task).ranks, at) for task in sorted(tasks))))
 
     def close(self, state: str) -> None:
         """Write the end of a run whose job is gone, from what its directory has. It ended with its last event."""
@@ -430,7 +446,8 @@ class Recording:
             summaries.setdefault(task, Summary()).add(point)
         last_event = max((event.t for event in self.run.events()), default=now())
         metrics = {task: summary.metrics() for task, summary in summaries.items()}
-        self._record = msgspec.structs.replace(self._record, state=state, ended=last_event, summary=_joined(metrics))
+        is_by_task, summary = joined(metrics)
+        self._record = replace(self._record, state=state, ended=last_event, summary=summary, is_by_task=is_by_task)
         self._finish(self._lease)
 
     def _finish(self, run_lease: lease.Lease) -> None:
@@ -509,10 +526,10 @@ class Recording:
         new_nodes = (node for node in self._nodes.values() if node.allocated and node.allocated >= self._record.started)
         return max((node.prepared for node in new_nodes if node.prepared is not None), default=None)
 
-    def _summary(self, measured_tasks: Set[str]) -> dict[str, Metric]:
-        """The summary of all tasks except the measured ones. Names begin with the task if there are several."""
+    def _summary(self, measured_tasks: Set[str]) -> tuple[bool, dict[str, Metric]]:
+        """The summary of all tasks except the measured ones, as `joined` makes it."""
         self.metrics = self._numbers.end(self._metrics_files(measured_tasks))
-        return _joined(self.metrics, several=bool(self._record.summary))
+        return joined(self.metrics, several=bool(self._record.summary))
 
     def _read_lines(self, measured_tasks: Set[str]) -> None:
         """Read what the tasks measured that this command did not follow to their ends: their output, and then the
@@ -630,7 +647,12 @@ class Recording:
         if self._unwritten is not None:
             lines.append(f"the record of this run is incomplete: {self._unwritten.strerror or self._unwritten}")
         lines += [*(f"warning: {text}" for text in self._record.warnings), *self._numbers.notes]
-        return "\n  ".join(lines)
+        return "\n  ".join((*lines, *([f"diverged: {why}"] if (why := compare.diverged(self._record)) else [])))
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the last value of a metric is not finite."""
+        return bool(compare.diverged(self._record))
 
 
 def _uploads(output: StorageOutput, path: str) -> bool:
@@ -650,11 +672,13 @@ def _line_groups(path: Path, start: int = 0) -> Iterator[list[str]]:
             yield some
 
 
-def _joined(metrics: Mapping[str, dict[str, Metric]], *, several: bool = False) -> dict[str, Metric]:
-    """The summaries of tasks as one. Names begin with the task if there are several."""
+def joined(metrics: Mapping[str, dict[str, Metric]], *, several: bool = False) -> tuple[bool, dict[str, Metric]]:
+    """The summaries of tasks as one, and whether their names begin with the task, as they do for several."""
     if len(metrics) == 1 and not several:
-        return next(iter(metrics.values()))
-    return {f"{task}/{name}": metric for task, of_task in metrics.items() for name, metric in of_task.items()}
+        return False, next(iter(metrics.values()))
+    return bool(metrics), {
+        f"{task}/{name}": metric for task, of_task in metrics.items() for name, metric in of_task.items()
+    }
 
 
 def _named(paths: Sequence[str]) -> str:
@@ -665,8 +689,18 @@ def _named(paths: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) + (" was" if len(paths) == 1 else " were")
 
 
-def _failure(error: BaseException, secrets: tuple[Secret, ...]) -> RunFailure:
+_STOPPED = {TerminalClosed: "stopped because its terminal was closed", Terminated: "stopped by SIGTERM"}
+"""What ended a command that its user did not end with Ctrl-C."""
+
+
+def _failure(error: BaseException, secrets: tuple[Secret, ...], standing: str = "") -> RunFailure:
+    """Why a run ended. standing: which ranks stood still then."""
     failure: dict[str, Any] = {"message": str(error) or type(error).__name__}
+    if isinstance(error, KeyboardInterrupt):
+        reason = _STOPPED.get(type(error), "stopped by the user") + (f" while {standing}" if standing else "")
+        next_step = "read the output of that rank" if standing else "run it again"
+        finding = Finding("stopped", "the run", reason, "", next_step)
+        failure |= {"message": reason, "cause": reason, "finding": finding._asdict()}
     if isinstance(error, TaskFailed):
         failure |= {name: getattr(error, name) for name in ("task", "rank", "node", "code", "cause")}
     if isinstance(error, BatchtrainError) and error.finding:

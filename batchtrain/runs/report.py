@@ -2,44 +2,39 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from batchtrain import foreign, state_files
 from batchtrain.errors import DamagedState, shortened
-from batchtrain.markup import RED, Point, figure, page, short, table, text
-from batchtrain.metrics.point import metric_name
+from batchtrain.markup import RED, Point, figure, fold, page, short, table, text
 from batchtrain.records import FabricCheck, Task, cells, columns
 from batchtrain.runs import compare
 from batchtrain.runs.curves import continued
-from batchtrain.runs.directory import LOSS, RunDirectory, RunRecord
+from batchtrain.runs.directory import RunDirectory, RunRecord, points_of
 
-MOST_CURVES, MOST_ROWS = 12, 200
-_PLACES = frozenset({"t", "attempt", "rank", "step", "epoch"})
+MOST_CURVES, MOST_ROWS, MOST_FOLDED = 12, 200, 10_000
 _Value = tuple[int, float | None, Point]
 _Values = dict[int, list[_Value]]
-"""By rank, each with its attempt and its step."""
+"""By rank, each with its attempt and its place."""
 
 
 def html(run: RunDirectory) -> str:
     """The report of a run."""
     record = run.record()
-    top = f"<h1>{text(record.job)} <small>{text(record.state)}</small></h1>"
+    top = f"<h1>{text(record.job)} <small>{text(compare.row(record).state)}</small></h1>"
     body = "".join(f"<h2>{title}</h2>{part}" for title, part in sections(run, record).items())
     return page(record.id, top + failure(record) + body)
 
 
 def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
     """The parts of a report that have content, by their titles."""
-    tasks = tuple(itertools.islice(run.each_task(), MOST_ROWS))
-    attempts = compare.attempt_rows(record, run.attempts()[:MOST_ROWS])
+    tasks = sorted(run.each_task(), key=lambda task: not task.failed)
+    attempts = compare.attempt_rows(record, run.attempts())
     placements = compare.placement_rows(record)
-    numbers = [(name, short(metric.last), short(metric.best)) for name, metric in record.summary.items()]
+    numbers = [(row.metric, row.last, row.best) for row in compare.metric_rows(record)]
     files = run.files()
-    records = [record for record in files if not record.fetched or record.fetched.startswith("outputs/")][:MOST_ROWS]
+    records = [record for record in files if not record.fetched or record.fetched.startswith("outputs/")]
     rows = [(record.fetched or record.path, f"{record.size:,}", record.reason) for record in records]
     parts = {
         "About": table((), _facts(record)),
@@ -47,15 +42,29 @@ def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
         "Numbers": table(("metric", "last", "best"), numbers),
         "Curves": "".join(
             figure(f"{task.id}: {name}", {f"{task.id}: {name}": values})
-            for task in tasks
+            for task in tasks[:MOST_ROWS]
             for name, values in itertools.islice(points(run, task.id).items(), MOST_CURVES)
+        )
+        + "".join(
+            figure(f"{task.id}: {name}, by seconds", lines)
+            for task in tasks[:MOST_ROWS]
+            for name, lines in samples(run, task.id).items()
         ),
-        "Tasks": table(("task", "state", "exit code", "seconds", "node"), map(_task, tasks)),
+        "Tasks": _cut(("task", "state", "exit code", "seconds", "node"), list(map(_task, tasks))),
         "Candidates": table(columns(placements), map(cells, placements)) if placements else "",
-        "Attempts": table(columns(attempts), map(cells, attempts)) if attempts else "",
-        "Files": table(("file", "bytes", ""), rows),
+        "Attempts": _cut(columns(attempts), list(map(cells, attempts))) if attempts else "",
+        "Files": _cut(("file", "bytes", ""), rows),
     }
     return {title: part for title, part in parts.items() if part}
+
+
+def _cut(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The first rows as a table, the others one click away."""
+    others = rows[MOST_ROWS:MOST_FOLDED]
+    note = f"{MOST_ROWS + len(others):,} of {len(rows):,}; the run directory has all" if len(rows) > MOST_FOLDED else ""
+    return table(heads, rows[:MOST_ROWS]) + (
+        fold(f"{len(others):,} more of {len(rows):,}", table(heads, others), note=note) if others else ""
+    )
 
 
 def _fabric_of(run: RunDirectory) -> str:
@@ -81,9 +90,9 @@ def _fabric(check: FabricCheck) -> str:
 
 
 def failure(record: RunRecord) -> str:
-    """Why the run failed, and the cause with its next step."""
+    """Why the run failed, and the cause with its next step; or which of its numbers are not finite."""
     if record.failure is None:
-        return ""
+        return f'<p style="color:{RED}">{text(why)}</p>' if (why := compare.diverged(record)) else ""
     card = text("\n".join(record.failure.card))
     message = f'<p style="white-space:pre-wrap;color:{RED}">{text(record.failure.message)}</p>'
     return message + (f"<pre>{card}</pre>" if card else "")
@@ -108,23 +117,46 @@ def _facts(record: RunRecord) -> Iterable[Sequence[str]]:
 
 def _task(task: Task) -> Sequence[str]:
     code = "" if task.exit_code is None else str(task.exit_code)
-    return task.id, task.state, code, "" if task.seconds is None else f"{task.seconds:.1f}", shortened(task.node)
+    return (
+        task.id,
+        "failed" if task.failed else task.state,
+        code,
+        "" if task.seconds is None else f"{task.seconds:.1f}",
+        shortened(task.node),
+    )
 
 
 # --- curves ---------------------------------------------------------------------------------------------------------
 
 
 def points(run: RunDirectory, task: str) -> dict[str, list[Point]]:
-    """The curve of each metric of a task: its values over steps, else over epochs, else over time; in each attempt the
+    """The curve of each metric of a task: its values over its places, else over time; in each attempt the
     lowest rank's where several have it. Several attempts are one curve."""
-    path = run.metrics_file(task)
-    curves: dict[str, _Values] = {}
-    with state_files.stream(path, LOSS) as file:
-        for number, line in enumerate(file):
-            with contextlib.suppress(OverflowError):  # of an integer that no curve has
-                _take(curves, number, line)
+    curves, began = dict[str, _Values](), None
+    for number, point in enumerate(points_of(run.metrics_file(task))):
+        rank, place = -1 if point.rank is None else point.rank, point.place
+        began = point.t if began is None else began
+        x = float(number) if point.t is None or began is None else point.t - began
+        x = x if place is None else float(place)
+        for name, value in point.values.items():
+            if value is not None and not point.node:
+                curves.setdefault(name, {}).setdefault(rank, []).append((point.attempt, place, (x, value)))
     lines = {name: continued(_of_lowest_ranks(ranks)) for name, ranks in curves.items()}
     return {name: line for name, line in lines.items() if len(line) > 1}
+
+
+def samples(run: RunDirectory, task: str) -> dict[str, dict[str, list[Point]]]:
+    """What the nodes of a task measured over the seconds since the first sample, by metric and node."""
+    curves: dict[str, dict[str, list[Point]]] = {}
+    began = None
+    for point in points_of(run.metrics_file(task)):
+        if not point.node or point.t is None:
+            continue
+        began = point.t if began is None else began
+        for name, value in point.values.items():
+            if value is not None:
+                curves.setdefault(name, {}).setdefault(shortened(point.node), []).append((point.t - began, value))
+    return curves
 
 
 def _of_lowest_ranks(ranks: Mapping[int, Sequence[_Value]]) -> list[_Value]:
@@ -134,18 +166,6 @@ def _of_lowest_ranks(ranks: Mapping[int, Sequence[_Value]]) -> list[_Value]:
         for attempt, _, _ in ranks[rank]:
             lowest.setdefault(attempt, rank)
     return [value for rank in sorted(ranks) for value in ranks[rank] if lowest[value[0]] == rank]
-
-
-def _take(curves: dict[str, _Values], number: int, line: bytes) -> None:
-    values = foreign.read(line, dict[str, object]) or {}
-    at = next((values[name] for name in ("step", "epoch", "t") if isinstance(values.get(name), (int, float))), number)
-    rank, attempt = values.get("rank"), values.get("attempt")
-    for name, value in values.items():
-        plain = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        if name not in _PLACES and plain and isinstance(at, (int, float)) and isinstance(value, (int, float)):
-            ranks = curves.setdefault(metric_name(name), {})
-            point = attempt if isinstance(attempt, int) else 1, float(at), (float(at), float(value))
-            ranks.setdefault(rank if isinstance(rank, int) else -1, []).append(point)
 
 
 def _moment(value: datetime | None) -> str:

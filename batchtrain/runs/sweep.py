@@ -15,12 +15,14 @@ from azure.batch import BatchClient
 from msgspec.structs import replace
 
 from batchtrain.config.types import FetchSettings
-from batchtrain.errors import BatchtrainError, NotFound
+from batchtrain.errors import BatchtrainError, NotFound, shortened
 from batchtrain.metrics.extract import Pattern, patterns_of
 from batchtrain.metrics.stream import OWN, RECORDS, MetricStream
 from batchtrain.metrics.summary import Summary
 from batchtrain.records import Metric, Table, Task
 from batchtrain.records.events import Event, SweepCut
+from batchtrain.records.gang import standstill
+from batchtrain.runs.compare import ranked
 from batchtrain.runs.directory import RunDirectory, points_of
 from batchtrain.runs.recording import recorded_job
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
@@ -87,7 +89,7 @@ def sweep(
     rows = []
     for task in swept_tasks:
         last = summaries.get(task.id, {}).get(metric)
-        state = "failed" if task.failed else task.state
+        state = "failed" if task.failed else f"{task.state}{', diverged' if last and last.last is None else ''}"
         rows.append(SweepRow(task.id, state, task.parameters or {}, last.last if last else None))
     return Table(sorted(rows, key=lambda row: math.inf if row.value is None else sign * row.value))
 
@@ -116,13 +118,13 @@ def _read(
         tell(SweepCut(job_id, text))
     contexts = [contextvars.copy_context() for _ in ran[:MOST_READ]]
     with ThreadPoolExecutor(THREADS) as workers:
-        ends = workers.map(lambda task_id, context: context.run(_ends, client, job_id, task_id), ran, contexts)
+        ends = workers.map(lambda task_id, context: context.run(ends_of, client, job_id, task_id), ran, contexts)
         for task_id, contents in zip(ran, ends, strict=False):
             patterns = patterns_of(settings.get(task_id, FetchSettings()).metrics)
             yield task_id, _measured(contents, patterns, metric)
 
 
-def _ends(client: BatchClient, job_id: str, task_id: str) -> Mapping[str, bytes]:
+def ends_of(client: BatchClient, job_id: str, task_id: str) -> Mapping[str, bytes]:
     """The ends of the files that say what a task measured: the records of its gang, or else its own file and its
     output. Nothing of a task that never ran, or whose node is gone."""
     tree, contents = task_tree(job_id, task_id), dict[str, bytes]()
@@ -137,13 +139,31 @@ def _measured(contents: Mapping[str, bytes], patterns: Iterable[Pattern], metric
     """What a task measured last. In lines that no program reads, the metric is found as `NAME=VALUE`, `NAME: VALUE`
     and `NAME VALUE`, unless a word stands before its name."""
     name = re.escape(metric).replace("_", "[_ ]")
-    by_name = rf"(?i)(?<![a-z] )(?<![\w/.-]){name}[\"']?(?:\s*[=:]|\s)\s*([-+]?\d[\w.+-]*)"
-    stream, summary = MetricStream(patterns, [Pattern(metric, by_name)], watched=False), Summary()
+    by_name = rf"(?i)(?<![a-z] )(?<![\w/.-]){name}[\"']?(?:\s*[=:]|\s)\s*([-+]?(?:\d[\w.+-]*|nan\b|inf\b))"
+    return read_ends(contents, MetricStream(patterns, [Pattern(metric, by_name)], watched=False))
+
+
+def read_ends(contents: Mapping[str, bytes], stream: MetricStream, now: float = 0.0) -> Mapping[str, Metric]:
+    """The metrics at the ends of the files of a task, which the stream reads. now: when they were read."""
+    summary = Summary()
     takes = {RECORDS: stream.records, OWN: stream.own, "stdout.txt": stream.output}
     for path, content in contents.items():
-        for point in takes[path](content.decode("utf-8", "replace").splitlines(), 0.0).points:
+        for point in takes[path](content.decode("utf-8", "replace").splitlines(), now).points:
             summary.add(point)
     return summary.metrics()
+
+
+def progress(client: BatchClient, job_id: str, task_id: str, now: float) -> str:
+    """How far a running task is, in a sentence: its step, its main metrics, the ranks that stand, and its last line."""
+    stream = MetricStream()
+    metrics = read_ends(ends_of(client, job_id, task_id), stream, now)
+    ranks, training = stream.seen(), stream.progress
+    parts = [f"{training.unit} {training.at}/{training.of}"] if training else []
+    parts += [f"{name} {metric.text(4)}" for name, metric in ranked(dict(metrics))][:2]
+    parts += filter(None, [standstill(ranks, stream.judged_at(now))])
+    newest = max(ranks, key=lambda rank: rank.heard, default=None)
+    parts += [f"rank {newest.number} printed `{shortened(newest.last)}`"] if newest and newest.last else []
+    return f"{task_id}: {', '.join(parts) or 'it has printed no numbers yet'}"
 
 
 def flat(rows: Iterable[SweepRow], metric: str) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from batchtrain.client.client import connect
 from batchtrain.dashboard import reading
 from batchtrain.dashboard.connection import Connection
 from batchtrain.testing import BatchService, emulated_batch
-from tests import dashboards
+from tests import dashboards, recorded_runs
 from tests.browsers import browser
 from tests.dashboards import BEGUN, GANG, HOSTILE, LARGE, Dashboard, Gate
 from tests.screenshots import FIRST, PAGES, SECOND
@@ -427,14 +427,37 @@ def test_a_search_counts_the_whole_file_and_goes_to_each_match(
     page.goto(f"{running.url}/runs/{LARGE}?view=output")
     page.wait_for_selector(".log .line")
     assert "step 1/" not in page.inner_text(".log .line >> nth=0")  # only the end is loaded
-    page.fill("input[name=find]", "step 1/120")
+    page.focus("input[name=find]")
+    page.keyboard.type("step 1/120")
     page.wait_for_selector("[role=status] >> text=1,024 matches")
-    page.press("input[name=find]", "Enter")
+    page.keyboard.press("Enter")
     page.wait_for_selector(".line.current >> text=step 1/120")
     assert page.inner_text(".hits [role=status]") == "1 of 1,024 matches"
     assert page.inner_text(".line.current .who") == "r0"
     page.click("text=Previous")
     page.wait_for_selector(".line.current .who >> text=r1023")
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_no_handler_of_the_page_cancels_its_event_by_what_it_returns(chromium: Any, running: Dashboard) -> None:
+    page = signed_in(chromium, running)
+    cancelled = page.evaluate(
+        """async () => {
+          const { h } = await import("/static/js/dom.js");
+          const names = ["click", "input", "change", "submit", "keydown", "toggle"];
+          return names.filter((name) => {
+            const node = h("input", { [`on${name}`]: () => false });
+            return !node.dispatchEvent(new Event(name, { cancelable: true }));
+          });
+        }"""
+    )
+    assert cancelled == []
+    page.goto(f"{running.url}/runs/{LARGE}?view=output")
+    page.wait_for_selector(".log .line")
+    page.focus("input[name=find]")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.name") != "find"
     page.context.close()
 
 
@@ -516,6 +539,28 @@ def on_curves(chromium: Any, running: Dashboard, query: str = "") -> Any:
     page.goto(f"{running.url}/runs/{FIRST}?view=curves{query}")
     page.wait_for_selector(".charts canvas >> nth=1")
     return page
+
+
+@pytest.mark.browser
+def test_what_a_page_cuts_is_one_click_away_and_a_value_that_is_not_finite_is_red(
+    chromium: Any, tmp_path: Path
+) -> None:
+    names = {story: recorded_runs.recorded(tmp_path, story).name for story in ("nan", "sweep", "many-metrics")}
+    with dashboards.dashboard({}, runs=tmp_path) as running:
+        page = signed_in(chromium, running)
+        page.goto(f"{running.url}/runs/{names['many-metrics']}?view=curves")
+        page.click("text=Show all 45 metrics")
+        page.wait_for_selector("figure >> nth=44")
+        page.goto(f"{running.url}/runs/{names['sweep']}")
+        page.wait_for_selector("h2 >> text=Tasks (200 of 500, the failed first)")
+        page.click("text=Next page")
+        page.wait_for_url("**skip=200")
+        page.wait_for_selector("h2 >> text=Tasks (200 of 500, the failed first)")
+        page.click("text=Next page")
+        page.wait_for_selector("td >> text=task-00499")
+        page.goto(f"{running.url}/runs/{names['nan']}")
+        page.wait_for_selector(".state.bad >> text=succeeded, diverged")
+        page.context.close()
 
 
 @pytest.mark.browser

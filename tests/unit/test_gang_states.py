@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from batchtrain.metrics.stream import MetricStream
 from batchtrain.records import Rank
-from batchtrain.records.gang import StepTimes, compared
+from batchtrain.records.gang import StepTimes, after_failure, compared
+from batchtrain.records.rates import is_rate, rate_unit
 
 NOW = 1000.0
 
@@ -25,6 +27,19 @@ def test_ranks_that_print_are_fine() -> None:
 
 def test_a_rank_that_is_behind_stands_and_the_others_wait_for_it() -> None:
     assert conditions(ranks((41, 180.0), (40, 181.0), (41, 180.0))) == {0: "waits", 1: "stands", 2: "waits"}
+
+
+def test_a_rank_in_an_earlier_epoch_stands_although_its_step_is_higher() -> None:
+    stream = MetricStream()
+    lines = [f"[0:{rank}] epoch 0 step {step} loss 1" for step in range(36) for rank in (0, 1)]
+    lines += [f"[0:0] epoch 0 step {step} loss 1" for step in range(36, 100)] + ["[0:0] epoch 1 step 0 loss 1"]
+    stream.output(lines, NOW - 60)
+    states = compared(stream.seen(), {}, NOW)
+    assert [(state.rank.number, state.condition, state.behind) for state in states] == [
+        (1, "stands", 65),
+        (0, "waits", 0),
+    ]
+    assert [str(state.rank.position) for state in states] == ["35", "1:0"]
 
 
 def test_of_ranks_without_steps_the_one_that_went_silent_before_the_others_stands() -> None:
@@ -77,3 +92,22 @@ def test_step_times_begin_again_at_a_checkpoint_and_only_the_last_are_kept() -> 
     steps.add(None, 1.0, 1)
     steps.add(1, 1.0, None)
     assert [len(times) for times in steps.times.values()] == [24]
+
+
+def test_after_a_failure_the_ranks_that_failed_are_first_with_how_they_ended() -> None:
+    states = after_failure(compared(ranks((9, 99.0), (9, 99.0), (7, 99.0)), {}, NOW), {1: "exited with code 7"})
+    assert [(state.rank.number, state.condition, state.end) for state in states] == [
+        (1, "failed", "exited with code 7"), (2, "", ""), (0, "", ""),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("tokens_per_second", "tokens/s"), ("tokens/s", "tokens/s"), ("tps", "tokens/s"), ("images/sec", "images/s"),
+        ("total_samples_per_second", "samples/s"), ("results.throughput", "images/s"), ("iterations_per_second", None),
+        ("grad/s_norm", None), ("loss", None), ("step_time", None),
+    ],
+)  # fmt: skip
+def test_a_rate_is_known_by_the_form_of_its_name(name: str, unit: str | None) -> None:
+    assert (rate_unit(name) if is_rate(name) else None) == unit

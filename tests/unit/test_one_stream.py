@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from batchtrain.records.events import Event, MetricsSeen
 from batchtrain.runs import directory, sweep
 from batchtrain.runs.directory import RunRecord, points_of
 from batchtrain.runs.recording import Recording
+from batchtrain.service import read
 from batchtrain.service.tasks import Glance
 from tests.unit.runs.batch_server import START, BatchServer, serve, task
 
@@ -100,10 +102,23 @@ def test_a_metric_of_the_user_has_the_same_values_wherever_it_is_seen(
     assert curves(points_of(run.metrics_file("train"))) == ranks
     assert run.record().summary["score"].last == lowest[-1]
     assert {rank: curve["value"] for rank, curve in outputs.numbers.metrics()["score"].items()} == ranks
-    assert (view.values["score"], [value for _, value in view.history["score"]]) == (lowest[-1], lowest)
+    shown = view.values["score"]["train"], [value for _, value in view.history["score"]["train"]]
+    assert shown == (lowest[-1], lowest)
     assert f"score {lowest[-1]:g}" in card.text()
     rows = sweep.sweep(client, service.account, tmp_path / "none", "j", "score", lambda event: None)
     assert [row.value for row in rows] == [lowest[-1]]
+
+
+def test_the_numbers_of_a_task_are_not_those_of_an_earlier_job_of_its_id(
+    client: BatchClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs = TaskOutputs(lambda: client, "j", "train", near=True)
+    for second, metric in ((1, "before"), (2, "after")):
+        task = Task("train", "active", created=START + timedelta(seconds=second))
+        monkeypatch.setattr(read, "masked_task", lambda *_, task=task: task)
+        outputs.document()
+        outputs.numbers.take_own(None, [f'{{"t": 1, "node": "n0", "{metric}": 1}}'])
+    assert list(outputs.numbers.metrics()) == ["after"]
 
 
 def curves(points: Iterator[Point]) -> dict[str, list[float | None]]:

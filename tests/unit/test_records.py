@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import batchtrain.records
-from batchtrain.records import Table, Task
+from batchtrain.records import Table, Task, cells
 from tests.modules import PACKAGE, files, imports, name_of, nodes
 
 OTHERS = {"emulator", "runtime", "testing.py"}
@@ -79,3 +79,10 @@ def test_the_text_of_a_large_table_stays_small() -> None:
 def test_a_task_may_have_run_for_any_time(seconds: float) -> None:
     started = datetime(2026, 11, 22, tzinfo=timezone.utc)
     assert Task(id="t", state="completed", started=started, seconds=seconds).ended is None
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"), [(0.0013, "0.0013"), (0.0023, "0.0023"), (2.0, "2.00"), (0.98765, "0.98765")]
+)
+def test_a_number_of_a_table_keeps_the_digits_that_tell_it_from_others(value: float, cell: str) -> None:
+    assert cells({"value": value}) == (cell,)

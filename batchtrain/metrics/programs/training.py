@@ -45,6 +45,8 @@ _PAIR = re.compile(
 )
 _RATE = re.compile(rf"(?<![\w.,])({NUMBER})([kM]?) ?([A-Za-z]+)/s(?:ec)?\b(?!\"?[ ]*[:=]|[ ]+[\d.])")
 """A number before its unit; behind `samples/sec: ` comes the number of this name."""
+_IN_EPOCH = re.compile(r"(?:[Tt]rain(?:ing)? )?[Ee]poch[ :=#]*\[? *\d+\]? *\[ *(\d+) */ *\d+")
+"""`Epoch: [0][10/100]`, `Train Epoch: 1 [640/60000 (1%)]`."""
 _LEVEL = r"(?:DEBUG|INFO|WARNING|root)\b"
 _LOGGER = rf"(?!{_LEVEL})[A-Za-z_][\w.]*"
 _LOG_PREFIX = (
@@ -60,6 +62,8 @@ def _point(text: str) -> Point | None:
     if not position:
         return None
     step, epoch = position.get("step"), position.get("epoch")
+    if step is None and (match := _IN_EPOCH.match(text)):
+        step = int(match[1])
     if "/s" in text:
         for number, prefix, unit in _RATE.findall(text):
             values[_rate(unit.lower())] = _scaled(number, prefix)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from batchtrain.dashboard.job_numbers import BARS, PAGE, bars, by_cause, of_tasks, retry_alike
+from batchtrain.dashboard.job_numbers import PAGE, by_cause, retry_alike
 from batchtrain.records import Task
+from batchtrain.service.statistics import BARS, at_a_glance, bars
 
 BEGAN = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 
@@ -32,7 +33,7 @@ def test_equal_values_are_one_part_and_no_values_none() -> None:
 
 
 def test_the_slowest_tasks_come_first() -> None:
-    numbers = of_tasks([ended(0, 5.0), ended(1, 50.0), ended(2, 0.5)])
+    numbers = at_a_glance([ended(0, 5.0), ended(1, 50.0), ended(2, 0.5)])
     assert [task["id"] for task in numbers["slowest"]] == ["t1", "t0", "t2"]
     assert sum(part["count"] for part in numbers["throughput"]) == 3
 

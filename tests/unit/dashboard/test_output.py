@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.dashboard.figures import MOST_POINTS, Numbers, columns, thinned
+from batchtrain.dashboard.figures import MOST_POINTS, Numbers, columns
 from batchtrain.dashboard.output import (
     AT_MOST,
     BLOCK,
@@ -18,6 +18,7 @@ from batchtrain.dashboard.output import (
     part,
 )
 from batchtrain.errors import NotFound, ServiceError
+from batchtrain.runs.curves import thinned
 
 
 class File:
@@ -360,7 +361,7 @@ def test_a_point_has_its_own_rank_step_and_time_if_it_names_them() -> None:
     numbers.take_own(2, [point(rank=5, step=1, epoch=9, t=7.0, loss=0.5), point(epoch=2, t=8.0, loss=0.25)])
     assert numbers.metrics()["loss"] == {
         "5": {"step": [1], "t": [7.0], "value": [0.5], "epoch": [9]},
-        "2": {"step": [2], "t": [8.0], "value": [0.25]},
+        "2": {"step": [2], "t": [8.0], "value": [0.25], "epoch": [2]},
     }
 
 

@@ -125,7 +125,7 @@ def test_a_fabric_check_has_its_values_and_the_matrix_of_pairs(client: Client, r
 
 def test_the_failure_of_a_recorded_task_is_a_text() -> None:
     runs = Path(__file__).parents[1] / "runs"
-    (train, broken) = recorded.shown(runs, "earlier_run")["tasks"]
+    (broken, train) = recorded.shown(runs, "earlier_run")["tasks"]
     assert (train["failure"], train["parameters"]) == ("", {"lr": 0.1})
     assert broken["failure"] == "FailureExitCode: The task exited with an exit code representing a failure"
 
@@ -183,10 +183,10 @@ def test_curves_have_a_key_for_each_task_and_rank_or_node(client: Client, runs: 
     (runs / FIRST / "metrics/train.jsonl").write_text("".join(f"{json.dumps(point)}\n" for point in points))
     assert client.get(f"/runs/{FIRST}/curves") == {
         "loss": {
-            "train 0": {"step": [1, 2.0], "t": [5.0, 6.0], "value": [0.5, 0.25]},
-            "train 1": {"step": [], "t": [], "value": [], "undefined": [[1, 0.0]]},
+            "train 0": {"step": [1, 1], "t": [5.0, 6.0], "value": [0.5, 0.25], "epoch": [None, 2.0]},
+            "train 1": {"step": [], "t": [], "value": [], "undefined": [[1, 0.0]], "diverged": True},
         },
-        "cpu_percent": {"train n0": {"step": [3], "t": [0.0], "value": [50.0], "system": True}},
+        "cpu_percent": {"train n0": {"step": [None], "t": [0.0], "value": [50.0], "system": True}},
         "test_accuracy": {"train": {"step": [4], "t": [0.0], "value": [0.9]}},
     }
 

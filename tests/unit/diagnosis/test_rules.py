@@ -206,6 +206,16 @@ def test_a_rule_fits_no_sample_of_another_rule(rule: OutputRule) -> None:
     assert [name for name, line in SAMPLES if name != rule.name and rule.pattern.search(line)] == []
 
 
+def test_the_cause_of_a_sweep_is_the_most_frequent_one_and_numbers_make_no_other_cause() -> None:
+    alone = failed("KeyError: 'lr'", id="t0")
+    alike = [failed(f"ValueError: sample {n} of {n + 7} is empty", id=f"t{n}", exit_code=2) for n in range(1, 10)]
+    diagnosis = judged(of_job(alone, *alike))
+    first = diagnosis.first
+    assert first is not None and first.subject.startswith("task t1,") and "sample 1 of 8" in first.evidence
+    rows = [row for row in str(diagnosis).splitlines() if "exit code" in row]
+    assert [" and 5 more: " in row for row in rows] == [False, True, False]
+
+
 @pytest.mark.parametrize("exit_code", [143, 137])
 def test_a_known_line_counts_more_than_the_signal_that_ended_the_program(exit_code: int) -> None:
     assert rules(of_job(failed(LINES["mpi-network"], exit_code=exit_code))) == ["mpi-network"]

@@ -78,11 +78,11 @@ def test_the_block_at_80_columns() -> None:
         "digits · pool gpu2 · Azure westeurope                              running 3m05s",
         "nodes  n0 n1 ready                                      2 of 2   0.10 node hours",
         "step   ██░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 2/30  6 %",
-        "loss 0.1667 █▄▃▂▂▂▁▁▁▁▁▁                                            909 images/s",
+        "loss 0.1667 █▄▃▂▂▂▁▁▁▁▁▁                                            606 images/s",
         "rank node    step      /s  quiet  state last line",
         "   0 n0        12     303     5s        step 12/30 loss 0.1667 303.0 images/sec",
         "   1 n0        12     303     5s        step 12/30 loss 0.1667 303.0 images/sec",
-        "   2 n1         2     303  1m45s  stops step 2/30 loss 1.0000 303.0 images/sec",
+        "   2 n1         2          1m45s  stops step 2/30 loss 1.0000 303.0 images/sec",
         "3 ranks: 1 stopped, 2 fine                         seen 2s ago · 18 requests/min",
     ]
 
@@ -100,7 +100,7 @@ def test_the_block_at_40_columns() -> None:
         "digits                     running 3m05s",
         "2/2 nodes  1 stopped: r2",
         "██░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 6 %",
-        "loss 0.1667 █▄▃▂▂▂▁▁▁▁▁▁    909 images/s",
+        "loss 0.1667 █▄▃▂▂▂▁▁▁▁▁▁    606 images/s",
         "rank  quiet  last line",
         "   0     5s  step 12/30 loss 0.1667 303…",
         "   1     5s  step 12/30 loss 0.1667 303…",
@@ -156,6 +156,32 @@ def test_a_job_of_many_tasks_shows_their_counts() -> None:
         "5 running  2 failed  2/s",
         "     1  exit code 3: t7",
     ]
+
+
+def test_the_progress_of_a_sweep_is_that_of_its_tasks_and_not_of_what_one_prints() -> None:
+    view, stream = View("sweep", "emulator", BEGAN), MetricStream()
+    for task in ("t0", "t1"):
+        view.note(stream.event("sweep", task, stream.output(["step 1/1 loss 0.5"], BEGAN)), BEGAN)
+    view.note(TasksSeen("sweep", counts=Counts(300, 8, 190, 2)), BEGAN + 1)
+    text = "\n".join(shown(view, 80, BEGAN + 1))
+    assert "192/500  38 %" in text and "2 failed" in text
+    assert "1/1" not in text and "loss" not in text
+    assert {task: values[-1] for task, values in view.history["loss"].items()} == {"t0": (1.0, 0.5), "t1": (1.0, 0.5)}
+
+
+def test_a_rate_is_not_shown_while_its_ranks_are_silent() -> None:
+    assert "606 images/s" in shown(trained(), 80, BEGAN + 181)[3]
+    assert "images/s" not in shown(trained(), 80, BEGAN + 400)[3]
+
+
+def test_ranks_are_not_silent_because_their_output_is_read_late() -> None:
+    view, stream = View("digits", "emulator", BEGAN, ranks=2), MetricStream()
+    lines = [f'{{"time": {BEGAN}}}']
+    lines += [f'{{"time": {BEGAN + 1}, "rank": {rank}, "file": "stdout", "line": "step 1 loss 1"}}' for rank in (0, 1)]
+    view.note(stream.event("digits", "train", stream.records(lines, BEGAN + 1)), BEGAN + 1)
+    assert shown(view, 80, BEGAN + 300)[-1].startswith("2 ranks: 2 fine")
+    view.note(stream.event("digits", "train", stream.records([f'{{"time": {BEGAN + 299}}}'], BEGAN + 300)), BEGAN + 300)
+    assert shown(view, 80, BEGAN + 300)[-1].startswith("2 ranks: 2 quiet")
 
 
 def test_a_job_whose_tasks_are_added_shows_how_far_that_is() -> None:

@@ -47,7 +47,7 @@ def test_the_curve_of_a_card_has_the_steps_on_its_axis() -> None:
     stream = MetricStream()
     for step in (100, 200, 400):
         view.note(stream.event("job", "train", stream.output([f"step {step} loss {1 / step}"], float(step))), 1.0)
-    assert [x for x, _ in view.history["loss"]] == [100, 200, 400]
+    assert [x for x, _ in view.history["loss"]["train"]] == [100, 200, 400]
 
 
 def test_a_call_whose_tasks_failed_says_so_although_it_raises_nothing() -> None:

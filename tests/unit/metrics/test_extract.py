@@ -103,7 +103,7 @@ LINES = {
     "INFO:__main__:step 1 loss 0.3": Point({"loss": 0.3}, step=1),
     "2024-01-01 00:00:00,000 - my.train - INFO - step 1 loss 0.3": Point({"loss": 0.3}, step=1),
     "01/01/2024 12:00:00 - INFO - __main__ - step 1: loss 0.3": Point({"loss": 0.3}, step=1),
-    "Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.30": Point({"loss": 2.3}, epoch=1.0),
+    "Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.30": Point({"loss": 2.3}, epoch=1.0, step=640),
     "[Epoch 1/9][Step 5] loss 0.5": Point({"loss": 0.5}, step=5, epoch=1.0),
     "batch 10 loss 0.5": Point({"loss": 0.5}, step=10),
     "global step 10 loss 0.5": Point({"loss": 0.5}, step=10),

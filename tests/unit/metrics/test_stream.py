@@ -45,9 +45,9 @@ def test_the_records_of_ranks_are_points_in_their_order_with_attempt_rank_step_a
         NOW,
     )
     assert batch.points == (
-        Point({"loss": 0.5}, rank=1, step=7, t=990.25),
-        Point({"train_loss": 0.25, "val_loss": 0.75}, rank=0, step=7, t=991.5, attempt=2),
-        Point({"accuracy": 1}, rank=1, step=8, t=5.5),
+        Point({"loss": 0.5}, rank=1, step=7, t=990.25, place=7),
+        Point({"train_loss": 0.25, "val_loss": 0.75}, rank=0, step=7, t=991.5, attempt=2, place=7),
+        Point({"accuracy": 1}, rank=1, step=8, t=5.5, place=8),
     )
     assert not batch.again
 
@@ -315,3 +315,30 @@ def test_lines_that_are_no_records_leave_the_output_to_be_read() -> None:
 def test_a_program_may_measure_something_that_it_calls_attempt() -> None:
     (point,) = MetricStream().own(['{"step": 1, "attempt": 7, "loss": 2}'], 1.0).points
     assert (point.attempt, point.line(0.0)) == (1, {"t": 0.0, "rank": 0, "step": 1, "loss": 2.0})
+
+
+@pytest.mark.parametrize(
+    ("lines", "places"),
+    [
+        (["epoch 0 step 0/3 loss 4", "epoch 0 step 2/3 loss 3", "epoch 1 step 0/3 loss 2"], [0, 2, 4]),
+        ([f"Epoch: [{e}][{n}/20] loss 1" for e in (0, 1) for n in (0, 10)], [0, 10, 20, 30]),
+        (
+            [f"Epoch: [{e}][ {n}/20]\tTime  0.1 ( 0.1)\tLoss 2.3 (2.4)" for e in (0, 1) for n in (0, 10)],
+            [0, 10, 20, 30],
+        ),
+        ([f"Train Epoch: {e} [{n}/20 (5%)]\tLoss: 2.3" for e in (1, 2) for n in (0, 10)], [0, 10, 20, 30]),
+        ([f"Epoch [{e}/5], Step [{n}/20], Loss: 2.3" for e in (1, 2) for n in (10, 20)], [10, 20, 30, 40]),
+        ([f"[epoch {e}, iter {n}] loss: 2" for e in (1, 2) for n in (1, 2)], [1, 2, 3, 4]),
+        ([f"epoch {e} step {n} loss 1" for e, n in ((0, 1), (0, 2), (1, 3), (1, 4))], [1, 2, 3, 4]),
+        ([f"step {n} loss 1" for n in (1, 2, 3, 1, 2, 3, 1)], [1, 2, 3, 4, 5, 6, 7]),
+        ([f"step {n} loss 1" for n in (1, 2, 3, 2, 3)], [1, 2, 3, 2, 3]),
+        ([f"step {n} loss 1" for n in (1, 2, 3, 1, 2, 3, 1, 2, 1)], [1, 2, 3, 4, 5, 6, 7, 8, 7]),
+        ([f"epoch {e} loss 1" for e in (1, 2, 3)], [1, 2, 3]),
+        (["step 5 loss 1", "val_loss=3 accuracy=4 {'eval_loss': 2.0}", "{'eval_loss': 2.0}"], [5, 5]),
+        (["{'loss': 2.0}"], [None]),
+    ],
+)
+def test_epoch_and_step_are_one_place_that_never_runs_back_in_a_training(
+    lines: list[str], places: list[float | None]
+) -> None:
+    assert [point.place for point in MetricStream().output(lines, 1.0).points] == places

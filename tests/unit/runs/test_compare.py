@@ -44,9 +44,10 @@ def test_a_row_names_at_most_three_results(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("tasks", "best"), [(3, None), (4, (4, "accuracy", 3.0))])
-def test_the_best_value_stands_for_four_tasks_or_more(tasks: int, best: Any) -> None:
+def test_the_best_value_stands_for_four_tasks_or_more(tmp_path: Path, tasks: int, best: Any) -> None:
     summary = {f"t{number}/accuracy": Metric(number, 9) for number in range(tasks)}
-    assert compare.best_of_tasks({**summary, "loss": Metric(0, 0), "/x": Metric(0, 0), "t0/": Metric(0, 0)}) == best
+    summary |= {"loss": Metric(0, 0), "/x": Metric(0, 0), "t0/": Metric(0, 0)}
+    assert compare.best_of_tasks(made(tmp_path, summary=summary).record()) == best
 
 
 def test_the_metrics_of_a_run_begin_with_the_most_common(tmp_path: Path) -> None:
@@ -217,14 +218,14 @@ def test_the_files_of_a_report_are_the_results_and_what_was_not_fetched(tmp_path
     assert list(parts) == ["About", "Numbers", "Tasks", "Files"]
     assert "3,000" in parts["Files"] and "gone" in parts["Files"] and "stdout" not in parts["Files"]
     cells = re.findall(r"<td[^>]*>(.*?)</td>", parts["Tasks"])
-    assert [re.sub("<[^>]*>", "", cell) for cell in cells] == ["t", "● completed", "7", "1.2", "tvm-1"]
+    assert [re.sub("<[^>]*>", "", cell) for cell in cells] == ["t", "● failed", "7", "1.2", "tvm-1"]
 
 
 @pytest.mark.parametrize(
     ("lines", "curve"),
     [
         (['{"epoch": 1, "t": 5, "loss": 2}', '{"epoch": 2, "t": 6, "loss": 1}'], [(1.0, 2.0), (2.0, 1.0)]),
-        (['{"t": 5, "loss": 2}', '{"t": 6, "loss": 1}'], [(5.0, 2.0), (6.0, 1.0)]),
+        (['{"t": 5, "loss": 2}', '{"t": 6, "loss": 1}'], [(0.0, 2.0), (1.0, 1.0)]),
         (['{"loss": 2}', '{"loss": 1}'], [(0.0, 2.0), (1.0, 1.0)]),
         (['{"loss": 2, "rank": 3}', '{"loss": 1, "rank": 3}', '{"loss": 8, "rank": 4}'], [(0.0, 2.0), (1.0, 1.0)]),
         (['{"loss": 2}', '{"loss": true}', '{"loss": "1"}', '{"loss": null}'], None),
@@ -277,11 +278,14 @@ def test_the_summary_of_a_metric_is_that_of_its_lowest_rank_with_the_best_value(
     summary.add(Point({"speed": None, "lr": None}, epoch=0.5, rank=2))
     summary.add(Point({"speed": None}))
     summary.add(Point({"other": None}))
-    assert summary.notes == (
-        "speed was NaN or infinite, first at epoch 0.5, rank 2",
-        "lr was NaN or infinite, first at epoch 0.5, rank 2",
-        "other was NaN or infinite, first at an unknown step",
-    )
+    assert summary.metrics() == {
+        "speed": Metric(None, 4.0, None, "km/h"),
+        "lr": Metric(None, None, since="epoch 0.5"),
+        "other": Metric(None, None),
+    }
+    assert not summary.notes
+    summary.add(Point({"speed": 6.0}, step=9))
+    assert summary.notes == ("speed was NaN or infinite, first at epoch 0.5, rank 2",)
 
 
 def test_attempts_have_their_node_hours_and_cost(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import subprocess
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,10 +23,10 @@ from batchtrain.catalog.prices import Prices
 from batchtrain.config.task_results import MOST_TASKS
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, Secret, convert
-from batchtrain.errors import Finding, NotFound, TaskFailed, UsageError
+from batchtrain.errors import Finding, NotFound, TaskFailed, Terminated, UsageError
 from batchtrain.metrics.stream import RECORDS, MetricStream
 from batchtrain.plan import Plan, plan_jobs
-from batchtrain.records import Attempt, AttemptEvent, Failure, Job, Metric, Task
+from batchtrain.records import Attempt, AttemptEvent, Failure, Job, Metric, Rank, Task
 from batchtrain.records.attempt import ATTEMPTS
 from batchtrain.records.events import (
     AttemptEnded,
@@ -617,7 +618,7 @@ def test_a_single_file_that_was_not_fetched_is_named_and_remarks_follow(
     _, missing, remark = recorded.conclusion().split("\n  ")
     assert missing.startswith("wd/output/a") and " was not fetched: `results.max_size` is 1k;" in missing
     assert "\x1b" not in missing
-    assert remark == "train: loss was NaN or infinite, first at epoch 1"
+    assert remark == "diverged: loss is NaN since epoch 1" and recorded.diverged
 
 
 # --- the end --------------------------------------------------------------------------------------------------------
@@ -790,6 +791,10 @@ def test_a_full_disk_ends_no_run_and_is_reported_at_its_end(
 FINDING = Finding("disk-full", "task train", "a disk is full", "x", "free space")
 
 
+def stopped(why: str, next_step: str = "run it again") -> RunFailure:
+    return RunFailure(why, cause=why, finding=Finding("stopped", "the run", why, "", next_step)._asdict())
+
+
 @pytest.mark.parametrize(
     ("error", "failure"),
     [
@@ -798,7 +803,8 @@ FINDING = Finding("disk-full", "task train", "a disk is full", "x", "free space"
             RunFailure("it failed", "train", 3, "tvm-1", 7, "KeyError"),
         ),
         (UsageError("wrong"), RunFailure("wrong")),
-        (KeyboardInterrupt(), RunFailure("KeyboardInterrupt")),
+        (KeyboardInterrupt(), stopped("stopped by the user")),
+        (Terminated(), stopped("stopped by SIGTERM")),
         (None, None),
     ],
 )
@@ -808,6 +814,17 @@ def test_why_a_run_failed_is_recorded(
     recorded = started(client, service, tmp_path)
     recorded.end("failed", error)
     assert recorded.run.record().failure == failure
+
+
+def test_a_hang_that_the_user_stops_names_the_rank_that_stood_still(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    recorded, now = started(client, service, tmp_path), time.time()
+    ranks = Rank(0, step=9, heard=now - 80), Rank(1, step=7, heard=now - 84), Rank(2, step=9, heard=now - 79)
+    recorded.tell(MetricsSeen("train", job="j", ranks=ranks))
+    recorded.end("interrupted", KeyboardInterrupt())
+    why = "stopped by the user while rank 1 stood still for 84 s"
+    assert recorded.run.record().failure == stopped(why, "read the output of that rank")
 
 
 def test_the_finding_of_a_failure_is_recorded(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:

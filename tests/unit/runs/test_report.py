@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -46,6 +47,14 @@ def test_a_metric_is_a_curve_over_its_steps_and_no_line_breaks_it(tmp_path: Path
     assert report.points(run, "train") == {"loss": [(10.0, 2.0), (30.0, 0.5)]}
     assert '<polyline fill="none"' in report.html(run)
     assert "train: loss: from 2 to 0.5" in report.html(run)
+
+
+def test_an_attempt_that_goes_on_in_a_later_epoch_replaces_only_what_came_after_its_checkpoint(tmp_path: Path) -> None:
+    first = [{"epoch": epoch, "step": step, "loss": 1.0} for epoch in range(3) for step in range(4)]
+    second = [{"epoch": epoch, "step": step, "attempt": 2, "loss": 2.0} for epoch in (2, 3) for step in range(4)]
+    run = made(tmp_path, "\n".join(map(json.dumps, first + second)))
+    curve = [(float(place), 1.0 if place < 8 else 2.0) for place in range(16)]
+    assert report.points(run, "train") == {"loss": curve}
 
 
 def test_the_cause_of_a_failure_is_on_the_page_with_the_next_step(tmp_path: Path) -> None:

@@ -72,12 +72,14 @@ def test_the_best_task_is_first_and_one_without_a_value_last(
         point("t1", 0.2, "nothing"),
         point("t2", 0.3, "loss: 0.25\n", exit_code=3),
         point("t3", 0.4, "loss=0.75\n"),
+        point("t4", 0.5, "step 1 loss 0.1\nstep 2 loss nan\n"),
     )
     assert swept(client, service, tmp_path) == [
         SweepRow("t2", "failed", {"lr": 0.3}, 0.25),
         SweepRow("t0", "completed", {"lr": 0.1}, 0.5),
         SweepRow("t3", "completed", {"lr": 0.4}, 0.75),
         SweepRow("t1", "completed", {"lr": 0.2}, None),
+        SweepRow("t4", "completed, diverged", {"lr": 0.5}, None),
     ]
 
 

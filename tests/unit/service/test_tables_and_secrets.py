@@ -115,7 +115,7 @@ def test_a_setting_that_stands_for_a_vaults_mapping_becomes_its_settings_under_t
         (None, ""),
         ((), ""),
         (0, "0"),
-        (1.005, "1.00"),
+        (1.005, "1.005"),
         (True, "yes"),
         (False, "no"),
         (datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc), "2026-01-02 03:04:05"),

@@ -147,7 +147,8 @@ class Group {
     this.takes = takes;
     this.charts = new Map();
     this.grid = h("div", { class: "charts" });
-    this.more = h("p", { class: "quiet" });
+    this.most = MOST_CHARTS;
+    this.more = button("", () => this.redraw(Infinity));
     this.node = h("section", { "aria-label": title }, h("h2", null, title), this.grid, this.more);
     this.resize = new ResizeObserver(() => {
       for (const chart of this.charts.values()) chart.fit();
@@ -176,10 +177,14 @@ class Group {
       .filter((metric) => Object.keys(ofGroup(data[metric])).length)
       .sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
     this.node.hidden = !metrics.length;
-    this.more.textContent =
-      metrics.length > MOST_CHARTS ? `${metrics.length - MOST_CHARTS} more metrics are not drawn.` : "";
+    this.redraw = (most) => {
+      this.most = most;
+      this.draw(uPlot, data, options, names);
+    };
+    this.more.textContent = `Show all ${metrics.length} metrics`;
+    this.more.hidden = metrics.length <= this.most;
     const chosen = this.name === "system" ? { x: "time", smooth: 0, log: false } : options;
-    const drawn = metrics.slice(0, MOST_CHARTS);
+    const drawn = metrics.slice(0, this.most);
     for (const [metric, chart] of this.charts) {
       if (drawn.includes(metric)) continue;
       chart.remove();
@@ -271,16 +276,15 @@ class Chart {
           sync: { key: `${this.group.name} ${x}`, scales: ["x", null] },
         },
         scales: {
-          x: { time: x === "time", range: (_, low, high) => apart(low, high, x === "time" ? 30 : 1) },
+          x: {
+            time: x === "time",
+            range: (plot, low, high) => spanned(plot.data[0], low, high, x === "time" ? 60 : 1),
+          },
           y: { distr: log ? 3 : 1, ...(log || !this.metric.endsWith("_percent") ? {} : { range: share }) },
         },
         axes: [
-          { ...axis, size: x === "time" ? 40 : 28, ...(x === "time" ? {} : { values: ticks }) },
-          {
-            ...axis,
-            size: (_, values) => 14 + 7 * Math.max(2, ...(values ?? []).map((text) => text.length)),
-            values: ticks,
-          },
+          { ...axis, size: x === "time" ? 40 : 28 },
+          { ...axis, size: (_, values) => 14 + 7 * Math.max(2, ...(values ?? []).map((text) => text.length)) },
         ],
         series: [
           {},
@@ -381,7 +385,7 @@ function drawnLines(key, columns, options, at, names, lines) {
     name: columns.ranks ? mean(key, columns) : named(key),
     shape: `${key} ${more.faint ? "raw" : (more.edge ?? "")}`,
     first: columns.value[0],
-    last: columns.value.at(-1),
+    last: columns.diverged ? Number.NaN : columns.value.at(-1),
     ...more,
   });
   const smooth = options.smooth > 0 ? smoothed(columns.value, options.smooth) : columns.value;
@@ -411,13 +415,7 @@ function places(columns, values, { x, log }) {
   const stepless = x === "step" && columns.step.every((step) => step === null);
   values.forEach((value, at) => {
     const place =
-      x === "time"
-        ? columns.t[at]
-        : x === "epoch"
-          ? (columns.epoch?.[at] ?? null)
-          : stepless
-            ? at
-            : (columns.step[at] ?? at);
+      x === "time" ? columns.t[at] : x === "epoch" ? (columns.epoch?.[at] ?? null) : stepless ? at : columns.step[at];
     if (place !== null && !(log && value <= 0)) map.set(place, value);
   });
   return map;
@@ -432,16 +430,6 @@ function near(data, index, at) {
 /** The range of percents: the whole, unless there are more (of several cores, for example). */
 const share = (_, __, high) => [0, Math.max(100, high ?? 0)];
 
-/** A range that is not empty. */
-const apart = (low, high, least) => (low === high ? [low - least, high + least] : [low, high]);
-
-/** Labels of ticks with as many digits as they need to differ. */
-function ticks(_, values, __, ___, step) {
-  const digits = Math.max(0, Math.ceil(-Math.log10(step || 1) - 1e-9));
-  return values.map((value) => {
-    if (value === null || value === undefined) return "";
-    if (digits > 5 || !Number.isFinite(step)) return value ? String(Number(value.toPrecision(4))) : "0";
-    if (Math.abs(value) >= 1e6) return value.toExponential(Math.max(0, Math.floor(Math.log10(Math.abs(value) / step))));
-    return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
-  });
-}
+/** The range of an axis; around a single place, as wide as `least`. */
+const spanned = (places, low, high, least) =>
+  places.length === 1 ? [places[0] - least / 2, places[0] + least / 2] : [low, high];

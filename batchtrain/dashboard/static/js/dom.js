@@ -2,12 +2,13 @@
 
 const HANDLERS = ["onclick", "oninput", "onchange", "onsubmit", "onkeydown", "ontoggle"];
 
-/** An element: attributes, `on…` handlers, `style` as an object, `keep` for a component that renders itself. */
+/** An element: attributes, `on…` handlers, which cannot cancel an event by what they return, `style` as an object,
+ *  `keep` for a component that renders itself. */
 export function h(tag, attributes, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (value === null || value === undefined || value === false) continue;
-    if (HANDLERS.includes(name)) node[name] = value;
+    if (HANDLERS.includes(name)) node[name] = (event) => void value(event);
     else if (name === "style") for (const [key, text] of Object.entries(value)) node.style.setProperty(key, text);
     else if (name === "value") {
       node.value = value;

@@ -1,7 +1,7 @@
 // What runs now, and what ended last.
 
 import { h } from "./dom.js";
-import { count, duration, lasted, number, plural } from "./format.js";
+import { count, duration, lasted, plural } from "./format.js";
 import * as ui from "./parts.js";
 
 export const page = {
@@ -96,9 +96,8 @@ function recent(context, runs) {
 const runRow = (run) =>
   ui.row(run.id, [
     ui.link(ui.path("runs", run.id), run.id),
-    run.state === "completed" ? ui.outcome(run) : ui.state(run.state),
-    run.results
-      .map((result) => `${result.name} ${number(result.last)}${result.unit ? ` ${result.unit}` : ""}`)
-      .join(", ") || h("span", { class: "quiet cut", title: run.failure }, run.failure || "–"),
+    ui.state(run.outcome),
+    run.results.map((each) => each.text).join(", ") ||
+      h("span", { class: "quiet cut", title: run.failure }, run.failure || "–"),
     h("span", null, duration(run.seconds), " ", h("span", { class: "quiet" }, ui.when(run.started))),
   ]);

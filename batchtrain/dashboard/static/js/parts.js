@@ -34,7 +34,7 @@ const KINDS = {
   stopping: "warn",
 };
 
-export const kind = (state) => KINDS[state] ?? "idle";
+export const kind = (state) => (state.endsWith("diverged") ? "bad" : (KINDS[state] ?? "idle"));
 
 /** A state as a mark and a word. */
 export const state = (word) => h("span", { class: `state ${kind(word)}` }, word);

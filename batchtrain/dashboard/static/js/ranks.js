@@ -4,13 +4,14 @@ import { h } from "./dom.js";
 import { bar, link, progressLine, quiet, tile } from "./parts.js";
 import { count, duration, number, plural } from "./format.js";
 
+/** By condition, its look and its letter in a heat map. */
 const CONDITIONS = {
-  stands: ["bad", "stands still"],
-  slow: ["warn", "slow"],
-  quiet: ["warn", "quiet"],
-  waits: ["wait", "waits for others"],
+  failed: ["bad", "f"],
+  stands: ["bad", "!"],
+  slow: ["warn", "s"],
+  quiet: ["warn", "q"],
+  waits: ["wait", "w"],
 };
-const LETTERS = { stands: "!", slow: "s", quiet: "q", waits: "w" };
 const SYSTEM = [
   ["memory_gib", "memory", (value) => `${number(value)} GiB`],
   ["gpu_percent", "GPU", (value) => `${Math.round(value)} %`],
@@ -19,17 +20,6 @@ const SYSTEM = [
 ];
 
 export const label = (rank) => `r${rank}`;
-
-/** What the ranks tell in one sentence; empty if nothing is wrong. */
-export function warning(data) {
-  const named = (condition) => data.rows.filter((row) => row.condition === condition).map((row) => label(row.rank));
-  const list = (names) => `${names.slice(0, 5).join(", ")}${names.length > 5 ? ", …" : ""}`;
-  const stands = named("stands"),
-    slow = named("slow");
-  if (stands.length) return `${list(stands)} ${stands.length > 1 ? "stand" : "stands"} still while the others went on.`;
-  if (slow.length) return `${list(slow)} ${slow.length > 1 ? "are" : "is"} slower than the others.`;
-  return data.rows.some((row) => row.condition === "quiet") ? "No rank has printed a line for a while." : "";
-}
 
 /** How far the slowest rank is. `running`: whether the remaining time is estimated. */
 export function progress(data, running) {
@@ -49,10 +39,9 @@ export function progress(data, running) {
 /** `to`: the address of the output of a rank. */
 export function ranks(data, to) {
   if (!data?.count) return quiet("No rank has printed a line yet.");
-  const text = warning(data);
   const most = Math.max(...data.rows.flatMap((row) => row.step_seconds), 0);
   return [
-    text ? h("p", { class: "card warned", role: "status" }, text) : null,
+    data.warning && h("p", { class: "card warned", role: "status" }, data.warning),
     h("ul", { class: "ranks", "aria-label": "Ranks" }, [data.rows.map((row) => strip(row, data, to, most))]),
     data.tiles.length
       ? [
@@ -68,12 +57,12 @@ export function ranks(data, to) {
 }
 
 function strip(row, data, to, most) {
-  const [kind, words] = CONDITIONS[row.condition] ?? ["", ""];
+  const [kind] = CONDITIONS[row.condition] ?? [""];
   const system = data.nodes[row.node] ?? {};
   return h("li", { key: String(row.rank), class: kind && `is-${kind}` }, [
     h("strong", null, link(to(row.rank), label(row.rank)), " ", h("span", { class: "quiet" }, row.node)),
     h("span", { class: "number" }, [
-      row.step === null ? "" : `step ${count(row.step)}`,
+      row.step && `step ${row.step}`,
       row.behind ? h("span", { class: "quiet" }, ` −${count(row.behind)}`) : null,
     ]),
     h("span", { class: "number", title: "time since its last line" }, row.at ? since(data.end, row.at) : ""),
@@ -83,7 +72,7 @@ function strip(row, data, to, most) {
         .map(([name, word, text]) => `${word} ${text(system[name])}`)
         .join(" · "),
     ]),
-    words ? h("span", { class: `state ${kind}` }, words) : h("span"),
+    kind ? h("span", { class: `state ${kind}` }, row.words) : h("span"),
     h("code", { class: "cut", title: row.last }, row.last),
   ]);
 }
@@ -111,13 +100,13 @@ function heat(data, to) {
       h("li", { key: node }, [
         h("span", { class: "lane" }, node || "?"),
         h("span", { class: "heat" }, [
-          tiles.map(([rank, , step, , condition]) => {
-            const behind = step === null ? 0 : data.leader - step;
-            const words = `${label(rank)}${step === null ? "" : `, step ${step}`}${
-              condition ? `, ${CONDITIONS[condition][1]}` : ""
+          tiles.map(([rank, , place, , condition]) => {
+            const behind = place === null ? 0 : data.leader - place;
+            const words = `${label(rank)}${place === null ? "" : `, step ${place}`}${
+              condition ? `, ${condition}` : ""
             }`;
             const look = `micro ${CONDITIONS[condition]?.[0] ?? ""}`;
-            return tile(to(rank), look, words, 100 - (100 * behind) / spread, LETTERS[condition] ?? "");
+            return tile(to(rank), look, words, 100 - (100 * behind) / spread, CONDITIONS[condition]?.[1] ?? "");
           }),
         ]),
       ]),

@@ -3,11 +3,11 @@
 import { actions, disable, terminate } from "./actions.js";
 import { Curves } from "./curves.js";
 import { h } from "./dom.js";
-import { bytes, count, duration, lasted, moment, money, number, plural, short } from "./format.js";
+import { bytes, count, duration, lasted, moment, money, plural, short } from "./format.js";
 import { viewer } from "./log.js";
 import { chosenFile, output, outputView } from "./output.js";
 import * as ui from "./parts.js";
-import { progress, ranks, warning } from "./ranks.js";
+import { progress, ranks } from "./ranks.js";
 
 const MOST_TASKS = 50,
   MOST_OVERLAYS = 8;
@@ -15,8 +15,7 @@ const MOST_TASKS = 50,
 const base = (context) => ui.path("runs", context.params.run);
 const over = (seen) => seen.state !== "running";
 
-/** The outcome of a run; `completed` alone would not say that it succeeded. */
-export const result = (run) => (run.state === "completed" ? ui.state("succeeded") : ui.state(run.state));
+export const result = (run) => ui.state(run.outcome);
 
 /** The task that the page shows: that of the address, else the first that failed, else the first. */
 function taskOf(context) {
@@ -33,7 +32,7 @@ export const page = {
   silent: ["job", "tasks", "task", "samples"],
   topics(context) {
     const seen = context.data.run,
-      topics = { run: base(context) };
+      topics = { run: ui.asked(context, base(context), "skip") };
     if (!seen) return topics;
     const task = taskOf(context),
       live = seen.live;
@@ -134,7 +133,7 @@ const fabric = ({ fabric: check }) => {
 const VIEW = {
   overview(context, seen) {
     const data = context.data.ranks,
-      text = data && seen.state !== "completed" ? warning(data) : "";
+      text = data?.warning;
     return [
       ui.trouble(context.trouble.run),
       ui.cause(
@@ -142,11 +141,11 @@ const VIEW = {
         seen.failure &&
           ui.link(context.with({ view: "output", file: "stderr.txt", look: "" }), "Show the output at the cause"),
       ),
+      seen.diverged && h("p", { class: "card bad" }, `Diverged: ${seen.diverged}.`),
       seen.warnings?.map((warning) => ui.warned(short(warning))),
       seen.live && ui.waits(context),
       text && ui.warned(text, " ", ui.link(context.with({ view: "ranks" }), "Show the ranks")),
-      data && !over(seen) ? progress(data, true) : null,
-      seen.live ? counted(context) : null,
+      seen.live ? (counted(context) ?? (data && progress(data, true))) : null,
       ui.facts({
         Started: moment(seen.started),
         Time: duration(seen.seconds ?? lasted(seen.started)),
@@ -163,7 +162,7 @@ const VIEW = {
       fabric(seen),
       results(seen),
       placements(seen),
-      bands(seen),
+      bands(context, seen),
       tasks(context, seen),
       h("h2", null, "Events"),
       events(seen),
@@ -323,7 +322,8 @@ const placements = (seen) =>
     : null;
 
 /** Attempts as bands over the time of the run. */
-function bands(seen) {
+function bands(context, seen) {
+  const ended = new Set((context.data.tasks?.rows ?? []).filter((task) => task.ended).map((task) => task.id));
   const started = seen.attempts.filter((attempt) => attempt.started);
   if (started.length < 2) return null;
   const begin = Date.parse(seen.started);
@@ -340,8 +340,8 @@ function bands(seen) {
           started
             .filter((attempt) => attempt.task === task)
             .map((attempt) => {
-              const how = attempt.ended_by || (over(seen) ? "" : "running");
-              const look = { completed: "good", "": over(seen) ? "idle" : "run" }[attempt.reason] ?? "bad";
+              const how = attempt.ended_by || (over(seen) || ended.has(task) ? "" : "running");
+              const look = { completed: "good", "": how ? "run" : "idle" }[attempt.reason] ?? "bad";
               const time = duration(attempt.seconds ?? lasted(attempt.started));
               const start = share(attempt.started),
                 stop = attempt.ended ? share(attempt.ended) : over(seen) ? 100 : share(new Date().toISOString());
@@ -374,8 +374,10 @@ function bands(seen) {
 function tasks(context, seen) {
   const rows = seen.tasks.length ? seen.tasks : seen.live ? (context.data.tasks?.rows ?? []) : [];
   if (!rows.length) return null;
-  return ui.section(
-    "Tasks",
+  const of =
+    seen.task_count > rows.length ? ` (${count(rows.length)} of ${count(seen.task_count)}, the failed first)` : "";
+  const table = ui.section(
+    `Tasks${of}`,
     ["Task", "Outcome", "#Exit code", "#Time", "Node"],
     rows.map((task) =>
       ui.row(task.id, [
@@ -387,6 +389,7 @@ function tasks(context, seen) {
       ]),
     ),
   );
+  return [table, ui.more(context, seen.next, rows.length)];
 }
 
 // --- curves ---------------------------------------------------------------------------------------------------------
@@ -439,12 +442,7 @@ function overlays(context, seen) {
     h("p", { class: "filters" }, [
       runs.map((run) =>
         ui.checkbox(
-          [
-            run.id,
-            run.results.length
-              ? h("span", { class: "quiet" }, `${run.results[0].name} ${number(run.results[0].last)}`)
-              : null,
-          ],
+          [run.id, run.results.length ? h("span", { class: "quiet" }, run.results[0].text) : null],
           chosen.includes(run.id),
           () => context.toggle("with", run.id),
         ),

@@ -2,7 +2,7 @@
 
 import { Curves } from "./curves.js";
 import { h } from "./dom.js";
-import { duration, number } from "./format.js";
+import { duration } from "./format.js";
 import * as ui from "./parts.js";
 import { result } from "./run.js";
 
@@ -60,7 +60,7 @@ const runRow = (context, run, chosen) =>
     ui.right(run.cost || (run.node_hours === null ? "" : `${run.node_hours.toFixed(2)} h`)),
     ui.when(run.started),
     h("span", { class: "line1" }, run.nodes ? `${run.nodes} × ${run.vm_size}` : ""),
-    run.results.map((each) => `${each.name} ${number(each.last)}`).join(", "),
+    run.results.map((each) => each.text).join(", "),
     h("span", { class: "cut" }, [
       Object.entries(run.settings)
         .map(([name, value]) => `${name}=${value}`)
