@@ -45,6 +45,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+PATIENCE = 30.0
+"""Seconds for which an answer waits: the default `timeOut` of the service."""
 MAX_BODY = 1_048_576
 DRAINED = 64 * MAX_BODY
 """How many bytes of a body that is too large are read and discarded, so that the client receives the refusal."""
@@ -183,6 +185,8 @@ class Application:
         else:
             answer = self.driver.change(lambda: operation(self.driver.world, call))
         reply = answer if isinstance(answer, Reply) else await self._carry_out(answer)
+        if reply.is_reached is not None:
+            await self.driver.quiet(PATIENCE, reply.is_reached)
         return self._cut_short(request, route.name, _translated(reply, route.answer, revision))
 
     async def _of_blob_store(self, blobs: blob_store.BlobStore, request: Request, receive: Receive) -> Reply:

@@ -260,6 +260,7 @@ def delete_task(world: World, call: Call) -> Reply:
 
 
 def terminate_task(world: World, call: Call) -> Reply:
+    """Answers when the run has ended: Azure documents the operation as synchronous."""
     entry, task = _existing(world, call)
     if task.state == "completed":
         raise Fault("TaskCompleted")
@@ -269,7 +270,7 @@ def terminate_task(world: World, call: Call) -> Reply:
         endings.complete(world, entry, task, call.now, failure=endings.task_ended())
     world.stamp(task, call.now)
     world.save_task(task)
-    return accepted(call, task, 204)
+    return accepted(call, task, 204)._replace(is_reached=lambda: not task.verdict)
 
 
 def reactivate_task(world: World, call: Call) -> Reply:
