@@ -33,8 +33,9 @@ DEFAULTS: Mapping[str, Any] = {
 }
 """Properties with defaults of the service."""
 
-ALWAYS_CHANGEABLE = ("startTask", "metadata", "applicationPackageReferences")
-"""Properties that a PATCH may change while a pool has nodes, and that are replaced together."""
+ALWAYS_CHANGEABLE = ("startTask", "metadata", "applicationPackageReferences", "targetNodeCommunicationMode")
+"""Properties that a PATCH may change while a pool has nodes, and that are replaced together; the last one is of older
+service versions."""
 
 
 def create_pool(world: World, call: Call, identity: Document | None = None) -> Reply:

@@ -155,6 +155,18 @@ def test_only_start_task_packages_and_metadata_of_a_pool_with_nodes_change() -> 
         stage.do(pools.update_pool, "pool", body=rolling(maxBatchInstancePercent=10))
 
 
+def test_the_communication_mode_of_a_pool_with_nodes_changes_in_the_versions_that_have_it() -> None:
+    """2024-07-01, BatchPoolUpdateContent and BatchPoolReplaceContent: omitted means default."""
+    stage = Stage()
+    stage.pool(1)
+    body = {"targetNodeCommunicationMode": "Simplified"}
+    assert pools.update_pool(stage.world, call("pool", body=body)._replace(revision=20)).status == 200
+    assert stage.world.pool("pool").record.spec["targetNodeCommunicationMode"] == "simplified"
+    replacement = {"metadata": [], "applicationPackageReferences": []}
+    pools.replace_pool_properties(stage.world, call("pool", body=replacement)._replace(revision=20))
+    assert documents.pool_document(stage.world.pool("pool"), "")["targetNodeCommunicationMode"] == "default"
+
+
 @pytest.mark.parametrize("signed_by", [SHARED_KEY, TOKEN])
 def test_a_foreign_subnet_is_400_before_the_sign_in_is_judged(signed_by: str) -> None:
     """The suites of Azure's SDKs of 2022, 2024 and 2026."""
