@@ -75,7 +75,6 @@ def make(world: World, pool_id: str, document: Document, now: int) -> Pool:
     world.stamp(pool, now)
     entry = world.add_pool(pool)
     if spec["enableAutoScale"]:
-        pool.autoscale_since = now
         autoscale.start(world, entry, now)
     return pool
 
