@@ -15,6 +15,7 @@ import msgspec
 
 from batchtrain.catalog import sizes
 from batchtrain.emulator import arm_applications, autoscale, models, pools, query, quotas, tokens, wire
+from batchtrain.emulator.applications import id_of
 from batchtrain.emulator.arm_request import Account, Document, Operation, Request
 from batchtrain.emulator.documents import pool_document
 from batchtrain.emulator.faults import Fault, NeedsToken
@@ -512,7 +513,7 @@ def shown(entry: PoolEntry, arm_request: Request, revision: int) -> Document:
         "interNodeCommunication": "Enabled" if pool["enableInterNodeCommunication"] else "Disabled",
         "resizeOperationStatus": {**fixed_scale, "errors": pool.get("resizeErrors", [])},
         "applicationPackages": [
-            {"id": f"{arm_request.path}/applications/{package['applicationId']}", **_only(package, "version")}
+            {"id": f"{arm_request.path}/applications/{id_of(package)}", **_only(package, "version")}
             for package in pool.get("applicationPackageReferences", [])
         ],
     }

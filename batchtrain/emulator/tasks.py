@@ -152,7 +152,7 @@ def checked(world: World, job_spec: Document, document: Document) -> Document:
                 reason = "The job's onTaskFailure is noaction, so a job action cannot be given."
                 raise invalid_property("exitConditions/jobAction", options["jobAction"], reason)
     if references := spec.get("applicationPackageReferences"):
-        applications.check_references(world, references)
+        applications.check_references(world, references, of_task=True)
     return spec
 
 
