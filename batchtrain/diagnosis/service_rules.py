@@ -167,6 +167,16 @@ def of_resize(failure: Failure) -> Known:
     return RESIZE_CODES.get(failure.code, unknown)
 
 
+def of_autoscale(failure: Failure) -> Known:
+    """The cause of a formula that sets no targets."""
+    if failure.code == "InsufficientSampleData":
+        cause = "the pool has fewer samples than its autoscale formula needs"
+        step = "wait for the next evaluation, or let the formula test GetSamplePercent() before it calls GetSample()"
+        return Known("autoscale-error", cause, step)
+    step = "correct the formula (`batchtrain config plan` shows it)"
+    return Known("autoscale-error", "the autoscale formula fails", step)
+
+
 def of_node(node: Node) -> tuple[Known, str] | None:
     """The cause of a node that takes no tasks."""
     if node.state not in NODE_STATES:
@@ -184,8 +194,7 @@ def waiting(job: Job, pool: Pool | None, task: Task) -> tuple[Known, str] | None
     if never := _never(pool, task):
         return never, ""
     if pool.autoscale_error:
-        formula = Known("autoscale-error", "the pool's autoscale formula fails", "correct the formula")
-        return formula, str(pool.autoscale_error)
+        return of_autoscale(pool.autoscale_error), pool.autoscale_error.detailed
     instances = task.request.instances or 1
     if pool.nodes < instances:
         cause = f"the task waits for {_nodes(instances)}; the pool has {pool.nodes} of {pool.target}"

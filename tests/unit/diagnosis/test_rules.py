@@ -18,6 +18,7 @@ from batchtrain.diagnosis.missing_ranks import missing_ranks
 from batchtrain.diagnosis.output_rules import OUTPUT_RULES, OutputRule
 from batchtrain.diagnosis.service_rules import EXIT_CODES, LOST, NODE_STATES, RESIZE_CODES, TASK_CODES, UPLOAD
 from batchtrain.records import Attempt, Failure, Job, Node, Pool, Task, TaskRequest
+from batchtrain.records.failure import Detail
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.causes import cause
 from tests import causes_page
@@ -428,6 +429,16 @@ def test_a_launcher_that_failed_itself_is_shown() -> None:
 def test_a_task_that_waits_is_told_why(change: dict[str, Any], task: dict[str, Any], rule: str) -> None:
     waits = Task("train", "active", request=TaskRequest(**task))
     assert rule in rules(of_job(waits, pool=replace(POOL, **change)))
+
+
+def test_a_formula_without_samples_is_not_advised_to_be_corrected() -> None:
+    sample = "Line 1, Col 9: Insufficient data from data set: $PendingTasks wanted 70%, received 0%"
+    error = Failure("InsufficientSampleData", "too few", values=(Detail("Message", sample),))
+    pool = replace(POOL, autoscale_error=error)
+    for evidence in (of_job(Task("train", "active"), pool=pool), Evidence(None, pool)):
+        for finding in judged(evidence).findings:
+            assert sample in finding.evidence
+            assert "GetSamplePercent" in finding.next_step
 
 
 def test_a_job_without_its_pool_and_a_disabled_job_are_named() -> None:
