@@ -157,6 +157,7 @@ class Application:
             return await self.control.answer(request.verb, path_below, await _body(receive))
         if resource_manager.is_path(request.raw_path):
             return await self._of_resource_manager(request, receive, now)
+        revision = versions.check(parameters)  # Azure tells it before it judges the sign-in
         try:
             route, path = routes.find(request.verb, request.raw_path)
         except Fault:
@@ -165,7 +166,6 @@ class Application:
         signed_by = await self._befall(request, route.name)
         if signed_by == tokens.SHARED_KEY and self.driver.world.allocation == USER_SUBSCRIPTION:
             raise Fault("AuthenticationFailed", AuthenticationErrorDetail=TOKENS_ONLY)
-        revision = versions.check(parameters)
         if revision > route.until:
             raise Fault("ResourceNotFound")
         options = query.checked(route.query, route.answer, parameters, revision)

@@ -185,7 +185,8 @@ def _check_gang(spec: Document) -> None:
 
 def _check_dependencies(job_spec: Document, depends: Document) -> None:
     if not job_spec["usesTaskDependencies"]:
-        raise Fault("TaskDependenciesNotSpecifiedOnJob")
+        reason = "The job does not use task dependencies."
+        raise Fault("UnsupportedProperty", PropertyName="dependsOn", Reason=reason)
     ids = depends.get("taskIds", [])
     if sum(map(len, ids)) > DEPENDENCY_CHARACTERS:
         raise Fault("TaskDependencyListTooLong", MaxLimit=str(DEPENDENCY_CHARACTERS))

@@ -373,6 +373,14 @@ def test_a_file_is_sent_whole_also_if_it_has_become_shorter() -> None:
 # --- refusals -------------------------------------------------------------------------------------------------------
 
 
+def test_a_missing_service_version_is_told_before_the_sign_in(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        answer = await service.ask("GET", "/pools", query="", signed=False)
+        assert code(answer) == (400, "MissingRequiredQueryParameter")
+
+    served(tmp_path, story)
+
+
 def test_an_unsigned_request_learns_nothing(tmp_path: Path) -> None:
     async def story(service: Service) -> None:
         answers = [
