@@ -57,6 +57,7 @@ class FormulaError(Exception):
 
     undefined = ""
     """The name that nothing defines, if that is the reason."""
+    lacks_samples = False
 
     def __init__(self, message: str, line: int, column: int, *, syntax: bool) -> None:
         self.message, self.line, self.column, self.syntax = message, line, column, syntax
@@ -350,6 +351,10 @@ class _Unfit(Exception):
         super().__init__(message)
 
 
+class _TooFewSamples(_Unfit):
+    """A metric has fewer samples than the formula needs."""
+
+
 class _Run:
     """One evaluation: its variables, and the operations on each kind of value."""
 
@@ -405,7 +410,7 @@ class _Run:
             return _KINDS[node.kind](self, node)
         except _Unfit as unfit:
             error = _error(node.token, str(unfit))
-            error.undefined = unfit.undefined
+            error.undefined, error.lacks_samples = unfit.undefined, isinstance(unfit, _TooFewSamples)
             raise error from None
         except (OverflowError, ValueError):
             raise _error(node.token, "the value is out of range, infinite or no number") from None
@@ -727,9 +732,9 @@ def _get_sample(name: str, samples: tuple[Sample, ...], values: list[Any], now: 
     start, end = _window(values[:-1] if percent is not None else values, now)
     inside = tuple(float(value) for at, value in samples if start <= at <= end)
     if percent is not None and _percent(len(inside), start, end) < percent:
-        raise _Unfit(
-            f"{_percent(len(inside), start, end):g} % of the samples of {name} exist, {percent:g} % are needed"
-        )
+        received = _percent(len(inside), start, end)
+        # the service's text (Azure/batch-shipyard issue 138)
+        raise _TooFewSamples(f"Insufficient data from data set: {name} wanted {percent:g}%, received {received:g}%")
     return inside
 
 

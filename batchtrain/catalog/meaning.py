@@ -67,6 +67,7 @@ def pool(document: Document, image: Image | None, os: str) -> Iterator[Refusal]:
     yield from display_name(document)
     yield from _mix(document)
     yield from _machine(document[VM], image, os)
+    yield from _security(document[VM])
     yield from _zones(document[VM])
     if NETWORK in document:
         yield from network(document[NETWORK])
@@ -147,6 +148,20 @@ def _machine(machine: Document, image: Image | None, os: str) -> Iterator[Refusa
         yield Refusal(f"{VM}/dataDisks[{index}]/lun", lun, "Another data disk has this lun.")
     for index, name in _repeated([extension["name"] for extension in machine.get("extensions", ())]):
         yield Refusal(f"{VM}/extensions[{index}]/name", name, "Another extension has this name.")
+
+
+def _security(machine: Document) -> Iterator[Refusal]:
+    profile = machine.get("securityProfile", {})
+    is_confidential = profile.get("securityType", "").lower() == "confidentialvm"
+    path = f"{VM}/osDisk/managedDisk/securityProfile/securityEncryptionType"
+    disk = machine.get("osDisk", {}).get("managedDisk", {})
+    encryption = disk.get("securityProfile", {}).get("securityEncryptionType")
+    if is_confidential and not encryption:
+        yield Refusal(path, "", "It is required for confidential VMs.")
+    if encryption and not is_confidential:
+        yield Refusal(path, encryption, "It can be set only for confidential VMs.")
+    if "uefiSettings" in profile and "securityType" not in profile:
+        yield Refusal(f"{VM}/securityProfile/uefiSettings", "", "It needs a securityType.")
 
 
 def _repeated(values: list[Any]) -> Iterator[tuple[int, Any]]:

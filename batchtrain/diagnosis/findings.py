@@ -221,8 +221,8 @@ def _of_pool(pool: Pool, nodes: Iterable[ExaminedNode]) -> Iterator[Finding]:
         rule, cause, step = service_rules.of_resize(failure)
         yield _named(Finding(rule, subject, cause, failure.detailed, step), pool=pool.id)
     if pool.autoscale_error:
-        step = "correct the formula (`batchtrain config plan` shows it)"
-        yield Finding("autoscale-error", subject, "the autoscale formula fails", str(pool.autoscale_error), step)
+        cause, step, proof = rules.formula_error(pool.autoscale_error)
+        yield Finding("autoscale-error", subject, cause, proof, step)
     for examined_node in nodes:
         node, subject = examined_node.node, f"node {examined_node.node.id}"
         if node.state == "starttaskfailed" or (node.start_exit_code or 0) != 0 or node.start_failure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -13,6 +14,8 @@ from batchtrain.emulator.records import Document, Instance, Job, JobNode, JobSch
 from batchtrain.emulator.world import World, task_document
 
 AGENT_VERSION = "1.12.15"
+RECENT_TASKS = 10
+"""The number of tasks that a node lists."""
 
 NODE_STATES = (
     "creating", "idle", "offline", "preempted", "rebooting", "reimaging", "running", "starting", "startTaskFailed",
@@ -118,7 +121,7 @@ def node_document(world: World, entry: PoolEntry, node: Node, base: str) -> Docu
         "ipv6Address": ipv6,
         "publicIPv6Address": ipv6 if public else None,
         "lastBootTime": _time(node.booted),
-        "recentTasks": list(_recent_tasks(world, node, base)) or None,
+        "recentTasks": list(_recent_tasks(world, running, node, base)) or None,
         "startTask": spec.get("startTask"),
         "startTaskInfo": node.start or None,
         "errors": node.errors or None,
@@ -126,8 +129,11 @@ def node_document(world: World, entry: PoolEntry, node: Node, base: str) -> Docu
     return _present(document)
 
 
-def _recent_tasks(world: World, node: Node, base: str) -> Iterable[Document]:
-    for job_id, task_id, subtask in reversed(node.recent):
+def _recent_tasks(world: World, running: Mapping[int, Task], node: Node, base: str) -> Iterable[Document]:
+    """Tasks and subtasks of a node whose state changed last, those that run first."""
+    running_tasks = [_task_key(world, task, node) for task in running.values()]
+    tasks = itertools.chain(reversed(running_tasks), reversed(node.recent))
+    for job_id, task_id, subtask in itertools.islice(dict.fromkeys(tasks), RECENT_TASKS):
         job = world.jobs.get(job_id.lower())
         task = job.tasks.get(task_id.lower()) if job else None
         if job is None or task is None:
@@ -140,6 +146,12 @@ def _recent_tasks(world: World, node: Node, base: str) -> Iterable[Document]:
             "taskState": task.state,
             "executionInfo": task_execution(task),
         }
+
+
+def _task_key(world: World, task: Task, node: Node) -> tuple[str, str, int]:
+    """The job and the id of a task, and the number of its subtask on a node; 0 is the primary."""
+    number = next(number for number, instance in enumerate(task.instances) if instance.node == node.id)
+    return world.job_of[task.job].record.id, task.id, number
 
 
 def node_counts(nodes: Iterable[Node]) -> Document:

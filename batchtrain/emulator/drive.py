@@ -414,10 +414,10 @@ class Driver:
                 await self.quiet(patience)
                 return
 
-    async def quiet(self, patience: float) -> None:
-        """Wait until only the clock could cause a change, for up to `patience` seconds."""
+    async def quiet(self, patience: float, is_reached: Callable[[], bool] = lambda: False) -> None:
+        """Wait until a state is reached or only the clock could cause a change, for up to `patience` seconds."""
         end = asyncio.get_running_loop().time() + patience
-        while (self._settling or len(self._running) > self.alarms.waiting) and not self._stopped:
+        while (self._settling or len(self._running) > self.alarms.waiting) and not (self._stopped or is_reached()):
             seconds = end - asyncio.get_running_loop().time()
             if seconds <= 0:
                 return

@@ -8,9 +8,6 @@ from batchtrain.emulator.interface import UPLOAD_FAILED, Exit
 from batchtrain.emulator.records import Document, Task
 from batchtrain.emulator.world import Deadline, World, dependency_key, task_document
 
-RECENT_TASKS = 10
-"""The number of tasks that a node lists."""
-
 
 def task_ended(message: str = "The task was ended by user request.") -> Document:
     """The failure of a task that was ended by the user or the service."""
@@ -153,7 +150,7 @@ def release(world: World, entry: JobEntry, task: Task, now: int) -> None:
                 node.losses = 0
             node.total_succeeded += task.verdict == "exit" and task.exit_code == 0 and task.failure is None
             recent = (entry.record.id, task.id, number)
-            node.recent = [*(former for former in node.recent if former != recent), recent][-RECENT_TASKS:]
+            node.recent = [*(former for former in node.recent if former != recent), recent][-documents.RECENT_TASKS :]
         if node.state == "running" and not pool.running[node.id]:
             world.move(node, states.NODE, "free" if node.scheduling else "offline", now)
         world.save_node(node)

@@ -45,6 +45,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+PATIENCE = 30.0
+"""Seconds for which an answer waits: the default `timeOut` of the service."""
 MAX_BODY = 1_048_576
 DRAINED = 64 * MAX_BODY
 """How many bytes of a body that is too large are read and discarded, so that the client receives the refusal."""
@@ -155,6 +157,7 @@ class Application:
             return await self.control.answer(request.verb, path_below, await _body(receive))
         if resource_manager.is_path(request.raw_path):
             return await self._of_resource_manager(request, receive, now)
+        revision = versions.check(parameters)  # Azure tells it before it judges the sign-in
         try:
             route, path = routes.find(request.verb, request.raw_path)
         except Fault:
@@ -163,7 +166,6 @@ class Application:
         signed_by = await self._befall(request, route.name)
         if signed_by == tokens.SHARED_KEY and self.driver.world.allocation == USER_SUBSCRIPTION:
             raise Fault("AuthenticationFailed", AuthenticationErrorDetail=TOKENS_ONLY)
-        revision = versions.check(parameters)
         if revision > route.until:
             raise Fault("ResourceNotFound")
         options = query.checked(route.query, route.answer, parameters, revision)
@@ -183,6 +185,8 @@ class Application:
         else:
             answer = self.driver.change(lambda: operation(self.driver.world, call))
         reply = answer if isinstance(answer, Reply) else await self._carry_out(answer)
+        if reply.is_reached is not None:
+            await self.driver.quiet(PATIENCE, reply.is_reached)
         return self._cut_short(request, route.name, _translated(reply, route.answer, revision))
 
     async def _of_blob_store(self, blobs: blob_store.BlobStore, request: Request, receive: Receive) -> Reply:

@@ -77,7 +77,8 @@ def _respecified(world: World, call: Call, entry: JobEntry, spec: Document, chan
         reason = "A job that ends with its tasks (terminatejob) cannot be changed to noaction."
         raise invalid_property("onAllTasksComplete", "noaction", reason)
     spec["poolInfo"] = _pool_info(entry, before["poolInfo"], spec["poolInfo"])
-    launching.checked(spec)
+    launching.checked(changes)
+    spec["constraints"] = {**launching.CONSTRAINTS, **spec.get("constraints", {})}
     world.move_job(entry, spec)
     if "constraints" in changes and (wall := job_wall_clock(entry.record)):
         world.add_deadline(Deadline(entry.record.created + wall, entry.record.seq, "job", entry.key))

@@ -53,8 +53,9 @@ def logins(document: Document) -> dict[str, str] | None:
 
 def specification(world: World, document: Document, *, by_schedule: bool = False) -> Document:
     """A job's document (of a request or a schedule) with the service's defaults, checked. Raises Fault."""
-    spec = {name: value for name, value in {**DEFAULTS, **document}.items() if name != "id"}
-    checked(spec)
+    spec = {**DEFAULTS, **checked({name: value for name, value in document.items() if name != "id"})}
+    spec["constraints"] = {**CONSTRAINTS, **spec.get("constraints", {})}
+    check_meaning(meaning.job(spec))
     _check_pool(world, spec["poolInfo"], by_schedule=by_schedule)
     if preparation := spec.get("jobPreparationTask"):
         check_command(preparation, "jobPreparationTask/")
@@ -69,16 +70,16 @@ def specification(world: World, document: Document, *, by_schedule: bool = False
     return spec
 
 
-def checked(spec: Document) -> None:
-    """Properties that can also be changed later: limits, and the defaults of the constraints. Raises Fault 400."""
-    constraints = spec["constraints"] = {**CONSTRAINTS, **spec.get("constraints", {})}
+def checked(sent: Document) -> Document:
+    """The limits of what a request sends of the properties that can also be changed later. Raises Fault 400."""
+    spec = {**DEFAULTS, **sent}
     if not -1000 <= spec["priority"] <= 1000:
         raise invalid_property("priority", spec["priority"], "The value must be between -1000 and 1000.")
     if spec["maxParallelTasks"] != -1 and spec["maxParallelTasks"] < 1:
         reason = "The value must be -1, for no limit, or at least 1."
         raise invalid_property("maxParallelTasks", spec["maxParallelTasks"], reason)
-    check_retries(constraints["maxTaskRetryCount"])
-    check_meaning(meaning.job(spec))
+    check_retries(spec.get("constraints", CONSTRAINTS).get("maxTaskRetryCount", 0))
+    return sent
 
 
 def _release(spec: Document) -> Document:

@@ -24,7 +24,12 @@ def check(world: World, machine: Document, identity: object) -> tuple[Image | No
     configuration gets its defaults and loses its secrets. Raises Fault 400. `identity` is the pool's; only Resource
     Manager can set it."""
     _check_image(machine["imageReference"])
-    image_and_system = _image_and_system(world, machine)
+    image, system = image_and_system(world, machine)
+    if "publisher" in machine["imageReference"] and image is None:
+        names = ":".join(machine["imageReference"].values())
+        raise invalid_property(f"{PROPERTY}/imageReference", names, UNKNOWN_IMAGE)
+    if not system:
+        raise invalid_property(f"{PROPERTY}/nodeAgentSKUId", machine["nodeAgentSKUId"], UNKNOWN_AGENT)
     if "customerManagedKey" in machine.get("diskEncryptionConfiguration", {}) and not identity:
         path = f"{PROPERTY}/diskEncryptionConfiguration/customerManagedKey"
         raise invalid_property(path, "", "Pool Identity is required when using CustomerManagedKey.")
@@ -36,24 +41,20 @@ def check(world: World, machine: Document, identity: object) -> tuple[Image | No
             path = f"{PROPERTY}/extensions[{index}]/type"
             raise invalid_property(path, extension["type"], "This type of extension is reserved for Batch.")
         extension.pop("protectedSettings", None)
-    return image_and_system
+    return image, system
 
 
-def _image_and_system(world: World, machine: Document) -> tuple[Image | None, str]:
-    """Raises Fault 400 for an image or an agent that no table has."""
-    reference, agent = machine["imageReference"], machine["nodeAgentSKUId"].lower()
-    images = world.images()
+def image_and_system(world: World, machine: Document) -> tuple[Image | None, str]:
+    """The marketplace image of the tables, or None; and the system by the image or the node agent, empty if no table
+    has it."""
+    reference, images = machine["imageReference"], world.images()
     image = None
     if "publisher" in reference:
         image = vm_images.find(reference["publisher"], reference["offer"], reference["sku"], images)
-        if image is None:
-            raise invalid_property(f"{PROPERTY}/imageReference", ":".join(reference.values()), UNKNOWN_IMAGE)
-        if not image.node_agent:
-            return image, image.os
+    if image is not None and not image.node_agent:
+        return image, image.os
     systems = {entry.node_agent.lower(): entry.os for entry in images}
-    if agent not in systems:
-        raise invalid_property(f"{PROPERTY}/nodeAgentSKUId", machine["nodeAgentSKUId"], UNKNOWN_AGENT)
-    return image, systems[agent]
+    return image, systems.get(machine["nodeAgentSKUId"].lower(), "")
 
 
 def _check_image(image: Document) -> None:

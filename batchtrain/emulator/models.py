@@ -169,12 +169,14 @@ def field_at(model: str, path: str) -> Field | None:
 ANNOTATION = "odata."
 """The prefix of annotations. The SDK sends them back as it received them, and they have no meaning."""
 RETIRED = {
+    "blobSource": "Older service versions had it: use httpUrl.",
+    "runElevated": "Older service versions had it: use userIdentity.",
     "applicationLicenses": "Application licenses were retired in February 2024.",
     "authenticationTokenSettings": "Authentication tokens of tasks were retired in September 2024.",
     "certificateReferences": "Certificates were retired in February 2024.",
     "cloudServiceConfiguration": "Cloud Services were retired in February 2024: use virtualMachineConfiguration.",
 }
-"""Retired properties of older versions. Empty values are accepted."""
+"""Retired or renamed properties of older versions. Empty values are accepted."""
 IMPLIED: Mapping[str, Document] = {"publicIPs": {"provision": "usermanaged"}}
 """Information that an older version's property carries besides its value."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from batchtrain.catalog import meaning, vm_images
+from batchtrain.catalog.vm_images import Image
 from batchtrain.emulator import autoscale, checks, documents, machines, mounts, nodes, states, statistics, usage, wire
 from batchtrain.emulator.applications import check_references
 from batchtrain.emulator.faults import Fault, invalid_property
@@ -32,8 +33,9 @@ DEFAULTS: Mapping[str, Any] = {
 }
 """Properties with defaults of the service."""
 
-ALWAYS_CHANGEABLE = ("startTask", "metadata", "applicationPackageReferences")
-"""Properties that a PATCH may change while a pool has nodes, and that are replaced together."""
+ALWAYS_CHANGEABLE = ("startTask", "metadata", "applicationPackageReferences", "targetNodeCommunicationMode")
+"""Properties that a PATCH may change while a pool has nodes, and that are replaced together; the last one is of older
+service versions."""
 
 
 def create_pool(world: World, call: Call, identity: Document | None = None) -> Reply:
@@ -73,7 +75,6 @@ def make(world: World, pool_id: str, document: Document, now: int) -> Pool:
     world.stamp(pool, now)
     entry = world.add_pool(pool)
     if spec["enableAutoScale"]:
-        pool.autoscale_since = now
         autoscale.start(world, entry, now)
     return pool
 
@@ -93,37 +94,46 @@ def specification(world: World, document: Document) -> Document:
     spec = {**DEFAULTS, **document}
     for name in ("id", *TARGETS):
         spec.pop(name, None)
-    spec = _canonical(world, spec)
+    spec = _canonical(world, spec, spec)
+    _check_timeout(spec["resizeTimeout"])
     check_targets(spec, *(int(document.get(name, 0)) for name in TARGETS))
     return spec
 
 
-def _canonical(world: World, spec: Document) -> Document:
-    """Add defaults, remove secrets, and check the limits."""
+def _canonical(world: World, spec: Document, sent: Document) -> Document:
+    """Add defaults, remove secrets, and check the limits of what a request sent, a part of `spec`. Stored properties
+    are checked only in combination with it: their secrets are gone, and what they refer to may be gone."""
     spec["vmSize"] = spec["vmSize"].lower()
-    machine = spec["virtualMachineConfiguration"]
-    image, system = machines.check(world, machine, spec.get("identity"))
-    check_meaning(meaning.pool(spec, image, system))
-    for registry in machine.get("containerConfiguration", {}).get("containerRegistries", []):
+    if not sent.keys() <= {*ALWAYS_CHANGEABLE}:
+        check_meaning(meaning.pool(spec, *_image_and_system(world, spec, sent)))
+        _check_size(world, spec, sent)
+    containers = sent.get(machines.PROPERTY, {}).get("containerConfiguration", {})
+    for registry in containers.get("containerRegistries", []):
         registry.pop("password", None)
-    if "networkConfiguration" in spec:
-        spec["networkConfiguration"].setdefault("dynamicVNetAssignmentScope", "none")
-        spec["networkConfiguration"].setdefault("enableAcceleratedNetworking", False)
-    checks.check_accounts(spec.get("userAccounts", []))
-    for account in spec.get("userAccounts", []):
+    if "networkConfiguration" in sent:
+        sent["networkConfiguration"].setdefault("dynamicVNetAssignmentScope", "none")
+        sent["networkConfiguration"].setdefault("enableAcceleratedNetworking", False)
+    checks.check_accounts(sent.get("userAccounts", []))
+    for account in sent.get("userAccounts", []):
         account.pop("password", None)
         account.setdefault("elevationLevel", "nonadmin")
         account.get("linuxUserConfiguration", {}).pop("sshPrivateKey", None)
-    mounts.check(spec.get("mountConfiguration", []))
-    mounts.scrub(spec.get("mountConfiguration", []))
-    check_references(world, spec.get("applicationPackageReferences", []))
+    mounts.check(sent.get("mountConfiguration", []))
+    mounts.scrub(sent.get("mountConfiguration", []))
+    check_references(world, sent.get("applicationPackageReferences", []))
+    if "startTask" in sent:
+        spec["startTask"] = start_task(sent["startTask"])
     if "startTask" in spec:
-        spec["startTask"] = start_task(spec["startTask"])
         names = [account["name"] for account in spec.get("userAccounts", [])]
         checks.check_identity(spec["startTask"], "startTask/userIdentity", names)
-    _check_size(world, spec)
-    _check_timeout(spec["resizeTimeout"])
     return spec
+
+
+def _image_and_system(world: World, spec: Document, sent: Document) -> tuple[Image | None, str]:
+    """The image is None where the stored one was judged before."""
+    if machines.PROPERTY in sent:
+        return machines.check(world, spec[machines.PROPERTY], spec.get("identity"))
+    return None, machines.image_and_system(world, spec[machines.PROPERTY])[1]
 
 
 def _check_timeout(timeout: str) -> None:
@@ -139,17 +149,18 @@ def start_task(document: Document) -> Document:
     return {"maxTaskRetryCount": 0, "waitForSuccess": True, "userIdentity": identity, **document}
 
 
-def _check_size(world: World, spec: Document) -> None:
+def _check_size(world: World, spec: Document, sent: Document) -> None:
     names = [size["name"] for size in spec.get("vmSkuProfile", {}).get("vmSizes", ())] or [spec["vmSize"]]
     every_size = {name: world.find_size(name) for name in names}
+    is_size_sent = not sent.keys().isdisjoint(("vmSize", "vmSkuProfile"))
     for name, size in every_size.items():
-        if size is None:
+        if size is None and is_size_sent:
             reason = "The VM size is not known; describe it in a catalog.yaml, which batchtrain gives to the emulator."
             raise invalid_property("vmSize" if len(names) == 1 else "vmSkuProfile/vmSizes/name", name, reason)
     different_cores = sorted({size.cores for size in every_size.values() if size is not None})
-    if len(different_cores) > 1:
+    if len(different_cores) > 1 and is_size_sent:
         raise invalid_property("vmSkuProfile/vmSizes", ", ".join(names), "All sizes have the same number of vCPUs.")
-    cores = different_cores[0]
+    cores = different_cores[0] if different_cores else 0
     limit = min(4 * cores, 256) if cores else 256
     slots = spec["taskSlotsPerNode"]
     if not 1 <= slots <= limit:
@@ -184,8 +195,9 @@ def update_pool(world: World, call: Call) -> Reply:
     if frozen and entry.nodes:
         raise Fault("OperationInvalidForCurrentState", PropertyName=frozen[0], Reason="The pool has nodes.")
     logins = _logins(document)
-    spec = _canonical(world, {**entry.record.spec, **document})
-    check_targets(spec, entry.record.target_dedicated, entry.record.target_spot)
+    spec = _canonical(world, {**entry.record.spec, **document}, document)
+    if "enableInterNodeCommunication" in document:
+        check_targets(spec, entry.record.target_dedicated, entry.record.target_spot)
     entry.record.logins = {**entry.record.logins, **logins}
     return _respecified(world, call, entry, spec, 200)
 
@@ -240,7 +252,7 @@ def replace_pool_properties(world: World, call: Call) -> Reply:
     entry = changeable(world, call)
     unchanging = {name: value for name, value in entry.record.spec.items() if name not in ALWAYS_CHANGEABLE}
     logins = _logins(document)
-    spec = _canonical(world, {**unchanging, **document})
+    spec = _canonical(world, {**unchanging, **document}, document)
     entry.record.logins = {**entry.record.logins, **logins}
     return _respecified(world, call, entry, spec, 204)
 

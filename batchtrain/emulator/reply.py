@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 from batchtrain.emulator import models, wire
@@ -69,6 +69,8 @@ class Reply(NamedTuple):
     content: Slice | None = None
     cut: float | None = None
     """An injected fault: only this share of the answer is sent before the connection closes."""
+    is_reached: Callable[[], bool] | None = None
+    """Whether the state is reached that the answer promises; it is sent then."""
 
 
 Steps = Iterator[Reply | None]

@@ -15,9 +15,10 @@ import msgspec
 
 from batchtrain.catalog import sizes
 from batchtrain.emulator import arm_applications, autoscale, models, pools, query, quotas, tokens, wire
+from batchtrain.emulator.applications import id_of
 from batchtrain.emulator.arm_request import Account, Document, Operation, Request
 from batchtrain.emulator.documents import pool_document
-from batchtrain.emulator.faults import Fault, NeedsToken
+from batchtrain.emulator.faults import Fault, NeedsToken, invalid_property
 from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.interface import STORAGE_ACCOUNT
 from batchtrain.emulator.reply import Call, Reply
@@ -94,9 +95,9 @@ class AutoScale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Exactly one of the two."""
+    """One of the two."""
 
-    fixedScale: FixedScale = FixedScale()
+    fixedScale: FixedScale | None = None
     autoScale: AutoScale | None = None
 
 
@@ -386,12 +387,16 @@ def _patch_pool(world: World, account: Account, arm_request: Request, pool_id: s
     entry, pool_body, sent_document = world.pool(pool_id), arm_request.read(PoolBody), models.decode(arm_request.body)
     names = sent_document.get("properties") or {}
     service_request = request(pool_body.properties)
-    changed = [SERVICE_NAMES[name] for name in names if name in SERVICE_NAMES]
+    changed = [SERVICE_NAMES[name] for name in names if name in SERVICE_NAMES and names[name] != {}]
     call = _call(arm_request, (pool_id,), {name: service_request[name] for name in changed if name in service_request},
                  revision)  # fmt: skip
     call.check(entry.record)
     if changed:
         pools.update_pool(world, call)
+    if names.get("startTask") == {}:  # removes it, as in Microsoft's published example
+        entry.record.spec = {name: value for name, value in entry.record.spec.items() if name != "startTask"}
+        world.stamp(entry.record, arm_request.now)
+        world.save_pool(entry)
     if "scaleSettings" in names:
         pools.put_scale(world, call, entry, service_request)
     if "identity" in sent_document:
@@ -477,10 +482,12 @@ def _machine(deployment: Deployment) -> Document:
 
 def _scale(scale: Scale) -> Document:
     if scale.autoScale is not None:
+        if scale.fixedScale is not None:
+            raise invalid_property("scaleSettings", "", "It has either fixedScale or autoScale.")
         auto = {"autoScaleFormula": scale.autoScale.formula}
         interval = scale.autoScale.evaluationInterval
         return {"enableAutoScale": True, **auto, **({"autoScaleEvaluationInterval": interval} if interval else {})}
-    sizes = msgspec.to_builtins(scale.fixedScale)
+    sizes = msgspec.to_builtins(scale.fixedScale or FixedScale())
     return {name: sizes[name] for name in FIXED if sizes[name] is not None}
 
 
@@ -510,18 +517,27 @@ def shown(entry: PoolEntry, arm_request: Request, revision: int) -> Document:
         "deploymentConfiguration": {"virtualMachineConfiguration": machine},
         "scaleSettings": scale,
         "interNodeCommunication": "Enabled" if pool["enableInterNodeCommunication"] else "Disabled",
-        "resizeOperationStatus": {**fixed_scale, "errors": pool.get("resizeErrors", [])},
+        "resizeOperationStatus": {**fixed_scale, "errors": [_error(error) for error in pool.get("resizeErrors", [])]},
         "applicationPackages": [
-            {"id": f"{arm_request.path}/applications/{package['applicationId']}", **_only(package, "version")}
+            {"id": f"{arm_request.path}/applications/{id_of(package)}", **_only(package, "version")}
             for package in pool.get("applicationPackageReferences", [])
         ],
     }
+    if run := pool.get("autoScaleRun"):
+        error = {"error": _error(run["error"])} if "error" in run else {}
+        properties["autoScaleRun"] = {"evaluationTime": run["timestamp"], "results": run["results"], **error}
     where = f"{arm_request.path}/pools/{entry.record.id}"
     kind: Document = {"type": "Microsoft.Batch/batchAccounts/pools", "etag": _etag(entry), "identity": {"type": "None"}}
     if identity := pool.get("identity"):
         identities: Document = {assignment["resourceId"]: {} for assignment in identity["userAssignedIdentities"]}
         kind["identity"] = {"type": "UserAssigned", "userAssignedIdentities": identities}
     return {"id": where, "name": entry.record.id, **kind, "properties": _spelled(properties)}
+
+
+def _error(error: Document) -> Document:
+    """An error of a formula or a resize, whose values are details here."""
+    details = [{"code": value["name"], "message": value["value"]} for value in error.get("values", ())]
+    return {"code": error["code"], "message": error["message"], "details": details}
 
 
 def _only(document: Document, name: str) -> Document:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from batchtrain.emulator import job_preparation, quotas, recurrence
+from batchtrain.emulator import applications, job_preparation, quotas, recurrence
 from batchtrain.emulator.indexes import JobEntry, PoolEntry, ScheduleEntry
 from batchtrain.emulator.records import JobNode, Node, Task
 from batchtrain.emulator.world import USABLE, Deadline, Touched, World, task_document
@@ -472,7 +472,7 @@ def _assign_job(world: World, entry: PoolEntry, job: JobEntry, free: Free) -> It
         if free.open <= 0:
             continue
         if nodes := choose(entry, job, task, free):
-            if refusal := unfit(entry, job, task):
+            if refusal := unfit(entry, job, task) or _without_package(world, job, task):
                 yield refusal
                 continue
             free.take(task, nodes)
@@ -602,6 +602,17 @@ def never_fits(entry: PoolEntry, task: Task) -> str:
     if task.gang > target:
         return f"it needs {task.gang} nodes at once, and pool {pool.id} is to have {target}"
     return ""
+
+
+def _without_package(world: World, job: JobEntry, task: Task) -> Refuse | None:
+    """Why a task fails before it is processed: an application without a default version. The code is from memory."""
+    if b'"applicationPackageReferences"' not in task.spec:
+        return None
+    references = task_document(task)["applicationPackageReferences"]
+    if not (name := applications.without_default(world, references)):
+        return None
+    message = f"The application {name} has no default version, and the task names none."
+    return Refuse(job.key, task.id.lower(), "ApplicationPackageError", message)
 
 
 def unfit(entry: PoolEntry, job: JobEntry, task: Task) -> Refuse | None:

@@ -26,6 +26,7 @@ def create_schedule(world: World, call: Call) -> Reply:
         raise Fault("JobWithSameIdExists")
     _check_times(document["schedule"], call.now)
     logins = launching.logins(document["jobSpecification"])
+    check_meaning(meaning.display_name(document))
     spec = _specification(world, {name: value for name, value in document.items() if name != "id"})
     quotas.check_active_job(world, active(world))
     schedule = JobSchedule(
@@ -49,7 +50,6 @@ def active(world: World) -> int:
 
 
 def _specification(world: World, spec: Document) -> Document:
-    check_meaning(meaning.display_name(spec))
     job = launching.specification(world, spec["jobSpecification"], by_schedule=True)
     return {**spec, "jobSpecification": job}
 

@@ -152,7 +152,7 @@ def checked(world: World, job_spec: Document, document: Document) -> Document:
                 reason = "The job's onTaskFailure is noaction, so a job action cannot be given."
                 raise invalid_property("exitConditions/jobAction", options["jobAction"], reason)
     if references := spec.get("applicationPackageReferences"):
-        applications.check_references(world, references)
+        applications.check_references(world, references, of_task=True)
     return spec
 
 
@@ -185,7 +185,8 @@ def _check_gang(spec: Document) -> None:
 
 def _check_dependencies(job_spec: Document, depends: Document) -> None:
     if not job_spec["usesTaskDependencies"]:
-        raise Fault("TaskDependenciesNotSpecifiedOnJob")
+        reason = "The job does not use task dependencies."
+        raise Fault("UnsupportedProperty", PropertyName="dependsOn", Reason=reason)
     ids = depends.get("taskIds", [])
     if sum(map(len, ids)) > DEPENDENCY_CHARACTERS:
         raise Fault("TaskDependencyListTooLong", MaxLimit=str(DEPENDENCY_CHARACTERS))
@@ -260,6 +261,7 @@ def delete_task(world: World, call: Call) -> Reply:
 
 
 def terminate_task(world: World, call: Call) -> Reply:
+    """Answers when the run has ended: Azure documents the operation as synchronous."""
     entry, task = _existing(world, call)
     if task.state == "completed":
         raise Fault("TaskCompleted")
@@ -269,7 +271,7 @@ def terminate_task(world: World, call: Call) -> Reply:
         endings.complete(world, entry, task, call.now, failure=endings.task_ended())
     world.stamp(task, call.now)
     world.save_task(task)
-    return accepted(call, task, 204)
+    return accepted(call, task, 204)._replace(is_reached=lambda: not task.verdict)
 
 
 def reactivate_task(world: World, call: Call) -> Reply:

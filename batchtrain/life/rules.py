@@ -248,8 +248,18 @@ def _too_few_nodes(view: View, task: Task) -> Reason | None:
 def _formula_fails(view: View, task: Task) -> Reason | None:
     if not view.pool.autoscale_error or view.pool.nodes >= (task.request.instances or 1):
         return None
-    cause = f"the autoscale formula of pool {view.pool.id} fails{_next_evaluation(view.pool)}"
-    return Reason(cause, "correct the formula", view.pool.autoscale_error.detailed)
+    reason = formula_error(view.pool.autoscale_error)
+    return reason._replace(text=f"pool {view.pool.id}: {reason.text}{_next_evaluation(view.pool)}")
+
+
+def formula_error(error: Failure) -> Reason:
+    """Why an autoscale formula sets no targets."""
+    if error.code == "InsufficientSampleData":
+        cause = "the pool has fewer samples than its autoscale formula needs"
+        step = "wait for the next evaluation, or let the formula test GetSamplePercent() before it calls GetSample()"
+        return Reason(cause, step, error.detailed)
+    step = "correct the formula (`batchtrain config plan` shows it)"
+    return Reason("the autoscale formula fails", step, error.detailed)
 
 
 def _formula_gives_too_few(view: View, task: Task) -> Reason | None:

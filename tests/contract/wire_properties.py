@@ -63,6 +63,7 @@ TEXTS: Mapping[str, str] = {
     "sku": "2204",
     "nodeAgentSKUId": "batch.node.ubuntu 22.04",
     "username": "ann",
+    "inVMAccessControlProfileReferenceId": f"{RESOURCE}/galleries/g/inVMAccessControlProfiles/p/versions/1",
     "resourceId": "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i",
 }
 NUMBERS: Mapping[str, int] = {
@@ -79,10 +80,12 @@ NUMBERS: Mapping[str, int] = {
 }
 """Documented values of properties that take no other; 1 for other numbers."""
 CHOICES: Mapping[tuple[str, str], str] = {
+    ("ServiceArtifactReference", "id"): f"{RESOURCE}/galleries/g/serviceArtifacts/a/vmArtifactsProfiles/p",
+    ("DiskEncryptionSetParameters", "id"): f"{RESOURCE}/diskEncryptionSets/s",
     ("BatchAutoPoolSpecification", "poolLifetimeOption"): "job",
     ("BatchJobCreateOptions", "onTaskFailure"): "performexitoptionsjobaction",
 }
-"""Values of enums where the first cannot stand alone, or is the default."""
+"""Values where the first of an enum cannot stand alone, or is the default; and ids of resources."""
 ON_WINDOWS: Body = {
     "imageReference": {"publisher": "microsoftwindowsserver", "offer": "windowsserver", "sku": "2022-datacenter"},
     "nodeAgentSKUId": "batch.node.windows amd64",
@@ -114,6 +117,7 @@ BESIDE: Mapping[tuple[str, str], Body] = {
     ("AzureBlobFileSystemConfiguration", "sasKey"): {"accountKey": None},
     ("AzureBlobFileSystemConfiguration", "identityReference"): {"accountKey": None},
     ("BatchPoolInfo", "autoPoolSpecification"): {"poolId": None},
+    ("SecurityProfile", "uefiSettings"): {"securityType": "trustedLaunch"},
     ("UserIdentity", "username"): {"autoUser": None},
     ("BatchPublicIpAddressConfiguration", "ipAddressIds"): {"provision": "usermanaged"},
     ("BatchVmImageReference", "virtualMachineImageId"): {"publisher": None, "offer": None, "sku": None},
@@ -143,6 +147,7 @@ LEAST: Mapping[str, Body] = {
     "OutputFileDestination": {"container": {"containerUrl": TEXTS["containerUrl"]}},
     "UserIdentity": {"autoUser": {}},
     "LinuxUserConfiguration": {},
+    "BatchVmDiskSecurityProfile": {"securityEncryptionType": "VMGuestStateOnly"},
     "ExitOptions": {},
     "BatchTaskDependencies": {},
 }
@@ -150,6 +155,7 @@ LEAST: Mapping[str, Body] = {
 FURTHER_UP: Mapping[str, Body] = {
     "startTask/userIdentity/username": {"userAccounts": [{"name": "ann", "password": "p"}]},
     "userAccounts/windowsUserConfiguration": {"virtualMachineConfiguration": ON_WINDOWS},
+    "osDisk/managedDisk/securityProfile": {"securityProfile": {"securityType": "confidentialvm"}},
     "upgradePolicy/rollingUpgradePolicy/enableCrossZoneUpgrade": {
         "virtualMachineConfiguration": {
             **POOL["virtualMachineConfiguration"],  # type: ignore[dict-item]
@@ -270,8 +276,10 @@ def value(hint: Any, model: str, name: str) -> Any:
     if inner := judge.models_in(hint):
         return least(inner[0])
     kinds = _parts(hint)
+    if (model, name) in CHOICES:
+        return CHOICES[model, name]
     if enums := [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, enum.Enum)]:
-        return CHOICES.get((model, name), next(iter(enums[0])).value)
+        return next(iter(enums[0])).value
     return _scalar(kinds, name)
 
 

@@ -126,7 +126,7 @@ def test_the_percentage_is_of_one_sample_every_30_seconds() -> None:
 
 
 def test_too_few_samples_end_the_evaluation() -> None:
-    with pytest.raises(FormulaError, match=r"50 % of the samples of \$PendingTasks exist, 70 % are needed"):
+    with pytest.raises(FormulaError, match=r"\$PendingTasks wanted 70%, received 50%"):
         value("$PendingTasks.GetSample(60 * TimeInterval_Second, 70)", PendingTasks=samples(1))
 
 

@@ -19,6 +19,7 @@ from batchtrain.diagnosis.output_rules import OUTPUT_RULES, OutputRule
 from batchtrain.diagnosis.service_rules import EXIT_CODES, LOST, NODE_STATES, RESIZE_CODES, TASK_CODES, UPLOAD
 from batchtrain.errors import Finding
 from batchtrain.records import Attempt, Failure, Job, Node, Pool, Task, TaskRequest
+from batchtrain.records.failure import Detail
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.answers import MOST_REPEATS
 from batchtrain.service.causes import cause
@@ -430,6 +431,15 @@ def test_a_launcher_that_failed_itself_is_shown() -> None:
 def test_why_a_task_waits_comes_after_the_failure_of_another() -> None:
     waits = Finding("waits-for-failed-task", "task evaluate", "evaluate waits for train", "", "reactivate it")
     assert rules(of_job(failed("x"))._replace(waits=(waits,))) == ["unknown", "waits-for-failed-task"]
+
+
+def test_a_formula_without_samples_is_not_advised_to_be_corrected() -> None:
+    sample = "Line 1, Col 9: Insufficient data from data set: $PendingTasks wanted 70%, received 0%"
+    error = Failure("InsufficientSampleData", "too few", values=(Detail("Message", sample),))
+    pool = replace(POOL, autoscale_error=error)
+    (finding,) = judged(Evidence(None, pool)).findings
+    assert sample in finding.evidence
+    assert "GetSamplePercent" in finding.next_step
 
 
 @pytest.mark.parametrize("code", [*RESIZE_CODES, "AccountCoreQuotaReached"])

@@ -261,7 +261,28 @@ def test_references_to_missing_packages_are_refused(shop: Stage, references: lis
     shop.pool(1)
     shop.job()
     body = {"id": "t", "commandLine": "true", "applicationPackageReferences": references}
-    assert code(shop, tasks.create_task, "job", body=body) == expected
+    if references != [{"applicationId": "ffmpeg-x"}]:  # it has no default version yet
+        assert code(shop, tasks.create_task, "job", body=body) == expected
+
+
+def test_a_task_whose_application_has_no_default_version_fails_before_it_is_processed(shop: Stage) -> None:
+    """azure-rest-api-specs, BatchApplicationPackageReference/version."""
+    shop.pool(1)
+    shop.job(onTaskFailure="performexitoptionsjobaction")
+    conditions = {"preProcessingError": {"jobAction": "terminate"}}
+    task = shop.task(applicationPackageReferences=[{"applicationId": "ffmpeg-x"}], exitConditions=conditions)
+    shop.settle()
+    assert task.failure is not None
+    assert (task.state, task.exit_code, task.failure["code"]) == ("completed", None, "ApplicationPackageError")
+    assert shop.world.job("job").record.state == "completed"
+
+
+def test_an_application_can_be_referred_to_by_its_resource_id(shop: Stage) -> None:
+    """azure-rest-api-specs, BatchApplicationPackageReference/applicationId."""
+    account = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Batch/batchAccounts/a"
+    (node,) = shop.pool(1, applicationPackageReferences=[{"applicationId": f"{account}/applications/blender"}])
+    spec = task_environment.node_spec(shop.world, shop.world.pool("pool"), node)
+    assert spec.packages == (Package("blender", "2.8"),)
 
 
 def test_a_pools_packages_are_unpacked_at_boot_and_named_in_the_environment(shop: Stage) -> None:

@@ -130,6 +130,18 @@ def test_an_account_of_the_users_subscription_accepts_tokens_only(tmp_path: Path
     served(tmp_path, story)
 
 
+def test_a_task_is_completed_when_its_termination_is_answered(tmp_path: Path) -> None:
+    """The REST reference: the operation applies synchronously to the primary task."""
+
+    async def story(service: Service) -> None:
+        await service.account.begin("wait")
+        assert (await service.ask("POST", "/jobs/job/tasks/task/terminate")).status == 204
+        assert service.account.state() == "completed"
+        assert (await service.ask("POST", "/jobs/job/tasks/task/reactivate")).status == 204
+
+    served(tmp_path, story)
+
+
 def test_a_pool_is_made_read_listed_and_deleted(tmp_path: Path) -> None:
     async def story(service: Service) -> None:
         made = await service.ask("POST", "/pools", POOL)
@@ -359,6 +371,14 @@ def test_a_file_is_sent_whole_also_if_it_has_become_shorter() -> None:
 
 
 # --- refusals -------------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_service_version_is_told_before_the_sign_in(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        answer = await service.ask("GET", "/pools", query="", signed=False)
+        assert code(answer) == (400, "MissingRequiredQueryParameter")
+
+    served(tmp_path, story)
 
 
 def test_an_unsigned_request_learns_nothing(tmp_path: Path) -> None:

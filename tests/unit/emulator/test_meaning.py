@@ -41,6 +41,10 @@ def rolling(**numbers: object) -> dict[str, Any]:
     return {"upgradePolicy": {"mode": "rolling", "rollingUpgradePolicy": numbers}}
 
 
+def encrypted(kind: str, **more: object) -> dict[str, Any]:
+    return machine(osDisk={"managedDisk": {"securityProfile": {"securityEncryptionType": kind}}}, **more)
+
+
 POOLS: list[tuple[str, dict[str, Any], str]] = [
     ("T: 1 to 64 characters; code M", {"id": ""}, "id"),
     ("T: at most 1024; code M", {"displayName": "x" * 1025}, "displayName"),
@@ -71,6 +75,9 @@ POOLS: list[tuple[str, dict[str, Any], str]] = [
     ("M", machine(imageReference={**IMAGE, "sku": "9999"}), "imageReference"),
     ("M", machine(extensions=[EXTENSION, EXTENSION]), "name"),
     ("T: 0 to 63", disks((64, 1)), "lun"),
+    ("T: required", machine(securityProfile={"securityType": "confidentialvm"}), "securityEncryptionType"),
+    ("T: only for confidential VMs", encrypted("VMGuestStateOnly"), "securityEncryptionType"),
+    ("T: needs a security type", machine(securityProfile={"uefiSettings": {"vTpmEnabled": True}}), "uefiSettings"),
     ("T: distinct", disks((0, 1), (0, 1)), "lun"),
     ("M", disks((0, 0)), "diskSizeGB"),
     ("T: 5 to 100", rolling(maxBatchInstancePercent=4), "maxBatchInstancePercent"),
@@ -107,6 +114,7 @@ ACCEPTED: list[dict[str, Any]] = [
     machine(**ON_WINDOWS, windowsConfiguration={"enableAutomaticUpdates": True}),
     machine(containerConfiguration={"type": "dockerCompatible"}),
     disks((0, 1), (63, 1)),
+    encrypted("VMGuestStateOnly", securityProfile={"securityType": "confidentialvm"}),
     rolling(maxBatchInstancePercent=5, maxUnhealthyInstancePercent=5, maxUnhealthyUpgradedInstancePercent=0),
     {**rolling(enableCrossZoneUpgrade=True), **machine(nodePlacementConfiguration={"policy": "zonal"})},
     network(publicIPAddressConfiguration=NONE),
@@ -153,6 +161,18 @@ def test_only_start_task_packages_and_metadata_of_a_pool_with_nodes_change() -> 
     stage.do(pools.update_pool, "pool", body={"metadata": [{"name": "a", "value": "b"}]})
     with pytest.raises(Fault, match="OperationInvalidForCurrentState"):
         stage.do(pools.update_pool, "pool", body=rolling(maxBatchInstancePercent=10))
+
+
+def test_the_communication_mode_of_a_pool_with_nodes_changes_in_the_versions_that_have_it() -> None:
+    """2024-07-01, BatchPoolUpdateContent and BatchPoolReplaceContent: omitted means default."""
+    stage = Stage()
+    stage.pool(1)
+    body = {"targetNodeCommunicationMode": "Simplified"}
+    assert pools.update_pool(stage.world, call("pool", body=body)._replace(revision=20)).status == 200
+    assert stage.world.pool("pool").record.spec["targetNodeCommunicationMode"] == "simplified"
+    replacement = {"metadata": [], "applicationPackageReferences": []}
+    pools.replace_pool_properties(stage.world, call("pool", body=replacement)._replace(revision=20))
+    assert documents.pool_document(stage.world.pool("pool"), "")["targetNodeCommunicationMode"] == "default"
 
 
 @pytest.mark.parametrize("signed_by", [SHARED_KEY, TOKEN])

@@ -57,6 +57,22 @@ def kinds(effects: list[scheduler.Effect]) -> list[type]:
 # Down and up again ---------------------------------------------------------------------------------------------------
 
 
+def test_the_recent_tasks_of_a_node_name_the_running_ones_first(stage: Stage) -> None:
+    """azure-rest-api-specs, BatchNode: tasks whose state has recently changed."""
+    (node,) = stage.pool(1, taskSlotsPerNode=2)
+    stage.job()
+    for name in ("ended", "runs"):
+        task = stage.task(name)
+        stage.settle()
+        if name == "ended":
+            stage.exits(task)
+    shown = document(stage.do(nodes.get_node, "pool", node.id))
+    assert [(recent["taskId"], recent["taskState"]) for recent in shown["recentTasks"]] == [
+        ("runs", "running"),
+        ("ended", "completed"),
+    ]
+
+
 def test_a_reimaged_node_is_wiped_and_starts_as_new(stage: Stage) -> None:
     (node,) = stage.pool(1, startTask={"commandLine": "prepare"})
     node_reports.start_task_ended(stage.world, node.id, 1, Exit(0), stage.now)

@@ -77,6 +77,31 @@ def test_metadata_and_start_task_are_replaced_while_there_are_nodes(stage: Stage
     assert "startTask" not in document(ask(stage, "PUT", pool(1)))["properties"]
 
 
+def test_a_patch_with_an_empty_start_task_removes_it(stage: Stage) -> None:
+    """azure-rest-api-specs, the example PoolUpdate_RemoveStartTask of Resource Manager."""
+    ask(stage, "PATCH", {"properties": {"startTask": {"commandLine": "prepare"}}})
+    assert "startTask" not in document(ask(stage, "PATCH", {"properties": {"startTask": {}}}))["properties"]
+
+
+def test_a_pool_has_one_kind_of_scale_settings(stage: Stage) -> None:
+    scale = {"fixedScale": {"targetDedicatedNodes": 1}, "autoScale": {"formula": "$TargetDedicatedNodes = 0;"}}
+    with pytest.raises(Fault, match="InvalidPropertyValue"):
+        ask(stage, "PUT", pool(scaleSettings=scale))
+
+
+def test_errors_of_a_formula_and_a_resize_have_the_names_of_resource_manager() -> None:
+    """azure-mgmt-batch: AutoScaleRun and ResizeError."""
+    stage = Stage()
+    ask(stage, "PUT", pool(scaleSettings={"autoScale": {"formula": "$TargetDedicatedNodes = missing;"}}))
+    entry = stage.world.pools["p"]
+    entry.record.resize_errors = [{"code": "AllocationFailed", "message": "m", "values": [{"name": "n", "value": "v"}]}]
+    shown = document(ask(stage, "GET"))["properties"]
+    run, (error,) = shown["autoScaleRun"], shown["resizeOperationStatus"]["errors"]
+    assert run.keys() == {"evaluationTime", "results", "error"}
+    assert run["error"]["details"][0]["code"] == "Message"
+    assert error == {"code": "AllocationFailed", "message": "m", "details": [{"code": "n", "message": "v"}]}
+
+
 def test_another_vm_size_is_refused_while_there_are_nodes(stage: Stage) -> None:
     with pytest.raises(Fault) as refusal:
         ask(stage, "PUT", pool(1, vmSize="STANDARD_D4_V3"))

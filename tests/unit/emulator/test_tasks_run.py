@@ -379,7 +379,7 @@ def test_a_failed_dependency_blocks_unless_its_exit_condition_says_otherwise(sta
 @pytest.mark.parametrize(
     ("more", "code"),
     [
-        ({"dependsOn": {"taskIds": ["x"]}}, "TaskDependenciesNotSpecifiedOnJob"),
+        ({"dependsOn": {"taskIds": ["x"]}}, "UnsupportedProperty"),
         ({"requiredSlots": 0}, "InvalidPropertyValue"),
         ({"commandLine": " "}, "InvalidPropertyValue"),
         ({"resourceFiles": [{"filePath": "x"}]}, "InvalidPropertyValue"),

@@ -131,7 +131,8 @@ def test_the_systems_disk_travels() -> None:
         "disk_encryption_set": "/d",
         "write_accelerator": True,
     }
-    assert machine(os_disk=disk)["osDisk"] == {
+    confidential = {"security_type": "confidentialvm"}
+    assert machine(os_disk=disk, security_profile=confidential)["osDisk"] == {
         "ephemeralOSDiskSettings": {"placement": "cachedisk"},
         "caching": "readonly",
         "diskSizeGB": 100,
