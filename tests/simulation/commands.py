@@ -61,22 +61,31 @@ def _some(texts: Iterable[str], number: int, work: Work, checks: Checks) -> None
 def cli_looks(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
     """`Invariants.touched` says whether one of them changes something."""
     _some(LOOKS, 4, work, checks)
-    runs = Runs(checks.runs)
     with contextlib.suppress(BatchtrainError):
-        seen = runs.get()
-        texts: tuple[Any, ...] = (
-            runs.list(),
-            seen,
-            seen.tasks,
-            seen.attempts,
-            seen.metrics,
-            seen.summary,
-            seen.files,
-            seen.logs(),
-        )
-        markup = [item._repr_html_() for item in (*texts, runs, runs.compare(seen, seen))]
-        texts += (seen.plot("loss"), runs.compare(seen, seen).source)
-        checks.service.sim.note(f"{len(markup)} pages, {len(''.join(map(str, texts)))} characters")
+        _shown(checks)
+    with contextlib.suppress(BatchtrainError):
+        _read(client, work, checks)
+
+
+def _shown(checks: Checks) -> None:
+    """What a notebook shows of the newest run."""
+    runs = Runs(checks.runs)
+    seen = runs.get()
+    texts: tuple[Any, ...] = (runs.list(), seen, seen.tasks, seen.attempts, seen.metrics, seen.summary)
+    texts += (seen.files, seen.logs())
+    markup = [item._repr_html_() for item in (*texts, runs, runs.compare(seen, seen))]
+    texts += (seen.plot("loss"), runs.compare(seen, seen).source)
+    checks.service.sim.note(f"{len(markup)} pages, {len(''.join(map(str, texts)))} characters")
+
+
+def _read(client: bt.Client, work: Work, checks: Checks) -> None:
+    """What a program reads of a job: a result has the bytes that were written."""
+    job = client.jobs.handle(work.recipe.jobs[0].id)
+    checks.service.sim.note(f"{job!r}: {len(job._repr_html_())}, {len(client.account_runs())} runs of the account")
+    lines = job.task("task-0").open("result.txt").read().splitlines()
+    if len(lines) != 20 or len(set(lines)) != 1:
+        checks.invariants.fail(f"a result is read as it was written: {lines[:2]}")
+    checks.service.sim.note(f"{len(list(job.logs('task-0', follow=True, timeout=30)))} lines")
 
 
 def cli_changes(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:

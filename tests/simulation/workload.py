@@ -125,7 +125,9 @@ def work(rng: random.Random, name: str, directory: Path) -> Work:
         task = (
             {"command": "sim 5 0", "results": {"include": ["*.txt"]}} if total == 8 else {"command": "sim 5 0 silent"}
         )
-        tasks = [{"task_factory": {"repeat": total}, **task}]
+        is_custom = total == 8 and rng.random() < 0.5
+        factory = {"custom": {"module": "factory", "input_args": [total]}} if is_custom else {"repeat": total}
+        tasks = [{"task_factory": factory, **task}]
         codes, features = {}, [*features, "factory"]
     elif rng.random() < 0.35:
         action = rng.choice(("none", "terminate"))
@@ -151,6 +153,7 @@ def work(rng: random.Random, name: str, directory: Path) -> Work:
     jobs = [{**job, "tasks": tasks}]
     folder = directory / f"recipe-{name}"
     (folder / "program").mkdir(parents=True)
+    (folder / "factory.py").write_text("def generate(count):\n    yield from ((number,) for number in range(count))\n")
     for number in range(2):
         (folder / "program" / f"{number}.py").write_text(f"print({number})\n")
     batch = {"account_service_url": ENDPOINT, "account": ACCOUNT, "account_key": KEY}
