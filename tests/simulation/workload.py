@@ -153,7 +153,7 @@ def work(rng: random.Random, name: str, directory: Path) -> Work:
     jobs = [{**job, "tasks": tasks}]
     folder = directory / f"recipe-{name}"
     (folder / "program").mkdir(parents=True)
-    (folder / "factory.py").write_text("def generate(count):\n    yield from ((number,) for number in range(count))\n")
+    (folder / "factory.py").write_text("def generate(count):\n    yield from zip(range(int(count)))\n")
     for number in range(2):
         (folder / "program" / f"{number}.py").write_text(f"print({number})\n")
     batch = {"account_service_url": ENDPOINT, "account": ACCOUNT, "account_key": KEY}
