@@ -358,7 +358,7 @@ class _Tokens:
             if time.time() > self._end - 300:
                 with faults("sign in to the storage account", self._host):
                     token = retry.answered(lambda: self._credential.get_token(SCOPE), met=bool(self._token))
-                    self._token, self._end = token[:2]
+                    self._token, self._end = token.token, token.expires_on
             return self._token
 
 

@@ -179,7 +179,7 @@ class _Upload:
         try:
             if not stat.S_ISREG(self._file.path.stat().st_mode):
                 raise OSError(errno.EINVAL, "it is not a regular file")  # to open a pipe would wait for its writer
-            self._opened = self._file.path.open("rb", buffering=0)
+            self._opened = self._file.path.open("rb")
         except OSError as error:
             raise LocalFault(error) from error
         self._fd = self._opened.fileno()
