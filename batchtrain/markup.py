@@ -50,8 +50,8 @@ def head(title: str, state: str = "", note: str = "") -> str:
 def badge(state: str) -> str:
     """A state with a dot in its colour."""
     words = state.lower()
-    found = (color for color, states in _STATES.items() if words.startswith(states))
-    color = RED if words.endswith("diverged") else next(found, GREY)
+    colors = (color for color, states in _STATES.items() if words.startswith(states))
+    color = RED if words.endswith("diverged") else next(colors, GREY)
     return f'<span style="color:{color}">●</span> {text(state)}'
 
 

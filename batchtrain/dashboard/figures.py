@@ -88,7 +88,7 @@ class Numbers:
         for name in tuple(self._series) if batch.again else batch.hidden:
             self._series.pop(name[:100], None)
         for point in batch.points:
-            self._steps.add(point.rank, now if point.t is None else point.t, point.place)
+            self._steps.add(point.rank, now if point.t is None else point.t, point.global_step)
             add(self._system if point.node else self._series, point, now)
 
     def metrics(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def ranks_document(
     states = compared(record.ranks, times.times, now)
     if ends is not None:
         states = after_failure(states, ends)
-    places = [place for state in states if (place := state.rank.position.place) is not None]
+    places = [global_step for state in states if (global_step := state.rank.position.global_step) is not None]
     medians = [median(state.step_seconds) for state in states if state.step_seconds]
     are_many = len(states) > MOST_ROWS
     tiles = sorted(states, key=lambda state: state.rank.number) if are_many else ()
@@ -148,7 +148,7 @@ def ranks_document(
             for state in states[: SHOWN_ROWS if are_many else MOST_ROWS]
         ],
         "tiles": [
-            [state.rank.number, state.rank.node, state.rank.position.place, state.rank.heard, state.condition]
+            [state.rank.number, state.rank.node, state.rank.position.global_step, state.rank.heard, state.condition]
             for state in tiles
         ],
         "nodes": nodes,
@@ -160,7 +160,7 @@ def values_of(point: Point, now: float) -> Iterator[tuple[str, str, Value]]:
     key = point.node or ("" if point.rank is None else str(point.rank))
     t = now if point.t is None else point.t
     for name, value in point.values.items():
-        yield name[:100], key, (point.place, t, value, point.epoch)
+        yield name[:100], key, (point.global_step, t, value, point.epoch)
 
 
 def add(series: Series, point: Point, now: float) -> None:

@@ -91,7 +91,7 @@ class RunTask(NamedTuple):
         points = _CACHE.of(self.run.metrics_file(self.id), recent_points)
         steps, system = StepTimes(), Series()
         for point in points:
-            steps.add(point.rank, point.t or 0.0, point.place)
+            steps.add(point.rank, point.t or 0.0, point.global_step)
             if point.node:
                 add(system, point, 0.0)
         ranks = recorded if recorded.ranks else RanksRecord(ranks_in(points), recorded.progress)

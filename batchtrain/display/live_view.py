@@ -179,7 +179,7 @@ class View:
 
     def _rank(self, rank: Rank) -> None:
         self.ranks[rank.number] = rank
-        self._steps.add(rank.number, rank.heard, rank.position.place)
+        self._steps.add(rank.number, rank.heard, rank.position.global_step)
 
     def _value(self, task: str, name: str, value: float | None, point: Point) -> None:
         """Takes the values of the lowest rank that has the metric, as the summary of a run does."""
@@ -195,7 +195,7 @@ class View:
             return
         curve = self.history.setdefault(name, {}).setdefault(task, deque(maxlen=self._recent))
         following = curve[-1][0] + 1 if curve else 0.0
-        curve.append((following if point.place is None else point.place, value))
+        curve.append((following if point.global_step is None else point.global_step, value))
 
     def _step(self, unit: str, at: int, of: int, now: float) -> None:
         if self.step is None or (unit, of) != (self.step[0], self.step[2]):
@@ -415,8 +415,8 @@ def _row(state: RankState, now: float, width: int) -> Line:
     last = f"{state.end}: {rank.last}" if state.end else rank.last
     if width < 60:
         return ((f"{rank.number:4} {quiet:>6}  {last}", style),)
-    place = f"{rank.number:4} {rank.node:<4} {rank.position!s:>7}"
-    return (f"{place} {rate:>7} {quiet:>6}  {LOOKS[state.condition].row:<5} ", style), (last, style or "dim")
+    label = f"{rank.number:4} {rank.node:<4} {rank.position!s:>7}"
+    return (f"{label} {rate:>7} {quiet:>6}  {LOOKS[state.condition].row:<5} ", style), (last, style or "dim")
 
 
 def _number(value: float) -> str:

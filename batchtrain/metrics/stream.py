@@ -218,7 +218,7 @@ class MetricStream:
         if point.node:
             return point
         position = self._course.advance(point.rank, point.attempt, point.epoch, point.step)
-        point = point._replace(place=position.place)
+        point = point._replace(global_step=position.global_step)
         for name in (name for name, value in point.values.items() if value is None and name not in self._undefined):
             self._undefined.add(name)
             self._news.append(f"{name} is {Metric(None, None, since=point.counted).text()}")
@@ -287,8 +287,8 @@ class MetricStream:
 
 
 def _at(rank: Rank, position: Position, rate: float | None) -> Rank:
-    epoch, step, place = position
-    return msgspec.structs.replace(rank, epoch=epoch, step=step, place=place, rate=rate)
+    epoch, step, global_step = position
+    return msgspec.structs.replace(rank, epoch=epoch, step=step, global_step=global_step, rate=rate)
 
 
 def decoded(lines: Sequence[str]) -> Iterator[Line]:

@@ -33,8 +33,8 @@ class Look(NamedTuple):
     counted: str
     row: str
     words: str
-    one: str = ""
-    several: str = ""
+    singular: str = ""
+    plural: str = ""
 
 
 _STANDS = "still while the others went on."
@@ -71,15 +71,15 @@ class StepTimes:
     def __init__(self) -> None:
         self._moments: dict[int, deque[tuple[float, float]]] = {}
 
-    def add(self, rank: int | None, t: float, place: float | None) -> None:
-        """A rank reached a place; several reports of one place count once."""
-        if rank is None or place is None:
+    def add(self, rank: int | None, t: float, global_step: float | None) -> None:
+        """A rank reached a step; several reports of one step count once."""
+        if rank is None or global_step is None:
             return
         moments = self._moments.setdefault(rank, deque(maxlen=STEPS + 1))
-        if moments and place < moments[-1][1]:  # it continues from a checkpoint
+        if moments and global_step < moments[-1][1]:  # it continues from a checkpoint
             moments.clear()
-        if not moments or place > moments[-1][1]:
-            moments.append((t, place))
+        if not moments or global_step > moments[-1][1]:
+            moments.append((t, global_step))
 
     @property
     def times(self) -> dict[int, tuple[float, ...]]:
@@ -87,7 +87,9 @@ class StepTimes:
         copies = {rank: tuple(moments) for rank, moments in tuple(self._moments.items())}
         return {
             rank: tuple(
-                (t - before) / (place - last) for (before, last), (t, place) in pairwise(moments) if t >= before
+                (t - before) / (global_step - last)
+                for (before, last), (t, global_step) in pairwise(moments)
+                if t >= before
             )
             for rank, moments in copies.items()
         }
@@ -96,12 +98,16 @@ class StepTimes:
 def compared(ranks: Sequence[Rank], steps: Mapping[int, Sequence[float]], now: float) -> list[RankState]:
     """The ranks, those that matter first. steps: the last step times of each. now: seconds since 1970; of a gang that
     has ended, its end."""
-    leader = max((place for rank in ranks if (place := rank.position.place) is not None), default=None)
+    leader = max(
+        (global_step for rank in ranks if (global_step := rank.position.global_step) is not None), default=None
+    )
     typical = {number: median(times) for number, times in steps.items() if len(times) >= FEWEST_STEPS}
     usual = median(typical.values()) if len(typical) > 1 else None
     most_lines = max((rank.lines for rank in ranks), default=0)
     regular = [  # ranks whose silence means something: in many programs, only rank 0 prints
-        rank for rank in ranks if (2 * rank.lines >= most_lines if leader is None else rank.position.place is not None)
+        rank
+        for rank in ranks
+        if (2 * rank.lines >= most_lines if leader is None else rank.position.global_step is not None)
     ]
     latest = max((rank.heard for rank in regular), default=now)
     gap = max(GAP_SECONDS, GAP_STEPS * (usual or 0.0))
@@ -122,7 +128,7 @@ def compared(ranks: Sequence[Rank], steps: Mapping[int, Sequence[float]], now: f
         RankState(
             rank,
             condition(rank.number),
-            None if leader is None or rank.position.place is None else round(leader - rank.position.place),
+            None if leader is None or rank.position.global_step is None else round(leader - rank.position.global_step),
             tuple(steps.get(rank.number, ())),
             None if now - rank.heard > QUIET_SECONDS else rank.rate,
         )
@@ -138,7 +144,7 @@ def warning(states: Sequence[RankState]) -> str:
         ends = {state.end for state in states if state.condition == condition and state.end}
         if names:
             look, listed = LOOKS[condition], ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-            sentence = f"{ends.pop()}." if len(ends) == 1 else look.several if len(names) > 1 else look.one
+            sentence = f"{ends.pop()}." if len(ends) == 1 else look.plural if len(names) > 1 else look.singular
             return f"{listed} {sentence}"
     is_quiet = any(state.condition == "quiet" for state in states)
     return "No rank has printed a line for a while." if is_quiet else ""
@@ -150,9 +156,9 @@ def ranks_in(points: Iterable[Point]) -> tuple[Rank, ...]:
     for point in points:
         if point.rank is not None and not point.node:
             heard = max(point.t or 0.0, ranks[point.rank].heard if point.rank in ranks else 0.0)
-            epoch, step, place = course.advance(point.rank, point.attempt, point.epoch, point.step)
+            epoch, step, global_step = course.advance(point.rank, point.attempt, point.epoch, point.step)
             ranks[point.rank] = Rank(
-                point.rank, attempt=point.attempt, heard=heard, step=step, epoch=epoch, place=place
+                point.rank, attempt=point.attempt, heard=heard, step=step, epoch=epoch, global_step=global_step
             )
     return tuple(ranks.values())
 

@@ -38,13 +38,13 @@ class Point(NamedTuple):
     node: str = ""
     attempt: int = 1
     """Which run of the task: 2 after its first retry or requeue."""
-    place: float | None = None
+    global_step: float | None = None
     """Its place on the axis of all points of its task, as `Course` gives it. It is not recorded."""
 
     @property
     def counted_step(self) -> int | None:
         """The step counted through all epochs; None without a step."""
-        return self.step if self.step is None or self.place is None else round(self.place)
+        return self.step if self.step is None or self.global_step is None else round(self.global_step)
 
     @property
     def counted(self) -> str:
@@ -78,12 +78,12 @@ class Rank(msgspec.Struct, frozen=True):
     rate: float | None = None
     """Images or samples per second."""
     epoch: float | None = None
-    place: float | None = None
+    global_step: float | None = None
 
     @property
     def position(self) -> Position:
         """Where its training is."""
-        return Position(self.epoch, self.step, self.step if self.place is None else self.place)
+        return Position(self.epoch, self.step, self.step if self.global_step is None else self.global_step)
 
 
 class Rendezvous(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Where a training is: epoch and step as one ordered value, and as one place on an axis. Pure."""
+"""Where a training is: epoch and step as one ordered value, and as a global step on an axis. Pure."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ from typing import NamedTuple
 
 
 class Position(NamedTuple):
-    """An epoch, a step, and the place: the step counted through all epochs. A part that is None is unknown."""
+    """An epoch, a step in it, and the global step, which counts the steps of all epochs. None is unknown."""
 
     epoch: float | None = None
     step: int | None = None
-    place: float | None = None
+    global_step: float | None = None
 
     def __str__(self) -> str:
         """The step; where it begins again with each epoch, `EPOCH:STEP`."""
         if self.step is None:
             return ""
         return (
-            str(self.step) if self.epoch is None or self.place in (None, self.step) else f"{self.epoch:g}:{self.step}"
+            str(self.step)
+            if self.epoch is None or self.global_step in (None, self.step)
+            else f"{self.epoch:g}:{self.step}"
         )
 
     def is_before(self, other: Position) -> bool:
         """Whether a training passes this position before the other one; unknown parts are equal to all others."""
         if self.epoch is not None and other.epoch is not None and self.epoch != other.epoch:
             return self.epoch < other.epoch
-        return self.place is not None and other.place is not None and self.place < other.place
+        return self.global_step is not None and other.global_step is not None and self.global_step < other.global_step
 
 
 class _Counter:
@@ -53,18 +55,18 @@ class _Counter:
             self._first = step
         if step is None and epoch == before.epoch:
             step = before.step
-        self.position = Position(epoch, step, before.place)
+        self.position = Position(epoch, step, before.global_step)
         return self.position
 
 
 class Course:
-    """Gives each report of a task its position. Without a step, the place is that of the rank's last step, or else its
-    epoch; it is None if the task counts nothing."""
+    """Gives each report of a task its position. Without a step, the global step is that of the rank's last step, or
+    else its epoch; it is None if the task counts nothing."""
 
     def __init__(self) -> None:
         self._counters: dict[int | None, _Counter] = {}
         self._starts: dict[int, float] = {}
-        """The place before the first step of each epoch that has begun."""
+        """The global step before the first step of each epoch that has begun."""
         self._steps: dict[int, tuple[int, int]] = {}
         """The lowest and the highest step of each epoch."""
         self._stride = self._length = self._latest = 0
@@ -79,10 +81,10 @@ class Course:
             counter = self._counters[rank] = _Counter(attempt)
         before, after = counter.position, counter.advance(epoch, step)
         if step is not None:
-            counter.position = after._replace(place=self._place(before, after))
+            counter.position = after._replace(global_step=self._place(before, after))
         elif before.step is None:
             counter.position = after._replace(
-                place=after.epoch if before.place in (None, before.epoch) else before.place
+                global_step=after.epoch if before.global_step in (None, before.epoch) else before.global_step
             )
         return counter.position
 

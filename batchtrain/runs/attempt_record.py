@@ -213,8 +213,8 @@ class AttemptRecord:
         for task_id, attempts in self.attempts.items():
             steps: dict[int, int] = {}
             for point in points_of(self._run.metrics_file(task_id)):
-                if (place := point.counted_step) is not None:
-                    steps[point.attempt] = max(place, steps.get(point.attempt, place))
+                if (last_step := point.counted_step) is not None:
+                    steps[point.attempt] = max(last_step, steps.get(point.attempt, last_step))
             all_attempts += (replace(attempt, step=steps.get(attempt.number, attempt.step)) for attempt in attempts)
         self._run.write_attempts(all_attempts)
 

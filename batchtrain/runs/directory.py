@@ -526,7 +526,7 @@ def points_of(path: Path) -> Iterator[Point]:
     with state_files.stream(path, LOSS) as file:
         for point in _points(file):
             at = None if point.node else course.advance(point.rank, point.attempt, point.epoch, point.step)
-            yield point if at is None else point._replace(place=at.place)
+            yield point if at is None else point._replace(global_step=at.global_step)
 
 
 def _points(lines: Iterable[bytes]) -> Iterator[Point]:

@@ -115,7 +115,7 @@ def write_tensorboard(run: RunDirectory, target: Path) -> int:
     names, count = LocalNames(), 0
     for number, (task, point) in enumerate(run.points()):
         folder = f"{task}/{point.node or f'rank_{point.rank or 0}'}"
-        step = number if point.place is None else int(point.place)
+        step = number if point.global_step is None else int(point.global_step)
         summary = b"".join(
             _bytes(1, _bytes(1, name.encode(errors="replace")) + b"\x15" + _float(value))
             for name, value in point.values.items()

@@ -134,13 +134,13 @@ def points(run: RunDirectory, task: str) -> dict[str, list[Point]]:
     lowest rank's where several have it. Several attempts are one curve."""
     curves, began = dict[str, _Values](), None
     for number, point in enumerate(points_of(run.metrics_file(task))):
-        rank, place = -1 if point.rank is None else point.rank, point.place
+        rank, global_step = -1 if point.rank is None else point.rank, point.global_step
         began = point.t if began is None else began
         x = float(number) if point.t is None or began is None else point.t - began
-        x = x if place is None else float(place)
+        x = x if global_step is None else float(global_step)
         for name, value in point.values.items():
             if value is not None and not point.node:
-                curves.setdefault(name, {}).setdefault(rank, []).append((point.attempt, place, (x, value)))
+                curves.setdefault(name, {}).setdefault(rank, []).append((point.attempt, global_step, (x, value)))
     lines = {name: continued(_of_lowest_ranks(ranks)) for name, ranks in curves.items()}
     return {name: line for name, line in lines.items() if len(line) > 1}
 

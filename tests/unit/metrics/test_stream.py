@@ -45,9 +45,9 @@ def test_the_records_of_ranks_are_points_in_their_order_with_attempt_rank_step_a
         NOW,
     )
     assert batch.points == (
-        Point({"loss": 0.5}, rank=1, step=7, t=990.25, place=7),
-        Point({"train_loss": 0.25, "val_loss": 0.75}, rank=0, step=7, t=991.5, attempt=2, place=7),
-        Point({"accuracy": 1}, rank=1, step=8, t=5.5, place=8),
+        Point({"loss": 0.5}, rank=1, step=7, t=990.25, global_step=7),
+        Point({"train_loss": 0.25, "val_loss": 0.75}, rank=0, step=7, t=991.5, attempt=2, global_step=7),
+        Point({"accuracy": 1}, rank=1, step=8, t=5.5, global_step=8),
     )
     assert not batch.again
 
@@ -341,4 +341,4 @@ def test_a_program_may_measure_something_that_it_calls_attempt() -> None:
 def test_epoch_and_step_are_one_place_that_never_runs_back_in_a_training(
     lines: list[str], places: list[float | None]
 ) -> None:
-    assert [point.place for point in MetricStream().output(lines, 1.0).points] == places
+    assert [point.global_step for point in MetricStream().output(lines, 1.0).points] == places

@@ -603,7 +603,7 @@ def test_the_documentation_has_the_policys_numbers(root: Path) -> None:
         f"| the same, if its name does not resolve | {retry.UNRESOLVED:g} s | {NEAR.refused:g} s |",
         f"{FAR.connect:g} s, {FAR.read:g} s | {NEAR.connect:g} s, {NEAR.read:g} s |",
         f"{FAR.first:g} s, then 2, 4, … {FAR.most:g} s | {NEAR.first:g} s, then 0.04, … {NEAR.most:g} s |",
-        f"cannot be\nreached for {retry.QUIET:g} s",
+        f"cannot be reached for {retry.QUIET:g} s",
     ):
         assert line in text
 
