@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -23,8 +24,6 @@ from batchtrain.records import JobSchedule
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from batchtrain.cli.log_lines import Selection
     from batchtrain.client.client import Client
     from batchtrain.client.job import Job
@@ -45,7 +44,6 @@ def _pattern(_ctx: click.Context, _parameter: click.Parameter, value: str | None
 
 
 def _since(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
-    from datetime import datetime, timedelta, timezone
 
     from batchtrain.config.times import duration, moment
 

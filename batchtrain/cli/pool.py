@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import click
@@ -95,7 +96,6 @@ def watch(pool_id: str | None) -> None:
 @command.command("list")
 def list_() -> None:
     """List the pools, with the paid hours of their current nodes."""
-    from datetime import datetime, timezone
 
     from batchtrain.service import read
 
@@ -107,7 +107,6 @@ def list_() -> None:
 @_pool_id
 def show_(pool_id: str | None) -> None:
     """Show a pool and its nodes (by default the one of pool.yaml)."""
-    from datetime import datetime, timezone
 
     from msgspec.structs import replace
 

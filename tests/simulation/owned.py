@@ -595,10 +595,11 @@ def own_datetime() -> None:
     """Modules that read the clock through `datetime` get the simulation's. They are imported already."""
     import azure.batch._patch as signing
 
+    from batchtrain.cli import job_operations, jobs, plan, pool
     from batchtrain.client import late_values
     from batchtrain.runs import recording
     from batchtrain.service import clock_difference, retry
     from batchtrain.storage import blob
 
-    for module in (signing, late_values, recording, clock_difference, retry, blob):
+    for module in (signing, late_values, recording, clock_difference, retry, blob, job_operations, jobs, plan, pool):
         module.datetime = Datetime  # type: ignore[attr-defined]
