@@ -147,18 +147,18 @@ class Invariants:
         return sum((now if end is None else end) - begin for begin, end in times)
 
     def touched(self, process: Process, verb: str, path: str) -> None:
-        """A process asks the service to change something: nothing that another process has added and still uses."""
+        """The service has done what a process asked for: to nothing that another process has added and still uses."""
         if verb in ("GET", "HEAD"):
             return
         if process.name.endswith("cli_looks"):
-            self.fail(f"a command that looks changes nothing: {process.name} sends {verb} {path}")
+            self.fail(f"a command that looks changes nothing: {process.name} did {verb} {path}")
         match path.lower().strip("/").split("/"):
             case [("jobs" | "pools") as kind, name, *rest]:
                 creator = self._creators.get((kind, name), process)
                 is_task = rest[:1] in (["tasks"], ["addtaskcollection"])
                 lives = creator.alive and not creator.has_ended
                 if lives and creator != process and not is_task:
-                    self.fail(f"a thing of another run is never touched: {process.name} sends {verb} {path},"
+                    self.fail(f"a thing of another run is never touched: {process.name} did {verb} {path},"
                               f" which {creator.name} has added")  # fmt: skip
 
     def created(self, process: Process, path: str, body: bytes) -> None:
