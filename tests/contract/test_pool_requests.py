@@ -77,7 +77,7 @@ def recipe(directory: Path) -> Recipe:
                 "os_disk": {"ephemeral": True, "caching": "readonly", "size_gb": 64,
                             "storage_account_type": "standard_lrs", "security_encryption": "VMGuestStateOnly"},
                 "data_disks": [{"lun": 0, "size_gb": 10, "caching": "none"}],
-                "security_profile": {"security_type": "trustedLaunch", "encryption_at_host": True, "secure_boot": True,
+                "security_profile": {"security_type": "confidentialvm", "encryption_at_host": True, "secure_boot": True,
                                      "vtpm": True, "proxy_agent": {"imds": {"mode": "Audit"}}},
                 "disk_encryption": {"targets": ["osdisk", "temporarydisk"]},
                 "node_placement": "zonal",
