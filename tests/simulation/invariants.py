@@ -12,7 +12,7 @@ from batchtrain.emulator.interface import Exit, Run
 from batchtrain.emulator.records import Job, Node, Pool, Task
 from batchtrain.emulator.world import Change, World, job_wall_clock, task_document
 from tests.simulation import owned
-from tests.simulation.owned import Process, Simulation
+from tests.simulation.owned import Simulation
 
 
 class Violation(BaseException):
@@ -55,8 +55,6 @@ class Invariants:
         """By job number: how many tasks are in each state, as they are stored."""
         self._last_ends: Counter[str] = Counter()
         """By job number: when its last task ended."""
-        self._last_moves: dict[str, float] = {}
-        """The same in seconds since the start of the simulation, whatever clocks say."""
         self._ended: set[tuple[str, str]] = set()
         """The tasks that had ended when the service died, by job and task number."""
         self._prepared: set[str] = set()
@@ -78,10 +76,6 @@ class Invariants:
         self._claims: Counter[tuple[str, str]] = Counter()
         self._accepted: set[tuple[str, str]] = set()
         """The pools and jobs that the service has accepted, by their kind and id."""
-        self._creators: dict[tuple[str, str], Process] = {}
-        """The process that added each pool and job, by the collection and the id."""
-        self._node_times: dict[str, tuple[str, float, float | None]] = {}
-        """By node: its pool, and from when to when it is there."""
         self.violations: list[str] = []
 
     def count(self, name: str) -> None:
@@ -101,8 +95,6 @@ class Invariants:
         kinds: set[str] = set()
         for change in changes:
             kinds.add(change.kind)
-            if change.kind == "node":
-                self._billed(change)
             if change.record is None:
                 self._sim.note(f"{change.kind} {change.owner} {change.key} dropped")
                 self._dropped(change)
@@ -133,40 +125,6 @@ class Invariants:
             if "task" in kinds:
                 self._counters(world)
 
-    def _billed(self, change: Change) -> None:
-        key, now = f"{change.owner}/{change.key}", self._sim.loop.now
-        if isinstance(change.record, Node):
-            self._node_times.setdefault(key, (change.record.pool, now, None))
-        elif key in self._node_times:
-            self._node_times[key] = (*self._node_times[key][:2], now)
-
-    def node_seconds(self, pool_id: str) -> float:
-        """How long the nodes of a pool of this id were there, in all."""
-        now = self._sim.loop.now
-        times = (row[1:] for row in self._node_times.values() if row[0] == pool_id)
-        return sum((now if end is None else end) - begin for begin, end in times)
-
-    def touched(self, process: Process, verb: str, path: str) -> None:
-        """The service has done what a process asked for: to nothing that another process has added and still uses."""
-        if verb in ("GET", "HEAD"):
-            return
-        if process.name.endswith("cli_looks"):
-            self.fail(f"a command that looks changes nothing: {process.name} did {verb} {path}")
-        match path.lower().strip("/").split("/"):
-            case [("jobs" | "pools") as kind, name, *rest]:
-                creator = self._creators.get((kind, name), process)
-                is_task = rest[:1] in (["tasks"], ["addtaskcollection"])
-                lives = creator.alive and not creator.has_ended
-                if lives and creator != process and not is_task:
-                    self.fail(f"a thing of another run is never touched: {process.name} did {verb} {path},"
-                              f" which {creator.name} has added")  # fmt: skip
-
-    def created(self, process: Process, path: str, body: bytes) -> None:
-        """The service has added what a process asked for. A user may end what a controller has added."""
-        kind = path.lower().strip("/")
-        if kind in ("jobs", "pools") and "user" in process.name:
-            self._creators[kind, json.loads(body)["id"].lower()] = process
-
     def _ended_in_time(self, job: Job) -> None:
         """Nodes cost money until their job ends."""
         listed, late = self._listed[str(job.seq)], job.ended - self._last_ends[str(job.seq)]
@@ -175,11 +133,6 @@ class Invariants:
             self.fail(
                 f"a detached run ends with its tasks: {job.id} ended {late / wire.SECOND:.0f} s after the last one"
             )
-
-    def ended_at(self, job: Job) -> float | None:
-        """When the last task of a job ended; None if one has not, or it has none."""
-        listed = self._listed[str(job.seq)]
-        return self._last_moves.get(str(job.seq)) if listed["completed"] == listed.total() > 0 else None
 
     def claimed(self, kind: str, name: str) -> None:
         """A command says that it added something: never more commands than things."""
@@ -194,9 +147,6 @@ class Invariants:
                 self._runs.pop((change.owner, number), None)
         elif change.kind == "task" and (task := self._tasks.get(change.owner, {}).pop(change.key, None)):
             self._listed[change.owner][task[1]] -= 1
-            for job, number in self._job_numbers.items():
-                if number == change.owner:
-                    self.accepted.get(job, set()).discard(task[0].lower())
         elif change.kind == "job":
             self.accepted.pop(change.key, None)
         self._accepted.discard((change.kind, change.key))
@@ -233,7 +183,6 @@ class Invariants:
         tasks[change.key] = task.id, task.state
         if task.state == "completed":
             self._last_ends[change.owner] = max(self._last_ends[change.owner], task.state_time)
-            self._last_moves[change.owner] = self._sim.loop.now
         if task.state == "running" and task.instances:
             if task.gang and len(task.instances) != task.gang:
                 self.fail(f"a gang starts whole: task {task.id} has {len(task.instances)} of {task.gang} nodes")

@@ -21,11 +21,10 @@ from typing import Any, BinaryIO, NamedTuple
 from azure.core.pipeline.transport import RequestsTransport
 
 import batchtrain as bt
-from batchtrain.client import controller
 from batchtrain.errors import BatchtrainError, NotFound
 from batchtrain.runs import directory, lease
 from batchtrain.service import connect as signing
-from batchtrain.service import downloads
+from batchtrain.service import downloads, watch
 from batchtrain.storage import blob_requests, download, upload
 from tests.simulation import owned, workload
 from tests.simulation.doors import Doors, Plant
@@ -34,14 +33,14 @@ from tests.simulation.invariants import Invariants
 from tests.simulation.network import Connection, Network, Wire
 from tests.simulation.owned import Deadlock, Process, Simulation
 from tests.simulation.plants import PLANTS
-from tests.simulation.reach import Lines
-from tests.simulation.service import PACE, Died, Down, Service
-from tests.simulation.stories import stories
+from tests.simulation.service import Died, Down, Service
 
 LONGEST = 3 * 86400.0
 """Virtual seconds in which the users must be done."""
 QUIET = 4 * 3600.0
 """Virtual seconds after the last fault, in which everything settles."""
+PACE = watch.Pace(3.0, 600.0, 2.0, request=5.0)
+"""Slower than in the product: what happens between two looks is not faster for it."""
 PIECE = 500
 """Bytes of a block or range of a blob: larger ones go in several requests."""
 TIMES = 10
@@ -58,8 +57,6 @@ class Outcome(NamedTuple):
     seconds: float
     trace: tuple[str, ...]
     faults: tuple[str, ...]
-    lines: Lines = frozenset()
-    """The lines of the product that ran, if they were noted."""
 
 
 def simulate(
@@ -161,7 +158,7 @@ class World:
             self.checks.codes[work.recipe.jobs[0].id] = work.codes
             self.counts.update(f"feature: {feature}" for feature in work.features)
             self.users += 1
-            _User(self, number, work, self.random.choice(stories(work))).next()
+            _User(self, number, work, self.random.choice(workload.stories(work))).next()
         self.sim.loop.call_later(60, self._strike)
 
     def _strike(self) -> None:
@@ -334,7 +331,6 @@ def _below(wire: Wire, service: Service) -> None:
 
     signing._transport = transport
     blob_requests.Storage._opened = lambda self: Connection(wire, service.storage.answer)  # type: ignore[method-assign, assignment]
-    vars(controller).update(_package=lambda: bytes(PIECE))  # the nodes start no Python
     vars(upload).update(BLOCK=PIECE)
     vars(download).update(RANGE=PIECE, PIECE=PIECE // 2)
     vars(blob_requests).update(PIECE=PIECE // 2)
