@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from batchtrain.client.job import Job
     from batchtrain.client.orphans import Orphan
     from batchtrain.config.types import Recipe
+    from batchtrain.records.events import Event
 
 SEARCHED = 8192
 """The first bytes of a file, in which a zero says that it is no text."""
@@ -201,8 +202,7 @@ def wait(job_id: str | None, timeout: float) -> None:
     orphan = orphans.orphan_of(client, settings().runs_root, name)
     if orphan is not None:
         say(f"{orphan.what}: when its tasks have ended, it is ended as `run` does")
-    began = client.jobs.handle(name).seen.created
-    with waiting("job", name, client), live.block(client.account, None, name, began) as block:
+    with waiting("job", name, client), _block(client, name) as block:
         job = watch_job(client, name, tell=block, timeout=timeout, output=False)
     if orphan is None:
         _show_ended(job)
@@ -245,10 +245,14 @@ def watch(job_id: str | None, timeout: float) -> None:
     from batchtrain.client.run import watch_job
 
     name, client = opened(job_id)
-    began = client.jobs.handle(name).seen.created
-    with waiting("job", name, client), live.block(client.account, None, name, began) as block:
+    with waiting("job", name, client), _block(client, name) as block:
         job = watch_job(client, name, tell=block, timeout=timeout, ranks=settings().ranks)
     _show_ended(job)
+
+
+def _block(client: Client, name: str) -> contextlib.AbstractContextManager[Callable[[Event], None]]:
+    """The live block of a job. Raises NotFound."""
+    return live.block(client.account, None, name, client.jobs.handle(name).seen.created)
 
 
 def _show_ended(job: Job, *, logs: str = "") -> None:

@@ -105,7 +105,7 @@ def imagenet(arguments: str) -> tuple[str, str]:
 
 def test_the_imagenet_program_trains_by_ddp_on_two_nodes(batchtrain: Any, prepared: Prepared) -> None:
     one = (f"{GANG}.pytorch.processes_per_node", "1")
-    printed = said(batchtrain, prepared("PyTorch-CPU"), one, imagenet("--epochs 2 -b 16 --dist-url env://"))
+    printed = said(batchtrain, prepared("PyTorch-CPU"), one, imagenet("--epochs 2 -b 16 --seed 1 --dist-url env://"))
     losses = {rank: re.findall(rf"^\[\d:{rank}\] {TORCH_LINE}", printed, re.M) for rank in range(2)}
     assert all(float(own[-1]) < float(own[0]) for own in losses.values())
     ends = re.findall(r"^\[\d:(\d)\]  \*   Acc@1 (\S+) Acc@5 (\S+)$", printed, re.M)
