@@ -45,7 +45,6 @@ def _pattern(_ctx: click.Context, _parameter: click.Parameter, value: str | None
 
 
 def _since(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
-
     from batchtrain.config.times import duration, moment
 
     if value is None:
@@ -172,7 +171,8 @@ def show_(job_id: str | None) -> None:
         return
     tasks, left_out = job_tasks.some_of(job)
     hints, step = diagnose.hints(name), job.reason_to_wait(row)
-    progress = [job.progress(task.id) for task in tasks if task.state == "running"][:FEW_RUNNING]
+    running = (task.id for task in tasks if task.state == "running")
+    progress = [job.progress(task_id) for task_id in itertools.islice(running, FEW_RUNNING)]
     if settings().output == "table":
         show_rows([row])
         print()
