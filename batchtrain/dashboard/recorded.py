@@ -87,7 +87,7 @@ def shown(root: Path, name: str, account: Account | None = None, skip: int = 0) 
 
 def outcome(record: RunRecord) -> str:
     """How a run ended; `completed` alone would not say that it succeeded."""
-    return compare.row(record).state.replace("completed", "succeeded")
+    return compare.state_of(record, completed="succeeded")
 
 
 def curves(root: Path, name: str) -> dict[str, dict[str, Any]]:

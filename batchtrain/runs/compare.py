@@ -82,7 +82,7 @@ def row(record: RunRecord) -> RunRow:
     results = [f"{name} {metric.text(4)}" for name, metric in ranked(record.summary)][:3]
     return RunRow(
         record.id,
-        f"{record.state}{', diverged' if diverged(record) else ''}",
+        state_of(record),
         record.started,
         seconds(record),
         record.nodes,
@@ -91,6 +91,16 @@ def row(record: RunRecord) -> RunRow:
         cost(record),
         f"{best.tasks} tasks, best {best.metric} {best.value:.4g}" if best else ", ".join(results),
     )
+
+
+def state_of(record: RunRecord, completed: str = "completed") -> str:
+    """The state of a run in words. completed: the word for a run that ended well."""
+    return in_words(completed if record.state == "completed" else record.state, has_diverged=bool(diverged(record)))
+
+
+def in_words(state: str, *, has_diverged: bool) -> str:
+    """A state, and whether a last value is not finite."""
+    return f"{state}, diverged" if has_diverged else state
 
 
 def diverged(record: RunRecord) -> str:

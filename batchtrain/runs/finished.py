@@ -189,7 +189,7 @@ class Run:
         parts = report.sections(self.directory, record)
         folds = [markup.fold(name, parts[name]) for name in ("Tasks", "Attempts", "Files", "About") if name in parts]
         return markup.card(
-            markup.head(record.job, compare.row(record).state, record.id),
+            markup.head(record.job, compare.state_of(record), record.id),
             report.failure(record),
             parts.get("Numbers", ""),
             markup.columns(parts.get("Curves", "")),

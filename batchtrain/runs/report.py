@@ -22,7 +22,7 @@ _Values = dict[int, list[_Value]]
 def html(run: RunDirectory) -> str:
     """The report of a run."""
     record = run.record()
-    top = f"<h1>{text(record.job)} <small>{text(compare.row(record).state)}</small></h1>"
+    top = f"<h1>{text(record.job)} <small>{text(compare.state_of(record))}</small></h1>"
     body = "".join(f"<h2>{title}</h2>{part}" for title, part in sections(run, record).items())
     return page(record.id, top + failure(record) + body)
 

@@ -22,7 +22,7 @@ from batchtrain.metrics.summary import Summary
 from batchtrain.records import Metric, Table, Task
 from batchtrain.records.events import Event, SweepCut
 from batchtrain.records.gang import standstill
-from batchtrain.runs.compare import ranked
+from batchtrain.runs.compare import in_words, ranked
 from batchtrain.runs.directory import RunDirectory, points_of
 from batchtrain.runs.recording import recorded_job
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
@@ -89,7 +89,8 @@ def sweep(
     rows = []
     for task in swept_tasks:
         last = summaries.get(task.id, {}).get(metric)
-        state = "failed" if task.failed else f"{task.state}{', diverged' if last and last.last is None else ''}"
+        has_diverged = last is not None and last.last is None
+        state = "failed" if task.failed else in_words(task.state, has_diverged=has_diverged)
         rows.append(SweepRow(task.id, state, task.parameters or {}, last.last if last else None))
     return Table(sorted(rows, key=lambda row: math.inf if row.value is None else sign * row.value))
 
