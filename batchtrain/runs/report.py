@@ -40,22 +40,24 @@ def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
         "About": table((), _facts(record)),
         "Fabric": _fabric_of(run),
         "Numbers": table(("metric", "last", "best"), numbers),
-        "Curves": "".join(
-            figure(f"{task.id}: {name}", {f"{task.id}: {name}": values})
-            for task in tasks[:MOST_ROWS]
-            for name, values in itertools.islice(points(run, task.id).items(), MOST_CURVES)
-        )
-        + "".join(
-            figure(f"{task.id}: {name}, by seconds", lines)
-            for task in tasks[:MOST_ROWS]
-            for name, lines in samples(run, task.id).items()
-        ),
+        "Curves": _figures(run, tasks[:MOST_ROWS]),
         "Tasks": _cut(("task", "state", "exit code", "seconds", "node"), list(map(_task, tasks))),
         "Candidates": table(columns(placements), map(cells, placements)) if placements else "",
         "Attempts": _cut(columns(attempts), list(map(cells, attempts))) if attempts else "",
         "Files": _cut(("file", "bytes", ""), rows),
     }
     return {title: part for title, part in parts.items() if part}
+
+
+def _figures(run: RunDirectory, tasks: Iterable[Task]) -> str:
+    """The curves of tasks, and after them what their nodes measured."""
+    curves, samples = list[str](), list[str]()
+    for task in tasks:
+        lines, by_node = _measured(run, task.id)
+        drawn = itertools.islice(lines.items(), MOST_CURVES)
+        curves += (figure(f"{task.id}: {name}", {f"{task.id}: {name}": values}) for name, values in drawn)
+        samples += (figure(f"{task.id}: {name}, by seconds", values) for name, values in by_node.items())
+    return "".join((*curves, *samples))
 
 
 def _cut(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -132,31 +134,28 @@ def _task(task: Task) -> Sequence[str]:
 def points(run: RunDirectory, task: str) -> dict[str, list[Point]]:
     """The curve of each metric of a task: its values over its places, else over time; in each attempt the
     lowest rank's where several have it. Several attempts are one curve."""
-    curves, began = dict[str, _Values](), None
+    return _measured(run, task)[0]
+
+
+def _measured(run: RunDirectory, task: str) -> tuple[dict[str, list[Point]], dict[str, dict[str, list[Point]]]]:
+    """What `points` returns, and what the nodes of the task measured over the seconds since the first sample, by metric
+    and node."""
+    curves, samples = dict[str, _Values](), dict[str, dict[str, list[Point]]]()
+    began = first_sample = None
     for number, point in enumerate(points_of(run.metrics_file(task))):
         rank, global_step = -1 if point.rank is None else point.rank, point.global_step
         began = point.t if began is None else began
+        first_sample = point.t if point.node and first_sample is None else first_sample
         x = float(number) if point.t is None or began is None else point.t - began
         x = x if global_step is None else float(global_step)
         for name, value in point.values.items():
             if value is not None and not point.node:
                 curves.setdefault(name, {}).setdefault(rank, []).append((point.attempt, global_step, (x, value)))
+            elif value is not None and point.t is not None and first_sample is not None:
+                node_values = samples.setdefault(name, {}).setdefault(shortened(point.node), [])
+                node_values.append((point.t - first_sample, value))
     lines = {name: continued(_of_lowest_ranks(ranks)) for name, ranks in curves.items()}
-    return {name: line for name, line in lines.items() if len(line) > 1}
-
-
-def samples(run: RunDirectory, task: str) -> dict[str, dict[str, list[Point]]]:
-    """What the nodes of a task measured over the seconds since the first sample, by metric and node."""
-    curves: dict[str, dict[str, list[Point]]] = {}
-    began = None
-    for point in points_of(run.metrics_file(task)):
-        if not point.node or point.t is None:
-            continue
-        began = point.t if began is None else began
-        for name, value in point.values.items():
-            if value is not None:
-                curves.setdefault(name, {}).setdefault(shortened(point.node), []).append((point.t - began, value))
-    return curves
+    return {name: line for name, line in lines.items() if len(line) > 1}, samples
 
 
 def _of_lowest_ranks(ranks: Mapping[int, Sequence[_Value]]) -> list[_Value]:
