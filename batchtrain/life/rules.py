@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from batchtrain.errors import Finding, shortened
+from batchtrain.errors import Finding, counted, shortened
 from batchtrain.life.seen import BROKEN, READY, Seen
 from batchtrain.records import Failure, Job, Pool, Task
 from batchtrain.records.record import minute
@@ -241,7 +241,7 @@ def _too_few_nodes(view: View, task: Task) -> Reason | None:
     pool, instances = view.pool, task.request.instances or 1
     if view.seen.pool is None or pool.autoscale or instances <= pool.target:
         return None
-    cause = f"the task needs {_nodes(instances)}, and pool {pool.id} is to have {pool.target}"
+    cause = f"the task needs {counted(instances, 'node')}, and pool {pool.id} is to have {pool.target}"
     return Reason(cause, f"resize it: `batchtrain pool resize {pool.id} --dedicated {instances}`")
 
 
@@ -266,7 +266,7 @@ def _formula_gives_too_few(view: View, task: Task) -> Reason | None:
     pool, instances = view.pool, task.request.instances or 1
     if not pool.autoscale or instances <= pool.target:
         return None
-    cause = f"the autoscale formula of pool {pool.id} gives {_nodes(pool.target)}{_next_evaluation(pool)}"
+    cause = f"the autoscale formula of pool {pool.id} gives {counted(pool.target, 'node')}{_next_evaluation(pool)}"
     more = f"; the task needs {instances}" if instances > 1 else ""
     return Reason(cause + more, f"wait; `batchtrain pool autoscale evaluate {pool.id}` shows what the formula gives")
 
@@ -287,7 +287,7 @@ def _no_usable_node(view: View, task: Task) -> Reason | None:
     names = ", ".join(shortened(other.id) for other in broken[:NAMED])
     more = f" and {len(broken) - NAMED} more" if len(broken) > NAMED else ""
     states = ", ".join(sorted({STATES.get(other.state, other.state) for other in broken}))
-    count = f"{len(broken)} of {_nodes(len(nodes))} of pool {view.pool.id}"
+    count = f"{len(broken)} of {counted(len(nodes), 'node')} of pool {view.pool.id}"
     cause = f"{count} take{_s(len(broken))} no tasks: {names}{more} ({states})"
     return Reason(cause, f"`batchtrain pool diagnose {view.pool.id}` tells why; reboot or replace them", proof)
 
@@ -296,7 +296,7 @@ def _resize_refused(view: View, task: Task) -> Reason | None:
     pool, instances = view.pool, task.request.instances or 1
     if not pool.refusal or pool.nodes >= instances:
         return None
-    cause = f"the task waits for {_nodes(instances)}; pool {pool.id} got {pool.nodes} of {pool.target}"
+    cause = f"the task waits for {counted(instances, 'node')}; pool {pool.id} got {pool.nodes} of {pool.target}"
     return Reason(cause, f"`batchtrain pool resize {pool.id} --dedicated N` requests them again", pool.refusal.detailed)
 
 
@@ -308,19 +308,15 @@ def _waits_for_nodes(view: View, task: Task) -> Reason | None:
     states = ", ".join(sorted({node.state for node in nodes or () if node.state not in READY}))
     have = f"pool {pool.id} has {count} of {pool.target}{f' that take tasks ({states})' if states else ''}"
     step = f"wait: `batchtrain pool wait {pool.id}`; `batchtrain pool diagnose {pool.id}` looks closer"
-    return Reason(f"the task waits for {_nodes(instances)}; {have}", step)
+    return Reason(f"the task waits for {counted(instances, 'node')}; {have}", step)
 
 
 def _waits_for_turn(view: View, task: Task) -> Reason | None:
     if view.seen.pool is None:
         return Reason("the service has not made the pool of the job yet", "wait")
     nodes = [node for node in view.seen.nodes or () if node.state == "running"]
-    busy = f": {_nodes(len(nodes))} of pool {view.pool.id} run{_s(len(nodes))} other tasks" if nodes else ""
+    busy = f": {counted(len(nodes), 'node')} of pool {view.pool.id} run{_s(len(nodes))} other tasks" if nodes else ""
     return Reason(f"the service has not started it yet{busy}", "wait")
-
-
-def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"
 
 
 def _s(count: int) -> str:
