@@ -24,7 +24,7 @@ from batchtrain.service.tasks import Glance
 
 Tell = Callable[[Event], None]
 
-BROKEN = frozenset({"starttaskfailed", "unusable"})
+NEVER_READY = frozenset({"starttaskfailed", "unusable"})
 START_TASK_LINES = 40
 MOST_REBOOTS = 5
 WATCHED_SECONDS = 30 * 86400.0
@@ -168,7 +168,9 @@ def pool_ready(
                 text = f"{error.message} (its last resize ended at {minute(since)})" if since else error.message
                 raise failure(f"allocate the nodes of pool {pool_id}", error.code, text)
             nodes = read.nodes(client, pool_id)
-            _raise_broken(client, pool_id, tuple(node for node in nodes if node.state in BROKEN and not mend(node)))
+            _raise_broken(
+                client, pool_id, tuple(node for node in nodes if node.state in NEVER_READY and not mend(node))
+            )
             _show_nodes(tell, pool, nodes)
             if pool.allocation == "steady" and len(nodes) >= pool.target and all(node.state in READY for node in nodes):
                 return nodes
