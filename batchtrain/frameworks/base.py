@@ -24,14 +24,14 @@ EACH = "processes_per_node"
 """The `per_node` of a role with as many processes as `processes_per_node`."""
 
 
-def says(description: str, wire: str = "", *, example: Any = None, **bounds: int) -> Meta:
+def says(description: str, wire: str = "", *, copied: bool = False, example: Any = None, **bounds: int) -> Meta:
     """The sentence of a property, its use, and its bounds.
 
     wire: the field of the request, from the request's name down (`pool.vmSize`, `task.requiredSlots`), or after
-    `batchtrain:` how batchtrain itself uses it; empty for a block, whose properties have their own. bounds: `ge`, `le`
-    of numbers, `min_length`, `max_length` of lists and texts.
+    `batchtrain:` how batchtrain itself uses it; empty for a block, whose properties have their own. copied: the request
+    has the value as it is. bounds: `ge`, `le` of numbers, `min_length`, `max_length` of lists and texts.
     """
-    settings: dict[str, Any] = {"description": description, "extra": {"wire": wire}, **bounds}
+    settings: dict[str, Any] = {"description": description, "extra": {"wire": wire, "copied": copied}, **bounds}
     if example is not None:
         settings["examples"] = [example]
     return Meta(**settings)
@@ -193,12 +193,15 @@ class Scripts(NamedTuple):
     """How far it is above the frameworks of level 0: the imports of the highest level decide."""
     image: str = ""
     """The image of docker/, which also has a local environment."""
-    image_for: str = ""
-    """If there is an image for each framework below, whose name follows: the default one."""
+    image_for: tuple[str, ...] = ()
+    """If there is an image for each framework below, whose name follows: these frameworks, the default one first."""
     spawns: tuple[str, ...] = ()
     """Functions that start the processes of a training themselves."""
     packages: tuple[str, ...] = ()
     """Packages of PyPI that bring the framework: a list with one of them needs nothing else."""
+    joined_by: tuple[str, ...] = ()
+    """Words of programs whose processes exchange something, the usual way first, beside the imports of other
+    frameworks: without one, each trains alone. Empty if the framework itself joins them."""
 
 
 # --- a block --------------------------------------------------------------------------------------------------------

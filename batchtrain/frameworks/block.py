@@ -1,5 +1,6 @@
 """The base of every type of the configuration language, including types built in Python: `bt.PyTorch(...)`."""
 
+import difflib
 import inspect
 from collections.abc import Collection
 from types import UnionType
@@ -43,8 +44,6 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 def misspelt(what: str, name: str, keywords: Collection[str]) -> str:
     """The message about a keyword that does not exist."""
-    import difflib  # not needed at every start
-
     near = difflib.get_close_matches(name, keywords, n=1)
     hint = f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(sorted(keywords))}."
     return f"{what} has no keyword `{name}`. {hint}"

@@ -44,7 +44,11 @@ class HorovodBlock(Nodes, frozen=True, kw_only=True):
     name: ClassVar[str] = "horovod"
     source: ClassVar[str] = "Horovod: gloo_run.py"
     scripts: ClassVar[Scripts] = Scripts(
-        imports=("horovod",), level=2, image="horovod", image_for="pytorch", spawns=("horovod.run",)
+        imports=("horovod",),
+        level=2,
+        image="horovod",
+        image_for=("pytorch", "tensorflow", "mxnet"),
+        spawns=("horovod.run",),
     )
     commands: ClassVar[tuple[str, ...]] = ("horovodrun",)
     modules: ClassVar[tuple[str, ...]] = (r"horovod\.runner\S*",)

@@ -13,7 +13,10 @@ class JaxBlock(Nodes, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "jax"
     source: ClassVar[str] = "JAX: jax.distributed.initialize"
-    scripts: ClassVar[Scripts] = Scripts(imports=("jax", "flax", "optax"), image="jax", packages=("jax",))
+    scripts: ClassVar[Scripts] = Scripts(
+        imports=("jax", "flax", "optax"), image="jax", packages=("jax",),
+        joined_by=("distributed", "process_index", "RANK", "WORLD_SIZE", "JAX_PROCESS_ID"),
+    )  # fmt: skip
     waits: ClassVar[bool] = True
     variables: ClassVar[tuple[Variable, ...]] = (
         Variable("JAX_COORDINATOR_ADDRESS", "the primary's address and a free port",

@@ -113,7 +113,11 @@ class PyTorchBlock(Torch, frozen=True, kw_only=True):
         image="pytorch",
         packages=("torch", "lightning"),
         spawns=("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"),
-    )
+        joined_by=(
+            "DistributedDataParallel", "distributed", "fully_shard", "RANK", "LOCAL_RANK", "WORLD_SIZE", "lightning",
+            "pytorch_lightning", "ignite", "fastai", "fairscale", "colossalai", "composer",
+        ),
+    )  # fmt: skip
     passed_on: ClassVar[tuple[str, ...]] = ("launcher", "rendezvous", "max_restarts", "min_instances", "backend")
     variables: ClassVar[tuple[Variable, ...]] = ENVIRONMENT
     rules: ClassVar[tuple[FrameworkRule, ...]] = (

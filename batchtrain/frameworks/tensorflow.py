@@ -75,8 +75,16 @@ class TensorFlowBlock(Nodes, frozen=True, kw_only=True):
     name: ClassVar[str] = "tensorflow"
     source: ClassVar[str] = "TensorFlow: TF_CONFIG"
     scripts: ClassVar[Scripts] = Scripts(
-        imports=("tensorflow",), weak_imports=("keras",), image="tensorflow", packages=("tensorflow", "tensorflow-cpu")
-    )
+        imports=("tensorflow",),
+        weak_imports=("keras",),
+        level=-1,  # beside another framework it reads data
+        image="tensorflow",
+        packages=("tensorflow", "tensorflow-cpu"),
+        joined_by=(
+            "MultiWorkerMirroredStrategy", "distribute", "distribution", "ParameterServerStrategy", "estimator",
+            "TF_CONFIG", "ClusterSpec", "horovod", "RANK", "WORLD_SIZE",
+        ),
+    )  # fmt: skip
     variables: ClassVar[tuple[Variable, ...]] = (_CONFIG,)
     passed_on: ClassVar[tuple[str, ...]] = ("mode",)
     rules: ClassVar[tuple[FrameworkRule, ...]] = (

@@ -85,6 +85,14 @@ OPENMPI_INFINIBAND = (
     Variable("--mca btl", "^vader,tcp,openib", "no other component may take InfiniBand or tcp", "mpi-fabric",
              rivals=_OF_PML),
 )  # fmt: skip
+HCOLL_OFF = Variable(
+    "--mca coll_hcoll_enable",
+    "0",
+    "Azure's own launches on these sizes switch hcoll of HPC-X off",
+    "openmpi-hcoll",
+    rivals=("--mca coll",),
+)
+"""Not on all sizes: see `launchers.fabric`. An Open MPI without hcoll ignores it."""
 OPENMPI_TCP = (
     Variable("--mca pml", "ob1", "the layer `ucx` would win: it prefers Mellanox cards, and the Ethernet card is one",
              "openmpi-tcp", rivals=_OF_PML),

@@ -7,20 +7,30 @@ from __future__ import annotations
 
 import re
 
+from batchtrain.frameworks.mpi import Mpi
 from batchtrain.launchers import shell
-from batchtrain.launchers.launch import Implicit, MpiLaunch
+from batchtrain.launchers.launch import Implicit, MpiLaunch, Step
 
 
-def text(options: MpiLaunch, each: str) -> str:
-    """The block that binds the ranks. each: their number on a node, in shell text; empty if the user places them."""
-    mpi = options.block.mpi
+def step(options: MpiLaunch, each: str) -> Step:
+    """Binds the ranks. each: their number on a node, in shell text; empty if the user places them."""
     if _user_binds(options):
-        return ""
-    if not _is_shared(options, each):
-        lines = [f"bt_default {mpi.own_binding}"] if mpi.own_binding and (not mpi.shares or not options.binds) else []
-        return shell.block("No rank is bound to one core, because it has threads:", *lines) if lines else ""
+        return Step()
+    return _shared(options.block.mpi, each) if _is_shared(options, each) else _unbound(options)
+
+
+def _unbound(options: MpiLaunch) -> Step:
+    mpi = options.block.mpi
+    lines = [f"bt_default {mpi.own_binding}"] if mpi.own_binding and (not mpi.shares or not options.binds) else []
+    text = shell.block("No rank is bound to one core, because it has threads:", *lines) if lines else ""
+    because = "a rank has threads, and the MPI would bind it to one core"
+    implicit = (Implicit("binding", _free(mpi), because, "mpi-binding"),)
+    return Step(text, implicit=implicit if text or mpi.unbound else ())
+
+
+def _shared(mpi: Mpi, each: str) -> Step:
     has_binding = '"$bt_unbound"' if mpi.shares else '"$bt_share$bt_unbound"'
-    return shell.block(
+    text = shell.block(
         "Each rank gets an equal share of its node's cores, near its GPU; none is bound where it cannot be had:",
         f"bt_share_cores {each} {' '.join(map(shell.word, mpi.binding_names))}",
         "bt_binding=()" if mpi.bound else "",
@@ -28,25 +38,6 @@ def text(options: MpiLaunch, each: str) -> str:
         f'[ -z "$bt_unbound" ] || bt_binding=({mpi.unbound})' if mpi.unbound else "",
         f"[ -z {has_binding} ] || bt_default {mpi.own_binding}" if mpi.own_binding else "",
     )
-
-
-def on_line(options: MpiLaunch, each: str) -> str:
-    """The options on the launcher's line."""
-    if _user_binds(options):
-        return ""
-    mpi = options.block.mpi
-    return '"${bt_binding[@]}"' * bool(mpi.bound) if _is_shared(options, each) else mpi.unbound
-
-
-def implicit(options: MpiLaunch, each: str) -> tuple[Implicit, ...]:
-    """The binding as an implicit decision of the plan."""
-    mpi = options.block.mpi
-    free = " ".join(filter(None, (mpi.unbound, mpi.own_binding)))
-    if _user_binds(options):
-        return ()
-    if not _is_shared(options, each):
-        because = "a rank has threads, and the MPI would bind it to one core"
-        return (Implicit("binding", free, because, "mpi-binding"),) if text(options, each) or mpi.unbound else ()
     value = mpi.bound.replace("$bt_share", "CORES/RANKS") or "the MPI's own, which is this share"
     if "bt_share" in mpi.rank_options:
         value += " with --map-by ppr:RANKS:node:pe=CORES/RANKS"
@@ -55,7 +46,21 @@ def implicit(options: MpiLaunch, each: str) -> tuple[Implicit, ...]:
         " cannot be had: fewer cores than ranks, a share on two packages, GPUs in another order than the NUMA nodes,"
         " emulated nodes"
     )
-    return (Implicit("binding", f"{value}, or none ({free})" if free else value, because, "mpi-binding"),)
+    value = f"{value}, or none ({_free(mpi)})" if _free(mpi) else value
+    return Step(text, implicit=(Implicit("binding", value, because, "mpi-binding"),))
+
+
+def _free(mpi: Mpi) -> str:
+    """How no rank is bound."""
+    return " ".join(filter(None, (mpi.unbound, mpi.own_binding)))
+
+
+def on_line(options: MpiLaunch, each: str) -> str:
+    """The options on the launcher's line."""
+    if _user_binds(options):
+        return ""
+    mpi = options.block.mpi
+    return '"${bt_binding[@]}"' * bool(mpi.bound) if _is_shared(options, each) else mpi.unbound
 
 
 def _is_shared(options: MpiLaunch, each: str) -> bool:

@@ -1,4 +1,4 @@
-"""The lines of a task with `checkpoint` before its command: the directory of its checkpoints, and their module."""
+"""The steps of a task with `checkpoint` before its command: the directory of its checkpoints, and their module."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import msgspec
 
 from batchtrain import runtime
 from batchtrain.launchers import shell, steps
-from batchtrain.launchers.launch import File, Launch
-from batchtrain.launchers.node_launcher import SPEC
+from batchtrain.launchers.launch import File, Step
 
-MODULE = File(".batchtrain/python/batchtrain_checkpoint.py", runtime.CHECKPOINT)
-LINEAGE = File(".batchtrain/python/batchtrain_lineage.py", runtime.LINEAGE)
+MODULE = File(".batchtrain/python/batchtrain_checkpoint.py", runtime.read("batchtrain_checkpoint.py"))
+LINEAGE = File(".batchtrain/python/batchtrain_lineage.py", runtime.read("batchtrain_lineage.py"))
 FACTS = ".batchtrain/python/batchtrain_lineage.json"
 _LINEAGE = f'"$bt_python" -I -S "$AZ_BATCH_TASK_SHARED_DIR/{LINEAGE.name}"'
-FINISHED = f"{{ bt_python=$(type -P python3) && {_LINEAGE} finished >/dev/null; true; }}"
+_FINISHED = f"{{ bt_python=$(type -P python3) && {_LINEAGE} finished >/dev/null; true; }}"
 """The command after a task that succeeded: the next run says that the training had finished, and the last checkpoint is
 copied to empty results."""
 
@@ -32,32 +31,10 @@ class Place(NamedTuple):
     """The name of the directory that earlier versions of batchtrain used; empty if they wrote none for the project."""
 
 
-def around(launch: Launch, directory: Place, facts: dict[str, Any], keep: int, signal: str) -> Launch:
-    """The launch with the variables of checkpoints set for every process of it. facts: what is trained.
-
-    The node launcher watches every node for an announced preemption, and so do the ranks of an MPI; any other launch,
-    the node where it runs.
-    """
-    has_watcher = any(file.name == SPEC for file in launch.files)
+def step(directory: Place, facts: dict[str, Any], keep: int) -> Step:
+    """Sets the variables of checkpoints for every process of the launch. facts: what is trained."""
     about = File(FACTS, msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n")
-    files = (MODULE, LINEAGE, about, *(() if has_watcher else (steps.PREEMPTION,)))
-    watch = "" if has_watcher else _watch(signal)
-    if steps.RANK in launch.files and not has_watcher:
-        title = "The signal that rank.sh passes on to the ranks of a node with an announced preemption:"
-        watch = shell.block(title, f"export BATCHTRAIN_PREEMPTION_SIGNAL={signal}") if signal else ""
-    parts = (_variables(directory, keep), watch, launch.application)
-    return launch._replace(application="\n\n".join(filter(None, parts)), files=(*launch.files, *files))
-
-
-def _watch(signal: str) -> str:
-    """In the background of another shell, so that a `wait` of the command does not wait for it."""
-    return shell.block(
-        "On a spot node, an announced preemption is passed on:",
-        '[ "${AZ_BATCH_NODE_IS_DEDICATED-}" != false ] ||',
-        '  (python3 -I -S "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/preemption.py" "$BATCHTRAIN_PREEMPTION"'
-        f" $$ {signal}".rstrip()
-        + " </dev/null >/dev/null 2>&1 &)",
-    )
+    return Step(_variables(directory, keep), (MODULE, LINEAGE, about), after=f" && {_FINISHED}")
 
 
 def _variables(directory: Place, keep: int) -> str:

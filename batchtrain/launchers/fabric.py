@@ -12,9 +12,10 @@ from itertools import groupby
 
 from batchtrain.frameworks.base import Fabric, Shape, Variable
 from batchtrain.frameworks.mpi import Mpi, MpiBlock, Settings
-from batchtrain.frameworks.transports import INTERFACE, MCA, NCCL_NAMES
-from batchtrain.launchers import shell, steps, variables
-from batchtrain.launchers.launch import Implicit, MpiLaunch
+from batchtrain.frameworks.transports import HCOLL_OFF, INTERFACE, MCA, NCCL_NAMES, OPENMPI_INFINIBAND
+from batchtrain.launchers import shell, variables
+from batchtrain.launchers.launch import Implicit, MpiLaunch, Step
+from batchtrain.launchers.variables import LAUNCH_FILES
 
 _MCA_VARIABLE = "OMPI_MCA_"
 """The variables of Open MPI's parameters, which its options override."""
@@ -22,42 +23,47 @@ _NAMES = {Fabric.SR_IOV: "InfiniBand (SR-IOV)", Fabric.NETWORK_DIRECT: "InfiniBa
 _KEEPS = "variables that are set already keep their value:"
 
 
-def prologue(options: MpiLaunch, shape: Shape) -> str:
+def prologue(options: MpiLaunch, shape: Shape) -> Step:
     """The choice of fabric, before pre_execution_command, which may override its variables."""
     settings = options.block.mpi.on(shape.fabric)
     choices = _environment(options, shape)
+    text = ""
     if settings.device:
-        return _rdma(shape.fabric, settings, _explicit(options, shape), choices)
-    if not choices:
-        return ""
-    path = f'"$AZ_BATCH_TASK_SHARED_DIR/{steps.GRAPH.name}"'
-    return shell.block(
-        f"Fabric: tcp over {INTERFACE} ({why(shape, options.block.mpi)}); {_KEEPS}",
-        "if ! bt_emulated; then",
-        *(f"  {line}" for line in (*_explicit(options, shape), *_defaults(choices))),
-        *(f"  export {variable.name}={path}" for variable in graph(options, shape)),
-        "fi",
-    )
+        text = _rdma(shape.fabric, settings, _explicit(options, shape), choices)
+    elif choices:
+        text = shell.block(
+            f"Fabric: tcp over {INTERFACE} ({why(shape, options.block.mpi)}); {_KEEPS}",
+            "if ! bt_emulated; then",
+            *(f"  {line}" for line in (*_explicit(options, shape), *_defaults(choices))),
+            "fi",
+        )
+    if not choices and not _options(options, shape):
+        return Step(text)
+    value = _NAMES[shape.fabric] if settings.device else f"tcp over {INTERFACE}"
+    value = "as the image says" if shape.fabric is Fabric.IMAGE else value
+    chosen = Implicit(f"{options.block.runtime} fabric", value, why(shape, options.block.mpi), "mpi-fabric")
+    return Step(text, implicit=(chosen, *variables.implicit(choices)))
 
 
-def check(block: MpiBlock, fabric: Fabric) -> str:
+def check(block: MpiBlock, fabric: Fabric) -> Step:
     """The check, after pre_execution_command, when the MPI is on PATH, that this version supports the fabric."""
     settings = block.mpi.on(fabric)
     if not settings.removed:
-        return ""
-    return shell.block(
+        return Step()
+    text = shell.block(
         f"Intel MPI has {settings.removed} up to 2018; a newer one would talk over tcp in silence:",
         f"bt_need_old_intelmpi {settings.removed} {block.executable_path}",
     )
+    return Step(text)
 
 
-def parameters(options: MpiLaunch, shape: Shape) -> str:
+def parameters(options: MpiLaunch, shape: Shape) -> Step:
     """The options of the fabric, after pre_execution_command: a variable that it sets wins."""
     choices, on_one_machine = _options(options, shape), _not_users(options, options.block.mpi.one_machine)
     if not choices:
-        return ""
+        return Step()
     device = options.block.mpi.on(shape.fabric).device
-    return shell.block(
+    text = shell.block(
         "The launcher's options for it, unless one of the variables that mean the same is set:",
         "bt_fabric=()",
         *(("if bt_on_loopback; then", f"  bt_fabric=({_words(on_one_machine)})") if on_one_machine else ()),
@@ -65,27 +71,17 @@ def parameters(options: MpiLaunch, shape: Shape) -> str:
         *(f"  {_unless(group)}bt_fabric+=({_words(group)})" for group in _groups(choices)),
         "fi",
     )
+    return Step(text, implicit=variables.implicit(choices))
 
 
-def graph(options: MpiLaunch, shape: Shape) -> tuple[Variable, ...]:
-    """The variable that replaces the image's file of ways between GPUs, even where the image sets it."""
-    return _not_users(options, variables.of_graph(shape, options.block.processes_per_node or 1))
+def of_node(options: MpiLaunch, shape: Shape) -> tuple[Variable, ...]:
+    """The variables of NCCL for the GPUs of a node, whatever the network."""
+    return _not_users(options, variables.of_node(shape, options.block.processes_per_node or 1))
 
 
 def on_line(options: MpiLaunch, shape: Shape) -> str:
     """The options of the fabric on the launcher's line."""
     return '"${bt_fabric[@]}"' if _options(options, shape) else ""
-
-
-def implicit(options: MpiLaunch, shape: Shape) -> tuple[Implicit, ...]:
-    """The settings that the user did not ask for."""
-    choices = (*_environment(options, shape), *_options(options, shape))
-    if not choices:
-        return ()
-    value = _NAMES[shape.fabric] if options.block.mpi.on(shape.fabric).device else f"tcp over {INTERFACE}"
-    value = "as the image says" if shape.fabric is Fabric.IMAGE else value
-    name = f"{options.block.runtime} fabric"
-    return (Implicit(name, value, why(shape, options.block.mpi), "mpi-fabric"), *variables.implicit(choices))
 
 
 def why(shape: Shape, mpi: Mpi | None = None) -> str:
@@ -108,7 +104,9 @@ def _environment(options: MpiLaunch, shape: Shape) -> tuple[Variable, ...]:
 
 
 def _options(options: MpiLaunch, shape: Shape) -> tuple[Variable, ...]:
-    return _not_users(options, options.block.mpi.on(shape.fabric).options)
+    choices = options.block.mpi.on(shape.fabric).options
+    without_hcoll = choices == OPENMPI_INFINIBAND and shape.family in LAUNCH_FILES
+    return _not_users(options, (*choices, HCOLL_OFF) if without_hcoll else choices)
 
 
 def _explicit(options: MpiLaunch, shape: Shape) -> tuple[str, ...]:

@@ -1,11 +1,13 @@
-"""The input and output of launchers; only values."""
+"""The input and output of launchers: values, and the one function that renders them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from batchtrain.frameworks.base import Variable
 from batchtrain.frameworks.mpi import MpiBlock
+from batchtrain.launchers import shell
 
 
 class Setup(NamedTuple):
@@ -34,8 +36,8 @@ class MpiLaunch(NamedTuple):
 
     block: MpiBlock
     setup: Setup = Setup()
-    environment: tuple[str, ...] = ()
-    """Shell words NAME=VALUE, each for a variable without a value yet."""
+    environment: tuple[Variable, ...] = ()
+    """Each for a variable without a value yet; the values are shell words."""
     binds: bool = True
     """Each rank is bound to a share of its node's cores, unless the user binds it."""
     misses_mpi4py: bool = True
@@ -67,16 +69,48 @@ class Implicit(NamedTuple):
     where: str = ""
 
 
+class Step(NamedTuple):
+    """One part of a launch: its lines, the files that they need, and the settings that it adds."""
+
+    text: str = ""
+    """Bash text; empty for a step that only brings files or changes another one."""
+    files: tuple[File, ...] = ()
+    implicit: tuple[Implicit, ...] = ()
+    everywhere: bool = False
+    """The lines run once on every instance, and must end with 0. Others run only on the primary, after those of every
+    instance."""
+    before: str = ""
+    """Shell text on the command line of the task, before the script of the primary; without a single quote."""
+    after: str = ""
+    """The same after it."""
+
+
 class Launch(NamedTuple):
     """The text that the nodes run.
 
-    coordination: bash text run once on every instance, after `files` are in place; it must end with 0.
-    application: bash text run only on the primary, after the coordination of every instance.
+    coordination: the steps of every instance. application: those of the primary.
     files: files for both, below `.batchtrain/` of AZ_BATCH_TASK_SHARED_DIR.
-    implicit: the settings that the launcher added.
+    implicit: the settings that the launch added.
+    before, after: what the command line of the task has around the script of the primary.
     """
 
     coordination: str
     application: str
     files: tuple[File, ...] = ()
     implicit: tuple[Implicit, ...] = ()
+    before: str = ""
+    after: str = ""
+
+
+def rendered(steps: Iterable[Step]) -> Launch:
+    """The steps as text, in their order. A file that several steps need travels once. Around the script, a later step
+    is outside an earlier one."""
+    parts = tuple(steps)
+    return Launch(
+        coordination=shell.script(*(step.text for step in parts if step.everywhere)),
+        application=shell.script(*(step.text for step in parts if not step.everywhere)),
+        files=tuple(dict.fromkeys(file for step in parts for file in step.files)),
+        implicit=tuple(item for step in parts for item in step.implicit),
+        before="".join(step.before for step in reversed(parts)),
+        after="".join(step.after for step in parts),
+    )

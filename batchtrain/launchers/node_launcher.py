@@ -11,18 +11,18 @@ import msgspec
 
 from batchtrain.errors import PlanError
 from batchtrain.frameworks import counts
-from batchtrain.frameworks.base import AUTO, NUMBER_OF_THREADS, Nodes, OverMpi, Role, Shape, Variable
+from batchtrain.frameworks.base import AUTO, NUMBER_OF_THREADS, Nodes, OverMpi, Role, Runner, Shape, Variable
 from batchtrain.frameworks.mpi import MpiBlock
 from batchtrain.frameworks.transports import NCCL_NAMES, UCX_NAMES
 from batchtrain.launchers import fabric, mpi, preflight, python, shell, steps, variables
-from batchtrain.launchers.launch import File, Implicit, Launch, MpiLaunch, Setup
+from batchtrain.launchers.launch import File, Implicit, MpiLaunch, Setup, Step
 
 VERSION = 1
 SPEC = ".batchtrain/gang.json"
 
 
-def launch(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
-    """The launch of a multi-instance task with a framework's block. Raises PlanError for a block that cannot be
+def launch(block: Nodes, setup: Setup, command: str, shape: Shape) -> tuple[Step, ...]:
+    """The steps of a multi-instance task with a framework's block. Raises PlanError for a block that cannot be
     launched."""
     for fault in block.faults(command, shape.instances):
         if not fault.launchable:
@@ -32,9 +32,9 @@ def launch(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
     return _over_mpi(block, over, setup, command, shape) if over else _by_nodes(block, setup, command, shape)
 
 
-def _over_mpi(block: Nodes, over: OverMpi, setup: Setup, command: str, shape: Shape) -> Launch:
+def _over_mpi(block: Nodes, over: OverMpi, setup: Setup, command: str, shape: Shape) -> tuple[Step, ...]:
     """The launch by the MPI; the ranks have the framework's variables."""
-    defaults = variables.wanted(over.environment, setup.own)
+    environment = variables.wanted(over.environment, setup.own)
     ranks = MpiBlock(
         runtime=over.runtime,
         executable_path=over.executable_path,
@@ -42,18 +42,15 @@ def _over_mpi(block: Nodes, over: OverMpi, setup: Setup, command: str, shape: Sh
         processes_per_node=processes(block, shape.instances),
         allow_singletons=over.allow_singletons,
     )
-    words = tuple(f"{variable.name}={variable.value}" for variable in defaults)
     binds = block.binding == "auto"
-    launch = mpi.launch(MpiLaunch(ranks, setup, words, binds=binds, misses_mpi4py=False), command, shape)
-    return launch._replace(implicit=(*launch.implicit, *variables.implicit(defaults)))
+    return mpi.launch(MpiLaunch(ranks, setup, environment, binds=binds, misses_mpi4py=False), command, shape)
 
 
-def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
-    roles, end = _ending(block, block.roles(command, shape.instances))
+def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> tuple[Step, ...]:
+    roles, ends = _ending(block, block.roles(command, shape.instances))
     each = processes(block, shape.instances)
     general = (item for item in variables.everywhere(shape) if block.threads or item is not NUMBER_OF_THREADS)
-    tcp = _tcp(block, shape, each)
-    everywhere = variables.wanted((*general, *tcp, *block.defaults), setup.own)
+    everywhere = variables.wanted((*general, *_of_size(block, shape, each), *block.defaults), setup.own)
     text = f"{setup.pre_execution_command or ''}\n{command}"
     nccl_notes = variables.of_transport(shape, setup.own, text) if block.nccl else ()
     ucx = variables.of_ucx(shape) if block.ucx and not shape.tcp else ()
@@ -63,56 +60,46 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
     checks: tuple[str, ...] = ()
     if setup.preflight:  # over InfiniBand, all ports of the size and lockable memory
         port = steps.port_of(shape, setup.coordination_command)
-        checks = preflight.expected(shape, each, port, infiniband=bool(fast), memlock=bool(fast))
+        imex = "0" if variables.NVLINK in variables.values(everywhere) else ""
+        checks = preflight.expected(shape, each, port, infiniband=bool(fast), memlock=bool(fast), imex=imex)
     spec = _spec(block, setup, shape, each, everywhere, fast) | {
         "roles": [_role(role, setup) for role in roles],
         "options": {**block.meeting, **block.settings()},
         "preflight": checks,
     }
-    has_graph = any(variable.rule == "nccl-graph" for variable in everywhere)
     if rivals := {variable.name: variable.rivals for variable in everywhere if variable.rivals}:
         spec["rivals"] = rivals
-    if over_image := (*of_image, *(("NCCL_GRAPH_FILE",) if has_graph else ())):
+    if over_image := (*of_image, *(item.name for item in everywhere if item.value == variables.NO_GRAPH)):
         spec["over_image"] = over_image
-    if setup.preemption is not None:
-        spec["preemption"] = setup.preemption
-    if setup.collects:
-        spec["collects"] = True
-    if setup.stop_when:
-        spec["stop_when"] = dict(setup.stop_when)
-    return Launch(
-        coordination=steps.coordination(shape, setup.coordination_command),
-        application=_application(setup, command, shape, of_image),
-        files=(
-            steps.GANG,
-            steps.SSH,
-            *steps.node_launcher(block.name, block.node_module),
-            *((steps.ENDS,) if end else ()),
+    spec |= _options(setup)
+    shown = (
+        *_shown_variables(block, roles, setup, shape),
+        *variables.wanted(everywhere, variables.values(fast)),
+        *fast,
+    )
+    return (
+        *steps.coordination(shape, setup.coordination_command),
+        Step(shell.block(steps.ON_THE_PRIMARY, steps.SOURCE)),
+        _transport(of_image, shape),
+        steps.pre_execution(setup.pre_execution_command),
+        _python(command),
+        _processes(block, each, shape),
+        Step(implicit=variables.implicit(shown)),
+        ends,
+        Step(files=tuple(file for role in roles if role.runner for file in _runner_files(role.runner, role.command))),
+        preflight.step(checks),
+        Step(files=(
             *(() if setup.preemption is None else (steps.PREEMPTION,)),
             *((steps.UPLOADS,) if setup.collects else ()),
-            *(file for role in roles if role.runner and role.runner.file for file in _torchrun(role.command)),
-            *((steps.PREFLIGHT,) if checks else ()),
-            *((steps.GRAPH,) if has_graph else ()),
             *((steps.VERDICT,) if nccl_notes else ()),
-            File(SPEC, msgspec.json.format(msgspec.json.encode(spec), indent=2) + b"\n"),
-        ),
-        implicit=(
-            *_implicit_processes(block, each, shape),
-            *((_BOUND,) if block.binding == "auto" else ()),
-            *variables.implicit(_shown_variables(block, roles, setup, shape)),
-            *variables.implicit(variables.wanted(everywhere, variables.values(fast))),
-            *variables.implicit(fast),
-            *((end,) if end else ()),
-            *preflight.implicit(checks),
-            *steps.implicit_sshd(shape, setup.coordination_command),
-            *((steps.OWN_SSH,) if shape.instances > 1 else ()),
-        ),
-    )
+        )),
+        _line(block, spec, shape, setup),
+    )  # fmt: skip
 
 
-def _tcp(block: Nodes, shape: Shape, each: int | str) -> tuple[Variable, ...]:
-    """The variables of a gang without InfiniBand."""
-    nccl = (*variables.on_ethernet(shape), *variables.of_graph(shape, each)) if block.nccl else ()
+def _of_size(block: Nodes, shape: Shape, each: int | str) -> tuple[Variable, ...]:
+    """The variables for the GPUs of a node, and those of a gang without InfiniBand."""
+    nccl = (*variables.on_ethernet(shape), *variables.of_node(shape, each)) if block.nccl else ()
     return (*nccl, *(variables.of_ucx(shape) if block.ucx and shape.tcp else ()))
 
 
@@ -133,14 +120,15 @@ _SETTLES = Implicit(
 )
 
 
-def _ending(block: Nodes, roles: tuple[Role, ...]) -> tuple[tuple[Role, ...], Implicit | None]:
+def _ending(block: Nodes, roles: tuple[Role, ...]) -> tuple[tuple[Role, ...], Step]:
     """The roles with `ends.py` before the scripts of their ranks, if they need it and the command has room for it."""
     if not block.waits and not block.settles:
-        return roles, None
+        return roles, Step()
     runner = f"{_RUNNER} --settle" if block.settles else _RUNNER
     commands = [python.before_script(role.command, runner) if role.ranked or role.runner else None for role in roles]
     with_it = (role._replace(command=text or role.command) for role, text in zip(roles, commands, strict=True))
-    return tuple(with_it), (_SETTLES if block.settles else _ENDS) if any(commands) else None
+    step = Step(files=(steps.ENDS,), implicit=(_SETTLES if block.settles else _ENDS,))
+    return tuple(with_it), step if any(commands) else Step()
 
 
 _PLACE = (
@@ -215,6 +203,14 @@ def _spec(
     }
 
 
+def _options(setup: Setup) -> dict[str, Any]:
+    return {
+        **({} if setup.preemption is None else {"preemption": setup.preemption}),
+        **({"collects": True} if setup.collects else {}),
+        **({"stop_when": dict(setup.stop_when)} if setup.stop_when else {}),
+    }
+
+
 def _role(role: Role, setup: Setup) -> dict[str, Any]:
     command = _run(role)
     if setup.inside:  # a command of more than simple words needs a shell in its image, too
@@ -249,40 +245,45 @@ def _run(role: Role) -> str:
     return " ".join(word for word in words if word)
 
 
-def _torchrun(command: str) -> tuple[File, ...]:
-    """torchrun.py, and what finds a Python for it if the command does not start with one."""
+def _runner_files(runner: Runner, command: str) -> tuple[File, ...]:
+    """The file of a runner; of torchrun also what finds a Python for it if the command does not start with one."""
+    if runner.file != "torchrun.py":
+        return (steps.ACCELERATED,) if runner.file else ()
     return (steps.TORCHRUN,) if python.interpreter(command) else (steps.TORCHRUN, steps.TORCHRUN_SHELL)
 
 
-# --- the text -------------------------------------------------------------------------------------------------------
+# --- the steps ------------------------------------------------------------------------------------------------------
 
 
-def _application(setup: Setup, command: str, shape: Shape, disregarded: tuple[str, ...]) -> str:
-    """Starts the first Python 3.6 or later of several; the Python of the command may be too old."""
+def _transport(disregarded: tuple[str, ...], shape: Shape) -> Step:
+    title = f"The transport: {fabric.why(shape)}:"
+    line = f"bt_emulated || bt_disregard_image {' '.join(disregarded)}"
+    return Step(shell.block(title, line) if disregarded else "")
+
+
+def _python(command: str) -> Step:
+    """Finds the first Python 3.6 or later of several; the Python of the command may be too old."""
     names = dict.fromkeys(name for name in ("python3", python.interpreter(command), "python") if name)
-    has_several = shape.instances > 1  # an image for one node need not have ssh
-    return shell.script(
-        shell.block(steps.ON_THE_PRIMARY, steps.SOURCE),
-        shell.block(
-            f"The transport: {fabric.why(shape)}:",
-            f"bt_emulated || bt_disregard_image {' '.join(disregarded)}",
-        )
-        if disregarded
-        else "",
-        steps.pre_execution(setup.pre_execution_command),
-        shell.block(
-            "The node launcher needs a whole Python 3.6 or later, of any kind:",
-            f"for bt_python in {' '.join(names)} ''; do",
-            f"  \"$bt_python\" -I -S -c '{_FITS}' >/dev/null 2>&1 && break",
-            "done",
-            f'[ -n "$bt_python" ] || bt_stop 127 {shell.word(_NO_PYTHON.format(", ".join(names)))}',
-        ),
-        shell.block(
-            "The node launcher: gang.json says how many processes run where; when one fails, it ends all of them:",
-            steps.use_ssh(shape, setup.coordination_command) if has_several else "",
-            'exec "$bt_python" -I -S -B "$bt_home/launch" primary',
-        ),
+    text = shell.block(
+        "The node launcher needs a whole Python 3.6 or later, of any kind:",
+        f"for bt_python in {' '.join(names)} ''; do",
+        f"  \"$bt_python\" -I -S -c '{_FITS}' >/dev/null 2>&1 && break",
+        "done",
+        f'[ -n "$bt_python" ] || bt_stop 127 {shell.word(_NO_PYTHON.format(", ".join(names)))}',
     )
+    return Step(text)
+
+
+def _line(block: Nodes, spec: dict[str, Any], shape: Shape, setup: Setup) -> Step:
+    has_several = shape.instances > 1  # an image for one node need not have ssh
+    text = shell.block(
+        "The node launcher: gang.json says how many processes run where; when one fails, it ends all of them:",
+        steps.use_ssh(shape, setup.coordination_command) if has_several else "",
+        'exec "$bt_python" -I -S -B "$bt_home/launch" primary',
+    )
+    file = File(SPEC, msgspec.json.format(msgspec.json.encode(spec), indent=2) + b"\n")
+    files = (steps.SSH, *steps.node_launcher(block.name, block.node_module), file)
+    return Step(text, files, (steps.OWN_SSH,) if has_several else ())
 
 
 _FITS = "import sys, json, selectors; sys.exit(sys.version_info < (3, 6))"
@@ -292,11 +293,12 @@ _NO_PYTHON = (
 )
 
 
-def _implicit_processes(block: Nodes, each: int | str, shape: Shape) -> tuple[Implicit, ...]:
+def _processes(block: Nodes, each: int | str, shape: Shape) -> Step:
+    bound = (_BOUND,) if block.binding == "auto" else ()
     if block.processes is not None or block.processes_per_node is not None:
-        return ()
+        return Step(implicit=bound)
     because = "one process per GPU" if each == AUTO else "one process drives its node's GPUs"
     if shape.size and not shape.gpus:
         because = "one process per node without GPUs"
     because = f"not set: {block.why_each or because}"
-    return (Implicit("processes_per_node", str(each), because, "processes-per-node"),)
+    return Step(implicit=(Implicit("processes_per_node", str(each), because, "processes-per-node"), *bound))

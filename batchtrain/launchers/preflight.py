@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 
 from batchtrain.frameworks.base import Fabric, Shape
-from batchtrain.launchers.launch import Implicit
-from batchtrain.launchers.variables import MULTI_NODE_NVLINK
+from batchtrain.launchers import steps
+from batchtrain.launchers.launch import Implicit, Step
 
 REPLACE_SECONDS = 600
 """Time that a gang with a faulty node waits for a client that removes the node, which ends the wait."""
 
 
 def expected(
-    shape: Shape, processes: int | str | None, port: str, *, infiniband: bool, memlock: bool
+    shape: Shape, processes: int | str | None, port: str, *, infiniband: bool, memlock: bool, imex: str = ""
 ) -> tuple[str, ...]:
     """The arguments of preflight.sh.
 
     processes: on each node; at least one per GPU is assumed. port: the port of the nodes' ssh servers; empty if
-    unknown. infiniband, memlock: the task needs the ports of the size, and memory that can be locked.
+    unknown. infiniband, memlock: the task needs the ports of the size, and memory that can be locked. imex: the value
+    of NCCL_MNNVL_ENABLE, which matters where NVLink connects the nodes.
     """
     number = str(processes).strip()
     each = max(int(number) if re.fullmatch(r"\d+", number) else 1, shape.gpus)
@@ -26,10 +27,11 @@ def expected(
     return (
         f"processes={each}",
         *((f"gpus={shape.gpus}", f"vendor={shape.gpu_vendor}", f"size={shape.size}") if shape.gpus else ()),
-        *(("imex=1",) if shape.gpus and shape.instances > 1 and shape.family in MULTI_NODE_NVLINK else ()),
+        *((f"imex={imex}",) if imex else ()),
         *((f"infiniband={shape.hcas or 1}",) if needs_ports else ()),
         *((f"rate={shape.port_gbps}",) if needs_ports and shape.port_gbps else ()),
         *(("memlock=1",) if memlock else ()),
+        *(("container=1",) if memlock and shape.container else ()),
         *((f"port={port}",) if port and shape.instances > 1 else ()),
         *((f"replace={REPLACE_SECONDS}",) if shape.replaces_nodes else ()),
     )
@@ -37,7 +39,7 @@ def expected(
 
 _NAMES = {
     "gpus": "{} GPUs without faults, and their driver",
-    "imex": "an IMEX channel for NVLink between nodes",
+    "imex": "the IMEX domain of the gang, for NVLink between nodes",
     "infiniband": "active InfiniBand ports ({})",
     "rate": "{} Gb/s on each port",
     "memlock": "memory that can be locked",
@@ -46,12 +48,12 @@ _NAMES = {
 }
 
 
-def implicit(words: tuple[str, ...]) -> tuple[Implicit, ...]:
-    """The check as an implicit decision of the plan."""
+def step(words: tuple[str, ...]) -> Step:
+    """Brings the script; the launch runs it with these arguments. Without any, nothing is checked."""
     if not words:
-        return ()
+        return Step()
     pairs = (word.partition("=") for word in words)
     checks = [_NAMES[name].format(value) for name, _, value in pairs if name in _NAMES]
     value = ", ".join((*checks, "shared memory", "disk", "clock"))
     because = "checks every node before the launch and reports the faulty ones"
-    return (Implicit("preflight", value, because, "preflight"),)
+    return Step(files=(steps.PREFLIGHT,), implicit=(Implicit("preflight", value, because, "preflight"),))

@@ -10,7 +10,7 @@ import hashlib
 import re
 from typing import NamedTuple
 
-from batchtrain.launchers import shell
+from batchtrain.launchers import shell, shell_functions
 
 SCRIPT = "BATCHTRAIN_PREPARATION"
 """Contains the whole preparation, so that quoting cannot break the user's lines."""
@@ -101,6 +101,10 @@ class Preparation(NamedTuple):
     moves: tuple[Moved, ...] = ()
     fallback: bool = False
     """Images have copies in a second registry, so a failed sign-in does not stop the preparation."""
+    locks_memory: bool = False
+    """Processes of tasks may lock memory without a limit."""
+    joins_imex: bool = False
+    """A service puts the node into the IMEX domain of each gang."""
 
 
 def linux(pre: tuple[str, ...], post: tuple[str, ...], *, prepares: bool) -> str:
@@ -108,7 +112,7 @@ def linux(pre: tuple[str, ...], post: tuple[str, ...], *, prepares: bool) -> str
     before, after = "\n".join(pre), "\n".join(post)
     run = f'/bin/bash -c "${OWN}" || exit $?'
     parts = (shell.verbatim(before), run, after) if prepares else (before, after)
-    return "\n".join(part for part in parts if part) or ":"
+    return shell_functions.loaded("\n".join(part for part in parts if part)) or ":"
 
 
 def windows(pre: tuple[str, ...], post: tuple[str, ...]) -> str:
@@ -122,6 +126,8 @@ def own(todo: Preparation) -> str:
     steps = (
         _mounts(todo.mounts),
         _driver(todo.nvidia_driver),
+        _LOCKED_MEMORY if todo.locks_memory else "",
+        _IMEX if todo.joins_imex else "",
         "\n\n".join(text for name, text in _RUNTIMES.items() if name in runtimes),
         _docker_user(todo.docker_user),
         _docker_images(todo.docker_images),
@@ -218,6 +224,57 @@ def _driver(url: str) -> str:
 fi""",
     )
 
+
+# limits.conf counts for ssh sessions alone. azhpc-images (hpc-tuning.sh) sets DefaultLimitMEMLOCK of systemd on Alma,
+# Rocky and RHEL only.
+_LOCKED_MEMORY = shell.block(
+    "Tasks may lock memory, as ssh sessions may: each process from this one up to the agent, which starts them:",
+    """bt_process=$PPID
+while [ -z "${BATCHTRAIN_EMULATED_NODE-}" ] && [ "${bt_process:-1}" -gt 1 ]; do
+  prlimit --pid "$bt_process" --memlock=unlimited:unlimited ||
+    echo "batchtrain: the limit of locked memory of process $bt_process stays as it is" >&2
+  bt_process=$(awk '$1 == "PPid:" { print $2 }' "/proc/$bt_process/status")
+done""",
+)
+
+IMEX = "$AZ_BATCH_NODE_SHARED_DIR/batchtrain/imex"
+"""The directory of the IMEX domain of a node: `asked/nodes` is what a gang wants, `ready` what it is."""
+# NVIDIA: IMEX guide (channels, identical lists of nodes); Azure/cyclecloud-slurm: imex_prolog.sh; azhpc-images:
+# install_nvidiagpudriver.sh (the service is enabled, and its list of nodes is empty).
+_IMEX = shell.block(
+    "NVLink between nodes: an IMEX channel, and a service that joins the domain of a gang when it asks:",
+    f"""if [ -z "${{BATCHTRAIN_EMULATED_NODE-}}" ]; then
+  if ! [ -e /dev/nvidia-caps-imex-channels/channel0 ]; then
+    bt_major=$(awk '$2 == "nvidia-caps-imex-channels" {{ print $1 }}' /proc/devices)
+    [ -n "$bt_major" ] || bt_stop "the NVIDIA driver of this image has no IMEX channels; take an image for this size"
+    mkdir -p /dev/nvidia-caps-imex-channels
+    mknod -m 0666 /dev/nvidia-caps-imex-channels/channel0 c "$bt_major" 0
+  fi
+  mkdir -p "{IMEX}/asked"
+  chmod 0777 "{IMEX}/asked"
+  cat >/usr/local/sbin/batchtrain-imex <<'END'
+#!/bin/bash
+cd "$1" && rm -f ready && mv asked/nodes nodes || exit 1
+systemctl stop nvidia-imex
+grep -xE '[0-9A-Fa-f.:]+' nodes >/etc/nvidia-imex/nodes_config.cfg
+systemctl start nvidia-imex && mv nodes ready
+END
+  chmod 0755 /usr/local/sbin/batchtrain-imex
+  cat >/etc/systemd/system/batchtrain-imex.service <<END
+[Service]
+Type=oneshot
+ExecStart=/usr/local/sbin/batchtrain-imex "{IMEX}"
+END
+  cat >/etc/systemd/system/batchtrain-imex.path <<END
+[Path]
+PathExists={IMEX}/asked/nodes
+[Install]
+WantedBy=multi-user.target
+END
+  systemctl daemon-reload
+  systemctl enable --now batchtrain-imex.path
+fi""",
+)
 
 _RUNTIMES = {
     "runc": shell.block("runc:", "command -v runc >/dev/null || bt_install runc"),

@@ -44,6 +44,10 @@ _RULES = (
         "Open MPI: common_ucx.c (opal_common_ucx_support_level: a mlx5 device lifts `ucx` above `ob1`), btl/tcp; azhpc-"
         "images: install_mpis.sh (openib, hcoll and ucc fail on MANA); ecmwf-ifs/ecland pull request 64",
         "`infiniband: true`, or one of the parameters in `mpi.options`"),
+    ImplicitRule("openmpi-hcoll", "Open MPI does not use hcoll of HPC-X on sizes with H100, H200, GB200 and GB300.",
+        "Azure/ai-infrastructure-on-azure: NCCL/configs/hopper.conf (OMPI_MCA_coll_hcoll_enable=0), and"
+        " inferenceX/aks/helm (GB300: -mca coll_hcoll_enable 0)",
+        "`--mca coll_hcoll_enable 1` in `mpi.options`"),
     ImplicitRule("intelmpi-tcp", "Intel MPI up to 2018 uses tcp on a gang without InfiniBand.",
         "Intel MPI 2018: I_MPI_FABRICS (shm:tcp)", "`I_MPI_FABRICS` in environment_variables"),
     ImplicitRule("libfabric-tcp", "libfabric uses its provider `tcp` on a gang without InfiniBand.",
@@ -152,9 +156,10 @@ _RULES = (
         " NVIDIA/nccl issue 1101 (NET/IB uses mlx5_an0 on NC A100 v4)",
         "`infiniband: true`, the variable in environment_variables, or in `leave_unset`"),
     ImplicitRule("nccl-graph",
-        "NCCL searches its rings itself if a gang uses fewer GPUs of a node of NC A100 v4 than the image describes.",
+        "NCCL reads the ways between the four GPUs of NC96ads_A100_v4 from a file of the HPC images, and searches them"
+        " itself if fewer are used.",
         "azhpc-images: ncv4.sh (NCCL_GRAPH_FILE in /etc/nccl.conf), issue 327; NVIDIA/nccl issues 1008 and 1240; NCCL:"
-        " graph/search.cc (a file without graphs is no graph)",
+        " graph/xml.cc and graph/search.cc (an empty file has no graphs)",
         "`NCCL_GRAPH_FILE` in environment_variables, or in `leave_unset`"),
     ImplicitRule("nccl-relaxed-ordering", "NCCL may reorder writes between GPU memory and the card.",
         "azhpc-images: /etc/nccl.conf of ND v4 and v5 (a container does not see that file)",
@@ -162,11 +167,30 @@ _RULES = (
     ImplicitRule("nccl-topology",
         "NCCL reads which GPU is near which card from a file of the HPC images; without the file, NCCL detects the"
         " topology.",
-        "azhpc-images: topology, /etc/nccl.conf; a container sees the file only where its folder is mounted",
-        "`infiniband: false`, `NCCL_TOPO_FILE` in environment_variables, or in `leave_unset`"),
+        "azhpc-images: topology, /etc/nccl.conf, setup_sku_customizations.sh; a container sees the file only where its"
+        " folder is mounted",
+        "`NCCL_TOPO_FILE` in environment_variables, or in `leave_unset`"),
     ImplicitRule("nccl-cpu-affinity", "NCCL chooses its cores by the topology, not by the CPU affinity of the process.",
-        "azhpc-images: /etc/nccl.conf of ND v2, v4 and v5; Azure/ai-infrastructure-on-azure: graceblackwell.conf",
-        "`infiniband: false`, `NCCL_IGNORE_CPU_AFFINITY` in environment_variables, or in `leave_unset`"),
+        "azhpc-images: /etc/nccl.conf of ND v2, v4 and v5 and of NC96ads_A100_v4; Azure/ai-infrastructure-on-azure:"
+        " NCCL/configs/graceblackwell.conf",
+        "`NCCL_IGNORE_CPU_AFFINITY` in environment_variables, or in `leave_unset`"),
+    ImplicitRule("nccl-nvlink",
+        "NCCL uses NVLink between the nodes of a gang only if all of them are in its IMEX domain.",
+        "NCCL: Environment variables, NCCL_MNNVL_ENABLE; init.cc, mnnvl.cc (ncclSystemError by default, too); Tuning"
+        " and troubleshooting, Multi-node NVLink",
+        "`NCCL_MNNVL_ENABLE` in environment_variables, or in `leave_unset`"),
+    ImplicitRule("imex-domain",
+        "The start task of a pool of GB200 or GB300 creates an IMEX channel, and a service that puts the node into the"
+        " domain of each gang.",
+        "NVIDIA: IMEX guide (channels, nodes_config.cfg); Azure/cyclecloud-slurm: imex_prolog.sh; azhpc-images:"
+        " install_nvidiagpudriver.sh", "no `inter_node_communication_enabled`"),
+    ImplicitRule("imex-device", "A container of a gang on GB200 or GB300 sees the IMEX channels of its node.",
+        "NVIDIA: IMEX guide (channels); NCCL: mnnvl.cc", ""),
+    ImplicitRule("locked-memory",
+        "Tasks on the host of a pool with InfiniBand may lock memory: the start task raises the limit of the agent,"
+        " which starts them.",
+        "azhpc-images: hpc-tuning.sh (limits.conf, which counts for ssh sessions; DefaultLimitMEMLOCK on Alma, Rocky"
+        " and RHEL only); prlimit(1)", "no `inter_node_communication_enabled`"),
     ImplicitRule("nccl-launch-file",
         "NCCL gets the settings of Azure's own launches on the family; what /etc/nccl.conf of the image sets is kept.",
         "Azure/ai-infrastructure-on-azure: NCCL/configs/hopper.conf, graceblackwell.conf",
@@ -192,6 +216,11 @@ _RULES = (
     ImplicitRule("pool-key", "The containers of a gang see the key with which the pool's nodes log in to each other.",
         "Azure/Batch issue 34 (the key of _azbatch is not visible in containers: bind-mount it)",
         "a mount of your own at `/home/_azbatch/.ssh`"),
+    ImplicitRule("shell-functions",
+        "A command that calls a function of login shells (`module load`, `conda activate`, `spack load`) loads it.",
+        "Batch's command lines run no login shell; Environment Modules: module(1); Lmod, conda, micromamba, Spack, nvm,"
+        " pyenv: shell set-up; measured with Debian's environment-modules 5.2",
+        "define the function yourself before the call, or name the program by its path"),
     ImplicitRule("working-directory", "A container's command starts in the task's working directory.",
         "SDK: BatchTaskContainerSettings.working_directory; Batch Shipyard's default of `default_working_dir`",
         "`default_working_dir: container` on the task or its job"),

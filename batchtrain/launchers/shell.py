@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import textwrap
 from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
@@ -22,8 +23,6 @@ def word(value: str) -> str:
 @lru_cache(maxsize=256)
 def comment(text: str) -> str:
     """A sentence as comment lines; a line break in it cannot end the comment."""
-    import textwrap  # `config validate` reads words here, and writes nothing
-
     return "\n".join(f"# {line}" for line in textwrap.wrap(" ".join(text.split()), WIDTH))
 
 

@@ -9,27 +9,26 @@ from batchtrain.config.task_results import NO_RESULTS, names_all
 from batchtrain.config.types import Task
 from batchtrain.frameworks.base import Shape
 from batchtrain.launchers import shell, steps
-from batchtrain.launchers.launch import File
+from batchtrain.launchers.launch import File, Step
 from batchtrain.plan import outputs
 from batchtrain.plan.frame import Frame
 
 _NAME = f"{OURS}/prepare.sh"
 
 
-def files(frame: Frame, task: Task, shape: Shape) -> tuple[File, ...]:
-    """The script that prepares the upload, and what it runs; empty if there is nothing to prepare."""
+def step(frame: Frame, task: Task, shape: Shape) -> Step:
+    """Prepares the upload after the script, with the exit code of the script; empty if there is nothing to prepare."""
     commands = tuple(_commands(frame, task, shape)) if frame.facts.results else ()
-    return (steps.SSH, steps.BEFORE_UPLOAD, File(_NAME, shell.script(*commands).encode())) if commands else ()
-
-
-def after(run: str) -> str:
-    """A command line that prepares the upload after another one, with the exit code of the other one."""
-    return f'code=0; {{ {run}; }} || code=$?; /bin/bash "$AZ_BATCH_TASK_SHARED_DIR/{_NAME}" "$code"; exit "$code"'
+    if not commands:
+        return Step()
+    files = (steps.SSH, steps.BEFORE_UPLOAD, File(_NAME, shell.script(*commands).encode()))
+    after = f'; }} || code=$?; /bin/bash "$AZ_BATCH_TASK_SHARED_DIR/{_NAME}" "$code"; exit "$code"'
+    return Step(files=files, before="code=0; { ", after=after)
 
 
 def _commands(frame: Frame, task: Task, shape: Shape) -> Iterator[str]:
     script = f'bash "$AZ_BATCH_TASK_SHARED_DIR/{steps.BEFORE_UPLOAD.name}"'
-    if task.link_source and not task.output_data.azure_storage:
+    if task.source and not task.output_data.azure_storage:
         yield shell.block(
             "The service follows links, and uploads no file of the source. A task that failed may start again:",
             f'[ "$1" -ne 0 ] || {script} unlink',

@@ -16,7 +16,7 @@ from batchtrain.frameworks import counts
 from batchtrain.frameworks.base import AUTO, Shape
 from batchtrain.frameworks.mpi import MpiBlock
 from batchtrain.launchers import checkpoint, mpi, node_launcher
-from batchtrain.launchers.launch import Launch, MpiLaunch
+from batchtrain.launchers.launch import MpiLaunch, Step
 from batchtrain.plan import mounts
 from batchtrain.plan.factory import RowCheckpoint
 from batchtrain.plan.frame import Frame
@@ -26,10 +26,10 @@ MOST_FILES = 256
 """Files of a source with a digest each; the digest of a larger source is that of all."""
 
 
-def around(frame: Frame, task: Task, shape: Shape, source: AnySource, launch: Launch) -> Launch:
-    """The launch with a directory for checkpoints; as it is for a task without. Raises PlanError for no such volume."""
+def step(frame: Frame, task: Task, shape: Shape, source: AnySource) -> Step:
+    """Gives the launch a directory for checkpoints; empty for a task without. Raises PlanError for no such volume."""
     if (settings := task.checkpoint) is None:
-        return launch
+        return Step()
     alias, digests = settings.volume, travel.digests(source)
     volume = frame.recipe.resources.volumes.shared_data_volumes.get(alias)
     if volume is None or not mounts.host_path(alias, volume):
@@ -38,8 +38,12 @@ def around(frame: Frame, task: Task, shape: Shape, source: AnySource, launch: La
     suffix = f"{row}@{settings.key}" if settings.key else row
     former = _former(frame, task, shape, digests) if frame.facts.former and not settings.key else ""
     directory = checkpoint.Place(alias, frame.project, suffix, former)
-    facts = _facts(frame, task, shape, digests)
-    return checkpoint.around(launch, directory, facts, settings.keep, settings.signal or "")
+    return checkpoint.step(directory, _facts(frame, task, shape, digests), settings.keep)
+
+
+def preemption(task: Task) -> str | None:
+    """How an announced preemption reaches the task, as in `Setup`."""
+    return None if task.checkpoint is None else task.checkpoint.signal or ""
 
 
 def _facts(frame: Frame, task: Task, shape: Shape, digests: list[tuple[str, str]]) -> dict[str, Any]:
@@ -83,7 +87,7 @@ def _former(frame: Frame, task: Task, shape: Shape, digests: list[tuple[str, str
     source, command and number of nodes."""
     gang = task.multi_instance
     former_gang = gang and _FormerGang(*(getattr(gang, name) for name in _FormerGang.__struct_fields__))
-    former_task = _FormerTask(*(getattr(task, name) for name in _FormerTask.__struct_fields__))
+    former_task = _FormerTask(*(getattr(task, name, None) for name in _FormerTask.__struct_fields__))
     training = msgspec.structs.replace(
         former_task, multi_instance=former_gang, id=None, display_name=None, checkpoint=None, max_task_retries=None,
         max_wall_time=None,
@@ -97,6 +101,7 @@ _FormerGang = msgspec.defstruct(
 )
 """A multi-instance task with the properties of that time."""
 _FormerTask = msgspec.defstruct(
-    "_FormerTask", [(name, Any) for name in Task.__struct_fields__ if name != "link_source"]
+    "_FormerTask",
+    [(former, Any) for name in Task.__struct_fields__ for former in ((name, "gpu") if name == "gpus" else (name,))],
 )
-"""A task with the properties of that time."""
+"""A task with the properties of that time, which had the older `gpu` too."""

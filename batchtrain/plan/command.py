@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from batchtrain.config import travel
+from batchtrain.launchers import shell_functions
 from batchtrain.plan import wire
 
 _SHELL = re.compile(r"[$`;|&<>*?~\[\]{}#!()\n\\]|^\s*\w+=")
@@ -30,6 +31,8 @@ def speaks_for_itself(text: str, *, entrypoint: bool) -> bool:
     """Whether a container takes the text as it is, as Docker does: it names its own shell, its words are arguments of
     an entry point, or there is nothing in it that a shell would read. An image without bash runs it, too."""
     start = text.lstrip()
+    if not entrypoint and shell_functions.called_in(text):
+        return False
     if not start or entrypoint or start.startswith("-") or _SHELLS.match(start):
         return True
     return start.split(maxsplit=1)[0] not in _BUILTINS and not _SHELL.search(text)
@@ -37,7 +40,7 @@ def speaks_for_itself(text: str, *, entrypoint: bool) -> bool:
 
 def fits(text: str) -> bool:
     """Whether a text can stand between the quotes as it is: no argument of a program is longer than 128 KiB."""
-    return "'" not in text and not travel.overlong(text)
+    return "'" not in text and not travel.overlong(text) and not shell_functions.called_in(text)
 
 
 def carried(text: str, *, on_windows: bool = False) -> tuple[str, tuple[wire.Environment, ...]]:
@@ -55,4 +58,4 @@ FROM_VARIABLE = f'exec /bin/bash -c "${VARIABLE}"'
 
 def in_variable(text: str) -> tuple[str, tuple[wire.Environment, ...]]:
     """A command line that runs a text of the environment, and the text there."""
-    return bash(FROM_VARIABLE), (wire.Environment(name=VARIABLE, value=text.strip()),)
+    return bash(FROM_VARIABLE), (wire.Environment(name=VARIABLE, value=shell_functions.loaded(text.strip())),)

@@ -81,6 +81,9 @@ def _devices(frame: Frame, task: Task, shape: Shape) -> tuple[tuple[str, ...], t
     if shape.fabric in (Fabric.SR_IOV, Fabric.NETWORK_DIRECT):
         flags = "--ulimit memlock=-1:-1 --device=/dev/infiniband"
         options.append((flags, "the task uses InfiniBand, which pins memory", "infiniband-container"))
+    if variables.links_nodes(shape):
+        because = f"NVLink connects the nodes of {shape.family} for processes that see an IMEX channel"
+        options.append((f"--device={variables.IMEX_CHANNELS}", because, "imex-device"))
     if (topology := described_gpus(frame, task, shape)) is not None:
         folder = variables.TOPOLOGY_FOLDER
         options.append((f"-v {folder}:{folder}:ro", topology.because, topology.rule))
@@ -93,15 +96,13 @@ def _devices(frame: Frame, task: Task, shape: Shape) -> tuple[tuple[str, ...], t
 
 
 def described_gpus(frame: Frame, task: Task, shape: Shape) -> Variable | None:
-    """The topology file that NCCL reads in a gang's container. Returns None if the user mounts that folder, names
-    another file or unsets the variable: an image's own folder of that name would be hidden for nothing."""
+    """The topology file that NCCL reads in a container. Returns None if the user mounts that folder, names another
+    file or unsets the variable: an image's own folder of that name would be hidden for nothing."""
     user_options = (*(bind.inside for bind in binds(frame, task)), *task.additional_docker_run_options)
-    if task.multi_instance is None or any(variables.TOPOLOGY_FOLDER in option for option in user_options):
+    if frame.windows or any(variables.TOPOLOGY_FOLDER in option for option in user_options):
         return None
-    topology = variables.topology(shape)
-    if topology is None or any(
-        topology.name in block.leave_unset for _, block in task.multi_instance.launches if isinstance(block, Nodes)
-    ):
+    topology, launches = variables.topology(shape), task.multi_instance.launches if task.multi_instance else ()
+    if topology is None or any(topology.name in block.leave_unset for _, block in launches if isinstance(block, Nodes)):
         return None
     value = {**frame.job.environment_variables, **task.environment_variables}.get(topology.name)
     return topology if value is None or value.startswith(variables.TOPOLOGY_FOLDER) else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, repeat, zip_longest
@@ -190,8 +191,6 @@ class Made(NamedTuple):
             variables = {factories.PARAMETERS: factories.recorded(words, record), **task.environment_variables}
             task = replace(task, environment_variables=variables)
         if task.checkpoint is not None:
-            import json  # only for tasks of a factory that have checkpoints
-
             values = json.dumps([row, words], default=repr, sort_keys=True)
             digest = hashlib.sha256(values.encode()).hexdigest()[:ROW_DIGITS]
             task = replace(task, checkpoint=RowCheckpoint(**asdict(task.checkpoint), row=digest))

@@ -13,8 +13,9 @@ from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks import plugins
 from batchtrain.frameworks.base import Fabric, Nodes, Shape
 from batchtrain.frameworks.mpi import MpiBlock, runs_cntk
-from batchtrain.launchers import apptainer, mpi, node_launcher, plain, variables
-from batchtrain.launchers.launch import File, Launch, MpiLaunch, Setup
+from batchtrain.launchers import apptainer, mpi, node_launcher, plain, shell_functions, variables
+from batchtrain.launchers.launch import File, MpiLaunch, Setup, Step
+from batchtrain.plan import checkpoint
 
 
 def launch(
@@ -26,8 +27,8 @@ def launch(
     stop_when: StopWhen | None = None,
     *,
     collects: bool = False,
-) -> Launch:
-    """The launch of a multi-instance task. variable_names: names of the variables that the task or its job sets.
+) -> tuple[Step, ...]:
+    """The steps of a multi-instance task. variable_names: names of the variables that the task or its job sets.
     stop_when: when a gang that stands still ends. collects: the files of other nodes are kept on the primary, too.
 
     Raises PlanError for two blocks at once, for a faulty framework of another package, and for what a launcher refuses.
@@ -42,27 +43,28 @@ def launch(
         names = " and ".join(f"`{name}`" for name, _ in gang.launches)
         raise PlanError(f"multi_instance has {names}; a command is launched in one way: keep one of them")
     setup = Setup(
-        gang.pre_execution_command,
-        gang.coordination_command,
+        gang.pre_execution_command and shell_functions.loaded(gang.pre_execution_command),
+        gang.coordination_command and shell_functions.loaded(gang.coordination_command),
         preflight=gang.preflight,
         rank_logs=gang.rank_logs,
         inside=apptainer.CALL if image else "",
         own=variable_names,
         collects=collects,
         stop_when=stop_when.limits if stop_when else {},
-        preemption=task.checkpoint.signal or "" if task.checkpoint else None,
+        preemption=checkpoint.preemption(task),
     )
+    words = shell_functions.as_words(command)
     for _, block in gang.launches:
         if isinstance(block, MpiBlock):
             is_cntk = runs_cntk(task.command or "", task.docker_image or task.singularity_image or "")
-            return mpi.launch(MpiLaunch(block, setup, misses_mpi4py=not is_cntk), command, shape)
-        return node_launcher.launch(block, setup, command, shape)
-    return plain.launch(
-        apptainer.around(command, image) if image else command,
-        shape,
-        pre_execution_command=gang.pre_execution_command,
-        coordination_command=gang.coordination_command,
-    )
+            return mpi.launch(MpiLaunch(block, setup, misses_mpi4py=not is_cntk), words, shape)
+        return node_launcher.launch(block, setup, words, shape)
+    return plain.launch(program(command, image), shape, setup)
+
+
+def program(command: str, image: apptainer.Apptainer | None) -> str:
+    """A command that no launcher starts: inside its image, or after the shell functions that it calls."""
+    return apptainer.around(shell_functions.as_words(command), image) if image else shell_functions.loaded(command)
 
 
 _EVERYTHING = (
@@ -95,7 +97,8 @@ def _left_in_vain(block: Nodes, task: Task, instances: int) -> Iterator[tuple[st
     setup = Setup(gang.pre_execution_command, gang.coordination_command)
     command, shapes = (task.command or "").strip(), (shape._replace(instances=instances) for shape in _EVERYTHING)
     launches = (node_launcher.launch(all_set, setup, command, shape) for shape in shapes)
-    words = (what for full_launch in launches for item in full_launch.implicit for what in item.what.split(", "))
+    implicit = (item for full_launch in launches for step in full_launch for item in step.implicit)
+    words = (what for item in implicit for what in item.what.split(", "))
     names = tuple(dict.fromkeys(what for what in words if re.fullmatch(r"[A-Z]\w+", what)))
     for name in block.leave_unset:
         if name not in names and not name.startswith("BATCHTRAIN_"):

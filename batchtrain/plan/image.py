@@ -2,49 +2,43 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from batchtrain.catalog.offer import Catalog
 from batchtrain.config.image_names import server_of
 from batchtrain.config.types import CommunityGalleryImage, CustomImage, Image, Pool, Recipe, SharedGalleryImage
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import Implicit
-from batchtrain.plan import disks, inputs, wire
+from batchtrain.plan import inputs, wire
 
 WHERE = "pool_specification"
 
 
-def machine(recipe: Recipe, pool: Pool, containers: wire.ContainerConfiguration | None) -> wire.VmConfiguration:
-    """The virtual machines of a pool. Raises PlanError where the image or its node agent is not known."""
-    image, vm = image_of(pool), pool.vm_configuration
-    one_thread = wire.VmSizeProperties(vcpus_per_core=1)
-    return wire.VmConfiguration(
-        hardware_profile=None if vm.hyper_threading else wire.HardwareProfile(vm_size_properties=one_thread),
-        placement=wire.Placement(zone_placement_policy="Auto") if vm.zones else None,
-        resiliency_policy=_resiliency(pool),
-        image_reference=_reference(image),
-        node_agent_sku_id=node_agent(image, recipe.catalog),
-        license_type=image.license_type,
-        container_configuration=containers,
-        windows_configuration=wire.unless_empty(
-            wire.WindowsConfiguration(enable_automatic_updates=vm.windows_automatic_updates)
-        ),
-        os_disk=disks.os_disk(vm.os_disk) if vm.os_disk else None,
-        data_disks=tuple(disks.data_disk(disk) for disk in vm.data_disks),
-        disk_encryption_configuration=disks.encryption(vm.disk_encryption) if vm.disk_encryption else None,
-        security_profile=disks.security(vm.security_profile) if vm.security_profile else None,
-        node_placement_configuration=wire.unless_empty(wire.NodePlacement(policy=vm.node_placement)),
-        extensions=tuple(disks.extension(extension) for extension in vm.extensions),
-        service_artifact_reference=wire.ServiceArtifact(id=vm.service_artifact) if vm.service_artifact else None,
-    )
+VM = "pool.virtualMachineConfiguration"
 
 
-def _resiliency(pool: Pool) -> wire.ResiliencyPolicy | None:
-    """How the nodes are spread over zones. Returns None without limits."""
-    if (zones := pool.vm_configuration.zones) is None:
-        return None
-    share = zones.max_percent_per_zone
-    policy = wire.InstancePercentPolicy(value=share, enabled=True) if share is not None else None
-    limits = wire.ZoneAllocationPolicy(max_zone_count=zones.max_count, max_instance_percent_per_zone_policy=policy)
-    return wire.ResiliencyPolicy(zone_allocation_policy=limits) if wire.unless_empty(limits) else None
+def machine(recipe: Recipe, pool: Pool, containers: wire.ContainerConfiguration | None) -> dict[str, Any]:
+    """The fields of the virtual machines of a pool that are not copied. Raises PlanError where the image or its node
+    agent is not known."""
+    vm = pool.vm_configuration
+    agent = vm.security_profile and vm.security_profile.proxy_agent
+    endpoints = {"imds": agent.imds, "wireServer": agent.wire_server} if agent else {}
+    profiles = f"{VM}.securityProfile.proxyAgentSettings"
+    share = f"{VM}.resiliencyPolicy.zoneAllocationPolicy.maxInstancePercentPerZonePolicy"
+    return {
+        f"{VM}.nodeAgentSKUId": node_agent(image_of(pool), recipe.catalog),
+        f"{VM}.containerConfiguration": containers,
+        f"{VM}.hardwareProfile.vmSizeProperties.vCPUsPerCore": None if vm.hyper_threading else 1,
+        f"{VM}.placement.zonePlacementPolicy": "Auto" if vm.zones else None,
+        f"{share}.enabled": True if vm.zones and vm.zones.max_percent_per_zone is not None else None,
+        f"{VM}.osDisk.ephemeralOSDiskSettings.placement": "cachedisk" if vm.os_disk and vm.os_disk.ephemeral else None,
+        **{f"{profiles}.{name}.mode": endpoint.mode for name, endpoint in endpoints.items() if endpoint},
+        **{
+            f"{profiles}.{name}.inVMAccessControlProfileReferenceId": endpoint.access_control_profile
+            for name, endpoint in endpoints.items()
+            if endpoint
+        },
+    }
 
 
 def image_of(pool: Pool) -> Image:
@@ -87,20 +81,6 @@ def seems_windows(recipe: Recipe) -> bool:
         return False
 
 
-def _reference(image: Image) -> wire.ImageReference:
-    match image:
-        case CustomImage():
-            return wire.ImageReference(virtual_machine_image_id=image.arm_image_id)
-        case SharedGalleryImage():
-            return wire.ImageReference(shared_gallery_image_id=image.id)
-        case CommunityGalleryImage():
-            return wire.ImageReference(community_gallery_image_id=image.id)
-        case _:
-            return wire.ImageReference(
-                publisher=image.publisher, offer=image.offer, sku=image.sku, version=image.version
-            )
-
-
 def uses_containers(recipe: Recipe) -> bool:
     """Whether the pool runs containers: it says `native`, or there are images to run."""
     is_native = recipe.pool is not None and recipe.pool.vm_configuration.native
@@ -125,7 +105,7 @@ def containers(
     """
     if not uses_containers(recipe):
         return None, (), ()
-    names, sign_ins = recipe.resources.docker_images, _servers(recipe)
+    names, sign_ins = recipe.resources.docker_images, recipe.credentials.docker_registry
     delays = recipe.settings.delay_docker_image_preload and not is_windows(pool, recipe.catalog)
     delayed_names = tuple(name for name in names if delays and server_of(name) not in sign_ins)
     preloaded_names = tuple(name for name in names if name not in delayed_names)
@@ -145,23 +125,22 @@ def containers(
     return configuration, delayed_names, tuple(implicit)
 
 
-def _servers(recipe: Recipe) -> dict[str, None]:
-    return dict.fromkeys((*recipe.credentials.docker_registry, *recipe.resources.additional_registries.docker))
-
-
 def registries(recipe: Recipe) -> tuple[wire.Registry, ...]:
-    """Every registry with credentials, and the additional registries."""
-    return tuple(registry(recipe, server) for server in _servers(recipe))
+    """Every registry with credentials. One without is public."""
+    return tuple(filter(None, (registry(recipe, server) for server in recipe.credentials.docker_registry)))
 
 
-def registry(recipe: Recipe, server: str) -> wire.Registry:
-    """One registry by its name in credentials.yaml, with an identity of the pool, or a user name and a placeholder."""
+def registry(recipe: Recipe, server: str) -> wire.Registry | None:
+    """One registry by its name in credentials.yaml, with an identity of the pool, or a user name and a placeholder.
+    Returns None for one without a login: it is public."""
     login = recipe.credentials.docker_registry.get(server)
+    if login is None:
+        return None
     address = None if server in ("hub", "docker.io") else server
-    if login is not None and login.identity:
+    if login.identity:
         return wire.Registry(registry_server=address, identity_reference=inputs.identity(login.identity))
     return wire.Registry(
-        username=login.username if login is not None else None,
+        username=login.username,
         password=wire.later("registry", server),
         registry_server=address,
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from batchtrain.catalog import meaning
 from batchtrain.catalog.meaning import Refusal
+from batchtrain.config.unfilled import unfilled
 from batchtrain.errors import PlanError
 from batchtrain.plan.step import Step
 
@@ -16,22 +17,26 @@ Document = Mapping[str, Any]
 def judge(steps: Iterable[Step]) -> None:
     """Raise PlanError for the first request that the service would refuse. Of a large collection of tasks, the first
     and the last task of each factory are judged."""
-    with_dependencies = False
+    job: Document = {}
     for step in steps:
         if step.action not in ("pool.add", "job.add", "schedule.add", "task.add"):
             continue
         document = step.document
         if step.action == "job.add":
-            with_dependencies = document.get("usesTaskDependencies", False)
-        for path, value, reason in _refusals(step, document, with_dependencies=with_dependencies):
+            job = document
+        for refusal in _refusals(step, document, job):
+            if any(unfilled(refusal.value, ())):  # a placeholder, which is refused before anything is sent
+                continue
+            value = f" ({refusal.value})" if refusal.value != "" else ""
             raise PlanError(
-                f"Azure Batch would refuse {step.method} {step.path}: `{path}`{f' ({value})' if value != '' else ''}."
-                f" {reason} Change what the recipe sets there; `batchtrain config plan` shows the request of a recipe"
-                " that is right"
+                f"Azure Batch would refuse {step.method} {step.path}: `{refusal.path}`{value}."
+                f" {refusal.reason} Change what the recipe sets there; `batchtrain config plan` shows the request of a"
+                " recipe that is right"
             )
 
 
-def _refusals(step: Step, document: Document, *, with_dependencies: bool) -> Iterator[Refusal]:
+def _refusals(step: Step, document: Document, job: Document) -> Iterator[Refusal]:
+    yield from meaning.identifier(document)
     match step.action:
         case "pool.add":
             yield from _pool(document)
@@ -39,24 +44,22 @@ def _refusals(step: Step, document: Document, *, with_dependencies: bool) -> Ite
             yield from _job(document)
         case "schedule.add":
             yield from meaning.display_name(document)
-            yield from _below("jobSpecification", _job(document["jobSpecification"]))
+            yield from meaning.times(document["schedule"])
+            yield from meaning.below("jobSpecification", _job(document["jobSpecification"], by_schedule=True))
         case _:
             for task in document.get("value") or document.get("tasks") or (document,):
-                yield from _below(task["id"], meaning.task(task, uses_dependencies=with_dependencies))
+                yield from meaning.below(task["id"], (*meaning.identifier(task), *meaning.task(task, job)))
 
 
 def _pool(document: Document) -> Iterator[Refusal]:
     """Without the image: what a table says of it, a check says with a name by which it can be ignored."""
     os = "windows" if "windows" in document[meaning.VM]["nodeAgentSKUId"].lower() else "linux"
-    return meaning.pool(document, None, os)
+    yield from meaning.pool_parts(document)
+    yield from meaning.pool(document, None, os)
 
 
-def _job(document: Document) -> Iterator[Refusal]:
-    yield from meaning.job(document)
+def _job(document: Document, *, by_schedule: bool = False) -> Iterator[Refusal]:
+    yield from meaning.job(document, by_schedule=by_schedule)
     automatic = document["poolInfo"].get("autoPoolSpecification", {})
     if "pool" in automatic:
-        yield from _below("poolInfo/autoPoolSpecification/pool", _pool(automatic["pool"]))
-
-
-def _below(prefix: str, refusals: Iterator[Refusal]) -> Iterator[Refusal]:
-    return (Refusal(f"{prefix}/{path}", value, reason) for path, value, reason in refusals)
+        yield from meaning.below("poolInfo/autoPoolSpecification/pool", _pool(automatic["pool"]))

@@ -8,6 +8,7 @@ from batchtrain.launchers.preparation import Fstab
 from batchtrain.plan import inputs, wire
 
 ROOT = "$AZ_BATCH_NODE_MOUNTS_DIR"
+_OLDER_OPTIONS = {"filemode": "file_mode", "dirmode": "dir_mode"}
 _SECRET_OPTIONS = ("username", "user", "password", "pass")
 
 
@@ -78,8 +79,14 @@ def _share(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.FileSha
         account_key=wire.later("storage", f"{link}:key"),
         azure_file_url=url,
         relative_mount_path=alias,
-        mount_options=mount_options(volume.mount_options),
+        mount_options=mount_options(tuple(map(_file_option, volume.mount_options))),
     )
+
+
+def _file_option(option: str) -> str:
+    """An option of mount.cifs; the Docker driver of Batch Shipyard 2 called two of them by other names."""
+    name, equals, value = option.partition("=")
+    return f"{_OLDER_OPTIONS.get(name, name)}{equals}{value}"
 
 
 def _nfs(alias: str, source: str, options: tuple[str, ...]) -> wire.Mount:

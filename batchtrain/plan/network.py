@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from batchtrain.config.login_ports import login_ports
@@ -11,24 +13,20 @@ from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import wire
 
 WHERE = "pool_specification"
+NETWORK = "pool.networkConfiguration"
 FIRST_PRIORITY = 150  # the service's own rules come before
 
 
-def network(
-    recipe: Recipe, pool: Pool, *, windows: bool
-) -> tuple[wire.NetworkConfiguration | None, tuple[Implicit, ...]]:
-    """The network of a pool, None by default, with its implicit settings. Raises PlanError for incomplete settings."""
+def network(recipe: Recipe, pool: Pool, *, windows: bool) -> tuple[dict[str, Any], tuple[Implicit, ...]]:
+    """The fields of the network of a pool that are not copied, with its implicit settings. Raises PlanError for
+    incomplete settings."""
     ports, by_ports = _ports(pool, windows=windows)
-    addresses, by_addresses = _addresses(pool)
-    settings = pool.network
-    network_settings = wire.NetworkConfiguration(
-        subnet_id=_subnet(recipe, pool.virtual_network) if pool.virtual_network else None,
-        dynamic_vnet_assignment_scope=settings.dynamic_vnet_assignment_scope,
-        endpoint_configuration=wire.EndpointConfiguration(inbound_nat_pools=ports) if ports else None,
-        public_ip_address_configuration=addresses,
-        enable_accelerated_networking=settings.accelerated_networking,
-    )
-    return wire.unless_empty(network_settings), by_ports + by_addresses
+    provision, by_addresses = _provision(pool)
+    return {
+        f"{NETWORK}.subnetId": _subnet(recipe, pool.virtual_network) if pool.virtual_network else None,
+        f"{NETWORK}.endpointConfiguration.inboundNATPools": ports,
+        f"{NETWORK}.publicIPAddressConfiguration.provision": provision,
+    }, by_ports + by_addresses
 
 
 def _subnet(recipe: Recipe, network: VirtualNetwork) -> wire.Text:
@@ -51,18 +49,12 @@ def _subnet(recipe: Recipe, network: VirtualNetwork) -> wire.Text:
     )
 
 
-def _addresses(pool: Pool) -> tuple[wire.PublicIpAddressConfiguration | None, tuple[Implicit, ...]]:
-    settings = pool.network
-    has_ips = bool(pool.public_ips) and settings.public_ip is None
-    addresses = wire.PublicIpAddressConfiguration(
-        provision="usermanaged" if has_ips else settings.public_ip,
-        ip_families=settings.ip_families,
-        ip_address_ids=pool.public_ips,
-        ip_tags=tuple(wire.IpTag(ip_tag_type=tag.type, tag=tag.tag) for tag in settings.ip_tags),
-    )
+def _provision(pool: Pool) -> tuple[str | None, tuple[Implicit, ...]]:
+    """How public addresses are provided."""
+    if not pool.public_ips or pool.network.public_ip is not None:
+        return pool.network.public_ip, ()
     because = "`public_ips` gives addresses, and the service takes them only so"
-    implicit = Implicit("network.public_ip", "usermanaged", because, "addresses-of-your-own", WHERE)
-    return wire.unless_empty(addresses), (implicit,) if has_ips else ()
+    return "usermanaged", (Implicit("network.public_ip", "usermanaged", because, "addresses-of-your-own", WHERE),)
 
 
 def _ports(pool: Pool, *, windows: bool) -> tuple[tuple[wire.InboundNatPool, ...], tuple[Implicit, ...]]:

@@ -41,7 +41,7 @@ def left(recipe: Recipe, container: str, task: Task, task_id: str, tasks: int) -
         return ()
     link, _, name = container.partition("/")
     whole = wire.OutputContainer(container_url=inputs.results_link(recipe, link, name))
-    names = dict.fromkeys((*LEFT, *((LINKED,) if task.link_source else ()), *_of_results(task, tasks)))
+    names = dict.fromkeys((*LEFT, *((LINKED,) if task.source else ()), *_of_results(task, tasks)))
     if other_nodes(task, tasks):
         names |= dict.fromkeys(_with_hidden(f"../{NODES}/**/*"))
     paths = {name: posixpath.join("tasks", task_id, *_fixed(posixpath.join("wd", name))) for name in names}

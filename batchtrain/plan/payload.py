@@ -22,6 +22,8 @@ ARCHIVE = ".batchtrain-files.tar.gz"
 SOURCE = ".batchtrain-source.tar.gz"
 VARIABLE = PACKED
 CHUNK = 32 * 1024
+NAMES = 1000
+"""Paths of at most 2 KiB that fit into the arguments of one program."""
 LIMIT = 640 * 1024
 """Characters of all chunks: a `source` and commands as long as they may be, beside the launch's own files."""
 
@@ -69,13 +71,20 @@ def through_storage(url: wire.Text, name: str, *, everywhere: bool) -> Carrier:
     )
 
 
+_IS_THERE = "batchtrain: a file of the source has the name of a file that the task downloads; rename one of them"
+
+
 def linked(names: Iterable[str]) -> str:
     """The part of a script that links files of the source into the working directory, in the first attempt."""
-    tops = sorted({name.split("/", 1)[0] for name in names})
+    tops = sorted({shell.word(name.split("/", 1)[0]) for name in names})
+    link = 'cp -rs -- "${names[@]/#/"$AZ_BATCH_TASK_SHARED_DIR"/}" "$AZ_BATCH_TASK_WORKING_DIR"'
     return shell.block(
         "The files of the source, where the program starts. Directories are real, so that it can write to them:",
         f'if [ ! -e "$AZ_BATCH_TASK_WORKING_DIR/{LINKED}" ]; then',
-        *(f'  cp -rs -- "$AZ_BATCH_TASK_SHARED_DIR"/{shell.word(top)} "$AZ_BATCH_TASK_WORKING_DIR"' for top in tops),
+        *(
+            f"  names=({' '.join(tops[start : start + NAMES])})\n  {link} || {{ echo '{_IS_THERE}' >&2; exit 1; }}"
+            for start in range(0, len(tops), NAMES)
+        ),
         f'  : >"$AZ_BATCH_TASK_WORKING_DIR/{LINKED}"',
         "fi",
     )

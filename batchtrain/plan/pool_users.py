@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
+from batchtrain.config.request_fields import at, copied, nested
 from batchtrain.config.types import Pool, Rdp, Recipe, Ssh
 from batchtrain.plan import wire, wire_times
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
 
+ACCOUNT = "pool.userAccounts"
 
-def user_accounts(recipe: Recipe, pool: Pool) -> tuple[wire.UserAccount, ...]:
+
+def user_accounts(recipe: Recipe, pool: Pool) -> tuple[dict[str, Any], ...]:
     """The pool's users; their secrets are filled in when the request is sent."""
     accounts = []
     for account in pool.user_accounts:
         secret = recipe.credentials.user_accounts.get(account.name)
         key = wire.later("user", f"{account.name}:ssh_private_key") if secret and secret.ssh_private_key else None
-        linux = wire.LinuxUser(uid=account.uid, gid=account.gid, ssh_private_key=key)
-        accounts.append(
-            wire.UserAccount(
-                name=account.name,
-                password=wire.later("user", f"{account.name}:password"),
-                elevation_level=account.elevation_level,
-                linux_user_configuration=wire.unless_empty(linux),
-                windows_user_configuration=wire.unless_empty(wire.WindowsUser(login_mode=account.login_mode)),
-            )
-        )
+        password = wire.later("user", f"{account.name}:password")
+        secrets = {f"{ACCOUNT}.password": password, f"{ACCOUNT}.linuxUserConfiguration.sshPrivateKey": key}
+        accounts.append(at(nested({**copied(account), **secrets}), ACCOUNT))
     return tuple(accounts)
 
 

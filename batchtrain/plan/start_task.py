@@ -9,6 +9,7 @@ from batchtrain.errors import PlanError, Problem
 from batchtrain.launchers import preparation
 from batchtrain.launchers.launch import Implicit
 from batchtrain.launchers.preparation import Fstab, Image, Login, Preparation, Sif
+from batchtrain.launchers.variables import MULTI_NODE_NVLINK
 from batchtrain.plan import inputs, wire
 
 WHERE = "pool_specification"
@@ -18,16 +19,17 @@ _OF_DOCKER = "docker://"
 
 
 def start_task(
-    recipe: Recipe, pool: Pool, *, images: tuple[str, ...], mounts: tuple[Fstab, ...], windows: bool
+    recipe: Recipe, pool: Pool, *, images: tuple[str, ...], mounts: tuple[Fstab, ...], windows: bool, native: bool
 ) -> tuple[wire.StartTask | None, tuple[Implicit, ...], tuple[Problem, ...]]:
     """What a node runs as root when it joins, with implicit settings and warnings. images: those that Batch does not
-    fetch itself.
+    fetch itself. native: Batch runs the tasks in containers.
 
     Raises PlanError if it is too long for one request.
     """
     prep = pool.additional_node_prep
     data = inputs.fetched(recipe, pool.input_data.azure_storage, INPUT)
     todo, variables = _own(recipe, pool, images, mounts, data) if not windows else (Preparation(), ())
+    todo, by_size = (todo, ()) if windows else _fitting_size(recipe, pool, todo, native=native)
     ours = preparation.own(todo)
     files = inputs.resource_files(pool.resource_files) + tuple(file for item in data for file in item.files)
     commands = (*prep.commands.pre, *prep.commands.post)
@@ -58,7 +60,24 @@ def start_task(
         because = "there are Apptainer images; it is installed where the node has neither it nor Singularity"
         name = "container_runtimes.install"
         implicit = (*implicit, Implicit(name, "singularity", because, "apptainer-installed", WHERE))
-    return task, implicit, _warnings(todo)
+    return task, (*implicit, *by_size), _warnings(todo)
+
+
+def _fitting_size(
+    recipe: Recipe, pool: Pool, todo: Preparation, *, native: bool
+) -> tuple[Preparation, tuple[Implicit, ...]]:
+    """The preparation with what gangs need on nodes of the pool's size."""
+    size = recipe.catalog.size(pool.vm_size)
+    if size is None or not pool.inter_node_communication_enabled:
+        return todo, ()
+    implicit = []
+    if locks_memory := size.rdma == "sr-iov" and not native:
+        because = "InfiniBand needs it, and a task has the limit of the agent, which limits.conf leaves low"
+        implicit.append(Implicit("start task", "raises the limit of locked memory", because, "locked-memory", WHERE))
+    if joins_imex := size.family in MULTI_NODE_NVLINK:
+        because = f"NVLink connects nodes of {size.family} only within an IMEX domain"
+        implicit.append(Implicit("start task", "prepares IMEX", because, "imex-domain", WHERE))
+    return todo._replace(locks_memory=locks_memory, joins_imex=joins_imex), tuple(implicit)
 
 
 def _text(pool: Pool, *, has_preparation: bool, windows: bool) -> str:
@@ -106,13 +125,10 @@ def _copy_of(recipe: Recipe, image: str) -> str:
 
 
 def _logins(recipe: Recipe) -> tuple[tuple[Login, ...], tuple[wire.Environment, ...]]:
-    registries = recipe.credentials.singularity_registry
-    servers = tuple(dict.fromkeys((*registries, *recipe.resources.additional_registries.singularity)))
     logins, passwords = [], []
-    for number, server in enumerate(servers):
+    for number, (server, registry) in enumerate(recipe.credentials.singularity_registry.items()):
         name = f"{node_preparation.GIVEN}PASSWORD_{number}"
-        username = (registries[server].username if server in registries else None) or ""
-        logins.append(Login(server, username, name))
+        logins.append(Login(server, registry.username or "", name))
         passwords.append(wire.Environment(name=name, value=wire.later("singularity", server)))
     return tuple(logins), tuple(passwords)
 

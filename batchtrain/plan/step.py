@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from batchtrain.catalog import api_versions
 from batchtrain.plan.task_stream import TaskStream
-from batchtrain.plan.wire import API_VERSION, TaskCollection, Wire, api_version, document
+from batchtrain.plan.wire import API_VERSION, TaskCollection, Wire, document
 
 Action = Literal[
     "pool.add",
@@ -70,7 +71,7 @@ class Step(NamedTuple):
     @property
     def url(self) -> str:
         """The path, with the API version if it is not that of all requests."""
-        version = api_version(self.document) if self.action == "pool.add" else API_VERSION
+        version = api_versions.needed("pool", self.document) if self.action == "pool.add" else API_VERSION
         return self.path if version == API_VERSION else f"{self.path}?api-version={version}"
 
     @property

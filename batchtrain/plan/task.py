@@ -13,11 +13,10 @@ from batchtrain.config.task_results import settings_of
 from batchtrain.config.travel import AnySource, LargeSource, Source
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, JobManager, JobPreparation, MultiInstance, Task
 from batchtrain.errors import PlanError, Problem
-from batchtrain.frameworks.base import Fabric, Shape
-from batchtrain.launchers import apptainer, package_list, plain, steps, sweep, variables
-from batchtrain.launchers import checkpoint as launched
+from batchtrain.frameworks.base import Fabric, Shape, Variable
+from batchtrain.launchers import apptainer, package_versions, plain, shell_functions, steps, sweep, variables
 from batchtrain.launchers import preparation as placing
-from batchtrain.launchers.launch import File, Implicit, Launch
+from batchtrain.launchers.launch import File, Implicit, Launch, Step, rendered
 from batchtrain.launchers.preparation import Moved
 from batchtrain.plan import (
     before_upload,
@@ -53,20 +52,28 @@ def build(frame: Frame, task: Task, task_id: str, path: str) -> Built:
         either(task.exit_conditions, frame.job.exit_conditions), acting=frame.acting, filling=frame.filling
     )
     body, by_request = _request(
-        frame, task, way, carrier, wire.TaskCreate(id=task_id, command_line="", exit_conditions=ends)
+        frame, task, way, launch, carrier, wire.TaskCreate(id=task_id, command_line="", exit_conditions=ends)
     )
-    implicit = (*by_nodes, *launch.implicit, *by_request)
+    functions = () if frame.windows or task.entrypoint else shell_functions.implicit(_shell_texts(task))
+    implicit = (*by_nodes, *functions, *launch.implicit, *by_request)
     remarks = (
         *frameworks.one_node(task, shape, _read(_source(frame, task)), where, path),
         *frameworks.notes(task, shape, where, path),
     )
     return Built(
         body,
-        _text(task, launch).replace(command.FROM_VARIABLE, (task.command or "").strip()),
+        _text(task, launch).replace(command.FROM_VARIABLE, shell_functions.loaded((task.command or "").strip())),
         tuple(item._replace(where=path) for item in implicit),
         (*warnings, *remarks),
         uploads,
     )
+
+
+def _shell_texts(task: Task) -> tuple[str, ...]:
+    """The texts of the user that shells of the task run."""
+    gang = task.multi_instance
+    before = (gang.pre_execution_command, gang.coordination_command) if gang else ()
+    return tuple(filter(None, (task.command, *before)))
 
 
 class _Way(NamedTuple):
@@ -107,15 +114,16 @@ def _way(frame: Frame, task: Task, shape: Shape, where: str) -> _Way:
 
 
 def _request(
-    frame: Frame, task: Task, way: _Way, carrier: payload.Carrier, begun: wire.TaskCreate
+    frame: Frame, task: Task, way: _Way, launch: Launch, carrier: payload.Carrier, begun: wire.TaskCreate
 ) -> tuple[wire.TaskCreate, tuple[Implicit, ...]]:
     """The whole request; `begun` has the id and the exit conditions."""
     gang, shape = task.multi_instance, way.shape
     identity, by_identity = _identity(frame, task)
     settings, by_container = container.settings(frame, task, shape) if shape.container else (None, ())
+    nccl = _nccl(frame, task, shape)
     span = task.depends_on_range
     ranges = (wire.TaskIdRange(start=span[0], end=span[1]),) if span is not None else ()
-    line, by_line = _command_line(frame, task, way, carrier)
+    line, by_line = _command_line(frame, task, way, launch, carrier)
     body = msgspec.structs.replace(
         begun,
         command_line=line,
@@ -129,6 +137,7 @@ def _request(
         environment_settings=inputs.environment(
             task.environment_variables,
             (_gpus_seen(frame, task) if shape.container else ())
+            + tuple(wire.Environment(name=variable.name, value=variable.value) for variable in nccl)
             + by_line
             + carrier.environment
             + outputs.live(frame.recipe, frame.facts.results, task)
@@ -145,7 +154,8 @@ def _request(
     )
     slot = Implicit("required_slots", "1", "the nodes of a gang have one slot each", "gang-slot")
     by_gang = (slot,) if gang and task.required_slots is None else ()
-    return body, (*by_container, *_by_apptainer(frame, way.image, shape), *by_identity, *by_gang)
+    by_size = variables.implicit(nccl)
+    return body, (*by_container, *_by_apptainer(frame, way.image, shape), *by_size, *by_identity, *by_gang)
 
 
 _LINUX_ONLY = (
@@ -261,6 +271,15 @@ def _gpus_seen(frame: Frame, task: Task) -> tuple[wire.Environment, ...]:
     return (wire.Environment(name="NVIDIA_VISIBLE_DEVICES", value=",".join(indices) or "void"),)
 
 
+def _nccl(frame: Frame, task: Task, shape: Shape) -> tuple[Variable, ...]:
+    """The variables of a task for NCCL and the GPUs of its node, if no launch sets them."""
+    if frame.windows or (task.multi_instance and task.multi_instance.launches):
+        return ()
+    names = (*frame.job.environment_variables, *task.environment_variables)
+    in_image = shape.container or task.singularity_image is not None
+    return variables.wanted(variables.without_launch(shape, in_image=in_image), names)
+
+
 # --- what runs ------------------------------------------------------------------------------------------------------
 
 
@@ -297,31 +316,34 @@ def _by_apptainer(frame: Frame, image: apptainer.Apptainer | None, shape: Shape)
 
 def _launch(frame: Frame, task: Task, way: _Way, where: str) -> Launch:
     gang, source = task.multi_instance, _source(frame, task)
-    names = frozenset((*task.environment_variables, *frame.job.environment_variables))
+    links = payload.linked(file.name for file in source.files) if task.source else ""
+    inside = apptainer.CALL if way.image else ""
     try:
-        if gang is None:
-            text = command.FROM_VARIABLE if way.carried else (task.command or "").strip()
-            launch = plain.alone(apptainer.around(text, way.image) if way.image else text)
-            launch = steps.measured(launch, bool(task.source or task.checkpoint))
-        else:
-            stop_when, collects = frame.job.stop_when, bool(frame.facts.results)
-            launch = frameworks.launch(task, gang, way.shape, names, way.image, stop_when, collects=collects)
-            launch = steps.recorded(launch)
-        launch = sweep.around(checkpoint.around(frame, task, way.shape, source, launch), task.command)
+        return rendered((
+            Step(placing.moves(way.moved)),
+            Step(links, everywhere=gang is not None),
+            *((sweep.STEP,) if sweep.wanted(task.command) else ()),
+            checkpoint.step(frame, task, way.shape, source),
+            *(_alone(task, way) if gang is None else _gang(frame, task, gang, way)),
+            *((Step(files=(apptainer.script(way.image),)),) if way.image else ()),
+            before_upload.step(frame, task, way.shape),
+            *((package_versions.step(task.command or "", inside),) if _lists_packages(task) else ()),
+        ))  # fmt: skip
     except PlanError as error:
         raise PlanError(f"{where}: {error}") from None
-    if task.link_source:
-        links = payload.linked(file.name for file in source.files)
-        if gang is not None:
-            launch = launch._replace(coordination=f"{links}\n\n{launch.coordination}")
-        else:
-            launch = launch._replace(application=f"{links}\n\n{launch.application}")
-    if way.image is not None:
-        launch = launch._replace(files=(*launch.files, apptainer.script(way.image)))
-    launch = launch._replace(files=tuple(dict.fromkeys((*launch.files, *before_upload.files(frame, task, way.shape)))))
-    if way.moved:
-        launch = launch._replace(application=f"{placing.moves(way.moved)}\n\n{launch.application}")
-    return launch
+
+
+def _alone(task: Task, way: _Way) -> tuple[Step, ...]:
+    text = command.FROM_VARIABLE if way.carried else (task.command or "").strip()
+    recorded = (steps.RECORDED, steps.MEASURED) if task.source or task.checkpoint else ()
+    return (*recorded, steps.passes_on(checkpoint.preemption(task)), plain.alone(frameworks.program(text, way.image)))
+
+
+def _gang(frame: Frame, task: Task, gang: MultiInstance, way: _Way) -> tuple[Step, ...]:
+    names = frozenset((*task.environment_variables, *frame.job.environment_variables))
+    stop_when, collects = frame.job.stop_when, bool(frame.facts.results)
+    launch = frameworks.launch(task, gang, way.shape, names, way.image, stop_when, collects=collects)
+    return (steps.RECORDED, *launch)
 
 
 def _source(frame: Frame, task: Task) -> AnySource:
@@ -329,8 +351,8 @@ def _source(frame: Frame, task: Task) -> AnySource:
 
 
 def _read(source: AnySource) -> tuple[File, ...]:
-    """The files that were read for the plan; those of a large source are not."""
-    return () if isinstance(source, LargeSource) else source.files
+    """The files that were read for the plan; those in the archive of a large source are not."""
+    return source.others if isinstance(source, LargeSource) else source.files
 
 
 def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
@@ -339,19 +361,16 @@ def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payl
     files = _read(source)
     payload.refuse_reserved((file.name for file in (large.files if large else files)), where)
     ours = [File(f"{OURS}/launch.sh", launch.application.encode())]
-    if _lists_packages(task):
-        ours.append(package_list.FILE)
     if task.multi_instance:
         ours.append(File(f"{OURS}/coordinate.sh", launch.coordination.encode()))
     archive = travel.archive((*files, *ours, *launch.files))
     directory = _storage_directory(frame, task, files, archive, where)
     carriers = []
     if large:
-        link = frame.link or (frame.recipe.settings.storage_account_settings if frame.facts.blob_store else None)
-        if link is None:
-            text = f"the source `{task.source}` needs the storage account of the recipe: {travel.EXITS}"
-            raise PlanError(f"{where}: {text}")
-        path = f"{_container(frame, link)}/{large.digest[:32]}.source.tar.gz"
+        refusal = f"{where}: the source `{task.source}` does not fit into a request. {travel.EXITS}"
+        account = frame.recipe.settings.storage_account_settings if frame.facts.blob_store else None
+        store = _container(frame, account) if account else _store(frame, refusal)
+        path = f"{store}/{large.digest[:32]}.source.tar.gz"
         carriers.append(_linked(frame, task, Upload(path, large), payload.SOURCE))
     carriers.append(
         (payload.inside_request(archive, where), ())
@@ -380,8 +399,15 @@ def _storage_directory(frame: Frame, task: Task, files: tuple[File, ...], archiv
     too_large = travel.too_large(files) if len(archive) > travel.MOST_PACKED else ""
     if not too_large:
         return None
+    return _store(frame, f"{where}: the source `{task.source}`: {too_large}")
+
+
+def _store(frame: Frame, refusal: str) -> str:
+    """Where files go that do not fit into a request. Raises PlanError with the refusal if nothing takes them."""
+    if link := travel.link_of(frame.recipe):
+        return _container(frame, link)
     if not frame.facts.blob_store:
-        raise PlanError(f"{where}: the source `{task.source}`: {too_large}")
+        raise PlanError(refusal)
     return f"{frame.facts.blob_store}/{frame.job.id}"
 
 
@@ -389,7 +415,7 @@ _SHARED = 'export AZ_BATCH_TASK_SHARED_DIR="${AZ_BATCH_TASK_SHARED_DIR:-$AZ_BATC
 
 
 def _command_line(
-    frame: Frame, task: Task, way: _Way, carrier: payload.Carrier
+    frame: Frame, task: Task, way: _Way, launch: Launch, carrier: payload.Carrier
 ) -> tuple[str, tuple[wire.Environment, ...]]:
     if way.direct:
         return (task.command or "").strip(), ()
@@ -398,13 +424,8 @@ def _command_line(
     line, by_line = command.in_variable(task.command or "") if way.carried else ("", ())
     if way.bare:
         return line or (command.bash(task.command) if task.command else ""), by_line
-    run = f'exec /bin/bash "$AZ_BATCH_TASK_SHARED_DIR/{OURS}/launch.sh"'
-    if task.checkpoint is not None:
-        run = f"{run.removeprefix('exec ')} && {launched.FINISHED}"
-    if before_upload.files(frame, task, way.shape):
-        run = before_upload.after(run.removeprefix("exec "))
-    if _lists_packages(task):
-        run = f"{package_list.line(task.command or '', apptainer.CALL if way.image else '')}; {run}"
+    run = f'/bin/bash "$AZ_BATCH_TASK_SHARED_DIR/{OURS}/launch.sh"'
+    run = f"{launch.before}{run}{launch.after}" if launch.after else f"{launch.before}exec {run}"
     if task.multi_instance:
         return command.bash(carrier.forget, run), ()
     return command.bash("set -e -o pipefail", _SHARED, carrier.unpack, carrier.forget, run), by_line

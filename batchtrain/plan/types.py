@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -71,8 +72,6 @@ class Plan(NamedTuple):
 
     def difference(self, other: Plan) -> PlanDifference:
         """What differs in the requests and the launch texts of another plan."""
-        import difflib  # a slow import, needed only to compare two plans
-
         lines, others = str(self).splitlines(), str(other).splitlines()
         changes = difflib.SequenceMatcher(None, lines, others, autojunk=False).get_opcodes()
         return PlanDifference(

@@ -58,8 +58,10 @@ def begin(training: str, former: str, run: "dict[str, Any]", facts: "dict[str, A
     path, before = (None, {}) if anew else newest(training, record["line"], records)
     if run.get("resume"):
         path, before, records = source_of(training, run["resume"])
-    if path:
+    own = {} if path or anew else own_files(directory(training, record["line"]))
+    if path or own:
         record["continues"] = continuation(path, before, record, records)
+        record["own"] = own
         refuse_reshard(record)
     elif not anew:
         record["earlier"] = last_step(training, lines[:-1], records)
@@ -68,6 +70,19 @@ def begin(training: str, former: str, run: "dict[str, Any]", facts: "dict[str, A
         copy(path, directory(training, record["line"]))
     append(training, record)  # before its line is made: a line that no run has begun would be continued
     return use(training, record)
+
+
+def own_files(line: str) -> "dict[str, list[int]]":
+    """The size and the time of each file that a program keeps in its line without the contract of checkpoints."""
+    files = {}
+    for top, folders, names in os.walk(line):
+        folders[:] = [name for name in folders if top != line or not name.startswith("step-")]
+        for name in names:
+            path = os.path.join(top, name)
+            if os.path.isfile(path):  # no link that leads nowhere, and no pipe
+                facts = os.stat(path)
+                files[os.path.relpath(path, line)] = [facts.st_size, int(facts.st_mtime)]
+    return files
 
 
 def copy(path: str, line: str) -> None:
@@ -189,10 +204,10 @@ def runs_of(records: "list[dict[str, Any]]", line: "int | None" = None) -> "list
 
 
 def continuation(
-    path: str, before: "dict[str, Any]", record: "dict[str, Any]", records: "list[dict[str, Any]]"
+    path: "str | None", before: "dict[str, Any]", record: "dict[str, Any]", records: "list[dict[str, Any]]"
 ) -> "dict[str, Any]":
-    """What a run continues, and what changed since then."""
-    step = checkpoint.step_of(path)
+    """What a run continues, and what changed since then. path: None for files that the program itself reads."""
+    step = checkpoint.step_of(path) if path else None
     old, new = before.get("files", {}), record.get("files", {})
     was = before.get("settings", {})
     changed = sorted(name for name in {**old, **new} if old.get(name) != new.get(name))
@@ -201,7 +216,10 @@ def continuation(
         "step": step,
         "commit": before.get("commit", ""),
         "dirty": before.get("dirty", False),
-        "finished": any(item.get("finished") == step and item["run"] == before.get("run") for item in records),
+        "finished": any(
+            "finished" in item and item["run"] == before.get("run") and step in (None, item["finished"])
+            for item in records
+        ),
         "files": changed if before else [],
         "settings": [name for name, value in record["settings"].items() if before and was.get(name) != value],
         "nodes": [before.get("nodes"), record.get("nodes")],
@@ -237,18 +255,24 @@ def words(record: "dict[str, Any]") -> "list[str]":
     if continues["commit"]:
         commit = " (commit %s%s)" % (continues["commit"][:12], ", with uncommitted changes" * continues["dirty"])
     run = "run %s%s" % (continues["run"], commit) if continues["run"] else "an earlier run"
-    lines = ["continues from step %d of %s" % (continues["step"], run)]
-    names = continues["files"]
-    more = ["and %d more files" % (len(names) - SHOWN)] if len(names) > SHOWN else []
-    changed = names[:SHOWN] + more + continues["settings"]
+    lines = ["continues from step %s of %s" % (continues["step"], run)]
+    if continues["step"] is None:
+        lines = ["continues with %s of %s, as far as the program reads it" % (listed(sorted(record["own"])), run)]
+    changed = ", ".join(filter(None, (listed(continues["files"]), *continues["settings"])))
     before, now = counts(continues)
     if continues["run"] and (changed or before == now):
-        lines.append("changed since then: " + (", ".join(changed) or "nothing"))
+        lines.append("changed since then: " + (changed or "nothing"))
     if before != now:
         lines.append("%s instead of %s: the program must be able to read checkpoints of another number" % (now, before))
     if continues["finished"]:
         lines.append("that run had finished the training; `batchtrain run` with --fresh starts anew")
     return lines
+
+
+def listed(names: "list[str]") -> str:
+    """The first names, and the number of the others."""
+    more = ["and %d more files" % (len(names) - SHOWN)] if len(names) > SHOWN else []
+    return ", ".join(names[:SHOWN] + more)
 
 
 def empty_line(line: int, earlier: "dict[str, Any]") -> "list[str]":
@@ -263,26 +287,38 @@ def empty_line(line: int, earlier: "dict[str, Any]") -> "list[str]":
 
 
 def finish() -> None:
-    """Note that this run has finished. Raises OSError."""
+    """Note that this run has finished, and say so if it left the program's own files as they were. Raises OSError."""
     with open(note(), encoding="utf-8") as file:
         record = json.load(file)
-    directory(record["training"], record["line"])
+    line = directory(record["training"], record["line"])
     path = checkpoint.newest()
     append(record["training"], {"run": record["run"], "finished": checkpoint.step_of(path)})
-    bring_home(path, os.environ["AZ_BATCH_TASK_WORKING_DIR"], record["results"])
+    own = {} if path else own_files(line)
+    if own and own == record.get("own"):
+        text = "this run has changed nothing in its checkpoints (%s): it trained nothing, or it did not save; --fresh"
+        print("batchtrain: " + text % listed(sorted(own)) + " starts anew", file=sys.stderr)
+    bring_home([(name, facts[0]) for name, facts in (files_of(path) if path else own).items()], line, record["results"])
 
 
-def bring_home(path: "str | None", working: str, most: int) -> None:
-    """Copy the last checkpoint to the results of a task that has none, if it has at most so many bytes."""
-    results = os.path.join(working, RESULTS)
-    if path is None or any(names for _, _, names in os.walk(results)):
+def files_of(checkpoint_path: str) -> "dict[str, list[int]]":
+    """The files of a checkpoint of the contract, by their paths in its line."""
+    name = os.path.basename(checkpoint_path)
+    return {os.path.join(name, path): facts for path, facts in own_files(checkpoint_path).items()}
+
+
+def bring_home(paths: "list[tuple[str, int]]", home: str, most: int) -> None:
+    """Copy the last checkpoint, paths with their sizes below a directory, to the results of a task that has none, if it
+    has at most so many bytes."""
+    results = os.path.join(os.environ["AZ_BATCH_TASK_WORKING_DIR"], RESULTS)
+    if not paths or any(names for _, _, names in os.walk(results)):
         return
-    sizes = [os.path.getsize(os.path.join(top, name)) for top, _, names in os.walk(path) for name in names]
-    if sum(sizes) <= most:
-        shutil.copytree(path, os.path.join(results, os.path.basename(path)))
-    else:
+    if sum(size for _, size in paths) > most:
         text = "the results are empty, and the last checkpoint, %s, is larger than `results.max_size`: it stays there"
-        print("batchtrain: " + text % path, file=sys.stderr)
+        print("batchtrain: " + text % os.path.join(home, paths[0][0].partition(os.sep)[0]), file=sys.stderr)
+        return
+    for name, _ in paths:
+        os.makedirs(os.path.dirname(os.path.join(results, name)), exist_ok=True)
+        shutil.copy2(os.path.join(home, name), os.path.join(results, name))
 
 
 def note() -> str:

@@ -118,6 +118,17 @@ bt_take_pool_key() {
   : >"$mine/.batchtrain"
 }
 
+# Asks the service of the start task to put this node into the IMEX domain of the gang, through which NVLink reaches the
+# other nodes. The list of nodes must be the same on all of them.
+bt_join_imex() {
+  local folder=$AZ_BATCH_NODE_SHARED_DIR/batchtrain/imex deadline=$((SECONDS + ${BATCHTRAIN_IMEX_SECONDS:-60}))
+  ! bt_emulated && [ -d "$folder/asked" ] && [ -z "$(bash "$bt_home/node.sh" imex "$AZ_BATCH_HOST_LIST")" ] || return 0
+  rm -f "$folder/asked/.nodes" # of another user
+  tr , '\n' <<<"$AZ_BATCH_HOST_LIST" | sort -V >"$folder/asked/.nodes"
+  mv -f "$folder/asked/.nodes" "$folder/asked/nodes"
+  until [ -n "$(bash "$bt_home/node.sh" imex "$AZ_BATCH_HOST_LIST")" ] || [ "$SECONDS" -ge "$deadline" ]; do sleep 0.5; done
+}
+
 # --- the primary, before the line
 
 # For a DEBUG trap around pre_execution_command: a missing file that it sources stops the task.

@@ -6,6 +6,7 @@
 #     memory_kills  CGROUP NODE: how many processes the kernel has killed because memory was full
 #     samples FILE PID   writes a line of JSON every 10 s: processors, memory, network, GPUs; until process PID has ended
 #     hosts COUNT   AZ_BATCH_HOST_LIST with the primary, which this node is, first; fails where it cannot be right
+#     imex HOSTS    `imex` where this node is in the IMEX domain of these hosts, as the service of its start task says
 #     share RANKS   the number of cores of each of RANKS ranks; nothing where the launcher of an MPI cannot bind them so
 
 # The device files list the GPUs; nvidia-smi takes seconds on a node with eight. It runs only if GPUs are divided into
@@ -66,6 +67,12 @@ hosts() { # COUNT
   [ "${#listed[@]}" -eq "$1" ] ||
     refuse "$1 instances were planned, AZ_BATCH_HOST_LIST has ${#listed[@]} hosts ($AZ_BATCH_HOST_LIST)"
   echo "$own$rest"
+}
+
+imex() { # HOSTS
+  ! compgen -G '/dev/nvidia-caps-imex-channels/channel*' >/dev/null ||
+    [ "$(tr , '\n' <<<"$1" | sort -V)" != "$(cat "${AZ_BATCH_NODE_SHARED_DIR-}/batchtrain/imex/ready" 2>/dev/null)" ] ||
+    echo imex
 }
 
 # Launchers bind ranks in this order: package by package, in a package NUMA node by NUMA node. Open MPI 5 ends where a rank
@@ -138,9 +145,11 @@ find_gpu_homes() { # RANKS
   [ "${#homes[@]}" -eq "$1" ] || homes=()
 }
 
-# Of our cgroup and of those above it, in version 1 or 2, which are limits of a container; and of the whole node.
+# Of our cgroup and of those above it, in version 1 or 2, which are limits of a container; and of the whole node. An
+# emulated node that is no container has the cgroups of the user's session, and their limit is the memory of the node.
 memory_kills() {
-  local controllers path folder line lines kills cgroup=0
+  local controllers path folder line lines kills cgroup=0 groups=/proc/self/cgroup
+  case ${BATCHTRAIN_EMULATED_NODE:-container} in container) ;; *) groups=/dev/null ;; esac
   while IFS=: read -r _ controllers path; do
     case ,$controllers, in
       ,,) folder=/sys/fs/cgroup/memory.events ;;
@@ -153,7 +162,7 @@ memory_kills() {
       cgroup=$((cgroup + kills))
       [ -n "$path" ]
     do path=${path%/*}; done
-  done </proc/self/cgroup
+  done <"$groups"
   count_kills /proc/vmstat
   echo "$cgroup $kills"
 } 2>/dev/null
@@ -235,6 +244,6 @@ refuse() {
 for word; do
   case $word in
     gpus | infiniband | memory_kills) "$word" ;;
-    hosts | samples | share) "$word" "$2" "${3-}" && exit ;;
+    hosts | samples | share | imex) "$word" "$2" "${3-}" && exit ;;
   esac
 done

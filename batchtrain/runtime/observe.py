@@ -324,13 +324,9 @@ PROGRAMS = {
         mpirun --host "${HOSTS/,/:2,}:2" -np 4 --map-by "ppr:2:node:pe=$((cores / 2))" --bind-to core -x all="$all" \\
           bash -c 'echo "X=$(($(env -u OMP_NUM_THREADS nproc) * 2 == all))"'""",
     "nccl_graph": """module load mpi/hpcx && [ -x "${TESTS:=/opt/nccl-tests}/build/all_reduce_perf" ] || exit 127
-        for host in ${HOSTS//,/ }; do
-          ssh -o StrictHostKeyChecking=no "$host" \\
-            "printf '<graphs version=\\"1\\">\\n</graphs>\\n' >/tmp/batchtrain-graph.xml"
-        done
         mpirun --host "$HOSTS" -np 2 --map-by ppr:1:node --mca pml ob1 --mca btl ^openib,uct,ofi \\
           --mca coll ^hcoll,ucc --mca btl_tcp_if_include eth0 -x NCCL_DEBUG=INFO -x NCCL_SOCKET_IFNAME=eth0 \\
-          -x NCCL_NET=Socket -x NCCL_IB_DISABLE=1 -x NCCL_GRAPH_FILE=/tmp/batchtrain-graph.xml \\
+          -x NCCL_NET=Socket -x NCCL_IB_DISABLE=1 -x NCCL_GRAPH_FILE=/dev/null \\
           "$TESTS/build/all_reduce_perf" -b 1M -e 1M -g 1""",
     "nccl": """module load mpi/hpcx && [ -x "${TESTS:=/opt/nccl-tests}/build/all_reduce_perf" ] || exit 127
         mpirun --host "${HOSTS/,/:$GPUS,}:$GPUS" -np $((2 * GPUS)) --map-by "ppr:$GPUS:node" \\
@@ -364,7 +360,8 @@ def program(name: str) -> Callable[[Dict[str, Any]], Any]:
 
 
 GANG: Dict[str, Callable[[Dict[str, Any]], Any]] = {
-    function.__name__: function for function in (environment, addresses, reach, ssh, same_container, files)
+    function.__name__: function
+    for function in (environment, addresses, reach, ssh, same_container, files, locked_memory)
 }
 GANG.update((name, program(name)) for name in PROGRAMS)
 PARTS = {"node": dict(NODE, coordinated=coordinated), "gang": GANG, "task": NODE}

@@ -5,7 +5,7 @@
 # would not have, begins with `preflight hardware:`, and all others with `preflight:`. What may make the gang slow, but is
 # no reason to stop it, begins with `preflight warning:`; with warnings alone it exits with 0. The expectations:
 #     size=Standard_ND96asr_v4 gpus=8 vendor=nvidia     the GPUs that the task may use
-#     imex=1                                            NVLink connects the GPUs of several nodes
+#     imex=0                                            NVLink connects the nodes, unless NCCL_MNNVL_ENABLE is 0
 #     processes=8                                       on this node: shared memory is measured by it
 #     infiniband=8 rate=400 memlock=1                   active ports, Gb/s of each; memory must be lockable
 #     now=1700000000                                    the primary's clock
@@ -143,11 +143,18 @@ report_nvlinks() {
   [ "$down" -eq 0 ] || hardware_fault "$down NVLinks of GPU $gpu are inactive: reboot the node, or remove it"
 }
 
-# NCCL then uses InfiniBand; with NCCL_MNNVL_ENABLE=1 it fails (NVIDIA/nccl: mnnvl.cc).
+# NCCL fails on a node outside the domain, also by default (NVIDIA/nccl: mnnvl.cc), unless NCCL_MNNVL_ENABLE is 0.
 check_imex() {
-  compgen -G '/dev/nvidia-caps-imex-channels/channel*' >/dev/null ||
-    warning "it has no IMEX channel (/dev/nvidia-caps-imex-channels), so NCCL does not use NVLink between nodes: start" \
-      "nvidia-imex with the addresses of the nodes, and pass the channel on to the container"
+  local why how='the start task of a pool of batchtrain prepares it (journalctl -u nvidia-imex says what happened)'
+  # shellcheck source=/dev/null
+  [ -z "$([ ! -r "$here/environment" ] || . "$here/environment"; bash "$here/node.sh" imex "${want[hosts]-}")" ] || return
+  compgen -G '/dev/nvidia-caps-imex-channels/channel*' >/dev/null && why='is not in the IMEX domain of the gang' ||
+    why='has no IMEX channel (/dev/nvidia-caps-imex-channels)'
+  if [ "${want[imex]}" = 0 ]; then
+    warning "it $why, so NCCL uses InfiniBand between nodes, not NVLink: $how"
+  else
+    fault "it $why, as the primary is, and NCCL would fail: $how, or set NCCL_MNNVL_ENABLE: 0 in environment_variables"
+  fi
 }
 
 check_xids() {
@@ -230,8 +237,19 @@ check_memlock() {
   while read -r name value; do
     [ "$name" != CapEff: ] || [ $((16#$value >> 14 & 1)) = 0 ] || return 0
   done </proc/self/status
-  fault "a process may lock $limit KiB of memory (ulimit -l), and InfiniBand needs $need: memlock in" \
-    "/etc/security/limits.conf, or --ulimit memlock=-1:-1 for a container"
+  fault "a process may lock $limit KiB of memory (ulimit -l), and InfiniBand needs $need: $(raise_memlock)"
+}
+
+# Each kind of process has its limit from elsewhere.
+raise_memlock() {
+  if [ -n "${want[container]-}" ]; then
+    echo 'add --ulimit memlock=-1:-1 to additional_docker_run_options'
+  elif [ -n "${SSH_CONNECTION-}" ]; then
+    echo 'memlock in /etc/security/limits.conf raises it for ssh sessions; take an image for InfiniBand, such as ubuntu-hpc'
+  else
+    echo "a task has the limit of Batch's agent, which the start task raises in pools that this version makes: create the" \
+      'pool again (batchtrain pool del, pool add)'
+  fi
 }
 
 # An engine gives 64 MiB in all, in which several processes may end by a bus error. 256 are the least that the rule

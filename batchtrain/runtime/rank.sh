@@ -201,6 +201,11 @@ prepare_preemption() {
   [ -e "$here/ranks/sampled" ] || rm -f "$BATCHTRAIN_PREEMPTION"
 }
 
+# With its sitecustomize, a Python writes the stacks of its threads at a signal.
+prepare_stacks() {
+  case ${PYTHONPATH-} in "$here/python" | "$here/python:"*) ;; *) export PYTHONPATH="$here/python${PYTHONPATH:+:$PYTHONPATH}" ;; esac
+}
+
 # A launcher that sees a failure begins to kill, and may drop what it has not passed on: 0.3 s, or until swept.
 let_report_through() {
   for _ in 1 2 3 4 5 6; do
@@ -228,6 +233,7 @@ wait_for_supervisor() {
   delete "$record".*
   prepare_metrics
   prepare_preemption
+  prepare_stacks
   mkfifo "$record.life" 2>/dev/null || exec "$@" # nowhere to note anything: an unknown image's user, perhaps
   [ -z "${BATCHTRAIN_LAUNCHER-}" ] || [ "${size:-1}" = 1 ] || each_world note_world
   find_address

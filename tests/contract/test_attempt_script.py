@@ -28,7 +28,7 @@ class Node:
         self.root, self.name = root / name, name
         (self.root / ".batchtrain").mkdir(parents=True)
         (self.root / "wd").mkdir()
-        (self.root / ".batchtrain/attempt.sh").write_bytes(runtime.ATTEMPT)
+        (self.root / ".batchtrain/attempt.sh").write_bytes(runtime.read("attempt.sh"))
 
     def environment(self, **variables: str) -> dict[str, str]:
         return {

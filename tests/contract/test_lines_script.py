@@ -19,7 +19,7 @@ def passed_on(node: Path, files: dict[str, str], **environment: str) -> list[dic
     """What it prints of a node with these files until its stdin ends."""
     home = node / "a task" / ".batchtrain"
     (home / "ranks").mkdir(parents=True)
-    for name, data in {"lines.sh": runtime.LINES, "lines.awk": runtime.LINES_AWK}.items():
+    for name, data in {"lines.sh": runtime.read("lines.sh"), "lines.awk": runtime.read("lines.awk")}.items():
         (home / name).write_bytes(data)
     for name, text in files.items():
         path = node / "a task" / name
@@ -68,7 +68,7 @@ def test_the_primary_notes_from_where_on_the_output_of_its_task_is_new(tmp_path:
     home = tmp_path / ".batchtrain"
     (home / "ranks").mkdir(parents=True)
     (home / "ranks/0.stdout.lines").touch()
-    (home / "lines.sh").write_bytes(runtime.LINES)
+    (home / "lines.sh").write_bytes(runtime.read("lines.sh"))
     output, records = tmp_path / "stdout.txt", tmp_path / "stream.jsonl"
     with output.open("ab", buffering=0) as stdout, records.open("wb") as stream:
         script = f'exec 7>&{stdout.fileno()}; exec bash "$0" n0 1 8>/dev/null'

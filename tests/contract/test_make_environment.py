@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from batchtrain.config.source_packages import Package, SourcePackages, lacks
-from batchtrain.containers import make_environment
-from batchtrain.containers.environments import ENVIRONMENTS, Environment, key
+from batchtrain.containers import make_environment, uv
+from batchtrain.containers.environments import ENVIRONMENTS, TORCH_INDEX, Environment, key
 from batchtrain.containers.make_environment import NotMade, intend, make
+from batchtrain.containers.resolution import resolved
 
 THIS = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(autouse=True)
 def forget_settings_of_pip() -> None:
-    make_environment._settings_of_pip.cache_clear()
+    uv.settings_of_pip.cache_clear()
 
 
 def pretend(path: Path, text: str) -> None:
@@ -56,6 +57,26 @@ def test_an_interpreter_of_pyenv_is_found(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
     assert make_environment.interpreter("9.9") == Path("/opt/python9.9")
+
+
+def wheel(folder: Path, name: str, version: str, text: str = "", needs: str = "") -> None:
+    """A package of one module."""
+    folder.mkdir(exist_ok=True)
+    about = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as file:
+        file.writestr(f"{name}.py", text)
+        required = f"Requires-Dist: {needs}\n" if needs else ""
+        file.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{required}")
+        file.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(f"{about}/RECORD", "")
+
+
+def listed(folder: Path, *lines: str) -> SourcePackages:
+    """A source with a requirements.txt."""
+    folder.mkdir(exist_ok=True)
+    (folder / "requirements.txt").write_text("\n".join(lines))
+    packages = tuple(Package(line, number) for number, line in enumerate(lines, 1))
+    return SourcePackages(folder, "requirements.txt", packages)
 
 
 SMALL = Environment(("pip",))
@@ -106,26 +127,89 @@ def test_packages_of_a_source_are_said_first_installed_and_kept_for_their_conten
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    own = SourcePackages(tmp_path / "src", "requirements.txt", (Package("./mine-1.0-py3-none-any.whl", 1),))
-    own.directory.mkdir()
-    (own.directory / own.file).write_text("\n".join(own.lines))
-    with zipfile.ZipFile(own.directory / "mine-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("mine.py", "WORD = 'installed'")
-        wheel.writestr("mine-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
-        wheel.writestr("mine-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr("mine-1.0.dist-info/RECORD", "")
+    own = listed(tmp_path / "src", "./mine-1.0-py3-none-any.whl")
+    wheel(own.directory, "mine", "1.0", "WORD = 'installed'")
     intended = intend("mpich", Environment(()), tmp_path / "envs", (own,))
-    assert f"  of {own.directory}/requirements.txt, size unknown: ./mine-1.0-py3-none-any.whl" in intended.summary
+    assert f"  of {own.directory}/requirements.txt: ./mine-1.0-py3-none-any.whl" in intended.summary
     make(intended, lambda _: None)
     python = [intended.prefix / "bin/python", "-c", "import mine; print(mine.WORD)"]
     assert subprocess.run(python, capture_output=True, text=True, check=True).stdout == "installed\n"
-    (module,) = intended.prefix.glob("lib/python*/site-packages/mine.py")
-    assert module.stat().st_nlink == 1  # a step of a recipe may change it, and the cache of uv stays whole
     assert intend("mpich", Environment(()), tmp_path / "envs", (own,)).ready
     changed = own._replace(packages=(Package("rich", 1),))
     assert not intend("mpich", Environment(()), tmp_path / "envs", (changed,)).ready
     assert lacks(intended.prefix, (changed,))
     assert not lacks(intended.prefix, (own,))
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of wheels that is the only index."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    return tmp_path / "wheels"
+
+
+@pytest.mark.slow
+def test_lists_that_differ_in_a_small_package_share_the_files_of_the_others(index: Path, tmp_path: Path) -> None:
+    for name in ("large", "small"):
+        wheel(index, name, "1.0", "WORD = 1")
+    inodes = set()
+    for number, lines in enumerate((["large"], ["large", "small"])):
+        intended = intend("python", Environment(()), tmp_path / "envs", (listed(tmp_path / f"{number}", *lines),))
+        make(intended, lambda _: None)
+        (module,) = intended.prefix.glob("lib/python*/site-packages/large.py")
+        inodes.add(module.stat().st_ino)
+    assert len(inodes) == 1
+
+
+@pytest.mark.slow
+def test_an_environment_whose_libraries_a_step_changes_has_copies(index: Path, tmp_path: Path) -> None:
+    wheel(index, "large", "1.0", "WORD = 1")
+    make_environment._make_venv(intended := intend("python", Environment(()), tmp_path / "envs"))
+    uv.install(intended.prefix, "large")
+    (module,) = intended.prefix.glob("lib/python*/site-packages/large.py")
+    assert module.stat().st_nlink == 1
+
+
+@pytest.mark.parametrize(
+    ("wheels", "lines", "builds"),
+    [
+        (["torch 2.14", "torch 2.14+cpu"], ["torch"], ()),  # the newest is the build for CPUs already
+        (["torch 2.15", "torch 2.13.0+cpu"], ["torch>=2"], ("torch==2.13.0+cpu",)),
+        (["torch 2.15", "torch 2.13.0+cpu"], ["torch>2.13.0"], ()),
+        (["torch 2.15", "torch 2.13.0+cpu", "torchvision 1 torch==2.15"], ["torch", "torchvision"], ()),
+        (
+            ["torch 2.13.0+cpu", "torchvision 1 torch==2.13.0", "torchvision 1+cpu torch==2.13.0"],
+            ["torchvision==1"],
+            (),
+        ),
+        (
+            ["torch 2.13.0+cpu", "torch 3", "torchvision 2 torch==3", "torchvision 1+cpu torch==2.13.0"],
+            ["torchvision"],
+            ("torch==2.13.0+cpu",),
+        ),
+        (["torch 3", "torch 2.13.0+cpu"], ["torch==3"], ()),
+        (["torch 3", "torch 2.13.0+cpu", "torch 3+cu13"], ["torch==3+cu13"], ()),
+    ],
+)
+def test_builds_for_cpus_are_taken_where_an_index_has_them(
+    wheels: list[str], lines: list[str], builds: tuple[str, ...], index: Path, tmp_path: Path
+) -> None:
+    for name, version, *needs in map(str.split, wheels):
+        wheel(index, name, version, "", *needs)
+    spec = Environment((), extra_index=TORCH_INDEX)
+    assert resolved(intend("python", spec, tmp_path / "envs", (listed(tmp_path / "src", *lines),))).builds == builds
+
+
+def test_the_size_is_the_downloads_and_a_list_that_no_index_has_is_refused_first(index: Path, tmp_path: Path) -> None:
+    wheel(index, "large", "1.0", "x" * 3_000_000)
+    plan = resolved(intend("python", Environment((), megabytes=50), tmp_path / "envs", (listed(tmp_path, "large"),)))
+    assert plan.summary[0] == "the environment python needs about 62 MB, a download of at most 3 MB, and a minute:"
+    with pytest.raises(
+        NotMade, match=r"(?s)could not find what .*/requirements.txt lists.*no-such-package was not found"
+    ):
+        resolved(intend("python", Environment(("large",)), tmp_path, (listed(tmp_path, "no-such-package"),)))
 
 
 @pytest.mark.slow
@@ -184,7 +268,7 @@ def test_another_package_is_another_environment_and_its_measured_size_is_not() -
 def test_uv_is_told_what_pip_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "https://variable.example/simple")
     monkeypatch.setenv("UV_CONSTRAINT", "/of/uv")
-    variables = make_environment._settings_of_pip()
+    variables = uv.settings_of_pip()
     assert "UV_CONSTRAINT" not in variables
     assert variables["UV_INDEX_STRATEGY"] == "unsafe-best-match"
     assert variables["UV_DEFAULT_INDEX"] == "https://variable.example/simple"
@@ -207,9 +291,9 @@ def settings_of_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_index_that_cannot_be_reached_is_not_given_to_uv(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(make_environment, "getproxies", dict)
+    monkeypatch.setattr(uv, "getproxies", dict)
     with socket.create_server(("127.0.0.1", 0)) as server:
         index = f"http://127.0.0.1:{server.getsockname()[1]}/simple"
         wanted = Environment(("torch",), extra_index=index)
-        assert make_environment._index(wanted) == ("--index", index)
-    assert make_environment._index(wanted) == ()
+        assert uv.index(wanted) == ("--index", index)
+    assert uv.index(wanted) == ()

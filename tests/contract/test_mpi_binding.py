@@ -12,7 +12,7 @@ import pytest
 
 from batchtrain.frameworks.base import Shape
 from batchtrain.launchers.launch import Launch
-from tests import machines, needs
+from tests import examples, machines
 from tests.contract.test_mpi_launch import RUNTIMES, VARIABLES
 from tests.launching import launched
 from tests.machines import CPUs
@@ -59,14 +59,14 @@ def run(folder: Path, prefix: Path, name: str, made: Launch, cpus: CPUs | None =
     return done.stdout
 
 
-@pytest.mark.parametrize("name", needs.mpis(RUNTIMES))
+@pytest.mark.parametrize("name", examples.first(RUNTIMES))
 def test_a_single_rank_of_a_node_has_all_cores(name: str, tmp_path: Path, mpi_environment: Environments) -> None:
     printed = run(tmp_path, mpi_environment(name), name, launch(name, 1))
     assert len(printed.split()) == CORES
 
 
 @pytest.mark.skipif(CORES < 2, reason="needs two cores")
-@pytest.mark.parametrize("name", needs.mpis(RUNTIMES))
+@pytest.mark.parametrize("name", examples.first(RUNTIMES))
 def test_the_ranks_of_a_node_have_cores_of_their_own(name: str, tmp_path: Path, mpi_environment: Environments) -> None:
     lines = run(tmp_path, mpi_environment(name), name, launch(name, 2)).splitlines()
     first, second = ({*line.split()} for line in lines)
@@ -77,12 +77,12 @@ def test_the_ranks_of_a_node_have_cores_of_their_own(name: str, tmp_path: Path, 
 NUMA = CPUs(packages=2, numa=2, cores=6)
 HWLOC = {"HWLOC_SYNTHETIC": "pack:2 numa:2 core:6 pu:1"}
 PRINTED = {
-    "openmpi": (("--display map", "--do-not-launch"), r"Binding: package\[\d\]\[core:L(\d+)-(\d+)\]", {}),
     "mpich": ((), r"binding: (0*)(1+)0*$", {"HYDRA_TOPO_DEBUG": "1"}),
+    "openmpi": (("--display map", "--do-not-launch"), r"Binding: package\[\d\]\[core:L(\d+)-(\d+)\]", {}),
 }
 
 
-@pytest.mark.parametrize("name", needs.mpis(PRINTED))
+@pytest.mark.parametrize("name", examples.first(PRINTED))
 def test_four_ranks_have_a_quarter_of_another_machines_cores_by_the_mpis_own_map(
     name: str, tmp_path: Path, mpi_environment: Environments
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from batchtrain.frameworks.base import Shape
 from batchtrain.launchers.launch import File, Launch
-from tests import needs, streamed
+from tests import examples, streamed
 from tests.contract.gang_of_nodes import TASK, Gang, Outcome, gang_of
 from tests.launching import launched
 
@@ -65,7 +65,7 @@ def program(name: str, how: str, bad: int = 3, **options: object) -> Launch:
     return launch._replace(files=(*launch.files, File("program.py", PROGRAM)))
 
 
-@pytest.fixture(scope="module", params=needs.mpis(RUNTIMES))
+@pytest.fixture(scope="module", params=examples.first(RUNTIMES))
 def name(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     return found
@@ -177,7 +177,7 @@ def test_a_gang_whose_launch_is_killed_ends_by_itself(all_of_it: bool, gang: Gan
 
 
 @pytest.mark.parametrize(
-    "shared_host_name", needs.mpis(("mpich", "impi-rt"))
+    "shared_host_name", examples.first(("mpich", "impi-rt"))
 )  # Open MPI hangs where nodes share one host name
 def test_plain_process_nodes_too_have_their_own_values_and_directories(
     shared_host_name: str, tmp_path: Path, mpi_environment: Environments, monkeypatch: pytest.MonkeyPatch

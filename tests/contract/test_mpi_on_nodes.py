@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchtrain.emulator.machine.process import open_machine
-from tests import needs
+from tests import examples
 from tests.contract.nodes_on_this_machine import Nodes, address, tell
 
 pytestmark = pytest.mark.mpi
@@ -32,7 +32,7 @@ LINES = {
 }
 
 
-@pytest.mark.parametrize("mpi", needs.mpis(LINES))
+@pytest.mark.parametrize("mpi", examples.first(LINES))
 def test_2x2_ranks_sum_over_both_nodes(mpi: str, tmp_path: Path, mpi_environment: Callable[[str], Path]) -> None:
     """Environments are not forwarded by ssh, hence the absolute python; Intel MPI's three variables are its own
     `mpivars.sh`'s, which its wheel does not have."""

@@ -1,8 +1,6 @@
 """The variables of each process: pure functions of the plan."""
 
-import os
-
-from .spec import HERE, Any, Callable, Gang, Message, Node, Process, Values, address_of
+from .spec import Any, Callable, Gang, Message, Node, Process, Values, address_of
 
 
 def environment_of(gang: Gang, process: Process) -> "Values":
@@ -62,7 +60,7 @@ def defaults_of(gang: Gang, process: Process) -> "Values":
 
 def resolve(gang: Gang, process: Process, name: str, value: "Any") -> "str | None":
     """The value of an `environment` entry: "auto" is detected, and the path of a file is used if the node has it."""
-    if value != "auto" and missing_files({name: value}, process.node):
+    if missing_files({name: value}, process.node):
         return None
     if value != "auto" or name not in AUTOMATIC:
         return str(value)
@@ -71,7 +69,11 @@ def resolve(gang: Gang, process: Process, name: str, value: "Any") -> "str | Non
 
 def missing_files(values: "Message", node: Node) -> "list[tuple[str, str]]":
     """The variables that name a file that the node does not have, each with the file."""
-    return [(name, path) for name, path in values.items() if name.endswith("_FILE") and path not in node.files]
+    return [
+        (name, path)
+        for name, path in values.items()
+        if name.endswith("_FILE") and path != "auto" and path not in node.files
+    ]
 
 
 def threads(gang: Gang, process: Process) -> str:
@@ -90,7 +92,7 @@ AUTOMATIC: "dict[str, Callable[[Gang, Process], str]]" = {
     "UCX_IB_PKEY": lambda gang, process: process.node.infiniband.get("key", ""),
     "NCCL_IB_HCA": lambda gang, process: "=" + process.node.infiniband["ports"] if process.node.infiniband else "",
     "NCCL_DEBUG_FILE": lambda gang, process: process.node.folder and process.node.folder + "/nccl.%h.%p.txt",
-    "NCCL_GRAPH_FILE": lambda gang, process: os.path.join(HERE, "nccl-graph.xml"),
+    "NCCL_MNNVL_ENABLE": lambda gang, process: "" if all(node.nvlink for node in gang.nodes) else "0",
     "NCCL_SOCKET_IFNAME": lambda gang, process: process.node.interface,
     "GLOO_SOCKET_IFNAME": lambda gang, process: process.node.interface,
 }

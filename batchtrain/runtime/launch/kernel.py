@@ -25,9 +25,11 @@ def nccl_settings_of_image() -> "list[str]":
 
 def killed_for_memory() -> "dict[str, int]":
     """How many processes the kernel has killed because memory was full: by the limit of our cgroup (of version 1 or 2)
-    or of one above it, and on the whole machine, cgroups included."""
+    or of one above it, and on the whole machine, cgroups included. An emulated node that is no container has the
+    cgroups of the user's session, which are no limits of the task."""
     files: "list[str]" = []
-    for line in text_of("/proc/self/cgroup").splitlines():
+    is_container = os.environ.get("BATCHTRAIN_EMULATED_NODE", "container") == "container"
+    for line in text_of("/proc/self/cgroup").splitlines() if is_container else ():
         _, controllers, path = line.split(":", 2)
         if not controllers or "memory" in controllers.split(","):
             folder = "/sys/fs/cgroup" + ("/memory" if controllers else "")

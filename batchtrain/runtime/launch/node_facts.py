@@ -31,8 +31,14 @@ def look(message: "Message", environment: "Values", directory: str) -> "Message"
         "interfaces": find_interfaces(),
         "folder": ranks_folder(directory),
         "files": [path for name, path in defaults.items() if name.endswith("_FILE") and os.path.exists(path)],
+        "nvlink": "NCCL_MNNVL_ENABLE" in defaults and is_in_domain(message["hosts"], environment),
         "emulated": emulated,
     }
+
+
+def is_in_domain(hosts: str, environment: "Values") -> bool:
+    """Whether this node is in the IMEX domain of the gang."""
+    return bool(output_of(["bash", os.path.join(HERE, "node.sh"), "imex", hosts], environment, "/", 30)[1])
 
 
 def hardware(environment: "Values") -> "Message":

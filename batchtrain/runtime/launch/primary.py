@@ -137,6 +137,10 @@ class Session:
         if self.node:
             self.primary.stall.sampled(self.node.index, message["gpu_percent"])
 
+    def on_stacks(self, message: "Message") -> None:
+        if self.primary.stacks and self.node:
+            self.primary.stacks.take(self.node.name, message["lines"])
+
     def on_stopped(self, message: "Message") -> None:
         self.primary.on_process_stopped(message["id"], message["seconds"])
 
@@ -230,9 +234,12 @@ class Primary:
         self.stream = Stream(self.loop, ranks_folder(os.getcwd()))
         self.collected = collected.Collected(ranks_folder(os.getcwd())) if spec.collects else None
         self.stall = stall.Stall(spec.stop_when)
+        self.stacks: "stall.Stacks | None" = None
         self.sessions = [Session(self, index, host) for index, host in enumerate(hosts)]
         self.joined: "list[Session]" = []
         self.failures: "list[Failure]" = []
+        self.ends: "list[Failure]" = []
+        """Those of the processes that this launcher ended."""
         self.errors: "dict[int, Message]" = {}
         self.alive: "dict[int, Process]" = {}
         self.ending = False
@@ -443,10 +450,9 @@ class Primary:
             self.screen.say(f"node {node.index} is {node.name} ({node.address}): {what}")
             if self.spec.rdma and not node.infiniband:
                 self.screen.say(f"{node} is emulated and has no InfiniBand: its processes talk over tcp")
-            elif self.spec.rdma:
-                for name, path in missing_files(self.spec.rdma_environment, node):
-                    advice = "take an image for its size, such as ubuntu-hpc"
-                    self.warn(f"{node} has no {path}, so {name} is not set: {advice}")
+            for name, path in [] if node.emulated else missing_files(self.spec.environment, node):
+                advice = "take an image for its size, such as ubuntu-hpc"
+                self.warn(f"{node} has no {path}, so {name} is not set: {advice}")
 
     def start_message(self, gang: Gang, node: Node) -> "Message":
         slots = gang.slots(node)
@@ -485,20 +491,35 @@ class Primary:
             return
         process, words = first
         end = End(process.label, process.rank, process.node, stall.CODE, words, cause="stalled")
-        self.fail_by(end, time.time(), process.id)
+        stalled = Failure(time.time(), end, stall.CODE, process.id)
+        channels = [session.channel for session in self.sessions if session.channel and session.channel.open]
+        self.stacks = stall.Stacks(len(channels), process, lambda calls: self.fail_stalled(stalled, calls))
+        for channel in channels:
+            channel.send(do="stacks", seconds=stall.Stacks.SECONDS)
+        self.loop.later(stall.Stacks.SECONDS + 1, self.stacks.end)
+
+    def fail_stalled(self, stalled: Failure, calls: "list[str]") -> None:
+        """The processes stand still, and what they do is known. The gang may have ended meanwhile."""
+        if not self.ending:
+            stalled.lines = [f"in {call}" for call in calls]
+            self.fail(stalled)
 
     # ends
 
     def on_process_ended(self, identity: int, code: int, at: float, ours: bool, memory: str) -> None:
         process = self.alive.pop(identity, None)
         self.stall.note(identity)
-        if process is None or ours:
+        if process is None:
+            return
+        if ours:
+            end = End(process.label, process.rank, process.node, code, by_launcher=True)
+            self.ends.append(Failure(at, end, code, identity))
             return
         if code == 0 or (self.finished and not process.role.decides):
             self.check_finished()
             return
-        end = self.failure(process, ended=True) if code == 1 else None
-        self.fail_by(end or End(process.label, process.rank, process.node, code, memory=memory), at, identity)
+        failure = self.failure(process, ended=True) if code == 1 else None
+        self.fail_by(failure or End(process.label, process.rank, process.node, code, memory=memory), at, identity)
 
     def on_error(self, identity: int, error: "Message") -> None:
         """What a program wrote about its exception; torchrun's processes may have failed before torchrun ends."""
@@ -548,7 +569,8 @@ class Primary:
         self.fail(Failure(at, end, end.code, identity))
 
     def fail(self, failure: Failure) -> None:
-        failure.lines = self.screen.last_lines(failure.process) if failure.process >= 0 else []
+        printed = self.screen.last_lines(failure.process) if failure.process >= 0 else []
+        failure.lines = [*printed, *failure.lines]
         self.failures.append(failure)
         self.end(QUICK)
 
@@ -617,7 +639,9 @@ class Primary:
         for failure in self.failures:
             failure.error = self.errors.get(failure.process, {})
         try:
-            write(ranks_folder(os.getcwd()), self.failures)
+            write(ranks_folder(os.getcwd()), self.failures + self.ends)
+            if self.stacks:
+                self.stacks.write(ranks_folder(os.getcwd()))
         except OSError as error:
             self.screen.say(f"the ends of the ranks are kept in no file: {error}")
         cause = self.failures[0]

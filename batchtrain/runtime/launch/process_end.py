@@ -20,13 +20,22 @@ FULL = {"cgroup": "the memory limit of its container was reached", "node": "the 
 
 class End:
     """The end of a process; words: how it ended, if its code does not tell all of it. memory: which memory was full
-    (`cgroup`, `node`) when the kernel killed it. cause: a name for it, such as `stalled`."""
+    (`cgroup`, `node`) when the kernel killed it. cause: a name for it, such as `stalled`. by_launcher: whether the
+    launcher ended it, because another process had failed."""
 
     def __init__(
-        self, label: str, rank: int, node: Node, code: int, words: str = "", memory: str = "", cause: str = ""
+        self,
+        label: str,
+        rank: int,
+        node: Node,
+        code: int,
+        words: str = "",
+        memory: str = "",
+        cause: str = "",
+        by_launcher: bool = False,
     ) -> None:
         self.label, self.rank, self.node, self.code, self.memory = label, rank, node, code, memory
-        self.cause = cause
+        self.cause, self.by_launcher = cause, by_launcher
         self.words = words or (memory and "{}, because {}".format(ending(code), FULL[memory]))
 
     def __str__(self) -> str:
@@ -52,6 +61,7 @@ class Failure:
             end = {"rank": rank if rank >= 0 else None, "process": self.what.label}
             end.update(node=node.name, address=node.address)
             more = {"ending": self.what.words, "full_memory": self.what.memory, "cause": self.what.cause}
+            more["by_launcher"] = self.what.by_launcher
         number = signal_of(self.code)
         if number:
             end.update(signal=number, signal_name=signal_name(number))
@@ -81,6 +91,7 @@ def attempt() -> int:
 
 
 def write(folder: str, failures: "list[Failure]") -> None:
+    """The failures, the cause first, and then the ends that they led to."""
     os.makedirs(folder, exist_ok=True)
     path, number = os.path.join(folder, FILE), attempt()
     records = [failure.record(number) for failure in failures]

@@ -95,6 +95,7 @@ class Node:
         self.ports: "list[int]" = facts.get("ports", [])
         self.interfaces: "Values" = facts.get("interfaces", {})
         self.infiniband: "Values" = facts.get("infiniband", {})
+        self.nvlink: bool = facts.get("nvlink", False)
         self.files: "list[str]" = facts.get("files", [])
         self.folder: str = facts.get("folder", "")
         self.emulated: bool = facts.get("emulated", False)

@@ -1,5 +1,8 @@
 """When a gang stalls: nothing is printed or measured, and no GPU works. All limits that are set must run out."""
 
+import contextlib
+import json
+import os
 import time
 
 from .spec import Callable, Gang, Message, Process
@@ -62,3 +65,37 @@ class Stall:
         process = alive[min(sorted(alive), key=lambda identity: since[identity])]
         seconds = now - since[process.id]
         return process, "stalled first, {:.0f} s ago: {}".format(seconds, ", and ".join(words))
+
+
+class Stacks:
+    """What the Python processes of a gang that stalled do, from the nodes that answer in time."""
+
+    FILE = "stacks.jsonl"
+    """In the folder of the ranks on the primary: a record of each process on a line."""
+    SECONDS = 8.0
+
+    def __init__(self, nodes: int, process: Process, then: "Callable[[list[str]], None]") -> None:
+        """then: gets what the main thread of the process does, the last call first."""
+        self.missing, self.process, self.then = nodes, process, then
+        self.records: "list[Message]" = []
+        self.ended = False
+
+    def take(self, node: str, lines: "list[str]") -> None:
+        """The answer of a node; its last line may be cut off."""
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                self.records.append(dict(json.loads(line), node=node))
+        self.missing -= 1
+        if not self.missing:
+            self.end()
+
+    def end(self) -> None:
+        """The last node has answered, or the time is over."""
+        if not self.ended:
+            self.ended = True
+            of_process = [record for record in self.records if record["rank"] == str(self.process.rank)]
+            self.then(of_process[0]["threads"][0] if of_process else [])
+
+    def write(self, folder: str) -> None:
+        with open(os.path.join(folder, self.FILE), "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(record) + "\n" for record in self.records)

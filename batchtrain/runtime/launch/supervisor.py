@@ -22,6 +22,7 @@ from .processes import (
     is_ready,
     left_of,
     marked,
+    output_of,
     own_environment,
     prepared,
     reap,
@@ -111,6 +112,11 @@ def make_directory(path: str) -> None:
         os.makedirs(path, exist_ok=True)
     except OSError:
         pass
+
+
+def first_on_path(folder: str, path: str) -> str:
+    """A search path with a folder at its beginning."""
+    return os.pathsep.join([folder, *[each for each in path.split(os.pathsep) if each and each != folder]])
 
 
 def refuse(text: str) -> int:
@@ -272,6 +278,7 @@ class Supervisor:
         environment.update(process["environment"])
         environment["BATCHTRAIN_GANG"] = self.mark
         environment["BATCHTRAIN_METRICS"] = os.path.join(folder, process["file"] + METRICS)
+        environment["PYTHONPATH"] = first_on_path(os.path.join(HERE, "python"), environment.get("PYTHONPATH", ""))
         past_proxies(environment, process["environment"]["BATCHTRAIN_HOST_LIST"])
         null = os.open(os.devnull, os.O_RDONLY)
         pipes = [os.pipe(), os.pipe()]
@@ -313,6 +320,13 @@ class Supervisor:
 
     def on_end(self, message: "Message") -> None:
         self.end(message["grace"])
+
+    def on_stacks(self, message: "Message") -> None:
+        """Send what the Python processes of this node do."""
+        line = [sys.executable, "-I", "-S", os.path.join(os.path.dirname(__file__), "stacks.py"), "BATCHTRAIN_GANG"]
+        environment = dict(self.environment, BATCHTRAIN_GANG=self.mark)
+        _, printed = output_of(line, environment, "/", message["seconds"])
+        self.channel.send(do="stacks", lines=printed.decode("utf-8", "replace").splitlines())
 
     # preemption
 
@@ -426,6 +440,11 @@ class Supervisor:
     # ends
 
     def on_children(self) -> None:
+        self.report_ends()
+        if self.ending:
+            self.check_left()
+
+    def report_ends(self) -> None:
         now = time.time()
         for pid, status in reap():
             running = self.running.pop(pid, None)
@@ -435,8 +454,6 @@ class Supervisor:
                 memory = self.full_memory() if signal_of(code) == signal.SIGKILL else ""
                 ended = {"id": running.id, "code": code, "at": now, "ours": pid in self.signalled, "memory": memory}
                 self.channel.send(do="ended", error=error, **ended)
-        if self.ending:
-            self.check_left()
 
     def full_memory(self) -> str:
         """Which memory the kernel found full since the last look, `cgroup` or `node`; empty for none."""
@@ -498,6 +515,7 @@ class Supervisor:
         """No process is left: send the last output and message. Then the primary closes the channel, or ends."""
         if not self.loop.running:
             return
+        self.report_ends()  # of those that ended after the last look
         for running in self.every:
             self.drain(running)
             self.send_measured(running, MOST_MEASURED)

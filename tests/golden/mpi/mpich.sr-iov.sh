@@ -30,7 +30,7 @@ bt_ask_for_mpi4py python
 # these checks:
 bt_order_hosts 2
 bt_use_ssh 23
-bt_wait_for_hosts processes=1 infiniband=1 memlock=1 port=23
+bt_wait_for_hosts processes=1 infiniband=1 memlock=1 container=1 port=23
 
 # Ranks on each node, as the primary counts them:
 processes_per_node=$(nvidia-smi -L | wc -l)

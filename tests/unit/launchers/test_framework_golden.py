@@ -57,7 +57,7 @@ LAUNCHES: dict[str, Callable[[Shape], Launch]] = {
 def read(launch: Launch) -> str:
     """What a person looks at: the text of the primary, gang.json, and every decision."""
     spec = [file.data.decode() for file in launch.files if file.name == node_launcher.SPEC]
-    decided = [f"{item.what} = {item.value}: {item.because} [{item.rule}]" for item in launch.implicit]
+    decided = sorted(f"{item.what} = {item.value}: {item.because} [{item.rule}]" for item in launch.implicit)
     return "\n".join([launch.application, *spec, *decided, ""])
 
 

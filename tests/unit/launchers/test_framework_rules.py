@@ -65,7 +65,7 @@ def test_numbers_that_cannot_be_are_refused(more: dict[str, Any], says: str) -> 
 def test_nccl_is_told_of_infiniband_only_where_the_task_uses_it() -> None:
     assert torch(A100)["rdma"]
     assert torch(A100)["rdma_environment"]["NCCL_IB_PCI_RELAXED_ORDERING"] == "1"
-    assert torch(A100)["rdma_environment"]["NCCL_TOPO_FILE"] == "/opt/microsoft/ndv4/topo.xml"
+    assert torch(A100)["environment"]["NCCL_TOPO_FILE"] == "/opt/microsoft/ndv4/topo.xml"
     over_ethernet = torch(A100._replace(fabric=Fabric.ETHERNET))
     assert (over_ethernet["rdma"], over_ethernet["rdma_environment"]) == (False, {})
 
@@ -88,11 +88,11 @@ def test_a_variable_is_left_alone_by_name(way: str) -> None:
     assert "NCCL_SOCKET_IFNAME" in told
 
 
-def test_every_family_with_a_topology_is_one_of_the_catalogue() -> None:
+def test_every_family_with_settings_is_one_of_the_catalogue() -> None:
     from batchtrain.catalog.sizes import SIZES
 
-    known = {size.family for size in SIZES if size.rdma == "sr-iov"}
-    assert {*variables.TOPOLOGIES, *variables.RELAXED_ORDERING, *variables.OWN_AFFINITY} <= known
+    known = {size.family for size in SIZES if size.gpu_vendor == "nvidia"}
+    assert {*variables.TOPOLOGIES, *variables.RELAXED_ORDERING, *variables.MULTI_NODE_NVLINK} <= known
 
 
 def test_an_mpis_ranks_on_gpus_and_infiniband_are_told_of_nccl_too() -> None:

@@ -20,9 +20,9 @@ from batchtrain.launchers import (
     python,
     shell,
     steps,
-    sweep,
 )
 from batchtrain.launchers.apptainer import CALL, Apptainer
+from batchtrain.launchers.launch import Step, rendered
 from batchtrain.launchers.preparation import Moved, Selected, image_path, path_word
 from tests.launching import launched
 
@@ -92,20 +92,14 @@ def test_the_ranks_of_an_mpi_and_the_search_for_mpi4py_are_inside_the_image() ->
 # --- checkpoints ----------------------------------------------------------------------------------------------------
 
 
-PLACE = checkpoint.Place("v", "p", "", "d")
 FACTS = {"files": {}, "settings": {}, "nodes": 1, "ranks": None, "reshard": True}
 
 
 @HAS_BASH
 def test_the_directory_of_checkpoints_is_made_for_the_job_and_the_task_without_colons(tmp_path: Path) -> None:
     (tmp_path / "my share").mkdir()
-    launch = checkpoint.around(
-        plain.alone('echo "$BATCHTRAIN_CHECKPOINT_DIR $BATCHTRAIN_CHECKPOINT_KEEP"'),
-        checkpoint.Place("my share", "p1", ".r@key", "d1"),
-        FACTS,
-        3,
-        "",
-    )
+    kept = checkpoint.step(checkpoint.Place("my share", "p1", ".r@key", "d1"), FACTS, 3)
+    launch = rendered((kept, plain.alone('echo "$BATCHTRAIN_CHECKPOINT_DIR $BATCHTRAIN_CHECKPOINT_KEEP"')))
     for file in launch.files:
         target = tmp_path / file.name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -149,23 +143,18 @@ def test_the_directory_of_checkpoints_is_made_for_the_job_and_the_task_without_c
 
 
 def test_a_spot_node_is_watched_by_who_runs_the_processes() -> None:
-    watched = checkpoint.around(plain.alone("x"), PLACE, FACTS, 1, "USR1")
-    assert "$$ USR1 </dev/null" in watched.application
-    assert steps.PREEMPTION in watched.files and checkpoint.MODULE in watched.files
-    ranks = checkpoint.around(launched("mpi", "x", TWO, runtime="openmpi"), PLACE, FACTS, 1, "USR1")
-    assert "export BATCHTRAIN_PREEMPTION_SIGNAL=USR1" in ranks.application and "$$ USR1" not in ranks.application
-    assert steps.PREEMPTION in ranks.files
-    silent = checkpoint.around(launched("mpi", "x", TWO, runtime="openmpi"), PLACE, FACTS, 1, "")
+    watched = launched("plain", "x", TWO, preemption="SIGUSR1")
+    assert "$$ SIGUSR1 </dev/null" in watched.application and steps.PREEMPTION in watched.files
+    assert " $$ </dev/null" in launched("plain", "x", TWO, preemption="").application
+    ranks = launched("mpi", "x", TWO, runtime="openmpi", preemption="SIGUSR1")
+    assert "export BATCHTRAIN_PREEMPTION_SIGNAL=SIGUSR1" in ranks.application and "$$ SIGUSR1" not in ranks.application
+    silent = launched("mpi", "x", TWO, runtime="openmpi", preemption="")
     assert "BATCHTRAIN_PREEMPTION_SIGNAL" not in silent.application
-    nodes = checkpoint.around(launched("pytorch", "x", TWO), PLACE, FACTS, 1, "USR1")
-    assert steps.PREEMPTION not in nodes.files and checkpoint.MODULE in nodes.files
-    assert "USR1" not in nodes.application
-
-
-def test_checkpoints_come_before_the_command() -> None:
-    text = checkpoint.around(plain.alone("./train"), PLACE, FACTS, 1, "").application
-    assert text.index("# Checkpoints:") < text.index("# On a spot node") < text.index("./train")
-    assert " $$ </dev/null" in text
+    assert all(steps.PREEMPTION in launch.files for launch in (ranks, silent))
+    nodes = launched("pytorch", "x", TWO, preemption="SIGUSR1")
+    assert steps.PREEMPTION in nodes.files and "SIGUSR1" not in nodes.application
+    for launch in (launched("plain", "x", TWO), launched("mpi", "x", TWO, runtime="openmpi")):
+        assert steps.PREEMPTION not in launch.files and "PREEMPTION" not in launch.application
 
 
 # --- parts before a command -----------------------------------------------------------------------------------------
@@ -194,22 +183,6 @@ def test_without_data_nothing_is_moved() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "added"), [("python -m batchtrain_sweep", True), ("python t.py", False), (None, False)]
-)
-def test_the_module_for_sweeps_comes_with_a_command_that_names_it(command: str | None, added: bool) -> None:
-    launch = plain.alone("x")
-    around = sweep.around(launch, command)
-    assert (sweep.MODULE in around.files) is added
-    assert around.application == (f"{steps.PYTHON_PATH}\n\n{launch.application}" if added else launch.application)
-
-
-def test_a_task_is_measured_only_if_that_is_wanted() -> None:
-    launch = plain.alone("x")
-    assert steps.measured(launch, enabled=False) is launch
-    assert steps.measured(launch, enabled=True).files[:2] == (steps.ATTEMPT, steps.NODE)
-
-
-@pytest.mark.parametrize(
     ("container", "command", "port"),
     [
         (False, None, "22"),
@@ -226,10 +199,11 @@ def test_the_port_of_a_nodes_ssh_server_is_known_if_it_is_batchs_or_ours(
     shape = Shape(2, container=container)
     assert steps.port_of(shape, command) == port
     assert steps.use_ssh(shape, command) == ("bt_use_ssh 23" if port == "23" else "bt_use_ssh")
-    assert [row.value for row in steps.implicit_sshd(shape, command)] == ["/usr/sbin/sshd -p 23"] * (port == "23")
-    coordination = steps.coordination(shape, command)
-    assert ("bt_start_sshd" in coordination) is (port == "23")
-    assert ("./mine" in coordination) is (command == "./mine")
+    made = rendered(steps.coordination(shape, command))
+    assert [row.value for row in made.implicit] == ["/usr/sbin/sshd -p 23"] * (port == "23")
+    assert ("bt_start_sshd" in made.coordination) is (port == "23")
+    assert ("./mine" in made.coordination) is (command == "./mine")
+    assert made.application.strip() == ""
 
 
 # --- words of a command ---------------------------------------------------------------------------------------------
@@ -307,8 +281,8 @@ def test_only_a_gang_of_several_nodes_knocks_at_a_port_and_only_sr_iov_has_ports
 
 
 def test_the_plan_names_what_is_checked_with_its_values() -> None:
-    (row,) = preflight.implicit(("processes=4", "gpus=4", "vendor=nvidia", "port=23"))
+    (row,) = preflight.step(("processes=4", "gpus=4", "vendor=nvidia", "port=23")).implicit
     assert row.value == (
         "4 GPUs without faults, and their driver, a connection to each other node's port 23, shared memory, disk, clock"
     )
-    assert preflight.implicit(()) == ()
+    assert preflight.step(()) == Step()

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from batchtrain.launchers import plain, steps
+from batchtrain.launchers.launch import rendered
 
 COMMAND = """\
 echo '{"step": 1, "loss": 0.5}' >>"$BATCHTRAIN_METRICS"
@@ -17,7 +18,7 @@ exit 3
 
 
 def test_a_task_on_one_node_has_a_file_for_metrics_and_its_node_is_sampled(tmp_path: Path) -> None:
-    launch = steps.measured(plain.alone(COMMAND), enabled=True)
+    launch = rendered((steps.RECORDED, steps.MEASURED, plain.alone(COMMAND)))
     (working := tmp_path / "wd/ranks").mkdir(parents=True)
     (working / "rank-0.metrics.jsonl").write_text("of an earlier try")
     for file in launch.files:

@@ -15,8 +15,16 @@ from tests.launching import launched
 
 CPU = Shape(2)
 HB = Shape(2, Fabric.SR_IOV, size="Standard_HB120rs_v3", family="HBv3", hcas=1, port_gbps=200)
-A100 = Shape(2, Fabric.SR_IOV, size="Standard_ND96asr_v4", family="ND A100 v4", gpus=8, gpu_vendor="nvidia")
-A100 = A100._replace(hcas=8, port_gbps=200)
+A100 = Shape(
+    2,
+    Fabric.SR_IOV,
+    size="Standard_ND96asr_v4",
+    family="ND A100 v4",
+    gpus=8,
+    gpu_vendor="nvidia",
+    hcas=8,
+    port_gbps=200,
+)
 ON_A100 = "gpus=8 vendor=nvidia size=Standard_ND96asr_v4"
 
 
@@ -48,8 +56,9 @@ def spec(launch: Launch) -> Any:
         (HB, {}, "processes=1 port=22", "processes=1 infiniband=1 rate=200 memlock=1 port=22"),
         (
             A100._replace(family="ND GB300 v6", gpus=4, hcas=4), {},
-            f"processes=4 {ON_A100.replace('8', '4', 1)} imex=1 infiniband=4 rate=200 memlock=1 port=22",
-            f"processes=4 {ON_A100.replace('8', '4', 1)} imex=1 infiniband=4 rate=200 memlock=1 port=22",
+            f"processes=4 {ON_A100.replace('8', '4', 1)} imex=0 infiniband=4 rate=200 memlock=1 port=22",
+            f"processes=4 {ON_A100.replace('8', '4', 1)} imex=\"${{NCCL_MNNVL_ENABLE-1}}\" infiniband=4 rate=200"
+            " memlock=1 port=22",
         ),
         (
             A100, {}, f"processes=8 {ON_A100} infiniband=8 rate=200 memlock=1 port=22",

@@ -11,21 +11,22 @@ from batchtrain import runtime
 from batchtrain.frameworks.base import Shape
 from batchtrain.frameworks.mpi import MPIS
 from batchtrain.launchers import checkpoint, plain, steps, sweep
-from batchtrain.launchers.launch import Launch
-from tests.launching import TWO, launched
+from batchtrain.launchers.launch import Launch, rendered
+from tests.launching import launched
 from tests.unit.launchers.test_framework_golden import LAUNCHES, SHAPES
 
 CONTAINERS = Shape(2, container=True)
 CHECKPOINTS = checkpoint.Place("shared", "digits", "", "")
 EVERY: Mapping[str, Callable[[], Launch]] = {
-    "plain": lambda: plain.launch("./run", TWO),
-    "plain, in containers": lambda: plain.launch("./run", CONTAINERS),
-    "plain, coordinated by the user": lambda: plain.launch("./run", CONTAINERS, coordination_command="./start"),
-    "plain, prepared": lambda: plain.launch("./run", TWO, pre_execution_command=". ./prepare"),
-    "one node, measured": lambda: steps.measured(plain.alone("./run"), enabled=True),
-    "checkpoint": lambda: checkpoint.around(plain.alone("./run"), CHECKPOINTS, {}, 3, "SIGUSR1"),
-    "checkpoint, mpi": lambda: checkpoint.around(launched("mpi", runtime="mpich"), CHECKPOINTS, {}, 3, "SIGUSR1"),
-    "sweep": lambda: sweep.around(plain.alone("python s.py"), "python s.py batchtrain_sweep"),
+    "plain": lambda: launched("plain", "./run"),
+    "plain, in containers": lambda: launched("plain", "./run", CONTAINERS),
+    "plain, coordinated by the user": lambda: launched("plain", "./run", CONTAINERS, coordination_command="./start"),
+    "plain, prepared": lambda: launched("plain", "./run", pre_execution_command=". ./prepare"),
+    "plain, preempted": lambda: launched("plain", "./run", preemption="SIGUSR1"),
+    "mpi, preempted": lambda: launched("mpi", runtime="mpich", preemption="SIGUSR1"),
+    "one node, measured": lambda: rendered((steps.RECORDED, steps.MEASURED, plain.alone("./run"))),
+    "checkpoint": lambda: rendered((checkpoint.step(CHECKPOINTS, {}, 3), plain.alone("./run"))),
+    "sweep": lambda: rendered((sweep.STEP, plain.alone("python s.py batchtrain_sweep"))),
     "collected": lambda: launched("pytorch", collects=True, preemption="SIGUSR1"),
     **{
         f"{name}, {shape}": lambda make=make, shape=shape: make(SHAPES[shape])  # type: ignore[misc]
@@ -52,7 +53,7 @@ ONLY_WITH = {
 }
 """Scripts that another one runs if the text of the launch asks for it."""
 FUNCTION = re.compile(r"^(bt_\w+)\(\) (?:\{ [^\n]*\}\n|.*?^[})])", re.MULTILINE | re.DOTALL)
-FUNCTIONS = {match[1]: match[0] for match in FUNCTION.finditer(runtime.GANG.decode())}
+FUNCTIONS = {match[1]: match[0] for match in FUNCTION.finditer(runtime.read("gang.sh").decode())}
 
 
 def texts(launch: Launch) -> Iterator[str]:

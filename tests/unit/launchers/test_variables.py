@@ -41,15 +41,12 @@ def test_every_process_is_told_of_gpus_only_where_there_are_some(gpus: int, vend
                 "NCCL_IB_SL",
                 "NCCL_NET_GDR_LEVEL",
                 "NCCL_NET_GDR_C2C",
-                "NCCL_IGNORE_CPU_AFFINITY",
             },
         ),
-        ("NDv2", {"NCCL_TOPO_FILE", "NCCL_IGNORE_CPU_AFFINITY"}),
+        ("NDv2", set()),
         (
             "ND H100 v5",
             {
-                "NCCL_TOPO_FILE",
-                "NCCL_IGNORE_CPU_AFFINITY",
                 "NCCL_IB_PCI_RELAXED_ORDERING",
                 "NCCL_PXN_DISABLE",
                 "NCCL_MIN_NCHANNELS",
@@ -62,10 +59,31 @@ def test_every_process_is_told_of_gpus_only_where_there_are_some(gpus: int, vend
 def test_a_family_has_the_settings_of_its_own_images(family: str, more: set[str]) -> None:
     shape = H100._replace(family=family)
     assert names(variables.on_infiniband(shape)) == PLAIN | more
-    topology = variables.topology(shape)
-    assert (topology and topology.value) == (
-        {"NDv2": "/opt/microsoft/ndv2/topo.xml", "ND H100 v5": "/opt/microsoft/ndv5/topo.xml"}.get(family)
-    )
+
+
+FOLDER = "/opt/microsoft"
+
+
+@pytest.mark.parametrize("fabric", [Fabric.SR_IOV, Fabric.ETHERNET])
+@pytest.mark.parametrize(
+    ("family", "gpus", "expected"),
+    [
+        ("", 8, {}),
+        ("NDv2", 8, {"NCCL_TOPO_FILE": f"{FOLDER}/ndv2/topo.xml"}),
+        ("ND H200 v5", 8, {"NCCL_TOPO_FILE": f"{FOLDER}/ndv5/topo.xml"}),
+        ("NC A100 v4", 4,
+         {"NCCL_TOPO_FILE": f"{FOLDER}/ncv4/topo.xml", "NCCL_GRAPH_FILE": f"{FOLDER}/ncv4/graph.xml"}),
+        ("NC A100 v4", 2, {"NCCL_GRAPH_FILE": "/dev/null"}),
+        ("ND GB300 v6", 4, {"NCCL_MNNVL_ENABLE": AUTO}),
+    ],
+)  # fmt: skip
+def test_a_node_has_what_its_image_tells_nccl_of_its_gpus_on_any_network(
+    fabric: Fabric, family: str, gpus: int, expected: dict[str, str]
+) -> None:
+    rows = variables.of_node(H100._replace(fabric=fabric, family=family, gpus=gpus), AUTO)
+    affinity = {"NCCL_IGNORE_CPU_AFFINITY": "1"} if family and gpus > 2 else {}
+    assert variables.values(rows) == {**expected, **affinity}
+    assert variables.of_node(H100._replace(family=family, gpus=0), AUTO) == ()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +92,7 @@ def test_a_family_has_the_settings_of_its_own_images(family: str, more: set[str]
 def test_nccl_is_told_nothing_without_gpus_on_sr_iov(shape: Shape) -> None:
     assert variables.on_infiniband(shape) == ()
     assert variables.of_transport(shape, (), "") == ()
-    assert variables.block(variables.of_ranks(shape, frozenset())) == ""
+    assert variables.step_of_ranks(variables.of_ranks(shape, frozenset())).text == ""
 
 
 def test_ucx_is_told_of_its_cards_also_without_gpus() -> None:
@@ -104,7 +122,8 @@ def test_nccl_gets_no_description_of_more_gpus_than_a_node_uses(
     gpus: int, processes: int | str | None, replaced: bool
 ) -> None:
     shape = Shape(2, size="S", family="NC A100 v4", gpus=gpus, gpu_vendor="nvidia")
-    assert names(variables.of_graph(shape, processes)) == ({"NCCL_GRAPH_FILE"} if replaced else set())
+    value = variables.NO_GRAPH if replaced else variables.GRAPH
+    assert variables.values(variables.of_graph(shape, processes)) == ({"NCCL_GRAPH_FILE": value} if gpus else {})
     assert variables.of_graph(shape._replace(family="ND A100 v4"), processes) == ()
 
 
@@ -121,31 +140,30 @@ def test_a_log_of_the_users_own_is_left_alone(own: tuple[str, ...], text: str, n
     rows = variables.of_transport(H100, own, text, "/f")
     assert [row.name for row in rows] == list(variables.NOTES) * noted
     assert not rows or rows[2].value == "/f"
-    assert bool(variables.notes(rows)) is noted
+    assert bool(variables.step_of_transport(rows).text) is noted
 
 
 def test_the_ranks_of_an_mpi_have_the_ports_of_the_primary_and_leave_out_what_the_user_sets() -> None:
-    rows = variables.of_ranks(H100, frozenset({"NCCL_TOPO_FILE", "NCCL_PXN_DISABLE", "NCCL_P2P_NET_CHUNKSIZE"}))
+    rows = variables.of_ranks(H100, frozenset({"NCCL_PXN_DISABLE", "NCCL_P2P_NET_CHUNKSIZE"}))
     assert variables.values(rows) == {
         "NCCL_SOCKET_IFNAME": "eth0",
         "NCCL_IB_HCA": "=$bt_ports",
         "NCCL_IB_PCI_RELAXED_ORDERING": "1",
-        "NCCL_IGNORE_CPU_AFFINITY": "1",
         "NCCL_MIN_NCHANNELS": "32",
         "NCCL_IB_QPS_PER_CONNECTION": "4",
     }
-    lines = variables.block(rows).splitlines()
+    lines = variables.step_of_ranks(rows).text.splitlines()
     assert "  bt_find_ports" in lines
     assert (
         '  bt_default NCCL_SOCKET_IFNAME=eth0 NCCL_IB_HCA="=$bt_ports" NCCL_IB_PCI_RELAXED_ORDERING=1'
-        " NCCL_IGNORE_CPU_AFFINITY=1 NCCL_MIN_NCHANNELS=32 NCCL_IB_QPS_PER_CONNECTION=4"
+        " NCCL_MIN_NCHANNELS=32 NCCL_IB_QPS_PER_CONNECTION=4"
     ) in lines
-    without = variables.block(variables.of_ranks(H100, frozenset({"NCCL_IB_HCA"})))
+    without = variables.step_of_ranks(variables.of_ranks(H100, frozenset({"NCCL_IB_HCA"}))).text
     assert "bt_find_ports" not in without
 
 
 def test_a_file_is_only_named_where_it_can_be_read() -> None:
-    lines = variables.block(variables.of_ranks(H100, frozenset())).splitlines()
+    lines = variables.step_of_node(variables.of_node(H100, AUTO)).text.splitlines()
     topology = variables.topology(H100)
     assert topology is not None and topology.file
     assert f"  bt_default_file NCCL_TOPO_FILE {topology.value}" in lines

@@ -234,3 +234,9 @@ def test_a_task_without_checkpoints_is_launched_as_ever() -> None:
     ((_, text),) = plan(task=GANG).launch
     assert "# ---- .batchtrain/preemption.py" not in text
     assert '"preemption"' not in text.partition("# ---- .batchtrain/gang.json")[2]
+
+
+@pytest.mark.parametrize("task", [{}, {"multi_instance": {"num_instances": 2}}])
+def test_a_preemption_is_watched_for_when_the_attempt_that_records_it_is_known(task: dict[str, Any]) -> None:
+    ((_, text),) = planned(task).launch
+    assert text.index("BATCHTRAIN_CHECKPOINT_DIR=") < text.index("\nbt_begin_attempt") < text.index("/preemption.py")

@@ -13,7 +13,7 @@ import re
 import shlex
 import textwrap
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ SIZES = {
     "HB": "STANDARD_HB120RS_V3",
     "HBv4": "STANDARD_HB176RS_V4",
     "HBv5": "STANDARD_HB368RS_V5",
+    "HX": "STANDARD_HX176RS",
     "K80": "STANDARD_NC24R",
     "T4": "STANDARD_NC64AS_T4_V3",
     "V100": "STANDARD_NC24RS_V3",
@@ -48,7 +49,9 @@ SIZES = {
     "A100": "STANDARD_ND96ASR_V4",
     "H100": "STANDARD_ND96ISR_H100_V5",
     "MI300X": "STANDARD_ND96ISR_MI300X_V5",
+    "H200": "STANDARD_ND96ISR_H200_V5",
     "GB200": "STANDARD_ND128ISR_NDR_GB200_V6",
+    "GB300": "STANDARD_ND128ISR_GB300_V6",
 }
 TCP = {"HB, infiniband: false": "HB", "H100, infiniband: false": "H100"}
 """Sizes on which the user asks for tcp."""
@@ -77,7 +80,7 @@ def recipe(mode: str, launch: str, size: str) -> Recipe:
     return jobs.recipe(task=task, pool=pool, resources=made.get("resources", {}))
 
 
-@lru_cache
+@cache
 def plan(mode: str, launch: str, size: str) -> Plan:
     return plan_jobs(recipe(mode, launch, size))
 
@@ -91,7 +94,7 @@ def compact(mode: str, launch: str, size: str) -> list[str]:
     return [
         *(f"request     {line}" for line in requested(jobs.sent_task(made))),
         *(part for name, text in texts(made).items() for part in shown(name, text)),
-        *(f"why         {one.what} = {one.value}: {one.because} [{one.rule}]" for one in made.implicit),
+        *sorted(f"why         {one.what} = {one.value}: {one.because} [{one.rule}]" for one in made.implicit),
         *(f"warning     {one.message} [{one.rule}]" for one in made.warnings),
         *(f"{one.level:11} {one.message} [{one.rule}]" for one in check.run(recipe(mode, launch, size))),
     ]
@@ -170,7 +173,7 @@ def beginning(part: str) -> str:
     return textwrap.shorten(" ".join(lines), 90, placeholder=" ...")
 
 
-@lru_cache
+@cache
 def sized(mode: str, launch: str, size: str) -> list[str]:
     """A plan in parts, without the name of its size."""
     name = re.compile(SIZES[TCP.get(size, size)], re.IGNORECASE)
@@ -229,7 +232,7 @@ def process_variables(spec: dict[str, Any]) -> set[str]:
         "interfaces": {"eth0": "10.0.0.4"},
         "gpus": ["0"] if spec["environment"].get("CUDA_DEVICE_ORDER") else [],
         "infiniband": {"ports": "mlx5_ib0:1", "key": "0x1"},
-        "files": [value for value in spec["rdma_environment"].values() if value.startswith("/")],
+        "files": [value for value in spec["environment"].values() if value.startswith("/")],
         "cores": 4,
     }
     nodes = [Node(index, "10.0.0.4", facts) for index in range(2)]

@@ -11,6 +11,8 @@ from tests import judge
 from tests.unit.plan.jobs import STORAGE, bodies, plan, recipe, said, sent_job, sent_task
 from tests.unit.plan.pools import WINDOWS
 
+SUBNET = "/subscriptions/u/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/s"
+
 
 def test_a_job_request_has_the_properties_of_the_job() -> None:
     sent = sent_job(
@@ -24,7 +26,7 @@ def test_a_job_request_has_the_properties_of_the_job() -> None:
                 "max_task_retries": 2,
                 "metadata": {"team": "speech"},
                 "environment_variables": {"A": "1"},
-                "network": {"subnet_id": "/s", "skip_withdraw": True},
+                "network": {"subnet_id": SUBNET, "skip_withdraw": True},
             }
         )
     )
@@ -38,7 +40,7 @@ def test_a_job_request_has_the_properties_of_the_job() -> None:
         "constraints": {"maxWallClockTime": "P1D", "maxTaskRetryCount": 2},
         "metadata": [{"name": "team", "value": "speech"}],
         "commonEnvironmentSettings": [{"name": "A", "value": "1"}],
-        "networkConfiguration": {"subnetId": "/s", "skipWithdrawFromVNet": True},
+        "networkConfiguration": {"subnetId": SUBNET, "skipWithdrawFromVNet": True},
         "usesTaskDependencies": False,
     }
 
@@ -171,7 +173,10 @@ def test_generated_ids_become_numbers_if_a_merge_task_waits_for_too_many() -> No
 
 @pytest.mark.parametrize("count", [3, 300])
 def test_a_task_waits_for_all_tasks_of_a_factory_by_its_id(count: int) -> None:
-    tasks = [{"id": "sweep", "task_factory": {"repeat": count}, "command": "a"}, {"id": "b", "depends_on": ["sweep"]}]
+    tasks = [
+        {"id": "sweep", "task_factory": {"repeat": count}, "command": "a"},
+        {"id": "b", "command": "b", "depends_on": ["sweep"]},
+    ]
     names = [f"sweep-{number:05d}" for number in range(count)]
     assert bodies(plan({"tasks": tasks}), "task.add")[-1]["dependsOn"] == {"taskIds": names}
 
@@ -321,7 +326,7 @@ def test_the_sdk_takes_a_job_that_says_everything() -> None:
             "job_preparation": {"command": "a"},
             "job_release": {"command": "b"},
             "job_manager": {"command": "c"},
-            "network": {"subnet_id": "/s"},
+            "network": {"subnet_id": SUBNET},
             "metadata": {"a": "b"},
             "auto_complete": True,
         }
@@ -347,7 +352,8 @@ def test_a_plan_depends_on_its_recipe_alone() -> None:
 
 @pytest.mark.parametrize("part", ["merge_task", "job_preparation", "job_release", "job_manager"])
 def test_an_image_of_any_part_of_a_job_makes_its_pool_one_for_containers(part: str) -> None:
-    made = plan_recipe(recipe({part: {"command": "x", "docker_image": "a/b"}}))
+    preparation = {"job_preparation": {"command": "x"}}
+    made = plan_recipe(recipe({**preparation, part: {"command": "x", "docker_image": "a/b"}}))
     [pool] = bodies(made, "pool.add")
     assert pool["virtualMachineConfiguration"]["containerConfiguration"]["type"] == "dockerCompatible"
 

@@ -308,6 +308,22 @@ def test_a_plan_that_the_service_would_refuse_is_refused_with_the_place_in_the_r
 def test_the_pool_of_an_automatic_pool_is_judged_too() -> None:
     machine = {"imageReference": dict(IMAGE), "nodeAgentSKUId": "batch.node.el 9", "windowsConfiguration": {}}
     pool = {"vmSize": "standard_d2s_v5", "virtualMachineConfiguration": machine}
-    job = {"id": "j", "poolInfo": {"autoPoolSpecification": {"pool": pool}}}
+    job = {"id": "j", "poolInfo": {"autoPoolSpecification": {"poolLifetimeOption": "job", "pool": pool}}}
     with pytest.raises(PlanError, match="poolInfo/autoPoolSpecification/pool/virtualMachineConfiguration/windowsConf"):
         judge([Step("job.add", "j", job)])
+
+
+@pytest.mark.parametrize(
+    ("action", "change", "path"),
+    [
+        ("job.add", {"priority": 1001}, "priority"),
+        ("job.add", {"jobReleaseTask": {"commandLine": "x"}}, "jobPreparationTask"),
+        ("task.add", {"commandLine": " "}, "t/commandLine"),
+        ("task.add", {"resourceFiles": [{"httpUrl": "https://h/f", "filePath": "f" * 700}] * 60}, "t/resourceFiles"),
+        ("task.add", {"dependsOn": {"taskIds": ["a"]}}, "t/dependsOn"),
+    ],
+)
+def test_a_plan_is_judged_by_every_rule_of_the_emulator(action: str, change: dict[str, Any], path: str) -> None:
+    least = {"job.add": {"id": "j", "poolInfo": {"poolId": "p"}}, "task.add": {"id": "t", "commandLine": "x"}}
+    with pytest.raises(PlanError, match=f"`{path}`"):
+        judge([Step(action, "j", {**least[action], **change})])  # type: ignore[arg-type]

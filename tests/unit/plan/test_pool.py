@@ -15,6 +15,11 @@ from tests.unit.plan.pools import IMAGE, WINDOWS, plan, recipe, rules, sent
 
 IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i"
 
+COMPUTE = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute"
+GALLERY, ENCRYPTION_SET = f"{COMPUTE}/galleries/g", f"{COMPUTE}/diskEncryptionSets/d"
+PROFILE = f"{GALLERY}/inVMAccessControlProfiles/p/versions/1"
+ARTIFACT = f"{GALLERY}/serviceArtifacts/a/vmArtifactsProfiles/p"
+
 
 def machine(**configuration: Any) -> dict[str, Any]:
     built = {"platform_image": IMAGE, **configuration}
@@ -30,7 +35,7 @@ def machine(**configuration: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "image", "reference"),
     [
-        ("custom_image", {"arm_image_id": "/a"}, {"virtualMachineImageId": "/a"}),
+        ("custom_image", {"arm_image_id": f"{GALLERY}/images/i"}, {"virtualMachineImageId": f"{GALLERY}/images/i"}),
         ("shared_gallery_image", {"id": "/b"}, {"sharedGalleryImageId": "/b"}),
         ("community_gallery_image", {"id": "/c"}, {"communityGalleryImageId": "/c"}),
     ],
@@ -52,7 +57,7 @@ def test_an_unknown_image_needs_its_node_agent() -> None:
 
 def test_a_pool_with_two_kinds_of_image_is_refused() -> None:
     with pytest.raises(PlanError, match="names several images"):
-        machine(custom_image={"arm_image_id": "/a", "node_agent": "b"})
+        machine(custom_image={"arm_image_id": f"{GALLERY}/images/i", "node_agent": "b"})
 
 
 def test_a_pool_without_an_image_is_refused() -> None:
@@ -86,10 +91,9 @@ def test_a_registry_may_be_signed_in_to_by_a_managed_identity() -> None:
     assert found == [{"registryServer": "r.io", "identityReference": {"resourceId": IDENTITY}}]
 
 
-def test_an_additional_registry_is_signed_in_to() -> None:
+def test_a_registry_without_a_login_is_public() -> None:
     found = sent(resources={"docker_images": ["a"], "additional_registries": {"docker": ["r.io"]}})
-    registries = found["virtualMachineConfiguration"]["containerConfiguration"]["containerRegistries"]
-    assert registries == [{"password": "{{registry:r.io}}", "registryServer": "r.io"}]
+    assert "containerRegistries" not in found["virtualMachineConfiguration"]["containerConfiguration"]
 
 
 def test_delayed_images_are_fetched_by_the_start_task_alone() -> None:
@@ -128,7 +132,7 @@ def test_the_systems_disk_travels() -> None:
         "size_gb": 100,
         "storage_account_type": "premium_lrs",
         "security_encryption": "VMGuestStateOnly",
-        "disk_encryption_set": "/d",
+        "disk_encryption_set": ENCRYPTION_SET,
         "write_accelerator": True,
     }
     confidential = {"security_type": "confidentialvm"}
@@ -139,7 +143,7 @@ def test_the_systems_disk_travels() -> None:
         "managedDisk": {
             "storageAccountType": "premium_lrs",
             "securityProfile": {"securityEncryptionType": "VMGuestStateOnly"},
-            "diskEncryptionSet": {"id": "/d"},
+            "diskEncryptionSet": {"id": ENCRYPTION_SET},
         },
         "writeAcceleratorEnabled": True,
     }
@@ -158,7 +162,7 @@ def test_the_security_of_a_machine_travels() -> None:
         "encryption_at_host": True,
         "secure_boot": False,
         "vtpm": True,
-        "proxy_agent": {"imds": {"mode": "Audit"}, "wire_server": {"access_control_profile": "/r"}},
+        "proxy_agent": {"imds": {"mode": "Audit"}, "wire_server": {"access_control_profile": PROFILE}},
     }
     assert machine(security_profile=told)["securityProfile"] == {
         "securityType": "trustedLaunch",
@@ -167,7 +171,7 @@ def test_the_security_of_a_machine_travels() -> None:
         "proxyAgentSettings": {
             "enabled": True,
             "imds": {"mode": "Audit"},
-            "wireServer": {"inVMAccessControlProfileReferenceId": "/r"},
+            "wireServer": {"inVMAccessControlProfileReferenceId": PROFILE},
         },
     }
 
@@ -175,12 +179,16 @@ def test_the_security_of_a_machine_travels() -> None:
 def test_the_encryption_of_disks_travels() -> None:
     told = {
         "targets": ["osdisk"],
-        "customer_managed_key": {"key_url": "https://k", "identity": IDENTITY, "rotation": True},
+        "customer_managed_key": {
+            "key_url": "https://v.vault.azure.net/keys/k/1",
+            "identity": IDENTITY,
+            "rotation": True,
+        },
     }
     assert machine(disk_encryption=told)["diskEncryptionConfiguration"] == {
         "targets": ["osdisk"],
         "customerManagedKey": {
-            "keyUrl": "https://k",
+            "keyUrl": "https://v.vault.azure.net/keys/k/1",
             "identityReference": {"resourceId": IDENTITY},
             "rotationToLatestKeyVersionEnabled": True,
         },
@@ -202,7 +210,7 @@ def test_placement_extensions_artifacts_and_updates_travel() -> None:
         platform_image=WINDOWS,
         node_placement="zonal",
         extensions=[extension],
-        service_artifact="/a",
+        service_artifact=ARTIFACT,
         windows_automatic_updates=True,
     )
     assert found["nodePlacementConfiguration"] == {"policy": "zonal"}
@@ -218,7 +226,7 @@ def test_placement_extensions_artifacts_and_updates_travel() -> None:
             "provisionAfterExtensions": ["m"],
         }
     ]
-    assert found["serviceArtifactReference"] == {"id": "/a"}
+    assert found["serviceArtifactReference"] == {"id": ARTIFACT}
     assert found["windowsConfiguration"] == {"enableAutomaticUpdates": True}
 
 

@@ -60,6 +60,11 @@ def test_a_file_share_is_mounted_by_its_url() -> None:
     }
 
 
+def test_options_of_the_docker_driver_for_file_shares_get_the_names_of_mount() -> None:
+    found = mount({**SHARE, "mount_options": ["filemode=0777", "dirmode=0770", "uid=1"]}, credentials=STORAGE)
+    assert found["mountOptions"] == "-o file_mode=0777,dir_mode=0770,uid=1"
+
+
 def test_a_share_of_an_account_that_is_not_known_yet_is_planned_with_placeholders() -> None:
     found = mount(SHARE)
     assert (found["accountName"], found["azureFileUrl"]) == ("{{storage:s:account}}", "{{storage:s:files}}/f")
@@ -125,6 +130,7 @@ def test_a_volume_without_its_source_is_refused(told: dict[str, Any]) -> None:
     ("endpoint", "url"),
     [
         ("core.windows.net", "https://acct.file.core.windows.net"),
+        ("http://127.0.0.1:10000/acct", "https://acct.file.core.windows.net"),
         ("https://acct.blob.core.usgovcloudapi.net/", "https://acct.file.core.usgovcloudapi.net"),
         ("https://acct.blob.x.blob.y", "https://acct.file.x.blob.y"),
     ],

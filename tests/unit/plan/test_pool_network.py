@@ -15,6 +15,9 @@ from tests.unit.plan.pools import WINDOWS, plan, rules, sent
 SSH = {"username": "al", "ssh_public_key_data": "ssh-ed25519 AAAA"}
 BY_NAME = {"name": "v", "resource_group": "g", "subnet": {"name": "s"}}
 
+NETWORK = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network"
+SUBNET, ADDRESS = f"{NETWORK}/virtualNetworks/v/subnets/s", f"{NETWORK}/publicIPAddresses/a"
+
 
 def network(pool: dict[str, Any], **more: Any) -> dict[str, Any]:
     found: dict[str, Any] = sent(pool, **more)["networkConfiguration"]
@@ -40,7 +43,7 @@ def test_a_pool_without_network_settings_has_no_network_configuration() -> None:
 
 
 def test_a_subnet_is_taken_by_its_id() -> None:
-    assert network({"virtual_network": {"arm_subnet_id": "/subnet"}}) == {"subnetId": "/subnet"}
+    assert network({"virtual_network": {"arm_subnet_id": SUBNET}}) == {"subnetId": SUBNET}
 
 
 def test_a_network_by_name_is_put_together_from_the_subscription() -> None:
@@ -90,9 +93,9 @@ def test_acceleration_scope_families_and_tags_travel() -> None:
 
 
 def test_given_public_addresses_are_user_managed() -> None:
-    made = plan({"public_ips": ["/ip"]})
+    made = plan({"public_ips": [ADDRESS]})
     found = made.steps[0].document["networkConfiguration"]["publicIPAddressConfiguration"]
-    assert (found["provision"], found["ipAddressIds"]) == ("usermanaged", ("/ip",))
+    assert (found["provision"], found["ipAddressIds"]) == ("usermanaged", (ADDRESS,))
     assert "addresses-of-your-own" in rules(made)
 
 

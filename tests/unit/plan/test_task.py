@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.config.travel import LargeSource
+from batchtrain.config.travel import BLOB_STORE, LargeSource
 from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import PlanError
 from batchtrain.plan import Facts, PoolFacts, payload, plan_jobs
@@ -245,7 +245,8 @@ def test_a_registry_of_the_task_is_a_placeholder_or_an_identity() -> None:
     ],
 )
 def test_shared_memory_is_enough_for_what_runs(task: dict[str, Any], pool: dict[str, Any], wanted: str) -> None:
-    assert options({}, task, pool).removesuffix("-v /home/_azbatch/.ssh:/home/_azbatch/.ssh:ro").rstrip() == wanted
+    words = options({}, task, pool).replace("-v /home/_azbatch/.ssh:/home/_azbatch/.ssh:ro", "")
+    assert words.replace("-v /opt/microsoft:/opt/microsoft:ro", "").split() == wanted.split()
 
 
 def test_a_gangs_containers_see_the_pools_key_and_others_do_not() -> None:
@@ -266,6 +267,39 @@ def test_infiniband_in_a_container_needs_its_device_and_locked_memory() -> None:
     assert said(made, "infiniband-container")
 
 
+NC96 = {"vm_size": "STANDARD_NC96ADS_A100_V4"}
+TOPOLOGY = {"NCCL_TOPO_FILE": "/opt/microsoft/ncv4/topo.xml", "NCCL_IGNORE_CPU_AFFINITY": "1"}
+NO_GRAPH = {"NCCL_GRAPH_FILE": "/dev/null"}
+
+
+@pytest.mark.parametrize(
+    ("task", "added", "mounted"),
+    [
+        (DOCKER, TOPOLOGY, True),
+        ({"singularity_image": "docker://a/b:1"}, TOPOLOGY, False),
+        ({**DOCKER, "gpus": "2"}, {}, False),
+        ({**DOCKER, "gpus": "disable"}, {}, False),
+        ({**DOCKER, "environment_variables": {"NCCL_TOPO_FILE": "/mine"}}, {"NCCL_IGNORE_CPU_AFFINITY": "1"}, False),
+        ({}, {}, False),
+        ({"environment_variables": {"CUDA_VISIBLE_DEVICES": "0,1"}}, NO_GRAPH, False),
+        ({**DOCKER, "multi_instance": {"num_instances": 2, "pytorch": {}}}, {}, True),
+        ({**DOCKER, "multi_instance": {"num_instances": 2}}, TOPOLOGY, True),
+    ],
+)
+def test_a_task_without_a_launch_is_told_of_its_gpus_by_its_variables(
+    task: dict[str, Any], added: dict[str, str], mounted: bool
+) -> None:
+    made = plan(task=task, pool=NC96)
+    sent = sent_task(made)
+    variables = {each["name"]: each["value"] for each in sent.get("environmentSettings", ())}
+    own = task.get("environment_variables", {})
+    assert {name: value for name, value in variables.items() if "NCCL" in name and name not in own} == added
+    run_options = sent.get("containerSettings", {}).get("containerRunOptions", "")
+    assert ("-v /opt/microsoft:/opt/microsoft:ro" in run_options) is mounted
+    explained = {implicit.what for implicit in made.implicit}
+    assert set(added) <= explained
+
+
 def test_the_jobs_word_on_infiniband_holds() -> None:
     assert "/dev/infiniband" not in options({"infiniband": False}, GANG, HB)
 
@@ -278,7 +312,7 @@ def test_amd_gpus_are_given_to_containers() -> None:
 @pytest.mark.parametrize(("gpus", "seen"), [("disable", "void"), ("2", "0,1"), ("device=1,3", "1,3")])
 def test_some_gpus_are_chosen_by_the_containers_toolkit(gpus: str, seen: str) -> None:
     sent = sent_task(plan(task={**DOCKER, "gpus": gpus}, pool=H100))
-    assert sent["environmentSettings"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": seen}]
+    assert sent["environmentSettings"][0] == {"name": "NVIDIA_VISIBLE_DEVICES", "value": seen}
 
 
 @pytest.mark.parametrize(
@@ -308,7 +342,7 @@ def test_the_source_of_a_containers_gpus_is_explained() -> None:
 
 
 def test_all_gpus_need_no_word() -> None:
-    assert "environmentSettings" not in sent_task(plan(task={**DOCKER, "gpus": "all"}, pool=H100))
+    assert "VISIBLE" not in str(sent_task(plan(task={**DOCKER, "gpus": "all"}, pool=H100)))
 
 
 # --- Apptainer ------------------------------------------------------------------------------------------------------
@@ -591,12 +625,21 @@ def test_a_job_without_a_pool_says_where_to_name_it() -> None:
         plan_jobs(nowhere)
 
 
-def test_a_large_source_needs_the_storage_account_of_the_recipe() -> None:
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({"settings": {"storage_account_settings": "data"}, **STORAGE}, "data/batchtrain-files"),
+        (STORAGE, "data/batchtrain-files"),
+        ({"facts": Facts(blob_store=BLOB_STORE)}, f"{BLOB_STORE}/j"),
+    ],
+    ids=["named", "the only one", "emulator"],
+)
+def test_a_large_source_goes_through_the_storage_that_there_is(more: Any, place: str) -> None:
     large = {"src": LargeSource((), 1 << 40, "d" * 64)}
-    with pytest.raises(PlanError, match="the source `src` needs the storage account of the recipe"):
+    with pytest.raises(PlanError, match="the source `src` does not fit into a request"):
         plan(task={"source": "src"}, sources=large)
-    made = plan(task={"source": "src"}, sources=large, settings={"storage_account_settings": "data"}, **STORAGE)
-    assert f"{'d' * 32}.source.tar.gz" in [upload.path.rpartition("/")[2] for upload in made.uploads]
+    made = plan(task={"source": "src"}, sources=large, **more)
+    assert f"{place}/{'d' * 32}.source.tar.gz" in [upload.path for upload in made.uploads]
 
 
 def test_an_apptainer_image_gets_the_description_of_the_nodes_cards() -> None:

@@ -11,7 +11,7 @@ from batchtrain import runtime
 
 def test_the_links_to_unchanged_files_of_the_source_are_gone(tmp_path: Path) -> None:
     script, work = tmp_path / "before_upload.sh", tmp_path / "wd"
-    script.write_bytes(runtime.BEFORE_UPLOAD)
+    script.write_bytes(runtime.read("before_upload.sh"))
     names = ("same", "sub/a  b", "-rf", "changed", "replaced")
     for name in names:
         source, link = tmp_path / name, work / name

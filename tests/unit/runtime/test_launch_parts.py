@@ -212,6 +212,8 @@ def test_kills_for_memory_are_counted_for_our_cgroups_and_for_the_node(
 ) -> None:
     monkeypatch.setattr(kernel, "text_of", lambda path: files.get(path, ""))
     assert kernel.killed_for_memory() == {"cgroup": cgroup, "node": 5}
+    monkeypatch.setenv("BATCHTRAIN_EMULATED_NODE", "/nodes/n0")
+    assert kernel.killed_for_memory() == {"cgroup": 0, "node": 5}
 
 
 def test_what_the_image_sets_for_nccl_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -67,10 +68,18 @@ class Node:
         environment["BATCHTRAIN_CHECKPOINT_DIR"] = self.directory
         for step in steps:
             subprocess.run([sys.executable, "-c", STEP.format(step)], env=environment, check=True)
+        self.finished = functools.partial(
+            subprocess.run, [*command, "finished"], env=environment, check=True, capture_output=True, text=True
+        )
         if finish:
-            ended = subprocess.run([*command, "finished"], env=environment, check=True, capture_output=True, text=True)
-            self.said += ended.stderr.splitlines()
+            said = self.said
+            self.finish()
+            self.said = said + self.said
         return self
+
+    def finish(self) -> None:
+        """The task has ended with success."""
+        self.said = self.finished().stderr.splitlines()
 
     @property
     def results(self) -> Path:
@@ -147,6 +156,37 @@ def test_the_run_after_a_finished_one_says_so_and_how_to_start_anew(node: Node) 
         "that run had finished the training; `batchtrain run` with --fresh starts anew"
     ]  # fmt: skip
     assert node.record["continues"]["finished"]
+
+
+def test_files_of_the_program_itself_are_continued_by_name_and_become_results(node: Node) -> None:
+    node.run("a")
+    (Path(node.directory) / "best").mkdir()
+    (Path(node.directory) / "best" / "snap.pt").write_text("1")
+    node.finish()
+    assert names(node.results / "best") == ["snap.pt"]
+    assert node.run("b", files={"train.py": "2"}).said == [
+        "continues with best/snap.pt of run a, as far as the program reads it",
+        "changed since then: train.py",
+        "that run had finished the training; `batchtrain run` with --fresh starts anew",
+    ]
+    assert node.record["continues"]["step"] is None
+    node.finish()
+    text = "this run has changed nothing in its checkpoints (best/snap.pt): it trained nothing, or it did not save"
+    assert node.said[-1].startswith(f"batchtrain: {text}")
+    (Path(node.directory) / "last.pt").touch()
+    node.finish()
+    assert node.said == []
+    assert node.run("c", fresh=True).said == ["starts anew, as --fresh says; the checkpoints before are kept in line 1"]
+
+
+def test_what_is_no_file_stops_neither_a_run_nor_its_results(node: Node) -> None:
+    node.run("a")
+    (Path(node.directory) / "latest").symlink_to("gone")
+    os.mkfifo(Path(node.directory) / "pipe")
+    (Path(node.directory) / "snap.pt").write_text("1")
+    node.finish()
+    assert names(node.results) == ["snap.pt"]
+    assert node.run("b").said[0] == "continues with snap.pt of run a, as far as the program reads it"
 
 
 def test_the_last_checkpoint_of_a_task_without_results_becomes_its_result(node: Node) -> None:

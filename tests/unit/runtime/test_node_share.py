@@ -18,7 +18,7 @@ A100 = CPUs(packages=2, numa=2, cores=24, gpus=(1, 1, 0, 0, 3, 3, 2, 2))
 
 def share(tmp_path: Path, cpus: CPUs, ranks: int, **environment: str) -> str:
     script = tmp_path / "node.sh"
-    script.write_text(machines.write(tmp_path / "machine", cpus).seen_by(runtime.NODE.decode()))
+    script.write_text(machines.write(tmp_path / "machine", cpus).seen_by(runtime.read("node.sh").decode()))
     line = ["bash", str(script), "share", str(ranks)]
     variables = {"PATH": "/usr/bin:/bin", **environment}
     return subprocess.run(line, env=variables, capture_output=True, text=True, check=False).stdout.strip()
