@@ -7,6 +7,7 @@ Sources: Azure/azhpc-images README (July 2026); Azure/Batch issues 106, 119, 152
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 from collections.abc import Iterable
 from datetime import date
@@ -102,7 +103,11 @@ AGENT_UNNAMED: tuple[Image, ...] = (
     Image("azure-hpc", "azurelinux-hpc", "3", "", "linux", HPC),
     Image("azure-hpc", "azurelinux-hpc", "3-fips", "", "linux", HPC),
     Image("azure-hpc", "azurelinux-hpc", "3-v100", "", "linux", HPC_VOLTA),
+    Image("azure-hpc", "azurelinux-hpc", "3-v100-fips", "", "linux", HPC_VOLTA),
 )  # fmt: skip
+NO_ARM64 = "Azure publishes no HPC image for arm64, and no document names a node agent for it"
+"""azhpc-images (July 2026): the README lists images of the marketplace for x64 alone; packer/variables.pkr.hcl builds
+arm64 for GB200 and GB300 from `ubuntu-24_04-lts:server-arm64` and Azure Linux 3, into a gallery."""
 
 # Images in users' old files. The end of a node agent ends every image of it; 31 December 2024 is the day pools of the
 # agents that had already lost support were scaled to zero (Azure/Batch issue 180).
@@ -166,8 +171,6 @@ def find(publisher: str, offer: str, sku: str, among: Iterable[Image] = EVERY) -
 
 def nearest(reference: str, among: Iterable[Image] = IMAGES) -> tuple[str, ...]:
     """At most three `publisher:offer:sku` similar to `reference`, the nearest first."""
-    import difflib  # not needed at every start
-
     references = [":".join(image[:3]) for image in among]
     return tuple(difflib.get_close_matches(reference.strip().lower(), references, n=3, cutoff=0.6))
 

@@ -93,36 +93,6 @@ def test_a_size_at_another_price_is_the_same_machine(name: str) -> None:
     assert promoted._replace(name=usual.name) == usual
 
 
-@pytest.mark.parametrize(
-    ("name", "builds"),
-    [
-        ("NC64as_T4_v3", ()),
-        ("NC96ads_A100_v4", ("CNTK 2.7", "TensorFlow 1.15")),
-        ("ND96isr_H100_v5", ("CNTK 2.7", "TensorFlow 1.15", "MXNet 1.9")),
-        ("ND40rs_v2", ()),
-        ("HB120rs_v3", ()),
-        ("ND96isr_MI300X_v5", ()),
-    ],
-)
-def test_the_last_builds_of_frameworks_are_known_to_be_older_than_a_gpu(name: str, builds: tuple[str, ...]) -> None:
-    assert tuple(build.name for build in sizes.too_old_for(named(name))) == builds
-
-
-def test_the_answer_to_a_gone_size_names_the_builds_that_do_not_know_today_s_gpu() -> None:
-    reason = sizes.today_for(named("NC24r")).reason
-    assert "CNTK 2.7 (CUDA 10.0)" in reason
-    assert "Standard_ND40rs_v2" in reason
-
-
-def test_an_amd_size_is_followed_by_one_for_rocm() -> None:
-    assert "built for ROCm" in sizes.today_for(named("NV32as_v4")).reason
-
-
-@pytest.mark.parametrize("size", [size for size in SIZES if size.gpu_vendor == "nvidia"], ids=lambda size: size.name)
-def test_the_first_cuda_of_each_nvidia_gpu_is_known(size: VmSize) -> None:
-    assert sizes.needed_cuda(size) is not None
-
-
 def named(name: str) -> VmSize:
     size = sizes.find(name)
     assert size is not None, name

@@ -150,37 +150,3 @@ def test_an_r_in_the_name_says_rdma() -> None:
     for size in SIZES:
         letters = re.sub(r"^Standard_[A-Z]+[\d-]+", "", size.name).split("_")[0]
         assert (size.rdma is not None) == ("r" in letters or size.name in ("Standard_A8", "Standard_A9")), size
-
-
-def test_nc24r_is_led_to_h100_and_its_old_cuda_builds_to_v100() -> None:
-    successor = sizes.today_for(named("STANDARD_NC24R"))
-    assert (successor.today, successor.old_cuda) == ("Standard_ND96isr_H100_v5", "Standard_ND40rs_v2")
-    assert all(word in successor.reason for word in ("CUDA 8", "7.0", "NCv3"))
-
-
-def test_a_size_without_a_retirement_date_is_its_own_successor() -> None:
-    assert sizes.today_for(named("Standard_D4s_v5")) == ("Standard_D4s_v5", None, "")
-
-
-OLD_CPU = ("Standard_D1_v2", "Standard_D11_v2", "Standard_F8s_v2", "Standard_DC8_v2", "Standard_M192ims_v2")
-
-
-def test_a_cpu_size_is_followed_by_one_that_holds_as_much() -> None:
-    found = {name: sizes.today_for(named(name)) for name in OLD_CPU}
-    assert {name: one.today for name, one in found.items()} == {
-        "Standard_D1_v2": "Standard_D2s_v5",
-        "Standard_D11_v2": "Standard_E2s_v5",
-        "Standard_F8s_v2": "Standard_D8s_v5",
-        "Standard_DC8_v2": "Standard_DC8as_v6",
-        "Standard_M192ims_v2": "Standard_M416s_6_v3",
-    }
-
-
-def test_each_size_that_goes_leads_to_one_that_stays_and_can_do_the_same() -> None:
-    for size in [size for size in SIZES if size.retired]:
-        successor = sizes.today_for(size)
-        assert successor.today is not None, size
-        today = named(successor.today)
-        assert today.retired is None, size
-        assert bool(today.rdma) == bool(size.rdma), size
-        assert bool(today.gpus) == bool(size.gpus), size
