@@ -7,6 +7,7 @@ it.
 
 from __future__ import annotations
 
+import difflib
 import math
 import operator
 import random
@@ -37,6 +38,9 @@ TARGETS = {
     "$TargetLowPriority": "$TargetLowPriorityNodes",
 }
 """Variables that a formula sets, with their older names."""
+
+OLDER_METRICS = {"$CurrentDedicated": "$CurrentDedicatedNodes", "$CurrentLowPriority": "$CurrentLowPriorityNodes"}
+"""Older names of variables that a formula reads."""
 
 OPTION = "$NodeDeallocationOption"
 OPTIONS = ("requeue", "terminate", "taskcompletion", "retaineddata")
@@ -124,10 +128,11 @@ def _words(text: str) -> list[Token]:
     while at < len(text):
         match = _WORDS.match(text, at)
         if match is None:
-            raise FormulaError(f"`{text[at]}` is not valid here", line, at - start + 1, syntax=True)
+            json = '; a text of JSON is written with `"` in place of `\\"` here' if text.startswith('\\"', at) else ""
+            raise FormulaError(f"`{text[at]}` is not valid here{json}", line, at - start + 1, syntax=True)
         kind = str(match.lastgroup)
         if kind != "space":
-            words.append(Token(kind, match[0], line, at - start + 1))
+            words.append(Token(kind, OLDER_METRICS.get(match[0], match[0]), line, at - start + 1))
         breaks = match[0].count("\n")
         if breaks:
             line, start = line + breaks, at + match[0].rindex("\n") + 1
@@ -324,8 +329,6 @@ def _unknown(node: Node, names: set[str]) -> Iterator[FormulaError]:
 
 
 def _meant(word: str, names: Iterable[str], least: float = 0.6) -> str:
-    import difflib  # a slow import (6 ms), needed only for a mistake
-
     near = difflib.get_close_matches(word, sorted(names), 1, least)
     return f"; did you mean `{near[0]}`?" if near else ""
 

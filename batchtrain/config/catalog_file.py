@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
+from yaml import safe_dump
 
 from batchtrain import state_files
 from batchtrain.catalog import sizes as size_table
@@ -139,14 +141,12 @@ def read(file: Path, *, is_made: bool = False) -> Catalog:
 
 def text_of(catalog: Catalog, heading: str) -> str:
     """The user's entries as the text of a catalog.yaml, with `heading` as its first comment lines."""
-    import yaml  # a slow import; the reader is imported already
-
     data = {
         "sizes": [_entry(size, VmSize("", "", 0, 0)) for size in catalog.own_sizes],
         "images": [_entry(image, Image("", "", "", "")) for image in catalog.own_images],
         "prices": [_entry(prices, Prices("", "")) for prices in catalog.prices],
     }
-    body = yaml.safe_dump({name: rows for name, rows in data.items() if rows}, sort_keys=False, width=120)
+    body = safe_dump({name: rows for name, rows in data.items() if rows}, sort_keys=False, width=120)
     lines = [f"# {line}".rstrip() for line in heading.splitlines()]
     return "\n".join([*lines, body if catalog != Catalog() else "{}\n"])
 
@@ -255,8 +255,6 @@ def _changes(read: _Read, problems: list[Problem]) -> dict[str, Any]:
 
 
 def _unknown(yaml: Document, path: document.Path, key: str, names: Iterable[str]) -> Problem:
-    from difflib import get_close_matches  # a slow import, needed only for a mistake
-
     near = get_close_matches(key, list(names), n=1, cutoff=0.6)
     hint = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(names)}."
     where = yaml.position((*path, key), key=True)

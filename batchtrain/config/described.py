@@ -14,7 +14,6 @@ import msgspec
 from batchtrain.config import catalog_file, saving, schema, user_settings, yaml_text
 from batchtrain.config.load import examine
 from batchtrain.config.types import (
-    GlobalResources,
     Job,
     MultiInstance,
     PlatformImage,
@@ -40,7 +39,6 @@ VM_SIZE = "STANDARD_D4DS_V5"
 """The size of a new pool if `compute` and `instance_type` name none: 4 cores, no GPU."""
 IMAGE = PlatformImage(publisher="microsoft-dsvm", offer="ubuntu-hpc", sku="2404")
 """The VM image of a new pool."""
-SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
 CURATED = "mcr.microsoft.com/azureml/curated"
 """Where the images of Azure ML's curated environments are."""
 
@@ -50,7 +48,6 @@ _CURATED = re.compile(r"AzureML-(?P<name>[^@:]+)(?:@latest|:(?P<version>[^@:]+))
 _REGISTERED = re.compile(
     r"azureml://registries/azureml/environments/(?P<name>[^/]+)/(?:versions/(?P<version>[^/]+)|.*)"
 )
-_WORD = re.compile(r"(?:(?<=\s)|(?<==)|^)[\w.][\w./+-]*(?=[\s'\";&|)]|$)")
 _ELSEWHERE = {
     "outputs": "a command writes below $AZ_BATCH_TASK_WORKING_DIR; `output_data` of the saved jobs.yaml uploads it",
     "services": "`batchtrain pool ssh` and `batchtrain pool forward` reach a node",
@@ -108,8 +105,7 @@ def command(
     instances: number of nodes, by default 1.
     distribution: how the command is launched on the nodes: Mpi, PyTorch, TensorFlow, Horovod, DeepSpeed, Accelerate,
         Jax, Mxnet or Ray.
-    source: a directory of this machine that is copied to every node. A word of the command that is a file of it,
-        such as `train.py`, is found there.
+    source: a directory of this machine that is copied to every node. The command starts among its files.
     inputs: values for the command; each is also the environment variable AZURE_ML_INPUT_NAME.
     compute: a VM size (STANDARD_ND96ISR_H100_V5), the id of a pool, or a Pool. The pool is created when the job runs.
     environment_variables: variables of every process.
@@ -129,7 +125,7 @@ def command(
     input_texts = {key: _input(key, value) for key, value in (inputs or {}).items()}
     task = Task(
         id="task",
-        command=_in_source(_filled(command, input_texts), folder),
+        command=_filled(command, input_texts),
         docker_image=_image(picture) if picture else None,
         source=folder,
         multi_instance=_gang(count, distribution),
@@ -182,13 +178,6 @@ def _filled(text: str, inputs: Mapping[str, str]) -> str:
         raise UsageError(f"command: `{match[0]}` has no value. {hint or 'Add it to `inputs`.'}")
 
     return _INPUT.sub(value, text)
-
-
-def _in_source(text: str, source: str | None) -> str:
-    """The command with the paths that the files of the source have on a node."""
-    if source is None:
-        return text
-    return _WORD.sub(lambda match: f"{SHARED}/{match[0]}" if (Path(source) / match[0]).is_file() else match[0], text)
 
 
 def _image(name: str) -> str:
@@ -253,18 +242,21 @@ def valid(
     """A recipe that was made in Python, as it is loaded from its own files. Raises ConfigError with every problem.
 
     origin: what the problems are about. files: further files, with the credentials. settings: values that override, by
-    path. remarks: further warnings.
+    path. remarks: further problems.
     """
+    silent = tuple(ignore)
     images = dict.fromkeys(task.docker_image for job in recipe.jobs for task in job.tasks if task.docker_image)
     folder = Path(recipe.directory)
-    written = msgspec.structs.replace(recipe, resources=GlobalResources(docker_images=tuple(images)))
+    resources = msgspec.structs.replace(recipe.resources, docker_images=tuple(images))
+    written = msgspec.structs.replace(recipe, resources=resources)
     texts = {f"{name}.yaml": saving.rendered(block).encode() for name, block in written.files.items()}
     examined = examine(
-        folder, {**texts, **(files or {})}, settings=settings, ignore=ignore, catalog=catalog_file.load(folder),
+        folder, {**texts, **(files or {})}, settings=settings, ignore=silent, catalog=catalog_file.load(folder),
         local=is_for_emulator(local), registry=user_settings.load().registry,
     )  # fmt: skip
+    remarks = tuple(remark for remark in remarks if remark.rule not in silent)
     problems = (*(_without_line(problem, origin, texts) for problem in examined.problems), *remarks)
-    if not examined.valid:
+    if any(problem.level == "error" for problem in problems):
         raise ConfigError(problems)
     return msgspec.structs.replace(examined.recipe, warnings=problems)
 

@@ -193,6 +193,11 @@ class _Source:
         odd = _UNREADABLE.search(self.text) if not isinstance(error, yaml.MarkedYAMLError) else None
         if odd:
             return Broken("syntax", f"the character U+{ord(odd[0]):04X} is not allowed in YAML; remove it", odd.start())
+        looks_like_json = self.text.lstrip().startswith(("{", "//", "/*"))
+        comment = _COMMENT.search(_QUOTED.sub(_blank, self.text)) if looks_like_json else None
+        if comment:
+            message = f"`{comment[1]}` is not a comment in JSON or YAML; write `#` instead, or remove the comment"
+            return Broken("syntax", message, comment.start(1))
         if not isinstance(error, yaml.MarkedYAMLError):
             return Broken("syntax", "YAML cannot be read", 0)
         reason = ", ".join(part for part in (error.context, error.problem) if part)
@@ -208,6 +213,14 @@ class _Source:
         if self.text[offset : offset + 1] == "\t":
             advice = "a tab cannot indent YAML; use spaces"
         return Broken("syntax", f"YAML cannot be read: {reason}{'; ' if advice else ''}{advice}", offset)
+
+
+_COMMENT = re.compile(r"(?m)(?:^|[,{}\[\]\"])[ \t]*(//|/\*)")
+_QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+
+
+def _blank(text: re.Match[str]) -> str:
+    return '"' + " " * (len(text[0]) - 2) + '"'
 
 
 KEY_WITHOUT_COLON = "a key needs `: ` after it"

@@ -528,9 +528,9 @@ def last(factory: types.TaskFactory, seed: int | str) -> Row:
     if sweep is not None and sweep.product_iterables:
         return tuple(axis[-1] for axis in sweep.product_iterables)
     if sweep is not None and (some := sweep.combinations):
-        return some.iterable[-1:] * some.length if some.replacement else some.iterable[-some.length :]
+        return tuple(some.iterable[-1:] * some.length if some.replacement else some.iterable[-some.length :])
     if sweep is not None and (order := sweep.permutations):
-        return order.iterable[::-1][: order.length]
+        return tuple(order.iterable[::-1][: order.length])
     return deque(values(factory, seed), maxlen=1)[0]
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from batchtrain.config.patterns import late
+
 # distribution/reference: the grammar of a reference.
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
 _SERVER = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?")
-_PATH = re.compile(
+_PATH = late(
     rf"{_COMPONENT}(?:/{_COMPONENT})*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?"
     r"(?:@[A-Za-z][A-Za-z0-9+._-]*:[0-9a-fA-F]{32,})?"
 )

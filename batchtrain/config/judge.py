@@ -20,6 +20,7 @@ from jsonschema.protocols import Validator
 from jsonschema.validators import extend
 
 from batchtrain.config import types
+from batchtrain.config.editor import as_loaded
 from batchtrain.config.masking import is_hidden
 from batchtrain.config.schema import (
     PATTERNS,
@@ -111,8 +112,6 @@ def _judge(definition: str) -> Validator:
 
 def mistakes_of(kind: type, data: Any, path: Path) -> Iterator[Flaw]:
     """Every mistake in the data of a type that the schemas lack."""
-    from batchtrain.config.editor import as_loaded  # a slow import (5 ms), needed only for such a type
-
     schema = as_loaded(msgspec.json.schema(kind))
     for error in _Judge(schema).iter_errors(data):
         yield from _worded(error, path)

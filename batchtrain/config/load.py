@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from batchtrain.catalog.offer import Catalog
-from batchtrain.config import catalog_file, document, override, schema, source_directory, user_settings
-from batchtrain.config.dialect import OLD_SECTIONS, renamed, today
+from batchtrain.config import catalog_file, document, override, schema, source_directory, untyped, user_settings
+from batchtrain.config.dialect import OLD_SECTIONS, Rewrite, renamed, today
 from batchtrain.config.document import Document
 from batchtrain.config.image_names import in_registry
+from batchtrain.config.local_storage import without_accounts
 from batchtrain.config.masking import masked_line, masked_text
 from batchtrain.config.schema import Flaw, Verdict, dotted
 from batchtrain.config.secret_names import SECRETS
@@ -40,7 +41,7 @@ MISSING = {
 }
 EMPTY = {"pool_specification": "describe the pool below it", "job_specifications": "write the jobs below it as a list"}
 """Sections that cannot be empty, with what to write."""
-NOT_LOCAL = frozenset({"source-size", "storage-link"})
+NOT_LOCAL = frozenset({"storage-link"})
 """Checks that do not apply to the emulator: it stores a large `source` itself, and has a storage account."""
 MOST = 100
 """Maximum number of problems to show; the others are counted."""
@@ -87,15 +88,19 @@ def load(
     ignore: Iterable[str] = (),
     files: Mapping[str, str] | None = None,
     local: bool = False,
+    real_storage: bool = False,
 ) -> Loaded:
     """Read a configuration directory, or a recipe directory that has one as `config/`.
 
     settings: values that override the files, by path (`pool_specification.vm_count.dedicated`). needs: required
     top-level keys. ignore: names of checks to silence. files: replacements for files of the directory, by part (`jobs`:
-    jobs-other.yaml). local: the files are for the emulator, which accepts more. Raises ConfigError with all problems of
-    all files, UsageError if there is nothing to read.
+    jobs-other.yaml). local: the files are for the emulator, which accepts more, and whose storage replaces all accounts
+    unless real_storage is given. Raises ConfigError with all problems of all files, UsageError if there is nothing to
+    read.
     """
-    review = examined(directory, settings=settings, needs=needs, ignore=ignore, files=files, local=local)
+    review = examined(
+        directory, settings=settings, needs=needs, ignore=ignore, files=files, local=local, real_storage=real_storage
+    )
     return Loaded(review.recipe, review.problems)
 
 
@@ -107,6 +112,7 @@ def examined(
     ignore: Iterable[str] = (),
     files: Mapping[str, str] | None = None,
     local: bool = False,
+    real_storage: bool = False,
     most: int = MOST,
 ) -> Examined:
     """As `load`, with the origin of every value. most: the number of problems to show."""
@@ -114,7 +120,7 @@ def examined(
     catalog, registry = catalog_file.load(folder), user_settings.load().registry
     review = examine(
         folder, read(folder, files), settings=settings, needs=needs, ignore=ignore, catalog=catalog, local=local,
-        most=most, registry=registry,
+        real_storage=real_storage, most=most, registry=registry,
     )  # fmt: skip
     if not review.valid:
         raise ConfigError(review.problems)
@@ -131,6 +137,7 @@ def examine(
     catalog: Catalog | None = None,
     most: int = MOST,
     local: bool = False,
+    real_storage: bool = False,
     registry: str = "",
 ) -> Examined:
     """Check files by their contents.
@@ -154,7 +161,9 @@ def examine(
             catalog=catalog or Catalog(),
             **{schema.FIELDS[name]: value for name, value in values.items() if value is not None},
         )
-        reading.check(recipe, reading.unknown(values))
+        if local and not real_storage:
+            recipe = without_accounts(recipe)
+        reading.check(recipe, reading.unknown(values), local=local)
         names = tuple(ignore)
         for name in names:
             if name not in _rules():
@@ -304,6 +313,8 @@ class Reading:
         self.documents: dict[str, Document] = {}
         self.settings: dict[_At, str] = {}
         """Paths of values on the command line, and their texts there."""
+        self.rewrites: list[Rewrite] = []
+        """Deprecated properties that more than a new key replaces."""
         self._folder = folder
         self._written: dict[_At, _At] = {}  # current path: the path with the names of its file
         self._pruned: dict[str, set[_At]] = {}  # by section: the paths that are omitted because they are wrong
@@ -367,7 +378,8 @@ class Reading:
             other = self.sections[name].document.file
             self._tell(yaml, Flaw((key,), "duplicate-key", f"`{key}` is also in {other}"))
         else:
-            self.sections[name] = Section(yaml, key, data)
+            is_jobs = name == "job_specifications"
+            self.sections[name] = Section(yaml, key, untyped.typed(yaml, data) if is_jobs else data)
             self._flaws.extend(schema.without_values(name, data, yaml.nulls))
 
     def _tell(self, yaml: Document, flaw: Flaw) -> None:
@@ -380,7 +392,9 @@ class Reading:
         for name, section in self.sections.items():
             if section.key != name:
                 self._written[name,] = (section.key,)
-            self.sections[name] = section._replace(data=renamed(name, section.data, self._written, self._flaws))
+            self.sections[name] = section._replace(
+                data=renamed(name, section.data, self._written, self._flaws, self.rewrites)
+            )
         if "credentials" in self.sections:
             section = self.sections["credentials"]
             self._flaws.extend(placeholders(section.data, CREDENTIALS))
@@ -390,10 +404,7 @@ class Reading:
 
     def override(self, settings: Mapping[str, str]) -> None:
         """Apply the values of the command line, which override the files."""
-        data_of = {name: section.data for name, section in self.sections.items()}
-        pool, jobs = data_of.get("pool_specification"), data_of.get("job_specifications")
-        long_names = ((override.long_paths(name, pool, jobs) or (name,), text) for name, text in settings.items())
-        for name, text in ((name, text) for names, text in long_names for name in names):
+        for name, text in (pair for setting in settings.items() for pair in self._long_values(*setting)):
             words = read_path(name)
             head = OLD_SECTIONS.get(str(words[0]), str(words[0])) if words else ""
             if head not in schema.SECTIONS or len(words) < 2:
@@ -417,6 +428,12 @@ class Reading:
                 continue
             self.settings[_first_new(section.data, path)] = self.settings[path] = name
             self.sections[head] = section._replace(data=data)
+
+    def _long_values(self, name: str, text: str) -> tuple[tuple[str, str], ...]:
+        """The paths that a setting means, each with its value."""
+        data_of = {name: section.data for name, section in self.sections.items()}
+        pool, jobs = data_of.get("pool_specification"), data_of.get("job_specifications")
+        return override.long_values(name, text, pool, jobs) or ((name, text),)
 
     def choose_registry(self, registry: str) -> None:
         """Set the user's registry in the image names of recipes."""
@@ -502,11 +519,11 @@ class Reading:
             if name not in self.sections:
                 self._problems.append(Problem("missing-file", MISSING[name], str(self._folder)))
 
-    def check(self, recipe: Recipe, broken: frozenset[str]) -> None:
-        """Run the rules across properties and files."""
+    def check(self, recipe: Recipe, broken: frozenset[str], *, local: bool) -> None:
+        """Run the rules across properties and files. local: for the emulator."""
         from batchtrain.config import check
 
-        for finding in check.run(recipe, broken, source_directory.surveys(recipe)):
+        for finding in check.run(recipe, broken, source_directory.surveys(recipe, local=local)):
             if not self._hangs_on_mistakes(finding):
                 self._flaws.append(Flaw(finding.path, finding.rule, finding.message, level=finding.level))
 
@@ -616,7 +633,7 @@ class Reading:
         for length in range(len(path), 0, -1):
             older = self._written.get(path[:length])
             if older is not None:
-                return self.written(older[:-1]) + older[-1:] + path[length:]
+                return self.written(older + path[length:])
         return path
 
     def _veiled(self, yaml: Document, problem: Problem, ruler: document.Ruler, of_the_text: bool) -> Problem:

@@ -14,8 +14,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
+import yaml
 
 from batchtrain.config.node_preparation import GIVEN, PACKED
+from batchtrain.config.patterns import late
 from batchtrain.config.secret_names import (
     PUBLIC,
     SECRETS,
@@ -40,8 +42,8 @@ SHORTEST = 6
 LIKELY = 12
 """Minimum length of a variable's value that is searched in other texts; short values such as `100` are not secrets."""
 
-_LINE = re.compile(r"""^([ \t]*(?:[-#][ \t]*)*["']?([\w.-]+)["']?[ \t]*:[ \t]+)(\S.*)$""", re.MULTILINE)
-_PROPERTY = re.compile(
+_LINE = late(r"""^([ \t]*(?:[-#][ \t]*)*["']?([\w.-]+)["']?[ \t]*:[ \t]+)(\S.*)$""", re.MULTILINE)
+_PROPERTY = late(
     rf"""(?i)\b((?:{"|".join(sorted(SECRETS))})["']?\s*:\s*["']?)((?<=")[^"\n]+|(?<=')[^'\n]+|(?<!["'])[^\s,&}}\]]+)"""
 )
 _NAME = re.compile(r"[\w.\]\[\"'+-]+")
@@ -261,8 +263,6 @@ def masked_word(word: str, secrets: Sequence[Secret] = ()) -> str:
 
 def masked_setting(path: str, text: str, secrets: Sequence[Secret] = ()) -> str:
     """The value of `--set` for a path; one that begins as a list or a mapping is YAML."""
-    import yaml  # as below
-
     words = read_path(path)
     is_secret_name = bool(words) and names_secret(str(words[-1])) and not is_ordinary(str(words[-1]), text)
     if is_hidden(words) or (is_secret_name and str(words[-1]) not in PUBLIC):
@@ -278,8 +278,6 @@ def masked_setting(path: str, text: str, secrets: Sequence[Secret] = ()) -> str:
 
 def masked_yaml(text: str, secrets: Sequence[Secret] = (), within: str = "") -> str:
     """A text of YAML with every secret masked, however it is written; it stays YAML. Raises YAMLError."""
-    import yaml  # 20 ms, and only a run stores files
-
     places = sorted(itertools.chain(spans(text), *(secret.places_in(text) for secret in secrets)))
     if not places and not may_have_secrets(text):
         return text  # finding values takes a second per 100,000 lines

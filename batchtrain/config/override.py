@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from batchtrain.config import schema
@@ -46,27 +46,49 @@ _SHORT = {
     "size": (f"{_POOL}.vm_size",),
     "source": (f"{_TASK}.source",),
 }
-SHORT_WORDS = ("nodes", "processes_per_node", *_SHORT)
-"""Names of values of a recipe with one task, in place of their paths."""
+SHORT_WORDS = ("arguments", "nodes", "processes_per_node", "spot", *_SHORT)
+"""Names of values of a recipe with one task, in place of their paths; `spot` is for every recipe."""
 
 
-def long_paths(word: str, pool: Any, jobs: Any) -> tuple[str, ...]:
-    """The paths of the values that a short word sets, in the data of the sections; empty if the recipe has not exactly
-    one task, or if it is no short word."""
-    tasks = [task for job in jobs or () if isinstance(job, dict) for task in job.get("tasks") or ()]
-    if len(tasks) != 1 or not isinstance(tasks[0], dict):
+def long_values(word: str, text: str, pool: Any, jobs: Any) -> tuple[tuple[str, str], ...]:
+    """The paths of the values that a short word sets, in the data of the sections, each with its value. Empty if the
+    recipe has not exactly one task, or if it is no short word."""
+    tasks = [
+        (f"job_specifications[{number}].tasks[{index}]", task)
+        for number, job in enumerate(jobs or ())
+        for index, task in enumerate(at(job, ("tasks",)) or ())
+    ]
+    if word == "spot":
+        return tuple(_spot(text == "true", pool, tasks))
+    if len(tasks) != 1:
         return ()
-    gang = tasks[0].get("multi_instance")
-    blocks = [name for name, block in gang.items() if isinstance(block, dict)] if isinstance(gang, dict) else []
+    ((_, task),) = tasks
+    if word == "arguments":
+        return ((f"{_TASK}.command", f"{at(task, ('command',)) or ''}".rstrip() + f" {text}"),)
+    gang = at(task, ("multi_instance",))
     if word == "processes_per_node":
-        return tuple(f"{_TASK}.multi_instance.{name}.{word}" for name in blocks)
+        blocks = [name for name, block in gang.items() if isinstance(block, dict)] if isinstance(gang, dict) else []
+        return tuple((f"{_TASK}.multi_instance.{name}.{word}", text) for name in blocks)
     if word != "nodes":
-        return _SHORT.get(word, ())
-    count = pool.get("vm_count") if isinstance(pool, dict) else None
-    counts = [name for name in _COUNTS if isinstance(count, dict) and str(count.get(name, "0")) not in ("", "0")]
-    is_number = isinstance(gang, dict) and str(gang.get("num_instances", "")).isdecimal()
-    instances = (f"{_TASK}.multi_instance.num_instances",) if is_number else ()
-    return (f"{_POOL}.vm_count.{(counts or _COUNTS)[0]}", *instances)
+        return tuple((path, text) for path in _SHORT.get(word, ()))
+    counts = [name for name in _COUNTS if str(at(pool, ("vm_count", name)) or "0") != "0"]
+    instances = f"{_TASK}.multi_instance.num_instances"
+    is_number = str(at(gang, ("num_instances",))).isdecimal()
+    return ((f"{_POOL}.vm_count.{(counts or _COUNTS)[0]}", text), *(((instances, text),) if is_number else ()))
+
+
+def _spot(is_spot: bool, pool: Any, tasks: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
+    """All nodes of a pool as spot nodes or as dedicated ones, and the gangs that count them."""
+    counts = [str(at(pool, ("vm_count", name)) or "0") for name in _COUNTS]
+    if not all(map(str.isdecimal, counts)) or not sum(map(int, counts)):
+        return
+    other, kind = _COUNTS if is_spot else reversed(_COUNTS)
+    yield f"{_POOL}.vm_count.{kind}", str(sum(map(int, counts)))
+    yield f"{_POOL}.vm_count.{other}", "0"
+    for path, task in tasks:
+        instances = at(task, ("multi_instance", "num_instances"))
+        if isinstance(instances, str) and instances.endswith(f"_{other}"):
+            yield f"{path}.multi_instance.num_instances", instances.removesuffix(other) + kind
 
 
 def _key_length(words: Sequence[str | int], fields: tuple[str, ...], data: Any) -> int:
@@ -118,6 +140,16 @@ def _without(data: Any, branches: dict[str | int, Any]) -> Any:
         return data
     remaining = {key: item for key, item in data.items() if key not in branches or branches[key]}
     return {key: _without(item, branches[key]) if key in branches else item for key, item in remaining.items()}
+
+
+def at(data: Any, path: Path) -> Any:
+    """The value at `path`; None if there is none."""
+    for step in path:
+        if isinstance(data, list) and isinstance(step, int):
+            data = data[step] if step < len(data) else None
+        else:
+            data = data.get(step) if isinstance(data, dict) else None
+    return data
 
 
 def put(data: Any, path: Path, value: Any) -> Any:

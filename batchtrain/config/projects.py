@@ -52,10 +52,8 @@ def has_former(directory: str) -> bool:
 
 def write(directory: str | Path, project: str = "") -> None:
     """Make a directory the one of a project, by default of a new one. Raises OSError."""
-    import secrets  # not needed at every start
-
     home = os.path.realpath(directory)
-    project_file = ProjectFile(project or secrets.token_hex(PROJECT_DIGITS // 2), name_as_text(home))
+    project_file = ProjectFile(project or os.urandom(PROJECT_DIGITS // 2).hex(), name_as_text(home))
     file = Path(home, FILE)
     fresh = file.with_name(f"{FILE}.new")
     fresh.write_bytes(msgspec.json.encode(project_file) + b"\n")

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import inspect
 
 from batchtrain.config import schema, types
 
@@ -44,8 +45,6 @@ class BlockOf(NamedTuple):
 @lru_cache(maxsize=1)
 def blocks() -> tuple[BlockOf, ...]:
     """Every block, in the order of the files; the first of each file is the file itself."""
-    from msgspec import inspect  # a slow import (4 ms), needed only here
-
     paths: dict[type, list[PropertyPath]] = {}
     first: dict[type, tuple[str, Any]] = {}
     for file, kind in zip(schema.FILES, inspect.multi_type_info(schema.FILES.values()), strict=True):

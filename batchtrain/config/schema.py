@@ -100,12 +100,16 @@ def _nulls(data: Any, path: Path, names: Mapping[int, list[str]]) -> Iterator[Fl
             yield Flaw((*path, name), "variable-unset", message, at_key=True, level="warning")
     fields = fields_of(shape_of(path))
     for name in names.get(id(data), ()) if fields else ():
-        if name not in fields and not any(rule.path[-1] == name for rule in types.RENAMED):
+        if name not in fields and not any(_matches((*path, name), rule.path) for rule in types.RENAMED):
             yield unknown_key((*path, name), fields, data)
-        elif name in NOT_EMPTY:
+        elif name in NOT_EMPTY and name in fields:
             yield Flaw((*path, name), "value", f"`{name}` has no value; {NOT_EMPTY[name]}", at_key=True)
     for step, value in data.items() if isinstance(data, dict) else enumerate(data):
         yield from _nulls(value, (*path, step), names)
+
+
+def _matches(path: Path, pattern: types.Pattern) -> bool:
+    return len(path) == len(pattern) and all(b in ("*", a) for a, b in zip(path, pattern, strict=True))
 
 
 def unknown_key(path: Path, candidates: tuple[str, ...], data: Any) -> Flaw:
@@ -132,7 +136,10 @@ def definitions() -> dict[str, Json]:
     blocks: dict[str, Json] = {}
     for name in FILES:
         content = (shipped("schemas") / f"{name}.json").read_bytes()
-        blocks |= _of_today(msgspec.json.decode(content, type=Json)["$defs"])
+        parts = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+        for block, text in msgspec.json.decode(parts["$defs"], type=dict[str, msgspec.Raw]).items():
+            definition = msgspec.json.decode(text)
+            blocks[block] = _of_today(definition) if OLDER.encode() in bytes(text) else definition
     return blocks
 
 
@@ -334,7 +341,7 @@ _NOUNS = {
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("image", "container", "docker", "containerimage"), ("docker_image", "docker_images")),
-    **dict.fromkeys(("cmd", "run", "script", "entrypoint", "executable", "args"), ("command",)),
+    **dict.fromkeys(("cmd", "run", "script", "entrypoint", "executable", "args", "arguments"), ("command",)),
     **dict.fromkeys(("env", "envs", "environment", "envvars", "variables"), ("environment_variables",)),
     **dict.fromkeys(
         ("nodes", "numnodes", "nodecount", "instances", "instancecount", "replicas", "workers"),
@@ -378,7 +385,7 @@ def _home(flaw: Flaw, candidates: tuple[str, ...], near: str) -> str:
     if len(steps) > 3 or (is_beside and near and _distance(flaw.word, near) == 1):
         return ""  # too far to be meant
     if names:
-        return f"Did you mean `{dotted(path)}`?"
+        return "" if shared < len(mapping) else f"Did you mean `{dotted(path)}`?"
     here = _noun(mapping) if mapping else "the top of a file"
     return f"`{flaw.word}` belongs to {_noun(path[:-1])} (`{dotted((*path[:-1], flaw.word))}`), not to {here}."
 
@@ -457,9 +464,9 @@ PATTERNS = {
 }
 
 
-def shortened(text: str) -> str:
+def shortened(text: str, longest: int = 60) -> str:
     """A text in a message: shortened to fit a line."""
-    return text if len(text) <= 60 else text[:57] + "..."
+    return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 def dotted(path: Path) -> str:

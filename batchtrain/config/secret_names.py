@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import get_args
 
 import batchtrain.config.types  # noqa: F401  # defines every block
+from batchtrain.config.patterns import late
 from batchtrain.config.types.base import Block
 from batchtrain.config.types.secret import Secret
 
 
 def _is_of_secret(hint: object) -> bool:
-    return hint is Secret or any(map(_is_of_secret, get_args(hint)))
+    return hint is Secret or any(map(_is_of_secret, getattr(hint, "__args__", ())))
 
 
 _HINTS = [(name, hint) for block in Block.__subclasses__() for name, hint in block.__annotations__.items()]
@@ -24,8 +24,8 @@ PUBLIC = frozenset(name for name, _ in _HINTS) - SECRETS
 VARIABLES = "environment_variables"
 """The property of the configuration whose values are environment variables."""
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_SECRET = re.compile(
+_WORD = late(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SECRET = late(
     r"password|passwd|pass_?phrase|secret(?!ar)"
     r"|(?:^|_)(?:token|key|pwd|pass|passcode|pat|sas|jwt|dsn|creds?|credentials?|cookie|bearer|auth|authorization)$"
     r"|(?:api|auth|access|account|private|storage|license|admin|session)_?(?:key|token)(?!_ids?$)"
@@ -33,7 +33,7 @@ _SECRET = re.compile(
     r"|pwd$|^sig$|_signature$|conn(?:ection)?_?str(?:ing)?$|webhook_ur[il]$|sas_ur[il]$"
 )
 """Of the words of a name in lower case, joined by `_`."""
-_ORDINARY = re.compile(
+_ORDINARY = late(
     r"(?:^|_)(?:max|min|num|total|avg|per|by|first|last|next|prev|begin|start|end|stop|pad|eos|bos|unk|cls|sep|mask|oov|null"
     r"|special|placeholder|initializer|image|video|audio|vision|visual|text|word|char|byte|lang|language|prompt|system"
     r"|assistant|tool|think|thinking|context|vocab|added|sub|fill|blank|patch|class|instance|separator|trigger|input"
@@ -55,21 +55,21 @@ _ABOUT = frozenset(
 _BARE = frozenset({"key", "pass", "pat", "auth", "bearer"})
 """Words that alone are too common to mark a secret."""
 
-_REFERENCE = re.compile(
+_REFERENCE = late(
     r"\$[A-Z_][A-Z0-9_]*|\$\{\w+\}|%[A-Z_][A-Z0-9_]*%|\$\(.*|`.*|(?:\*\*\*)+|[.…]+|[xX]{3,}",
     re.DOTALL,
 )
 """What stands for a value: a variable, a command, a mask, an ellipsis."""
-_PLACEHOLDER = re.compile(r"""\{\{[\w:./ -]*\}\}|\{[^{}":\n]*\}""")
-_KEY_IN_PATH = re.compile(r"[=+]|(?=[^/]*[a-z])(?=[^/]*[A-Z])[^/]{12}")
+_PLACEHOLDER = late(r"""\{\{[\w:./ -]*\}\}|\{[^{}":\n]*\}""")
+_KEY_IN_PATH = late(r"[=+]|(?=[^/]*[a-z])(?=[^/]*[A-Z])[^/]{12}")
 """What a path rather not has, and a key in base64 does: padding, or a long name with small and capital letters."""
-_FILE = re.compile(r"[\w./~@%+-]+\.(?:pem|key|pub|crt|cer|pfx|p12|json|ya?ml|toml|ini|cfg|conf|env|txt)")
-_WORDS = re.compile(r"true|false|yes|no|on|off|none|null|auto|basic|ntlm|login|oauth2?")
+_FILE = late(r"[\w./~@%+-]+\.(?:pem|key|pub|crt|cer|pfx|p12|json|ya?ml|toml|ini|cfg|conf|env|txt)")
+_WORDS = late(r"true|false|yes|no|on|off|none|null|auto|basic|ntlm|login|oauth2?")
 """Values that say whether or how."""
-_EXAMPLE = re.compile(r"(?:YOUR_)?(?:API_|ACCESS_)?(?:TOKEN|KEY|PASSWORD|NAME|VALUE|FILE|PATH|DIR|ID)")
-_NUMBER = re.compile(r"[+-]?\d{1,6}(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_COUNTED = re.compile(r"(?:token|key|pat|sas|sig|^pass|auth)$")
-_FLAG = re.compile(r"(?:use|enable|disable|no|with|without|require|has|is|skip|allow|show)_")
+_EXAMPLE = late(r"(?:YOUR_)?(?:API_|ACCESS_)?(?:TOKEN|KEY|PASSWORD|NAME|VALUE|FILE|PATH|DIR|ID)")
+_NUMBER = late(r"[+-]?\d{1,6}(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_COUNTED = late(r"(?:token|key|pat|sas|sig|^pass|auth)$")
+_FLAG = late(r"(?:use|enable|disable|no|with|without|require|has|is|skip|allow|show)_")
 
 
 @lru_cache(maxsize=4096)

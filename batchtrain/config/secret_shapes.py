@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from batchtrain.config.patterns import late
 from batchtrain.config.secret_names import PUBLIC, VARIABLES, is_ordinary, is_secret, names_secret, words_of
 
 Span = tuple[int, int]
@@ -143,33 +144,31 @@ SHAPES = (
 def _any(words: Iterable[str]) -> re.Pattern[str]:
     """Matches one of the words. Grouped by their first letters it is five times as fast."""
     groups = itertools.groupby(sorted(words), key=lambda word: word[0])
-    return re.compile(
-        "|".join(f"{re.escape(letter)}(?:{'|'.join(re.escape(w[1:]) for w in g)})" for letter, g in groups)
-    )
+    return late("|".join(f"{re.escape(letter)}(?:{'|'.join(re.escape(w[1:]) for w in g)})" for letter, g in groups))
 
 
 _BY_HINT = {hint: [shape for shape in SHAPES if hint in shape.hints] for shape in SHAPES for hint in shape.hints}
 _LETTERS = _any(hint for hint in _BY_HINT if hint[0].isalpha())
 _SIGNS = _any(hint for hint in _BY_HINT if not hint[0].isalpha())
 """Nearly every text has none of the hints."""
-_NAME = re.compile(
+_NAME = late(
     r"p(?:ass(?:word|wd|phrase|code|(?![a-z]))|wd|at(?![a-z]))|s(?:ecret|as(?![a-z])|ig(?:nature|(?![a-z])))|token(?![a-z])"
     r"|key(?![a-z])|auth(?:orization|(?![a-z]))|c(?:red(?:s|entials?|(?![a-z]))|ookie|onn(?:ection)?_?str)|jwt|dsn|bearer"
     r"|webhook_?ur[il]"
 )
 """A part of every name that marks a secret, in lower case."""
-_BEFORE = re.compile(r"[^\w.\]\[-]")
+_BEFORE = late(r"[^\w.\]\[-]")
 """What is in no name."""
-_SETS = re.compile(
+_SETS = late(
     r"(?<![\w-])(?:(?:setenv|setx|ENV|set -\w+|-g?env|config(?:ure)? (?:--)?set)\s+"
     r"|(?:setdefault|putenv|setenv|SetEnvironmentVariable)\((?:\\*[\"'])+)$"
 )
 """A command or a function that sets a variable without `=`."""
-_PAIR = re.compile(r"(?:-e|--env|--build-arg|--from-literal|--set|export)[ =](\\*[\"'])$")
+_PAIR = late(r"(?:-e|--env|--build-arg|--from-literal|--set|export)[ =](\\*[\"'])$")
 """What stands before a name that is in quotes together with its value."""
-_ENCODED = re.compile(r"[A-Za-z0-9+/]{2048,}={0,2}")
+_ENCODED = late(r"[A-Za-z0-9+/]{2048,}={0,2}")
 """Files that travel in a request."""
-_AFTER = re.compile(
+_AFTER = late(
     r"""(?P<name>[\w.-]{0,60})(?P<quotes>(?:\\*["'])*)(?:(?<=["'])\])?
         (?:(?P<spaces>[ \t]*)(?P<sep>:?=>?(?!=)|:[-=+](?=[^}\n]{0,200}\})|:(?![:/?]))(?:\\*[ \t])*
         | (?P<space>,?(?:[ \t]|\\*\r?\n[ \t]*|\\+n)+|,(?=\\*["'])))
@@ -177,12 +176,12 @@ _AFTER = re.compile(
     re.VERBOSE,
 )
 """The rest of a name, and what is between it and its value."""
-_BARE = re.compile(
+_BARE = late(
     r"""(?: \$\{[^}\s]*\} | [^\s"'`;&|<>()\\,}\]] | [,}\]](?![\s"'\\,}\]);]|$) | \\(?![nrt"'])[^\s"'] )+""",
     re.MULTILINE | re.VERBOSE,
 )
 """A value without quotes, as a shell, a link or a flow of YAML ends it."""
-_JOINED = re.compile(
+_JOINED = late(
     r"""(?P<quote>'\\{0,16}"'\\{0,16}"'|\\{0,16}["'])(?=[^\s"'\\,;:}\])>=|&<])[^\n]{0,256}?(?P=quote)
     | [^\s"'`;&|<>()\\,}\]:=]+""",
     re.VERBOSE,
@@ -194,39 +193,40 @@ _FIELD = rf"(?:{_QUOTE}\w{{1,40}}{_IS}{_QUOTE}[\w./-]{{0,80}}{_QUOTE}{_GAP}){{0,
 """Some other fields between a name and its value."""
 _NAME_FIELD = rf"(?<![\w-])(?:name|key|variable){_IS}{_QUOTE}(?P<name>[\w.:-]{{1,80}}){_QUOTE}"
 _VALUE_FIELD = rf"(?:secure|secret)?value{_IS}"
-_PAIRS = (
+_FIELDS = (
     rf"""{_NAME_FIELD}{_GAP}{_FIELD}{_QUOTE}{_VALUE_FIELD}(?P<quote>\\{{0,16}}["'])(?P<value>[^\n]{{1,8192}}?)(?P=quote)""",
     rf"""{_NAME_FIELD}{_GAP}{_FIELD}{_QUOTE}{_VALUE_FIELD}(?P<value>[^\s"'\\,{{}}\]]+)""",
     rf"""{_NAME_FIELD}{_GAP}{_FIELD}{_QUOTE}(?:secure|secret)?value{_QUOTE}\s{{0,20}}:[ \t]{{1,20}}"""
     r"""(?P<value>[^\s"'\\,{}\]](?:[^\n\\,{}\]]|\\(?![nrt"'])){0,8192})""",
     rf"""{_VALUE_FIELD}(?P<quote>\\{{0,16}}["'])(?P<value>[^"'\n]{{1,8192}}?)(?P=quote){_GAP}{_FIELD}{_QUOTE}{_NAME_FIELD}""",
     rf"""{_VALUE_FIELD}(?P<value>[^\s"'\\,{{}}\]]{{1,8192}}){_GAP}{_FIELD}{_QUOTE}{_NAME_FIELD}""",
+)
+"""A name and its value in fields of their own: `{"name": "DB_PWD", "value": "x"}`."""
+_ELEMENTS = (
     rf"{_NAME_FIELD}[^<>]{{0,100}}(?<!/)>\s{{0,80}}(?P<value>[^<>\s][^<>]{{0,8192}})<",
     r"<(?:name|key)>\s{0,20}(?P<name>[\w.:-]{1,80})\s{0,20}</\w{1,20}>(?:\s|\\{1,16}[nrt]){0,200}"
     r"<(?:value|string)>(?P<value>[^<>]{1,8192})<",
     r"<(?P<name>[\w:.-]{1,80})(?:\s[^<>]{0,200})?>\s{0,80}(?:<!\[CDATA\[)?(?P<value>[^<>\s][^<>]{0,8192}?)(?:\]\]>)?\s{0,80}"
     r"</(?P=name)\s{0,8}>",
 )
-"""A name and its value in fields of their own, or in elements of XML: `{"name": "DB_PWD", "value": "x"}`."""
-_SCHEME = re.compile(r"(?:bearer|basic|token|digest|negotiate|apikey|bot)(?:\\*[ \t]+|%20)(?=\S)", re.IGNORECASE)
+"""The same in elements of XML."""
+_SCHEME = late(r"(?:bearer|basic|token|digest|negotiate|apikey|bot)(?:\\*[ \t]+|%20)(?=\S)", re.IGNORECASE)
 """What stands before the value in a header `Authorization`."""
-_LONG_OPTION = re.compile(
-    r"pass(?:word|wd|phrase)?|pwd|(?:api_?|auth_?|access_?|account_?|secret_?)?(?:key|token)|secret"
-)
+_LONG_OPTION = late(r"pass(?:word|wd|phrase)?|pwd|(?:api_?|auth_?|access_?|account_?|secret_?)?(?:key|token)|secret")
 """The words of an option with one dash, such as `-password`; `-psecret` is `-p` and its value."""
-_OPTION = re.compile(r"--?[\w.-]+")
-_CALL = re.compile(r"[A-Za-z_][\w.]*(?:\[\w*)?")
+_OPTION = late(r"--?[\w.-]+")
+_CALL = late(r"[A-Za-z_][\w.]*(?:\[\w*)?")
 """The beginning of an expression, such as `os.environ[` and `os.getenv`."""
-_SHORT_WORD, _CONSTANT = re.compile("[A-Za-z]{1,7}"), re.compile("[A-Z]+(?:_[A-Z]+)+")
+_SHORT_WORD, _CONSTANT = late("[A-Za-z]{1,7}"), late("[A-Z]+(?:_[A-Z]+)+")
 """After ` = ` without quotes a word of a program, in quotes the name of a variable."""
 _SHORT = 200
 _JUDGED = 256
 """Characters of a value without quotes that say whether it is a secret."""
 _LONGEST = 8192
 """Characters of a value in quotes."""
-_NEEDS_QUOTES = re.compile(r"(?:token|secret|pass|pat|auth|sig|cred|creds|credentials|jwt|dsn|sas)$")
+_NEEDS_QUOTES = late(r"(?:token|secret|pass|pat|auth|sig|cred|creds|credentials|jwt|dsn|sas)$")
 """Words of prose: before a colon they are a name only in quotes, or with a value in quotes or of random letters."""
-_RANDOM = re.compile(r"(?=\S{0,199}[a-z])(?=\S{0,199}[A-Z])(?=\S{0,199}\d)[\w+/=.~-]{16,200}(?![^\s\"'\\])")
+_RANDOM = late(r"(?=\S{0,199}[a-z])(?=\S{0,199}[A-Z])(?=\S{0,199}\d)[\w+/=.~-]{16,200}(?![^\s\"'\\])")
 
 
 def spans(text: str) -> Sequence[Span]:
@@ -285,7 +285,8 @@ def _shaped(text: str, shapes: Iterable[Shape]) -> Iterator[Span]:
 def _paired(text: str, lower: str) -> Iterator[Span]:
     """The values whose names are in fields of their own, and those of elements of XML."""
     if ("value" in lower or "</" in lower) and _NAME.search(lower):
-        for match in itertools.chain.from_iterable(re.finditer(pair, text, re.IGNORECASE) for pair in _PAIRS):
+        pairs = (*(_FIELDS if "value" in lower else ()), *(_ELEMENTS if "<" in lower else ()))
+        for match in itertools.chain.from_iterable(re.finditer(pair, text, re.IGNORECASE) for pair in pairs):
             name, value = match["name"].rpartition(":")[2], match["value"]
             if names_secret(name) and not is_ordinary(name, value):
                 yield match.span("value")

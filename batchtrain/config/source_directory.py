@@ -11,17 +11,16 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from batchtrain.config import travel
+from batchtrain.config.patterns import late
 from batchtrain.config.projects import FILE as PROJECT_FILE
 from batchtrain.config.schema import shortened
 from batchtrain.config.travel import AnySource, FileOnDisk, LargeSource, LeftOut, Source, Survey
 from batchtrain.config.types import Recipe
 from batchtrain.errors import PlanError
-
-if TYPE_CHECKING:
-    from batchtrain.launchers.launch import File
+from batchtrain.launchers.launch import File
 
 SCHEMAS = ".schemas"
 """The directory of the schemas beside a recipe, for editors."""
@@ -36,18 +35,23 @@ CREDENTIALS = (
     ".git-credentials", ".pypirc", ".aws", ".azure", ".ssh",
 )  # fmt: skip
 """Names that often hold secrets, as patterns."""
-CREDENTIALS_NAME = re.compile("|".join(map(fnmatch.translate, CREDENTIALS)))
+CREDENTIALS_NAME = late("|".join(map(fnmatch.translate, CREDENTIALS)))
 IGNORE_FILE = ".batchtrainignore"
 """The file in a source that lists what is not sent, in the syntax of gitignore."""
 GIT_IGNORE = ".gitignore"
 LINKS = "the rule that links to directories are not followed"
 MOST_BYTES = 64 * 1024 * 1024
 MOST_FILES = 20_000
-"""Limits far above the files of a task, so that a data directory is not read whole."""
+"""Where the look at a source that must fit into a request ends."""
+SMALL = 64 * 1024
+"""A file of a large source that is smaller is no part of its archive, unless they are many."""
 MOST_PYTHON = 1024 * 1024
 """Number of bytes of Python files that are compiled while validating."""
+SHELL_SCRIPTS = (".sh", ".bash")
+SCRIPT_START = 65_536
+"""Number of bytes of a script that are searched for CR LF while validating."""
 LARGE = 1024 * 1024
-"""A larger source that goes to the account of credentials.yaml is an archive of its own."""
+"""A larger source that goes to the account of credentials.yaml has an archive of its own."""
 
 
 class _Found(NamedTuple):
@@ -67,26 +71,24 @@ class _Unfit(Exception):
         self.rule, self.message = rule, message
 
 
-def surveys(recipe: Recipe) -> dict[str, Survey]:
-    """The survey of every `source` of the recipe, by its name as written."""
-    has_limit = not travel.any_size(recipe)
-    packs = has_limit and not travel.through_storage(recipe)
+def surveys(recipe: Recipe, *, local: bool = False) -> dict[str, Survey]:
+    """The survey of every `source` of the recipe, by its name as written. local: the emulator takes any size."""
+    packs = not (local or travel.link_of(recipe))
     directory = Path(recipe.directory)
-    return {name: _survey(directory, name, packs=packs, has_limit=has_limit) for name in sorted(_named(recipe))}
+    return {name: _survey(directory, name, packs=packs) for name in sorted(_named(recipe))}
 
 
 def read_sources(recipe: Recipe) -> dict[str, AnySource]:
     """The files of every `source` of the recipe, by its name as written. Raises PlanError for files that cannot be
     sent."""
-    has_limit, largest = not travel.any_size(recipe), LARGE if travel.through_storage(recipe) else MOST_BYTES
-    directory = Path(recipe.directory)
-    return {name: _read_all(directory, name, largest, has_limit=has_limit) for name in sorted(_named(recipe))}
+    largest, directory = LARGE if travel.link_of(recipe) else MOST_BYTES, Path(recipe.directory)
+    return {name: _read_all(directory, name, largest) for name in sorted(_named(recipe))}
 
 
-def _read_all(directory: Path, source: str, largest: int, *, has_limit: bool) -> AnySource:
+def _read_all(directory: Path, source: str, largest: int) -> AnySource:
     try:
-        files, left_out = _files(directory, source, has_limit=has_limit)
-        if has_limit or sum(file.size for file in files) <= largest:
+        files, left_out = _files(directory, source)
+        if sum(file.size for file in files) <= largest:
             return Source(tuple(map(_read, files)), left_out)
         return _large(files, left_out)
     except (_Unfit, OSError) as error:
@@ -99,18 +101,20 @@ def _named(recipe: Recipe) -> set[str]:
     return {task.source for task in tasks if task.source is not None}
 
 
-def _survey(directory: Path, source: str, *, packs: bool, has_limit: bool) -> Survey:
+def _survey(directory: Path, source: str, *, packs: bool) -> Survey:
     try:
-        files, _ = _files(directory, source, has_limit=has_limit)
+        files, _ = _files(directory, source, ends=packs)
         fits = not packs or travel.surely_fits(file.size for file in files)
         too_large = "" if fits else travel.too_large(map(_read, files))
-        syntax_errors = tuple(_syntax_errors(files))
+        syntax_errors, line_ends = tuple(_syntax_errors(files)), tuple(_line_ends(files))
     except OSError as error:
         unfit = _unreadable(error)
         return Survey(rule=unfit.rule, message=unfit.message)
     except _Unfit as unfit:
         return Survey(rule=unfit.rule, message=unfit.message)
-    return Survey(tuple(file.name for file in files), too_large=too_large, syntax_errors=syntax_errors)
+    return Survey(
+        tuple(file.name for file in files), too_large=too_large, syntax_errors=syntax_errors, line_ends=line_ends
+    )
 
 
 def _syntax_errors(files: list[_Found]) -> Iterator[tuple[str, str]]:
@@ -130,9 +134,19 @@ def _syntax_errors(files: list[_Found]) -> Iterator[tuple[str, str]]:
                 yield file.name, f"line 1: {error} (Python {version})"
 
 
-def _read(file: _Found) -> File:
-    from batchtrain.launchers.launch import File  # a slow import (2 ms), not needed to validate a small source
+def _line_ends(files: list[_Found]) -> Iterator[str]:
+    """The scripts with CR LF: of a shell anywhere, of others in the line that names the interpreter. Raises OSError."""
+    for file in files:
+        is_shell = file.name.endswith(SHELL_SCRIPTS)
+        if is_shell or file.mode & 0o100:
+            with open(file.path, "rb") as script:
+                start = script.read(SCRIPT_START)
+            text = start if is_shell else start.partition(b"\n")[0] + b"\n"
+            if b"\r\n" in text and (is_shell or text.startswith(b"#!")):
+                yield file.name
 
+
+def _read(file: _Found) -> File:
     return File(file.name, Path(file.path).read_bytes(), 0o755 if file.mode & 0o100 else 0o644, file.modified)
 
 
@@ -140,8 +154,12 @@ def _large(files: list[_Found], left_out: tuple[LeftOut, ...]) -> LargeSource:
     entries = tuple(
         FileOnDisk(file.name, file.path, 0o755 if file.mode & 0o100 else 0o644, sha256_of(file.path)) for file in files
     )
-    digest = hashlib.sha256("".join(f"{name}\0{mode}\0{sha256}\0" for name, _, mode, sha256 in entries).encode())
-    return LargeSource(entries, sum(file.size for file in files), digest.hexdigest(), left_out)
+    small = [file for file in files if file.size < SMALL]
+    others = tuple(map(_read, small if sum(file.size for file in small) <= LARGE else ()))
+    size = sum(file.size for file in files) - sum(len(file.data) for file in others)
+    source = LargeSource(entries, size, "", left_out, others)
+    facts = "".join(f"{file.name}\0{file.mode}\0{file.sha256}\0" for file in source.archived)
+    return source._replace(digest=hashlib.sha256(facts.encode()).hexdigest())
 
 
 def sha256_of(path: str | Path) -> str:
@@ -157,8 +175,9 @@ def _unreadable(error: OSError) -> _Unfit:
     return _Unfit("source-unreadable", f"`{shortened(str(error.filename))}` cannot be read: {error.strerror or error}")
 
 
-def _files(directory: Path, source: str, *, has_limit: bool) -> tuple[list[_Found], tuple[LeftOut, ...]]:
-    """The files to send, in order, and what is left out. Raises _Unfit, OSError."""
+def _files(directory: Path, source: str, *, ends: bool = False) -> tuple[list[_Found], tuple[LeftOut, ...]]:
+    """The files to send, in order, and what is left out. ends: give up far above what fits into a request, so that a
+    data directory is not read whole. Raises _Unfit, OSError."""
     folder = directory / source
     if not source.strip():
         raise _Unfit("source-missing", "it does not name a directory; write one such as `../src`, or remove the key")
@@ -170,14 +189,9 @@ def _files(directory: Path, source: str, *, has_limit: bool) -> tuple[list[_Foun
     for name, entry in walk.files():
         status = entry.stat()
         total += status.st_size
-        if has_limit and (total > MOST_BYTES or len(files) == MOST_FILES):
-            most = f"{MOST_BYTES >> 20} MiB" if total > MOST_BYTES else f"{MOST_FILES:,} files"
-            raise _Unfit(
-                "source-huge",
-                f"it has more than {most}, which every task would carry; list what the program does not need in"
-                f" `{IGNORE_FILE}`, send data with `input_data` or `resource_files`, or the source through a storage"
-                " account (`batchtrain.storage_account_settings`)",
-            )
+        if ends and (total > MOST_BYTES or len(files) == MOST_FILES):
+            sizes = [*((file.name, file.size) for file in files), (name, status.st_size)]
+            raise _Unfit("source-size", travel.larger(sizes))
         files.append(_Found(entry.path, name, status.st_size, status.st_mode, int(status.st_mtime)))
     if not files:
         left_out = travel.listed(walk.left_out)

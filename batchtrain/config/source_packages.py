@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import tomli
+from packaging.specifiers import SpecifierSet
+
 from batchtrain.config import document
 from batchtrain.config.types import Recipe, Task
 from batchtrain.errors import PlanError
@@ -30,6 +33,11 @@ NAMES_OF_CONDA = {"pytorch": "torch"}
 _NEEDS_FILES = re.compile(r"--?(?:r|requirement|e|editable|c|constraint)\b|\.{0,2}/|\.$")
 
 
+def normalized(name: str) -> str:
+    """The name of a package as indexes compare it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 class Package(NamedTuple):
     """One line of a list of packages."""
 
@@ -39,8 +47,8 @@ class Package(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The normalized name (PEP 503); empty for an option or a URL."""
-        return re.sub(r"[-_.]+", "-", self._written_name).lower()
+        """The normalized name; empty for an option or a URL."""
+        return normalized(self._written_name)
 
     @property
     def versions(self) -> str:
@@ -63,8 +71,6 @@ class RequiredPython(NamedTuple):
 
     def allows(self, version: str) -> bool:
         """Whether MAJOR.MINOR, in a late patch, is one of the versions. Raises ValueError if they are not readable."""
-        from packaging.specifiers import SpecifierSet  # needed only for a source with such a line
-
         return SpecifierSet(self.versions).contains(f"{version}.999")
 
 
@@ -124,9 +130,16 @@ def of_recipe(recipe: Recipe, image: str) -> tuple[SourcePackages, ...]:
 
 
 def of_directory(directory: Path, script: str = "") -> SourcePackages:
-    """The packages of a source, and of its script. Raises PlanError for a file that cannot be read, and for two that
-    disagree about the versions of a package."""
-    package_lists = [packages for name in (script, *_READERS) if (packages := _listed(directory, name)) is not None]
+    """The packages of a source, and of its script: those of the directory of the script or else of the next one above,
+    up to the one above the source, within the same project. Raises PlanError for a file that cannot be read, and for
+    two that disagree about the versions of a package."""
+    package_lists = [packages] if (packages := _listed(directory, script)) is not None else []
+    of_script = (directory / script).parent if script else directory
+    between = (folder for folder in of_script.parents if folder.is_relative_to(directory))
+    above = () if (directory / ".git").exists() else (directory.parent,)
+    for folder in (of_script, *between, *above):
+        if folder == of_script or not package_lists:
+            package_lists += [packages for name in _READERS if (packages := _listed(folder, name)) is not None]
     for first, second in itertools.combinations(package_lists, 2):
         _compare(first, second)
     none = SourcePackages(directory, REQUIREMENTS, ())
@@ -229,8 +242,6 @@ def _of_script(text: str) -> list[Package]:
 
 
 def _tomli(text: str) -> Mapping[str, Any]:
-    import tomli  # Python has it as tomllib from 3.11 on; needed only for a source with this file
-
     return tomli.loads(text)
 
 

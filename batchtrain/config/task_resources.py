@@ -78,14 +78,15 @@ def gpus_seen(word: str | None) -> tuple[str, ...] | None:
 def gpus(job: Job, task: Task, size: VmSize | None) -> int:
     """GPUs of a node that a task may use; 0 without GPUs, or if the number is unknown.
 
-    Only containers that Batch runs can use some of them; any other task has all or none.
+    `gpus` chooses some of them for containers that Batch runs only; for any other task it means all or none.
     """
     if size is None:
         return 0
     indices = gpus_seen(gpus_word(job, task))
-    if indices is None or (indices and task.docker_image is None):
-        return size.gpus
-    return min(len(indices), size.gpus)
+    number = size.gpus if indices is None or (indices and task.docker_image is None) else len(indices)
+    visible = (job.environment_variables | task.environment_variables).get("CUDA_VISIBLE_DEVICES", "")
+    devices = [word for word in visible.split(",") if word.strip()]
+    return min(number, size.gpus, len(devices) or number)
 
 
 # --- options of the engine ------------------------------------------------------------------------------------------

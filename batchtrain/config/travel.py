@@ -5,9 +5,11 @@ The rules and the planner ask the same functions, so that what is valid can be p
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import zlib
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,11 +27,11 @@ MOST_TEXT = 64 * 1024
 BLOB_STORE = "_local"
 """Replaces a storage link if the emulator stores the files; no link has such a name."""
 EXITS = (
-    "list what the program does not need in `.batchtrainignore`; send it through a storage account"
-    " (`batchtrain.storage_account_settings`); move data out of it and send that with `input_data` or `resource_files`;"
-    " or put it into the container image of the task. `--local` (in Python `local=True`) accepts it unchanged"
+    "Or write a storage account into credentials.yaml (of several, `batchtrain.storage_account_settings` names one),"
+    " send data with `input_data` or `resource_files`, or put it into the container image of the task. `--local` (in"
+    " Python `local=True`) accepts it unchanged"
 )
-"""The next step if a source is too large."""
+"""Other ways if a source is too large."""
 SHOWN = 3
 """Names of what is left out that are shown for each rule."""
 _BLOCK, _RECORD = 512, 10_240
@@ -47,6 +49,8 @@ class Survey(NamedTuple):
     """Why it does not fit into a request."""
     syntax_errors: tuple[tuple[str, str], ...] = ()
     """Python files that this Python cannot compile: the name, and the line with the reason."""
+    line_ends: tuple[str, ...] = ()
+    """Scripts with the line ends of Windows, which a shell and the kernel read as part of a word."""
 
 
 class LeftOut(NamedTuple):
@@ -81,14 +85,24 @@ class FileOnDisk(NamedTuple):
 
 
 class LargeSource(NamedTuple):
-    """A source that travels through storage as an archive of its own, which is uploaded once for all commands."""
+    """A source with files that travel through storage as an archive of its own, which is uploaded once for all
+    commands. The others travel with the files of the launch, so an edit of the program sends only these."""
 
     files: tuple[FileOnDisk, ...]
+    """All files."""
     size: int
-    """Bytes of all files."""
+    """Bytes of the files in the archive."""
     digest: str
-    """Depends on names, modes and bytes; the archive in storage has the times of the first upload."""
+    """Of the files in the archive: depends on names, modes and bytes; the archive has the times of the first upload."""
     left_out: tuple[LeftOut, ...] = ()
+    others: tuple[File, ...] = ()
+    """The files that are not in the archive."""
+
+    @property
+    def archived(self) -> tuple[FileOnDisk, ...]:
+        """The files in the archive."""
+        names = {file.name for file in self.others}
+        return tuple(file for file in self.files if file.name not in names)
 
 
 AnySource = Source | LargeSource
@@ -112,8 +126,6 @@ def reserved(names: Iterable[str]) -> str:
 
 def archive(files: Iterable[File]) -> bytes:
     """A tar.gz of the files that depends only on their names, modes, times and bytes."""
-    import gzip  # as below
-
     return gzip.compress(_tar(files), compresslevel=9, mtime=0)
 
 
@@ -139,11 +151,21 @@ def too_large(files: Iterable[File]) -> str:
     file_list = tuple(files)
     if surely_fits(len(file.data) for file in file_list) or _packs(_tar(file_list)):
         return ""
-    by_size = sorted(file_list, key=lambda file: -len(file.data))
-    largest = ", ".join(f"{file.name} ({len(file.data) // 1024:,} KiB)" for file in by_size[:3])
+    return larger((file.name, len(file.data)) for file in file_list)
+
+
+def larger(files: Iterable[tuple[str, int]]) -> str:
+    """Why the files of a source, with their sizes, do not fit into a request, and what to do."""
+    sizes = Counter[str]()
+    for name, size in files:
+        top, slash, _ = name.partition("/")
+        sizes[top + slash] += size
+    by_size = sizes.most_common(SHOWN)
+    largest = ", ".join(f"{printable(name)} ({size / 1024:,.0f} KiB)" for name, size in by_size)
     return (
-        f"it has more than the {MOST_PACKED // 1024} KiB that fit into a request when packed; the largest files are"
-        f" {largest}: {EXITS}"
+        f"it has more than the {MOST_PACKED // 1024} KiB that fit into a request when packed; the largest entries are"
+        f" {largest}. If the program needs no {printable(by_size[0][0])}, write `/{printable(by_size[0][0])}` into"
+        f" `.batchtrainignore`. {EXITS}"
     )
 
 
@@ -162,9 +184,13 @@ def through_storage(recipe: Recipe) -> bool:
     return recipe.settings.storage_account_settings in recipe.credentials.storage
 
 
-def any_size(recipe: Recipe) -> bool:
-    """Whether a source of any size can be sent: the recipe names a storage account, which may be the emulator's."""
-    return bool(recipe.settings.storage_account_settings)
+def link_of(recipe: Recipe) -> str:
+    """The storage account for a source that does not fit into a request: the one that the recipe names, or the only
+    one of the credentials; empty without one."""
+    if through_storage(recipe):
+        return recipe.settings.storage_account_settings or ""
+    links = tuple(recipe.credentials.storage)
+    return links[0] if len(links) == 1 else ""
 
 
 # --- texts ----------------------------------------------------------------------------------------------------------

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
 
+from batchtrain.config.patterns import late
 from batchtrain.config.schema import Flaw, dotted
 from batchtrain.config.types import MASK, Credentials, Recipe, Secret
+from batchtrain.config.types import credentials as blocks_of_credentials
 from batchtrain.errors import ConfigError, Problem
 
 Path = tuple[str | int, ...]
@@ -29,8 +32,16 @@ def placeholders(data: Any, path: Path) -> Iterator[Flaw]:
         for key, value in data.items():
             yield from placeholders(value, (*path, key))
     elif isinstance(data, str) and is_unfilled(data):
-        message = f"`{path[-1]}` is a placeholder; it is only needed to reach the service"
-        yield Flaw(path, "placeholder", message, level="warning")
+        hidden = path[-1] not in _names()
+        message = f"{'this' if hidden else f'`{path[-1]}`'} is a placeholder; it is only needed to reach the service"
+        yield Flaw(path, "placeholder", message, level="warning", hidden=hidden)
+
+
+@cache
+def _names() -> frozenset[str]:
+    """The properties of the credentials; another key may be a secret that the user put there."""
+    blocks = (block for block in vars(blocks_of_credentials).values() if isinstance(block, type(msgspec.Struct)))
+    return frozenset(name for block in blocks for name in block.__struct_fields__)
 
 
 def unfilled(data: Any, path: Path) -> Iterator[tuple[Path, str]]:
@@ -83,8 +94,15 @@ def filled_in(data: Any) -> Any:
     return data
 
 
-_UNFILLED = re.compile(r"\s*|<[^<>]*>|.*://[^/]*<[^<>]+>.*|.*your[-_ ][a-z].*|x{4,}|change[-_ ]?me|todo", re.I | re.S)
-_IN_BRACKETS = re.compile(r"<[^<>]+>")
+_UNFILLED = late(
+    r"\s*|<+[^<>]*>+|\[[^\[\]]*\]|\{+[^{}]*\}+|\.{3}|.*://[^/]*(<[^<>]+>|\[[a-z][^\[\]:]*\]|\*\*).*|.*your[-_ ][a-z].*"
+    r"|your[a-z]{3,30}=*|([a-z]+_)+(name|key)|[a-z_ -]{3,40}==|x{4,}|change[-_ ]?me|redacted|todo",
+    re.I | re.S,
+)
+KEY = late(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+"""The key of an account: base64."""
+NO_KEY = "`account_key` is not base64, as keys are; copy the whole key from the account's Keys page"
+_IN_BRACKETS = late(r"<[^<>]+>")
 _ANY_TEXT = frozenset({"environment_variables", "task_factory"})
 _LONGEST_ID = 64
 
@@ -109,6 +127,14 @@ def require_credentials(
         )
         for at, name in placeholder_names.items()
     )
+    entry: Any = credentials
+    for step in part:
+        entry = entry.get(step) if isinstance(entry, dict) else getattr(entry, step, None)
+    key = getattr(entry, "account_key", None)
+    if key and not is_unfilled(key) and not key.like(KEY):
+        at = dotted((*CREDENTIALS, *part, "account_key"))
+        invalid = {problem.path: problem for problem in warnings if problem.rule == "account-key"}
+        problems += (invalid.get(at, Problem("account-key", f"{NO_KEY}.", path=at))._replace(level="error"),)
     if problems:
         raise ConfigError(problems)
     return credentials

@@ -17,6 +17,14 @@ from batchtrain.config.schema import did_you_mean
 from batchtrain.errors import DamagedState, UsageError
 
 NAME = "settings.yaml"
+MONTH = "budget.month"
+
+
+class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What runs may cost, in the currency of the catalogue; None without a limit."""
+
+    month: float | None = None
+    """In a calendar month (UTC)."""
 
 
 class UserSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,12 +34,33 @@ class UserSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The registry, optionally with a path, that has the images of recipes; it replaces `example` in their names."""
     prices_url: str = ""
     """The URL that `catalog refresh --prices` reads; by default that of Azure's public Retail Prices API."""
+    budget: Budget = Budget()
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The settings by the names that `config set` takes; empty texts for those that are not set."""
+        month = self.budget.month
+        return {
+            "registry": self.registry,
+            "prices_url": self.prices_url,
+            MONTH: "" if month is None else f"{month:.15g}",
+        }
 
 
 def is_for_emulator(local: bool | None, environment: Mapping[str, str] | None = None) -> bool:
     """Whether the emulator is meant: by the caller, else by BATCHTRAIN_LOCAL."""
-    text = (os.environ if environment is None else environment).get("BATCHTRAIN_LOCAL", "")
-    return text.strip().lower() in ("1", "true", "yes", "on") if local is None else local
+    return _chosen(local, "BATCHTRAIN_LOCAL", environment)
+
+
+def is_storage_real(real: bool | None, environment: Mapping[str, str] | None = None) -> bool:
+    """Whether the emulator uses the storage accounts of credentials.yaml: by the caller, else by
+    BATCHTRAIN_REAL_STORAGE."""
+    return _chosen(real, "BATCHTRAIN_REAL_STORAGE", environment)
+
+
+def _chosen(choice: bool | None, variable: str, environment: Mapping[str, str] | None) -> bool:
+    text = (os.environ if environment is None else environment).get(variable, "")
+    return text.strip().lower() in ("1", "true", "yes", "on") if choice is None else choice
 
 
 def file(environment: Mapping[str, str] | None = None) -> Path:
@@ -47,8 +76,8 @@ def load(environment: Mapping[str, str] | None = None) -> UserSettings:
         yaml, problems = document.parse(str(path), content.strip() or b"{}")
         if problems:
             raise msgspec.ValidationError(problems[0].message)
-        settings = msgspec.convert(yaml.data or {}, UserSettings)
-        for name, value in msgspec.structs.asdict(settings).items():
+        settings = msgspec.convert(yaml.data or {}, UserSettings, strict=False)  # numbers come as they are written
+        for name, value in settings.texts.items():
             checked(name, value)
     except (FileNotFoundError, NotADirectoryError):
         return UserSettings()
@@ -61,17 +90,26 @@ def load(environment: Mapping[str, str] | None = None) -> UserSettings:
 
 def checked(name: str, value: str) -> str:
     """The value of a setting. Raises UsageError if there is no such setting, or if it cannot have the value."""
-    if name not in UserSettings.__struct_fields__:
-        names = UserSettings.__struct_fields__
+    if name not in (names := tuple(UserSettings().texts)):
         hint = did_you_mean(name, names) or f"The settings are: {', '.join(names)}."
         raise UsageError(f"there is no setting called `{name}`. {hint}")
     text = value.strip().rstrip("/")
-    if name == "prices_url":
+    if name == MONTH:
+        if text and not _is_amount(text):
+            raise UsageError(f"`{value}` is not a budget; write an amount such as 500, in the catalogue's currency")
+    elif name == "prices_url":
         if text and not text.startswith(("https://", "http://")):
             raise UsageError(f"`{value}` is not a URL; write one that begins with https://")
     elif text and not is_name(f"{text}/image:tag"):
         raise UsageError(f"`{value}` is not a registry; write SERVER, SERVER/PATH, or a user of Docker Hub")
     return text
+
+
+def _is_amount(text: str) -> bool:
+    try:
+        return 0 <= float(text) < float("inf")
+    except ValueError:
+        return False
 
 
 def store(name: str, value: str, environment: Mapping[str, str] | None = None) -> Path:
@@ -80,10 +118,13 @@ def store(name: str, value: str, environment: Mapping[str, str] | None = None) -
 
     import yaml  # a slow import; the reader is imported already
 
-    changed = msgspec.structs.replace(load(environment), **{name: checked(name, value)})
+    texts = {key: text for key, text in (load(environment).texts | {name: checked(name, value)}).items() if text}
     path = file(environment)
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = {key: value for key, value in msgspec.structs.asdict(changed).items() if value}
+    data: dict[str, object] = dict(texts)
+    if month := texts.get(MONTH):
+        del data[MONTH]
+        data["budget"] = {"month": float(month)}
     descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=f".{NAME}.")
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(yaml.safe_dump(data) if data else "{}\n")

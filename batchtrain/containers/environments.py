@@ -7,7 +7,7 @@ Tests train with the same environments (`tests/environments.py`).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,13 +97,6 @@ ENVIRONMENTS: Mapping[str, Environment] = {
     "jax": Environment(("jax==0.10.2", "keras==3.12.0", *LEARN), pythons=TODAY, megabytes=740),
 }
 # fmt: on
-
-
-def size_of(packages: Iterable[str]) -> int:
-    """The megabytes of the largest framework among packages, with what it needs; 0 if there is none."""
-    ready = (spec for spec in ENVIRONMENTS.values() if spec.packages and not (spec.horovod or spec.late))
-    sizes = {spec.packages[0].partition("=")[0].removesuffix("-cpu"): spec.megabytes for spec in ready}
-    return max((sizes.get(package.removesuffix("-cpu"), 0) for package in packages), default=0)
 
 
 def key(environment: Environment, python: str) -> str:

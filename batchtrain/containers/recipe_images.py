@@ -55,14 +55,14 @@ RECIPE_IMAGES: Mapping[str, RecipeImage] = {
 """The images by the last part of their name, which is the same in every registry."""
 
 
-ENVIRONMENTS_OF = {"base": "python", "accelerate": "pytorch"}
-"""The environments of images of docker/ that have another name."""
+ENVIRONMENTS_OF = {"base": "python", "accelerate": "pytorch", "horovod-mxnet": ""}
+"""The environments of images of docker/ that have another name, or none."""
 
 
 SCRIPT_IMAGES: Mapping[str, RecipeImage] = {
     f"script:{name}-{'cpu' if on == CPU else 'gpu'}": RecipeImage(name, on, ENVIRONMENTS_OF.get(name, name))
     for name, image in IMAGES.items()
-    if ENVIRONMENTS_OF.get(name, name) in ENVIRONMENTS
+    if name in ENVIRONMENTS_OF or name in ENVIRONMENTS
     for on in tuple(BASES)[::-1]
     if on in image.on
 }
@@ -107,7 +107,8 @@ def environment_of(image: str, directory: str = "DIR", *, lists_packages: bool =
     ).environment
     if not name:
         raise UsageError(
-            f"the programs of {image} need GPUs or InfiniBand, so there is no local environment for it;"
-            f" `batchtrain config plan {shlex.quote(directory)}` shows what its recipe does"
+            f"the programs of {image} need GPUs, InfiniBand or a build for containers, so there is no local environment"
+            f" for it; use one of your own in its place, `batchtrain emulator images map {image} PREFIX`; `batchtrain"
+            f" config plan {shlex.quote(directory)}` shows what its recipe does"
         )
     return name, ENVIRONMENTS[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from batchtrain.errors import UsageError
@@ -42,11 +42,10 @@ class Undecided(UsageError):
 
 def framework_of(script: Script, name: str = "") -> Choice:
     """The framework of a script; `name` is the choice of the user. Raises Undecided if several fit."""
-    tops = {mention.top: mention for mention in reversed(script.imports)}
-    evidence = _first(tops, {framework: scripts.imports for framework, scripts in LAUNCHES.items()})
-    evidence = evidence or _first(tops, {framework: scripts.weak_imports for framework, scripts in LAUNCHES.items()})
+    imported = [mention for mention in script.imports if mention.certain]
+    evidence = _evidence(imported) or _evidence(script.imports)
     if name:
-        return _chosen(name, evidence, "your choice")
+        return _chosen(name, script, "your choice")
     level = max((LAUNCHES[framework].level for framework in evidence), default=0)
     candidates = [framework for framework in evidence if LAUNCHES[framework].level == level]
     if len(candidates) > 1:
@@ -55,8 +54,8 @@ def framework_of(script: Script, name: str = "") -> Choice:
         raise Undecided(f"{script.path} fits several frameworks: {places}; choose with {options}", tuple(candidates))
     if not candidates:
         reason = "it imports no framework, so it runs once on every node with RANK and WORLD_SIZE"
-        return _chosen(NONE, evidence, reason)
-    return _chosen(candidates[0], evidence, _at(evidence[candidates[0]]))
+        return _chosen(NONE, script, reason)
+    return _chosen(candidates[0], script, _at(evidence[candidates[0]]))
 
 
 def block_of(choice: Choice, processes_per_node: int | None) -> MpiBlock | Nodes:
@@ -68,6 +67,13 @@ def block_of(choice: Choice, processes_per_node: int | None) -> MpiBlock | Nodes
     return FRAMEWORKS[choice.name](processes_per_node=processes_per_node)
 
 
+def _evidence(imported: Sequence[Place]) -> dict[str, Place]:
+    """The first import that means each framework; weak ones count if there is no other."""
+    tops = {mention.top: mention for mention in reversed(imported)}
+    strong = _first(tops, {framework: scripts.imports for framework, scripts in LAUNCHES.items()})
+    return strong or _first(tops, {framework: scripts.weak_imports for framework, scripts in LAUNCHES.items()})
+
+
 def _first(tops: Mapping[str, Place], modules: Mapping[str, tuple[str, ...]]) -> dict[str, Place]:
     """The first import that means each framework."""
     return {
@@ -77,18 +83,26 @@ def _first(tops: Mapping[str, Place], modules: Mapping[str, tuple[str, ...]]) ->
     }
 
 
-def _chosen(name: str, evidence: Mapping[str, Place], reason: str) -> Choice:
-    if name == NONE:
-        return Choice(NONE, reason, PLAIN_IMAGE)
-    scripts = LAUNCHES[name]
-    if not scripts.image_for:
-        return Choice(name, reason, scripts.image, scripts.packages)
-    below = next((framework for framework in evidence if framework != name), scripts.image_for)
-    return Choice(name, reason, f"{scripts.image}-{below}")
+def _chosen(name: str, script: Script, reason: str) -> Choice:
+    scripts = Scripts() if name == NONE else LAUNCHES[name]
+    image = "-".join(filter(None, (scripts.image or PLAIN_IMAGE, _below(scripts, script))))
+    return Choice(name, reason, image, scripts.packages)
+
+
+def _below(scripts: Scripts, script: Script) -> str:
+    """The framework below one that works with several: `horovod.torch` names it, otherwise the first import does."""
+    mentions = sorted(script.imports, key=lambda mention: mention.top not in scripts.imports)
+    modules = {
+        module: framework
+        for framework in reversed(scripts.image_for)
+        for module in (*LAUNCHES[framework].imports, *LAUNCHES[framework].weak_imports)
+    }
+    parts = (part for mention in mentions for part in mention.name.split(".")[:2])
+    return next((modules[part] for part in parts if part in modules), next(iter(scripts.image_for), ""))
 
 
 def launcher_in(script: Script) -> Place | None:
-    """The first place where a script starts the processes of the training itself."""
+    """The first place where a script starts the processes of the training itself, a certain one before others."""
     spawns = {name for scripts in LAUNCHES.values() for name in scripts.spawns}
     patterns = (
         *(pattern for kind in FRAMEWORKS.values() for pattern in kind.commands),
@@ -98,7 +112,7 @@ def launcher_in(script: Script) -> Place | None:
     launcher = re.compile(rf"(?:(?:^|[;&|]\s*)(?:\S*/)?(?:{'|'.join(patterns)})|\s-m\s+(?:{modules}))(?!\S)")
     calls = (mention for mention in script.calls if mention.name in spawns)
     programs = (mention for mention in script.programs if launcher.search(mention.name))
-    return next(iter((*calls, *programs)), None)
+    return min((*calls, *programs), key=lambda mention: not mention.certain, default=None)
 
 
 def _at(mention: Place) -> str:

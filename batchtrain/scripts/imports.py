@@ -1,17 +1,23 @@
-"""What a Python script imports and calls, itself and in what it imports from its own directory; nothing is executed."""
+"""What a Python script imports and calls, itself and in what it imports from its own project; nothing is executed."""
 
 from __future__ import annotations
 
 import ast
 import itertools
+import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from batchtrain.errors import UsageError
+from batchtrain.scripts import reached
+from batchtrain.scripts.distributions import packages_of
+from batchtrain.scripts.reached import Module
 
+SOURCES = "src"
+"""The directory of a repository in which its packages may be."""
 RUNS_PROGRAMS = ("subprocess.", "os.system", "os.popen", "os.exec", "os.spawn", "os.posix_spawn")
 """How the functions begin that start another program."""
 
@@ -22,6 +28,11 @@ class Place(NamedTuple):
     name: str
     file: Path
     line: int
+    certain: bool = True
+    """Whether the program comes to it each time: no condition decides, and the script calls the function in which it
+    is."""
+    function: str = ""
+    """The full name of the function in which an import is."""
 
     @property
     def top(self) -> str:
@@ -38,6 +49,24 @@ class Script(NamedTuple):
     """The functions that are called, by their full names."""
     programs: tuple[Place, ...]
     """The commands of other programs that are started, as far as they are written out."""
+    words: frozenset[str] = frozenset()
+    """All words of the script and of the modules of its project that it imports."""
+    above: tuple[Path, ...] = ()
+    """Further directories whose modules it imports: above that of the script, or a `src`."""
+
+    @property
+    def root(self) -> Path:
+        """The directory with all files of the program: that of the script, or one above."""
+        folder = self.path.parent.resolve()
+        return next((parent for parent in reversed(folder.parents) if self._is_needed(parent)), folder)
+
+    @property
+    def python_path(self) -> str:
+        """The directories whose modules it imports, as Python takes them where the program starts."""
+        return ":".join(home.relative_to(self.root).as_posix() for home in self.above)
+
+    def _is_needed(self, directory: Path) -> bool:
+        return directory in self.above or directory / SOURCES in self.above
 
 
 def read(path: Path) -> Script:
@@ -48,30 +77,66 @@ def read(path: Path) -> Script:
         )
     if not path.is_file():
         raise UsageError(f"{path} does not exist; name a recipe directory or a Python script")
+    search_path = [path.parent]
+    modules = list(_modules(path, search_path))
     imports: dict[str, Place] = {}
+    parts = reached.parts_of(modules)
+    functions = reached.functions(parts)
+    for module in modules:
+        for mention in _imported(module):
+            if _is_elsewhere(search_path, mention.top):
+                certain = mention.certain and mention.function in functions
+                former = imports.setdefault(mention.name, mention._replace(certain=certain))
+                imports[mention.name] = former._replace(certain=former.certain or certain)
     calls: list[Place] = []
     programs: list[Place] = []
-    for file, tree in _files(path):
-        for mention in _imported(file, tree):
-            is_local = (path.parent / mention.top).is_dir() or (path.parent / f"{mention.top}.py").is_file()
-            if not is_local and mention.top not in sys.stdlib_module_names:
-                imports.setdefault(mention.name, mention)
-        for name, call in _called(tree):
-            calls.append(Place(name, file, call.lineno))
-            arguments = (*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "args"))
-            if name.startswith(RUNS_PROGRAMS) and arguments and (text := _written(arguments[0])):
-                programs.append(Place(text, file, call.lineno))
-    return Script(path, tuple(imports.values()), tuple(calls), tuple(programs))
+    for name, file, call, certain in reached.calls(parts):
+        calls.append(Place(name, file, call.lineno, certain))
+        arguments = (*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "args"))
+        if name.startswith(RUNS_PROGRAMS) and arguments and (text := _written(arguments[0])):
+            programs.append(Place(text, file, call.lineno, certain))
+    words = {
+        word
+        for module in modules
+        for word in re.findall(r"\w+", module.file.read_text(encoding="utf-8", errors="replace"))
+    }
+    above = tuple(search_path[1:])
+    return Script(path, tuple(imports.values()), tuple(calls), tuple(programs), frozenset(words), above)
 
 
-def _files(script: Path) -> Iterator[tuple[Path, ast.Module]]:
-    """The script and the files of its directory that it imports, directly or not."""
-    files = [script]
-    for file in files:  # grows on the way
-        tree = _parsed(file)
-        yield file, tree
-        for mention in _imported(file, tree):
-            files += [local for local in _local_files(script.parent, mention.name) if local not in files]
+def _modules(script: Path, search_path: list[Path]) -> Iterator[Module]:
+    """The script and the modules of its project that it imports, directly or not. search_path: gets each directory
+    above the script that has one of them."""
+    files = {script: ""}
+    for file in (todo := [script]):  # grows on the way
+        module = Module(file, files[file], _parsed(file))
+        yield module
+        for mention in _imported(module):
+            if _is_elsewhere(search_path, mention.top):
+                search_path += _above(script, mention.top)
+            local = {path: name for home in search_path for path, name in _local_files(home, mention.name)}
+            todo += [path for path in local if path not in files]
+            files = local | files
+
+
+def _is_elsewhere(search_path: Iterable[Path], module: str) -> bool:
+    """Whether a module is neither Python's nor in one of the directories."""
+    if module in sys.stdlib_module_names:
+        return False
+    return not any((home / module).is_dir() or (home / f"{module}.py").is_file() for home in search_path)
+
+
+def _above(script: Path, module: str) -> list[Path]:
+    """The nearest directory above a script, or `src` in one, that has a module which no package is known to bring;
+    within the repository, or else the working directory."""
+    if packages_of(module):
+        return []
+    folders = (script.parent.resolve() / script.name).parents
+    repository = next((number for number, folder in enumerate(folders) if (folder / ".git").exists()), None)
+    last = folders.index(Path.cwd()) if repository is None and Path.cwd() in folders else repository or 0
+    homes = (home for folder in folders[: last + 1] for home in (folder, folder / SOURCES))
+    files = (f"{module}.py", f"{module}/*.py", f"{module}/*/*.py")
+    return [home for home in homes if any(True for pattern in files for _ in home.glob(pattern))][:1]
 
 
 def _parsed(file: Path) -> ast.Module:
@@ -88,45 +153,34 @@ def _parsed(file: Path) -> ast.Module:
         raise UsageError(f"{file} cannot be read: {error}") from None
 
 
-def _imported(file: Path, tree: ast.Module) -> Iterator[Place]:
-    """The imports of a file, without those for type checkers. A relative one names a module of the directory."""
-    nodes: list[ast.AST] = [tree]
-    for node in nodes:  # grows on the way
+def _imported(module: Module) -> Iterator[Place]:
+    """The imports of a file, without those for type checkers."""
+    nodes: list[tuple[ast.AST, bool, str]] = [(module.tree, True, "")]
+    for node, certain, function in nodes:  # grows on the way
         if isinstance(node, ast.If) and ast.unparse(node.test).rpartition(".")[2] == "TYPE_CHECKING":
-            nodes.extend(node.orelse)
+            nodes.extend((child, certain, function) for child in node.orelse)
             continue
-        nodes.extend(ast.iter_child_nodes(node))
+        certain_below = certain and not reached.is_conditional(node)
+        below = module.name_of(node.name) if isinstance(node, reached.Function) else function
+        nodes.extend((child, certain_below, below) for child in ast.iter_child_nodes(node))
         if isinstance(node, ast.Import):
-            yield from (Place(alias.name, file, node.lineno) for alias in node.names)
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            yield from (
-                Place(".".join(filter(None, (module, alias.name))), file, node.lineno)
-                for alias in node.names
-                if alias.name != "*" or module
-            )
+            base = module.imported_from(node)
+            names = [".".join(filter(None, (base, alias.name))) for alias in node.names if alias.name != "*" or base]
+        else:
+            continue
+        yield from (Place(name, module.file, node.lineno, certain, function) for name in names)
 
 
-def _local_files(directory: Path, module: str) -> Iterator[Path]:
-    """The files of a module in the directory: packages on the way, and the module itself."""
-    path = directory
-    for part in module.split("."):
+def _local_files(directory: Path, module: str) -> Iterator[tuple[Path, str]]:
+    """The files of a module in the directory, each with its name: packages on the way, and the module itself."""
+    path, parts = directory, module.split(".")
+    for number, part in enumerate(parts, 1):
         path = path / part
-        yield from (file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file())
-
-
-def _called(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
-    """The calls of a file, with the full names of imported functions."""
-    names: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.asname: alias.name for alias in node.names if alias.asname}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            head, dot, rest = ast.unparse(node.func).partition(".")
-            yield f"{names.get(head, head)}{dot}{rest}", node
+        for file in (path / "__init__.py", path.with_suffix(".py")):
+            if file.is_file():
+                yield file, ".".join(parts[:number])
 
 
 def _written(argument: ast.expr) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from batchtrain.client.local import emulator_directory
 from batchtrain.config.source_packages import SourcePackages, digest
 from batchtrain.config.types import Recipe
-from batchtrain.containers import make_environment, recipe_images
+from batchtrain.containers import make_environment, recipe_images, resolution
 from batchtrain.emulator import mapped_images
 
 
@@ -18,7 +18,8 @@ def make(recipe: Recipe, image: str, packages: tuple[SourcePackages, ...], say: 
     downloaded before the download, and each step. Raises NotMade."""
     data = emulator_directory()
     name, spec = recipe_images.environment_of(image, recipe.directory, lists_packages=bool(digest(packages)))
-    plan = make_environment.intend(name, spec, make_environment.home(data, os.environ), packages)
+    intended = make_environment.intend(name, spec, make_environment.home(data, os.environ), packages)
+    plan = resolution.resolved(intended)
     for line in () if plan.ready else plan.summary:
         say(line)
     make_environment.make(plan, say)

@@ -25,13 +25,19 @@ def prefix(name: str, spec: Environment, packages: tuple[SourcePackages, ...]) -
     return "-".join(filter(None, (f"{HOME}/batchtrain/{name}", key(spec, ""), digest(packages))))
 
 
+def listed(spec: Environment, packages: tuple[SourcePackages, ...]) -> list[tuple[str, ...]]:
+    """The lists of packages that the start task installs; without one, it takes a moment."""
+    return [words for words in (spec.packages, *(package_list.words() for package_list in packages)) if words]
+
+
 def commands(name: str, spec: Environment, packages: tuple[SourcePackages, ...], *, gpus: bool) -> Iterator[str]:
     """The lines of the start task. gpus: take the builds of PyPI, which include CUDA. Raises UsageError for an
     environment that needs more than packages."""
     if spec.late or spec.horovod or spec.steps or spec.tools:
         raise UsageError(
             f"the environment {name} needs builds that a node does not make; name the registry of your images,"
-            " `batchtrain config set registry SERVER`, and build the image with `batchtrain images build`"
+            " `batchtrain config set registry SERVER`, and build the image with `batchtrain images build`; `batchtrain"
+            " init --image` writes the recipe without either"
         )
     directory = prefix(name, spec, packages)
     versions = allowed_pythons(packages, spec.pythons or OF_NODES, f"the environment {name}")
@@ -41,11 +47,11 @@ def commands(name: str, spec: Environment, packages: tuple[SourcePackages, ...],
     yield f'  python="$(for name in {pythons}; do command -v "$name" && break; done)" || true'
     yield f'  [ -n "$python" ] || {{ echo "batchtrain: this node has none of {pythons}; use an image" >&2; exit 1; }}'
     yield f'  rm -rf "{directory}" && "$python" -m venv "{directory}"'
-    lists = [words for words in (spec.packages, *(package_list.words() for package_list in packages)) if words]
+    requirement_lists = listed(spec, packages)
     yield "  index=()"
-    if lists and spec.extra_index and not gpus:
+    if requirement_lists and spec.extra_index and not gpus:
         yield from _index(directory, spec.extra_index)
-    for requirements in lists:
+    for requirements in requirement_lists:
         yield f'  "{directory}/bin/pip" install --quiet "${{index[@]}}" {shlex.join(requirements)} || {FAILED}'
     yield f'  : >"{directory}/{READY}"'
     yield "fi"

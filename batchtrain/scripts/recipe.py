@@ -15,17 +15,30 @@ from msgspec.structs import replace
 from batchtrain.config import catalog_file, load, source_packages, user_settings
 from batchtrain.config.described import IMAGE, VM_SIZE, new_gang, new_pool, suggesting, valid
 from batchtrain.config.ids import project_id
-from batchtrain.config.source_packages import SourcePackages
-from batchtrain.config.types import AdditionalNodePrep, Job, PrepCommands, Recipe, Results, Task, VmCount
+from batchtrain.config.source_packages import Package, SourcePackages
+from batchtrain.config.types import (
+    AdditionalNodePrep,
+    Checkpoint,
+    GlobalResources,
+    Job,
+    PrepCommands,
+    Recipe,
+    Results,
+    SharedDataVolume,
+    Task,
+    VmCount,
+    Volumes,
+)
 from batchtrain.config.user_settings import is_for_emulator
 from batchtrain.containers import recipe_images
 from batchtrain.containers.environments import ENVIRONMENTS, Environment
 from batchtrain.errors import Problem, UsageError
-from batchtrain.scripts import detection, imports, local_environment, on_nodes
+from batchtrain.scripts import detection, distributions, imports, local_environment, on_nodes
 from batchtrain.scripts.detection import Choice
 
-SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
 POOL, TASK = "pool_specification", "train"
+CHECKPOINTS = "checkpoints"
+"""The volume for checkpoints, and its file share."""
 STEM_LENGTH = 57
 """The longest part of an id before the digest of the directory; an id has at most 64 characters."""
 
@@ -40,6 +53,7 @@ class Wish(NamedTuple):
     framework: str = ""
     arguments: Sequence[str] = ()
     name: str = ""
+    checkpoints: str = ""
 
 
 class Prepared(NamedTuple):
@@ -48,6 +62,10 @@ class Prepared(NamedTuple):
     recipe: Recipe
     choice: Choice
     packages: tuple[SourcePackages, ...]
+    above: tuple[Path, ...]
+    """Further directories whose modules the script imports."""
+    nodes_install: bool
+    """Whether the start task of each node installs packages."""
 
     @property
     def image(self) -> str:
@@ -67,6 +85,7 @@ def script(
     framework: str | None = None,
     arguments: Iterable[object] = (),
     name: str | None = None,
+    checkpoints: str | None = None,
     settings: Mapping[str, str] | None = None,
     ignore: Iterable[str] = (),
     local: bool | None = None,
@@ -78,13 +97,17 @@ def script(
     nodes: number of nodes. processes_per_node, gpus_per_node: processes on each; by default one per GPU, or one.
     size: the VM size. spot: use spot nodes. framework: by default the one that the script imports.
     arguments: of the script. name: the id of the job and of its pool, by default from the script.
+    checkpoints: the name of a storage account in credentials.yaml. Its file share `checkpoints` keeps those that the
+    script writes to $BATCHTRAIN_CHECKPOINT_DIR.
     settings: overriding values, by path. ignore: names of checks to silence.
     local: for the emulator (or BATCHTRAIN_LOCAL=1): makes the environment with the packages, and prints its steps.
 
     Raises UsageError for a script that cannot be launched, and ConfigError, with every problem, for what could not run.
     """
     each = processes_each(processes_per_node, gpus_per_node)
-    wish = Wish(nodes, each, size or "", spot, framework or "", tuple(map(str, arguments)), name or "")
+    wish = Wish(
+        nodes, each, size or "", spot, framework or "", tuple(map(str, arguments)), name or "", checkpoints or ""
+    )
     prepared = prepare(Path(path), wish, settings=settings, ignore=ignore, local=local)
     if is_for_emulator(local):
         say = functools.partial(print, file=sys.stderr, flush=True)
@@ -109,60 +132,71 @@ def prepare(
     local: bool | None = None,
     in_image: bool | None = None,
     choose: Callable[[detection.Undecided], str] | None = None,
+    runs: bool = True,
 ) -> Prepared:
     """Read a script and make its recipe; changes nothing. files: the credentials, if they are elsewhere. in_image:
     whether the script runs in an image; by default on the emulator, and where the user has a registry. choose: asks the
-    user which of several frameworks is meant."""
+    user which of several frameworks is meant. runs: the recipe is for a run, so a script that surely starts its own
+    processes is an error, unless the user chooses the framework."""
     if wish.framework and wish.framework not in detection.NAMES:
         raise UsageError(f"there is no framework {wish.framework}; choose one of {', '.join(detection.NAMES)}")
     read_script = imports.read(path)
-    if mention := detection.launcher_in(read_script):
-        raise UsageError(
-            f"{mention.file}:{mention.line} starts the processes of the training itself, with `{mention.name}`;"
-            " batchtrain starts them on every node (`--processes-per-node`), so call the training function directly,"
-            " and let it read RANK, LOCAL_RANK and WORLD_SIZE"
-        )
     try:
         choice = detection.framework_of(read_script, wish.framework)
     except detection.Undecided as undecided:
         if choose is None:
             raise
         choice = detection.framework_of(read_script, choose(undecided))
-    directory = path.parent.resolve()
-    package_list = source_packages.of_directory(directory, path.name)
+    directory = read_script.root
+    script = (path.parent.resolve() / path.name).relative_to(directory).as_posix()
+    package_list = source_packages.of_directory(directory, script)
     packages = (package_list,) if package_list.packages or package_list.pythons else ()
     build = detection.PLAIN_IMAGE if package_list.names.intersection(choice.packages) else choice.image
     vm = catalog_file.load(directory).size(wish.size or VM_SIZE)
     gpus = vm is not None and vm.gpus > 0
     image = recipe_images.script_image(build, packages, gpus=gpus)
-    remarks = tuple(_unlisted(read_script, package_list, choice, build))
-    draft = _recipe(path, directory, wish, choice, image)
+    remarks = (
+        *_own_launcher(read_script, refuses=runs and not wish.framework),
+        *_unlisted(read_script, package_list, choice, build),
+        *_alone(read_script, choice, wish.nodes > 1 or (wish.processes_per_node or (vm.gpus if vm else 1)) > 1),
+    )
+    draft = _recipe(read_script, script, wish, choice, image)
+    nodes_install = False
     if not (is_for_emulator(local) or user_settings.load().registry if in_image is None else in_image):
-        draft = _without_image(draft, *recipe_images.environment_of(image), packages, gpus=gpus)
+        environment, spec = recipe_images.environment_of(image)
+        draft = _without_image(draft, environment, spec, packages, gpus=gpus)
+        nodes_install = bool(on_nodes.listed(spec, packages))
     recipe = valid(
         draft, str(path), files=_credentials(directory, files or {}), settings=settings, ignore=ignore,
         remarks=remarks, local=local,
     )  # fmt: skip
-    return Prepared(recipe, choice, packages)
+    return Prepared(recipe, choice, packages, read_script.above, nodes_install)
 
 
-def _recipe(path: Path, directory: Path, wish: Wish, choice: Choice, image: str) -> Recipe:
-    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-")[:STEM_LENGTH] or "script"
-    name = wish.name or f"{stem}-{project_id(str(directory))[:6]}"  # another directory may have a script of this name
+def _recipe(script: imports.Script, name: str, wish: Wish, choice: Choice, image: str) -> Recipe:
+    """name: the path of the script in its directory."""
+    directory = script.root
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", script.path.stem).strip("-")[:STEM_LENGTH] or "script"
+    job_id = wish.name or f"{stem}-{project_id(str(directory))[:6]}"  # another directory may have a script of this name
     launcher, kind = detection.block_of(choice, wish.processes_per_node), "low_priority" if wish.spot else "dedicated"
     task = Task(
         id=TASK,
-        command=" ".join((f"python -u {SHARED}/{shlex.quote(path.name)}", *map(shlex.quote, wish.arguments))),
+        command=" ".join((f"python -u {shlex.quote(name)}", *map(shlex.quote, wish.arguments))),
         docker_image=image,
         source=".",
-        link_source=True,
+        checkpoint=Checkpoint(volume=CHECKPOINTS) if wish.checkpoints else None,
+        environment_variables={"PYTHONPATH": script.python_path} if script.above else {},
         multi_instance=replace(new_gang(wish.nodes, launcher), num_instances=f"{POOL}_vm_count_{kind}"),
         results=Results(from_="all") if choice.name == detection.NONE else None,
     )
-    job = Job(id=name, auto_complete=True, tasks=(task,))
+    job = Job(id=job_id, auto_complete=True, tasks=(task,))
     pool = new_pool(None, wish.size or VM_SIZE, job, wish.nodes)
     pool = replace(pool, vm_count=VmCount(**{kind: wish.nodes}))
-    return Recipe(directory=str(directory), pool=pool, jobs=(job,))
+    share = SharedDataVolume(
+        volume_driver="azurefile", storage_account_settings=wish.checkpoints, azure_file_share_name=CHECKPOINTS
+    )
+    volumes = Volumes(shared_data_volumes={CHECKPOINTS: share} if wish.checkpoints else {})
+    return Recipe(directory=str(directory), pool=pool, jobs=(job,), resources=GlobalResources(volumes=volumes))
 
 
 def _without_image(
@@ -196,31 +230,57 @@ def _credentials(directory: Path, files: Mapping[str, str]) -> Mapping[str, byte
     }
 
 
+def _own_launcher(script: imports.Script, *, refuses: bool) -> Iterator[Problem]:
+    """What the user must know of a script that starts processes of the training itself."""
+    if (mention := detection.launcher_in(script)) is None:
+        return
+    refused = refuses and mention.certain
+    when = "" if mention.certain else " under a condition"
+    advice = (
+        "call the training function directly, and let it read RANK, LOCAL_RANK and WORLD_SIZE; `--framework NAME` runs"
+        " it as it is"
+        if refused
+        else "give it the arguments with which it does not"
+    )
+    text = (
+        f"the script starts the processes of the training itself{when}, with `{mention.name}`; batchtrain starts them"
+        f" on every node (`--processes-per-node`), so {advice}"
+    )
+    level = "error" if refused else "warning"
+    yield Problem("script-launcher", text, str(mention.file), mention.line, level=level)
+
+
+def _alone(script: imports.Script, choice: Choice, has_others: bool) -> Iterator[Problem]:
+    """A warning for a program whose processes would each train on all data, and that a run would call a success."""
+    ways = () if choice.name in (detection.NONE, detection.MPI) else detection.LAUNCHES[choice.name].joined_by
+    others = {
+        name for framework, other in detection.LAUNCHES.items() if framework != choice.name for name in other.imports
+    }
+    if ways and has_others and script.words.isdisjoint({*ways, *others}):
+        text = (
+            f"nothing in the script joins its processes (it has no `{ways[0]}` and the like), so each of them trains"
+            f" alone, on all the data; use `{ways[0]}`, or run it on one node with one process"
+        )
+        yield Problem("script-alone", text, str(script.path), 1, level="warning")
+
+
 def _unlisted(script: imports.Script, package_list: SourcePackages, choice: Choice, build: str) -> Iterator[Problem]:
-    """A warning for each import that no package brings, as far as names tell."""
-    name = recipe_images.ENVIRONMENTS_OF.get(build, build)
-    ready = {requirement.partition("=")[0].partition(">")[0] for requirement in ENVIRONMENTS[name].packages}
-    packages = {*package_list.names, *ready, *(p for p in choice.packages if build != detection.PLAIN_IMAGE)}
+    """A warning for each import that no package brings, as far as tables tell. An import that the script can do without
+    has none."""
+    environment = ENVIRONMENTS.get(recipe_images.ENVIRONMENTS_OF.get(build, build))
+    of_image = {Package(text, 0).name for text in environment.packages} if environment else set()
+    packages = {*package_list.names, *of_image, *(p for p in choice.packages if build != detection.PLAIN_IMAGE)}
+    of_framework = () if build == detection.PLAIN_IMAGE else detection.LAUNCHES[choice.name].imports[:1]
     modules: set[str] = set()
     for mention in script.imports:
-        names = DISTRIBUTIONS.get(mention.top, (mention.top.replace("_", "-").lower(),))
-        if mention.top not in modules and not packages.intersection(names):
-            modules.add(mention.top)
-            where = package_list.file if package_list.packages else source_packages.REQUIREMENTS
-            text = f"no package file names `{mention.top}`, which the script imports; write `{names[0]}` into {where}"
+        module = mention.top
+        if module in modules or module in of_framework or not mention.certain:
+            continue
+        modules.add(module)
+        if not distributions.brings(packages, module):
+            is_beside = package_list.directory == script.path.parent.resolve()
+            where = package_list.file if is_beside else package_list.path
+            names = distributions.packages_of(module)
+            advice = f"write `{names[0]}` into {where}" if names else f"add the package that does to {where}"
+            text = f"`{module}` is imported, and no requirement provides it; {advice}"
             yield Problem("script-package", text, str(mention.file), mention.line, level="warning")
-
-
-DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = {
-    "PIL": ("pillow",),
-    "bs4": ("beautifulsoup4",),
-    "cv2": ("opencv-python", "opencv-python-headless"),
-    "dateutil": ("python-dateutil",),
-    "keras": ("keras", "tensorflow", "tensorflow-cpu"),
-    "pytorch_lightning": ("pytorch-lightning", "lightning"),
-    "skimage": ("scikit-image",),
-    "sklearn": ("scikit-learn",),
-    "tensorflow": ("tensorflow", "tensorflow-cpu"),
-    "yaml": ("pyyaml",),
-}
-"""Packages of PyPI that bring a module of another name."""

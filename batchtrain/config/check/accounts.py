@@ -10,14 +10,14 @@ import msgspec
 
 from batchtrain.config.check.subject import Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, POOL, SETTINGS, WARNING, Found, Rule
+from batchtrain.config.patterns import late
 from batchtrain.config.types import BatchCredentials, Secret
-from batchtrain.config.unfilled import is_unfilled
+from batchtrain.config.unfilled import KEY, NO_KEY, is_unfilled
 
-_BASE64 = re.compile(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _NAME = re.compile(r"[a-z0-9]{3,24}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)+(:\d{1,5})?")
 _LOOPBACK = re.compile(r"(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d{1,5})?")
-_WEBHOOK = re.compile(rf"(https://({_HOST.pattern}|{_LOOPBACK.pattern})|http://{_LOOPBACK.pattern})([/?][!-~]*)?")
+_WEBHOOK = late(rf"(https://({_HOST.pattern}|{_LOOPBACK.pattern})|http://{_LOOPBACK.pattern})([/?][!-~]*)?")
 VAULTS = (".vault.azure.net", ".vault.usgovcloudapi.net", ".vault.azure.cn", ".privatelink.vaultcore.azure.net")
 
 
@@ -56,8 +56,8 @@ def _keys(subject: Subject) -> Found:
     for link, account in subject.recipe.credentials.storage.items():
         keys["credentials", "storage", link] = account.account_key
     for path, key in keys.items():
-        if key and not is_unfilled(key) and not key.like(_BASE64):
-            yield (*path, "account_key"), "an account key is base64; copy the whole key from the account's Keys page"
+        if key and not is_unfilled(key) and not key.like(KEY):
+            yield (*path, "account_key"), NO_KEY
 
 
 def _storage(subject: Subject) -> Found:
@@ -114,7 +114,7 @@ _VAULT = "Key Vault: about keys, secrets and certificates (object identifiers)"
 RULES = (
     Rule("account-url", ERROR, CREDENTIALS, "The URL of the account is an https URL of a Batch account.",
          "azure-batch 15.1, BatchClient", _urls),
-    Rule("account-key", ERROR, CREDENTIALS, "The key of an account is base64.", "Azure Batch: shared key sign-in",
+    Rule("account-key", WARNING, CREDENTIALS, "The key of an account is base64.", "Azure Batch: shared key sign-in",
          _keys),
     Rule("webhook-url", ERROR, SETTINGS, "The URL of a webhook is an https URL.", "batchtrain: `run` sends to it",
          _webhook),

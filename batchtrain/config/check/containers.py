@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator
 
 from batchtrain.catalog import arm_images
 from batchtrain.catalog.likeness import mistakes
-from batchtrain.config import task_resources
-from batchtrain.config.check.subject import Path, Subject
+from batchtrain.config import schema, task_resources
+from batchtrain.config.check.gangs import RUNNERS
+from batchtrain.config.check.subject import Path, Subject, command_of
 from batchtrain.config.check.table import BOTH, CREDENTIALS, ERROR, GLOBAL, JOBS, POOL, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.image_names import EXAMPLE, HUB, below, is_name, is_registry, server_of
+from batchtrain.config.patterns import late
 from batchtrain.config.types import Job, JobManager, JobPreparation, JobRelease, Task, UserIdentity
 
 _PORTS = r"[0-9]{1,5}(?:-[0-9]{1,5})?"
@@ -116,6 +118,53 @@ def _gang_directory(subject: Subject) -> Found:
             )
 
 
+def _entrypoints(subject: Subject) -> Found:
+    for path, _, task in subject.tasks:
+        options = _ENTRYPOINT.search(" ".join(task.additional_docker_run_options))
+        texts = {"entrypoint": task.entrypoint, "additional_docker_run_options": options and (options[2] or options[3])}
+        for name, text in texts.items():
+            text = (text or "").strip()
+            words = re.findall(r"[^][,\s\"']+" if text.startswith("[") else r"\S+", text)
+            if words and words != [text] and task.docker_image:
+                rest = " ".join(words[1:])
+                begin = f", and begin `command` with `{schema.shortened(rest)}`" if rest else ""
+                quoted = ", with the program in quotes after it" if re.search(r"-\w*c$", rest) else ""
+                yield (
+                    (*path, name),
+                    f"`--entrypoint` of an engine is one program without arguments; write `entrypoint: {words[0]}`"
+                    f"{begin}{quoted}",
+                )
+
+
+_ENTRYPOINT = re.compile(r"--entrypoint[=\s]+(?:([\"'])(.*?)\1|(\S+(?: +-c\b)?))")
+"""The entry point in options: in quotes, or one word; `-c` behind it is meant as its argument."""
+
+
+def _engine_inside(subject: Subject) -> Found:
+    volumes = subject.recipe.resources.volumes.data_volumes
+    for path, job, task in subject.tasks:
+        mounts = (
+            volumes[alias].host_path or "" for alias in (*job.data_volumes, *task.data_volumes) if alias in volumes
+        )
+        options = (*task.additional_docker_run_options, *mounts)
+        socket = any(word in option for option in options for word in (".sock", "--privileged"))
+        match = _ENGINE.search(command_of(task)) if task.docker_image and not socket else None
+        if match:
+            yield (
+                (*path, "command"),
+                f"`{match[1]}` starts a container inside the container of the task, which has no container engine;"
+                " write that image as `docker_image` of the task, its options as `additional_docker_run_options`, and"
+                " only the program as `command`",
+            )
+
+
+_ENGINE = late(
+    rf"(?:^|[\n;&|(]|-\w*c[ \t]+[\"'])[ \t]*(?:{RUNNERS}[ \t]+)*"
+    r"((?:(?:nvidia-)?docker|podman|nerdctl|(?:docker|podman)-compose)[ \t]+(?:container[ \t]+|compose[ \t]+)?"
+    r"(?:run|exec|create|start|up)\b|(?:apptainer|singularity)[ \t]+(?:run|exec|shell|instance)\b)"
+)
+
+
 def _image_names(subject: Subject) -> Found:
     verdicts: dict[str, bool] = {}
     for path, image in _every_image(subject):
@@ -151,7 +200,7 @@ def _registry_login(subject: Subject) -> Found:
             if server not in logins:
                 yield (
                     ("global_resources", "additional_registries", section, number),
-                    f"credentials.yaml has no login for `{server}` (`{section}_registry`)"
+                    f"credentials.yaml has no login for `{server}` (`{section}_registry`), so it counts as public"
                     f"{subject.nearest(server, logins)}",
                 )
         for server, login in logins.items():
@@ -161,7 +210,8 @@ def _registry_login(subject: Subject) -> Found:
                 yield ("credentials", f"{section}_registry", server), f"the {missing} is missing, or an `identity`"
     for path, _, task in subject.tasks:
         if task.container_registry and not credentials.docker_registry:
-            yield (*path, "container_registry"), f"credentials.yaml has no login for `{task.container_registry}`"
+            message = f"credentials.yaml has no login for `{task.container_registry}`, so it counts as public"
+            yield (*path, "container_registry"), message
 
 
 def _registry_misspelt(subject: Subject) -> Found:
@@ -190,7 +240,7 @@ def _fallback_unused(subject: Subject) -> Found:
     images = recipe.resources.docker_images
     if not registry or subject.recipe.pool is None or not images:
         return
-    servers = {*recipe.credentials.docker_registry, *recipe.resources.additional_registries.docker}
+    servers = recipe.credentials.docker_registry
     if subject.windows or not recipe.settings.delay_docker_image_preload:
         linux = "" if subject.windows else "; it has one if the start task pulls: `delay_docker_image_preload: true`"
         yield (
@@ -420,6 +470,11 @@ RULES = (
          "azure-batch 15.1, VirtualMachineConfiguration.containerConfiguration", _host_tasks),
     Rule("container-only", WARNING, JOBS, "Settings of containers are given to tasks that run in one.", _SETTINGS,
          _container_only),
+    Rule("entrypoint-arguments", ERROR, JOBS, "An entry point is a program without arguments.",
+         "docker run: --entrypoint", _entrypoints),
+    Rule("engine-inside", WARNING, JOBS, "A command in a container starts no container.",
+         "Docker: Engine (a container has no daemon); Azure Batch: the service starts the container of a task",
+         _engine_inside),
     Rule("gang-directory", WARNING, JOBS, "The containers of a gang have the task's directory.",
          f"{_SETTINGS}.containerHostBatchBindMounts", _gang_directory),
     Rule("registry-unknown", ERROR, (*CREDENTIALS, *JOBS), "The registry of a task is listed in the credentials.",

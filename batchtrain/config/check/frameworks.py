@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import msgspec
+
 from batchtrain.config.check.subject import Path, Placed, Subject, command_of
 from batchtrain.config.check.table import ERROR, JOBS, WARNING, Found, Rule
 from batchtrain.frameworks.mpi import runs_cntk
@@ -90,11 +92,9 @@ def _cluster(subject: Subject) -> Found:
 
 def _cluster_faults(text: str) -> Iterator[str]:
     """The values that TensorFlow cannot read, or that make it wait forever."""
-    import json  # only where there is one
-
     try:
-        config = json.loads(text)
-    except ValueError:
+        config = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
         if "$" not in text:
             yield 'TF_CONFIG is not JSON; it looks like {"cluster": {"worker": ["HOST:PORT"]}, "task": {...}}'
         return

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from batchtrain.config import task_resources
+from batchtrain.config.check import launcher_advice
 from batchtrain.config.check.subject import Gang, Path, Subject, command_of
 from batchtrain.config.check.table import BOTH, ERROR, INFO, JOBS, WARNING, Found, Rule
 from batchtrain.config.types import INSTANCES, whole_number
@@ -32,7 +33,7 @@ _LAUNCHERS = "|".join((*map(re.escape, sorted(OF_MPIS)), *_COMMANDS, "srun"))
 _MODULES = "|".join(module for block in FRAMEWORKS.values() for module in block.modules)
 RUNNERS = (
     r"(?:/[\w./-]*/)?(?:exec|time|env|nohup|sudo|timeout|nice|ionice|numactl|taskset|chrt|setsid|stdbuf|if|then|do|else"
-    r"|while|!)"
+    r"|while|!|(?:conda|mamba|micromamba|uv|pixi|poetry|pipenv|pdm|hatch)\s+run)"
 )
 _CALL = (
     rf"(?:[\w./-]*/)?(?P<launcher>{_LAUNCHERS}|python[\d.]*\s+(?:-\w\s+)*-m\s+(?:{_MODULES}))"
@@ -234,13 +235,16 @@ def _network_direct(subject: Subject) -> Found:
 
 def _nested(subject: Subject) -> Found:
     for path, _, task, gang in subject.gangs:
-        match = re.search(NESTED, command_of(task).strip()) if gang.mpi is not None else None
+        command = command_of(task).strip()
+        match = re.search(NESTED, command) if gang.mpi is not None else None
         if match:
+            _, places = launcher_advice.advice(match["launcher"], command, match.start("launcher"), "mpi")
+            options = f"; its options: {places}" if places else ""
             yield (
                 (*path[:-1], "command"),
                 f"the command starts `{' '.join(match['launcher'].split())}` itself, and `mpi` starts the command"
                 " once per rank: each rank would start its own launch; remove the launcher from the command, or `mpi`"
-                " from `multi_instance`",
+                f" from `multi_instance`{options}",
             )
 
 

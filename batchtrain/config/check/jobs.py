@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from batchtrain.catalog.meaning import MOST_SLOTS
-from batchtrain.config import factories, ids
+from batchtrain.config import factories, ids, request_fields
 from batchtrain.config.check.pools import AUTOSCALE, packages_twice
 from batchtrain.config.check.spans import DAY, MINUTE, length
 from batchtrain.config.check.subject import Path, Subject
@@ -466,6 +466,12 @@ def _release_time(subject: Subject) -> Found:
             yield (*path, "job_release", "max_wall_time"), f"`{limit}` is more than the 15 minutes the service allows"
 
 
+def _release_alone(subject: Subject) -> Found:
+    for path, job in subject.jobs:
+        if job.job_release is not None and job.job_preparation is None:
+            yield (*path, "job_release"), "a release task needs a `job_preparation`: it runs on the nodes of that task"
+
+
 # --- schedules and automatic pools ----------------------------------------------------------------------------------
 
 
@@ -520,13 +526,8 @@ def _auto_pool(subject: Subject) -> Found:
             yield (*path, "auto_pool"), "the pool is created from the pool file, but there is no pool.yaml"
         if job.auto_pool.pool_lifetime == "job_schedule" and job.recurrence is None:
             yield (*path, "auto_pool", "pool_lifetime"), "the job has no `recurrence`, so there is no schedule: `job`"
-        new_properties = {  # of API 2026-10-01; for `zones` this is not documented
-            "vm_sizes": subject.pool.vm_sizes is not None,
-            "identities": subject.pool.identities,
-            "vm_configuration.hyper_threading": not subject.vm.hyper_threading,
-            "vm_configuration.zones": subject.vm.zones is not None,
-        }
-        for name in (name for name, is_set in new_properties.items() if is_set):
+        newer = dict.fromkeys(request_fields.newer(subject.pool))  # the request of a job has the current API version
+        for name in (*newer, *(["identities"] if subject.pool.identities else [])):
             yield (*path, "auto_pool"), f"the pool has `{name}`, which Azure takes only of a pool that you create"
 
 
@@ -626,6 +627,8 @@ RULES = (
          "azure-batch 15.1, BatchTaskConstraints.retentionTime", _retention),
     Rule("release-wall-time", ERROR, JOBS, "A release task takes 15 minutes at most.",
          "azure-batch 15.1, BatchJobReleaseTask.maxWallClockTime", _release_time),
+    Rule("release-preparation", ERROR, JOBS, "A job with a release task has a preparation task.",
+         "azure-batch 15.1, BatchJobCreateOptions.jobReleaseTask", _release_alone),
     Rule("schedule-minute", ERROR, JOBS, "The times of a schedule are at least a minute.", _SCHEDULE, _schedule_spans),
     Rule("schedule-times", ERROR, JOBS, "A schedule begins before it ends.", _SCHEDULE, _schedule_times),
     Rule("recurrence-tasks", ERROR, JOBS, "A job of a schedule begins with one task, or a job manager that adds them.",

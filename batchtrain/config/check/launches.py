@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from batchtrain.config.check.gangs import NESTED, OF_MPIS
+from batchtrain.config.check import launcher_advice
+from batchtrain.config.check.gangs import NESTED
 from batchtrain.config.check.subject import LONGEST_READ, Gang, Path, Subject, command_of
 from batchtrain.config.check.table import BOTH, ERROR, JOBS, WARNING, Found, Rule
 from batchtrain.config.types import whole_number
-from batchtrain.frameworks import FRAMEWORKS, plugins
+from batchtrain.frameworks import FRAMEWORKS, launcher_options, plugins
 from batchtrain.frameworks.base import COMMAND, Nodes
 from batchtrain.frameworks.mpi import MPIS, MpiBlock, named_in, runs_cntk
 
@@ -48,16 +49,21 @@ def _one_launch(subject: Subject) -> Found:
 
 def _inside(subject: Subject) -> Found:
     for gang, block in _frameworks(subject):
-        match = re.search(NESTED, command_of(gang.task).strip())
+        command = command_of(gang.task).strip()
+        match = re.search(NESTED, command)
         if match:
             launcher = " ".join(match["launcher"].split())
-            instead = ", or an `mpi` block in place of this one" if launcher in OF_MPIS else ""
+            usual = next(iter(launcher_options.launcher(launcher).blocks), block.name)
+            instead = f", or an `{usual}` block in place of this one" if usual != block.name else ""
             if launcher == block.own_launcher[0]:
                 instead = f", and {block.own_launcher[1]} in the block if {launcher} is intended"
+            line, places = launcher_advice.advice(match["launcher"], command, match.start("launcher"), block.name)
+            text = line or f"python {block.script}"
+            options = f"; its options: {places}" if places else ""
             yield (
                 (*gang.task_path, "command"),
                 f"the command starts `{launcher}` itself, and `{block.name}` starts the command once per process:"
-                f" each process would start its own launch; write `python {block.script}`{instead}",
+                f" each process would start its own launch; write `{text}`{instead}{options}",
             )
 
 
@@ -127,9 +133,6 @@ def _why(variable: str, name: str, names: dict[str, str]) -> str:
 def _over_gpus(subject: Subject) -> Found:
     for gang, block in _frameworks(subject):
         gpus, nodes = subject.gpus(gang.job, gang.task), subject.instances(gang)
-        variables = gang.job.environment_variables | gang.task.environment_variables
-        devices = [word for word in variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
-        gpus = min(gpus, len(devices)) if devices else gpus
         key, each = "processes_per_node", whole_number(block.processes_per_node)
         if block.processes is not None and nodes:
             key, each = "processes", -(-block.processes // nodes)

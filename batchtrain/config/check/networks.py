@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from batchtrain.catalog.meaning import (
+    ACCESS_PROFILE,
+    ADDRESS,
     AGENT_PORTS,
+    ENCRYPTION_SET,
     FEWEST_PORTS,
     FRONTEND_RESERVED,
+    GALLERY_IMAGE,
+    IDENTITY,
+    KEY_URL,
     LAST_PORT,
     LONGEST_NAT_NAME,
+    MANAGED_IMAGE,
     MOST_RULES,
     NAT_NAME,
+    NODES_OF_ADDRESS,
+    SERVICE_ARTIFACT,
+    SUBNET,
+    has_form,
     is_source_address,
     source_ports_fault,
 )
@@ -27,8 +37,6 @@ NETWORK: Path = (*POOL, "network")
 NAT: Path = (*NETWORK, "inbound_nat_pools")
 ACCESS: Path = (*POOL, "remote_access_control")
 VNET: Path = (*POOL, "virtual_network")
-
-NODES_AN_ADDRESS = 100
 
 
 class Ports(NamedTuple):
@@ -170,7 +178,7 @@ def _public_ips(subject: Subject) -> Found:
 
 def _few_public_ips(subject: Subject) -> Found:
     addresses = len(subject.pool.public_ips)
-    most, nodes = NODES_AN_ADDRESS * addresses, max(count or 0 for count in subject.most_nodes)
+    most, nodes = NODES_OF_ADDRESS * addresses, max(count or 0 for count in subject.most_nodes)
     if 0 < most < nodes:
         yield (*POOL, "public_ips"), f"{addresses} addresses serve {most} nodes of a kind, the pool has {nodes}"
 
@@ -208,24 +216,21 @@ def _network_subscription(subject: Subject) -> Found:
 
 
 def _made_network(subject: Subject) -> Found:
+    """Advice only for a network that may not exist. `az … create` replaces one that does, with its subnets (azure-cli
+    9065), so each creation runs only after `show` has not found it."""
     network = subject.pool.virtual_network
-    if network is None:
+    if network is None or not network.create_nonexistant or network.arm_subnet_id:
         return
-    options = {
-        "-g": network.resource_group or "GROUP",
-        "-n": network.name or "NAME",
-        "--address-prefixes": network.address_space or "10.0.0.0/16",
-        "--subnet-name": network.subnet.name or "SUBNET",
-        "--subnet-prefixes": network.subnet.address_prefix or "10.0.0.0/24",
-    }
-    command = shlex.join(["az", "network", "vnet", "create", *(word for option in options.items() for word in option)])
-    advice = f"batchtrain does not create networks; create it with `{command}`, then name it"
-    if network.create_nonexistant:
-        yield (*VNET, "create_nonexistant"), advice
-    if network.address_space is not None:
-        yield (*VNET, "address_space"), f"this describes a network to create; {advice}"
-    if network.subnet.address_prefix is not None:
-        yield (*VNET, "subnet", "address_prefix"), f"this describes a subnet to create; {advice}"
+    batch = subject.recipe.credentials.batch
+    group = ("-g", network.resource_group or (batch and batch.resource_group) or "GROUP")
+    where = shlex.join((*group, "--vnet-name", network.name or "NAME", "-n", network.subnet.name or "SUBNET"))
+    prefix = shlex.join(("--address-prefixes", network.subnet.address_prefix or "PREFIX"))
+    command = f"`az network vnet subnet show {where} || az network vnet subnet create {where} {prefix}`"
+    if network.address_space:
+        where = shlex.join((*group, "-n", network.name or "NAME"))
+        prefix = shlex.join(("--address-prefixes", network.address_space))
+        command = f"`az network vnet show {where} || az network vnet create {where} {prefix}`, then {command}"
+    yield (*VNET, "create_nonexistant"), f"batchtrain does not create networks; if it does not exist, run {command}"
 
 
 def _job_network(subject: Subject) -> Found:
@@ -238,45 +243,70 @@ def _job_network(subject: Subject) -> Found:
 
 # --- ids of Azure's resources, and who may use them -----------------------------------------------------------------
 
-ID_SHAPES = {
-    "subnet": r"Microsoft\.Network/virtualNetworks/[^/]+/subnets/[^/]+",
-    "address": r"Microsoft\.Network/publicIPAddresses/[^/]+",
-    "identity": r"Microsoft\.ManagedIdentity/userAssignedIdentities/[^/]+",
-    "image": r"Microsoft\.Compute/(images/[^/]+|galleries/[^/]+/images/[^/]+(/versions/[^/]+)?)",
-}
-ID_WORDS = {
-    "subnet": "Microsoft.Network/virtualNetworks/NAME/subnets/NAME",
-    "address": "Microsoft.Network/publicIPAddresses/NAME",
-    "identity": "Microsoft.ManagedIdentity/userAssignedIdentities/NAME",
-    "image": "Microsoft.Compute/galleries/NAME/images/NAME",
-}
-
 
 def _resource_ids(subject: Subject) -> Found:
-    for path, kind, value in _ids(subject):
-        if not re.fullmatch(rf"(?i)/subscriptions/[^/]+/resourceGroups/[^/]+/providers/{ID_SHAPES[kind]}/?", value):
-            form = f"/subscriptions/ID/resourceGroups/NAME/providers/{ID_WORDS[kind]}"
-            yield path, f"this is not a resource id; it looks like {form}"
+    for path, form, value in _ids(subject):
+        if not has_form(value, form):
+            example = form.partition("[")[0].replace("/*", "/ID", 1).replace("/*", "/NAME")
+            yield path, f"this is not a resource id; it looks like {example}"
+
+
+def _managed_image(subject: Subject) -> Found:
+    """Older files name managed images, and the form of their ids is right."""
+    image = subject.vm.custom_image
+    if image is not None and has_form(image.arm_image_id, MANAGED_IMAGE):
+        message = "Azure Batch documents images of a Compute Gallery only; copy this managed image to a gallery"
+        yield (*VM, "custom_image", "arm_image_id"), message
+
+
+def _customer_key(subject: Subject) -> Found:
+    encryption = subject.vm.disk_encryption
+    key = encryption.customer_managed_key if encryption is not None else None
+    if key is not None and not has_form(key.key_url, KEY_URL):
+        path = (*VM, "disk_encryption", "customer_managed_key", "key_url")
+        yield path, "this is not the URL of a version of a key; it looks like https://VAULT/keys/NAME/VERSION"
+    if encryption is not None and key is not None and "osdisk" not in encryption.targets:
+        yield (*VM, "disk_encryption", "targets"), "a customer's key needs `osdisk` among the targets"
 
 
 def _ids(subject: Subject) -> Iterator[tuple[Path, str, str]]:
     """Every resource id with a known form."""
     pool = subject.pool
-    if subject.vm.custom_image is not None:
-        yield (*VM, "custom_image", "arm_image_id"), "image", subject.vm.custom_image.arm_image_id
+    image = subject.vm.custom_image.arm_image_id if subject.vm.custom_image is not None else ""
+    if image and not has_form(image, MANAGED_IMAGE):  # `_managed_image`
+        yield (*VM, "custom_image", "arm_image_id"), GALLERY_IMAGE, image
     if pool.virtual_network and pool.virtual_network.arm_subnet_id:
-        yield (*VNET, "arm_subnet_id"), "subnet", pool.virtual_network.arm_subnet_id
+        yield (*VNET, "arm_subnet_id"), SUBNET, pool.virtual_network.arm_subnet_id
     for number, address in enumerate(pool.public_ips):
-        yield (*POOL, "public_ips", number), "address", address
+        yield (*POOL, "public_ips", number), ADDRESS, address
     for path, job in subject.jobs:
         if job.network is not None:
-            yield (*path, "network", "subnet_id"), "subnet", job.network.subnet_id
+            yield (*path, "network", "subnet_id"), SUBNET, job.network.subnet_id
     for number, identity in enumerate(pool.identities):
-        yield (*POOL, "identities", number), "identity", identity
+        yield (*POOL, "identities", number), IDENTITY, identity
     if pool.candidates is not None and pool.candidates.controller_identity is not None:
-        yield (*POOL, "candidates", "controller_identity"), "identity", pool.candidates.controller_identity
+        yield (*POOL, "candidates", "controller_identity"), IDENTITY, pool.candidates.controller_identity
     for path, identity in identities(subject):
-        yield path, "identity", identity
+        yield path, IDENTITY, identity
+    machine = subject.vm
+    if machine.service_artifact:
+        yield (*VM, "service_artifact"), SERVICE_ARTIFACT, machine.service_artifact
+    for path, encryption_set in encryption_sets(subject):
+        yield path, ENCRYPTION_SET, encryption_set
+    agent = machine.security_profile.proxy_agent if machine.security_profile else None
+    for name in ("imds", "wire_server"):
+        endpoint = getattr(agent, name, None)
+        if endpoint is not None and endpoint.access_control_profile:
+            path = (*VM, "security_profile", "proxy_agent", name, "access_control_profile")
+            yield path, ACCESS_PROFILE, endpoint.access_control_profile
+
+
+def encryption_sets(subject: Subject) -> Iterator[tuple[Path, str]]:
+    """The disk encryption set of each disk that has one, with its path."""
+    machine = subject.vm
+    disks = [((*VM, "data_disks", number), disk.disk_encryption_set) for number, disk in enumerate(machine.data_disks)]
+    disks += [((*VM, "os_disk"), machine.os_disk.disk_encryption_set)] if machine.os_disk else []
+    return (((*path, "disk_encryption_set"), encryption_set) for path, encryption_set in disks if encryption_set)
 
 
 def identities(subject: Subject) -> Iterator[tuple[Path, str]]:
@@ -347,7 +377,7 @@ RULES = (
          "Azure Batch: simplified-node-communication-pool-no-public-ip", _unreachable),
     Rule("public-ips", ERROR, POOL, "`public_ips` need user-managed provisioning.", f"{_ADDRESSES}.provision",
          _public_ips),
-    Rule("public-ips-few", ERROR, POOL, f"There is a public address for every {NODES_AN_ADDRESS} nodes.",
+    Rule("public-ips-few", ERROR, POOL, f"There is a public address for every {NODES_OF_ADDRESS} nodes.",
          f"{_ADDRESSES}.ipAddressIds", _few_public_ips),
     Rule("ip-families", ERROR, POOL, "Addresses are IPv4, or IPv4 and IPv6.", f"{_ADDRESSES}.ipFamilies", _families),
     Rule("network-kind", ERROR, POOL, "A network is named by id, or by name with its subnet.", _VNET, _network_kind),
@@ -359,6 +389,10 @@ RULES = (
          "azure-batch 15.1, BatchJobNetworkConfiguration", _job_network),
     Rule("resource-id", ERROR, (*POOL, *JOBS, *CREDENTIALS, "global_resources"),
          "A resource id has the form of its resource type.", "Azure Resource Manager: resource ids", _resource_ids),
+    Rule("image-managed", WARNING, POOL, "A custom image is in a gallery.",
+         "azure-batch 15.1, BatchVmImageReference.virtualMachineImageId", _managed_image),
+    Rule("customer-key", ERROR, POOL, "The key of a customer has a version, and is for the disk of the system.",
+         "azure-batch 15.1, DiskCustomerManagedKey.keyUrl, customerManagedKey", _customer_key),
     Rule("identity-missing", ERROR, (*POOL, *JOBS, *CREDENTIALS, "global_resources"),
          "The managed identities that are used belong to the pool.", _IDENTITY, _identities_on_pool),
     Rule("entra-needed", ERROR, (*POOL, *CREDENTIALS), "Features without shared-key support need an Entra sign-in.",

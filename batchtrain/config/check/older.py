@@ -77,10 +77,7 @@ def _holds(value: Any) -> bool:
 def _file_shares(subject: Subject) -> Found:
     for path, transfer in subject.transfers:
         if transfer.is_file_share:
-            yield (
-                (*path, "is_file_share"),
-                "Batch downloads blobs, not the files of a share; mount the share as a volume with driver `azurefile`",
-            )
+            yield (*path, "is_file_share"), _OUT if _uploads(path) else _IN
     for path, _, task in subject.tasks:
         storage = task.task_factory and task.task_factory.file and task.task_factory.file.azure_storage
         if storage and storage.is_file_share:
@@ -88,9 +85,21 @@ def _file_shares(subject: Subject) -> Found:
             yield (*path, "task_factory", "file", "azure_storage", "is_file_share"), message
 
 
+_IN = "Batch downloads blobs, not files of a share; mount the share as a volume with driver `azurefile`"
+_OUT = (
+    "Batch uploads to a container, not to a share; mount the share as a volume with driver `azurefile`, to which the"
+    " command writes, or remove this to upload to the container of `remote_path`"
+)
+
+
+def _uploads(path: Path) -> bool:
+    """Whether it is the path of a transfer of `output_data`."""
+    return path[-3] == "output_data"
+
+
 def _filters(subject: Subject) -> Found:
     for path, transfer in subject.transfers:
-        if transfer.exclude and path[-3] == "output_data":
+        if transfer.exclude and _uploads(path):
             message = "Batch uploads every file of the patterns, and cannot exclude any; narrow `include` instead"
             yield (*path, "exclude"), message
 
@@ -109,13 +118,12 @@ def _task_files(subject: Subject) -> Found:
 def _copies(subject: Subject) -> Found:
     for number, files in enumerate(subject.recipe.resources.files):
         transfer = files.destination.data_transfer
-        for name, usual in _TRANSFERS:
-            if getattr(transfer, name) != usual:
-                yield (
-                    ("global_resources", "files", number, "destination", "data_transfer", name),
-                    "files are not copied to the nodes' own disks; they go to storage with `batchtrain data ingress`,"
-                    " and nodes read them by `input_data` or a volume",
-                )
+        if names := [name for name, usual in _TRANSFERS if getattr(transfer, name) != usual]:
+            yield (
+                ("global_resources", "files", number, "destination", "data_transfer", names[0]),
+                "files are not copied to the nodes' own disks; they go to storage with `batchtrain data ingress`, and"
+                f" nodes read them by `input_data` or a volume; remove {', '.join(f'`{name}`' for name in names)}",
+            )
 
 
 def _transfer_options(subject: Subject) -> Found:
@@ -132,7 +140,7 @@ def _transfer_options(subject: Subject) -> Found:
 def _strips(path: Path, transfer: StorageInput | StorageOutput) -> bool:
     """Whether `--strip-components` has its old effect: an output then has no directories below those of its
     patterns."""
-    if path[-3] != "output_data" or not transfer.blobxfer_extra_options:
+    if not _uploads(path) or not transfer.blobxfer_extra_options:
         return True
     flat = bool(transfer.include) and not any("/" in pattern or "**" in pattern for pattern in transfer.include)
     return flat and task_paths.strips(transfer.blobxfer_extra_options) != 0

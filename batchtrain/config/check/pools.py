@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from batchtrain.catalog.meaning import INTER_NODE_LIMIT
 from batchtrain.config import scaling
+from batchtrain.config.check.networks import encryption_sets
 from batchtrain.config.check.spans import HOUR, MINUTE, length
-from batchtrain.config.check.subject import VM, Path, Subject
+from batchtrain.config.check.subject import Path, Subject
 from batchtrain.config.check.table import BOTH, CREDENTIALS, ERROR, INFO, POOL, WARNING, Found, Rule
 from batchtrain.config.times import duration
 from batchtrain.config.types import Pool, Scenario, Task
@@ -250,12 +251,9 @@ def _auto_pool_prefix(subject: Subject) -> Found:
 
 def _encryption_set(subject: Subject) -> Found:
     """A disk encryption set needs an account that allocates in the user's own subscription."""
-    machine = subject.vm
-    disks = [((*VM, "data_disks", number), disk.disk_encryption_set) for number, disk in enumerate(machine.data_disks)]
-    disks += [((*VM, "os_disk"), machine.os_disk.disk_encryption_set)] if machine.os_disk else []
-    for path, _ in (disk for disk in disks if disk[1] is not None):
+    for path, _ in encryption_sets(subject):
         message = "this is refused unless the Batch account allocates in your own subscription (UserSubscription mode)"
-        yield (*path, "disk_encryption_set"), message
+        yield path, message
 
 
 _LIMITS = "Azure Batch: batch-quota-limit"

@@ -11,6 +11,7 @@ from itertools import islice
 from batchtrain.config import factories, schema, travel
 from batchtrain.config.check.subject import LONGEST_READ, Path, Subject, command_of
 from batchtrain.config.check.table import BOTH, CREDENTIALS, ERROR, JOBS, POOL, SETTINGS, WARNING, Found, Rule
+from batchtrain.config.patterns import late
 from batchtrain.config.travel import Survey
 from batchtrain.config.types import Job, Task
 from batchtrain.launchers import shell
@@ -21,12 +22,11 @@ MOST_WORDS = 50
 _ASSIGNED = re.compile(r"\w+=\S*")
 _RUNS = re.compile(r"exec|time|nohup|env")
 _INTERPRETER = re.compile(r"(?:/[\w./-]*/)?(?:python[\d.]*|bash|sh)")
-_SCRIPT = re.compile(
+_SCRIPT = late(
     r"(?:\$(?P<variable>AZ_BATCH_TASK_(?:SHARED|WORKING)_DIR)/|\$\{(?P<braced>AZ_BATCH_TASK_(?:SHARED|WORKING)_DIR)\}/"
     r"|(?P<here>\./)?)(?P<path>[\w.+-][\w./+-]*\.(?:py|sh))"
 )
 """A script below one of the task's own directories; the group `variable` or `braced` says which."""
-SHARED = "AZ_BATCH_TASK_SHARED_DIR"
 _OWN = re.compile(r"AZ_BATCH_TASK_(?:SHARED|WORKING)_DIR")
 
 
@@ -35,7 +35,8 @@ def _breaking(rule: str, subject: Subject) -> Found:
 
 
 def _size(subject: Subject) -> Found:
-    return ((path, survey.too_large) for path, survey in subject.brought if survey.too_large)
+    yield from ((path, survey.too_large) for path, survey in subject.brought if survey.too_large)
+    yield from _breaking("source-size", subject)
 
 
 # --- the script -----------------------------------------------------------------------------------------------------
@@ -44,12 +45,14 @@ def _size(subject: Subject) -> Found:
 def _scripts(subject: Subject) -> Found:
     if subject.windows:
         return
-    for path, _, task in subject.tasks:
-        command = command_of(task)
-        if (".py" not in command and ".sh" not in command) or (_has_image(task) and not _OWN.search(command)):
+    for path, job, task in subject.tasks:
+        command, is_elsewhere = command_of(task), _starts_elsewhere(job, task)
+        if (".py" not in command and ".sh" not in command) or (is_elsewhere and not _OWN.search(command)):
             continue
         script = script_of(command)
-        if script is not None and (wrong := _unsupplied(subject, task, script)):
+        if script is None or (is_elsewhere and not (script["variable"] or script["braced"])):
+            continue
+        if wrong := _unsupplied(subject, task, script):
             yield (*path, "command"), wrong
 
 
@@ -62,14 +65,15 @@ def script_of(command: str) -> re.Match[str] | None:
         words = words[1:]
         while words and words[0] in ("-u", "-O", "-B", "-E", "-e", "-x"):
             words = words[1:]
+    elif words and "/" not in words[0]:
+        return None  # the shell looks for it on PATH
     return _SCRIPT.fullmatch(words[0]) if words else None
 
 
 def _unsupplied(subject: Subject, task: Task, script: re.Match[str]) -> str:
     """Why the command cannot find a script; empty if it may find it."""
     name = posixpath.normpath(script["path"])
-    root = script["variable"] or script["braced"] or ""
-    if name.startswith("..") or _brings_more(task) or (not root and _has_image(task)):
+    if name.startswith("..") or _brings_more(task):
         return ""
     if task.source is None:
         return f"`{name}` is not sent to the task: it has no `source`; name the directory of `{name}`"
@@ -78,58 +82,25 @@ def _unsupplied(subject: Subject, task: Task, script: re.Match[str]) -> str:
         return ""
     if name not in survey.names:
         near = [other for other in survey.names if posixpath.basename(other) == posixpath.basename(name)]
-        instead = f"; write `${SHARED}/{near[0]}`" if len(near) == 1 else ""
+        instead = f"; write `{near[0]}`" if len(near) == 1 else ""
         return f"`{name}` is not in the `source` {task.source}, which has {_listed(survey.names)}{instead}"
-    if root == SHARED or task.link_source:
-        return ""
-    start = "" if root else ", in which a command starts"
-    return (
-        f"`{name}` of the `source` lies in ${SHARED}, not in $AZ_BATCH_TASK_WORKING_DIR{start}; write"
-        f" `${SHARED}/{name}`"
-    )
+    return ""
 
 
-def _relative(subject: Subject) -> Found:
-    """Warns where `_scripts` cannot be certain: in containers, in later commands, behind launchers."""
-    if subject.windows:
-        return
-    for path, job, task in subject.tasks:
-        survey = subject.sources.get(task.source or "")
-        command = command_of(task)
-        if survey is None or survey.rule or not re.search(r"\.(py|sh)\b", command) or _may_start_elsewhere(job, task):
-            continue
-        script = script_of(command)
-        if script is not None and not _has_image(task) and _unsupplied(subject, task, script):
-            continue  # `source-script` reports it
-        names = (posixpath.normpath(match[1]) for match in _RELATIVE.finditer(command))
-        name = next((name for name in names if name in survey.names), None)
-        if name is not None:
-            yield (
-                (*path, "command"),
-                f"`{name}` of the `source` lies in ${SHARED}, but the command starts in $AZ_BATCH_TASK_WORKING_DIR;"
-                f" write `${SHARED}/{name}`",
-            )
-
-
-_RELATIVE = re.compile(r"(?<![^\s\"'=(;&|])(?:\./)?(\w[\w./+-]*\.(?:py|sh))(?![^\s\"');&|<>])")
-_MOVES = re.compile(r"(?<![\w./-])(?:cd|pushd|cp|ln|mv|rsync|tar|unzip|git|curl|wget|--chdir|--wdir|-wdir)(?![\w./-])")
-"""A word that changes the directory of a command, or brings files to it."""
-
-
-def _may_start_elsewhere(job: Job, task: Task) -> bool:
-    """Whether the command may run in another directory than the working directory, or find other files there."""
-    gang, factory, blobs = task.multi_instance, task.task_factory, task.input_data.azure_storage
-    before = f"{gang.pre_execution_command} {gang.coordination_command}" if gang is not None else ""
-    return bool(
-        task.link_source
-        or task.resource_files
-        or task.input_data.azure_batch
-        or any(not item.local_path for item in blobs)
-        or (factory is not None and factory.file is not None)
-        or (gang is not None and gang.resource_files)
-        or (task.docker_image and (task.default_working_dir or job.default_working_dir) == "container")
-        or _MOVES.search(f"{before} {command_of(task)}")
-    )
+def _twice(subject: Subject) -> Found:
+    for path, _, task in subject.tasks:
+        survey, gang = subject.sources.get(task.source or ""), task.multi_instance
+        names = frozenset(survey.names if survey else ())
+        lists = {(*path, "resource_files"): task.resource_files}
+        lists |= {(*path, "multi_instance", "resource_files"): gang.resource_files} if gang else {}
+        for where, files in lists.items():
+            for number, file in enumerate(files):
+                if (name := posixpath.normpath(file.file_path or "")) in names:
+                    yield (
+                        (*where, number, "file_path"),
+                        f"`{name}` is also a file of the `source` {task.source}, and both lie where the command starts;"
+                        f" rename one of them, or write `/{name}` into the `.batchtrainignore` of the source",
+                    )
 
 
 def _brings_more(task: Task) -> bool:
@@ -143,8 +114,10 @@ def _brings_more(task: Task) -> bool:
     )
 
 
-def _has_image(task: Task) -> bool:
-    return task.docker_image is not None or task.singularity_image is not None
+def _starts_elsewhere(job: Job, task: Task) -> bool:
+    """Whether the command starts among the files of its image, or in an image without files of a source."""
+    has_image = task.docker_image is not None or task.singularity_image is not None
+    return has_image and (task.source is None or (task.default_working_dir or job.default_working_dir) == "container")
 
 
 def _listed(names: tuple[str, ...]) -> str:
@@ -168,6 +141,20 @@ def _source_syntax(subject: Subject) -> Found:
             if f"{task.source}/{name}" not in reported and not _names(command, name):
                 reported.add(f"{task.source}/{name}")
                 yield (*path, "source"), _cannot_compile(name, reason)
+
+
+def _line_ends(subject: Subject) -> Found:
+    for path, survey in subject.brought:
+        if survey.line_ends:
+            yield (
+                path,
+                f"the line ends of {_listed(survey.line_ends)} are those of Windows (CR LF), which Linux reads as part"
+                " of the last word of a line; convert the file (`dos2unix`, or `*.sh text eol=lf` in .gitattributes)",
+            )
+    commands = () if subject.windows else (*_job_commands(subject), *_task_commands(subject))
+    for path, command in commands:
+        if "\r\n" in command:
+            yield path, "its line ends are those of Windows (CR LF); write `\\n` alone"
 
 
 def _surveyed(subject: Subject) -> Iterator[tuple[Path, Task, Survey]]:
@@ -252,8 +239,6 @@ RULES = (
     Rule("source-empty", ERROR, JOBS, "A task's source has a file.", _TRAVELS, partial(_breaking, "source-empty")),
     Rule("source-reserved", ERROR, JOBS, "No file of the source has the name of a file that Batch writes.",
          "Azure Batch: files and directories of a task", partial(_breaking, "source-reserved")),
-    Rule("source-huge", ERROR, JOBS, "The source of a task is a program without data.", _TRAVELS,
-         partial(_breaking, "source-huge")),
     Rule("source-size", ERROR, (*SETTINGS, *CREDENTIALS, *JOBS), "A task's source fits into a request.",
          "Azure Batch: 413 RequestBodyTooLarge (1 MB)", _size),
     Rule("source-script", ERROR, BOTH, "The script that a command starts is sent to the node.", _TRAVELS, _scripts),
@@ -261,8 +246,15 @@ RULES = (
          _script_syntax),
     Rule("source-syntax", WARNING, JOBS, "The other Python files of a source compile.", "Python: compile()",
          _source_syntax),
-    Rule("source-relative", WARNING, BOTH, "A command names a script of its source with its directory.",
-         _TRAVELS, _relative),
+    Rule("script-launcher", ERROR, JOBS, "A bare script leaves it to batchtrain to start its processes. A launcher that"
+         " it starts under a condition is a warning.", "batchtrain: a bare script is a recipe"),
+    Rule("script-package", WARNING, JOBS, "A package brings each module that a bare script imports.",
+         "batchtrain: a bare script is a recipe"),
+    Rule("script-alone", WARNING, JOBS, "The processes of a bare script exchange what they learn.",
+         "batchtrain: a bare script is a recipe"),
+    Rule("script-line-ends", ERROR, BOTH, "Scripts have the line ends of Linux.", "POSIX: Shell Command Language;"
+         " execve(2): interpreter scripts", _line_ends),
+    Rule("source-twice", ERROR, JOBS, "No file of the source has the name of a resource file.", _TRAVELS, _twice),
     Rule("factory-source", ERROR, JOBS, "A factory of files finds some in its task's source.", _TRAVELS, _factories),
     Rule("command-quotes", ERROR, BOTH, "Each quote of a command is closed.", "POSIX: Quoting", _quotes),
     Rule("command-length", ERROR, (*SETTINGS, *CREDENTIALS, *JOBS), "A command fits into a request.",

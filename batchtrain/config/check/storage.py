@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
+from batchtrain.catalog.meaning import MOST_FILES
 from batchtrain.config.check.subject import Path, Subject
-from batchtrain.config.check.table import BOTH, CREDENTIALS, ERROR, GLOBAL, JOBS, POOL, SETTINGS, WARNING, Found, Rule
+from batchtrain.config.check.table import (
+    ALL,
+    BOTH,
+    CREDENTIALS,
+    ERROR,
+    GLOBAL,
+    JOBS,
+    POOL,
+    SETTINGS,
+    WARNING,
+    Found,
+    Rule,
+)
 from batchtrain.config.types import (
     GONE_DRIVERS,
     DataVolume,
+    FileFactoryStorage,
     Job,
     Recipe,
     ResourceFile,
     SharedDataVolume,
+    StorageInput,
+    StorageOutput,
     Task,
     TaskSettings,
 )
 
-ALL = (*GLOBAL, *POOL, *JOBS)
 VOLUMES: Path = ("global_resources", "volumes")
 FILES: Path = ("global_resources", "files")
 MOST_MOUNTS = 10
@@ -50,6 +68,21 @@ FILE_SOURCES = ("blob_source", "storage_container_url", "auto_storage_container_
 def links_of(recipe: Recipe) -> Iterator[str]:
     """Every storage link that a recipe reads or writes, except that of sources."""
     return (link for _, link in _links(Subject(recipe)))
+
+
+def read_containers(recipe: Recipe) -> tuple[tuple[str, str], ...]:
+    """Link and container of everything that nodes download, except what the recipe itself uploads."""
+    subject = Subject(recipe)
+    factories = (task.task_factory and task.task_factory.file for _, _, task in subject.tasks)
+    of_factories = (factory.azure_storage for factory in factories if factory and factory.azure_storage)
+    downloads: list[StorageInput | FileFactoryStorage] = [*(blobs for _, blobs in subject.inputs), *of_factories]
+    reads = dict.fromkeys(_container(transfer) for transfer in downloads if not transfer.is_file_share)
+    uploads = {_container(transfer) for _, transfer in subject.outputs}
+    return tuple(container for container in reads if container not in uploads)
+
+
+def _container(transfer: StorageInput | StorageOutput | FileFactoryStorage) -> tuple[str, str]:
+    return transfer.storage_account_settings, transfer.remote_path.strip("/").partition("/")[0]
 
 
 def _links(subject: Subject) -> Iterator[tuple[Path, str]]:
@@ -155,19 +188,14 @@ def _volume_gone(subject: Subject) -> Found:
         if volume.volume_driver in GONE_DRIVERS and volume.container_path
     ]
     scratch = (SCRATCH, "BeeOND file system (`auto_scratch`)")
-    for path, job, task in subject.tasks:
-        has_scratch = subject.pool.per_job_auto_scratch or job.auto_scratch
-        gang = task.multi_instance
-        commands = {
-            (*path, "command"): task.command,
-            (*path, "multi_instance", "coordination_command"): gang and gang.coordination_command,
-            (*path, "multi_instance", "pre_execution_command"): gang and gang.pre_execution_command,
-        }
-        for where, text in commands.items():
-            for gone_path, name in (*gone_paths, *((scratch,) if has_scratch else ())):
-                if re.search(rf"{re.escape(gone_path)}(?![\w.-])", text or ""):
-                    message = f"the command names `{gone_path}` of the {name}, which is not mounted any more;"
-                    yield where, f"{message} use a volume with driver `azurefile`, `nfs` or `azureblob`"
+    has_scratch = {(*path,): subject.pool.per_job_auto_scratch or job.auto_scratch for path, job in subject.jobs}
+    if not gone_paths and not any(has_scratch.values()):
+        return
+    for where, text in subject.commands:
+        for gone_path, name in (*gone_paths, *((scratch,) if has_scratch[where[:2]] else ())):
+            if re.search(rf"{re.escape(gone_path)}(?![\w.-])", text):
+                message = f"the command names `{gone_path}` of the {name}, which is not mounted any more;"
+                yield where, f"{message} use a volume with driver `azurefile`, `nfs` or `azureblob`"
 
 
 def _mounts(subject: Subject) -> Found:
@@ -290,7 +318,7 @@ def _sees_mounts(job: Job, task: Task) -> bool:
 # --- resource files -------------------------------------------------------------------------------------------------
 
 
-def _resource_files(subject: Subject) -> Iterator[tuple[Path, ResourceFile]]:
+def resource_files(subject: Subject) -> Iterator[tuple[Path, ResourceFile]]:
     owners: list[tuple[Path, Any]] = [(POOL, subject.pool)]
     owners += (((*path, name), part) for path, job in subject.jobs for name, part in job.parts)
     for path, _, task in subject.tasks:
@@ -300,8 +328,23 @@ def _resource_files(subject: Subject) -> Iterator[tuple[Path, ResourceFile]]:
             yield (*path, "resource_files", number), file
 
 
+def _file_sums(subject: Subject) -> Found:
+    sums: Counter[Path] = Counter()
+    for path, file in resource_files(subject):
+        sums[path[:-1]] += sum(len(value) for value in msgspec.structs.astuple(file) if isinstance(value, str))
+    for path, characters in sums.items():
+        if characters > MOST_FILES:
+            yield (
+                path,
+                (
+                    f"the list has {characters} characters, and Azure Batch takes {MOST_FILES}: give a container"
+                    " (`storage_container_url`), or one archive"
+                ),
+            )
+
+
 def _file_sources(subject: Subject) -> Found:
-    for path, file in _resource_files(subject):
+    for path, file in resource_files(subject):
         sources = [name for name in FILE_SOURCES if getattr(file, name)]
         if len(sources) != 1:
             what = "no source is given" if not sources else " and ".join(f"`{name}`" for name in sources) + " are given"
@@ -314,15 +357,16 @@ def _file_sources(subject: Subject) -> Found:
 
 
 def _file_urls(subject: Subject) -> Found:
-    for path, file in _resource_files(subject):
+    for path, file in resource_files(subject):
         for name in ("blob_source", "storage_container_url"):
             url = getattr(file, name)
-            if url and not re.match(r"https?://[^/\s]+", url) and "{" not in url:
+            is_completed = "{" in (url or "") and "tasks" in path  # by a factory
+            if url and not re.match(r"https?://[^/\s]+", url) and not is_completed:
                 yield (*path, name), "this is not an http(s) URL"
 
 
 def _file_modes(subject: Subject) -> Found:
-    for path, file in _resource_files(subject):
+    for path, file in resource_files(subject):
         if file.file_mode is not None and not re.fullmatch(OCTAL, file.file_mode):
             yield (*path, "file_mode"), f"`{file.file_mode}` is not an octal mode, such as `0755`"
 
@@ -375,6 +419,8 @@ RULES = (
     Rule("container-name", ERROR, ALL, "Names of storage containers and shares are valid.",
          "Azure Storage: Naming and referencing containers", _volume_names),
     Rule("resource-file-source", ERROR, BOTH, "A resource file has exactly one source.", _FILE, _file_sources),
+    Rule("resource-file-sum", ERROR, BOTH, "The resource files of a task are few enough for its list.",
+         "Azure Batch: 413 RequestEntityTooLarge", _file_sums),
     Rule("resource-file-url", ERROR, BOTH, "The URL of a resource file is http or https.", f"{_FILE}.httpUrl",
          _file_urls),
     Rule("file-mode", ERROR, BOTH, "The mode of a file is octal.", f"{_FILE}.fileMode", _file_modes),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
@@ -98,6 +99,17 @@ class Subject:
             if job.merge_task is not None:
                 tasks.append(Placed((*path, "merge_task"), job, job.merge_task))
         return tuple(tasks)
+
+    @cached_property
+    def commands(self) -> tuple[tuple[Path, str], ...]:
+        """Every command of a task."""
+        gangs = (
+            ((*gang.path, name), getattr(gang.options, name))
+            for gang in self.gangs
+            for name in ("coordination_command", "pre_execution_command")
+        )
+        tasks = (((*path, "command"), task.command) for path, _, task in self.tasks)
+        return tuple((path, text) for path, text in (*tasks, *gangs) if text)
 
     @cached_property
     def owners(self) -> tuple[tuple[Path, TaskSettings], ...]:
@@ -230,8 +242,6 @@ class Subject:
         if len(names) > self._comparisons:
             return ""
         self._comparisons -= len(names)
-        import difflib  # a slow import, needed only for a mistake
-
         plain = {candidate.lower(): candidate for candidate in names}
         near = difflib.get_close_matches(name.lower(), plain, n=1, cutoff=0.5)
         return f"; did you mean `{plain[near[0]]}`?" if near else ""

@@ -19,6 +19,7 @@ JOBS = ("job_specifications",)
 BOTH = (*POOL, *JOBS)
 """The sections of the pool and of the jobs."""
 GLOBAL = ("global_resources",)
+ALL = (*GLOBAL, *BOTH)
 SETTINGS = ("batchtrain",)
 CREDENTIALS = ("credentials",)
 REPLICATION = ("data_replication",)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from batchtrain.catalog import fit, sizes
+from batchtrain.catalog import fit, sizes, successors
 from batchtrain.catalog.sizes import VmSize
-from batchtrain.catalog.vm_images import DOCKER, GEN2, NVIDIA, RDMA, ROCM, VOLTA, Image
+from batchtrain.catalog.successors import Successor
+from batchtrain.catalog.vm_images import DOCKER, GEN2, NO_ARM64, NVIDIA, RDMA, ROCM, VOLTA, Image
 from batchtrain.config.check.subject import IMAGE, IMAGE_KINDS, VM, Subject
 from batchtrain.config.check.table import BOTH, ERROR, GLOBAL, INFO, POOL, WARNING, Found, Rule
 
@@ -66,7 +67,7 @@ def successor(subject: Subject, image: Image) -> str:
     entry."""
     size = subject.size
     if size is not None and size.retired is not None:
-        size = subject.catalog.size(sizes.today_for(size).today or "") or size
+        size = subject.catalog.size(size_of_today(subject, size).today or "") or size
     capabilities = fit.needs(size, os=image.os, containers=subject.containers, rdma=bool(subject.gangs))
     fitting = fit.image_for(subject.catalog.images, capabilities, os=image.os, size=size, like=image)
     return ":".join(fitting[:3]) if fitting is not None else image.replacement
@@ -147,8 +148,14 @@ def _near_sizes(subject: Subject) -> tuple[str, ...]:
 def _size_retired(subject: Subject) -> Found:
     size = subject.size
     if size is not None and size.retired is not None:
-        reason = sizes.today_for(size).reason
+        reason = size_of_today(subject, size).reason
         yield (*POOL, "vm_size"), f"{size.name}: Azure's retirement date is {size.retired}. {reason}".rstrip(". ") + "."
+
+
+def size_of_today(subject: Subject, size: VmSize) -> Successor:
+    """What to use in place of a retiring size in this pool, which uses InfiniBand only between its nodes."""
+    network = subject.pool.inter_node_communication_enabled
+    return successors.today_for(size, network=network, own=subject.catalog.prices)
 
 
 def _size_refused(subject: Subject) -> Found:
@@ -226,10 +233,15 @@ def _too_new(subject: Subject) -> str:
 def _architecture(subject: Subject) -> Found:
     image, size = subject.image, subject.size
     if image and size and size.architecture != fit.architecture(image):
+        another = f"{_other(subject)}; or name an image of your own (`custom_image`)"
+        if size.architecture == "arm64":
+            another = (
+                f"{NO_ARM64}: name an image of your own (`custom_image`; Azure/azhpc-images builds those of GB200)"
+            )
         yield (
             (*POOL, "vm_size"),
-            f"{size.name} has {size.architecture} processors, the image is for {fit.architecture(image)};"
-            f" {_other(subject)}; or name an image of your own (`custom_image`), or take another size",
+            f"{size.name} has {size.architecture} processors, the image is for {fit.architecture(image)}; {another},"
+            " or take another size",
         )
 
 
@@ -307,7 +319,7 @@ def _other(subject: Subject, *capabilities: str) -> str:
         return f"use a suitable image, such as {reference}"
     size = subject.size
     none = f"no {_system(subject)} image of the catalogue meets these needs{f' on {size.name}' if size else ''}"
-    later = subject.catalog.size(sizes.today_for(size).today or "") if size else None
+    later = subject.catalog.size(size_of_today(subject, size).today or "") if size else None
     reference = _fitting(subject, needs, later) if later != size else ""
     return f"{none}; on {later.name}, use {reference}" if later is not None and reference else none
 
@@ -339,13 +351,13 @@ def _without_engine(subject: Subject) -> Found:
 
 
 def _without_engine_old(subject: Subject) -> Found:
-    """The image has to be replaced in any case."""
+    """Batch's support of the image has ended, so it has to be replaced in any case."""
     return _lacking_engine(subject, retired=True)
 
 
 def _lacking_engine(subject: Subject, *, retired: bool) -> Found:
     image = subject.image
-    if image is None or (image.retired is not None) != retired:
+    if image is None or (image.retired is not None and image.retired <= sizes.READ) != retired:
         return
     if subject.containers and DOCKER not in image.capabilities:
         message = "the pool has container images, but the image of the nodes has no container engine"
@@ -396,6 +408,13 @@ def _ephemeral(subject: Subject) -> Found:
         yield (*VM, "os_disk", "caching"), message
 
 
+def _ephemeral_spot(subject: Subject) -> Found:
+    disk = subject.vm.os_disk
+    if disk is not None and disk.ephemeral and subject.spot and subject.most_nodes.low_priority is not None:
+        message = "Azure has no spot nodes with an ephemeral disk; remove `ephemeral`, or take dedicated nodes alone"
+        yield (*VM, "os_disk", "ephemeral"), message
+
+
 def _confidential(subject: Subject) -> Found:
     vm = subject.vm
     confidential = vm.security_profile is not None and vm.security_profile.security_type == "confidentialvm"
@@ -435,6 +454,8 @@ def _encryption(subject: Subject) -> Found:
     if encryption is None:
         return
     targets, path = set(encryption.targets), (*VM, "disk_encryption", "targets")
+    if subject.linux and subject.vm.custom_image is not None:
+        yield (*VM, "disk_encryption"), "Linux nodes with an image of a gallery encrypt no disks"
     if subject.linux and "osdisk" in targets:
         yield path, "Linux nodes encrypt only the temporary disk: `[temporarydisk]`"
     if subject.windows and targets and targets != {"osdisk", "temporarydisk"}:
@@ -527,6 +548,8 @@ RULES = (
          _luns),
     Rule("disk-ephemeral", ERROR, POOL, "An ephemeral system disk is cached for reading.",
          "Azure: Ephemeral OS disks for Azure VMs", _ephemeral),
+    Rule("disk-ephemeral-spot", ERROR, POOL, "Spot nodes have no ephemeral system disk.",
+         "Azure Batch: Use spot VMs (batch-spot-vms, text of 2023); the probe `ephemeral-spot` asks", _ephemeral_spot),
     Rule("vm-confidential", ERROR, POOL, "Only confidential VMs set the encryption of their system disk.",
          "azure-batch 15.1, BatchVmDiskSecurityProfile.securityEncryptionType", _confidential),
     Rule("vm-uefi", ERROR, POOL, "Secure boot and vTPM need a security type that supports them.",

@@ -2,14 +2,15 @@
 numbers."""
 
 import re
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 from msgspec import Meta
 
-from batchtrain.catalog import meaning
+from batchtrain.catalog import api_versions, meaning
+from batchtrain.frameworks import base
 from batchtrain.frameworks.base import Block as Block
 from batchtrain.frameworks.base import Text as Text
-from batchtrain.frameworks.base import says as says
 
 MOST_NODES = 100_000  # far above every quota
 ID = r"^[A-Za-z0-9_-]{1,64}$(?!\n)"  # `$` alone would let a newline stand at the end
@@ -40,6 +41,15 @@ Share = Annotated[int, Meta(ge=meaning.SHARES[0], le=meaning.SHARES[-1])]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Path = tuple[str | int, ...]
 
+
+def says(description: str, wire: str = "", **more: Any) -> Meta:
+    """`frameworks.base.says`, also with the version of the API that the field needs, if it is not the current one."""
+    version = api_versions.newer(wire)
+    return base.says(f"{description} Needs API {version}." if version else description, wire, **more)
+
+
+copies = partial(says, copied=True)
+"""`says` of a property that is the field's value as it is; a block is an object there, even if nothing in it is set."""
 
 _STEP = re.compile(r"""\[?"([^"]*)"\]?|\[?'([^']*)'\]?|\[([0-9]{1,6})\]|([^.\[\]"']+)""")
 

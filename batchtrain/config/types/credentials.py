@@ -76,14 +76,15 @@ class StorageCredentials(Block, frozen=True, kw_only=True):
 
     @property
     def files_url(self) -> str:
-        """The URL of the account's file service."""
-        if "://" in self.endpoint:
+        """The URL of the account's file service. Azurite has none: the emulator has only the names of shares."""
+        if ".blob." in self.endpoint:
             return self.endpoint.rstrip("/").replace(".blob.", ".file.", 1)
-        return f"https://{self.account}.file.{self.endpoint}"
+        return f"https://{self.account}.file.{'core.windows.net' if '://' in self.endpoint else self.endpoint}"
 
 
 class RegistryCredentials(Block, frozen=True, kw_only=True):
-    username: Annotated[str | None, says("User name at the registry.", f"{REGISTRIES}.username")] = None
+    username: Annotated[str | None, says(
+        "User name at the registry.", f"{REGISTRIES}.username, {REGISTRIES}.registryServer")] = None
     password: Annotated[Secret | None, says("Password or token at the registry.", f"{REGISTRIES}.password")] = None
     password_keyvault_secret_id: Annotated[str | None, says("Key Vault secret that holds the password.", VAULT)] = None
     identity: Annotated[str | None, says(

@@ -1,6 +1,6 @@
 """Tables of deprecated and removed properties and values, and their replacements."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 Pattern = tuple[str, ...]
@@ -8,12 +8,38 @@ Pattern = tuple[str, ...]
 
 
 class Renamed(NamedTuple):
-    """A renamed property. If `new` begins with `../`, the property is one level higher. quiet: no warning."""
+    """A renamed property. `new` is the path from the old mapping: `../x` is one level higher, `x/y` is below `x`.
+
+    values: current values by the old ones. beside: what the new name needs in addition. quiet: no warning.
+    """
 
     path: Pattern
     new: str
     why: str = ""
     quiet: bool = False
+    values: Mapping[str, str] = {}
+    beside: Mapping[str, str] = {}
+
+    @property
+    def steps(self) -> Pattern:
+        """The new path, without the way up."""
+        return tuple(self.new.removeprefix("../").split("/"))
+
+
+class Wrapped(NamedTuple):
+    """A value of one type that is below a property of a mapping today."""
+
+    path: Pattern
+    kind: type
+    below: str
+
+
+class Replaced(NamedTuple):
+    """A property of an older version without a mechanical replacement, and what to do."""
+
+    path: Pattern
+    instead: str
+    level: str = "warning"
 
 
 class RenamedValue(NamedTuple):
@@ -33,7 +59,7 @@ class Gone(NamedTuple):
     only: bool | None = None
 
 
-_Rule = TypeVar("_Rule", Renamed | RenamedValue, Gone)
+_Rule = TypeVar("_Rule", Renamed | RenamedValue | Wrapped | Replaced, Gone)
 
 
 class Branch(Generic[_Rule]):
@@ -56,22 +82,74 @@ TASK: Pattern = (*JOB, "tasks", "*")
 MERGE: Pattern = (*JOB, "merge_task")
 POOL: Pattern = ("pool_specification",)
 
+TASKS = (TASK, MERGE)
+OWNERS = (JOB, TASK, MERGE)
+VOLUMES: Pattern = ("global_resources", "volumes")
+OLD_VOLUMES: Pattern = ("global_resources", "docker_volumes")
+IMAGES: Pattern = ("global_resources", "singularity_images")
+_STORAGE: Pattern = ("azure_storage", "*")
+_INPUTS = tuple((*path, "input_data", *_STORAGE) for path in (POOL, *OWNERS))
+_OUTPUTS = tuple((*path, "output_data", *_STORAGE) for path in TASKS)
+_TRANSFERS = (
+    *_INPUTS, *_OUTPUTS, (*TASK, "task_factory", "file", "azure_storage"),
+    ("global_resources", "files", "*", "destination", "data_transfer"),
+)  # fmt: skip
+
+# Batch Shipyard's CHANGELOG.md, and its config_templates/ in versions 1.0 to 3.9.1.
 RENAMED: tuple[Renamed, ...] = (
     Renamed((*POOL, "max_tasks_per_node"), "task_slots_per_node"),
+    *(Renamed((*POOL, name), f"vm_configuration/platform_image/{name}") for name in ("publisher", "offer", "sku")),
+    Renamed((*POOL, "additional_node_prep_commands"), "additional_node_prep/commands"),
+    Renamed((*POOL, "ssh_docker_tunnel"), "ssh"),
+    *(
+        Renamed((*POOL, name, "generate_tunnel_script"), "generate_docker_tunnel_script")
+        for name in ("ssh", "ssh_docker_tunnel")
+    ),
+    Renamed((*JOB, "multi_instance_auto_complete"), "auto_complete"),
+    *(Renamed((*path, "gpu"), "gpus", values={"true": "all", "false": "disable"}) for path in OWNERS),
+    *(Renamed((*path, "image"), "docker_image") for path in TASKS),
+    *(
+        Renamed((*path, "environment_variables_secret_id"), "environment_variables_keyvault_secret_id")
+        for path in OWNERS
+    ),
+    *(Renamed((*path, "container"), "remote_path") for path in _TRANSFERS),
+    *(Renamed((*path, "file_share"), "remote_path", beside={"is_file_share": "true"}) for path in _TRANSFERS),
+    *(Renamed((*path, "destination"), "local_path") for path in _INPUTS),
+    *(Renamed((*path, "source"), "local_path") for path in _OUTPUTS),
+    Renamed(OLD_VOLUMES, "volumes"),
+    *(Renamed((*IMAGES, "signed", "*", f"key_{name}"), f"signing_key/{name}") for name in ("fingerprint", "file")),
     Renamed(("credentials", "storage", "aad"), "../storage_aad", "it was one of the links", quiet=True),
 )
 
 RENAMED_VALUES: tuple[RenamedValue, ...] = (
-    *(
-        RenamedValue((*task, "multi_instance", "mpi", "runtime"), "intelmpi_ofa", "intelmpi-ofa")
-        for task in (TASK, MERGE)
-    ),
+    *(RenamedValue((*task, "multi_instance", "mpi", "runtime"), "intelmpi_ofa", "intelmpi-ofa") for task in TASKS),
     RenamedValue(
         (*TASK, "multi_instance", "num_instances"),
         "pool_specification_vm_count",
         "pool_specification_vm_count_dedicated",
     ),
+    *(
+        RenamedValue((*path, "shared_data_volumes", "*", "volume_driver"), "glusterfs", "glusterfs_on_compute")
+        for path in (VOLUMES, OLD_VOLUMES)
+    ),
 )
+
+WRAPPED: tuple[Wrapped, ...] = (
+    Wrapped((*POOL, "vm_count"), str, "dedicated"),
+    Wrapped((*POOL, "additional_node_prep_commands"), list, "post"),
+    Wrapped(IMAGES, list, "unsigned"),
+    Wrapped((*IMAGES, "unsigned", "*"), str, "image"),
+)
+
+REPLACED: tuple[Replaced, ...] = (
+    Replaced((*POOL, "vm_configuration", "custom_image", "image_uris"),
+             "Batch takes no VHD files; make a gallery image of it and write its id as `arm_image_id`", "error"),
+    *(
+        Replaced(("data_replication", name), "Batch fetches the images itself on every node")
+        for name in ("peer_to_peer", "non_peer_to_peer_concurrent_downloading")
+    ),
+    Replaced((*POOL, "gpu", "nvidia_driver", "version"), "the node preparation chooses the version of the driver"),
+)  # fmt: skip
 
 SIGN_INS: tuple[Pattern, ...] = (
     ("credentials", "aad"),
@@ -133,13 +211,14 @@ GONE: tuple[Gone, ...] = (
         for path in (JOB, TASK, MERGE)
     ),
     Gone((*POOL, "vm_configuration", "plain_docker"), "Batch itself runs the containers; remove it", only=False),
-    *(Gone((*path, "gpu"), "write `gpus: all` or `gpus: disable`") for path in (JOB, TASK, MERGE)),
     *(Gone((*path, "name"), "Batch names a task's container itself") for path in (TASK, MERGE)),
     Gone((*JOB, "auto_scratch"), "BeeOND is not set up; use the node's own disk, or a share as a volume"),
     Gone((*JOB, "federation_constraints"), "batchtrain has no federations of pools; add the job to a suitable pool"),
 )  # fmt: skip
 
 ELSEWHERE: dict[str, str] = {
+    "docker_registry": "an image names its registry itself (SERVER/PATH), and `credentials.docker_registry` has the"
+    " logins; list other servers as `global_resources.additional_registries`",
     "remote_fs": "batchtrain creates no file servers; use a volume with driver `azurefile` or `nfs`",
     "monitoring": "batchtrain creates no monitoring VM; use Azure Monitor, with its agent as an extension of the pool",
     "federation": "batchtrain has no federations of pools; add the job to a suitable pool, or use `auto_pool`",

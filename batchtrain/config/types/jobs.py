@@ -164,13 +164,13 @@ Scalar = str | int | float
 
 
 class Combinations(Block, frozen=True, kw_only=True):
-    iterable: Annotated[tuple[str, ...], says("Values to combine.", MADE)]
+    iterable: Annotated[str | tuple[str, ...], says("Values to combine; a text is its letters.", MADE)]
     length: Annotated[int, says("Number of values per task.", MADE, ge=1)]
     replacement: Annotated[bool, says("A value may occur more than once.", MADE)] = False
 
 
 class Permutations(Block, frozen=True, kw_only=True):
-    iterable: Annotated[tuple[str, ...], says("Values to permute.", MADE)]
+    iterable: Annotated[str | tuple[str, ...], says("Values to permute; a text is its letters.", MADE)]
     length: Annotated[int, says("Number of values per task.", MADE, ge=1)]
 
 
@@ -322,7 +322,6 @@ class TaskSettings(Block, frozen=True, kw_only=True):
     gpus: Annotated[str | None, says(
         "GPUs of the container: `all`, `disable`, a number, or `device=0,1`. Default on GPU sizes: `all`.",
         "task.environmentSettings")] = None
-    gpu: Annotated[bool | None, says("Older name of `gpus`.", IGNORED)] = None
     default_working_dir: Annotated[Literal["batch", "container"] | None, says(
         "Working directory of the container's command.", f"{CONTAINER}.workingDirectory")] = None
     remove_container_after_exit: Annotated[bool | None, says(
@@ -419,10 +418,8 @@ class Task(TaskSettings, frozen=True, kw_only=True):
     singularity_image: Annotated[Text | None, says("Apptainer image of the task.", "task.commandLine")] = None
     source: Annotated[Text | None, says(
         "Directory, relative to this file, that is copied to AZ_BATCH_TASK_SHARED_DIR of every instance, without what"
-        " `.gitignore` and `.batchtrainignore` name.", "batchtrain: files of the task")] = None
-    link_source: Annotated[bool, says(
-        "Also link the files of `source` into the working directory of every instance, so that the program finds them"
-        " by relative paths.", LAUNCH)] = False
+        " `.gitignore` and `.batchtrainignore` name. The working directory, where the command starts, has links to its"
+        " files.", "batchtrain: files of the task")] = None
     multi_instance: Annotated[MultiInstance | None, says("Run on several nodes at once.")] = None
     checkpoint: Annotated[Checkpoint | None, says("Keep checkpoints on a shared volume.")] = None
     task_factory: Annotated[TaskFactory | None, says("Generate many tasks from this one.")] = None

@@ -21,6 +21,7 @@ from batchtrain.config.types.base import (
     Share,
     Span,
     Text,
+    copies,
     says,
 )
 from batchtrain.config.types.secret import Secret
@@ -46,15 +47,15 @@ OS_UPGRADE = "pool.upgradePolicy.automaticOSUpgradePolicy"
 
 
 Native = Annotated[bool, says("Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")]
-License = Annotated[str | None, says("On-premises licence to apply (Windows only).", f"{VM}.licenseType")]
+License = Annotated[str | None, copies("On-premises licence to apply (Windows only).", f"{VM}.licenseType")]
 NodeAgent = Annotated[Text, says("Node agent SKU id that fits the image.", f"{VM}.nodeAgentSKUId")]
 
 
 class PlatformImage(Block, frozen=True, kw_only=True):
-    publisher: Annotated[Text, says("Publisher of the marketplace image.", f"{VM}.imageReference.publisher")]
-    offer: Annotated[Text, says("Offer of the marketplace image.", f"{VM}.imageReference.offer")]
-    sku: Annotated[Text, says("SKU of the marketplace image.", f"{VM}.imageReference.sku")]
-    version: Annotated[str, says("Version of the image.", f"{VM}.imageReference.version")] = "latest"
+    publisher: Annotated[Text, copies("Publisher of the marketplace image.", f"{VM}.imageReference.publisher")]
+    offer: Annotated[Text, copies("Offer of the marketplace image.", f"{VM}.imageReference.offer")]
+    sku: Annotated[Text, copies("SKU of the marketplace image.", f"{VM}.imageReference.sku")]
+    version: Annotated[str, copies("Version of the image.", f"{VM}.imageReference.version")] = "latest"
     node_agent: Annotated[str | None, says(
         "Node agent SKU id. Default: the one in the catalogue.", f"{VM}.nodeAgentSKUId")] = None
     native: Native = False
@@ -62,7 +63,7 @@ class PlatformImage(Block, frozen=True, kw_only=True):
 
 
 class CustomImage(Block, frozen=True, kw_only=True):
-    arm_image_id: Annotated[Text, says(
+    arm_image_id: Annotated[Text, copies(
         "Resource id of a managed or gallery image; needs Entra sign-in.",
         f"{VM}.imageReference.virtualMachineImageId")]
     node_agent: Annotated[Text, says(
@@ -72,14 +73,15 @@ class CustomImage(Block, frozen=True, kw_only=True):
 
 
 class SharedGalleryImage(Block, frozen=True, kw_only=True):
-    id: Annotated[Text, says("Id of an image in a shared gallery.", f"{VM}.imageReference.sharedGalleryImageId")]
+    id: Annotated[Text, copies("Id of an image in a shared gallery.", f"{VM}.imageReference.sharedGalleryImageId")]
     node_agent: NodeAgent
     native: Native = False
     license_type: License = None
 
 
 class CommunityGalleryImage(Block, frozen=True, kw_only=True):
-    id: Annotated[Text, says("Id of an image in a community gallery.", f"{VM}.imageReference.communityGalleryImageId")]
+    id: Annotated[Text, copies(
+        "Id of an image in a community gallery.", f"{VM}.imageReference.communityGalleryImageId")]
     node_agent: NodeAgent
     native: Native = False
     license_type: License = None
@@ -89,33 +91,34 @@ Image = PlatformImage | CustomImage | SharedGalleryImage | CommunityGalleryImage
 
 Caching = Literal["none", "readonly", "readwrite"]
 StorageType = Literal["standard_lrs", "premium_lrs", "standardssd_lrs"]
+DiskSecurity = Literal["DiskWithVMGuestState", "NonPersistedTPM", "VMGuestStateOnly"]
 
 
 class OsDisk(Block, frozen=True, kw_only=True):
     ephemeral: Annotated[bool, says(
         "The operating system disk is on the cache of the host: fast, and lost with the node.",
         f"{VM}.osDisk.ephemeralOSDiskSettings.placement")] = False
-    caching: Annotated[Caching | None, says("Host caching.", f"{VM}.osDisk.caching")] = None
-    size_gb: Annotated[Annotated[int, Meta(ge=1, le=4095)] | None, says(
+    caching: Annotated[Caching | None, copies("Host caching.", f"{VM}.osDisk.caching")] = None
+    size_gb: Annotated[Annotated[int, Meta(ge=1, le=4095)] | None, copies(
         "Size in GB, at least that of the image.", f"{VM}.osDisk.diskSizeGB")] = None
-    storage_account_type: Annotated[StorageType | None, says(
+    storage_account_type: Annotated[StorageType | None, copies(
         "Kind of managed disk.", f"{VM}.osDisk.managedDisk.storageAccountType")] = None
-    security_encryption: Annotated[Literal["DiskWithVMGuestState", "NonPersistedTPM", "VMGuestStateOnly"] | None, says(
+    security_encryption: Annotated[DiskSecurity | None, copies(
         "What a confidential VM encrypts.", f"{VM}.osDisk.managedDisk.securityProfile.securityEncryptionType")] = None
-    disk_encryption_set: Annotated[str | None, says(
+    disk_encryption_set: Annotated[str | None, copies(
         "Resource id of a disk encryption set.", f"{VM}.osDisk.managedDisk.diskEncryptionSet.id")] = None
-    write_accelerator: Annotated[bool | None, says(
+    write_accelerator: Annotated[bool | None, copies(
         "Write accelerator (M series).", f"{VM}.osDisk.writeAcceleratorEnabled")] = None
 
 
 class DataDisk(Block, frozen=True, kw_only=True):
-    lun: Annotated[int, says(
+    lun: Annotated[int, copies(
         "Logical unit number, unique for each disk.", f"{VM}.dataDisks.lun", ge=LUNS[0], le=LUNS[-1])]
-    size_gb: Annotated[int, says("Size in GB.", f"{VM}.dataDisks.diskSizeGB", ge=1, le=32767)]
-    caching: Annotated[Caching | None, says("Host caching.", f"{VM}.dataDisks.caching")] = None
-    storage_account_type: Annotated[StorageType | None, says(
+    size_gb: Annotated[int, copies("Size in GB.", f"{VM}.dataDisks.diskSizeGB", ge=1, le=32767)]
+    caching: Annotated[Caching | None, copies("Host caching.", f"{VM}.dataDisks.caching")] = None
+    storage_account_type: Annotated[StorageType | None, copies(
         "Kind of managed disk.", f"{VM}.dataDisks.managedDisk.storageAccountType")] = None
-    disk_encryption_set: Annotated[str | None, says(
+    disk_encryption_set: Annotated[str | None, copies(
         "Resource id of a disk encryption set.", f"{VM}.dataDisks.managedDisk.diskEncryptionSet.id")] = None
 
 
@@ -131,55 +134,55 @@ class HostEndpoint(Block, frozen=True, kw_only=True):
 
 
 class ProxyAgent(Block, frozen=True, kw_only=True):
-    enabled: Annotated[bool, says("Enable the metadata security protocol.", f"{AGENT}.enabled")] = True
-    imds: Annotated[HostEndpoint | None, says("The instance metadata service.")] = None
-    wire_server: Annotated[HostEndpoint | None, says("The wire server.")] = None
+    enabled: Annotated[bool, copies("Enable the metadata security protocol.", f"{AGENT}.enabled")] = True
+    imds: Annotated[HostEndpoint | None, copies("The instance metadata service.", f"{AGENT}.imds")] = None
+    wire_server: Annotated[HostEndpoint | None, copies("The wire server.", f"{AGENT}.wireServer")] = None
 
 
 class SecurityProfile(Block, frozen=True, kw_only=True):
-    security_type: Annotated[Literal["trustedLaunch", "confidentialvm"] | None, says(
+    security_type: Annotated[Literal["trustedLaunch", "confidentialvm"] | None, copies(
         "Kind of VM.", f"{SECURITY}.securityType")] = None
-    encryption_at_host: Annotated[bool | None, says(
+    encryption_at_host: Annotated[bool | None, copies(
         "Also encrypt the disks on the host.", f"{SECURITY}.encryptionAtHost")] = None
-    secure_boot: Annotated[bool | None, says(
+    secure_boot: Annotated[bool | None, copies(
         "Secure boot; unsigned GPU and InfiniBand drivers do not load.",
         f"{SECURITY}.uefiSettings.secureBootEnabled")] = None
-    vtpm: Annotated[bool | None, says("Virtual TPM.", f"{SECURITY}.uefiSettings.vTpmEnabled")] = None
-    proxy_agent: Annotated[ProxyAgent | None, says("Metadata security protocol.")] = None
+    vtpm: Annotated[bool | None, copies("Virtual TPM.", f"{SECURITY}.uefiSettings.vTpmEnabled")] = None
+    proxy_agent: Annotated[ProxyAgent | None, copies("Metadata security protocol.", AGENT)] = None
 
 
 class CustomerManagedKey(Block, frozen=True, kw_only=True):
-    key_url: Annotated[Text, says("URL of the Key Vault key.", f"{DISK_KEY}.keyUrl")]
-    identity: Annotated[Text, says(
+    key_url: Annotated[Text, copies("URL of the Key Vault key.", f"{DISK_KEY}.keyUrl")]
+    identity: Annotated[Text, copies(
         "Resource id of the identity that may use the key.", f"{DISK_KEY}.identityReference.resourceId")]
-    rotation: Annotated[bool | None, says(
+    rotation: Annotated[bool | None, copies(
         "Use the latest version of the key.", f"{DISK_KEY}.rotationToLatestKeyVersionEnabled")] = None
 
 
 class DiskEncryption(Block, frozen=True, kw_only=True):
-    targets: Annotated[tuple[Literal["osdisk", "temporarydisk"], ...], says(
+    targets: Annotated[tuple[Literal["osdisk", "temporarydisk"], ...], copies(
         "Disks to encrypt.", f"{VM}.diskEncryptionConfiguration.targets")] = ()
-    customer_managed_key: Annotated[CustomerManagedKey | None, says("A customer-managed key.")] = None
+    customer_managed_key: Annotated[CustomerManagedKey | None, copies("A customer-managed key.", DISK_KEY)] = None
 
 
 class Extension(Block, frozen=True, kw_only=True):
-    name: Annotated[Text, says("Name of the extension on the node.", f"{VM}.extensions.name")]
-    publisher: Annotated[Text, says("Publisher.", f"{VM}.extensions.publisher")]
-    type: Annotated[Text, says("Type.", f"{VM}.extensions.type", example="AzureMonitorLinuxAgent")]
-    type_handler_version: Annotated[str | None, says("Version.", f"{VM}.extensions.typeHandlerVersion")] = None
-    auto_upgrade_minor_version: Annotated[bool | None, says(
+    name: Annotated[Text, copies("Name of the extension on the node.", f"{VM}.extensions.name")]
+    publisher: Annotated[Text, copies("Publisher.", f"{VM}.extensions.publisher")]
+    type: Annotated[Text, copies("Type.", f"{VM}.extensions.type", example="AzureMonitorLinuxAgent")]
+    type_handler_version: Annotated[str | None, copies("Version.", f"{VM}.extensions.typeHandlerVersion")] = None
+    auto_upgrade_minor_version: Annotated[bool | None, copies(
         "Install the newest minor version.", f"{VM}.extensions.autoUpgradeMinorVersion")] = None
-    enable_automatic_upgrade: Annotated[bool | None, says(
+    enable_automatic_upgrade: Annotated[bool | None, copies(
         "Upgrade the extension automatically.", f"{VM}.extensions.enableAutomaticUpgrade")] = None
-    settings: Annotated[dict[str, str], says("Settings of the extension.", f"{VM}.extensions.settings")] = {}
-    provision_after: Annotated[tuple[str, ...], says(
+    settings: Annotated[dict[str, str], copies("Settings of the extension.", f"{VM}.extensions.settings")] = {}
+    provision_after: Annotated[tuple[str, ...], copies(
         "Extensions that are installed before this one.", f"{VM}.extensions.provisionAfterExtensions")] = ()
 
 
 class Zones(Block, frozen=True, kw_only=True):
-    max_count: Annotated[Annotated[int, Meta(ge=1)] | None, says(
+    max_count: Annotated[Annotated[int, Meta(ge=1)] | None, copies(
         "Maximum number of zones.", f"{VM}.resiliencyPolicy.zoneAllocationPolicy.maxZoneCount")] = None
-    max_percent_per_zone: Annotated[Annotated[int, Meta(ge=ZONE_SHARES[0], le=ZONE_SHARES[-1])] | None, says(
+    max_percent_per_zone: Annotated[Annotated[int, Meta(ge=ZONE_SHARES[0], le=ZONE_SHARES[-1])] | None, copies(
         "Maximum percentage of the nodes in one zone.",
         f"{VM}.resiliencyPolicy.zoneAllocationPolicy.maxInstancePercentPerZonePolicy.value")] = None
 
@@ -194,23 +197,28 @@ class VmConfiguration(Block, frozen=True, kw_only=True):
     plain_docker: Annotated[bool | None, says(
         "Accepted as `false` for older files. Batch itself runs the containers.",
         "batchtrain: error `plain-docker`")] = None
-    os_disk: Annotated[OsDisk | None, says("The operating system disk.")] = None
-    data_disks: Annotated[tuple[DataDisk, ...], says("Empty disks. The start task must format and mount them.")] = ()
-    security_profile: Annotated[SecurityProfile | None, says("Trusted launch and confidential VMs.")] = None
-    disk_encryption: Annotated[DiskEncryption | None, says("Encryption of the disks.")] = None
-    node_placement: Annotated[Literal["regional", "zonal"] | None, says(
+    os_disk: Annotated[OsDisk | None, copies("The operating system disk.", f"{VM}.osDisk")] = None
+    data_disks: Annotated[tuple[DataDisk, ...], copies(
+        "Empty disks. The start task must format and mount them.", f"{VM}.dataDisks")] = ()
+    security_profile: Annotated[SecurityProfile | None, copies("Trusted launch and confidential VMs.", SECURITY)] = None
+    disk_encryption: Annotated[DiskEncryption | None, copies(
+        "Encryption of the disks.", f"{VM}.diskEncryptionConfiguration")] = None
+    node_placement: Annotated[Literal["regional", "zonal"] | None, copies(
         "Place the nodes in the region, or spread them over its zones.",
         f"{VM}.nodePlacementConfiguration.policy")] = None
-    extensions: Annotated[tuple[Extension, ...], says("VM extensions.")] = ()
-    service_artifact: Annotated[str | None, says(
+    extensions: Annotated[tuple[Extension, ...], copies("VM extensions.", f"{VM}.extensions")] = ()
+    service_artifact: Annotated[str | None, copies(
         "Resource id of the service artifact that fixes image versions.", f"{VM}.serviceArtifactReference.id")] = None
-    windows_automatic_updates: Annotated[bool | None, says(
+    windows_automatic_updates: Annotated[bool | None, copies(
         "Install Windows updates automatically.", f"{VM}.windowsConfiguration.enableAutomaticUpdates")] = None
     hyper_threading: Annotated[bool, says(
-        "Whether a core of a node shows two vCPUs. `false` needs API 2026-10-01.",
+        "`false`: a core of a node shows one vCPU, not two.",
         f"{VM}.hardwareProfile.vmSizeProperties.vCPUsPerCore")] = True
+    vcpus: Annotated[Annotated[int, Meta(ge=1)] | None, copies(
+        "Number of vCPUs of a node, if it is to have fewer than its size.",
+        f"{VM}.hardwareProfile.vmSizeProperties.vCPUsAvailable")] = None
     zones: Annotated[Zones | None, says(
-        "Azure chooses the availability zones of the nodes. Needs API 2026-10-01.",
+        "Azure chooses the availability zones of the nodes.",
         f"{VM}.placement.zonePlacementPolicy")] = None
 
     @property
@@ -376,22 +384,22 @@ class InboundNatPool(Block, frozen=True, kw_only=True):
 
 
 class IpTag(Block, frozen=True, kw_only=True):
-    type: Annotated[Text, says("Type of the tag.", f"{ADDRESS}.ipTags.ipTagType")]
-    tag: Annotated[Text, says("Value of the tag.", f"{ADDRESS}.ipTags.tag")]
+    type: Annotated[Text, copies("Type of the tag.", f"{ADDRESS}.ipTags.ipTagType")]
+    tag: Annotated[Text, copies("Value of the tag.", f"{ADDRESS}.ipTags.tag")]
 
 
 class Network(Block, frozen=True, kw_only=True):
-    accelerated_networking: Annotated[bool | None, says(
+    accelerated_networking: Annotated[bool | None, copies(
         "Accelerated networking: SR-IOV for the Ethernet card.", f"{NETWORK}.enableAcceleratedNetworking")] = None
-    dynamic_vnet_assignment_scope: Annotated[Literal["none", "job"] | None, says(
+    dynamic_vnet_assignment_scope: Annotated[Literal["none", "job"] | None, copies(
         "Whether nodes join the network of the job.", f"{NETWORK}.dynamicVNetAssignmentScope")] = None
     inbound_nat_pools: Annotated[tuple[InboundNatPool, ...], says(
         "Ports of the nodes that are reachable from outside.", max_length=5)] = ()
     public_ip: Annotated[Literal["batchmanaged", "usermanaged", "nopublicipaddresses"] | None, says(
         "How public addresses are provided.", f"{ADDRESS}.provision")] = None
-    ip_families: Annotated[tuple[Literal["IPv4", "IPv6"], ...], says(
+    ip_families: Annotated[tuple[Literal["IPv4", "IPv6"], ...], copies(
         "Address families: IPv4, or both for dual stack.", f"{ADDRESS}.ipFamilies")] = ()
-    ip_tags: Annotated[tuple[IpTag, ...], says("Tags of the public addresses.")] = ()
+    ip_tags: Annotated[tuple[IpTag, ...], copies("Tags of the public addresses.", f"{ADDRESS}.ipTags")] = ()
 
 
 # --- the rest -------------------------------------------------------------------------------------------------------
@@ -400,51 +408,52 @@ class Network(Block, frozen=True, kw_only=True):
 class UserAccount(Block, frozen=True, kw_only=True):
     """A user account on every node. Its password and key are in credentials.yaml under `user_accounts.NAME`."""
 
-    name: Annotated[Text, says("User name, at most 20 characters.", "pool.userAccounts.name")]
-    elevation_level: Annotated[Literal["nonadmin", "admin"] | None, says(
+    name: Annotated[Text, copies("User name, at most 20 characters.", "pool.userAccounts.name")]
+    elevation_level: Annotated[Literal["nonadmin", "admin"] | None, copies(
         "Rights of the user.", "pool.userAccounts.elevationLevel")] = None
-    uid: Annotated[Annotated[int, Meta(ge=0)] | None, says(
+    uid: Annotated[Annotated[int, Meta(ge=0)] | None, copies(
         "User id; with `gid`.", "pool.userAccounts.linuxUserConfiguration.uid")] = None
-    gid: Annotated[Annotated[int, Meta(ge=0)] | None, says(
+    gid: Annotated[Annotated[int, Meta(ge=0)] | None, copies(
         "Group id; with `uid`.", "pool.userAccounts.linuxUserConfiguration.gid")] = None
-    login_mode: Annotated[Literal["batch", "interactive"] | None, says(
+    login_mode: Annotated[Literal["batch", "interactive"] | None, copies(
         "How a Windows user logs in.", "pool.userAccounts.windowsUserConfiguration.loginMode")] = None
 
 
 class RollingUpgrade(Block, frozen=True, kw_only=True):
-    enable_cross_zone_upgrade: Annotated[bool | None, says(
+    enable_cross_zone_upgrade: Annotated[bool | None, copies(
         "Upgrade several zones at once.", f"{ROLLING}.enableCrossZoneUpgrade")] = None
-    max_batch_instance_percent: Annotated[Share | None, says(
+    max_batch_instance_percent: Annotated[Share | None, copies(
         "Percentage of nodes that are upgraded at once.", f"{ROLLING}.maxBatchInstancePercent")] = None
-    max_unhealthy_instance_percent: Annotated[Share | None, says(
+    max_unhealthy_instance_percent: Annotated[Share | None, copies(
         "Percentage of unhealthy nodes that stops the upgrade.", f"{ROLLING}.maxUnhealthyInstancePercent")] = None
-    max_unhealthy_upgraded_instance_percent: Annotated[Annotated[int, Meta(ge=0, le=100)] | None, says(
+    max_unhealthy_upgraded_instance_percent: Annotated[Annotated[int, Meta(ge=0, le=100)] | None, copies(
         "Percentage of unhealthy upgraded nodes that stops the upgrade.",
         f"{ROLLING}.maxUnhealthyUpgradedInstancePercent")] = None
     pause_time_between_batches: Annotated[Span | None, says(
         "Pause between batches.", f"{ROLLING}.pauseTimeBetweenBatches")] = None
-    prioritize_unhealthy_instances: Annotated[bool | None, says(
+    prioritize_unhealthy_instances: Annotated[bool | None, copies(
         "Upgrade unhealthy nodes first.", f"{ROLLING}.prioritizeUnhealthyInstances")] = None
-    rollback_failed_instances_on_policy_breach: Annotated[bool | None, says(
+    rollback_failed_instances_on_policy_breach: Annotated[bool | None, copies(
         "Roll back nodes whose upgrade failed.", f"{ROLLING}.rollbackFailedInstancesOnPolicyBreach")] = None
 
 
 class AutomaticOsUpgrade(Block, frozen=True, kw_only=True):
-    enabled: Annotated[bool | None, says(
+    enabled: Annotated[bool | None, copies(
         "Keep the operating system image up to date.", f"{OS_UPGRADE}.enableAutomaticOSUpgrade")] = None
-    disable_rollback: Annotated[bool | None, says(
+    disable_rollback: Annotated[bool | None, copies(
         "Do not roll back a failed upgrade.", f"{OS_UPGRADE}.disableAutomaticRollback")] = None
-    use_rolling_upgrade: Annotated[bool | None, says(
+    use_rolling_upgrade: Annotated[bool | None, copies(
         "Use the rolling upgrade policy.", f"{OS_UPGRADE}.useRollingUpgradePolicy")] = None
-    defer_while_tasks_run: Annotated[bool | None, says(
+    defer_while_tasks_run: Annotated[bool | None, copies(
         "Defer the upgrade of a node while it runs tasks.", f"{OS_UPGRADE}.osRollingUpgradeDeferral")] = None
 
 
 class UpgradePolicy(Block, frozen=True, kw_only=True):
-    mode: Annotated[Literal["automatic", "manual", "rolling"], says(
+    mode: Annotated[Literal["automatic", "manual", "rolling"], copies(
         "How nodes are upgraded.", "pool.upgradePolicy.mode")]
-    automatic_os: Annotated[AutomaticOsUpgrade | None, says("Upgrades of the operating system image.")] = None
-    rolling: Annotated[RollingUpgrade | None, says("Upgrades in batches.")] = None
+    automatic_os: Annotated[AutomaticOsUpgrade | None, copies(
+        "Upgrades of the operating system image.", OS_UPGRADE)] = None
+    rolling: Annotated[RollingUpgrade | None, copies("Upgrades in batches.", ROLLING)] = None
 
 
 class NvidiaDriver(Block, frozen=True, kw_only=True):
@@ -520,17 +529,17 @@ class Candidates(Block, frozen=True, kw_only=True):
 
 
 class Pool(Block, frozen=True, kw_only=True):
-    id: Annotated[Id, says("Name of the pool, at most 64 letters, digits, `-` and `_`.", "pool.id")]
+    id: Annotated[Id, copies("Name of the pool, at most 64 letters, digits, `-` and `_`.", "pool.id")]
     vm_configuration: Annotated[VmConfiguration, says("The image of the nodes, their disks and extensions.")]
-    vm_size: Annotated[Text, says("VM size of the nodes.", "pool.vmSize", example="STANDARD_ND96ISR_H100_V5")]
-    vm_sizes: Annotated[VmSizes | None, says("Several VM sizes (Instance Mix). Needs API 2026-10-01.")] = None
+    vm_size: Annotated[Text, copies("VM size of the nodes.", "pool.vmSize", example="STANDARD_ND96ISR_H100_V5")]
+    vm_sizes: Annotated[VmSizes | None, says("Several VM sizes (Instance Mix).", "pool.vmSkuProfile")] = None
     candidates: Annotated[Candidates | None, says(
         "Other accounts, sizes and kinds of nodes, if this pool gets no nodes.")] = None
     vm_count: Annotated[VmCount, says("Number of nodes. If a scenario scales the pool: the minimum.")] = VmCount()
-    display_name: Annotated[DisplayName | None, says("Display name.", "pool.displayName")] = None
-    task_slots_per_node: Annotated[int, says(
+    display_name: Annotated[DisplayName | None, copies("Display name.", "pool.displayName")] = None
+    task_slots_per_node: Annotated[int, copies(
         "Number of tasks that a node runs at once.", "pool.taskSlotsPerNode", ge=1, le=MOST_SLOTS)] = 1
-    inter_node_communication_enabled: Annotated[bool, says(
+    inter_node_communication_enabled: Annotated[bool, copies(
         "Nodes can reach each other. Multi-instance tasks need it.", "pool.enableInterNodeCommunication")] = False
     resize_timeout: Annotated[Span | None, says(
         "Time limit of the allocation, at least 5 minutes. Default: 15 minutes for 10 nodes, and a minute more for each"
@@ -539,9 +548,9 @@ class Pool(Block, frozen=True, kw_only=True):
         "What happens if the check before a launch finds faults of a node. `fail`: the task fails. `replace`: if they"
         " are faults of its GPUs or InfiniBand, `run` and `jobs add --follow` remove the node, wait for another one,"
         " and the gang starts again. Default: `fail`.", "task.commandLine")] = None
-    node_fill_type: Annotated[Literal["pack", "spread"] | None, says(
+    node_fill_type: Annotated[Literal["pack", "spread"] | None, copies(
         "How tasks are distributed over nodes.", "pool.taskSchedulingPolicy.nodeFillType")] = None
-    job_default_order: Annotated[Literal["none", "creationtime"] | None, says(
+    job_default_order: Annotated[Literal["none", "creationtime"] | None, copies(
         "Order of jobs with the same priority.", "pool.taskSchedulingPolicy.jobDefaultOrder")] = None
     autoscale: Annotated[Autoscale | Literal["to_zero"] | None, says(
         "Autoscale: the number of nodes follows the work. The word `to_zero`: as many nodes as the work needs, at most"
@@ -564,10 +573,11 @@ class Pool(Block, frozen=True, kw_only=True):
     rdp: Annotated[Rdp | None, says("A login on every Windows node.")] = None
     remote_access_control: Annotated[RemoteAccessControl | None, says("Who may reach the logins from outside.")] = None
     virtual_network: Annotated[VirtualNetwork | None, says("Virtual network of the nodes. Needs Entra sign-in.")] = None
-    public_ips: Annotated[tuple[str, ...], says(
+    public_ips: Annotated[tuple[str, ...], copies(
         "Resource ids of your own public addresses.", f"{ADDRESS}.ipAddressIds")] = ()
     network: Annotated[Network, says("Endpoints, addresses and acceleration.")] = Network()
-    upgrade_policy: Annotated[UpgradePolicy | None, says("How nodes are kept up to date.")] = None
+    upgrade_policy: Annotated[UpgradePolicy | None, copies(
+        "How nodes are kept up to date.", "pool.upgradePolicy")] = None
     container_runtimes: Annotated[ContainerRuntimes, says("Container runtimes.")] = ContainerRuntimes()
     gpu: Annotated[Gpu | None, says("NVIDIA driver.")] = None
     block_until_all_global_resources_loaded: Annotated[bool, says(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -62,6 +62,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """Warnings and remarks."""
     placeholders: tuple[Problem, ...] = ()
     """The placeholders of pool and jobs, which no request may have."""
+    replaced_accounts: Mapping[str, str] = {}
+    """Storage link -> the account of credentials.yaml that the emulator's storage replaces."""
 
     def save(self, directory: str | Path) -> Recipe:
         """Write config.yaml, pool.yaml and jobs.yaml, and return the recipe as it is in that directory.

@@ -86,9 +86,10 @@ class Settings(Block, frozen=True, kw_only=True):
 
 class AdditionalRegistries(Block, frozen=True, kw_only=True):
     docker: Annotated[tuple[str, ...], says(
-        "Servers to log in to in addition to those of the images.",
-        "pool.*.containerConfiguration.containerRegistries")] = ()
-    singularity: Annotated[tuple[str, ...], says("The same for Apptainer images.", START)] = ()
+        "Servers of images. One without a login in `docker_registry` of credentials.yaml is public.",
+        "batchtrain: warning `registry-login`")] = ()
+    singularity: Annotated[tuple[str, ...], says(
+        "Log in to the servers of `singularity_registry` also if no image is listed.", START)] = ()
 
 
 class SigningKey(Block, frozen=True, kw_only=True):
@@ -207,6 +208,6 @@ class GlobalResources(Block, frozen=True, kw_only=True):
     singularity_images: Annotated[SingularityImages, says(
         "Apptainer images that every node pulls when it joins.")] = SingularityImages()
     additional_registries: Annotated[AdditionalRegistries, says(
-        "Registries to log in to in addition to those of the images.")] = AdditionalRegistries()
+        "Registries in addition to those of the images.")] = AdditionalRegistries()
     volumes: Annotated[Volumes, says("What tasks may mount.")] = Volumes()
     files: Annotated[tuple[Files, ...], says("Files on this machine to upload to storage.")] = ()

@@ -37,6 +37,7 @@ UBUNTU_HPC = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404
 UBUNTU_GEN1 = {"publisher": "canonical", "offer": "ubuntu-24_04-lts", "sku": "server-gen1"}
 UBUNTU_16 = {"publisher": "Canonical", "offer": "UbuntuServer", "sku": "16.04-LTS"}
 UBUNTU = {"publisher": "canonical", "offer": "ubuntu-24_04-lts", "sku": "server"}
+JAMMY = {"publisher": "canonical", "offer": "0001-com-ubuntu-server-jammy", "sku": "22_04-lts"}
 AZURE_LINUX = {"publisher": "azure-hpc", "offer": "azurelinux-hpc", "sku": "3"}
 ROCM = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404-rocm"}
 CENTOS = {"publisher": "OpenLogic", "offer": "CentOS-HPC", "sku": "7.3"}
@@ -45,6 +46,8 @@ ID = "/subscriptions/s/resourceGroups/g/providers/"
 IDENTITY = f"{ID}Microsoft.ManagedIdentity/userAssignedIdentities/reader"
 SUBNET = f"{ID}Microsoft.Network/virtualNetworks/v/subnets/s"
 ADDRESS = f"{ID}Microsoft.Network/publicIPAddresses/a"
+ARTIFACT = f"{ID}Microsoft.Compute/galleries/g/serviceArtifacts/a/vmArtifactsProfiles/p"
+ENCRYPTION_SET = f"{ID}Microsoft.Compute/diskEncryptionSets/d"
 MINE = {"arm_image_id": f"{ID}Microsoft.Compute/galleries/g/images/i", "node_agent": "batch.node.ubuntu 24.04"}
 H100, T4, HB = "STANDARD_ND96ISR_H100_V5", "STANDARD_NC4AS_T4_V3", "STANDARD_HB120RS_V3"
 GANG = {"num_instances": 2, "mpi": {"runtime": "openmpi", "processes_per_node": 2}}
@@ -114,6 +117,14 @@ def image(wanted: Parts, **more: Any) -> Parts:
 
 def vm(**more: Any) -> Parts:
     return {"pool": {"vm_configuration": more}}
+
+
+BOTH_DISKS = ("osdisk", "temporarydisk")
+
+
+def encrypted(key_url: str, *targets: str) -> Parts:
+    key = {"key_url": key_url, "identity": IDENTITY}
+    return both(vm(disk_encryption={"targets": [*targets], "customer_managed_key": key}), pool(identities=[IDENTITY]))
 
 
 def pool(**more: Any) -> Parts:
@@ -214,6 +225,7 @@ def lasting(days: int, **more: Any) -> Parts:
 
 
 NFS = shared(volume_driver="nfs", source="server:/export")
+PREPARED = {"job_preparation": {"command": "x"}}
 FILE = {"file_path": "f", "blob_source": "https://example.com/f"}
 STORED = {"storage_account_settings": "link", "remote_path": "box/in"}
 KNOWN_LINK = {"credentials": {"storage": {"link": {"account": "a"}}}}
@@ -279,7 +291,7 @@ CASES = [
     Case("size-refused", "pool.vm_size", "Batch does not support Standard_A0", pool(vm_size="STANDARD_A0"),
          pool(vm_size="STANDARD_A1")),
     Case("size-refused", "pool.vm_size", "GS series", pool(vm_size="STANDARD_GS2"), pool(vm_size="STANDARD_G2")),
-    Case("size-retired", "pool.vm_size", "2023-09-06. Today's size", pool(vm_size="STANDARD_NC24R"), {}),
+    Case("size-retired", "pool.vm_size", "2023-09-06. The nearest of today's", pool(vm_size="STANDARD_NC24R"), {}),
     Case("size-refused", "pool.vm_size", "DSv2", pool(vm_size="STANDARD_DS2_V2"), pool(vm_size="STANDARD_D2_V2")),
     Case("image-generation", "pool.vm_configuration.platform_image", "starts generation 2 images only",
          pool(vm_size=H100, **image(UBUNTU_GEN1)), pool(vm_size=H100, **image(UBUNTU))),
@@ -319,6 +331,8 @@ CASES = [
          vm(platform_image={"native": None}), {}),
     Case("image-without-docker", "pool.vm_configuration.platform_image", "such as microsoft-dsvm:ubuntu-hpc:2404",
          pool(**image(UBUNTU)), PLAIN),
+    Case("image-without-docker", "pool.vm_configuration.platform_image", "no container engine",
+         pool(**image(JAMMY)), PLAIN),
     Case("image-without-docker-old", "pool.vm_configuration.platform_image", "no container engine",
          pool(**image(CENTOS)), both(pool(**image(CENTOS)), PLAIN)),
     Case("image-new", "pool.vm_configuration.platform_image", "did you mean microsoft-dsvm:ubuntu-hpc:2404",
@@ -404,6 +418,9 @@ CASES = [
     Case("disk-lun", "pool.vm_configuration.data_disks[1].lun", "another disk", vm(
         data_disks=[{"lun": 0, "size_gb": 1}, {"lun": 0, "size_gb": 1}]), vm(
         data_disks=[{"lun": 0, "size_gb": 1}, {"lun": 1, "size_gb": 1}])),
+    Case("disk-ephemeral-spot", "pool.vm_configuration.os_disk.ephemeral", "dedicated nodes alone",
+         both(vm(os_disk={"ephemeral": True}), pool(vm_count={"dedicated": 0, "low_priority": 2})),
+         vm(os_disk={"ephemeral": True})),
     Case("disk-ephemeral", "pool.vm_configuration.os_disk.caching", "readonly",
          vm(os_disk={"ephemeral": True, "caching": "readwrite"}),
          vm(os_disk={"ephemeral": True, "caching": "readonly"})),
@@ -423,6 +440,12 @@ CASES = [
     Case("disk-encryption", "pool.vm_configuration.disk_encryption.targets",
          "Linux nodes encrypt only the temporary disk",
          vm(disk_encryption={"targets": ["osdisk"]}), vm(disk_encryption={"targets": ["temporarydisk"]})),
+    Case("image-managed", "pool.vm_configuration.custom_image.arm_image_id", "copy this managed image to a gallery",
+         vm(platform_image=None, custom_image=MINE | {"arm_image_id": f"{ID}Microsoft.Compute/images/i"}),
+         vm(platform_image=None, custom_image=MINE)),
+    Case("disk-encryption", "pool.vm_configuration.disk_encryption", "an image of a gallery",
+         vm(platform_image=None, custom_image=MINE, disk_encryption={"targets": ["temporarydisk"]}),
+         vm(platform_image=None, custom_image=MINE)),
     Case("zonal-infiniband", "pool.vm_configuration.node_placement", "InfiniBand does not connect zones",
          both(pool(vm_size=HB), vm(node_placement="zonal")), vm(node_placement="zonal")),
     Case("extension-names", "pool.vm_configuration.extensions[0].provision_after[0]", "did you mean `second`?", vm(
@@ -541,10 +564,16 @@ CASES = [
     Case("auto-pool-prefix", "pool.id", "21", both(pool(id="p" * 21), job(auto_pool={})), both(
         pool(id="p" * 20), job(auto_pool={}))),
     Case("disk-encryption-set", "pool.vm_configuration.data_disks[0].disk_encryption_set", "UserSubscription",
-         vm(data_disks=[{"lun": 0, "size_gb": 1, "disk_encryption_set": "d"}]),
+         vm(data_disks=[{"lun": 0, "size_gb": 1, "disk_encryption_set": ENCRYPTION_SET}]),
          vm(data_disks=[{"lun": 0, "size_gb": 1}])),
     Case("disk-encryption-set", "pool.vm_configuration.os_disk.disk_encryption_set", "UserSubscription",
-         vm(os_disk={"disk_encryption_set": "d"}), vm(os_disk={})),
+         vm(os_disk={"disk_encryption_set": ENCRYPTION_SET}), vm(os_disk={})),
+    Case("customer-key", "pool.vm_configuration.disk_encryption.customer_managed_key.key_url", "keys/NAME/VERSION",
+         encrypted("https://v/keys/k", *BOTH_DISKS), encrypted("https://v/keys/k/1", *BOTH_DISKS)),
+    Case("customer-key", "pool.vm_configuration.disk_encryption.targets", "needs `osdisk`",
+         encrypted("https://v/keys/k/1", "temporarydisk"), encrypted("https://v/keys/k/1", *BOTH_DISKS)),
+    Case("resource-id", "pool.vm_configuration.service_artifact", "vmArtifactsProfiles/NAME",
+         vm(service_artifact=ADDRESS), vm(service_artifact=ARTIFACT)),
     # --- networks ---
     Case("nat-name", "pool.network.inbound_nat_pools[0].name", "78 characters", nat({"name": "n" * 78}),
          nat({"name": "n" * 77})),
@@ -602,13 +631,11 @@ CASES = [
          pool(virtual_network={"name": "n", "resource_group": "g", "subnet": {"name": "s"}}),
          both(pool(virtual_network={"name": "n", "resource_group": "g", "subnet": {"name": "s"}}),
               {"credentials": {"management": {"subscription_id": "s"}}})),
-    Case("network-by-name", "pool.virtual_network.create_nonexistant", "az network vnet create",
+    Case("network-by-name", "pool.virtual_network.create_nonexistant",
+         "run `az network vnet subnet show -g GROUP --vnet-name n -n s || az network vnet subnet create -g GROUP"
+         " --vnet-name n -n s --address-prefixes PREFIX`",
          pool(virtual_network={"name": "n", "subnet": {"name": "s"}, "create_nonexistant": True}),
-         pool(virtual_network={"name": "n", "subnet": {"name": "s"}})),
-    Case("network-by-name", "pool.virtual_network.subnet.address_prefix",
-         "create -g GROUP -n n --address-prefixes 10.0.0.0/16 --subnet-name s --subnet-prefixes 10.0.1.0/24",
-         pool(virtual_network={"name": "n", "subnet": {"name": "s", "address_prefix": "10.0.1.0/24"}}),
-         pool(virtual_network={"name": "n", "subnet": {"name": "s"}})),
+         pool(virtual_network={"name": "n", "subnet": {"name": "s", "address_prefix": "10.0.1.0/24"}})),
     Case("job-network", "job.network", "dynamic_vnet_assignment_scope", job(network={"subnet_id": SUBNET}),
          both(job(network={"subnet_id": SUBNET}), network(dynamic_vnet_assignment_scope="job"))),
     Case("resource-id", "pool.virtual_network.arm_subnet_id", "virtualNetworks/NAME/subnets/NAME",
@@ -780,14 +807,17 @@ CASES = [
          task(input_data={"azure_storage": [STORED | {"remote_path": "my-box/In_1"}]})),
     Case("resource-file-source", "task.resource_files[0]", "`blob_source` and `storage_container_url`",
          task(resource_files=[FILE | {"storage_container_url": "https://x/y"}]), task(resource_files=[FILE])),
+    Case("resource-file-sum", "task.resource_files", "36000 characters",
+         task(resource_files=[FILE | {"blob_source": f"https://{'h' * 291}", "file_path": "f"}] * 120),
+         task(resource_files=[FILE] * 120)),
     Case("resource-file-source", "task.multi_instance.resource_files[0]", "no source is given",
          task(multi_instance=GANG | {"resource_files": [{"file_path": "f"}]}),
          task(multi_instance=GANG | {"resource_files": [FILE]})),
     Case("resource-file-url", "pool.resource_files[0].blob_source", "this is not an http(s) URL",
          pool(resource_files=[FILE | {"blob_source": "example.com/f"}]), pool(resource_files=[FILE])),
     Case("file-mode", "job.job_release.resource_files[0].file_mode", "`0788`",
-         job(job_release={"command": "x", "resource_files": [FILE | {"file_mode": "0788"}]}),
-         job(job_release={"command": "x", "resource_files": [FILE | {"file_mode": "0755"}]})),
+         job(**PREPARED, job_release={"command": "x", "resource_files": [FILE | {"file_mode": "0788"}]}),
+         job(**PREPARED, job_release={"command": "x", "resource_files": [FILE | {"file_mode": "0755"}]})),
     Case("files-destination", "global.files[0].destination", "add `storage_account_settings`",
          {"global": {"files": [{"source": {"path": "."}, "destination": {}}]}},
          {"global": {"files": [{"source": {"path": "."}, "destination": {
@@ -830,6 +860,24 @@ CASES = [
     Case("host-task", "task", "a task without `docker_image`", task(docker_image=None), PLAIN),
     Case("container-only", "task.entrypoint", "no effect", task(docker_image=None, entrypoint="e"),
          task(entrypoint="e")),
+    Case("entrypoint-arguments", "task.entrypoint", "and begin `command` with `-c \"a b\"`",
+         task(entrypoint='/bin/bash -c "a b"'), task(entrypoint="/bin/bash")),
+    Case("entrypoint-arguments", "task.entrypoint",
+         "`entrypoint: /bin/bash`, and begin `command` with `-c`, with the program in quotes after it",
+         task(entrypoint='["/bin/bash", "-c"]'), task(entrypoint="/bin/bash")),
+    *(Case("entrypoint-arguments", "task.additional_docker_run_options", "`entrypoint: /bin/sh`, and begin `command`",
+           task(additional_docker_run_options=options), task(additional_docker_run_options=["--entrypoint", "/bin/sh"]))
+      for options in (["--entrypoint", "/bin/sh -c"], ["--entrypoint='/bin/sh -c'"], ["--entrypoint=/bin/sh", "-c"])),
+    *(Case("engine-inside", "task.command", "as `docker_image` of the task", task(command=command),
+           task(command="echo docker run; ./docker run x"))
+      for command in ("docker run a/b x", "cd x && sudo docker  exec c ls", "bash -c 'podman run a'",
+                      "docker-compose up", "singularity exec a.sif b")),
+    Case("engine-inside", "task.command", "`docker run`", task(command="docker run a"),
+         task(command="docker run a",
+              additional_docker_run_options=["-v /var/run/docker.sock:/var/run/docker.sock"])),
+    Case("engine-inside", "task.command", "`podman run`", task(command="podman run a"),
+         both(task(command="podman run a", data_volumes=["engine"]), {"global": {"volumes": {"data_volumes": {
+             "engine": {"host_path": "/run/podman/podman.sock", "container_path": "/s"}}}}})),
     *(Case("gang-directory", "task.bind_mounts", "add `source: Task`", both(gang(), task(bind_mounts=mounts)),
            both(gang(), task(bind_mounts=[*mounts, {"source": "Task"}])))
       for mounts in ([{"source": "Shared"}], [{"source": "Task", "read_only": True}])),
@@ -838,6 +886,39 @@ CASES = [
              "reg.io": {"username": "u", "password": "p"}}}}),
          both(task(container_registry="reg.io"), {"credentials": {"docker_registry": {
              "reg.io": {"username": "u", "password": "p"}}}})),
+    *(
+        Case("shell-text", "task.additional_docker_run_options[0]", words,
+             task(additional_docker_run_options=[option]),
+             task(additional_docker_run_options=["-v $AZ_BATCH_TASK_WORKING_DIR/web:/web"]))
+        for option, words in {
+            "-v $(pwd)/web:/web": "the output of a command", "-e A=`date`": "the output of a command",
+            "-v ~/web:/web": "the home directory", "-v $PWD:/web": "`PWD`", "-v ${DATA}/web:/web": "`DATA`",
+        }.items()
+    ),
+    Case("shell-text", "global.volumes.data_volumes.v.host_path", "`HOME`",
+         {"global": {"volumes": {"data_volumes": {"v": {"host_path": "$HOME/x", "container_path": "/x"}}}}},
+         {"global": {"volumes": {"data_volumes": {"v": {
+             "host_path": "$AZ_BATCH_NODE_SHARED_DIR/x", "container_path": "/x"}}}}}),
+    Case("shell-text", "global.volumes.shared_data_volumes.v.mount_options[0]", "write the value itself",
+         shared(volume_driver="nfs", source="s:/x", mount_options=["uid=$(id -u)"]),
+         shared(volume_driver="nfs", source="s:/x", mount_options=["uid=1"])),
+    Case("shell-text", "task.output_data.azure_storage[0].remote_path", "`AZ_BATCH_TASK_ID`",
+         task(output_data={"azure_storage": [STORED | {"remote_path": "box/$AZ_BATCH_TASK_ID"}]}),
+         task(output_data={"azure_storage": [STORED | {"remote_path": "$web/x"}]})),
+    Case("shell-text", "task.additional_docker_run_options[0]", "`PATH`",
+         task(additional_docker_run_options=["-v $AZ_BATCH_NODE_SHARED_DIR:/a -e P=$PATH"]),
+         task(additional_docker_run_options=["-v $AZ_BATCH_NODE_SHARED_DIR:/a -e P=$AZ_BATCH_TASK_ID"])),
+    Case("shell-text", "task.resource_files[0].blob_source", "`web2`",
+         task(resource_files=[{"file_path": "x", "blob_source": "https://a.blob.core.windows.net/$web2/x"}]),
+         task(resource_files=[{"file_path": "x", "blob_source": "https://a.blob.core.windows.net/$web/x"}])),
+    Case("shell-text", "task.resource_files[0].file_path", "the home directory",
+         task(resource_files=[{"file_path": "~/x", "blob_source": "https://h/x"}]),
+         task(resource_files=[{"file_path": "x~", "blob_source": "https://h/x"}])),
+    Case("mount-path", "task.command", "here it is `$AZ_BATCH_NODE_MOUNTS_DIR/v`",
+         both(shared(volume_driver="azurefile", storage_account_settings="link", azure_file_share_name="box"),
+              accounts(storage={"link": {"account": "one", "account_key": "a2V5"}}),
+              task(command="sh /mnt/batch/tasks/mounts/azfile-one-box/run.sh")),
+         task(command="sh $AZ_BATCH_NODE_MOUNTS_DIR/v/run.sh")),
     Case("registry-login", "global.additional_registries.docker[0]", "docker_registry",
          {"global": {"additional_registries": {"docker": ["reg.io"]}}},
          {"global": {"additional_registries": {"docker": ["reg.io"]}},
@@ -902,8 +983,8 @@ CASES = [
          task(user_identity={"default_pool_admin": True, "username": "u"}),
          task(user_identity={"default_pool_admin": True})),
     Case("user-unknown", "job.job_release.user_identity.username", "have no `jan`",
-         job(job_release={"command": "x", "user_identity": {"username": "jan"}}),
-         job(job_release={"command": "x", "user_identity": {"default_pool_admin": True}})),
+         job(**PREPARED, job_release={"command": "x", "user_identity": {"username": "jan"}}),
+         job(**PREPARED, job_release={"command": "x", "user_identity": {"default_pool_admin": True}})),
     Case("user-unknown", "job.user_identity.username", "did you mean `jane`?",
          both(job(user_identity={"username": "jan"}), pool(user_accounts=[{"name": "jane"}])),
          both(job(user_identity={"username": "jane"}), pool(user_accounts=[{"name": "jane"}]))),
@@ -918,7 +999,8 @@ CASES = [
         "tasks": [{"id": "t"}, {"id": "u"}]}),
     Case("duplicate-id", "task.id", "the job manager", both(job(job_manager={"command": "x"}), task(id="jobmanager")),
          both(job(job_manager={"command": "x", "id": "leader"}), task(id="jobmanager"))),
-    Case("reserved-id", "task.id", "release task", both(job(job_release={"command": "x"}), task(id="JobRelease")),
+    Case("reserved-id", "task.id", "release task",
+         both(job(**PREPARED, job_release={"command": "x"}), task(id="JobRelease")),
          task(id="JobRelease")),
     Case("made-ids", "job", "`a b/00000`", job(autogenerated_task_id={"prefix": "a b/"}), both(
         job(autogenerated_task_id={"prefix": "a b/"}), task(id="t"))),
@@ -1070,9 +1152,11 @@ CASES = [
     Case("wall-time-retention", "task.retention_time", "keep them longer",
          both(job(max_wall_time="02:00:00"), task(retention_time="01:00:00")),
          both(job(max_wall_time="02:00:00"), task(retention_time="03:00:00"))),
+    Case("release-preparation", "job.job_release", "needs a `job_preparation`",
+         job(job_release={"command": "x"}), job(**PREPARED, job_release={"command": "x"})),
     Case("release-wall-time", "job.job_release.max_wall_time", "15 minutes",
-         job(job_release={"command": "x", "max_wall_time": "00:15:01"}),
-         job(job_release={"command": "x", "max_wall_time": "00:15:00"})),
+         job(**PREPARED, job_release={"command": "x", "max_wall_time": "00:15:01"}),
+         job(**PREPARED, job_release={"command": "x", "max_wall_time": "00:15:00"})),
     Case("schedule-minute", "job.recurrence.schedule.recurrence_interval", "59` is less than the minimum of a minute",
          job(recurrence={"schedule": {"recurrence_interval": "00:00:59"}}),
          job(recurrence={"schedule": {"recurrence_interval": "00:01:00"}})),
@@ -1168,6 +1252,36 @@ CASES = [
     Case("launcher-inside", "task.command", "`deepspeed`",
          both(launched("deepspeed"), task(command="deepspeed train.py --deepspeed_config ds.json")),
          both(launched("deepspeed"), task(command="python train.py --deepspeed --deepspeed_config ds.json"))),
+    Case("launcher-inside", "task.command",
+         "write `python train.py --lr 1`; its options: `--config_file fsdp.yaml`: `options` of the `accelerate` block;"
+         " `--mixed_precision=bf16`: `options` of the `accelerate` block; `--use_fsdp`: `options` of the `accelerate`"
+         " block; `--num_processes 8`: `processes: 8`",
+         both(launched("accelerate"), task(command="accelerate launch --config_file fsdp.yaml --mixed_precision=bf16"
+                                                   " --use_fsdp --num_processes 8 train.py --lr 1")),
+         both(launched("accelerate", options=["--use_fsdp"]), task(command="python train.py --lr 1"))),
+    Case("launcher-inside", "task.command", "write `python -m pkg.train`; its options: `-m`",
+         both(launched("deepspeed"), task(command="torchrun -m pkg.train")), both(launched("deepspeed"))),
+    Case("launcher-inside", "task.command",
+         "write `./t --x`, or an `mpi` block in place of this one; its options: `--mca a b`: `options` of the",
+         both(launched("horovod"), task(command="mpirun --mca a b ./t --x")), both(launched("horovod"))),
+    Case("nested-launch", "task.command", "its options: `-ppn 4`: `processes_per_node: 4`",
+         both(gang(), task(command="mpiexec -ppn 4 ./a")), gang()),
+    Case("accelerate-options", "task.command", "starts with Python",
+         both(launched("accelerate", options=["--use_fsdp"]), task(command="./train.sh")),
+         both(launched("accelerate", options=["--use_fsdp"]), task(command="python3 train.py"))),
+    *(Case("launcher-inside", "task.command", words, both(launched("pytorch"), task(command=command)),
+           launched("pytorch"))
+      for command, words in {
+          "torchrun --nproc-per-node": "`--nproc-per-node`", "deepspeed --num_gpus": "`--num_gpus`",
+          "mpirun -np 2 -genv A": "`-genv A`", "mpirun -np": "`-np`",
+          "mpirun -np 4 --report-bindings python train.py data": "write `python train.py data`",
+          "mpirun -n 1 a : -n 2 b": "`:`: no property has its place", "srun -N2 -n4 a": "`-n4`: `num_instances` times",
+          "module load x\nA=1 conda run -n e torchrun t.py": "write `A=1 conda run -n e python t.py`, and",
+          "/opt/bin/torchrun --nproc-per-node=gpu t.py": "write `python t.py`, and",
+          "torchrun --nproc-per-node=gpu t.py": "`--nproc-per-node=gpu`: `processes_per_node: auto`",
+          "accelerate-launch --use_fsdp t.py": "write `python t.py`, or an `accelerate` block in place of this one; its"
+                                               " options: `--use_fsdp`: `options` of the `accelerate` block",
+      }.items()),
     Case("launcher-inside", "task.command", "an `mpi` block in place of this one",
          both(launched("horovod"), task(command="cd x; mpirun -np 4 python t.py")),
          both(gang(), task(command="python t.py"))),
@@ -1377,7 +1491,7 @@ CASES = [
     *(
         Case(f"source-{word}", "task.source", "because", task(source="src"), task(source="src"),
              {"src": Survey(rule=f"source-{word}", message="because")}, {"src": Survey(("a.py",))})
-        for word in ("missing", "unreadable", "empty", "reserved", "huge")
+        for word in ("missing", "unreadable", "empty", "reserved", "size")
     ),
     Case("source-size", "task.source", "because", task(source="src"), task(source="src"),
          {"src": Survey(("a.py",), too_large="because")}, {"src": Survey(("a.py",))}),
@@ -1396,13 +1510,6 @@ CASES = [
     Case("source-script", "task.command", "it has no `source`",
          task(command="A=1 exec python3 ./train.py", docker_image=None),
          task(command="python3 ./train.py", resource_files=[{"blob_source": "https://x/y", "file_path": "train.py"}])),
-    Case("source-script", "task.command", "lies in $AZ_BATCH_TASK_SHARED_DIR",
-         task(source="s", command="python a.py", docker_image=None),
-         task(source="s", command="cd $AZ_BATCH_TASK_SHARED_DIR && python a.py"), {"s": SCRIPTS}, {"s": SCRIPTS}),
-    Case("source-script", "task.command", "lies in $AZ_BATCH_TASK_SHARED_DIR",
-         task(source="s", command="python a.py", docker_image=None),
-         task(source="s", command="python a.py", docker_image=None, link_source=True),
-         {"s": SCRIPTS}, {"s": SCRIPTS}),
     Case("source-script", "task.command", "has `a.py`, `lib/b.py`",
          task(source="s", docker_image="a/b", command="bash $AZ_BATCH_TASK_SHARED_DIR/run.sh"),
          task(source="s", docker_image="a/b", command='python "$AZ_BATCH_TASK_SHARED_DIR/lib/b.py" --x'),
@@ -1410,22 +1517,24 @@ CASES = [
     Case("source-script", "task.command", "is not in the `source`",
          both(gang(), task(source="s", command="${AZ_BATCH_TASK_SHARED_DIR}/run.sh")),
          both(gang(), task(source="s", command="run.sh", docker_image="a/b")), {"s": SCRIPTS}, {"s": SCRIPTS}),
-    Case("source-script", "task.command", "write `$AZ_BATCH_TASK_SHARED_DIR/a.py`",
+    Case("source-script", "task.command", "is not in the `source`",
+         task(source="s", command="python x.py", docker_image="a/b"),
+         task(source="s", command="python x.py", docker_image="a/b", default_working_dir="container"),
+         {"s": SCRIPTS}, {"s": SCRIPTS}),
+    Case("source-script", "task.command", "write `a.py`",
          task(source="s", command="python src/a.py", docker_image=None),
          task(source="s", command="python $AZ_BATCH_TASK_SHARED_DIR/a.py", docker_image=None),
          {"s": SCRIPTS}, {"s": SCRIPTS}),
     *(
-        Case("source-relative", "task.command", "write `$AZ_BATCH_TASK_SHARED_DIR/a.py`", wrong, right,
+        Case("source-twice", f"task.{where}[0].file_path", "`lib/b.py` is also a file of the `source` s",
+             task(source="s", command="run", **wrong), task(source="s", command="run", **right),
              {"s": SCRIPTS}, {"s": SCRIPTS})
-        for wrong, right in (
-            (task(source="s", command="pip install x && python a.py"), task(source="s", command="cd x && python a.py")),
-            (task(source="s", command="python a.py"), task(source="s", command="python a.py", link_source=True)),
-            (task(source="s", command="python a.py", docker_image="a/b"),
-             task(source="s", command="python a.py", docker_image="a/b", default_working_dir="container")),
-            (both(gang(), task(source="s", command="torchrun ./a.py")),
-             both(gang(), task(source="s", command="python $AZ_BATCH_TASK_SHARED_DIR/a.py --out b.py"))),
-            (task(source="s", command="python a.py", multi_instance=INTEL),
-             task(source="s", command="python a.py", multi_instance={**INTEL, "pre_execution_command": "cd x"})),
+        for where, wrong, right in (
+            ("resource_files", {"resource_files": [FILE | {"file_path": "./lib/b.py"}]},
+             {"resource_files": [FILE | {"file_path": "b.py"}]}),
+            ("multi_instance.resource_files",
+             {"multi_instance": GANG | {"resource_files": [FILE | {"file_path": "lib/b.py"}]}},
+             {"multi_instance": GANG | {"resource_files": [FILE]}}),
         )
     ),
     Case("script-syntax", "task.command", "`b.py` of the `source` does not compile, line 2",
@@ -1434,6 +1543,11 @@ CASES = [
     Case("source-syntax", "task.source", "`b.py` of the `source` does not compile, line 2",
          task(source="s", command="python -u $AZ_BATCH_TASK_SHARED_DIR/bb.py"),
          task(source="s", command="python -u $AZ_BATCH_TASK_SHARED_DIR/b.py"), {"s": BROKEN}, {"s": BROKEN}),
+    Case("script-line-ends", "task.source", "the line ends of `run.sh`", task(source="s", command="true"),
+         task(source="s", command="true"), {"s": Survey(("run.sh",), line_ends=("run.sh",))},
+         {"s": Survey(("run.sh",))}),
+    Case("script-line-ends", "task.command", "those of Windows", task(command="echo a\r\necho b"),
+         task(command="echo a\necho b")),
     Case("command-quotes", "task.command", "the quote at `\"it's fine; echo` is never closed",
          task(command="echo 'a b' # don't\necho \"it's fine; echo"),
          task(command="echo \"it's\" 'say \"hi' don\\'t $'it\\'s' ${#x} # don't\nx")),
@@ -1582,11 +1696,12 @@ CASES = [
               {"credentials": {"management": {"subscription_id": "s"}}}),
          both(pool(virtual_network={"name": "n", "subnet": {"name": "s"}}),
               {"credentials": {"management": {"subscription_id": "s"}, "batch": {"resource_group": "g"}}})),
-    Case("network-by-name", "pool.virtual_network.address_space",
-         "create -g g -n n --address-prefixes 10.1.0.0/16 --subnet-name s --subnet-prefixes 10.0.0.0/24",
+    Case("network-by-name", "pool.virtual_network.create_nonexistant",
+         "run `az network vnet show -g g -n n || az network vnet create -g g -n n --address-prefixes 10.1.0.0/16`",
          pool(virtual_network={"name": "n", "resource_group": "g", "address_space": "10.1.0.0/16",
-                               "subnet": {"name": "s"}}),
-         pool(virtual_network={"name": "n", "resource_group": "g", "subnet": {"name": "s"}})),
+                               "subnet": {"name": "s"}, "create_nonexistant": True}),
+         pool(virtual_network={"name": "n", "resource_group": "g", "address_space": "10.1.0.0/16",
+                               "subnet": {"name": "s"}, "create_nonexistant": False})),
     Case("resource-id", "pool.vm_configuration.custom_image.arm_image_id", "galleries/NAME/images/NAME",
          vm(platform_image=None, custom_image=MINE | {"arm_image_id": ADDRESS}),
          vm(platform_image=None, custom_image=MINE)),
@@ -1684,7 +1799,7 @@ CASES = [
          shared(volume_driver="azureblob", storage_account_settings="link", azure_blob_container_name="$root")),
     Case("container-name", "task.output_data.azure_storage[0].remote_path", "`a--b`",
          task(output_data={"azure_storage": [STORED | {"remote_path": "/a--b/x"}]}),
-         task(output_data={"azure_storage": [STORED | {"remote_path": "$BOX/x"}]})),
+         task(output_data={"azure_storage": [STORED | {"remote_path": "$web/x"}]})),
     Case("resource-file-source", "task.resource_files[0]", "needs a `file_path`",
          task(resource_files=[{"blob_source": "https://x/y"}]),
          task(resource_files=[{"storage_container_url": "https://x/y"}])),
@@ -1693,7 +1808,7 @@ CASES = [
          task(resource_files=[{"auto_storage_container_name": "box", "blob_prefix": "p"}])),
     Case("resource-file-url", "job.job_preparation.resource_files[0].storage_container_url", "not an http(s) URL",
          job(job_preparation={"command": "x", "resource_files": [{"storage_container_url": "ftp://x/y"}]}),
-         job(job_preparation={"command": "x", "resource_files": [{"storage_container_url": "{url}"}]})),
+         job(job_preparation={"command": "x", "resource_files": [{"storage_container_url": "https://x/y"}]})),
     Case("files-destination", "global.files[0].destination.shared_data_volume", "keep one of them",
          both(NFS, {"global": {"files": [{"source": {"path": "."}, "destination": {
              "shared_data_volume": "v", "storage_account_settings": "link",
@@ -1717,7 +1832,8 @@ CASES = [
     Case("image-not-listed", "task.docker_image", "fetches it; list it there or set", task(docker_image="zzzz"), {}),
     Case("image-not-listed", "task.docker_image", "? If not, list it there or set", task(docker_image="a/c"), {}),
     Case("image-name", "job.job_release.docker_image", "`A B` is not the name",
-         job(job_release={"command": "x", "docker_image": "A B"}), job(job_release={"command": "x"})),
+         job(**PREPARED, job_release={"command": "x", "docker_image": "A B"}),
+         job(**PREPARED, job_release={"command": "x"})),
     Case("host-task", "task", "an Apptainer task in a pool", task(docker_image=None, singularity_image="library://a"),
          both(PLAIN, task(singularity_image="library://a"))),
     Case("gang-directory", "task.bind_mounts", "add `source: Task`",
@@ -1730,7 +1846,7 @@ CASES = [
          accounts(singularity_registry={"hub": {}}),
          accounts(singularity_registry={"hub": {"username": "u", "password": "p"}})),
     Case("registry-login", "global.additional_registries.singularity[0]",
-         "(`singularity_registry`); did you mean `reg.io`?",
+         "so it counts as public; did you mean `reg.io`?",
          {"global": {"additional_registries": {"singularity": ["rge.io"]}},
           "credentials": {"singularity_registry": {"reg.io": {"username": "u", "password": "p"}}}},
          {"global": {"additional_registries": {"singularity": ["reg.io"]}},
@@ -1748,7 +1864,7 @@ CASES = [
              "fallback_registry": "me.azurecr.io", "delay_docker_image_preload": True}}),
          both(PLAIN, {"settings": {"fallback_registry": "me.azurecr.io"}})),
     Case("fallback-registry-unused", "batchtrain.fallback_registry", "needs a sign-in",
-         {"global": {"additional_registries": {"docker": ["me.azurecr.io"]}},
+         {"credentials": {"docker_registry": {"me.azurecr.io": {"username": "u", "password": "p"}}},
           "settings": {"fallback_registry": "me.azurecr.io", "delay_docker_image_preload": True}},
          {"settings": {"fallback_registry": "me.azurecr.io", "delay_docker_image_preload": True}}),
     Case("shm-small", "task.shm_size", "and this is 63m",
@@ -1783,15 +1899,18 @@ CASES = [
          job(job_manager={"command": "x", "id": "task-00000"}),
          both(job(job_manager={"command": "x", "id": "task-00000"}), task(id="t"))),
     Case("reserved-id", "job.merge_task.id", "`JobRelease` is the id of the job's release task",
-         job(job_release={"command": "x"}, merge_task={"command": "x", "id": "JobRelease"}),
+         job(**PREPARED, job_release={"command": "x"}, merge_task={"command": "x", "id": "JobRelease"}),
          job(merge_task={"command": "x", "id": "JobRelease"})),
     Case("reserved-id", "job.job_manager.id", "`JobRelease` is the id of the job's release task",
-         job(job_release={"command": "x"}, job_manager={"command": "x", "id": "JobRelease"}),
-         job(job_release={"command": "x"}, job_manager={"command": "x"})),
+         job(**PREPARED, job_release={"command": "x"}, job_manager={"command": "x", "id": "JobRelease"}),
+         job(**PREPARED, job_release={"command": "x"}, job_manager={"command": "x"})),
     Case("reserved-id", "task.id", "the job's preparation task",
          both(job(job_preparation={"command": "x"}), task(id="JobPreparation")), task(id="JobPreparation")),
     Case("reserved-id", "task.id", "the job's preparation task",
          both(job(input_data=brought("data")), task(id="JobPreparation")),
+         both(job(**PREPARED, job_release={"command": "x"}), task(id="JobOther"))),
+    Case("reserved-id", "task.id", "the job's preparation task",
+         both(job(**PREPARED), task(id="jobpreparation")),
          both(job(job_release={"command": "x"}), task(id="JobPreparation"))),
     Case("made-ids", "job", "which is not a valid id",
          {**job(autogenerated_task_id={"prefix": "p" * 64, "zfill_width": 0}), "tasks": [{"command": "x"}]},
@@ -2006,32 +2125,10 @@ CASES = [
          both(launched("horovod"), task(command="python t.py --kv-store local")),
          task(command="python t.py --kv-store local")),
     # --- the other side of each condition: sources ---
-    Case("source-script", "task.command", "not in $AZ_BATCH_TASK_WORKING_DIR; write",
-         task(source="s", command="python $AZ_BATCH_TASK_WORKING_DIR/a.py"),
-         task(source="s", command="python $AZ_BATCH_TASK_SHARED_DIR/a.py"), {"s": SCRIPTS}, {"s": SCRIPTS}),
-    Case("source-script", "task.command", "not in $AZ_BATCH_TASK_WORKING_DIR, in which a command starts; write",
-         task(source="s", command="python -u a.py", docker_image=None),
-         both(task(source="s", command="python -u a.py", docker_image=None), pool(**image(WINDOWS))),
-         {"s": SCRIPTS}, {"s": SCRIPTS}),
     Case("source-script", "task.command", "has `n0.py`, `n1.py`, `n2.py`, `n3.py`, `n4.py`, `n5.py`, `n6.py`, `n7.py`,"
          " `n8.py`, `n9.py` and 1 more", task(source="s", command="python -u b.py", docker_image=None),
          task(source="s", command="python -u ../b.py", docker_image=None),
          {"s": Survey(tuple(f"n{n}.py" for n in range(11)))}, {"s": SCRIPTS}),
-    *(Case("source-relative", "task.command", "write `$AZ_BATCH_TASK_SHARED_DIR/a.py`",
-           task(source="s", command="pip install x && python a.py"),
-           task(source="s", command="pip install x && python a.py", **more), {"s": SCRIPTS}, {"s": SCRIPTS})
-      for more in (
-          {"resource_files": [FILE]},
-          {"input_data": {"azure_storage": [STORED]}},
-          {"input_data": {"azure_batch": [{"job_id": "j", "task_id": "t"}]}},
-          {"task_factory": {"file": {"azure_storage": {"storage_account_settings": "mine", "remote_path": "d"}}}},
-          {"multi_instance": GANG | {"resource_files": [FILE]}},
-          {"multi_instance": GANG | {"coordination_command": "cp a.py ."}},
-      )),
-    Case("source-relative", "task.command", "write `$AZ_BATCH_TASK_SHARED_DIR/a.py`",
-         task(source="s", command="pip install x && python a.py", input_data=brought("elsewhere")),
-         both(job(default_working_dir="container"), task(source="s", command="pip install x && python a.py")),
-         {"s": SCRIPTS}, {"s": SCRIPTS}),
     Case("command-length", "task.multi_instance.coordination_command", "65,536 at most",
          task(multi_instance=GANG | {"coordination_command": "x" * 65_537}),
          task(multi_instance=GANG | {"coordination_command": "x" * 65_536})),
@@ -2197,7 +2294,6 @@ def test_our_own_recipes_have_no_errors(directory: Path) -> None:
 
 _GONE_TASK = {
     "remove_container_after_exit": False,
-    "gpu": True,
     "name": "n",
 }
 _SIGNATURE = {"image": "library://a", "encryption": {"certificate": {}}}
@@ -2233,7 +2329,7 @@ EVERYTHING_GONE: Parts = {
         "vm_configuration": {"plain_docker": False},
     },
     "job": {
-        "remove_container_after_exit": False, "gpu": True, "auto_scratch": True,
+        "remove_container_after_exit": False, "auto_scratch": True,
         "federation_constraints": {"pool": {"location": "x"}}, "merge_task": _GONE_TASK,
     },
     "task": _GONE_TASK,

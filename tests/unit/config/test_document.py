@@ -53,6 +53,21 @@ def test_a_syntax_error_has_the_place_where_the_mistake_is(text: str, line: int,
     assert advice in problems[0].message
 
 
+@pytest.mark.parametrize("comment", ["// sizes", "/* sizes */"])
+@pytest.mark.parametrize("place", ['{c}\n{{"a": 1}}', '{{{c}\n "a": 1}}', '{{"a": 1, {c}\n "b": 2}}'])
+def test_a_comment_of_another_language_in_json_is_named(comment: str, place: str) -> None:
+    text = place.format(c=comment)
+    (problem,) = parse("pool.json", text.encode())[1]
+    line = text[: text.index(comment)].count("\n") + 1
+    assert (problem.line, f"`{comment[:2]}` is not a comment" in problem.message) == (line, True)
+
+
+@pytest.mark.parametrize("value", ["//server/share", "/* */", r"say \"// x"])
+def test_what_a_text_of_broken_json_begins_with_is_no_comment(value: str) -> None:
+    (problem,) = parse("pool.json", f'{{"a": {{"source": "{value}" "x": 5}}}}'.encode())[1]
+    assert "comment" not in problem.message
+
+
 def test_bytes_that_are_not_utf8_are_named_with_their_line() -> None:
     _, problems = parse("x.yaml", b"a: 1\nb: \xff\n")
     assert [(p.rule, p.line) for p in problems] == [("encoding", 2)]

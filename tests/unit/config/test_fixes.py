@@ -139,7 +139,7 @@ pool_specification:
       offer: CentOS-HPC
       sku: 7.3
       version: 7.3.20171002
-  vm_size: STANDARD_NC24r
+  vm_size: STANDARD_NC6
   vm_count: {dedicated: 2}
   inter_node_communication_enabled: true
   max_tasks_per_node: 1
@@ -166,7 +166,7 @@ def test_older_words_sizes_and_images_become_todays_and_comments_stay() -> None:
     pool = done.files["pool.yaml"].decode()
     assert "publisher: microsoft-dsvm  # CentOS\n" in pool
     assert "sku: '2404'\n      version: latest\n" in pool
-    assert "vm_size: Standard_ND96isr_H100_v5\n" in pool
+    assert "vm_size: STANDARD_NC8AS_T4_V3\n" in pool
     assert "task_slots_per_node: 1\n" in pool
     assert pool.startswith("# written for Batch Shipyard\n")
 
@@ -232,18 +232,40 @@ def test_native_is_added_in_the_form_of_the_file_and_once() -> None:
     assert fixes._before(parsed, path, "native", "true").text == '"native": true,\n  '
 
 
+@pytest.mark.parametrize("name", ["pool.yaml", "pool.json"])
+def test_an_image_at_its_place_of_version_1_is_moved_replaced_and_native(name: str) -> None:
+    """Each edit waits for the one that makes its place: a `native` at another level would break the file."""
+    pool = '{"pool_specification": {\n"id": "p", "vm_size": "STANDARD_D2_V2", "vm_count": 2,\n"publisher": "Canonical",'
+    pool += '\n"offer": "UbuntuServer",\n"sku": "16.04-LTS"\n}}\n'
+    result = fixes.migrate({name: pool.encode(), "jobs.yaml": JOBS.encode()}, judge)
+    image = '{"sku": "2404", "offer": "ubuntu-hpc", "native": true, "publisher": "microsoft-dsvm"}'
+    assert f'"vm_configuration": {{"platform_image": {image}}}' in result.files[name].decode()
+    assert [problem for problem in result.left.problems if problem.level == "error"] == []
+    assert f'{name}:4:1: `"offer": "UbuntuServer"` is removed here [renamed]' in map(str, result.applied)
+
+
 def test_a_native_that_is_off_is_switched_on() -> None:
     assert "native: true}" in migrated(PLAIN.replace("}", ", native: false}"), "STANDARD_D4S_V5")
 
 
 def test_what_a_new_gpu_wants_of_programs_is_left_to_the_person() -> None:
     (note,) = fixes.migrate(OLD, judge).notes
-    assert "CNTK 2.7 (CUDA 10.0)" in note.message
+    assert note.message.startswith("STANDARD_NC8AS_T4_V3 is in place of STANDARD_NC6. It needs a framework built for")
     assert (note.rule, note.line) == ("size-retired", 10)
 
 
+def test_a_size_comes_with_both_prices_and_one_that_costs_more_than_twice_is_left_with_its_image() -> None:
+    edits = {fix.old: str(fix) for fix in fixes.migrate(OLD, judge).applied}
+    assert "`STANDARD_NC8AS_T4_V3`: 0.75 USD an hour instead of 0.90 USD" in edits["STANDARD_NC6"]
+    dear = OLD_POOL.replace("STANDARD_NC6", "STANDARD_NC24R")
+    result = fixes.migrate({**OLD, "pool.yaml": dear.encode()}, judge)
+    assert result.files["pool.yaml"].decode() == dear.replace("max_tasks_per_node", "task_slots_per_node")
+    (problem,) = (problem for problem in result.left.problems if problem.rule == "size-retired")
+    assert "5.6 times the price, so choose a size yourself" in problem.message
+
+
 def test_a_size_without_gpus_leaves_nothing_to_say() -> None:
-    pool = OLD_POOL.replace("STANDARD_NC24r", "STANDARD_H16r")
+    pool = OLD_POOL.replace("STANDARD_NC6", "STANDARD_H16r")
     assert fixes.migrate({**OLD, "pool.yaml": pool.encode()}, judge).notes == ()
 
 
@@ -260,3 +282,80 @@ def test_a_difference_masks_secrets() -> None:
     shown = fixes.difference({"a": b"x: 1\npassword: hunter2\n"}, {"a": b"y: 1\npassword: hunter2\n"})
     assert "+y: 1" in shown.splitlines()
     assert "hunter2" not in shown
+
+
+OLDER_SHAPES = {
+    "a number for a mapping": ("pool.yaml", "vm_count: 2  # two", "vm_count: {dedicated: 2}  # two"),
+    "a list for a mapping": (
+        "pool.yaml",
+        "additional_node_prep_commands:\n  - echo a  # first\n  - echo b\n  id: p",
+        "additional_node_prep:\n    commands:\n      post:\n      - echo a  # first\n      - echo b\n  id: p",
+    ),
+    "a mapping that is deeper today": (
+        "pool.yaml",
+        "additional_node_prep_commands:\n    pre:\n    - echo a\n  id: p",
+        "additional_node_prep:\n    commands:\n      pre:\n      - echo a\n  id: p",
+    ),
+    "properties of a mapping of today": (
+        "pool.yaml",
+        "publisher: a  # whose\n  offer: b\n  sku: '1'\n  id: p",
+        "vm_configuration: {platform_image: {sku: '1', offer: b, publisher: a}}  # whose\n  id: p",
+    ),
+    "the same in JSON": (
+        "pool.json",
+        '"publisher": "a", "offer": "b", "sku": "1"',
+        '"vm_configuration": {"platform_image": {"sku": "1", "offer": "b", "publisher": "a"}}',
+    ),
+    "a key below an older key": (
+        "pool.yaml",
+        "ssh_docker_tunnel:\n    username: u\n    generate_tunnel_script: true",
+        "ssh:\n    username: u\n    generate_docker_tunnel_script: true",
+    ),
+    "a value with another word": ("jobs.yaml", "- gpu: true", "- gpus: all"),
+    "an older word in JSON": ("jobs.json", '"gpu": false', '"gpus": "disable"'),
+    "a key that is two today": (
+        "jobs.yaml",
+        "- input_data:\n      azure_storage:\n      - file_share: a\n        destination: b",
+        "- input_data:\n      azure_storage:\n      - is_file_share: true\n        remote_path: a\n"
+        "        local_path: b",
+    ),
+    "a key that is deeper today, in lists": (
+        "config.yaml",
+        "singularity_images:\n    signed:\n    - {image: a, key_fingerprint: f, key_file: /k}",
+        "singularity_images:\n    signed:\n    - {image: a, signing_key: {file: /k, fingerprint: f}}",
+    ),
+    "texts for mappings": (
+        "config.yaml",
+        "singularity_images: [a, b]",
+        "singularity_images: {unsigned: [{image: a}, {image: b}]}",
+    ),
+}
+SECTION_OF = {"pool": "pool_specification", "jobs": "job_specifications", "config": "global_resources"}
+
+
+@pytest.mark.parametrize("kind", OLDER_SHAPES)
+def test_a_shape_of_an_older_version_is_rewritten_in_place(kind: str) -> None:
+    name, older, today = OLDER_SHAPES[kind]
+    stem, _, suffix = name.partition(".")
+    section = SECTION_OF[stem]
+    frame = f"{section}:\n  #\n" if suffix == "yaml" else f'{{"{section}": {{#}}}}'
+    frame = frame.replace("{#}", "[{#}]") if stem == "jobs" else frame
+    before, after = frame.replace("#", older, 1), frame.replace("#", today, 1)
+    result = fixes.migrate({name: before.encode()}, judge)
+    assert result.files[name].decode() == after
+    assert "renamed" not in {problem.rule for problem in result.left.problems}
+
+
+def test_what_a_migration_leaves_is_shown_in_the_new_file() -> None:
+    text = POOL.replace("vm_count: {dedicated: 2}", "vm_count: 2").replace("'STANDARD_D4S_V5'", "STANDARD_NC6")
+    result = fixes.migrate({"pool.yaml": f"{text}  unknown_word: 1\n".encode()}, judge)
+    lines = result.files["pool.yaml"].decode().splitlines()
+    left = [*result.notes, *result.left.problems]
+    assert {problem.rule for problem in left} >= {"size-retired", "unknown-key"}
+    assert [problem.source for problem in left] == [lines[problem.line - 1] for problem in left]
+
+
+def test_older_words_of_any_number_of_tasks_are_rewritten() -> None:
+    older = "job_specifications:\n- id: j\n  tasks:\n" + "  - {command: echo, gpu: true}\n" * 60
+    result = fixes.migrate({"jobs.yaml": older.encode()}, judge)
+    assert result.files["jobs.yaml"].decode() == older.replace("gpu: true", "gpus: all")

@@ -93,7 +93,7 @@ WORKLOADS = some.lists(some.lists(some.integers(0, 30), max_size=3), min_size=1,
 
 
 @pytest.mark.property
-@examples.of(3000)
+@examples.of(1000)
 @given(formulas(), WORKLOADS, some.integers(0, 9))
 def test_no_evaluation_gives_more_than_the_maximum(text: str, work: list[list[int]], seed: int) -> None:
     most, targets = most_targets(text), (0, 0)

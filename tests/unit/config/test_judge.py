@@ -74,7 +74,7 @@ def texts(data: Any) -> Any:
 
 
 @pytest.mark.property
-@examples.of(1500)
+@examples.of(500)
 @given(st.lists(CHANGES, min_size=1, max_size=2))
 @example([(("pool_specification", "autoscale", "scenario", "required_sample_percentage"), "nan")])
 @example([(("credentials", "batch", "account_key"), [None])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -550,3 +551,62 @@ def test_a_setting_in_python_may_be_a_number(tmp_path: Path) -> None:
     recipe = bt.load(write(tmp_path, pool=POOL, jobs=JOBS), settings={"pool_specification.vm_count.dedicated": 7})
     assert recipe.pool is not None
     assert recipe.pool.vm_count.dedicated == 7
+
+
+@pytest.mark.parametrize(
+    "key", ["yourbatchaccountkey==", "<<REMOVED>>", "[your key]", "{{ key }}", "accountkey==", "my-key", "****"]
+)
+@pytest.mark.parametrize("part", [("batch",), ("storage", "link")])
+def test_an_invented_key_is_a_warning_until_something_is_sent_to_its_account(
+    tmp_path: Path, key: str, part: tuple[str, ...]
+) -> None:
+    entry: dict[str, Any] = {"account_key": key, **({"account": "one"} if part[0] == "storage" else {})}
+    for step in reversed(part):
+        entry = {step: entry}
+    (tmp_path / "credentials.yaml").write_text(json.dumps({"credentials": entry}))
+    loaded = load(tmp_path)
+    assert {problem.level for problem in loaded.warnings} == {"warning"}
+    with pytest.raises(ConfigError):
+        require_credentials(loaded.recipe.credentials, loaded.warnings, part=part)
+
+
+POOL_JSON = json.dumps(
+    {
+        "pool_specification": {
+            "id": "p",
+            "vm_size": "STANDARD_D4S_V5",
+            "vm_count": {"dedicated": 2},
+            "vm_configuration": {
+                "platform_image": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
+            },
+        }
+    },
+    indent=2,
+)
+NOTATIONS: dict[str, tuple[str, bytes, str]] = {
+    "line ends of Windows": ("pool.yaml", POOL.replace("\n", "\r\n").encode(), ""),
+    "line ends of old Macs": ("pool.yaml", POOL.replace("\n", "\r").encode(), ""),
+    "a byte order mark": ("pool.yaml", b"\xef\xbb\xbf" + POOL.encode(), ""),
+    "UTF-16": ("pool.yaml", POOL.encode("utf-16"), "encoding"),
+    "tabs that indent": ("pool.yaml", POOL.replace("\n  id", "\n\tid").encode(), "syntax"),
+    "the suffix yml": ("pool.yml", POOL.encode(), ""),
+    "JSON": ("pool.json", POOL_JSON.encode(), ""),
+    "JSON with tabs": ("pool.json", POOL_JSON.replace("  ", "\t").encode(), ""),
+    "JSON with a byte order mark": ("pool.json", b"\xef\xbb\xbf" + POOL_JSON.encode(), ""),
+    "JSON with a comma too much": ("pool.json", POOL_JSON.replace('"sku": "2404"', '"sku": "2404",').encode(), ""),
+    "JSON with comments of YAML": ("pool.json", f"# the pool\n{POOL_JSON}".encode(), ""),
+    "JSON with comments of JavaScript": ("pool.json", f"// the pool\n{POOL_JSON}".encode(), "syntax"),
+    "a document's end": ("pool.yaml", f"---\n{POOL}...\n".encode(), ""),
+    "several documents": ("pool.yaml", f"{POOL}---\n{POOL}".encode(), "syntax"),
+    "an anchor": ("pool.yaml", POOL.replace("id: p", "id: &a p\n  display_name: *a").encode(), ""),
+    "an anchor that does not exist": ("pool.yaml", POOL.replace("id: p", "id: *a").encode(), "aliases"),
+    "a merge key": ("pool.yaml", POOL.replace("{dedicated: 2}", "{<<: {dedicated: 2}}").encode(), ""),
+    "a tag": ("pool.yaml", POOL.replace("id: p", "id: !secret p").encode(), "tag"),
+}
+
+
+@pytest.mark.parametrize("kind", NOTATIONS)
+def test_a_notation_is_read_or_refused_by_name(kind: str) -> None:
+    name, content, rule = NOTATIONS[kind]
+    errors = {problem.rule for problem in examine(Path(), {name: content}).problems if problem.level == "error"}
+    assert errors - {"missing"} == ({rule} if rule else set())

@@ -126,6 +126,6 @@ job_specifications:
           num_instances: pool_specification_vm_count_dedicated  # Nodes the task runs on
           pytorch:
             processes_per_node: 2  # Processes per node
-        command: python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --epochs 10
+        command: python -u train.py --epochs 10
 """
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,14 @@ def silent(definitions: dict[str, Any]) -> Iterator[str]:
                 yield f"{title}.{key}"
 
 
+@cache
+def validator(name: str) -> Any:
+    return jsonschema.Draft202012Validator(schema_files.file_schema(name))
+
+
 def underlined(name: str, text: str) -> list[str]:
     """What an editor with our schema marks; scalars are what YAML makes of them."""
-    validator = jsonschema.Draft202012Validator(schema_files.file_schema(name))
-    return [error.message for error in validator.iter_errors(yaml.safe_load(text))]
+    return [error.message for error in validator(name).iter_errors(yaml.safe_load(text))]
 
 
 def test_numbers_and_booleans_may_stand_where_the_loader_takes_text() -> None:

@@ -35,11 +35,36 @@ def set_in(recipe: bt.Recipe, word: str) -> Any:
     }[word]
 
 
-@pytest.mark.parametrize("word", SHORT_WORDS)
+@pytest.mark.parametrize("word", sorted({*SHORT_WORDS} - {"arguments", "spot"}))
 def test_a_short_word_sets_the_value_of_its_path(word: str, script: Path) -> None:
     texts = {"nodes": "3", "processes_per_node": "3", "size": "Standard_D8s_v5", "source": str(script.parent)}
     value = texts.get(word, f"my-{word}")
     assert set_in(bt.script(script, nodes=2, settings={word: value}), word) == value
+
+
+def test_arguments_are_added_to_the_command(script: Path) -> None:
+    recipe = bt.script(script, arguments=["--lr", 1], settings={"arguments": "--epochs 3"})
+    assert recipe.jobs[0].tasks[0].command.endswith("train.py --lr 1 --epochs 3")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("spot", "settings", "counts", "instances"),
+    [
+        (False, {"spot": "true"}, (0, 2), "pool_specification_vm_count_low_priority"),
+        (False, {"nodes": "3", "spot": "true"}, (0, 3), "pool_specification_vm_count_low_priority"),
+        (False, {"spot": "true", "nodes": "3"}, (0, 3), "pool_specification_vm_count_low_priority"),
+        (True, {"spot": "false"}, (2, 0), "pool_specification_vm_count_dedicated"),
+    ],
+)
+def test_spot_moves_the_nodes_and_the_gangs_that_count_them(
+    spot: bool, settings: dict[str, str], counts: tuple[int, int], instances: str, script: Path
+) -> None:
+    recipe = bt.script(script, nodes=2, spot=spot, settings=settings)
+    ((task,),) = (job.tasks for job in recipe.jobs)
+    assert recipe.pool is not None
+    assert task.multi_instance is not None
+    assert (recipe.pool.vm_count.dedicated, recipe.pool.vm_count.low_priority) == counts
+    assert task.multi_instance.num_instances == instances
 
 
 def test_nodes_of_a_spot_pool_are_spot_nodes(script: Path) -> None:

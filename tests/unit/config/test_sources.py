@@ -15,7 +15,8 @@ import pytest
 
 from batchtrain.config import source_directory, travel
 from batchtrain.config.load import examine
-from batchtrain.config.types import Recipe
+from batchtrain.config.travel import LargeSource
+from batchtrain.config.types import Credentials, Recipe, StorageCredentials
 from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import File
@@ -261,12 +262,33 @@ def test_a_data_directory_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch
     (home / "src" / "b").write_bytes(bytes(1000))
     monkeypatch.setattr(source_directory, "MOST_BYTES", 1999)
     [(rule, message)] = told(home)
-    assert rule == "source-huge" and ".batchtrainignore" in message
+    assert rule == "source-size" and ".batchtrainignore" in message
     assert told(home, STORAGE) == []
     monkeypatch.setattr(source_directory, "MOST_BYTES", 2000)
     assert told(home) == []
     monkeypatch.setattr(source_directory, "MOST_FILES", 1)
-    assert told(home)[0][0] == "source-huge"
+    assert told(home)[0][0] == "source-size"
+
+
+def test_the_largest_entries_of_a_source_are_named_with_the_line_that_leaves_one_out() -> None:
+    files = [("a", 3000), ("set/x", 2000), ("set/deep/y", 2000), ("b", 10), ("c", 20)]
+    message = travel.larger(files)
+    assert "the largest entries are set/ (4 KiB), a (3 KiB), c (0 KiB). " in message
+    assert "write `/set/` into `.batchtrainignore`" in message
+
+
+def test_small_files_of_a_large_source_travel_apart_so_that_an_edit_sends_no_data(home: Path) -> None:
+    (home / "src" / "data").write_bytes(noise(2 * 2**20))
+    (home / "src" / "train.py").write_text("1\n", encoding="utf-8")
+    credentials = Credentials(storage={"mine": StorageCredentials(account="acct")})
+    with_storage = msgspec.structs.replace(recipe(home), credentials=credentials)
+    before = source_directory.read_sources(with_storage)["src"]
+    (home / "src" / "train.py").write_text("2\n", encoding="utf-8")
+    after = source_directory.read_sources(with_storage)["src"]
+    assert isinstance(before, LargeSource) and isinstance(after, LargeSource)
+    assert [file.name for file in after.archived] == ["data"]
+    assert [file.data for file in after.others if file.name == "train.py"] == [b"2\n"]
+    assert before.digest == after.digest
 
 
 def test_a_merge_tasks_source_travels_too(home: Path) -> None:
@@ -283,6 +305,14 @@ def test_a_command_as_long_as_the_rule_lets_pass_is_planned(gang: Any, home: Pat
     words = noise(33_000).hex()[:65_000]
     more = {"multi_instance": {**gang, "pre_execution_command": f": {words[::-1]}"}} if gang else {}
     assert told(home, command=f"echo '{words}'", **more) == []
+
+
+def test_scripts_with_the_line_ends_of_windows_are_found(tmp_path: Path) -> None:
+    write(tmp_path / "src", {"a.sh": "#!/bin/sh\necho\r\n", "b.sh": "echo\n", "run": "#!/bin/sh\r\n", "data": "a\r\n"})
+    write(tmp_path / "src", {"train.py": "x = 1\r\n", "tool.py": "#!/usr/bin/env python3\r\nx = 1\r\n"})
+    for name in ("run", "tool.py", "data"):
+        (tmp_path / "src" / name).chmod(0o755)
+    assert source_directory.surveys(recipe(tmp_path))["src"].line_ends == ("a.sh", "run", "tool.py")
 
 
 def test_python_files_that_do_not_compile_are_found_with_their_lines(tmp_path: Path) -> None:

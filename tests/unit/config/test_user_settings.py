@@ -72,3 +72,15 @@ def test_an_empty_file_sets_nothing() -> None:
     user_settings.file().parent.mkdir()
     user_settings.file().write_text("")
     assert user_settings.load() == user_settings.UserSettings()
+
+
+def test_another_setting_changes_no_digit_of_the_budget() -> None:
+    user_settings.store("budget.month", "1234567.89")
+    user_settings.store("registry", "me.azurecr.io")
+    assert user_settings.load().budget.month == 1234567.89
+
+
+@pytest.mark.parametrize("amount", ["-1", "nan", "inf", "five"])
+def test_an_amount_that_is_no_budget_is_refused(amount: str) -> None:
+    with pytest.raises(UsageError, match="is not a budget"):
+        user_settings.store("budget.month", amount)

@@ -226,7 +226,7 @@ def try_all(seeds: range, home: Path) -> None:
 @pytest.mark.property
 @pytest.mark.parametrize("part", range(4))
 def test_what_is_valid_can_be_planned(part: int, tmp_path: Path) -> None:
-    try_all(range(part * 4_000, part * 4_000 + examples.count(1_000)), tmp_path)
+    try_all(range(part * 4_000, part * 4_000 + examples.count(400)), tmp_path)
 
 
 @pytest.mark.parametrize("place", RECIPES, ids=lambda place: place.parent.name)

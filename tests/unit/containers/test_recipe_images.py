@@ -53,7 +53,7 @@ def test_a_build_of_an_image_that_is_no_recipe_s_is_answered_with_a_build_of_one
 
 
 def test_an_image_for_hardware_that_is_not_here_has_no_environment() -> None:
-    with pytest.raises(UsageError, match=r"example/osu:mvapich need GPUs or InfiniBand"):
+    with pytest.raises(UsageError, match=r"example/osu:mvapich need GPUs, InfiniBand or a build for containers"):
         environment_of("example/osu:mvapich")
 
 

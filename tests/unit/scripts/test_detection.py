@@ -48,9 +48,19 @@ def test_two_that_fit_are_an_error_with_both_places_and_options() -> None:
     assert framework_of(script("torch", "mpi4py"), "pytorch").name == "pytorch"
 
 
-@pytest.mark.parametrize(("module", "image"), [("tensorflow", "horovod-tensorflow"), ("torch", "horovod-pytorch")])
-def test_horovod_has_an_image_for_each_framework(module: str, image: str) -> None:
-    assert framework_of(script("horovod", module)).image == image
+@pytest.mark.parametrize(
+    ("modules", "image"),
+    [
+        (["horovod", "tensorflow"], "horovod-tensorflow"),
+        (["horovod", "torch"], "horovod-pytorch"),
+        (["keras", "horovod.torch"], "horovod-pytorch"),
+        (["horovod.keras", "keras"], "horovod-tensorflow"),
+        (["horovod.mxnet"], "horovod-mxnet"),
+        (["horovod", "mpi4py"], "horovod-pytorch"),
+    ],
+)
+def test_horovod_has_an_image_for_each_framework(modules: list[str], image: str) -> None:
+    assert framework_of(script(*modules), "horovod").image == image
 
 
 @pytest.mark.parametrize("name", NAMES)

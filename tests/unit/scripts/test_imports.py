@@ -38,6 +38,38 @@ def test_imports_in_functions_count_and_those_for_type_checkers_do_not(tmp_path:
     assert imported(tmp_path, text) == [("torch", "train.py", 5)]
 
 
+def test_an_import_in_a_function_is_certain_if_the_script_calls_the_function(tmp_path: Path) -> None:
+    text = "def used():\n    import torch\ndef unused():\n    import jax\nused()\n"
+    certain = {place.name: place.certain for place in read(script(tmp_path, text)).imports}
+    assert certain == {"torch": True, "jax": False}
+
+
+def test_a_relative_import_names_a_module_of_its_package(tmp_path: Path) -> None:
+    (tmp_path / "nets" / "parts").mkdir(parents=True)
+    texts = {"__init__": "from .layers import *\n", "layers": "import jax\n", "parts/head": "from ..layers import f\n"}
+    for name, text in texts.items():
+        (tmp_path / "nets" / f"{name}.py").write_text(text, encoding="utf-8")
+    assert imported(tmp_path, "import nets.parts.head\n") == [("jax", "layers.py", 1)]
+
+
+@pytest.mark.parametrize(("package", "python_path"), [("mine", "."), ("src/mine", "src"), ("mine/deep", ".")])
+def test_a_package_above_the_script_is_read_within_the_repository(
+    package: str, python_path: str, tmp_path: Path
+) -> None:
+    for name, text in {f"{package}/net.py": "import jax\n", "tools/run/train.py": f"import {MINE[package]}\n"}.items():
+        (tmp_path / "repo" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "repo" / name).write_text(text, encoding="utf-8")
+    script_above = tmp_path / "repo/tools/run/train.py"
+    assert read(script_above).root == script_above.parent
+    (tmp_path / "repo/.git").mkdir()
+    read_script = read(script_above)
+    assert (read_script.root, read_script.python_path) == (tmp_path / "repo", python_path)
+    assert [place.name for place in read_script.imports] == ["jax"]
+
+
+MINE = {"mine": "mine.net", "src/mine": "mine.net", "mine/deep": "mine.deep.net"}
+
+
 def test_a_circle_of_imports_ends(tmp_path: Path) -> None:
     assert imported(tmp_path, "import a\n", a__py="import b\n", b__py="import a, ray\n") == [("ray", "b.py", 1)]
 

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import batchtrain as bt
 from batchtrain.config import user_settings
 from batchtrain.config.source_packages import READY, digest, of_recipe
 from batchtrain.containers.environments import TORCH_INDEX
 from batchtrain.errors import BatchtrainError, UsageError
+from batchtrain.scripts.detection import LAUNCHES, NAMES
 from batchtrain.scripts.recipe import Wish, prepare
+from tests import examples
+from tests.detection_table import SHAPES, judged
+
+LAUNCHES_ITSELF = r"train\.py:2: error: the script starts the processes"
 
 
 @pytest.fixture
 def train(tmp_path: Path) -> Path:
     path = tmp_path / "train.py"
-    path.write_text("import torch\n", encoding="utf-8")
+    path.write_text("import torch.distributed\n", encoding="utf-8")
     return path
 
 
@@ -29,12 +38,32 @@ def task_of(recipe: bt.Recipe) -> Any:
     return task
 
 
+def test_a_script_that_imports_from_above_starts_there_and_finds_its_modules(tmp_path: Path) -> None:
+    texts = {"mine/net.py": "import torch", "tools/my train.py": "import mine.net", "tools/requirements.txt": "tqdm"}
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / ".git").mkdir()
+    prepared = prepare(tmp_path / "tools/my train.py", Wish(), local=True)
+    task = task_of(prepared.recipe)
+    assert (prepared.recipe.directory, task.source) == (str(tmp_path), ".")
+    assert (task.command, task.environment_variables["PYTHONPATH"]) == ("python -u 'tools/my train.py'", ".")
+    assert prepared.packages[0].path == tmp_path / "tools/requirements.txt"
+    assert of_recipe(prepared.recipe, prepared.image) == prepared.packages
+
+
+def test_checkpoints_of_a_script_are_kept_on_a_volume_with_the_same_rules(train: Path) -> None:
+    recipe = prepare(train, Wish(checkpoints="mine"), local=True).recipe
+    volume = recipe.resources.volumes.shared_data_volumes[task_of(recipe).checkpoint.volume]
+    assert (volume.volume_driver, volume.storage_account_settings) == ("azurefile", "mine")
+
+
 def test_a_script_becomes_a_recipe_with_its_directory_as_source(train: Path) -> None:
     wish = Wish(2, 8, "ND96isr_H100_v5", spot=True, arguments=["--name", "a b"])
     recipe = prepare(train, wish, local=True).recipe
     task = task_of(recipe)
-    assert task.command == "python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --name 'a b'"
-    assert (recipe.directory, task.source, task.link_source) == (str(train.parent), ".", True)
+    assert task.command == "python -u train.py --name 'a b'"
+    assert (recipe.directory, task.source) == (str(train.parent), ".")
     assert task.multi_instance.num_instances == "pool_specification_vm_count_low_priority"
     assert task.multi_instance.pytorch.processes_per_node == "8"
     assert task.docker_image == "example/script:pytorch-gpu"
@@ -75,12 +104,64 @@ def test_another_list_is_added_to_the_packages_of_the_framework(train: Path) -> 
     assert prepared.image == f"example/script:pytorch-cpu-{digest(prepared.packages)}"
 
 
-def test_an_import_that_no_file_names_is_a_warning_with_its_line(train: Path) -> None:
-    train.write_text("import torch\nimport numpy, cv2\nimport rich\n", encoding="utf-8")
+ADVICE = {
+    "import cv2": "`cv2` is imported, and no requirement provides it; write `opencv-python` into requirements.txt",
+    "import own_thing": "`own_thing` is imported, and no requirement provides it; add the package that does to"
+    " requirements.txt",
+    "import apex.amp": "`apex` is imported, and no requirement provides it; add the package that does to"
+    " requirements.txt",
+    "import numpy": "",
+    "import hydra, omegaconf": "",
+    "import fsspec": "",
+    "import azure.storage.blob": "",
+    "try:\n    import cv2\nexcept ImportError:\n    cv2 = None": "",
+}
+
+
+@pytest.mark.parametrize("text", ADVICE)
+def test_an_import_is_the_name_of_a_package_only_if_a_table_says_so(text: str, train: Path) -> None:
+    train.write_text(f"import torch\n{text}\nimport rich\n", encoding="utf-8")
+    (train.parent / "requirements.txt").write_text("rich\nhydra-core\nazure-storage-blob\n", encoding="utf-8")
+    warnings = [(warning.file, warning.line, warning.message) for warning in bt.script(train).warnings]
+    assert warnings == ([(str(train), 2, ADVICE[text])] if ADVICE[text] else [])
+    assert bt.script(train, ignore=["script-package"]).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "way"),
+    [
+        ("import torch", {"nodes": 2}, "DistributedDataParallel"),
+        ("import torch", {"processes_per_node": 2}, "DistributedDataParallel"),
+        ("import torch", {"size": "ND96asr_v4"}, "DistributedDataParallel"),
+        ("import torch", {}, ""),
+        ("import torch\nfrom other import wrap", {"nodes": 2}, ""),  # other.py uses torch.distributed
+        ("import keras", {"nodes": 2}, "MultiWorkerMirroredStrategy"),
+        ("import keras, tensorflow as tf\ntf.distribute.get_strategy()", {"nodes": 2}, ""),
+        ("import jax", {"nodes": 2}, "distributed"),
+        ("from transformers import Trainer", {"nodes": 2}, ""),
+        ("import mpi4py", {"nodes": 2}, ""),
+        ("print(1)", {"nodes": 2}, ""),
+    ],
+)
+def test_a_program_whose_processes_would_train_alone_is_a_warning(
+    text: str, options: dict[str, Any], way: str, train: Path
+) -> None:
+    train.write_text(text, encoding="utf-8")
+    (train.parent / "other.py").write_text("import torch.distributed\ndef wrap(): ...\n", encoding="utf-8")
+    warnings = [warning for warning in bt.script(train, **options).warnings if warning.rule == "script-alone"]
+    assert [warning.line for warning in warnings] == [1] * bool(way)
+    assert all(f"(it has no `{way}` and the like)" in warning.message for warning in warnings)
+
+
+def test_the_packages_of_a_script_are_those_of_the_directory_above_if_it_has_none(train: Path) -> None:
+    (train.parent / "src").mkdir()
+    script = train.rename(train.parent / "src" / "train.py")
     (train.parent / "requirements.txt").write_text("rich\n", encoding="utf-8")
-    (warning,) = bt.script(train).warnings
-    assert (warning.file, warning.line, warning.level) == (str(train), 2, "warning")
-    assert "no package file names `cv2`, which the script imports; write `opencv-python`" in warning.message
+    prepared = prepare(script, Wish(), local=True)
+    assert [packages.path for packages in prepared.packages] == [train.parent / "requirements.txt"]
+    assert of_recipe(prepared.recipe, prepared.image) == prepared.packages
+    (script.parent / ".git").mkdir()  # the project begins here
+    assert prepare(script, Wish(), local=True).packages == ()
 
 
 def test_values_of_the_command_line_override_those_of_the_script(train: Path) -> None:
@@ -98,8 +179,12 @@ def test_the_accounts_beside_the_script_are_used(train: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words", "message"),
     [
-        ("import torch.multiprocessing as mp\nmp.spawn(f)", {}, r"train\.py:2 starts the processes of the training"),
-        ("import subprocess\nsubprocess.run(['mpirun', 'a'])", {}, r"train\.py:2 starts the processes of the training"),
+        ("import torch.multiprocessing as mp\nmp.spawn(f)", {}, LAUNCHES_ITSELF),
+        (
+            "import subprocess\nsubprocess.run(['mpirun', 'a'])",
+            {},
+            LAUNCHES_ITSELF,
+        ),
         ("x = (\n", {}, r"train\.py:1: '\(' was never closed"),
         ("import torch, mpi4py\n", {}, "fits several frameworks"),
         ("import torch", {"framework": "pytroch"}, "there is no framework pytroch; choose one of mpi, pytorch,"),
@@ -108,7 +193,7 @@ def test_the_accounts_beside_the_script_are_used(train: Path) -> None:
 )
 def test_what_cannot_be_launched_is_refused(text: str, words: dict[str, Any], message: str, train: Path) -> None:
     train.write_text(text, encoding="utf-8")
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(BatchtrainError, match=message):
         bt.script(train, **words)
 
 
@@ -166,3 +251,49 @@ def test_what_a_start_task_cannot_install_is_refused(module: str, requirements: 
     (train.parent / "requirements.txt").write_text(f"{requirements}\n", encoding="utf-8")
     with pytest.raises(BatchtrainError, match=message):
         bt.script(train)
+
+
+MODULES = sorted(
+    {module for scripts in LAUNCHES.values() for module in (*scripts.imports, *scripts.weak_imports, *scripts.spawns)}
+    | {"horovod.mxnet", "horovod.keras", "horovod.tensorflow.keras", "horovod.jax", "numpy", "cv2", "é", "own_thing"}
+)
+
+
+@pytest.mark.property
+@examples.of(200)
+@given(
+    st.lists(st.sampled_from(MODULES), max_size=3, unique=True),
+    st.sampled_from(["", *NAMES]),
+    st.booleans(),
+    st.sampled_from(["", "ND96isr_H100_v5"]),
+)
+def test_any_imports_give_a_recipe_or_a_message(modules: list[str], name: str, local: bool, size: str) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "train.py")
+        path.write_text("".join(f"import {module}\n" for module in modules), encoding="utf-8")
+        with contextlib.suppress(UsageError):
+            assert prepare(path, Wish(framework=name, size=size), local=local).recipe.jobs
+
+
+def test_an_image_without_a_local_environment_is_named_in_a_recipe(train: Path) -> None:
+    train.write_text("import horovod.mxnet\nimport mxnet\n", encoding="utf-8")
+    assert prepare(train, Wish(), local=True).image == "example/script:horovod-mxnet-cpu"
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_shapes_of_example_programs_are_understood(name: str) -> None:
+    assert judged(SHAPES[name]) == (SHAPES[name].framework, SHAPES[name].verdict)
+
+
+def test_a_launcher_that_the_imported_file_starts_is_seen(train: Path) -> None:
+    (train.parent / "engine.py").write_text("import torch.multiprocessing as mp\ndef go(f):\n    mp.spawn(f)\n")
+    train.write_text("import torch, engine\nengine.go(print)\n", encoding="utf-8")
+    with pytest.raises(BatchtrainError, match=r"engine\.py:3: error: the script starts the processes"):
+        bt.script(train)
+
+
+@pytest.mark.parametrize("words", [{"framework": "pytorch"}, {"ignore": ["script-launcher"]}])
+def test_the_user_decides_whether_a_script_with_a_launcher_runs(words: dict[str, Any], train: Path) -> None:
+    train.write_text("import torch.multiprocessing as mp\nmp.spawn(print)\n", encoding="utf-8")
+    rules = [warning.rule for warning in bt.script(train, **words).warnings]
+    assert rules == ([] if "ignore" in words else ["script-launcher"])

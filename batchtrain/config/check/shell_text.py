@@ -1,0 +1,98 @@
+"""Rules about texts of Batch Shipyard's files that its own runner on a node expanded. Here no shell reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from batchtrain.config.check.storage import VOLUMES, resource_files
+from batchtrain.config.check.subject import Path, Subject
+from batchtrain.config.check.table import ALL, CREDENTIALS, ERROR, Found, Rule
+from batchtrain.config.patterns import late
+
+_SHELL = late(
+    r"(?P<command>\$\(|`)|(?P<home>(?:^|(?<=[\s=:,]))~(?=/|:|$))|\$(?:\{(?P<braces>[^}]*)\}|(?P<name>[A-Za-z_]\w*))"
+)
+"""A command's output, the home directory, or a variable."""
+_SYSTEM_CONTAINER = late(r"(?:^|(?<=/))\$(?=(?:root|web|logs)(?:[/?]|$))")
+_OF_BATCH = late(r"AZ_BATCH_\w+")
+_MOUNTED = late(
+    r"(?:/mnt(?:/resource)?/batch/tasks|\$\{?AZ_BATCH_NODE_ROOT_DIR\}?)/mounts/(?P<name>(?:azfile|azblob)-[\w-]+)"
+)
+"""Where Batch Shipyard mounted a volume on the node."""
+
+
+def _unread(subject: Subject) -> Found:
+    for path, text, way in _texts(subject):
+        match = next((match for match in _SHELL.finditer(text) if not (way == _OPTIONS and _is_of_batch(match))), None)
+        if match is None:
+            continue
+        variable = match["braces"] or match["name"]
+        if match["command"]:
+            part = "the output of a command"
+        else:
+            part = "the home directory" if match["home"] else f"the variable `{variable}`"
+        yield path, f"`{text}` has {part}, but no shell reads this property; {way}"
+
+
+def _is_of_batch(match: re.Match[str]) -> bool:
+    """Whether it is a variable that Batch itself expands in options of containers."""
+    return _OF_BATCH.fullmatch(match["braces"] or match["name"] or "") is not None
+
+
+_OPTIONS = "write the path itself, which may begin with a variable of Batch such as $AZ_BATCH_TASK_WORKING_DIR"
+_VALUE = "write the value itself"
+
+
+def _texts(subject: Subject) -> Iterator[tuple[Path, str, str]]:
+    """The texts that Batch takes as they are, and what to write in them."""
+    for path, _, task in subject.tasks:
+        for number, option in enumerate(task.additional_docker_run_options):
+            yield (*path, "additional_docker_run_options", number), option, _OPTIONS
+    for path, job in subject.jobs:
+        for name, part in job.parts:
+            for number, option in enumerate(part.additional_docker_run_options):
+                yield (*path, name, "additional_docker_run_options", number), option, _OPTIONS
+    volumes = subject.recipe.resources.volumes
+    for alias, volume in volumes.data_volumes.items():
+        yield (*VOLUMES, "data_volumes", alias, "host_path"), volume.host_path or "", _OPTIONS
+        yield (*VOLUMES, "data_volumes", alias, "container_path"), volume.container_path or "", _OPTIONS
+    for alias, shared in volumes.shared_data_volumes.items():
+        path = (*VOLUMES, "shared_data_volumes", alias)
+        yield (*path, "container_path"), shared.container_path or "", _OPTIONS
+        for number, option in enumerate(shared.mount_options):
+            yield (*path, "mount_options", number), option, _VALUE
+        if shared.fstab_entry is not None:
+            yield (*path, "fstab_entry", "fs_mntops"), shared.fstab_entry.fs_mntops, _VALUE
+    for path, transfer in subject.transfers:
+        yield (*path, "remote_path"), _SYSTEM_CONTAINER.sub("", transfer.remote_path), _VALUE
+    for path, file in resource_files(subject):
+        for name in ("file_path", "blob_source", "storage_container_url", "blob_prefix"):
+            yield (*path, name), _SYSTEM_CONTAINER.sub("", getattr(file, name) or ""), _VALUE
+
+
+def _mounts_of_shipyard(subject: Subject) -> Found:
+    """Commands that name the place of a volume on Batch Shipyard's nodes."""
+    volumes = subject.recipe.resources.volumes.shared_data_volumes
+    accounts = subject.recipe.credentials.storage
+    aliases = {}
+    for alias, volume in volumes.items():
+        link = volume.storage_account_settings or ""
+        account = accounts[link].account if link in accounts else link
+        aliases[f"azfile-{account}-{volume.azure_file_share_name}"] = alias
+        aliases[f"azblob-{account}-{volume.azure_blob_container_name}"] = alias
+    for path, text in subject.commands:
+        if (match := _MOUNTED.search(text)) is not None:
+            alias = aliases.get(match["name"], "ALIAS")
+            mount = f"$AZ_BATCH_NODE_MOUNTS_DIR/{alias}"
+            yield path, f"`{match[0]}` is where Batch Shipyard mounted a volume; here it is `{mount}`"
+
+
+RULES = (
+    Rule("shell-text", ERROR, ALL, "A property that no shell reads has no shell text.",
+         "Batch Shipyard: its task runner evaluated these texts; azure-batch 15.1, BatchTaskContainerSettings",
+         _unread),
+    Rule("mount-path", ERROR, (*ALL, *CREDENTIALS), "A command names a volume where Batch mounts it.",
+         "Azure Batch: virtual-file-mount; Batch Shipyard: settings.py, azure_file_host_mount_path",
+         _mounts_of_shipyard),
+)  # fmt: skip
