@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import sys
+from pathlib import Path
 
 COMMAND = re.compile(
     r"`batchtrain (?P<quoted>[a-z][^`]*)`|\bbatchtrain (?P<bare>[a-z]+ [^`\n·;,()]*[^`\n·;,() ])(?= ·|[;,)\n]|$)"
@@ -119,8 +121,6 @@ def for_cell(text: str, target: str) -> str:
 
     target: the options that reach the same account.
     """
-    import shutil
-
     for command, call in CALLS.items():
         text = text.replace(f"`batchtrain {command}`", f"`{call}`")
     text = _COMMAND_OF_ACCOUNT.sub(_called, text)
@@ -130,9 +130,6 @@ def for_cell(text: str, target: str) -> str:
 
 def program() -> str:
     """The command that starts this program: `batchtrain` if it is on PATH, otherwise the path that was used."""
-    import shutil
-    from pathlib import Path
-
     path = Path(sys.argv[0])
     if path.parts[-3:] == ("batchtrain", "cli", "__main__.py"):
         return f"{shlex.quote(sys.executable)} -m batchtrain.cli"

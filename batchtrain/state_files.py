@@ -19,6 +19,11 @@ from batchtrain import foreign
 from batchtrain.errors import DamagedState
 from batchtrain.foreign import Kind
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 UNREADABLE = (OSError, *foreign.UNREADABLE)
 """What reading and decoding a file raises."""
 MOST_BYTES = 1 << 30
@@ -103,6 +108,21 @@ def lock_file(path: Path) -> IO[str]:
         if os.path.lexists(path):
             raise damaged(path, error, "the lock is made again") from None
         raise
+
+
+def lock(file: int | IO[str], *, shared: bool = False, wait: bool = True) -> bool | None:
+    """Lock an open file until it is closed: False if another process has locked it and the call does not wait, None on
+    systems and file systems without locks."""
+    if fcntl is None:
+        return None  # type: ignore[unreachable]  # on Windows
+    how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(file, how if wait else how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return None
+    return True
 
 
 def damaged(path: Path, error: Exception, loss: str) -> DamagedState:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain import state_files
-from batchtrain.client import controller, detached_results
-from batchtrain.client.run import watch_job
+from batchtrain.client import controller, detached_results, orphans
+from batchtrain.client.watching import watch_job
 from batchtrain.errors import BatchtrainError, NotFound, UsageError
+from batchtrain.life.intents import ATTACH
 from batchtrain.plan import addition
 from batchtrain.plan.marks import is_controller, marks_of
 from batchtrain.records import Table
@@ -95,7 +97,7 @@ def stop(client: Operations, name: str, job_id: str) -> None:
     if controller.end(client, job_id, name):  # it would move the job
         forget_requests(client, name)
     check(client, name, job_id)
-    if client.jobs.state(job_id) not in ("completed", "terminating"):
+    if not read.job(client.batch, job_id).is_over:
         submit.terminate_job(client.batch, job_id)
 
 
@@ -106,10 +108,47 @@ def forget_requests(client: Operations, name: str) -> None:
         controller.forget(detached_results.storage_of(client), name)
 
 
-def attach(
-    client: Operations, storage: Storage, root: Path, name: str, job_id: str, *, tell: Tell, timeout: float
+def _left(client: Operations, root: Path, name: str, job_id: str) -> orphans.Orphan | None:
+    """A run that was left on this host while its job continues; its results are on the nodes."""
+    orphan = orphans.orphan_of(client, root, job_id)
+    return orphan if orphan is not None and orphan.run.name == name else None
+
+
+def fetch(
+    client: Operations,
+    connect: Callable[[], Storage],
+    root: Path,
+    name: str,
+    job_id: str,
+    *,
+    tell: Tell,
+    everything: bool = False,
 ) -> Recording:
-    """Show the output of a detached run until its job has ended, and complete its directory."""
+    """Fetch what the tasks of a run have left so far, and write its end once it has ended. connect: to the storage
+    account of a detached run."""
+    orphan = _left(client, root, name, job_id)
+    if orphan is None:
+        return detached_results.fetch(client, connect(), root, name, everything=everything)
+    return orphans.fetch(client, orphan, tell, everything=everything)
+
+
+def attach(
+    client: Operations,
+    connect: Callable[[], Storage],
+    root: Path,
+    name: str,
+    job_id: str,
+    *,
+    tell: Tell,
+    timeout: float,
+) -> Recording:
+    """Show the output of a run that continues without its command until its job has ended, and complete its directory.
+    connect: as for `fetch`."""
+    if (orphan := _left(client, root, name, job_id)) is not None:
+        watch_job(client, client.jobs.handle(job_id), tell=tell, timeout=timeout, intent=ATTACH)
+        (recording,) = orphans.end(client, [orphan], tell)
+        return recording
+    storage = connect()
     run = detached_results.begin(storage, root, name)
     check(client, name, job_id)
     with contextlib.suppress(NotFound):  # while its controller moves it
@@ -124,16 +163,13 @@ def attach(
             lines[key] = lines.get(key, 0) + 1
         tell(event)
 
+    def comes_back() -> bool:
+        lines.clear()
+        return controller.moves(client, job_id, name)
+
+    job = client.jobs.handle(job_id)
+    watch_job(client, job, tell=tell_and_count, timeout=timeout, intent=ATTACH, comes_back=comes_back)
     with watch.Deadline(timeout, f"the end of job {job_id}", tell) as deadline:  # soon after that of its tasks
-        while True:
-            try:
-                job = watch_job(client, job_id, tell=tell_and_count, timeout=timeout)
-                break
-            except NotFound:
-                if not controller.moves(client, job_id, name):
-                    raise
-            lines.clear()
-            deadline.pause(client.pace.most, "its controller moves it")
         if (step := job.reason_to_wait()) is not None and step.act == "end":
             job.raise_failed()
         job_actions.until(client.batch, job_id, frozenset({"completed"}), deadline, client.pace)

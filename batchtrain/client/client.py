@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from batchtrain.client.limits import Limits
 from batchtrain.client.operations import Operations
-from batchtrain.client.planning import gathered
+from batchtrain.client.planning import gathered, refuse_path
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.client.target_account import where
 from batchtrain.config.projects import has_former, project_of
+from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Credentials, Recipe
-from batchtrain.config.user_settings import is_for_emulator
+from batchtrain.config.user_settings import is_for_emulator, is_storage_real
 from batchtrain.errors import PlanError
+from batchtrain.life.intents import of_run
 from batchtrain.plan import diff, plan_recipe
 from batchtrain.plan.diff import PlanComparison
 from batchtrain.plan.marks import SHOWN, marked_plan
@@ -56,7 +60,14 @@ def load(
         name: value if isinstance(value, str) else msgspec.json.encode(value).decode()  # as `--set` has it
         for name, value in (settings or {}).items()
     }
-    return load_files(directory, settings=texts, ignore=ignore, files=files, local=is_for_emulator(local)).recipe
+    return load_files(
+        directory,
+        settings=texts,
+        ignore=ignore,
+        files=files,
+        local=is_for_emulator(local),
+        real_storage=is_storage_real(None),
+    ).recipe
 
 
 def connect(
@@ -66,17 +77,22 @@ def connect(
     environment: Mapping[str, str] | None = None,
     display: bool | None = None,
     account: str = "",
+    real_storage: bool | None = None,
 ) -> Client:
     """A client for where to run: the embedded service (`local`, or BATCHTRAIN_LOCAL=1), else the credentials, else
     AZURE_BATCH_*. Raises NoAccount, with both next commands, when nothing says where.
 
     display: whether calls that wait show their progress: a card in a notebook, lines elsewhere. By default they do in
     a notebook, on a terminal, and in an interactive Python. account: the name of one of `batch_accounts`.
+    real_storage: whether the embedded service uses the storage accounts of the credentials (BATCHTRAIN_REAL_STORAGE=1);
+    by default its own storage replaces them.
     """
     variables = os.environ if environment is None else environment
     client = Client(where(local=local, credentials=credentials, environment=variables, label=account))
     client.display = display
-    client.credentials = credentials or Credentials()
+    client.real_storage = is_storage_real(real_storage, variables)
+    recipe = Recipe(directory=".", credentials=credentials or Credentials())
+    client.credentials = client.with_storage(recipe).credentials
     return client
 
 
@@ -85,8 +101,7 @@ class Client(Operations):
 
     def plan(self, recipe: Recipe) -> Plan:
         """The exact requests for a recipe's pool and jobs. Sends nothing."""
-        from batchtrain.config.source_directory import read_sources
-
+        refuse_path(recipe)
         facts = Facts(project=project_of(recipe.directory).id, former=has_former(recipe.directory))
         plan = plan_recipe(recipe, facts, read_sources(recipe))
         return marked_plan(plan, marks_here(recipe.settings, SHOWN, lineage_of(recipe)))
@@ -94,7 +109,9 @@ class Client(Operations):
     def compare(self, recipe: Recipe) -> PlanComparison:
         """Compares the plan of a recipe with the existing objects: to be created, equal, or different. Changes
         nothing."""
+        refuse_path(recipe)
         pool = read.pool_or_none(self.batch, recipe.pool.id) if recipe.pool else None
+        recipe = self.with_storage(recipe)
         facts, sources = gathered(recipe, self.account, self.storage(recipe))
         try:
             todo = plan_recipe(recipe, facts._replace(pool=read.facts_of(pool) if pool else None), sources)
@@ -128,15 +145,16 @@ class Client(Operations):
         fetched. Tasks with `checkpoint` continue the last run of the same project. fresh: they start anew. resume: they
         continue this run, which may be of another project.
         """
-        from batchtrain.client.limits import Limits  # a run needs more than all other calls together
-        from batchtrain.client.run import run
+        from batchtrain.client.run import run  # a run needs more than all other calls together
 
+        refuse_path(recipe)
         origin = Origin(root_of(runs_dir, os.environ))
         limits = Limits(max_price, max_duration)
         earlier = resume.directory if isinstance(resume, Run) else find(origin.root, resume) if resume else None
         beginning = Beginning(fresh, earlier)
+        intent = of_run(keep=False, reuse=reuse)
         outcome = run(
-            self, recipe, tell=tell, timeout=timeout, reuse=reuse, origin=origin, limits=limits, beginning=beginning
+            self, recipe, tell=tell, timeout=timeout, intent=intent, origin=origin, limits=limits, beginning=beginning
         )
         if check and outcome.failure:
             raise outcome.failure from outcome.problem
@@ -160,8 +178,8 @@ class Client(Operations):
         hours. controller: a job on a small node moves it to the next candidate of its pool (`recover: true`). Raises
         UsageError and PlanError before anything is created."""
         from batchtrain.client.detach import detach  # see above
-        from batchtrain.client.limits import Limits
 
+        refuse_path(recipe)
         origin, limits = Origin(root_of(runs_dir, os.environ)), Limits(max_price, max_duration)
         return detach(self, recipe, tell=tell, origin=origin, limits=limits, has_controller=controller)
 
@@ -176,28 +194,29 @@ class Client(Operations):
         runs_dir: str | Path | None = None,
         link: str | None = None,
     ) -> Run:
-        """Follows a detached run until it ends, and completes its run directory, on any machine. Raises TaskFailed if a
-        task failed (unless `check` is off).
+        """Follows a detached run until it ends, and completes its run directory, on any machine. A run that was left is
+        followed on its own machine. Raises TaskFailed if a task failed (unless `check` is off).
 
         run: a name, its beginning or end, or `latest`, of this machine or else of the account. link: the storage
         account of the run; by default the one of the credentials.
         """
         from batchtrain.client import account_runs, detached_results  # see above
 
-        storage, root = detached_results.storage_of(self, link), root_of(runs_dir, os.environ)
+        connect, root = partial(detached_results.storage_of, self, link), root_of(runs_dir, os.environ)
         name, job_id = account_runs.find(self, root, run)
-        recording = account_runs.attach(self, storage, root, name, job_id, tell=tell, timeout=timeout)
+        recording = account_runs.attach(self, connect, root, name, job_id, tell=tell, timeout=timeout)
         if check and (failure := detached_results.failure_of(self, recording.run, job_id)):
             raise failure
         return Run(recording.run)
 
     def fetch_run(self, run: str = LATEST, *, runs_dir: str | Path | None = None, link: str | None = None) -> Run:
-        """Fetches what the tasks of a detached run have uploaded, and writes its end once its job has ended. Arguments
-        as for `attach`."""
+        """Fetches what the tasks of a run that continues without its command have left so far, and writes its end once
+        it has ended. Arguments as for `attach`."""
         from batchtrain.client import account_runs, detached_results  # see above
 
-        storage, root = detached_results.storage_of(self, link), root_of(runs_dir, os.environ)
-        return Run(detached_results.fetch(self, storage, root, account_runs.find(self, root, run)[0]).run)
+        connect, root = partial(detached_results.storage_of, self, link), root_of(runs_dir, os.environ)
+        name, job_id = account_runs.find(self, root, run)
+        return Run(account_runs.fetch(self, connect, root, name, job_id, tell=SHOW).run)
 
     def stop_run(self, run: str = LATEST, *, runs_dir: str | Path | None = None) -> None:
         """Ends the tasks and the job of a run, of this machine or else of the account."""

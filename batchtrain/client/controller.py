@@ -46,7 +46,7 @@ from batchtrain.plan.cost import hour_of
 from batchtrain.plan.inputs import ListedFile
 from batchtrain.plan.marks import CONTROLS, marks_of
 from batchtrain.plan.types import Plan
-from batchtrain.service import pool_users, read, submit
+from batchtrain.service import deletion, read
 from batchtrain.service.register import COLLECTIONS, Kind, Register, Thing, read_marks
 from batchtrain.storage import blob
 from batchtrain.storage.blob_requests import Storage
@@ -219,10 +219,7 @@ def end(client: Operations, job_id: str, run: str) -> bool:
             document = read.document(client.batch, kind, COLLECTIONS[kind], own_id)
             if marks_of(document.get("metadata", ())).run == run and document.get("state") != "deleting":
                 has_one = True
-                if kind == "pool":
-                    pool_users.end(client.batch, own_id, {run})
-                else:
-                    submit.delete_job(client.batch, own_id)
+                deletion.request(client.batch, Thing(kind, own_id), {run})
     return has_one
 
 

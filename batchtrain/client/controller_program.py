@@ -14,21 +14,26 @@ from typing import Any
 
 import msgspec
 
+from batchtrain.client.node_watch import NodeWatch
 from batchtrain.client.operations import Operations
-from batchtrain.client.recovering import NodeWatch
 from batchtrain.client.shown_progress import Tell
+from batchtrain.client.watching import until_ended
 from batchtrain.config.types import Secret, span_of
 from batchtrain.errors import BatchtrainError, NodesLost, NotFound
+from batchtrain.life import placing
+from batchtrain.life.decision_table import drive
+from batchtrain.life.intents import CONTROL
+from batchtrain.life.placing import SeenPlace
 from batchtrain.plan import addition, wire_times
 from batchtrain.plan.marks import Marks, marks_of, values_of
 from batchtrain.plan.step import Action, Step
 from batchtrain.plan.types import Plan
 from batchtrain.records.events import Event, Waiting
+from batchtrain.records.jobs import OVER
 from batchtrain.runs.recording import now
-from batchtrain.service import connect, job_actions, read, submit, watch
-from batchtrain.service.register import Register
+from batchtrain.service import connect, deletion, job_actions, read, submit, watch
+from batchtrain.service.register import Register, Thing
 from batchtrain.service.requests import ask, quoted
-from batchtrain.service.tasks import Glance
 
 FILE = "controller/requests.json"
 """The requests, in the control container of a run and in the working directory of its controller."""
@@ -59,71 +64,70 @@ class Controller:
 
     def __init__(self, client: Operations, requests: Requests, job_id: str, tell: Tell) -> None:
         self._client, self._requests, self._id, self._tell = client, requests, job_id, tell
+        self._is_over = self._has_deleted = False
 
     def control(self) -> None:
         """Move the job until its tasks have ended, or until it is gone. Raises the errors of the service."""
-        number, names = self._prepared(), self._requests.candidates
-        while number is not None and (error := self._follow()):
-            at, number = names[number % len(names)], number + 1
-            self._say(f"{at} does not get its nodes ({error}); the job moves to {names[number % len(names)]}")
-            if self._seconds_left() < LEAST_SECONDS:
-                self._say("the wall clock ends the run before nodes start there")
-                return
-            body = {"metadata": with_number(self._document.get("metadata", ()), number)}
-            ask(self._client.batch, "PATCH", f"/jobs/{quoted(self._id)}", f"update job {self._id}", body)
-            number = self._prepared()
+        acts = {"withdraw": self._delete, "add": self._add, "follow": self._follow}
+        drive(self._look, placing.decide, lambda act, _: acts[act]())
 
-    def _prepared(self) -> int | None:
-        """The number of the candidate where the job of the run is, once it is there; None if it was deleted."""
+    def _look(self) -> SeenPlace:
+        """Where the job of the run is, and whether that is where it is to be. The service makes its pool."""
+        untried = len(self._requests.candidates)
+        if self._is_over:
+            return SeenPlace(untried, "ready", "over")
         number = _number_of(self._document)
         try:
             document = read.job_document(self._client.batch, self._requests.job)
         except NotFound:
-            if not number:
-                return None
-        else:
-            if marks_of(document.get("metadata", ())).run != self._requests.marks.run:
-                return None
-            if job_actions.is_whole(document) and _number_of(document) == number:
-                return number
-            self._delete()
-        self._add(number)
-        return number
+            return SeenPlace(untried, "ready", "" if number or self._has_deleted else "over")
+        if marks_of(document.get("metadata", ())).run != self._requests.marks.run:
+            return SeenPlace(untried, "ready", "over")
+        is_whole = job_actions.is_whole(document) and _number_of(document) == number
+        return SeenPlace(untried, "ready" if is_whole else "lost", "added")
 
-    def _follow(self) -> NodesLost | None:
+    def _follow(self) -> None:
+        """Follow the job to its end. If it loses its nodes, the number of the next candidate is stored."""
+        self._is_over = True
+        if (error := self._loss()) is None:
+            return
+        number, names = _number_of(self._document) + 1, self._requests.candidates
+        at, next_name = names[(number - 1) % len(names)], names[number % len(names)]
+        self._say(f"{at} does not get its nodes ({error}); the job moves to {next_name}")
+        if self._seconds_left() < LEAST_SECONDS:
+            self._say("the wall clock ends the run before nodes start there")
+            return
+        body = {"metadata": with_number(self._document.get("metadata", ()), number)}
+        ask(self._client.batch, "PATCH", f"/jobs/{quoted(self._id)}", f"update job {self._id}", body)
+        self._is_over = False
+
+    def _loss(self) -> NodesLost | None:
         """Wait until the tasks have ended, or until the job is gone. Returns the loss of its nodes."""
-        job_id, watches = self._requests.job, list[NodeWatch]()
-
-        def look(_: Glance) -> int:
-            if watches:
-                return watches[0].look()
-            if pool := read.job(self._client.batch, job_id).pool:  # the service makes it after the job
-                watches.append(NodeWatch(self._client, pool, self._requests.patience, self._tell, deadline.now))
-            return 1
-
+        client, job_id = self._client, self._requests.job
+        deadline = watch.Deadline(self._seconds_left(), watch.tasks_of(job_id), self._tell)
+        nodes = NodeWatch(client, "", self._tell, deadline.now, patience=self._requests.patience, job_id=job_id)
         try:
-            deadline = watch.Deadline(self._seconds_left(), watch.tasks_of(job_id), self._tell)
-            watch.tasks_ended(self._client.batch, job_id, deadline, self._client.pace, look, moves=True)
+            until_ended(client, client.jobs.handle(job_id), CONTROL, deadline, nodes=nodes)
         except NodesLost as error:
             return error
         except NotFound:  # also a pool that ended with its job
-            if self._client.jobs.state(job_id) not in ("", "terminating", "completed"):
+            if self._client.jobs.state(job_id) not in ("", *OVER):
                 raise
         return None
 
     def _delete(self) -> None:
         """Delete the job, and with it its pool, which needs its quota no more then."""
         job = read.job(self._client.batch, self._requests.job)
-        handle = self._client.jobs.handle(job.id)
-        if job.state == "deleting":
-            handle.gone(tell=self._tell)
-        else:
-            handle.delete(tell=self._tell)
+        thing = Thing("job", job.id)
+        deletion.request(self._client.batch, thing, {self._requests.marks.run})
+        deletion.gone(self._client.batch, thing, self._client.pace, self._tell)
         if job.pool:
             self._client.pools.gone(job.pool, tell=self._tell)
+        self._has_deleted = True
 
-    def _add(self, number: int) -> None:
-        """Add the job at a candidate, for the rest of its time."""
+    def _add(self) -> None:
+        """Add the job at its candidate, for the rest of its time."""
+        number = _number_of(self._document)
         limit = wire_times.duration(span_of(max(self._seconds_left(), LEAST_SECONDS)))
         steps = []
         for action, subject, body in self._requests.requests[number % len(self._requests.requests)]:

@@ -22,6 +22,7 @@ from batchtrain.config.link_life import THROUGH, Need, needs, too_short
 from batchtrain.config.task_results import names_all
 from batchtrain.config.types import AutoPool, Job, Recipe, seconds_of, span_of
 from batchtrain.errors import AlreadyExists, PlanError, ServiceError, UsageError
+from batchtrain.life import intents
 from batchtrain.plan.marks import MAX_PRICE
 from batchtrain.plan.outputs import uploads_named_only
 from batchtrain.records import events
@@ -63,7 +64,7 @@ def detach(
 
     Raises UsageError and PlanError, before anything is created, for what the service cannot end or whose results
     could not be fetched."""
-    region = client.account.region
+    recipe, region = client.with_storage(recipe), client.account.region
     if recipe.pool is not None and limits.price is not None:
         metadata = {**recipe.pool.metadata, MAX_PRICE: f"{limits.price:g}"}
         recipe = replace(recipe, pool=replace(recipe.pool, metadata=metadata))
@@ -118,11 +119,12 @@ def _detached(
     )  # fmt: skip
     recording.detach()
     try:
-        with registered(client, client.register(alone, {job.id: name, controller.id_of(job.id): name}), tell) as ending:
+        register = client.register(alone, {job.id: name, controller.id_of(job.id): name})
+        with registered(client, register, tell, intents.DETACH):
             put_run(client.storage(alone)(link), recording.run.path)
-            client.jobs.add_all(alone, tell=tell, foreseen=foreseen, resume=False, register=ending.register)
+            client.jobs.add_all(alone, tell=tell, foreseen=foreseen, resume=False, register=register)
             if addition is not None:
-                addition.carry_out(client, ending.register, tell)
+                addition.carry_out(client, register, tell)
     except (Exception, KeyboardInterrupt) as error:
         recording.end("failed", error)
         if addition is not None:

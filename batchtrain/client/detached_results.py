@@ -30,7 +30,7 @@ from batchtrain.runs.local_names import LocalNames
 from batchtrain.runs.recording import Recording, secrets_of_job
 from batchtrain.runs.results import Allowance, Brought, Part, limits_of, parts, result_of
 from batchtrain.runs.source_copy import SourceFile
-from batchtrain.service import downloads, read
+from batchtrain.service import downloads, job_actions, read
 from batchtrain.service.failed import ended_early, failed, unfinished
 from batchtrain.service.files import local_records
 from batchtrain.service.local_files import PRIVATE, Folder
@@ -92,7 +92,7 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str, *, everyt
         settings = read.all_fetch_settings(client.batch, record.job)
         before, files, created = dict[str, int](), list[Brought](), 0
         for task in tasks:
-            before[task.id], live = _live_outputs(storage, run, task)
+            before[task.id], live = _live_outputs(client, storage, run, task)
             of_task = for_job(settings.get(task.id, FetchSettings()), len(tasks))
             allowance = Allowance(of_task.results or Results(), everything=everything, created=created)
             files += (*live, *_results_of(client, storage, run, job.id, task, of_task, source, allowance))
@@ -187,7 +187,10 @@ def failure_of(client: Operations, run: RunDirectory, job_id: str) -> TaskFailed
             logs = run.logs(task.id)
             ends = local_records(logs / ENDS.removeprefix("wd/"), RankEnd)
             return failed(job_id, task, stderr_end(logs), next(iter(ends), RankEnd()))
-    reason = read.job(client.batch, job_id).reason
+    try:
+        reason = read.job(client.batch, job_id).reason
+    except NotFound:  # a run that was left, and has been ended
+        return None
     return None if reason in ENDED_BY_TASKS or count >= _planned_tasks(run) else ended_early(job_id, reason)
 
 
@@ -253,7 +256,7 @@ def _results_of(
     top, names = f"tasks/{task.id}/", LocalNames()
     files, left_out = list[_Remote](), list[Brought]()
     limits = limits_of(settings.results or Results(), f"batchtrain runs fetch {run.name} --all")
-    items = {item.name.removeprefix(top): item for item in blob.below(storage, container_of(run.name), top)}
+    items = {item.name.removeprefix(top): item for item in _uploads(client, storage, run, top)}
     source = source if f"wd/{LINKED}" in items else {}
     primary = Part("n0", task.node or "", downloads.task_tree(job_id, task.id))
     others = _other_nodes(client, job_id, task.id) if any(name.startswith(NODES) for name in items) else ()
@@ -272,6 +275,17 @@ def _results_of(
     downloaded_files = _download(storage, container_of(run.name), run, files)
     yield from _without_source(run, downloaded_files, source)
     yield from left_out
+
+
+def _uploads(client: Operations, storage: Storage, run: RunDirectory, top: str) -> Iterator[Stored]:
+    """What the service uploaded below a name; nothing if a job was added only in part, before its container.
+
+    Raises NotFound for the container of a whole job: it was deleted."""
+    try:
+        yield from blob.below(storage, container_of(run.name), top)
+    except NotFound:
+        if job_actions.is_whole(read.job_document(client.batch, run.record().job)):
+            raise
 
 
 def _other_nodes(client: Operations, job_id: str, task_id: str) -> tuple[Part, ...]:
@@ -320,12 +334,12 @@ LIVE_BLOB = re.compile(r"(?P<start>[0-9]{1,15})/(?P<file>std(?:out|err)\.txt)")
 """The end of the name of a blob that the launcher of a gang writes while it runs. START is in milliseconds."""
 
 
-def _live_outputs(storage: Storage, run: RunDirectory, task: Task) -> tuple[int, list[Brought]]:
+def _live_outputs(client: Operations, storage: Storage, run: RunDirectory, task: Task) -> tuple[int, list[Brought]]:
     """Fetch what a gang printed while it ran: of its earlier attempts, whose nodes may be lost, and of one that runs.
     Returns how many attempts ran before a controller added the job again, too."""
     top, results = f"{LIVE}/{task.id}/", list[Brought]()
     starts: dict[int, dict[str, Stored]] = {}
-    for item in blob.below(storage, container_of(run.name), top):
+    for item in _uploads(client, storage, run, top):
         if match := LIVE_BLOB.fullmatch(item.name.removeprefix(top)):
             starts.setdefault(int(match["start"]), {})[match["file"]] = item
         else:

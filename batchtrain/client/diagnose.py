@@ -18,12 +18,12 @@ from batchtrain.life.seen import Seen
 from batchtrain.metrics.stream import RECORDS, Line
 from batchtrain.records import Attempt, Job, Node, Pool, Task
 from batchtrain.records.attempt import attempts_of, number_of, with_reasons
-from batchtrain.records.rank_end import RankEnd
+from batchtrain.records.rank_end import ENDS, RankEnd
 from batchtrain.service import observe, read
 from batchtrain.service.attempts import events_of
 from batchtrain.service.causes import cause
 from batchtrain.service.downloads import Tree, node_tree, task_tree
-from batchtrain.service.files import end_of, first_end, last_lines, records
+from batchtrain.service.files import end_of, last_lines, records
 from batchtrain.service.tasks import FAILED
 
 TASKS = 20
@@ -110,7 +110,8 @@ def _examined(
     tree = task_tree(job_id, task.id)
     names = ("stderr.txt", "stdout.txt") if task.result == "failure" else ()
     stderr, stdout = (_lines(client, tree, name, unread) for name in names) if names else ((), ())
-    end = first_end(client, job_id, task.id) if names and task.request.instances is not None else RankEnd()
+    is_failed_gang = names and task.request.instances is not None
+    ends = records(client, job_id, task.id, ENDS, RankEnd) if is_failed_gang else ()
     attempts: tuple[Attempt, ...] = ()
     if number_of(task) > 1:
         events = events_of(client, job_id, task.id)
@@ -120,7 +121,7 @@ def _examined(
     if task.request.instances is not None and task.started:
         lines = records(client, job_id, task.id, RECORDS, Line, EARLY)
         warnings = tuple(dict.fromkeys(line.warning for line in lines if line.warning))
-    return ExaminedTask(task, cause(stderr, end), stderr, stdout, attempts, warnings)
+    return ExaminedTask(task, cause(stderr, ends[0] if ends else RankEnd()), stderr, stdout, attempts, warnings, ends)
 
 
 def _lines(client: BatchClient, tree: Tree, path: str, unread: list[str]) -> tuple[str, ...]:

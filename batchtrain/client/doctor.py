@@ -12,7 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from batchtrain.catalog.offer import Catalog
-from batchtrain.catalog.sizes import key, today_for
+from batchtrain.catalog.sizes import key
+from batchtrain.catalog.successors import today_for
 from batchtrain.client.local import emulator_quotas, lost_isolation
 from batchtrain.config.image_names import EXAMPLE
 from batchtrain.config.scaling import most_nodes, unlimited

@@ -1,115 +1,33 @@
-"""How a command that creates pools and jobs ends: its results are fetched, what it created is deleted or named with the
-commands that delete it, and only then anything is written."""
+"""How a command that creates pools and jobs ends: the loop of `life/endings.py`, and what each of its rules does."""
 
 from __future__ import annotations
 
 import contextlib
-import signal
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from batchtrain.catalog.prices import Hour, Price
-from batchtrain.errors import BatchtrainError, NotFound, TimedOut, Unreachable
+from batchtrain.client.interrupts import Interrupts
+from batchtrain.client.leaving import Ask, Leaver, empty_nodes, has_storage, leave, stops
+from batchtrain.client.limits import UNLIMITED, Guard
+from batchtrain.client.watching import stop_tasks
+from batchtrain.errors import BatchtrainError, LimitReached, NotFound, ResultsLeft, Unreachable
+from batchtrain.life import endings
+from batchtrain.life.decision_table import drive
+from batchtrain.life.endings import GONE, TERMINAL, Act, Results, SeenEnd, SeenJob, SeenThing
+from batchtrain.life.intents import Intent
 from batchtrain.records import Pool
-from batchtrain.records.events import Deleted, Event, Leftover, Standing
-from batchtrain.service import pool_users, retry, watch
+from batchtrain.records.events import Deleted, Event, Leftover, ResultsFailed, ResultsFetching, ResultsSkipped, Standing
+from batchtrain.runs.recording import QUIET, Progress, Recording, now
+from batchtrain.service import deletion, watch
 from batchtrain.service.deadlines import GONE_SECONDS
-from batchtrain.service.register import Kind, Register, Thing
+from batchtrain.service.register import Register, Thing
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
     from batchtrain.client.shown_progress import Tell
-
-HURRY_SECONDS = 3.0
-"""For all requests that are left when the user interrupts an ending."""
-SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
-TOGETHER_SECONDS = 0.5
-"""A Ctrl-C that comes so soon after the end of the work is the same one: a wrapper may pass it on a second time."""
-
-
-class Interrupts:
-    """Ctrl-C and the signals that act like it. The first one ends the work by KeyboardInterrupt; those after it are
-    counted, and raise only where the ending allows it."""
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self._previous: dict[int, Callable[[int, FrameType | None], Any]] = {}
-        self._raises, self._holding, self._first = True, False, float("-inf")
-        self._asking = False
-        self._hurry_until: float | None = None
-        self.further = 0
-        """How often the user pressed Ctrl-C since the work ended: once hurries the ending, twice stops it."""
-
-    def __enter__(self) -> Interrupts:
-        if threading.current_thread() is threading.main_thread():
-            for number in (getattr(signal, name) for name in SIGNALS if hasattr(signal, name)):
-                if callable(previous := signal.getsignal(number)):
-                    self._previous[number] = previous
-                    signal.signal(number, self._receive)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, previous in self._previous.items():
-            signal.signal(number, previous)
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        interrupt = KeyboardInterrupt()
-        try:
-            self._previous[number](number, frame)
-        except KeyboardInterrupt as error:
-            interrupt = error
-        if (
-            self._holding
-            and not self._asking
-            and (number != signal.SIGINT or self._now() - self._first < TOGETHER_SECONDS)
-        ):
-            return  # a closed terminal sends several signals, and so do a shell and a service manager
-        raises, self._raises = self._raises, False
-        if raises:
-            if not self._holding:
-                self._first = self._now()
-                self.hold()
-            raise interrupt
-        self.note()
-
-    def hold(self) -> None:
-        """The work has ended: from now on, Ctrl-C is counted, and other signals are ignored."""
-        self._raises, self._holding = False, True
-
-    def note(self) -> None:
-        """Count a signal, or a KeyboardInterrupt in a thread, which receives no signals."""
-        self.further += 1
-        if self._hurry_until is None:
-            self._hurry_until = self._now() + HURRY_SECONDS
-
-    @contextlib.contextmanager
-    def answering(self) -> Iterator[None]:
-        """While the user answers a question, each signal raises KeyboardInterrupt, and is not counted."""
-        self._raises = self._asking = True
-        try:
-            yield
-        finally:
-            self._raises = self._asking = False
-
-    @contextlib.contextmanager
-    def cut_short(self) -> Iterator[None]:
-        """A signal in the block raises KeyboardInterrupt. In a hurry, the requests of the block end with it."""
-        hurry = contextlib.nullcontext() if self._hurry_until is None else retry.until(self._hurry_until, last=True)
-        before = self.further
-        try:
-            with hurry:
-                self._raises = True
-                yield
-        except KeyboardInterrupt:
-            if self.further == before:
-                self.note()
-            raise
-        finally:
-            self._raises = False
+    from batchtrain.config.types import Recipe
 
 
 def left(
@@ -130,11 +48,9 @@ def left(
     return "\n  ".join((head, *lines))
 
 
-def unrelated(error: BaseException | None) -> bool:
-    """Whether an error is unrelated to the work itself, so that waiting again may succeed."""
-    return isinstance(error, (TimedOut, Unreachable)) or (
-        error is not None and not isinstance(error, (BatchtrainError, KeyboardInterrupt))
-    )
+def next_attempt(job_ids: Iterable[str]) -> str:
+    """The commands that fetch results again."""
+    return f"{' and '.join(f'`batchtrain jobs fetch {job_id}`' for job_id in job_ids)} tries again"
 
 
 class Ending:
@@ -146,14 +62,22 @@ class Ending:
         register: Register,
         tell: Tell,
         interrupts: Interrupts,
-        kept_kinds: Iterable[Kind] = (),
+        intent: Intent,
+        recordings: Mapping[str, Recording] | None = None,
+        *,
+        write: Callable[[], BaseException | None] = lambda: None,
+        progress: Progress = QUIET,
+        ask: Ask = stops,
+        guard: Guard | None = None,
     ) -> None:
-        """kept_kinds: the kinds of things that are not deleted."""
-        self.client, self.register, self._interrupts = client, register, interrupts
+        """recordings: the run directories, by job. write: writes their ends, and returns its first error."""
+        self.client, self.register, self._interrupts, self.intent = client, register, interrupts, intent
         """The client of the account where the things are."""
-        self.kept_kinds = frozenset(kept_kinds)
-        self._tell_user = tell
-        self._not_deleted: dict[Thing, BaseException] = {}
+        self.recordings = recordings or {}
+        self.recipe: Recipe | None = None
+        """The recipe at the candidate where it runs."""
+        self._tell_user, self._write_ends, self._progress, self._ask = tell, write, progress, ask
+        self._guard = guard or Guard(UNLIMITED, None, now)
         self.submitted = False
         """Whether everything was added."""
         self.ended: set[str] = set()
@@ -161,72 +85,67 @@ class Ending:
         self.pool: Pool | None = None
         self.price: Price | None = None
         """The price of a node of it, if it is known."""
-        self.planned: Hour | None = None
+        self.planned: Hour | str | None = None
         """An hour of the pool as it was planned."""
         self.bound = ""
         """How long the nodes stay that have results; empty if nothing ends them."""
-        self.exceeds_limit = False
-        """Whether all results that are not here exceed a limit, so that only `--all` fetches them."""
+        self.has_deleted_pool = False
+        self._error: BaseException | None = None
+        self._unwritten: BaseException | None = None
+        self._not_deleted: dict[Thing, BaseException] = {}
+        self._going: list[Thing] = []
+        self._gone: list[str] = []
+        self._reasons: dict[str, str] = {}
+        """By job, why its results could not be fetched."""
+        self._stopped, self._tried, self._skipped = set[str](), set[str](), False
+        self._done, self._continues = set[Act](), False
+        self.leaver: Leaver = ""
+        """Who left the run, which continues."""
 
-    @property
-    def is_hurried(self) -> bool:
-        """Whether the user has asked again to end it at once."""
-        return self._interrupts.further > 0
+    def end(self, error: BaseException | None = None) -> None:
+        """End the command. error: what ended its work before the tasks had ended."""
+        self._error = error
+        drive(self.look, endings.decide, self._act)
+
+    def _act(self, act: Act, seen: SeenEnd) -> None:
+        ACTS[act](self, seen)
+        self._done.add(act)
+
+    def look(self) -> SeenEnd:
+        """What there is now."""
+        things = [SeenThing(thing, self.register.state(thing) or "") for thing in self.register.things()]
+        jobs = dict.fromkeys((*(job.id for job in (self.recipe.jobs if self.recipe else ())), *self.recordings))
+        over = self.ended | self._stopped
+        return SeenEnd(
+            endings.cause_of(self._error),
+            (*things, *(SeenThing(thing, "going") for thing in self._going)),
+            tuple(SeenJob(job_id, job_id not in over, self._results_of(job_id)) for job_id in jobs),
+            keeps=frozenset(self.intent.keeps),
+            is_expendable=self.intent.is_expendable,
+            has_tasks=self.register.tasks_added,
+            is_submitted=self.submitted,
+            is_stored=self.recipe is not None and has_storage(self.recipe),
+            signals=self._interrupts.further,
+            done=endings.ONCE & self._done,
+            continues=self._continues,
+            is_left=bool(self.leaver),
+        )
+
+    def _results_of(self, job_id: str) -> Results:
+        recording, exists = self.recordings.get(job_id), self.register.state(Thing("job", job_id)) is not None
+        if recording is None or self._skipped:
+            return "here"
+        is_tried = recording.has_fetched or job_id in self._tried or job_id in self._reasons
+        if exists and not is_tried:
+            return "wanted"
+        if job_id in self._reasons or recording.unsaved:
+            return "on a node" if recording.is_on_nodes_alone else "in storage"
+        return "here"
 
     def tell(self, event: Event) -> None:
         """Pass an event on; a terminal that is gone ends no ending."""
         with contextlib.suppress(OSError, ValueError):
             self._tell_user(event)
-
-    def settle(self) -> None:
-        """Decide which of the things exist whose creation was interrupted."""
-        with contextlib.suppress(BatchtrainError, KeyboardInterrupt), self._interrupts.cut_short():
-            self.register.settle(self.client.batch)
-
-    def say_left(self, error: BaseException | None = None) -> None:
-        """Report what is kept, and the next commands."""
-        things = self.register.things()
-        if not things:
-            return
-        jobs = [thing for thing in things if thing.kind == "job"] if self.submitted else []
-        waits = [thing for thing in jobs if thing.id not in self.ended]
-        if not self.submitted and unrelated(error):
-            waits = [thing for thing in things if thing.kind == "pool"]
-        account = self.client.account
-        cost = (f"; {self.hour}" if self.hour and not account.emulated else "") + self.bound
-        text = left(things, account.option, waits=waits, files=jobs, cost=cost, everything=self.exceeds_limit)
-        self.tell(Standing(things[0].name, text))
-
-    @property
-    def hour(self) -> str:
-        """An hour of the pool with its cost: as it is, or as it was planned; empty without a pool."""
-        pool = self.pool
-        if pool is None:  # its nodes were not ready yet
-            return str(self.planned or "")
-        return str(Hour(pool.id, pool.vm_size, pool.dedicated, pool.spot, self.price))
-
-    # --- deleting ----------------------------------------------------------------------------------------------------
-
-    def delete(self) -> list[Thing]:
-        """Delete every job and pool that this command created, then wait for each deletion. The pool, which costs
-        money, is first once the user hurries. Returns what is deleted."""
-        things = [thing for thing in self.register.things("ours", "pending") if thing.kind not in self.kept_kinds]
-        things += self.register.things("shared") if "job" not in self.kept_kinds else ()
-        deletions: list[Thing] = []
-        while things:
-            thing = things.pop(-1 if self._interrupts.further else 0)
-            error = self.error_of(partial(self._request_deletion, thing))
-            if isinstance(error, KeyboardInterrupt) and self._interrupts.further == 1:
-                things.insert(0, thing)  # once more, in a hurry, after the pool
-            elif error is None:
-                deletions.append(thing)
-            elif not isinstance(error, NotFound):
-                self._report_not_deleted(thing, error)
-            self.register.note(thing, None)
-        for thing in deletions:
-            interrupt = KeyboardInterrupt() if self._interrupts.further else None
-            self._report_deletion(thing, interrupt or self.error_of(partial(self._wait_until_gone, thing)))
-        return deletions
 
     def error_of(self, step: Callable[[], None]) -> BaseException | None:
         """What ended a step of the ending; None if it succeeded. After a second signal nothing is tried any more."""
@@ -239,40 +158,161 @@ class Ending:
             return error
         return None
 
+    # --- what the rules do -------------------------------------------------------------------------------------------
+
+    def _ask_user(self, seen: SeenEnd) -> None:
+        with contextlib.suppress(Exception, KeyboardInterrupt), self._interrupts.answering():
+            self._continues = self._ask(self.hour)
+
+    def _leave(self, seen: SeenEnd) -> None:
+        leaver: Leaver = "terminal" if seen.cause is TERMINAL else "user"
+        if leave(self, self._guard, leaver):
+            self.leaver = leaver
+
+    def _settle(self, seen: SeenEnd) -> None:
+        """Decide which of the things exist whose creation was interrupted."""
+        with contextlib.suppress(BatchtrainError, KeyboardInterrupt), self._interrupts.cut_short():
+            self.register.settle(self.client.batch)
+
+    def _skip(self, seen: SeenEnd) -> None:
+        self._skipped = True
+        self.tell(ResultsSkipped("", "fetching was interrupted; what is not here yet is lost"))
+
+    def _stop(self, seen: SeenEnd) -> None:
+        self._say_why()
+        job_id = seen.running[0].id
+        error = self.error_of(partial(stop_tasks, self.client, job_id, self.tell))
+        self._stopped.add(job_id)
+        if isinstance(error, Unreachable):
+            self.tell(ResultsFailed(job_id, f"the results could not be fetched: {error}"))
+            self._reasons |= dict.fromkeys((job.id for job in seen.wanted), str(error))
+
+    def _fetch(self, seen: SeenEnd) -> None:
+        self._say_why()
+        job_id = seen.wanted[0].id
+        error = self.error_of(partial(self._fetch_results, job_id))
+        if isinstance(error, KeyboardInterrupt):
+            return
+        self._tried.add(job_id)
+        if error is not None:
+            self._reasons[job_id] = str(error)
+            self.tell(ResultsFailed(job_id, f"the results of job {job_id} could not be fetched: {error}"))
+
+    def _fetch_results(self, job_id: str) -> None:
+        try:
+            self.recordings[job_id].fetch(self.client.jobs.handle(job_id).tasks, progress=self._progress)
+        except NotFound as error:
+            if error.code not in GONE:
+                raise
+
+    def _say_why(self) -> None:
+        """Report once why the results are fetched now."""
+        error = self._error
+        if isinstance(error, (KeyboardInterrupt, LimitReached)) and not self._done & {"stop", "fetch"}:
+            is_limit = isinstance(error, LimitReached)
+            skips = "Ctrl-C skips them" if is_limit else "Ctrl-C again skips them"
+            self.tell(ResultsFetching("", f"{error if is_limit else 'interrupted'}; fetching the results ({skips})"))
+
+    def _empty(self, seen: SeenEnd) -> None:
+        empty_nodes(self, seen)
+
+    def _delete(self, seen: SeenEnd) -> None:
+        thing = Thing(*seen.deletable[0].thing)  # type: ignore[arg-type]  # the kind of a thing of the register
+        error = self.error_of(partial(self._request_deletion, thing))
+        if isinstance(error, KeyboardInterrupt) and self._interrupts.further == 1:
+            return  # once more, in a hurry, after the pool
+        if error is None:
+            self._going.append(thing)
+            self.has_deleted_pool |= thing.kind == "pool"
+        elif not isinstance(error, NotFound):
+            self._report_not_deleted(thing, error)
+        self.register.note(thing, None)
+
     def _request_deletion(self, thing: Thing) -> None:
         if self.register.state(thing) != "shared" and not self.register.is_ours(self.client.batch, thing):
             self.tell(Standing(thing.name, f"left as it is: {thing.name}, which this command did not add"))
             raise NotFound(f"{thing.name} was replaced", operation=f"delete {thing.name}")
-        if thing.kind == "pool":
-            self._end_pool(thing)
-        else:
-            self.client.jobs.handle(thing.id).delete(wait=False, tell=self.tell)
-
-    def _end_pool(self, thing: Thing) -> None:
+        option = self.client.account.option
         with watch.Deadline(GONE_SECONDS, f"the deletion of {thing.name}", self.tell):
-            others = pool_users.end(self.client.batch, thing.id, self.register.runs)
-        if others:
-            self.tell(Standing(thing.name, pool_users.stays(thing.id, others, self.client.account.option)))
+            reason = deletion.request(self.client.batch, thing, self.register.runs, option)
+        if reason:
+            self.tell(Standing(thing.name, reason))
             raise NotFound(f"{thing.name} is used", operation=f"delete {thing.name}")
 
-    def _wait_until_gone(self, thing: Thing) -> None:
-        if thing.kind == "pool":
-            self.client.pools.gone(thing.id, tell=self.tell)
-        else:
-            self.client.jobs.handle(thing.id).gone(tell=self.tell)
-
-    def _report_deletion(self, thing: Thing, error: BaseException | None) -> None:
+    def _await(self, seen: SeenEnd) -> None:
+        thing = self._going[0]
+        wait = partial(deletion.gone, self.client.batch, thing, self.client.pace, self.tell)
+        error = KeyboardInterrupt() if seen.signals else self.error_of(wait)
         if error is None or isinstance(error, NotFound):
-            self.tell(Deleted(thing.name, f"deleted {thing.name}"))
+            self._gone.append(thing.name)
         elif isinstance(error, KeyboardInterrupt):
             self.tell(Deleted(thing.name, f"{thing.name} is being deleted"))
         else:
             self._report_not_deleted(thing, error)
+        self._going.remove(thing)
+        if self._gone and not self._going:
+            self.tell(Deleted(self._gone[0], f"deleted {', '.join(self._gone)}"))
+            self._gone = []
 
     def _report_not_deleted(self, thing: Thing, error: BaseException) -> None:
         reason, command = str(error) or "interrupted", thing.command("del", self.client.account.option)
         self.tell(Leftover(thing.name, f"{thing.name} was not deleted ({reason}); delete it: {command}"))
         self._not_deleted[thing] = error
+
+    def _name(self, seen: SeenEnd) -> None:
+        """Report what is kept, and the next commands."""
+        things = self.register.things()
+        jobs = [thing for thing in things if thing.kind == "job"] if self.submitted else []
+        waits = [thing for thing in jobs if thing.id not in self.ended]
+        if not self.submitted and seen.cause.waits:
+            waits = [thing for thing in things if thing.kind == "pool"]
+        account, unsafe = self.client.account, seen.unsafe
+        cost = (f"; {self.hour}" if self.hour and not account.emulated else "") + self.bound
+        exceed_limit = bool(unsafe) and all(self.recordings[job.id].exceeds_limit for job in unsafe)
+        text = left(things, account.option, waits=waits, files=jobs, cost=cost, everything=exceed_limit)
+        self.tell(Standing(things[0].name, text))
+
+    def _write(self, seen: SeenEnd) -> None:
+        if not self.leaver:
+            self._unwritten = self._write_ends()
+            return
+        for recording in self.recordings.values():
+            recording.leave(self.leaver)
+
+    # --- what came of it ---------------------------------------------------------------------------------------------
+
+    @property
+    def hour(self) -> str:
+        """An hour of the pool with its cost: as it is, or as it was planned; empty without a pool."""
+        pool = self.pool
+        if pool is None:  # its nodes were not ready yet
+            return str(self.planned or "")
+        return str(Hour(pool.id, pool.vm_size, pool.dedicated, pool.spot, self.price))
+
+    def problem(self, *, successful: bool) -> BaseException | None:
+        """Why a command whose work has ended fails. successful: whether its tasks succeeded."""
+        return self.results_left or self.failure(successful=successful) or self._missing or self._unwritten
+
+    @property
+    def results_left(self) -> ResultsLeft | None:
+        """The error of a command that has kept something because its results are not on this machine."""
+        seen = self.look()
+        if not seen.unsafe:
+            return None
+        reasons = "; ".join(f"job {job.id}: {self._reason_of(job.id)}" for job in seen.unsafe)
+        if not seen.are_on_nodes:
+            return ResultsLeft(f"results are in storage and not on this machine, so their job was kept: {reasons}")
+        again = next_attempt(job.id for job in seen.unsafe)
+        return ResultsLeft(f"results are still on the nodes, so nothing was deleted: {reasons}; {again}")
+
+    def _reason_of(self, job_id: str) -> str:
+        return "; ".join(self.recordings[job_id].unsaved) or self._reasons.get(job_id) or str(self._error)
+
+    @property
+    def _missing(self) -> ResultsLeft | None:
+        """The error of the first job with results that are not here, and that the user did not skip."""
+        errors = (recording.missing for recording in self.recordings.values())
+        return None if self._skipped else next((error for error in errors if error), None)
 
     def failure(self, *, successful: bool) -> BaseException | None:
         """The error of a command that left something whose deletion failed; None if nothing is left."""
@@ -289,19 +329,31 @@ class Ending:
         return type(error)(f"{success}{names} could not be deleted{cost}; delete by: {commands}")
 
 
+ACTS: Mapping[Act, Callable[[Ending, SeenEnd], None]] = {
+    "leave": Ending._leave,
+    "ask": Ending._ask_user,
+    "settle": Ending._settle,
+    "skip": Ending._skip,
+    "stop": Ending._stop,
+    "fetch": Ending._fetch,
+    "empty": Ending._empty,
+    "delete": Ending._delete,
+    "await": Ending._await,
+    "name": Ending._name,
+    "write": Ending._write,
+}
+
+
 @contextlib.contextmanager
-def registered(client: Operations, register: Register, tell: Tell, kept_kinds: Iterable[Kind] = ()) -> Iterator[Ending]:
-    """The ending of a command that adds things. If it fails, those of `kept_kinds` are reported with the next commands,
-    and the others are deleted."""
+def registered(client: Operations, register: Register, tell: Tell, intent: Intent) -> Iterator[Ending]:
+    """The ending of a command that adds things, which begins if it fails."""
     with Interrupts() as interrupts:
-        ending = Ending(client, register, tell, interrupts, kept_kinds)
+        ending = Ending(client, register, tell, interrupts, intent)
         try:
             try:
                 yield ending
             finally:
                 interrupts.hold()
         except BaseException as error:
-            ending.settle()
-            ending.delete()
-            ending.say_left(error)
+            ending.end(error)
             raise

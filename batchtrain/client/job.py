@@ -11,34 +11,48 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchtrain import markup, records
-from batchtrain.client import logins
-from batchtrain.client.log_follower import Follow, together
+from batchtrain.client import logins, stacks
+from batchtrain.client.log_follower import together
 from batchtrain.client.session import Session
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.client.task_files import FileRow, GotRow, TaskFiles
+from batchtrain.client.watching import until_ended
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe
 from batchtrain.display.progress import Card, line
 from batchtrain.errors import BatchtrainError, Finding, NotFound, ServiceError, TaskFailed, UsageError
-from batchtrain.life import rules
+from batchtrain.life import intents, rules
 from batchtrain.life.rules import Decision
 from batchtrain.records import MOST_ROWS, Attempt, Table, Task
 from batchtrain.records.events import TasksChanged
 from batchtrain.records.rank_end import RankEnd
+from batchtrain.records.stacks import Stack
 from batchtrain.runs.directory import RunDirectory, root_of
 from batchtrain.runs.finished import Run
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt, recorded_job
-from batchtrain.service import files, job_actions, observe, read, statistics, submit, task_actions, tasks, watch
+from batchtrain.runs.sweep import SweepRow, progress, sweep
+from batchtrain.service import (
+    deletion,
+    files,
+    job_actions,
+    observe,
+    read,
+    statistics,
+    submit,
+    task_actions,
+    tasks,
+    watch,
+)
 from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS
 from batchtrain.service.downloads import task_tree
 from batchtrain.service.failed import explained, failed, summary, unfinished
+from batchtrain.service.register import Thing
 from batchtrain.service.statistics import Stats
 from batchtrain.service.task_actions import Action, Changed
 from batchtrain.service.tasks import FEW, Glance
 
 if TYPE_CHECKING:
     from batchtrain.diagnosis.finding import Diagnosis
-    from batchtrain.runs.sweep import SweepRow
 
 GROUPED = 1000
 """Failed tasks among which the most frequent cause is looked for: those of one request."""
@@ -100,11 +114,8 @@ class Job:
     @displayed("interrupted; only the waiting ends, the job continues")
     def wait(self, *, timeout: float = JOB_SECONDS, check: bool = True, tell: Tell = SHOW) -> Job:
         """Wait until every task has ended. Raises TaskFailed for the first failed task (unless `check` is off)."""
-        deadline = watch.Deadline(timeout, watch.tasks_of(self.id), tell)
-        shows = tell is line or isinstance(tell, Card)
-        follow = Follow(self._client.batch, self, deadline.tell, turns=self._client.pace.turns)
-        look = follow.look if shows else lambda _: 0
-        watch.tasks_ended(self._client.batch, self.id, deadline, self._client.pace, look)
+        intent = intents.WATCH if tell is line or isinstance(tell, Card) else intents.WAIT_QUIETLY
+        until_ended(self._client, self, intent, watch.Deadline(timeout, watch.tasks_of(self.id), tell))
         if check:
             self.raise_failed()
         return self
@@ -270,6 +281,21 @@ class Job:
 
         recipe: the files with the login of the pool (`ssh`), which a node of Azure needs. Raises NotFound, UsageError.
         """
+        task = self._running(task_id)
+        primary = read.task_nodes(self._client.batch, self.id, task.id)[0]
+        target = logins.login(self._client.account, self._client.batch, primary.pool, primary.node, recipe)
+        return logins.run(target, logins.inside(primary.directory, command))
+
+    def stacks(self, task_id: str | None = None, *, recipe: Recipe | None = None) -> tuple[list[Stack], list[str]]:
+        """What the Python processes of a running task (by default the first that runs) do now, on all its nodes, and
+        why nodes did not answer. By py-spy where a process has it on its PATH; else the ranks of a gang write it.
+
+        recipe: as for `exec`. Raises NotFound, UsageError.
+        """
+        task = self._running(task_id)
+        return stacks.stacks(self._client.account, self._client.batch, self.id, task.id, recipe)
+
+    def _running(self, task_id: str | None) -> Task:
         runs = None if task_id else read.tasks(self._client.batch, self.id, where="state eq 'running'", limit=1)
         task = self.seen_task(task_id or next((task.id for task in runs or ()), None))
         if task.state != "running":
@@ -277,9 +303,7 @@ class Job:
                 f"task {self.id}/{task.id} is {task.state}, not running; `batchtrain jobs files {self.id} {task.id}`"
                 " lists the files that it has left"
             )
-        primary = read.task_nodes(self._client.batch, self.id, task.id)[0]
-        target = logins.login(self._client.account, self._client.batch, primary.pool, primary.node, recipe)
-        return logins.run(target, logins.inside(primary.directory, command))
+        return task
 
     def terminate_tasks(self, *task_ids: str, tell: Tell = SHOW) -> Changed:
         """Terminate tasks. Raises ServiceError at the end if some were refused."""
@@ -342,16 +366,13 @@ class Job:
         highest: whether the highest value is the best; by default the name of the metric decides. runs_dir: where the
         run directory of the job is; by default BATCHTRAIN_RUNS_DIR or `runs`. Raises NotFound.
         """
-        from batchtrain.runs.sweep import sweep  # compiles the patterns of all programs
-
         root = root_of(runs_dir, os.environ)
         return sweep(self._client.batch, self._client.account, root, self.id, metric, tell, highest=highest)
 
-    def progress(self, task_id: str) -> str:
-        """How far a running task is, in a sentence: its step, its main metrics, its ranks and its last line."""
-        from batchtrain.runs.sweep import progress  # compiles the patterns of all programs
-
-        return progress(self._client.batch, self.id, task_id, time.time())
+    def progress(self, task: Task) -> str:
+        """How far a task is or came, in a sentence: how long it runs, its step, its main metrics, its ranks and its
+        last line; empty if nothing of it can be read."""
+        return progress(self._client.batch, self.id, task, time.time())
 
     def diagnose(
         self, task_id: str | None = None, *, hints: tuple[str, ...] = (), runs_dir: str | Path | None = None
@@ -396,16 +417,14 @@ class Job:
     @displayed("interrupted; the deletion continues", quiet=True)
     def delete(self, *, wait: bool = True, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
         """Delete the job with its tasks. Raises NotFound."""
-        with watch.Deadline(timeout, f"the deletion of job {self.id}", tell):
-            submit.delete_job(self._client.batch, self.id)
+        deletion.request_named(self._client.batch, Thing("job", self.id), tell, seconds=timeout)
         if wait:
             self.gone(timeout=timeout, tell=tell)
 
     @displayed("interrupted; the deletion continues", quiet=True)
     def gone(self, *, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
         """Wait until the deletion of the job has finished."""
-        pace, what = self._client.pace, f"job {self.id}"
-        watch.gone(lambda: read.job(self._client.batch, self.id), timeout, pace, what, tell)
+        deletion.gone(self._client.batch, Thing("job", self.id), self._client.pace, tell, timeout)
 
 
 def _kept_diagnosis(run: RunDirectory, task_id: str | None) -> Diagnosis:

@@ -13,7 +13,7 @@ from batchtrain import records
 from batchtrain.client.idling import idles
 from batchtrain.client.job import Job
 from batchtrain.client.local import refuse
-from batchtrain.client.planning import Foreseen, gathered, pool_id_of, refuse_unattended
+from batchtrain.client.planning import Foreseen, gathered, pool_id_of, refuse_path, refuse_unattended
 from batchtrain.client.session import Session
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.config.types import Recipe
@@ -25,10 +25,10 @@ from batchtrain.records import Table
 from batchtrain.records.events import Deleted, JobKept, RecipeCopied
 from batchtrain.runs.beginnings import copied_from
 from batchtrain.runs.recording import now
-from batchtrain.service import pool_users, read, submit, watch
+from batchtrain.service import deletion, pool_users, read, submit, watch
 from batchtrain.service.deadlines import GONE_SECONDS, POOL_SECONDS
 from batchtrain.service.job_addition import AddOptions
-from batchtrain.service.register import Register
+from batchtrain.service.register import Register, Thing
 
 MOST_COUNTED = 20
 """The jobs of a list whose tasks are counted; Azure refuses more requests in a minute."""
@@ -51,6 +51,7 @@ class Jobs:
         fail_fast: bool = False,
     ) -> Job:
         """Add the recipe's one job, as `add_all` does. Raises UsageError when it has several, or a job schedule."""
+        refuse_path(recipe)
         if len(recipe.jobs) != 1:
             raise UsageError(f"{recipe.directory} has {len(recipe.jobs)} jobs; use jobs.add_all")
         if recipe.jobs[0].recurrence is not None:
@@ -80,6 +81,7 @@ class Jobs:
         once), Differs for a job or tasks that differ from the plan, AlreadyExists for a job that has completed, and
         without `resume` for any that exists. recreate: delete the jobs that exist first, once everything is planned.
         """
+        refuse_path(recipe)
         todo = self._planned(recipe, foreseen, timeout, tell)
         if copied := copied_from(recipe):
             text = (
@@ -96,6 +98,7 @@ class Jobs:
         """The plan of the jobs for the existing pool; the precomputed plan if the pool is as assumed."""
         if foreseen is None:
             require_filled(recipe, emulated=self._client.account.emulated)
+            recipe = self._client.with_storage(recipe)
             refuse(recipe, self._client.account)
             refuse_unattended(recipe)
         pool = self._pool_facts(recipe, timeout, tell) if recipe.needs_pool else None
@@ -162,15 +165,16 @@ class Jobs:
     def delete_seen(self, jobs: Iterable[records.Job], *, tell: Tell = lambda _: None) -> Table[records.Job]:
         """Delete jobs without waiting, and return those that this deletes. A job that was deleted and added again since
         it was seen is kept."""
-        deleted = []
-        for job in jobs:
-            with contextlib.suppress(NotFound):
-                if read.job(self._client.batch, job.id).created != job.created:
-                    tell(JobKept(job.id, f"job {job.id} was added again meanwhile, and is kept"))
-                    continue
-                self.handle(job.id).delete(wait=False, tell=tell)
-                deleted.append(job)
-        return Table(deleted)
+        return Table([job for job in jobs if self._delete_seen(job, tell)])
+
+    def _delete_seen(self, job: records.Job, tell: Tell) -> bool:
+        try:
+            deletion.request_named(self._client.batch, Thing("job", job.id), tell, created=job.created)
+        except NotFound as error:
+            if error.code == submit.REPLACED:
+                tell(JobKept(job.id, f"job {job.id} was added again meanwhile, and is kept"))
+            return False
+        return True
 
     def schedule(self, schedule_id: str) -> JobSchedule:
         """A handle on a job schedule; sends no request until it is used."""
@@ -207,7 +211,7 @@ class JobSchedule:
 
     def delete(self, *, wait: bool = True, timeout: float = GONE_SECONDS) -> None:
         """Delete the schedule with its jobs. Raises NotFound."""
-        with watch.Deadline(timeout, f"the deletion of job schedule {self.id}"):
-            submit.delete_schedule(self._client.batch, self.id)
+        thing = Thing("job schedule", self.id)
+        deletion.request_named(self._client.batch, thing, None, seconds=timeout)
         if wait:
-            watch.gone(lambda: self.seen, timeout, self._client.pace, f"job schedule {self.id}")
+            deletion.gone(self._client.batch, thing, self._client.pace, None, timeout)

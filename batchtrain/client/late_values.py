@@ -19,6 +19,8 @@ from batchtrain.plan import wire_times
 from batchtrain.plan.wire import Placeholder
 
 if TYPE_CHECKING:
+    from azure.core.credentials import TokenCredential
+
     from batchtrain.config.travel import LargeSource
     from batchtrain.storage.blob import Connect, Own
 
@@ -132,8 +134,10 @@ class Placeholders:
         from batchtrain.service import entra
         from batchtrain.storage import blob  # a slow import, needed only for storage
 
-        logins = self._credentials
-        return blob.accounts(logins, lambda: entra.credential(entra.storage_sign_in(logins), ca=self._ca), self._own)
+        def sign_in() -> TokenCredential:
+            return entra.credential(entra.storage_sign_in(self._credentials), ca=self._ca)
+
+        return blob.accounts(self._account, sign_in)
 
     def upload(self, path: str, data: bytes | LargeSource) -> bool:
         """Put bytes or a source at `link/container/name`, unless the blob exists: names are derived from the content.
@@ -176,6 +180,8 @@ class Placeholders:
     def _account(self, link: str) -> StorageCredentials:
         from batchtrain.storage import blob  # see above
 
+        if self._own is not None and link not in self._recipe.credentials.storage:
+            return self._own()  # no vault is asked for the emulator's own
         return blob.account_of(self._credentials, link, self._own)
 
     # --- keys and files ---------------------------------------------------------------------------------------------

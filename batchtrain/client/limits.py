@@ -10,17 +10,14 @@ from typing import NamedTuple
 from batchtrain.catalog.prices import Hour, Price, missing, money
 from batchtrain.config.scaling import unlimited
 from batchtrain.config.types import Recipe
-from batchtrain.errors import LimitReached, UsageError
+from batchtrain.errors import UsageError
 from batchtrain.plan.cost import hour_of
 from batchtrain.plan.image import seems_windows
 from batchtrain.records import Node, node_cost
-from batchtrain.records.events import Event, NodesSeen, Waiting
-from batchtrain.service.retry import CLOCK
+from batchtrain.records.events import Event, NodesSeen
 
 LOOK_SECONDS = 60.0
 """Between two looks at the nodes, while the tasks run."""
-WAITS = (NodesSeen, Waiting)
-"""Events of a wait, which may be ended; others are told between two requests that belong together."""
 
 
 class Limits(NamedTuple):
@@ -54,17 +51,11 @@ def hour_for(limits: Limits, recipe: Recipe, region: str | None) -> Hour | None:
 
 
 class Guard:
-    """Ends the waits of a run with LimitReached when it has cost or lasted as much as it may."""
+    """What a run has cost and how long it has lasted: the `Limit` of its waits."""
 
-    def __init__(
-        self,
-        limits: Limits,
-        hour: Hour | None,
-        clock: Callable[[], datetime],
-        sleep: Callable[[float], None] = CLOCK.sleep,
-    ) -> None:
+    def __init__(self, limits: Limits, hour: Hour | None, clock: Callable[[], datetime]) -> None:
         """hour: of all nodes that the run may have, as `hour_for` returns it."""
-        self._limits, self._hour, self._clock, self._sleep = limits, hour, clock, sleep
+        self._limits, self._hour, self._clock = limits, hour, clock
         self._began = self._looked = clock()
         self._nodes: dict[str, tuple[Node, datetime]] = {}
         """Every node that was seen, and the last look at its pool until it was gone."""
@@ -72,7 +63,6 @@ class Guard:
         """The nodes of each pool at the last look."""
         self._spent = 0.0
         """What the nodes of earlier candidates have cost."""
-        self.armed = limits != UNLIMITED
 
     def move(self, hour: Hour | None) -> None:
         """The nodes come from another candidate."""
@@ -84,41 +74,38 @@ class Guard:
         return self._hour.price if self._hour is not None else None
 
     def note(self, event: Event) -> None:
-        """Take an event of a wait. Raises LimitReached."""
+        """Count the nodes of a look."""
         if isinstance(event, NodesSeen):
             self._looked = self._clock()
             nodes = {node.id: node for node in event.nodes}
             gone = {node_id: self._nodes[node_id][0] for node_id in self._present.get(event.subject, ())}
             self._nodes |= {node_id: (node, self._looked) for node_id, node in (gone | nodes).items()}
             self._present[event.subject] = set(nodes)
-        if isinstance(event, WAITS):
-            self.check()
 
     def due(self) -> bool:
         """Whether the nodes are to be looked at again."""
-        return (
-            self.armed and self._price is not None and self._clock() - self._looked >= timedelta(seconds=LOOK_SECONDS)
-        )
+        is_priced = self._price is not None and self._limits.price is not None
+        return is_priced and self._clock() - self._looked >= timedelta(seconds=LOOK_SECONDS)
 
-    def check(self) -> None:
-        """Raise LimitReached if a limit is reached. Nothing is raised after that."""
-        if not self.armed:
-            return
+    @property
+    def reason(self) -> str:
+        """The limit that the run has reached, in words; empty if it has not reached one."""
         seconds, most = (self._clock() - self._began).total_seconds(), self._limits.seconds
         if most is not None and seconds >= most:
-            self._end(f"the run has lasted {seconds:,.0f} s, and at most {most:,.0f} s are allowed")
+            return f"the run has lasted {seconds:,.0f} s, and at most {most:,.0f} s are allowed"
         cost, price, limit = self.cost, self._price, self._limits.price
         if cost is not None and price is not None and limit is not None and cost >= limit:
             spent, allowed = money(cost, price.currency), money(limit, price.currency)
             if math.isinf(cost):
                 text = f"the catalogue has no price of some of the nodes ({price.size} in {price.region})"
-                self._end(f"{text}, so that the limit of {allowed} cannot be kept")
-            self._end(f"the nodes have cost {spent} since the run began, and at most {allowed} is allowed")
+                return f"{text}, so that the limit of {allowed} cannot be kept"
+            return f"the nodes have cost {spent} since the run began, and at most {allowed} is allowed"
+        return ""
 
-    def sleep(self, seconds: float) -> None:
-        """Pause a wait, but not longer than until a limit is reached. Raises LimitReached."""
-        self._sleep(min(seconds, self._left()) if self.armed else seconds)
-        self.check()
+    @property
+    def remaining(self) -> float:
+        """The seconds until the first limit is reached if the nodes stay as they are."""
+        return self._left()
 
     @property
     def counts_price(self) -> bool:
@@ -133,7 +120,7 @@ class Guard:
         return None if math.isinf(seconds) else seconds
 
     def _left(self, least: float = 0.0, idle: float = 0.0) -> float:
-        """The seconds until the first limit is reached, if the nodes stay as they are. least: what an hour costs."""
+        """`remaining`. least: what an hour costs at least. idle: as for `seconds_left`."""
         now, lefts = self._clock(), [float("inf")]
         if self._limits.seconds is not None:
             lefts.append(self._limits.seconds - (now - self._began).total_seconds())
@@ -156,7 +143,3 @@ class Guard:
             cost = node_cost((node,), price, until, since=self._began)
             total += math.inf if cost is None else cost
         return total
-
-    def _end(self, text: str) -> None:
-        self.armed = False
-        raise LimitReached(text)

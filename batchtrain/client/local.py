@@ -11,30 +11,33 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import BinaryIO
 
 from azure.core.credentials import AccessToken
+from platformdirs import user_data_path
 
+from batchtrain import state_files
 from batchtrain.catalog.vm_images import DOCKER, Image
+from batchtrain.client.late_values import Placeholders
 from batchtrain.config.travel import BLOB_STORE, LargeSource
+from batchtrain.config.types import (
+    Job,
+    JobManager,
+    JobPreparation,
+    JobRelease,
+    Recipe,
+    Secret,
+    StorageCredentials,
+    Task,
+)
+from batchtrain.emulator import mapped_images, own_catalog, server, tokens, wire
+from batchtrain.emulator.interface import SIMULATED, StorageMissing
+from batchtrain.emulator.machine import azurite, node_mounts
+from batchtrain.emulator.server import Status
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
-
-if TYPE_CHECKING:  # a slow import, which completion does not need
-    from batchtrain.client.late_values import Placeholders
-    from batchtrain.config.types import (
-        Job,
-        JobManager,
-        JobPreparation,
-        JobRelease,
-        Recipe,
-        Secret,
-        StorageCredentials,
-        Task,
-    )
-    from batchtrain.emulator.server import Status
-    from batchtrain.plan.wire import Placeholder
-    from batchtrain.service.connect import Account
-
+from batchtrain.frameworks.mpi import MPIS
+from batchtrain.plan.wire import Placeholder
+from batchtrain.service.connect import Account, OwnTokens
 
 _BRINGS_PROGRAMS = re.compile(r"(?:^|[\s;&|(])(?:source|\.|eval|module|conda|spack)\s|(?<![A-Za-z_])PATH=")
 """Settings that may put a program on the PATH before a launch."""
@@ -47,8 +50,6 @@ def emulator_directory(environment: Mapping[str, str] | None = None) -> Path:
     directory = (os.environ if environment is None else environment).get("BATCHTRAIN_EMULATOR_DIR")
     if directory:
         return Path(directory).absolute()
-    from platformdirs import user_data_path  # only the embedded service needs it
-
     return user_data_path("batchtrain") / "emulator"
 
 
@@ -69,18 +70,12 @@ def emulated(environment: Mapping[str, str], label: str = "") -> Account:
 
 def running(home: str) -> Account | None:
     """The account of the emulator of a data directory; None if it is not running."""
-    from batchtrain.emulator import server  # only the embedded service needs it
-
     with emulator_faults():
         status = server.status(Path(home))
     return _account(Path(home), status, False) if status else None
 
 
 def _account(home: Path, status: Status, started: bool) -> Account:
-    from batchtrain.config.types import Secret  # see above
-    from batchtrain.emulator import server
-    from batchtrain.service.connect import Account, OwnTokens
-
     return Account(
         status.endpoint,
         status.account,
@@ -101,8 +96,6 @@ def issued(key: str, account: str) -> AccessToken:
     """A token of the emulator for Batch. Some operations need one: for a pool with a subnet, for example, neither Azure
     nor the emulator accepts a shared key. It is short-lived, because it travels over http to any process that has the
     emulator's port."""
-    from batchtrain.emulator import server, tokens, wire  # only the embedded service needs it
-
     now, life = server.clock(), tokens.OWN_LIFE_SECONDS
     return AccessToken(tokens.issue(key, account, wire.AUDIENCE, now, life), tokens.seconds(now) + life)
 
@@ -114,31 +107,23 @@ _USED: dict[Path, int] = {}
 def use(home: Path) -> None:
     """Prevent other processes from stopping the service while this one lives; waits for a process that is stopping
     it."""
-    import fcntl  # not on Windows
-
     if home not in _USED:
         with contextlib.suppress(OSError):  # the emulator reports the problem with its directory
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             _USED[home] = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
-            fcntl.flock(_USED[home], fcntl.LOCK_SH)
+            state_files.lock(_USED[home], shared=True)
 
 
 @contextlib.contextmanager
 def alone(home: Path) -> Iterator[bool]:
     """Whether no other process uses the emulator of a data directory. Inside the block, none can start to use it."""
-    import fcntl  # not on Windows
-
     if home not in _USED:
         yield True
         return
     try:
-        fcntl.flock(_USED[home], fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        yield False
-    else:
-        yield True
+        yield state_files.lock(_USED[home], wait=False) is not False
     finally:
-        fcntl.flock(_USED[home], fcntl.LOCK_SH)
+        state_files.lock(_USED[home], shared=True)
 
 
 def account_dir(home: Path, label: str) -> Path:
@@ -146,8 +131,6 @@ def account_dir(home: Path, label: str) -> Path:
     that Azure would refuse."""
     if not label:
         return home
-    from batchtrain.emulator import mapped_images  # see above
-
     if not re.fullmatch("[a-z0-9]{3,24}", label):
         raise UsageError(f"`{label}` is no name of a Batch account, which has 3 to 24 lower-case letters and digits")
     return mapped_images.account_dir(home, label)
@@ -155,8 +138,6 @@ def account_dir(home: Path, label: str) -> Path:
 
 def ensure_emulator(directory: Path, label: str = "") -> tuple[Status, bool]:
     """The embedded service's status, and whether it had to be started."""
-    from batchtrain.emulator import server  # only the embedded service needs it
-
     settings = server.Settings(data_dir=directory, port=0)
     with emulator_faults():
         return server.ensure(settings._replace(account=label) if label else settings)
@@ -165,8 +146,6 @@ def ensure_emulator(directory: Path, label: str = "") -> tuple[Status, bool]:
 @contextlib.contextmanager
 def emulator_faults() -> Iterator[None]:
     """Converts errors of the emulator to errors of batchtrain."""
-    from batchtrain.emulator import server  # see above
-
     try:
         yield
     except (server.Unsafe, server.PortTaken, server.Refused) as error:
@@ -192,24 +171,17 @@ def lost_isolation(account: Account) -> tuple[str, str]:
 def storage(account: Account, say: Callable[[str], None]) -> StorageCredentials:
     """The storage account of the emulator: Azurite, installed and started at its first use. Raises UsageError, with the
     reason, if this machine cannot run it. say: receives the message about an installation."""
-    from batchtrain.config.types import Secret, StorageCredentials  # see above
-    from batchtrain.emulator import server
-    from batchtrain.emulator.interface import StorageMissing
-    from batchtrain.emulator.machine import azurite
-
     try:
         azurite.install(azurite.find_node(), say)
     except StorageMissing as missing:
         raise UsageError(str(missing)) from None
     with emulator_faults():
-        answer = server.ask("POST", server.at(Path(account.home)), "storage")
-    return StorageCredentials(account=answer["account"], account_key=Secret(answer["key"]), endpoint=answer["endpoint"])
+        own = server.storage(server.at(Path(account.home)))
+    return StorageCredentials(account=own.account, account_key=Secret(own.key), endpoint=own.endpoint)
 
 
 def emulator_quotas(account: Account) -> dict[str, int]:
     """The quotas that an account of the emulator has."""
-    from batchtrain.emulator import server  # only the embedded service needs it
-
     if not account.home:
         return {}
     with emulator_faults():
@@ -219,8 +191,6 @@ def emulator_quotas(account: Account) -> dict[str, int]:
 
 def login(account: Account, node_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """How this machine runs commands on a node of the emulator: the words of `ssh`, and of the relay to a port."""
-    from batchtrain.emulator import server  # only the embedded service needs it
-
     if not account.home:
         raise UsageError("this emulator runs under another user or on another machine; log in there")
     with emulator_faults():
@@ -243,15 +213,20 @@ class Kept:
     def upload(self, path: str, data: bytes | LargeSource) -> bool:
         """Put bytes at `link/container/name`, or at `_local/JOB/NAME`; returns whether they were sent. Raises
         Unreachable."""
-        if not isinstance(data, bytes) or not path.startswith(f"{BLOB_STORE}/"):
+        if not path.startswith(f"{BLOB_STORE}/"):
             return self._values.upload(path, data)
-        from batchtrain.emulator import server  # only the embedded service needs it
-
         try:
-            with emulator_faults():
+            with contextlib.ExitStack() as stack, emulator_faults():
                 to = server.at(Path(self._account.home))
                 blob = f"blob_store/{path.removeprefix(BLOB_STORE)[1:]}"
-                self._links[path] = server.ask("PUT", to, blob, content=data)["url"]
+                if isinstance(data, LargeSource):
+                    from batchtrain.storage import large_source  # the storage, which most emulators do not use
+
+                    file = stack.enter_context(large_source.packed(data, Path(path).name))
+                    content: bytes | BinaryIO = stack.enter_context(file.open("rb"))
+                else:
+                    content = data
+                self._links[path] = server.ask("PUT", to, blob, content=content)["url"]
         except OSError as error:
             raise Unreachable(
                 f"the emulator did not accept the file: {error}", operation="upload the task's files"
@@ -272,8 +247,6 @@ def own_environment(account: Account) -> str | None:
     """The image that stands for the Python environment of this process on the emulator; None for Azure."""
     if not account.emulated or not account.home:
         return None
-    from batchtrain.emulator import mapped_images  # see above
-
     mapped_images.map_image(Path(account.home), OWN_IMAGE, Path(sys.prefix))
     return OWN_IMAGE
 
@@ -284,8 +257,6 @@ def add_catalog(recipe: Recipe, account: Account) -> None:
     catalog = recipe.catalog
     images = (*catalog.own_images, *_vouched(recipe))
     if account.emulated and account.home and (catalog.own_sizes or images):
-        from batchtrain.emulator import own_catalog  # see above
-
         own_catalog.add(Path(account.home), catalog.own_sizes, images)
 
 
@@ -312,13 +283,15 @@ def refuse(recipe: Recipe, account: Account) -> None:
 
 def _refuse_old_environments(recipe: Recipe, account: Account) -> None:
     """Refuse environments made by batchtrain that are without the packages that the source of the recipe lists."""
-    from batchtrain.config import source_packages  # see above
-    from batchtrain.emulator import mapped_images  # see above
+    images = dict.fromkeys(task.docker_image for job in recipe.jobs for task in job.tasks if task.docker_image)
+    prefixes = {image: prefix for image in images if (prefix := mapped_images.prefix_of(Path(account.home), image))}
+    if not prefixes:
+        return
+    from batchtrain.config import source_packages  # packaging: 10 ms, and only for a mapped image
 
-    for image in dict.fromkeys(task.docker_image for job in recipe.jobs for task in job.tasks if task.docker_image):
-        prefix = mapped_images.prefix_of(Path(account.home), image)
+    for image, prefix in prefixes.items():
         package_lists = source_packages.of_recipe(recipe, image)
-        if prefix and source_packages.lacks(Path(prefix), package_lists):
+        if source_packages.lacks(Path(prefix), package_lists):
             files = " and ".join(str(packages.path) for packages in package_lists)
             raise PlanError(
                 f"the local environment of {image} does not have the packages that {files} lists now:"
@@ -328,8 +301,6 @@ def _refuse_old_environments(recipe: Recipe, account: Account) -> None:
 
 def _refuse_unmapped(recipe: Recipe, account: Account) -> None:
     """Refuse images without a local environment if there is no Docker Engine."""
-    from batchtrain.emulator import mapped_images, server  # see above
-
     home = Path(account.home)
     first_image = next(
         (
@@ -342,8 +313,6 @@ def _refuse_unmapped(recipe: Recipe, account: Account) -> None:
     )
     if first_image is None:
         return
-    from batchtrain.emulator.indexes import SIMULATED  # slow to import, and only asked where an image is not mapped
-
     if recipe.pool is not None and recipe.pool.metadata.get(SIMULATED) == "simulated":
         return  # its nodes only keep time
     with emulator_faults():
@@ -362,9 +331,6 @@ def _parts(job: Job) -> Iterator[tuple[str, Task | JobManager | JobPreparation |
 
 
 def _refusal(task: Task, recipe: Recipe, account: Account) -> str:
-    from batchtrain.emulator import mapped_images  # see above
-    from batchtrain.frameworks.mpi import MPIS  # see above
-
     home, image = Path(account.home), task.docker_image
     prefix = mapped_images.prefix_of(home, image) if image else None
     if image and prefix and (problem := mapped_images.problem(Path(prefix))):
@@ -387,9 +353,6 @@ def _refusal(task: Task, recipe: Recipe, account: Account) -> str:
 
 def _without_mounts(task: Task, job: Job, recipe: Recipe, account: Account) -> str:
     """Why plain process nodes cannot show the directories of a task's image; empty if they need not."""
-    from batchtrain.emulator import mapped_images  # see above
-    from batchtrain.emulator.machine import node_mounts  # see above
-
     if not account.plain_nodes or not task.docker_image:
         return ""
     if (mapping := mapped_images.mapped(Path(account.home), task.docker_image)) is None:

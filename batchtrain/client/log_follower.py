@@ -13,7 +13,8 @@ from azure.batch import BatchClient
 from batchtrain.errors import TaskFailed
 from batchtrain.metrics.extract import patterns_of
 from batchtrain.metrics.stream import OWN, RECORDS, Batch, MetricStream
-from batchtrain.records import Counts, Rank, Task
+from batchtrain.metrics.summary import metric_after, rank_of
+from batchtrain.records import Counts, Metric, Rank, Task
 from batchtrain.records.events import (
     Event,
     FailuresSeen,
@@ -27,6 +28,7 @@ from batchtrain.records.events import (
 )
 from batchtrain.records.rank_end import ENDS, RankEnd
 from batchtrain.runs.results import Part, parts
+from batchtrain.runs.sweep import so_far
 from batchtrain.service import files, read
 from batchtrain.service.attempts import Attempts
 from batchtrain.service.statistics import by_cause, failed_by
@@ -83,7 +85,7 @@ class Follow:
         job: Followed,
         tell: Callable[[Event], None],
         *,
-        lines: Callable[[str, str, str, Sequence[str]], None] = lambda *_: None,
+        lines: Callable[[str, str, Sequence[str]], None] | None = None,
         turns: int = 1,
         output: bool = True,
         ranks: Iterable[int] = (),
@@ -130,6 +132,11 @@ class Follow:
         first = [task for number, task in enumerate(glance.first) if number < FIRST or task.id in self._open]
         return requests + self._show_running(first, is_named=True) + self._show_failed(glance.counts.failed)
 
+    def progress(self) -> str:
+        """How far the first running tasks are."""
+        now = time.time()
+        return "; ".join(follower.progress(now) for follower in itertools.islice(self._open.values(), FIRST))
+
     def show_ended(self, tasks: Iterable[Task]) -> None:
         """Show the output of tasks that have ended, unless it was shown."""
         self._show_running(tasks, is_named=True)
@@ -150,13 +157,15 @@ class Follow:
     def _show(self, task: Task, is_named: bool) -> int:
         is_last = task.state == "completed"
         if task.id not in self._open:
-            self._open[task.id] = _FollowedTask(self._batch, self._job.id, task.id, self._tell, self._ranks)
+            self._open[task.id] = _FollowedTask(self._batch, self._job.id, task, self._tell, self._ranks)
         follower = self._open[task.id]
+        follower.task = task
         requests = follower.measure(task.node, last=is_last)
         file_count = len(OUTPUT) if is_last or self._turn % self._turns == 0 else 1
         waiting_lines = follower.waiting_lines if self._ranks and follower.is_gang else None
         for file, lines in follower.new_lines(task.node, file_count, last=is_last):
-            self._lines(self._job.id, task.id, file.removesuffix(".txt"), lines)
+            if self._lines is not None:
+                self._lines(task.id, file.removesuffix(".txt"), lines)
             if waiting_lines is None:
                 self._show_lines(task.id, file, lines, is_named)
             else:
@@ -205,9 +214,11 @@ class _FollowedTask:
     """The output of a task, and what it measures."""
 
     def __init__(
-        self, batch: BatchClient, job_id: str, task_id: str, tell: Callable[[Event], None], ranks: Sequence[int] = ()
+        self, batch: BatchClient, job_id: str, task: Task, tell: Callable[[Event], None], ranks: Sequence[int] = ()
     ) -> None:
-        self._batch, self._job_id, self._task_id, self._tell, self._ranks = batch, job_id, task_id, tell, ranks
+        self._batch, self._job_id, self._task_id, self._tell, self._ranks = batch, job_id, task.id, tell, ranks
+        self.task = task
+        """As it was read last."""
         self._own_files: dict[tuple[int, str], files.Follower] = {}
         """The output of a rank in a file of its own."""
         self._parts: tuple[Part, ...] = ()
@@ -215,12 +226,20 @@ class _FollowedTask:
         """The merged output of a gang, until its ranks are seen."""
         self.rank_requests = 0
         """The requests of the last `lines_of_ranks`."""
-        self._files = [(file, files.Follower(batch, job_id, task_id, file)) for file in OUTPUT]
-        self._records, self._own = (files.Follower(batch, job_id, task_id, path) for path in (RECORDS, OWN))
+        self._files = [(file, files.Follower(batch, job_id, task.id, file)) for file in OUTPUT]
+        self._records, self._own = (files.Follower(batch, job_id, task.id, path) for path in (RECORDS, OWN))
         self._found: files.Follower | None = None
         """Which of them there is."""
         self._stream: MetricStream | None = None
         self._node, self._has_printed, self._looks = "", False, 0
+        self._last, self._line = dict[str, tuple[int, Metric]](), ""
+        """The last value of each metric with its rank, the lowest one that has it, and the last line of the output."""
+
+    def progress(self, now: float) -> str:
+        """How far the task is, in a sentence."""
+        assert self._stream is not None
+        metrics = {name: metric for name, (_, metric) in self._last.items()}
+        return so_far(self.task, self._stream, metrics, self._line, now)
 
     def measure(self, node: str, *, last: bool) -> int:
         """Read what the task measures: the records of its gang, or else its file of $BATCHTRAIN_METRICS. Returns the
@@ -232,6 +251,7 @@ class _FollowedTask:
         if node != self._node:  # it begins, or runs again
             self._stream.begin_again()
             self._own_files, self._parts = {}, ()
+            self._last, self._line = {}, ""
             self._node, self._found, self._has_printed, self._looks = node, None, False, 0
         look, self._looks = self._looks, self._looks + 1
         is_due = not self._has_printed or look % AGAIN_LOOKS < 2
@@ -251,6 +271,7 @@ class _FollowedTask:
         for file, follower in self._files[:file_count]:
             for lines in together(follower.new_lines(node, last=last)):
                 self._has_printed = True
+                self._line = next(filter(str.strip, reversed(lines)), self._line)
                 self._see(self._stream.output(lines, time.time()))
                 yield file, lines
 
@@ -290,6 +311,14 @@ class _FollowedTask:
 
     def _see(self, batch: Batch) -> None:
         assert self._stream is not None
+        for name in tuple(self._last) if batch.again else batch.hidden:
+            self._last.pop(name, None)
+        for point in batch.points:
+            rank = rank_of(point)
+            for name, value in point.values.items() if not point.node else ():
+                lowest, before = self._last.get(name, (rank, Metric(None, None)))
+                if rank <= lowest:
+                    self._last[name] = rank, metric_after(before, name, value, point)
         if any((*batch, self._stream.has_news)):
             self._tell(self._stream.event(self._job_id, self._task_id, batch))
 

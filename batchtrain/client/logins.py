@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from azure.batch import BatchClient
 
+from batchtrain import runtime
 from batchtrain.client import local
 from batchtrain.client.late_values import Placeholders
 from batchtrain.config.login_ports import SSH_PORT
 from batchtrain.config.types import Recipe
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.records import Endpoint
-from batchtrain.runtime import INSIDE
 from batchtrain.service import read
 from batchtrain.service.connect import Account
 
@@ -72,13 +72,28 @@ def login(account: Account, batch: BatchClient, pool_id: str, node_id: str, reci
 
 def inside(directory: str, command: str) -> str:
     """The command of a node that runs a command in a running task, by the task's directory."""
-    return shlex.join(["bash", "-c", INSIDE.decode(), "inside", directory, command])
+    return shlex.join(["bash", "-c", runtime.read("inside.sh").decode(), "inside", directory, command])
 
 
 def run(target: Login, command: str = "") -> int:
     """Run a command on a node, or a shell, with the stdin, stdout and stderr of this process. Returns its exit code."""
     terminal = ("-t",) if sys.stdin.isatty() and sys.stdout.isatty() else ()
     return subprocess.call([*target.ssh, *terminal, *(("--", command) if command else ())])
+
+
+def output(target: Login, command: str, seconds: float) -> bytes:
+    """What a command prints on a node. Raises UsageError if it fails, with the end of its stderr, or takes longer."""
+    line = [*target.ssh, "--", command]
+    try:
+        done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"it did not answer within {seconds:g} s") from None
+    if done.returncode:
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise UsageError(
+            f"the command on the node ended with {done.returncode}: {lines[-1] if lines else 'no message'}"
+        )
+    return done.stdout
 
 
 def forward(target: Login, port: int, local_port: int, ready: Callable[[int], None]) -> None:

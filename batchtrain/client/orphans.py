@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from batchtrain.catalog.prices import money
-from batchtrain.client.ending import Ending, Interrupts
-from batchtrain.client.unfetched import keep_nodes
-from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, ResultsLeft, TaskFailed, counted
+from batchtrain.client.ending import Ending
+from batchtrain.client.interrupts import Interrupts
+from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, TaskFailed, counted
+from batchtrain.life import lost
+from batchtrain.life.intents import ADOPT
+from batchtrain.life.lost import SeenLost
 from batchtrain.plan.marks import Marks
-from batchtrain.records.events import Event, Results, RunAdopted, Standing
+from batchtrain.records.events import Event, RunAdopted, Standing
 from batchtrain.records.record import minute
 from batchtrain.runs import directory, lease
 from batchtrain.runs.directory import RunDirectory, RunRecord
@@ -109,14 +112,18 @@ def adopt(
     """
     needed, others, remarks = list[Orphan](), list[Orphan](), list[str]()
     for orphan in lost_runs(root):
-        is_of_job = orphan.record.job in job_ids
-        is_in_the_way = is_of_job or bool(pool_id and orphan.record.pool == pool_id)
-        if orphan.is_here(client.account) and not _is_open(client, orphan):
-            (needed if is_in_the_way else others).append(orphan)
-        elif orphan.is_here(client.account) and is_in_the_way and (is_of_job or not reuse):
-            _refuse(orphan)
-        else:
-            remarks.append(orphan.remark(client.account))
+        is_here = orphan.is_here(client.account)
+        has_pool, has_job = bool(pool_id) and orphan.record.pool == pool_id, orphan.record.job in job_ids
+        works = is_here and _is_open(client, orphan)
+        match lost.decide(SeenLost(is_here, works, has_job, has_pool, reuse)).act:
+            case "name":
+                remarks.append(orphan.remark(client.account))
+            case "refuse":
+                _refuse(orphan)
+            case "end first":
+                needed.append(orphan)
+            case "end":
+                others.append(orphan)
     if needed:
         end(client, needed, tell, kept_kinds=("pool",) if reuse else ())
     remarks += filter(None, [_failure_of_end(client, orphan, tell) for orphan in others])
@@ -132,7 +139,7 @@ def _failure_of_end(client: Operations, orphan: Orphan, tell: Tell) -> str:
         (recording,) = end(client, [orphan], tell)
     except BatchtrainError as error:
         return f"{orphan.what}, and could not be ended: {error}"
-    tell(Results(orphan.record.job, recording.conclusion()))
+    tell(recording.outcome())
     return ""
 
 
@@ -168,48 +175,56 @@ def end(
 
     Raises ResultsLeft if results are still on a node, and the error of a deletion; the run stays an orphan then.
     """
-    recordings = []
+    recordings, failures = list[Recording](), list[TaskFailed | None]()
     with Interrupts() as interrupts:
         try:
             for orphan in met:
                 tell(RunAdopted(orphan.run.name, f"{orphan.what}; it is ended first"))
-                recordings.append((orphan, *_fetched(client, orphan, everything, progress)))
-            endings = [_ending(client, orphan, tell, interrupts, kept_kinds) for orphan in met]
-            if any(recording.unsaved for _, recording, _ in recordings):
-                for ending in endings:  # those whose results are here may share a pool with the others
-                    keep_nodes(ending)
-                raise ResultsLeft("; ".join(map(_unsaved, recordings, endings)))
-            for orphan, ending in zip(met, endings, strict=True):
-                _delete(client, orphan, ending, kept_kinds)
+                recordings.append(_recording(client, orphan))
+                failures.append(_fetched(client, orphan, recordings[-1], everything, progress))
+            interrupts.hold()
+            ending = _ending(client, met, recordings, tell, interrupts, kept_kinds)
+            ending.end()
+            if error := ending.results_left or ending.failure(successful=False):
+                raise error
+            for orphan in met:
+                for thing in (item for item in orphan.things if item.kind in kept_kinds):
+                    if _has_mark(client, thing, orphan):
+                        pool_users.hand_over(client.batch, thing.id)
         except BaseException:
-            for _, recording, _ in recordings:
+            for recording in recordings:
                 recording.release()
             raise
-        for orphan, recording, failure in recordings:
+        for orphan, recording, failure in zip(met, recordings, failures, strict=True):
             if recording.has_fetched:
                 recording.end("failed" if failure else _last_state(orphan.run), failure)
             else:
                 recording.close(_last_state(orphan.run))
-    return tuple(recording for _, recording, _ in recordings)
+    return tuple(recordings)
 
 
-def fetch_running(client: Operations, orphan: Orphan, *, everything: bool, progress: Progress) -> Recording:
-    """Fetch what the tasks of an orphan have written so far. Its record stays open."""
+def fetch(
+    client: Operations, orphan: Orphan, tell: Tell, *, everything: bool = False, progress: Progress = QUIET
+) -> Recording:
+    """Fetch what the tasks of an orphan have written so far, and end it if they have ended; otherwise its record stays
+    open."""
+    job = client.jobs.handle(orphan.record.job)
+    if not job.open:
+        (recording,) = end(client, [orphan], tell, everything=everything, progress=progress)
+        return recording
+    tell(Standing("", f"{orphan.what}, and its tasks still run; `batchtrain jobs wait {job.id}` ends it"))
     recording = _recording(client, orphan)
     try:
-        recording.fetch(
-            client.jobs.handle(orphan.record.job).tasks, all_tasks=True, everything=everything, progress=progress
-        )
+        recording.fetch(job.tasks, all_tasks=True, everything=everything, progress=progress)
     finally:
         recording.release()
     return recording
 
 
 def _fetched(
-    client: Operations, orphan: Orphan, everything: bool, progress: Progress
-) -> tuple[Recording, TaskFailed | None]:
-    """Fetch the results of an orphan; returns the failure of its first failed task, too."""
-    recording, failure = _recording(client, orphan), None
+    client: Operations, orphan: Orphan, recording: Recording, everything: bool, progress: Progress
+) -> TaskFailed | None:
+    """Fetch the results of an orphan; returns the failure of its first failed task."""
     if _has_mark(client, orphan.job, orphan):
         job = client.jobs.handle(orphan.record.job)
         try:
@@ -217,11 +232,8 @@ def _fetched(
             recording.fetch(tasks, all_tasks=True, everything=everything, progress=progress)
             job.raise_failed(tasks, logs=str(orphan.run.path / "logs"))
         except TaskFailed as error:
-            failure = error
-        except BaseException:
-            recording.release()
-            raise
-    return recording, failure
+            return error
+    return None
 
 
 def _recording(client: Operations, orphan: Orphan) -> Recording:
@@ -235,47 +247,37 @@ def _recording(client: Operations, orphan: Orphan) -> Recording:
     return recording
 
 
-def _unsaved(fetched: tuple[Orphan, Recording, TaskFailed | None], ending: Ending) -> str:
-    """What a run keeps: its files on nodes, the price and the end of these nodes, and the next commands."""
-    orphan, recording, _ = fetched
-    option = ending.client.account.option
-    text = f"run {orphan.run.name} is kept for them"
-    if recording.unsaved:
-        files, command = "; ".join(recording.unsaved), orphan.job.command("fetch", option)
-        text = f"results of run {orphan.run.name} are still on its nodes: {files}; `{command}` fetches them"
-    commands = " and ".join(f"`{thing.command('del', option)}`" for thing in ending.register.things("ours"))
-    nodes = f"; its nodes stay{orphan.price}{ending.bound}" if ending.bound else ""
-    return f"{text}{nodes}; delete what it created with {commands}" if commands else f"{text}{nodes}"
-
-
-def _delete(client: Operations, orphan: Orphan, ending: Ending, kept_kinds: tuple[Kind, ...]) -> None:
-    """Delete what a run created and did not want to keep. Raises the error of a deletion."""
-    for thing in orphan.things:
-        if thing.kind in kept_kinds and _has_mark(client, thing, orphan):
-            pool_users.hand_over(client.batch, thing.id)
-    ending.delete()
-    if error := ending.failure(successful=False):
-        raise error
-
-
 def _ending(
-    client: Operations, orphan: Orphan, tell: Tell, interrupts: Interrupts, kept_kinds: tuple[Kind, ...]
+    client: Operations,
+    met: Sequence[Orphan],
+    recordings: Sequence[Recording],
+    tell: Tell,
+    interrupts: Interrupts,
+    kept_kinds: tuple[Kind, ...],
 ) -> Ending:
-    """The ending of a run: of what it created and did not want to keep, and of a pool that ends with it."""
-    register = Register(Marks(orphan.run.name))
-    for thing in orphan.things:
-        marks = _marks(client, thing)
-        is_own, is_kept = marks.run == orphan.run.name, thing.kind in kept_kinds
-        if is_own and not is_kept and thing.kind not in orphan.kept_kinds:
-            register.note(thing, "ours")
-        elif not is_own and not is_kept and thing.kind == "pool" and marks.ends_with:
-            register.note(thing, "shared")
+    """The ending of runs: of what they created, and of pools that end with them."""
+    register = Register(Marks(met[0].run.name))
+    for orphan in met:
+        for thing in (item for item in orphan.things if item.kind not in kept_kinds):
+            marks = _marks(client, thing)
+            if marks.run == orphan.run.name and thing.kind in orphan.kept_kinds:
+                register.note(thing, "existing")
+            elif marks.run == orphan.run.name:
+                register.adopt(thing, marks.run)
+            elif thing.kind == "pool" and marks.ends_with and "job" not in orphan.kept_kinds:
+                register.note(thing, register.state(thing) or "shared")
 
     def tell_alive(event: Event) -> None:
         lease.touch()  # a long deletion has an event each minute
         tell(event)
 
-    return Ending(client, register, tell_alive, interrupts, (*kept_kinds, *orphan.kept_kinds))
+    jobs = {
+        orphan.record.job: recording for orphan, recording in zip(met, recordings, strict=True) if recording.has_fetched
+    }
+    ending = Ending(client, register, tell_alive, interrupts, ADOPT._replace(keeps=kept_kinds), jobs)
+    ending.submitted, ending.ended = True, {orphan.record.job for orphan in met}
+    ending.planned = "; ".join(f"pool {orphan.record.pool}{orphan.price}" for orphan in met if orphan.price)
+    return ending
 
 
 def _last_state(run: RunDirectory) -> str:

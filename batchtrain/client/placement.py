@@ -1,23 +1,25 @@
-"""Looks for the nodes of a pool: tries its candidates in their order until one has all nodes."""
+"""Finds the nodes of a run: the loop of `PLACE_RULES` of `life/placing.py`, and what each of its rules does."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from batchtrain.client.target_account import where
 from batchtrain.config.candidates import Candidate
 from batchtrain.config.times import duration
 from batchtrain.config.types import Recipe
-from batchtrain.errors import NoCapacity, ServiceError
+from batchtrain.errors import NoCapacity, NodesLost, ServiceError
+from batchtrain.life import placing
+from batchtrain.life.decision_table import drive
+from batchtrain.life.placing import PlaceAct, SeenPlace
 from batchtrain.records import Pool
-from batchtrain.records.events import CandidateTried, Deleted, Standing
+from batchtrain.records.events import CandidateTried, Deleted, Standing, Waiting
 from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs.recording import now
-from batchtrain.service import faults, pool_users, read, retry, watch
-from batchtrain.service.deadlines import GONE_SECONDS
+from batchtrain.service import deletion, faults, pool_users, retry
 from batchtrain.service.register import Register, Thing
 
 if TYPE_CHECKING:
@@ -53,59 +55,155 @@ def client_at(client: Client, candidate: Candidate) -> Client:
     )
     session = type(client)(account)
     session.display, session.say, session.credentials = client.display, client.say, candidate.recipe.credentials
+    session.real_storage = client.real_storage
     client.others.append(session)
     return session
 
 
-def place(
-    client: Client,
-    options: Iterable[Candidate],
-    create: Callable[[Client, Candidate], Pool],
-    register: Register,
-    tell: Tell,
-) -> tuple[Client, Candidate, Pool]:
-    """Create a pool from the first of several candidates that has its nodes; what another one allocated in part is
-    deleted before the next is tried.
+class Jobs(Protocol):
+    """The jobs of a run, which follow its pool."""
 
-    Raises NoCapacity, and the first error that is not about nodes. A service that cannot be reached ends the search: it
-    may have the nodes.
-    """
-    candidates, reasons = tuple(options), []
-    for candidate in candidates:
-        began, session = now(), client_at(client, candidate)
-        name = f"candidate {candidate.number} of {len(candidates)}, {candidate}"
+    def add(self) -> None:
+        """Add them, once the pool has its nodes."""
+
+    def follow(self) -> None:
+        """Follow them to their end. Raises NodesLost."""
+
+    def withdraw(self) -> None:
+        """Delete them, so that they can be added elsewhere."""
+
+
+class Placement(Generic[Client]):
+    """Tries the candidates of a pool in their order until one has all nodes; what another one allocated in part is
+    deleted before the next is tried. Jobs are added there and followed, and move on if the nodes are lost."""
+
+    def __init__(
+        self,
+        client: Client,
+        options: Iterable[Candidate],
+        create: Callable[[Client, Candidate], Pool | None],
+        register: Register,
+        tell: Tell,
+        jobs: Jobs | None = None,
+        *,
+        has_candidates: bool = True,
+    ) -> None:
+        self._client, self._create_pool, self._register, self._tell = client, create, register, tell
+        self._options, self._jobs, self._has_candidates = tuple(options), jobs, has_candidates
+        self._untried, self._reasons = [*self._options], list[str]()
+        self._seen = SeenPlace(len(self._options), wants_jobs=jobs is not None)
+        self._error = ServiceError("")
+        """Why the pool is of no use."""
+        self.client, self.candidate, self.pool = client, self._options[0], cast("Pool | None", None)
+        """Where the pool is, or is tried."""
+
+    def find(self) -> None:
+        """Find the nodes, and with jobs, their end.
+
+        Raises NoCapacity, and the first error that is not about nodes. A service that cannot be reached ends the
+        search: it may have the nodes.
+        """
+        drive(self._look, placing.decide, lambda act, _: ACTS[act](self))
+
+    def _look(self) -> SeenPlace:
+        return self._seen._replace(untried=len(self._untried))
+
+    def _see(self, **changes: Any) -> None:
+        self._seen = self._seen._replace(**changes)
+
+    def _create(self) -> None:
+        candidate, began = self._untried.pop(0), now()
+        self.candidate, self.client = candidate, client_at(self._client, candidate)
+        name = f"candidate {candidate.number} of {len(self._options)}, {candidate}"
         try:
-            pool = create(session, candidate)
+            self.pool = self._create_pool(self.client, candidate)
         except ServiceError as error:
-            if not faults.lacks_nodes(error):
-                raise
-            attempt = attempt_of(session, candidate, began, error)
-            text = retry.span((attempt.ended - began).total_seconds())
-            tell(CandidateTried(candidate.pool.id, f"{name}, has no nodes after {text}: {error}", attempt=attempt))
-            discard(session, candidate.pool.id, register, tell)
-            reasons.append(f"{candidate}: {error.code}")
-            continue
-        tell(CandidateTried(pool.id, f"{name}, has the nodes", attempt=attempt_of(session, candidate, began)))
-        return session, candidate, pool
-    raise NoCapacity(
-        f"none of {len(reasons)} candidates has nodes for the pool ({'; '.join(reasons)}); run again later, or add"
-        " candidates to pool.yaml",
-        code="NoCapacity",
-    )
+            if self._has_candidates and faults.lacks_nodes(error):
+                attempt = self._attempt(began, error)
+                text = retry.span((attempt.ended - began).total_seconds())
+                text = f"{name}, has no nodes after {text}: {error}"
+                self._tell(CandidateTried(candidate.pool.id, text, attempt=attempt))
+                self._reasons.append(f"{candidate}: {error.code}")
+                self._see(pool="lacking")
+                return
+            self._see_end(error)
+            return
+        if self._has_candidates:
+            attempt = self._attempt(began)
+            self._tell(CandidateTried(candidate.pool.id, f"{name}, has the nodes", attempt=attempt))
+        at = self._options.index(candidate)
+        self._untried, self._reasons = [*self._options[at + 1 :], *self._options[: at + 1]], []
+        self._see(pool="ready")
+
+    def _see_end(self, error: ServiceError) -> None:
+        """The pool ended with the run that added it. Raises any other error."""
+        if error.code not in pool_users.POOL_GONE or not self._register.things("shared"):
+            raise error
+        self._see(pool="ended")
+
+    def _add(self) -> None:
+        assert self._jobs is not None
+        self._see(jobs="added")
+        try:
+            self._jobs.add()
+        except ServiceError as error:
+            self._see_end(error)
+
+    def _follow(self) -> None:
+        assert self._jobs is not None
+        try:
+            self._jobs.follow()
+            self._see(jobs="over")
+        except NodesLost as error:
+            text = f"{self.candidate} does not get its nodes back ({error}); the job moves to the next candidate"
+            self._tell(CandidateTried(self.candidate.pool.id, text, attempt=self._attempt(now(), error)))
+            self._see(pool="lost")
+
+    def _withdraw(self) -> None:
+        assert self._jobs is not None
+        self._jobs.withdraw()
+        self._see(jobs="")
+
+    def _discard(self) -> None:
+        discard(self.client, self.candidate.pool.id, self._register, self._tell)
+        self._see(pool="")
+
+    def _forget(self) -> None:
+        for pool in self._register.things("shared"):
+            text = f"{pool.name} was deleted at the end of the run that added it; this run creates it again"
+            self._tell(Waiting(pool.id, text))
+            self._register.note(pool, None)
+        self._untried = [self.candidate, *(option for option in self._untried if option is not self.candidate)]
+        self._see(pool="")
+
+    def _give_up(self) -> None:
+        raise NoCapacity(
+            f"none of {len(self._reasons)} candidates has nodes for the pool ({'; '.join(self._reasons)}); run again"
+            " later, or add candidates to pool.yaml",
+            code="NoCapacity",
+        )
+
+    def _attempt(self, began: datetime, error: ServiceError | None = None) -> PoolAttempt:
+        return PoolAttempt(
+            candidate=str(self.candidate),
+            account=self.client.account.name,
+            vm_size=self.candidate.pool.vm_size,
+            began=began,
+            ended=now(),
+            code=error.code if error else "",
+            reason=str(error) if error else "",
+        )
 
 
-def attempt_of(
-    session: Session, candidate: Candidate, began: datetime, error: ServiceError | None = None
-) -> PoolAttempt:
-    return PoolAttempt(
-        candidate=str(candidate),
-        account=session.account.name,
-        vm_size=candidate.pool.vm_size,
-        began=began,
-        ended=now(),
-        code=error.code if error else "",
-        reason=str(error) if error else "",
-    )
+ACTS: Mapping[PlaceAct, Callable[[Placement[Any]], None]] = {
+    "create": Placement._create,
+    "add": Placement._add,
+    "follow": Placement._follow,
+    "withdraw": Placement._withdraw,
+    "discard": Placement._discard,
+    "forget": Placement._forget,
+    "give up": Placement._give_up,
+}
 
 
 def discard(client: Session, pool_id: str, register: Register, tell: Tell) -> None:
@@ -113,9 +211,9 @@ def discard(client: Session, pool_id: str, register: Register, tell: Tell) -> No
     register.settle(client.batch)
     thing = Thing("pool", pool_id)
     if register.state(thing) in ("ours", "pending") and register.is_ours(client.batch, thing):
-        if others := pool_users.end(client.batch, pool_id, register.runs):
-            tell(Standing(thing.name, pool_users.stays(pool_id, others, client.account.option)))
+        if reason := deletion.request(client.batch, thing, register.runs, client.account.option):
+            tell(Standing(thing.name, reason))
         else:
-            watch.gone(lambda: read.pool(client.batch, pool_id), GONE_SECONDS, client.pace, thing.name, tell)
+            deletion.gone(client.batch, thing, client.pace, tell)
             tell(Deleted(thing.name, f"deleted {thing.name}"))
     register.note(thing, None)

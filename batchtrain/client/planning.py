@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batchtrain.client.local import blob_store, refuse
@@ -56,6 +57,14 @@ def gathered(
         former=has_former(recipe.directory),
     )
     return facts, read_sources(recipe)
+
+
+def refuse_path(recipe: object) -> None:
+    """Raise UsageError, with what to call, for the path of a script or of a recipe in place of the recipe."""
+    if isinstance(recipe, str | Path):
+        function = "script" if Path(recipe).suffix == ".py" else "load"
+        call = f"batchtrain.{function}({str(recipe)!r})"
+        raise UsageError(f"{str(recipe)!r} is a path, and this call takes a recipe; give it `{call}`")
 
 
 def foresee(recipe: Recipe, account: Account, connect: Connect, *, listed: bool = True, results: str = "") -> Foreseen:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from batchtrain.client import logins, placement
 from batchtrain.client.identities import refuse_identities
 from batchtrain.client.idling import enabling, idles
-from batchtrain.client.planning import Foreseen, pool_id_of
+from batchtrain.client.planning import Foreseen, pool_id_of, refuse_path
 from batchtrain.client.session import Session
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.client.task_files import FileRow, GotRow, get_node_files, node_files
@@ -29,6 +29,8 @@ from batchtrain.errors import (
     Unreachable,
     UsageError,
 )
+from batchtrain.life import pools as rules
+from batchtrain.life.pools import PoolRule, SeenNodes
 from batchtrain.plan import diff, plan_pool
 from batchtrain.plan.marks import MAX_PRICE, marks_of, values_of
 from batchtrain.plan.step import Step
@@ -37,7 +39,7 @@ from batchtrain.records import Node, Pool, Table, nodes_called
 from batchtrain.records.events import NodeLogin, NodeReady, NodeRebooted, NodeUserAdded, PoolResized, PoolReused
 from batchtrain.records.record import minute
 from batchtrain.runs.recording import QUIET, Progress
-from batchtrain.service import read, submit, watch
+from batchtrain.service import deletion, read, submit, watch
 from batchtrain.service.deadlines import GONE_SECONDS, POOL_SECONDS
 from batchtrain.service.register import Register, Thing
 
@@ -76,6 +78,7 @@ class Pools:
         for managed identities that cannot be set. patience: seconds to allocate all nodes. on_move: receives the client
         of each candidate before it is tried.
         """
+        refuse_path(recipe)
         if recipe.pool is not None and recipe.pool.candidates is not None:
             return self._add_first(recipe, wait=wait, timeout=timeout, tell=tell, register=register, on_move=on_move)
         if not recipe.needs_pool:
@@ -87,10 +90,8 @@ class Pools:
         logins = _logins(todo)
         steps = tuple(step for step in todo.steps if step not in logins)
         self._client.carry_out(todo._replace(steps=steps), recipe, tell, register=register)
-        if patience is not None:
-            watch.pool_allocated(self._client.batch, pool_id, patience, timeout, self._client.pace, tell)
         if wait:
-            self._ready(pool_id, timeout, tell, recipe, read.LONG_AGO)
+            self._ready(pool_id, timeout, tell, recipe, read.LONG_AGO, patience)
             self._log_in(logins, recipe, tell)
         return self.get(pool_id)
 
@@ -115,7 +116,10 @@ class Pools:
             return pools.add(candidate.recipe, timeout=timeout, tell=tell, register=register, patience=patience)
 
         options = ordered(recipe, self._client.account.region or "")
-        return placement.place(self._client, options, create, register, tell)[-1]
+        search = placement.Placement(self._client, options, create, register, tell)
+        search.find()
+        assert search.pool is not None
+        return search.pool
 
     def ready(
         self,
@@ -225,13 +229,19 @@ class Pools:
         return self._ready(pool_id, timeout, tell, recipe)
 
     def _ready(
-        self, pool_id: str, timeout: float, tell: Tell, recipe: Recipe | None, before: datetime | None = None
+        self,
+        pool_id: str,
+        timeout: float,
+        tell: Tell,
+        recipe: Recipe | None,
+        before: datetime | None = None,
+        patience: float | None = None,
     ) -> Table[Node]:
-        """The same after a resize was requested. before: the end of the resize before it."""
+        """The same after a resize was requested. before: the end of the resize before it. patience: as for `add`."""
         batch = self._client.batch
         reboots = watch.Reboots(batch, pool_id, _mended(recipe), lambda text: tell(NodeRebooted(pool_id, text)))
         try:
-            nodes = watch.pool_ready(batch, pool_id, timeout, self._client.pace, tell, reboots.mend, before)
+            nodes = watch.pool_ready(batch, pool_id, timeout, self._client.pace, tell, reboots.mend, before, patience)
         except ServiceError as error:
             if not isinstance(error, (NotFound, NotAllowed, Unreachable)):
                 with contextlib.suppress(BatchtrainError):  # the failure itself matters more
@@ -246,6 +256,10 @@ class Pools:
     def get(self, pool_id: str) -> Pool:
         """One pool. Raises NotFound."""
         return read.pool(self._client.batch, pool_id)
+
+    def reason_to_wait(self, pool: Pool, nodes: Iterable[Node]) -> PoolRule | None:
+        """Why the nodes of a pool do not take tasks yet; None if all do."""
+        return rules.decide(SeenNodes(pool, tuple(nodes), pool.refusal))
 
     def stands(self, pool_id: str) -> bool:
         """Whether the pool exists."""
@@ -298,11 +312,20 @@ class Pools:
         return logins.login(client.account, client.batch, pool_id, self._node(pool_id, node), recipe)
 
     def _node(self, pool_id: str, name: str) -> str:
-        """The id of a node of a pool. Raises NotFound."""
-        matching = nodes_called(name, (node.id for node in self.nodes(pool_id)))
-        if len(matching) == 1:
-            return matching[0]
-        raise NotFound(f"pool {pool_id} has no node `{name}`; `batchtrain pool show {pool_id}` lists its nodes")
+        return self.node_ids(pool_id, (name,))[0]
+
+    def node_ids(self, pool_id: str, names: Iterable[str], *, by_number: bool = True) -> tuple[str, ...]:
+        """The ids of nodes of a pool, by any name that a view shows (`nodes_called`). Raises NotFound.
+
+        by_number: whether their number in the list of the pool names them too, which changes with a lost node."""
+        ids, all_ids = [], [node.id for node in self.nodes(pool_id)]
+        for name in names:
+            matching = nodes_called(name, all_ids, by_number=by_number)
+            if len(matching) != 1:
+                what = f"{len(matching)} nodes" if matching else "no node"
+                raise NotFound(f"pool {pool_id} has {what} `{name}`; `batchtrain pool show {pool_id}` lists its nodes")
+            ids += matching
+        return tuple(ids)
 
     def diagnose(self, pool_id: str) -> Diagnosis:
         """Why the pool has no usable nodes. Raises NotFound. Changes nothing."""
@@ -361,15 +384,14 @@ class Pools:
     @displayed("interrupted; the deletion continues", quiet=True)
     def delete(self, pool_id: str, *, wait: bool = True, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
         """Delete a pool with its nodes. Raises NotFound."""
-        with watch.Deadline(timeout, f"the deletion of pool {pool_id}", tell):
-            submit.delete_pool(self._client.batch, pool_id)
+        deletion.request_named(self._client.batch, Thing("pool", pool_id), tell, seconds=timeout)
         if wait:
             self.gone(pool_id, timeout=timeout, tell=tell)
 
     @displayed("interrupted; the deletion continues", quiet=True)
     def gone(self, pool_id: str, *, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
         """Wait until the deletion of a pool has finished."""
-        watch.gone(lambda: self.get(pool_id), timeout, self._client.pace, f"pool {pool_id}", tell)
+        deletion.gone(self._client.batch, Thing("pool", pool_id), self._client.pace, tell, timeout)
 
 
 def _mended(recipe: Recipe | None) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from batchtrain.client.identities import identify
@@ -12,9 +12,12 @@ from batchtrain.client.local import Kept, add_catalog, storage
 from batchtrain.client.planning import Foreseen, foresee, pool_id_of
 from batchtrain.client.shown_progress import Tell
 from batchtrain.client.task_files import Service
+from batchtrain.config import local_storage
+from batchtrain.config.local_storage import account_names, without_accounts
 from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import Credentials, Recipe, StorageCredentials
 from batchtrain.display.progress import line, wanted
+from batchtrain.errors import UsageError
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
 from batchtrain.records.events import Event, FilesUploaded
@@ -28,6 +31,7 @@ from batchtrain.service import submit, watch
 from batchtrain.service.connect import Account
 from batchtrain.service.job_addition import ONCE, AddOptions
 from batchtrain.service.register import Register
+from batchtrain.storage.source import is_empty
 
 if TYPE_CHECKING:
     from batchtrain.storage.blob import Connect
@@ -46,9 +50,12 @@ class Session:
         """Receives messages about slow one-time work, such as an installation."""
         self.credentials = Credentials()
         """Those with which it was connected; they name the storage accounts."""
+        self.real_storage = False
+        """Whether the emulator uses the storage accounts of the credentials; else its own storage replaces them."""
         self.others: list[Session] = []
         """Clients of other accounts, where a pool was looked for."""
         self._own_storage: StorageCredentials | None = None
+        self._told_accounts: Mapping[str, str] = {}
         self.files = Service(self.batch, signing.patience(account.endpoint))
 
     def __repr__(self) -> str:
@@ -67,6 +74,10 @@ class Session:
         """
         from batchtrain.config.check.storage import links_of  # imports every rule, and only here
 
+        recipe = self.with_storage(recipe)
+        self.tell_storage(recipe, links_of(recipe))
+        if listed:
+            self._refuse_empty(recipe)
         foreseen = foresee(recipe, self.account, self.storage(recipe), listed=listed, results=results)
         is_large = any(isinstance(source, LargeSource) for source in foreseen.sources.values())
         links = (
@@ -78,12 +89,38 @@ class Session:
             self.own_storage()
         return foreseen
 
+    def with_storage(self, recipe: Recipe) -> Recipe:
+        """The recipe with the storage accounts that this session uses."""
+        return without_accounts(recipe) if self.account.home and not self.real_storage else recipe
+
+    def tell_storage(self, recipe: Recipe, links: Iterable[str]) -> None:
+        """Say once where links lead on the emulator, if credentials.yaml has accounts for them."""
+        if not self.account.home:
+            return
+        names = account_names(recipe.credentials) if self.real_storage else recipe.replaced_accounts
+        accounts = {link: names[link] for link in dict.fromkeys(links) if link in names}
+        if accounts and accounts != self._told_accounts:
+            self._told_accounts = accounts
+            self.say(local_storage.meaning(accounts, real=self.real_storage))
+
+    def _refuse_empty(self, recipe: Recipe) -> None:
+        """Raise UsageError for containers that the recipe reads and that are empty in the emulator's own storage."""
+        from batchtrain.config.check.storage import read_containers  # see above
+
+        if not self.account.home:
+            return
+        connect = self.storage(recipe)
+        own = [item for item in read_containers(recipe) if item[0] not in recipe.credentials.storage]
+        if empty := tuple(item for item in own if is_empty("/".join(item), connect)):
+            raise UsageError(local_storage.empty(empty, recipe.replaced_accounts))
+
     def storage(self, recipe: Recipe) -> Connect:
         """Clients of the recipe's storage accounts by link; batchtrain signs in when the first one is needed."""
         values = self._values(recipe)
         return lambda link: values.connect(link)
 
     def _values(self, recipe: Recipe) -> Placeholders:
+        recipe = self.with_storage(recipe)
         return Placeholders(recipe, ca=self.account.ca, own=self.own_storage if self.account.home else None)
 
     def own_storage(self) -> StorageCredentials:

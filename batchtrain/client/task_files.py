@@ -113,7 +113,7 @@ class TaskFiles:
         if node is None:
             return all_parts[:1]
         ids = nodes_called(node, (part.node for part in all_parts))
-        matches = tuple(part for part in all_parts if part.node in ids or part.name == node)
+        matches = tuple(part for part in all_parts if part.node in ids)
         if len(matches) != 1:
             names = ", ".join(f"{part.name} ({part.node})" for part in all_parts)
             raise UsageError(f"task {self.job_id}/{self.id} did not run on one node `{node}`; its nodes are {names}")

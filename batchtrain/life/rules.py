@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Literal, NamedTuple
 
 from batchtrain.errors import Finding, counted, shortened
@@ -95,7 +94,7 @@ class View(NamedTuple):
 def decide(seen: Seen) -> Decision | None:
     """What a wait for the tasks of a job does next, and why; None if a task runs, and if the job or all of its
     tasks have ended."""
-    if seen.job.state in ("terminating", "completed"):
+    if seen.job.is_over:
         return None
     if gone := _pool_gone(seen):
         return Decision("end", POOL_GONE, "", gone)
@@ -149,15 +148,6 @@ def key_of(task_id: str) -> str:
 def _is_in_ranges(task_id: str, task: Task) -> bool:
     ranges = task.request.depends_on_ranges
     return key_of(task_id).isdigit() and any(first <= int(task_id) <= last for first, last in ranges)
-
-
-def resize_error(pool: Pool, before: datetime | None) -> Failure:
-    """The error with which the awaited resize of a pool ended; false if there is none. What an earlier one left is
-    history. before: the end of the last resize before the one that was requested; None if none was."""
-    if before is None or not pool.resize_errors:
-        return pool.refusal
-    is_new = pool.allocation_since is None or pool.allocation_since > before
-    return pool.resize_errors[0] if pool.allocation == "steady" and is_new else Failure()
 
 
 # --- the rules --------------------------------------------------------------------------------------------------------

@@ -8,6 +8,10 @@ from batchtrain.records import Job, Node, Pool, Task
 
 BROKEN = frozenset({"starttaskfailed", "unusable", "offline", "unknown"})
 """States of nodes that take no tasks until somebody mends them."""
+NEVER_READY = frozenset({"starttaskfailed", "unusable"})
+"""States of nodes that only a reboot can change."""
+LOST = frozenset({"preempted", "unusable", "starttaskfailed", "leavingpool", "deallocated", "deallocating"})
+"""States of nodes that run no tasks, and that leave or have to be mended."""
 READY = frozenset({"idle", "running"})
 
 

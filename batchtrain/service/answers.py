@@ -244,6 +244,25 @@ class SubtaskAnswer(_Part, frozen=True):
         return TaskNode(*msgspec.structs.astuple(self.node_info))
 
 
+class _Container(_Part, frozen=True):
+    container_run_options: str = ""
+    working_directory: str = ""
+
+    @property
+    def volumes(self) -> tuple[tuple[str, str], ...]:
+        """What `-v` and `--volume` mount: the alias of a shared volume or the directory of the node, and the path
+        inside; without batchtrain's own."""
+        mounts = (match[1].split(":") for match in _VOLUME.finditer(self.container_run_options))
+        return tuple(
+            (mount[0].strip("'\"").rpartition("_MOUNTS_DIR/")[2], mount[1].strip("'\""))
+            for mount in mounts
+            if len(mount) > 1 and mount[0] != mount[1]
+        )
+
+
+_VOLUME = re.compile(r"(?<!\S)(?:-v|--volume)[ =](\S+)")
+
+
 class TaskAnswer(SubtaskAnswer, frozen=True, kw_only=True):
     id: str
     state: str = ""
@@ -257,11 +276,12 @@ class TaskAnswer(SubtaskAnswer, frozen=True, kw_only=True):
     constraints: _Constraints = _Constraints()
     command_line: str = ""
     environment_settings: tuple[_Variable, ...] = ()
+    container_settings: _Container | None = None
 
     @property
     def record(self) -> Task:
         """The task. Tasks share equal values, for there may be a million."""
-        run, gang = self.execution_info, self.multi_instance_settings
+        run, gang, container = self.execution_info, self.multi_instance_settings, self.container_settings
         return Task(
             id=self.id,
             state=sys.intern(self.state),
@@ -283,6 +303,8 @@ class TaskAnswer(SubtaskAnswer, frozen=True, kw_only=True):
                 tuple((span.start, span.end) for span in self.depends_on.task_id_ranges),
                 self.exit_conditions,
                 self.constraints.seconds,
+                container.volumes if container else (),
+                container is not None and container.working_directory == "taskWorkingDirectory",
             ),
         )
 

@@ -58,13 +58,13 @@ def ended_early(job_id: str, reason: str) -> TaskFailed:
 
 def explained(tasks: Iterable[Task], reason_of: Callable[[Task], str]) -> Iterator[Task]:
     """Tasks for a list. Of the first EXPLAINED_TASKS that failed by an exit code, the reason replaces the general one
-    of the service; of the others only its code is left. reason_of: reads the `summary` of a task."""
+    of the service; of the others it is the exit code. reason_of: reads the `summary` of a task."""
     explainable = EXPLAINED_TASKS
     for task in tasks:
         if task.failure.code == EXIT_CODE:
             reason = reason_of(task) if explainable else ""
             explainable -= bool(explainable)
-            task = replace(task, failure=Failure(message=reason) if reason else Failure(code=EXIT_CODE))
+            task = replace(task, failure=Failure(message=reason or f"exit code {task.exit_code}"))
         yield task
 
 
@@ -101,7 +101,7 @@ def _meaning(task: Task, reason: Cause, lines: tuple[str, ...]) -> str:
     is_told = reason.exception or reason.end.ending or (not reason.end.process and _ours(reason, lines))
     if task.exit_code in MEANINGS and not is_told:
         parts.append(MEANINGS[task.exit_code])
-    if task.exit_code is not None and not lines and task.failure:
+    if task.exit_code is not None and not lines and task.failure and task.failure.code != EXIT_CODE:
         parts.append(str(task.failure))
     return "".join(f" ({text})" for text in parts)
 

@@ -12,12 +12,12 @@ from batchtrain.config.types import span_of
 from batchtrain.errors import PlanError, ServiceError, UsageError
 from batchtrain.plan.wire_times import duration
 from batchtrain.records.events import Event, JobDisabled
+from batchtrain.records.jobs import OVER
 from batchtrain.service import read, submit, tasks
 from batchtrain.service.requests import ask, quoted
 from batchtrain.service.task_actions import ACTIONS, Changed, change
 from batchtrain.service.watch import Deadline, Pace
 
-OVER = frozenset({"completed", "terminating", "deleting"})
 STOPPED = frozenset({"completed", "disabled"})
 """The states of a job none of whose tasks runs."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 import threading
 from collections.abc import Iterable, Iterator
@@ -112,7 +111,7 @@ class Folder:
 
     def write(self, name: str, content: Iterable[bytes], mode: int = 0o600, modified: float | None = None) -> None:
         """Write a file by rename: a reader sees the old one or the new one, and a link of this name is replaced."""
-        fresh = f".{secrets.token_hex(8)}.new"
+        fresh = f".{os.urandom(8).hex()}.new"
         try:
             with os.fdopen(self.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
                 file.writelines(content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 from azure.batch import BatchClient
@@ -33,7 +34,7 @@ def look(client: BatchClient, job_id: str, counts: Counts, job: Job | None = Non
     """
     seen, requests = _with_pool(client, job or read.job(client, job_id))
     requests += job is None
-    if counts.running or not counts.active or seen.job.state == "completed":
+    if counts.running or not counts.active or seen.job.is_over:
         return Look(seen, requests)
     with_tasks = tasks_of(client, seen._replace(nodes=_nodes(client, seen.pool)), counts)
     return Look(with_tasks.seen, requests + 1 + with_tasks.requests)
@@ -46,6 +47,18 @@ def has_work(client: BatchClient, job_id: str) -> bool:
     job = read.counted_job(client, job_id)
     decision = rules.decide(look(client, job_id, job.counts, job).seen)
     return job.state != "completed" and (decision is None or decision.act != "end")
+
+
+def is_used(client: BatchClient, job_id: str, run_state: str, job: Job | None = None) -> bool:
+    """Whether a run still uses a job: a process follows the run, a task of the job runs or may still start, or the
+    service ends the job of a detached run. run_state: as far as the directory of the run is here. job: if it was read
+    already."""
+    if run_state == "running":
+        return True
+    with contextlib.suppress(NotFound):  # it was deleted meanwhile
+        is_over = (job or read.job(client, job_id)).is_over
+        return not is_over and (run_state == "detached" or has_work(client, job_id))
+    return False
 
 
 def tasks_of(client: BatchClient, seen: Seen, counts: Counts) -> Look:

@@ -20,14 +20,11 @@ from batchtrain.plan.marks import ENDS_WITH, LAST_USER, USED_BY, marks_of
 from batchtrain.records import Job
 from batchtrain.records.record import minute
 from batchtrain.service import read, submit
-from batchtrain.service.job_actions import OVER
-from batchtrain.service.read import PoolVersion
+from batchtrain.service.read import Version
 from batchtrain.service.register import Thing
 from batchtrain.service.requests import CHANGED, ask
 
-VERSIONS = 20
-"""How often a pool is read again because another command has changed it."""
-GONE = frozenset({"PoolNotFound", "PoolBeingDeleted"})
+POOL_GONE = frozenset({"PoolNotFound", "PoolBeingDeleted"})
 """The codes of requests that need a pool which ends or has ended."""
 
 
@@ -48,7 +45,7 @@ class PoolUser(NamedTuple):
 
 def is_living(job: Job) -> bool:
     """Whether the work of a job is not over. One that its run deletes lives until then: its results are fetched."""
-    return job.state not in OVER or (job.state != "deleting" and bool(marks_of(job.metadata).ends_with))
+    return not job.is_over or (job.state != "deleting" and bool(marks_of(job.metadata).ends_with))
 
 
 def users(client: BatchClient, pool_id: str, runs: Collection[str] = ()) -> tuple[PoolUser, ...]:
@@ -76,7 +73,7 @@ def stays(pool_id: str, others: Sequence[PoolUser], option: str) -> str:
 def join(client: BatchClient, pool_id: str, run: str) -> None:
     """Note a run, whose job exists, as a user of a pool that another run would delete. Raises NotFound for a pool that
     ends."""
-    for version in _versions(client, pool_id):
+    for version in submit.versions(client, Thing("pool", pool_id)):
         if version.state == "deleting":
             raise NotFound(f"pool {pool_id} is being deleted", operation=f"use pool {pool_id}", code="PoolBeingDeleted")
         with contextlib.suppress(NotAllowed):  # its jobs protect it, but for a moment
@@ -90,13 +87,13 @@ def end(client: BatchClient, pool_id: str, runs: Collection[str]) -> tuple[PoolU
 
     The run that added the pool hands it over; other runs delete only a pool that was handed over. Raises NotFound.
     """
-    for version in _versions(client, pool_id):
+    for version in submit.versions(client, Thing("pool", pool_id)):
         if version.state == "deleting":
             return ()
         marks, others = marks_of(version.metadata), users(client, pool_id, runs)
         is_handed_over = marks.ends_with == LAST_USER
         if not others and (is_handed_over or marks.run in runs):
-            if _is_done(partial(submit.delete_pool, client, pool_id, version.etag)):
+            if _is_done(partial(submit.delete_version, client, Thing("pool", pool_id), version.etag)):
                 return ()
         elif is_handed_over or marks.run not in runs:
             return others or (PoolUser(marks.run, "", None, ends=True),)
@@ -107,19 +104,12 @@ def end(client: BatchClient, pool_id: str, runs: Collection[str]) -> tuple[PoolU
 
 def hand_over(client: BatchClient, pool_id: str) -> None:
     """Let a pool whose run has ended end with its last user. Raises NotFound."""
-    for version in _versions(client, pool_id):
+    for version in submit.versions(client, Thing("pool", pool_id)):
         if marks_of(version.metadata).ends_with in ("", LAST_USER) or _noted(client, version, ENDS_WITH, LAST_USER):
             return
 
 
-def _versions(client: BatchClient, pool_id: str) -> Iterator[PoolVersion]:
-    """The pool now, as often as another command has changed it. Raises NotFound."""
-    for _ in range(VERSIONS):
-        yield read.pool_version(client, pool_id)
-    raise ServiceError(f"pool {pool_id} is changed by other commands all the time", code=CHANGED)
-
-
-def _noted(client: BatchClient, version: PoolVersion, name: str, value: str) -> bool:
+def _noted(client: BatchClient, version: Version, name: str, value: str) -> bool:
     """Set an item of the metadata of a pool. Returns False if the pool has changed."""
     items = [*(item for item in version.metadata if item["name"] != name), {"name": name, "value": value}]
     thing = Thing("pool", version.id)

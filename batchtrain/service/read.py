@@ -19,6 +19,7 @@ from azure.core.rest import HttpRequest
 from msgspec.structs import replace
 
 from batchtrain import foreign
+from batchtrain.catalog import api_versions
 from batchtrain.config.masking import masked_request
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings
 from batchtrain.errors import NotFound, ServiceError
@@ -37,6 +38,7 @@ from batchtrain.records import (
     TaskNode,
     node_hours,
 )
+from batchtrain.records.record import Time
 from batchtrain.service import answers, clock_difference
 from batchtrain.service.answers import Named, NodeCounts, NodeEndpoints, SubtaskAnswer, TaskAnswer, TaskCounts
 from batchtrain.service.faults import faults
@@ -65,7 +67,7 @@ TIMED_TASK = f"{TASK},creationTime,multiInstanceSettings"
 MARKED = "id,state,creationTime,metadata"
 MARKED_POOL = f"{MARKED},vmSize,currentDedicatedNodes,currentLowPriorityNodes"
 COUNTED_TASK = f"{TIMED_TASK},requiredSlots"
-EXAMINED_TASK = f"{TASK},multiInstanceSettings,requiredSlots,dependsOn,exitConditions,constraints"
+EXAMINED_TASK = f"{TASK},multiInstanceSettings,requiredSlots,dependsOn,exitConditions,constraints,containerSettings"
 
 
 # --- pools and nodes ------------------------------------------------------------------------------------------------
@@ -87,18 +89,19 @@ def pool_or_none(client: BatchClient, pool_id: str, select: str = POOL) -> Pool 
     return _if_there(lambda: pool(client, pool_id, select))
 
 
-class PoolVersion(msgspec.Struct, frozen=True):
-    """What a conditional change of a pool needs."""
+class Version(msgspec.Struct, frozen=True):
+    """What a conditional change of a pool, a job or a job schedule needs."""
 
     id: str
     etag: str = msgspec.field(default="", name="eTag")
+    created: Time | None = msgspec.field(default=None, name="creationTime")
     state: str = ""
     metadata: tuple[dict[str, str], ...] = ()
 
 
-def pool_version(client: BatchClient, pool_id: str) -> PoolVersion:
-    """The version of a pool. Raises NotFound."""
-    return answer(client, _url("pools", pool_id), f"look at pool {pool_id}", PoolVersion)
+def version(client: BatchClient, kind: str, collection: str, thing_id: str) -> Version:
+    """The version of a thing. Raises NotFound."""
+    return answer(client, _url(collection, thing_id), f"look at {kind} {thing_id}", Version)
 
 
 def facts_of(pool: Pool) -> PoolFacts:
@@ -107,16 +110,21 @@ def facts_of(pool: Pool) -> PoolFacts:
 
 
 def with_node_hours(client: BatchClient, pools: Iterable[Pool], now: datetime) -> tuple[Pool, ...]:
-    """The pools with their node hours: one request for each pool with nodes."""
-    return tuple(
-        replace(pool, node_hours=node_hours(nodes(client, pool.id), now) if pool.nodes else 0.0) for pool in pools
-    )
+    """The pools with their node hours, without those that are deleted meanwhile: one request for each pool with
+    nodes."""
+    of_pools = ((pool, nodes_or_none(client, pool.id) if pool.nodes else ()) for pool in pools)
+    return tuple(replace(pool, node_hours=node_hours(nodes, now)) for pool, nodes in of_pools if nodes is not None)
 
 
 def nodes(client: BatchClient, pool_id: str, select: str = NODE) -> tuple[Node, ...]:
     """The nodes of a pool. Raises NotFound."""
     url = _url("pools", pool_id, "nodes", select=select)
     return tuple(_records(client, url, f"list nodes of pool {pool_id}", answers.node))
+
+
+def nodes_or_none(client: BatchClient, pool_id: str, select: str = NODE) -> tuple[Node, ...] | None:
+    """The nodes of a pool; None if it does not exist."""
+    return _if_there(lambda: nodes(client, pool_id, select))
 
 
 def node(client: BatchClient, pool_id: str, node_id: str) -> Node:
@@ -352,7 +360,7 @@ def living(client: BatchClient, resources: Iterable[tuple[str, tuple[str, ...], 
     for kind, name, body in resources:
         names.setdefault(kind, {})[name[0]] = None
         if kind == "pool":
-            versions[name[0]] = wire.api_version(body)
+            versions[name[0]] = api_versions.needed("pool", body)
     jobs = _each(names.get("job", ()), lambda name: job_document(client, name))
     tasks = {name: list(task_documents(client, name)) for name in names.get("task", ()) if name in jobs}
     return Living(

@@ -59,6 +59,7 @@ class Register:
     def __init__(self, marks: Marks, runs: Mapping[str, str] | None = None) -> None:
         """runs: the names of runs by job id; other things carry the run of `marks`."""
         self._marks, self._runs = marks, runs or {}
+        self._adopted: dict[Thing, str] = {}
         self._states: dict[Thing, State] = {}
         self.temporary_kinds: frozenset[Kind] = frozenset()
         """The kinds of things that this command deletes at its end."""
@@ -67,13 +68,19 @@ class Register:
 
     def marks(self, thing: Thing) -> Marks:
         """What the metadata of a thing says when this command creates it."""
-        run = self._runs.get(thing.id, self._marks.run) if thing.kind == "job" else self._marks.run
+        run = self._adopted.get(thing) or self._marks.run
+        run = self._runs.get(thing.id, run) if thing.kind == "job" else run
         return self._marks._replace(run=run, ends_with=run if thing.kind in self.temporary_kinds else "")
 
     @property
     def runs(self) -> frozenset[str]:
         """The names of the runs of this command."""
-        return frozenset((self._marks.run, *self._runs.values()))
+        return frozenset((self._marks.run, *self._runs.values(), *self._adopted.values()))
+
+    def adopt(self, thing: Thing, run: str) -> None:
+        """Take over what a run created that lost its process."""
+        self._adopted[thing] = run
+        self.note(thing, "ours")
 
     def note(self, thing: Thing, state: State | None) -> None:
         """Set the state of a thing; None removes it."""

@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 import urllib.request
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from datetime import datetime, timezone
@@ -256,28 +255,20 @@ def listen(tell: Tell) -> Callable[[], None]:
 
 
 class Answers:
-    """When the service answered in the last minute, for a display of a process that has one account."""
+    """When the service answered last, for a display of a process that has one account."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now, self._times, self._lock = now, deque[float](), threading.Lock()
+        self._now = now
+        self._last: float | None = None
 
     def note(self) -> None:
         """An answer came."""
-        with self._lock:
-            self._times.append(self._now())
-            self._drop()
+        self._last = self._now()
 
-    def recent(self) -> tuple[float, int] | None:
-        """The seconds since the last answer, and the answers of the last minute; None before the first."""
-        with self._lock:
-            if not self._times:
-                return None
-            self._drop()
-            return self._now() - self._times[-1], len(self._times)
-
-    def _drop(self) -> None:
-        while len(self._times) > 1 and self._times[0] <= self._now() - 60:
-            self._times.popleft()
+    @property
+    def age(self) -> float | None:
+        """The seconds since the last answer; None before the first."""
+        return None if self._last is None else self._now() - self._last
 
 
 ANSWERS = Answers()

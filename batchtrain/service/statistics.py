@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from batchtrain.records import Counts, FailedBy, Task, shown
+from batchtrain.records import Counts, FailedBy, Task
 from batchtrain.records.failure import EXIT_CODE
 from batchtrain.service.failed import MEANINGS
 from batchtrain.service.tasks import count_of
 
 SLOWEST = 5
-BARS, MOST_SLOW, SLOW_TASK = 20, 10, ("id", "seconds", "node")
-"""Of a job at a glance: the bars of a histogram, the slowest tasks, and what is sent of each."""
 BY_EXIT_CODE = frozenset({"", EXIT_CODE})
 """The codes of failures that the exit code explains."""
 
@@ -137,25 +134,6 @@ def failed_by(groups: Mapping[str, Sequence[Task]], messages: Mapping[str, str])
     """The groups of `by_cause` as records, the most frequent first. messages: the failures of examples, by cause."""
     frequent = sorted(groups.items(), key=lambda group: -len(group[1]))
     return tuple(FailedBy(cause, len(tasks), tasks[0].id, messages.get(cause, "")) for cause, tasks in frequent)
-
-
-def at_a_glance(tasks: Sequence[Task]) -> dict[str, Any]:
-    """The throughput, the durations and the slowest of tasks that have ended."""
-    ends = sorted(task.ended.timestamp() for task in tasks if task.ended)
-    seconds = [task.seconds for task in tasks if task.seconds is not None]
-    slow = heapq.nlargest(MOST_SLOW, tasks, key=lambda task: task.seconds or 0.0)
-    return {"throughput": bars(ends), "durations": bars(seconds), "slowest": [shown(task, SLOW_TASK) for task in slow]}
-
-
-def bars(values: Sequence[float]) -> list[dict[str, float]]:
-    """How many values are in each of BARS equal parts, from the least to the greatest value."""
-    if not values:
-        return []
-    low, high = min(values), max(values)
-    width = (high - low) / BARS or 1.0
-    counts = Counter(min(int((value - low) / width), BARS - 1) for value in values)
-    count = BARS if high > low else 1
-    return [{"from": low + n * width, "to": low + (n + 1) * width, "count": counts[n]} for n in range(count)]
 
 
 def spread(values: Iterable[float]) -> Spread | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -10,9 +11,10 @@ from typing import Any, NamedTuple
 import msgspec
 from azure.batch import BatchClient, models
 
+from batchtrain.catalog import api_versions
 from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import Secret
-from batchtrain.errors import ServiceError
+from batchtrain.errors import NotFound, ServiceError
 from batchtrain.plan import wire
 from batchtrain.plan.step import Action, Step
 from batchtrain.plan.types import Plan
@@ -20,9 +22,13 @@ from batchtrain.records import events
 from batchtrain.service import read, retry
 from batchtrain.service.faults import faults
 from batchtrain.service.job_addition import ONCE, AddOptions, JobAddition
-from batchtrain.service.register import Kind, Register, Thing
-from batchtrain.service.requests import add, ask, has, in_state, posted, quoted
+from batchtrain.service.read import Version
+from batchtrain.service.register import COLLECTIONS, Kind, Register, Thing
+from batchtrain.service.requests import CHANGED, add, ask, has, in_state, posted, quoted
 
+REPLACED = "Replaced"
+VERSIONS = 20
+"""How often a thing is read again because another command has changed it."""
 Fill = Callable[[wire.Placeholder], str | Secret]
 """Gives the value of a placeholder."""
 
@@ -41,7 +47,7 @@ class _Creation(NamedTuple):
 
 def _create_pool(client: BatchClient, body: Mapping[str, Any], attempts: retry.Attempts) -> None:
     """Create a pool. The SDK does not have the properties of the newer API version."""
-    if (version := wire.api_version(body)) == wire.API_VERSION:
+    if (version := api_versions.needed("pool", body)) == wire.API_VERSION:
         client.create_pool(models.BatchPoolCreateOptions(body), attempts=attempts)
     else:
         posted(client, "/pools", msgspec.json.encode(body), attempts, version).raise_for_status()
@@ -189,11 +195,6 @@ _ACTIONS: dict[Action, Callable[[BatchClient, Step, dict[str, Any]], events.Even
 # (azure-sdk-for-python #46815) and their pollers hide failures; our own waits are bounded and say what they wait for.
 
 
-def delete_pool(client: BatchClient, pool_id: str, etag: str = "") -> None:
-    """Delete a pool. Raises NotFound. etag: delete only this version of it."""
-    _delete(client, Thing("pool", pool_id), etag)
-
-
 def reboot_node(client: BatchClient, pool_id: str, node_id: str) -> None:
     """Reboot a node; its start task runs again. Raises ServiceError if its state does not allow it."""
     path, body = f"/pools/{quoted(pool_id)}/nodes/{quoted(node_id)}/reboot", {"nodeRebootOption": "requeue"}
@@ -216,18 +217,33 @@ def remove_nodes(client: BatchClient, pool_id: str, node_ids: Sequence[str]) -> 
     ask(client, "POST", f"/pools/{quoted(pool_id)}/removenodes", f"remove nodes of pool {pool_id}", body)
 
 
-def delete_job(client: BatchClient, job_id: str) -> None:
-    """Delete a job with all its tasks. Raises NotFound."""
-    _delete(client, Thing("job", job_id))
+def delete_meant(client: BatchClient, thing: Thing, is_meant: Callable[[Version], bool]) -> None:
+    """Delete a thing if it is the one that is meant, and none that gets its id later: a request may arrive after it was
+    given up. Raises NotFound, with the code REPLACED for another one."""
+    created: datetime | None = None
+    for version in versions(client, thing):
+        created = created or version.created
+        if version.created != created or not is_meant(version):
+            raise NotFound(f"{thing.name} was replaced", operation=f"delete {thing.name}", code=REPLACED)
+        try:
+            delete_version(client, thing, version.etag)
+        except ServiceError as error:
+            if error.code != CHANGED:
+                raise
+        else:
+            return
 
 
-def delete_schedule(client: BatchClient, schedule_id: str) -> None:
-    """Delete a job schedule with all its jobs. Raises NotFound."""
-    _delete(client, Thing("job schedule", schedule_id))
+def versions(client: BatchClient, thing: Thing) -> Iterator[Version]:
+    """A thing now, as often as another command has changed it. Raises NotFound."""
+    for _ in range(VERSIONS):
+        yield read.version(client, thing.kind, COLLECTIONS[thing.kind], thing.id)
+    raise ServiceError(f"{thing.name} is changed by other commands all the time", code=CHANGED)
 
 
-def _delete(client: BatchClient, thing: Thing, etag: str = "") -> None:
-    """Delete a thing; one that is being deleted already counts, such as a pool that ends with its job."""
+def delete_version(client: BatchClient, thing: Thing, etag: str) -> None:
+    """Delete one version of a thing; one that is being deleted already counts, such as a pool that ends with its job.
+    Raises NotFound."""
     try:
         ask(client, "DELETE", thing.path, f"delete {thing.name}", done=in_state("deleting"), etag=etag)
     except ServiceError as error:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import math
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from azure.batch import BatchClient
 
-from batchtrain.errors import CannotRun, NotFound, ServiceError, TimedOut, UsageError, WaitOver
-from batchtrain.life import rules
+from batchtrain.errors import CannotRun, LimitReached, NotFound, ServiceError, TimedOut, UsageError, WaitOver
+from batchtrain.life import pools, rules
+from batchtrain.life.pools import SeenNodes
 from batchtrain.life.rules import Decision
-from batchtrain.life.seen import READY, Seen
-from batchtrain.records import Counts, Node, Pool
+from batchtrain.life.seen import NEVER_READY, Seen
+from batchtrain.records import Counts, Failure, Node, Pool
 from batchtrain.records.events import Event, NodesSeen, PoolGone, PoolState, PoolWaits, ServiceUnreachable, StillWaiting
 from batchtrain.records.record import minute
 from batchtrain.service import files, observe, read, retry, submit, tasks
@@ -24,7 +27,6 @@ from batchtrain.service.tasks import Glance
 
 Tell = Callable[[Event], None]
 
-NEVER_READY = frozenset({"starttaskfailed", "unusable"})
 START_TASK_LINES = 40
 MOST_REBOOTS = 5
 WATCHED_SECONDS = 30 * 86400.0
@@ -76,6 +78,32 @@ class _LastMinute:
         return delay
 
 
+class Limit(Protocol):
+    """What ends the waits of a whole command."""
+
+    @property
+    def reason(self) -> str:
+        """Why a wait ends, in words; empty while it may continue."""
+
+    @property
+    def remaining(self) -> float:
+        """The seconds until then, as far as it is known."""
+
+
+LIMIT: ContextVar[Limit | None] = ContextVar("LIMIT", default=None)
+"""The limit of the command; a wait that reaches it ends with LimitReached."""
+
+
+@contextlib.contextmanager
+def limited(limit: Limit | None) -> Iterator[None]:
+    """The waits of the block end at a limit; at None they do not."""
+    token = LIMIT.set(limit)
+    try:
+        yield
+    finally:
+        LIMIT.reset(token)
+
+
 class Deadline:
     """One wait: its purpose, its deadline, and its progress messages. Inside `with`, transient faults are retried until
     its end, and outages are reported.
@@ -90,6 +118,8 @@ class Deadline:
         self._began = self._said = clock.now()
         self._seconds, self._waits_for = seconds, waits_for
         self._inside = contextlib.ExitStack()
+        self.progress: Callable[[], str] = str
+        """How far what it waits for is, in a sentence."""
 
     def __enter__(self) -> Deadline:
         outage = None if self._tell is None else lambda text: self.tell(ServiceUnreachable("", text))
@@ -100,8 +130,9 @@ class Deadline:
         self._inside.close()
 
     def tell(self, event: Event) -> None:
-        """Pass an event on, which postpones the next message about the wait by a minute."""
-        self.news()
+        """Pass an event on; one with a text postpones the next message about the wait by a minute."""
+        if event.text:
+            self.news()
         if self._tell is not None:
             self._tell(event)
 
@@ -114,16 +145,22 @@ class Deadline:
         self._said = self.now()
 
     def pause(self, seconds: float, state: str = "") -> None:
-        """Sleep, or raise TimedOut after the deadline. After a minute without an event, report what the wait is for."""
-        now = self._clock.now()
+        """Sleep, but not longer than until a limit of the command. After a minute without an event, report what the
+        wait is for. Raises TimedOut after the deadline, and LimitReached."""
+        now, limit = self._clock.now(), LIMIT.get()
         seconds_left = self._began + self._seconds - now
         if seconds_left <= 0:
-            last_state = f"; last seen: {state}" if state else ""
+            last_state = "; last seen: " * bool(state) + self._in_words(state)
             raise TimedOut(f"waiting for {self._waits_for} took longer than {self._seconds:g} s{last_state}")
         if now - self._said >= retry.EVERY:
-            duration = retry.span(now - self._began)
-            self.tell(StillWaiting("", f"waiting for {self._waits_for} for {duration}: {state}".rstrip(": ")))
-        self._clock.sleep(min(seconds, seconds_left))
+            text = f"waiting for {self._waits_for} for {retry.span(now - self._began)}"
+            self.tell(StillWaiting("", ": ".join(filter(None, (text, self._in_words(state))))))
+        self._clock.sleep(min(seconds, seconds_left, math.inf if limit is None else limit.remaining))
+        if limit is not None and (reason := limit.reason):
+            raise LimitReached(reason)
+
+    def _in_words(self, state: str) -> str:
+        return "; ".join(filter(None, (state, self.progress())))
 
 
 class Reboots:
@@ -155,67 +192,59 @@ def pool_ready(
     tell: Tell | None = None,
     mend: Callable[[Node], bool] = lambda _: False,
     before: datetime | None = None,
+    patience: float | None = None,
 ) -> tuple[Node, ...]:
     """Wait until a pool has its target number of nodes and all accept tasks; returns them. `mend` may reboot a broken
-    node. before: as for `rules.resize_error`. Raises QuotaReached or ServiceError for resize errors, failed start tasks
-    (with their last lines) and unusable nodes, and TimedOut at the deadline."""
-    last_state = ""
-    with Deadline(seconds, f"pool {pool_id} to be ready", tell) as deadline:
+    node. before: as for `pools.resize_error`. patience: the seconds to allocate all nodes, which are requested again
+    if the region has none; only time in which the service answers counts. `seconds` are those after it.
+
+    Raises QuotaReached or ServiceError for resize errors, failed start tasks (with their last lines) and unusable
+    nodes, and TimedOut at the deadline.
+    """
+    seconds_waited, request_time, error, last_state = 0.0, 0.0, Failure(), ""
+    with Deadline(seconds + (patience or 0.0), f"pool {pool_id} to be ready", tell) as deadline:
         for pause in pace.steps():
-            pool = read.pool(client, pool_id)
-            if error := rules.resize_error(pool, before):
-                since = pool.allocation_since if before is None else None
-                text = f"{error.message} (its last resize ended at {minute(since)})" if since else error.message
-                raise failure(f"allocate the nodes of pool {pool_id}", error.code, text)
-            nodes = read.nodes(client, pool_id)
-            _raise_broken(
-                client, pool_id, tuple(node for node in nodes if node.state in NEVER_READY and not mend(node))
-            )
+            pool, nodes = read.pool(client, pool_id), read.nodes(client, pool_id)
+            error = pools.resize_error(pool, before) or error
+            seen = SeenNodes(pool, nodes, error, error.code in LATER)
+            if patience is not None and seen.is_allocated:
+                patience, seen, error = None, seen._replace(error=Failure()), Failure()
+            if patience is not None:
+                seen = seen._replace(patience=max(patience - seconds_waited, 0.0))
+            elif not error:
+                broken = (node for node in nodes if node.state in NEVER_READY)
+                seen = seen._replace(rebooted=frozenset(node.id for node in broken if mend(node)))
+            rule = pools.decide(seen)
+            if rule is not None and rule.act == "end":
+                raise _pool_end(client, seen, since=pool.allocation_since if before is None else None)
             _show_nodes(tell, pool, nodes)
-            if pool.allocation == "steady" and len(nodes) >= pool.target and all(node.state in READY for node in nodes):
+            if rule is None:
                 return nodes
             state = _pool_state(pool, nodes)
             if state != last_state:
-                deadline.tell(PoolWaits(pool_id, f"pool {pool_id}: {state}"))
+                deadline.tell(PoolWaits(pool_id, f"pool {pool_id}: {state}{f' ({error.code})' if error else ''}"))
                 last_state = state
-            deadline.pause(pause, state)
-    raise AssertionError("unreachable")
-
-
-def pool_allocated(
-    client: BatchClient, pool_id: str, patience: float, seconds: float, pace: Pace, tell: Tell | None = None
-) -> None:
-    """Wait until a pool has all its nodes, in any state. If the region has none, they are requested again until the
-    patience is over. Only time in which the service answers counts.
-
-    Raises the resize error, at once if no waiting mends it, and TimedOut at the deadline of `seconds`.
-    """
-    seconds_waited, request_time, error, last_state = 0.0, 0.0, None, ""
-    with Deadline(seconds, f"the nodes of pool {pool_id}", tell) as deadline:
-        for pause in pace.steps():
-            pool, nodes = read.pool(client, pool_id), read.nodes(client, pool_id)
-            steady = pool.allocation == "steady"
-            if steady and len(nodes) >= pool.target and not pool.resize_errors:
-                return
-            error = pool.resize_errors[0] if steady and pool.resize_errors else error
-            code = error.code if error else "AllocationTimedOut"
-            if (error and code not in LATER) or seconds_waited >= patience:
-                reason = error.message if error else f"it has {len(nodes)} of {pool.target} nodes"
-                raise failure(f"allocate the nodes of pool {pool_id}", code, reason)
-            _show_nodes(tell, pool, nodes)
-            state = _pool_state(pool, nodes)
-            if state != last_state:
-                deadline.tell(PoolWaits(pool_id, f"pool {pool_id}: {state}{f' ({code})' if error else ''}"))
-                last_state = state
-            if steady and not pool.autoscale and seconds_waited - request_time >= AGAIN * pace.most:
+            if rule.act == "request" and seconds_waited - request_time >= AGAIN * pace.most:
                 submit.resize_pool(client, pool_id, pool.target_dedicated, pool.target_spot, "requeue")
                 request_time = seconds_waited
-            deadline.pause(min(pause, max(patience - seconds_waited, pace.first)), state)
+            left = pause if seen.patience is None else max(seen.patience, pace.first)
+            deadline.pause(min(pause, left), f"{state} [{rule.name}]")
             seconds_waited += pause
+    raise AssertionError("unreachable")
 
 
 AGAIN = 12
 """Nodes that the region did not have are requested again after so many pauses: a minute on Azure."""
+
+
+def _pool_end(client: BatchClient, seen: SeenNodes, since: datetime | None) -> ServiceError:
+    """The error with which a wait for a pool ends. since: when its last resize ended, if the wait requested none."""
+    pool, error = seen.pool, seen.error
+    if seen.broken is not None and not error:
+        return _broken(client, pool.id, seen.broken)
+    text = error.message if error else f"it has {len(seen.nodes)} of {pool.target} nodes"
+    text = f"{text} (its last resize ended at {minute(since)})" if since else text
+    return failure(f"allocate the nodes of pool {pool.id}", error.code or "AllocationTimedOut", text)
 
 
 def pool_steady(client: BatchClient, pool_id: str, seconds: float, pace: Pace, tell: Tell | None = None) -> Pool:
@@ -264,27 +293,18 @@ def _pool_state(pool: Pool, nodes: tuple[Node, ...]) -> str:
     return f"{pool.allocation}, {summary} of {pool.target}"
 
 
-def _raise_broken(client: BatchClient, pool_id: str, nodes: tuple[Node, ...]) -> None:
-    for node in nodes:
-        if node.state == "starttaskfailed":
-            try:
-                content = files.end_of(client, node_tree(pool_id, node.id), "startup/stderr.txt")
-                lines = files.last_lines(content, START_TASK_LINES) or ("(its stderr is empty)",)
-            except ServiceError as error:
-                lines = (f"(its stderr cannot be read: {error})",)
-            raise ServiceError(
-                f"the start task failed on node {node.id} of pool {pool_id} ({node.start_task}); its last lines:\n"
-                + "\n".join(f"  {line}" for line in lines),
-                operation="start task",
-                code="StartTaskFailed",
-            )
-        if node.state == "unusable":
-            reasons = "; ".join(map(str, node.errors)) or "no reason given"
-            raise ServiceError(
-                f"node {node.id} of pool {pool_id} is unusable: {reasons}",
-                operation="start node",
-                code="NodeStateUnusable",
-            )
+def _broken(client: BatchClient, pool_id: str, node: Node) -> ServiceError:
+    if node.state == "unusable":
+        reasons = "; ".join(map(str, node.errors)) or "no reason given"
+        text = f"node {node.id} of pool {pool_id} is unusable: {reasons}"
+        return ServiceError(text, operation="start node", code="NodeStateUnusable")
+    try:
+        content = files.end_of(client, node_tree(pool_id, node.id), "startup/stderr.txt")
+        lines = files.last_lines(content, START_TASK_LINES) or ("(its stderr is empty)",)
+    except ServiceError as error:
+        lines = (f"(its stderr cannot be read: {error})",)
+    text = f"the start task failed on node {node.id} of pool {pool_id} ({node.start_task}); its last lines:"
+    return ServiceError("\n  ".join((text, *lines)), operation="start task", code="StartTaskFailed")
 
 
 def tasks_ended(
@@ -383,6 +403,11 @@ class _Wait:
             return None
         return max(self._step.rule.patience - (self._deadline.now() - self._began), 0.0)
 
+    @property
+    def has_progress(self) -> bool:
+        """Whether the wait says by itself how far the running tasks are."""
+        return bool(self._deadline.progress())
+
     def __str__(self) -> str:
         """Why the tasks wait, and for how long; empty while one runs."""
         if self._step is None:
@@ -405,16 +430,6 @@ def _task_state(glance: Glance, wait: _Wait) -> str:
         state = f"{state} ({counts})"
     elif failed:
         state = f"{state}, {', '.join(failed[:NAMED_FAILED])}{' and others' * bool(failed[NAMED_FAILED:])} failed"
-    why = str(wait) or (f"{first.id} is {first.state}" if glance.whole and first else "")
+    is_in_progress = first is not None and first.state == "running" and wait.has_progress
+    why = str(wait) or (f"{first.id} is {first.state}" if glance.whole and first and not is_in_progress else "")
     return f"{state}, {why}" if why else state
-
-
-def gone(question: Callable[[], object], seconds: float, pace: Pace, what: str, tell: Tell | None = None) -> None:
-    """Wait until a query is answered with NotFound."""
-    with Deadline(seconds, f"{what} to be gone", tell) as deadline:
-        for pause in pace.steps():
-            try:
-                question()
-            except NotFound:
-                return
-            deadline.pause(pause)

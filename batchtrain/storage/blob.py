@@ -73,15 +73,13 @@ def account_of(credentials: Credentials, link: str, own_account: Own | None = No
     return credentials_entry
 
 
-def accounts(
-    credentials: Credentials, sign_in: Callable[[], TokenCredential], own_account: Own | None = None
-) -> Connect:
-    """The accounts of credentials.yaml, each made once; `sign_in` gives a token for those without a key."""
+def accounts(account_of: Callable[[str], StorageCredentials], sign_in: Callable[[], TokenCredential]) -> Connect:
+    """Clients of the accounts of links, each made once; `sign_in` gives a token for those without a key."""
     clients: dict[str, Storage] = {}
 
     def account(link: str) -> Storage:
         if link not in clients:
-            entry = account_of(credentials, link, own_account)
+            entry = account_of(link)
             clients[link] = connect(link, entry, None if entry.account_key else sign_in())
         return clients[link]
 

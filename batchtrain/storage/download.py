@@ -178,9 +178,7 @@ class _Download:
                     self._moving.count(size)
                     if self._moving.stopped:
                         break
-                if at == end:
-                    response.read(1)  # nothing, and marks the answer as read
-                elif not self._moving.stopped:
+                if at < end and not self._moving.stopped:
                     raise IncompleteRead(b"", end - at)
             return received(response, b"")
 

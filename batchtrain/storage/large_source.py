@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import os
 import tarfile
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -29,6 +31,13 @@ def send(storage: Storage, container: str, name: str, source: LargeSource) -> No
     blob.make_container(storage, container)
     if any(blob.stored(storage, container, name)):
         return
+    with packed(source, name) as file:
+        bring(storage, f"storage/{container}", "", list(walk(file))).check()
+
+
+@contextlib.contextmanager
+def packed(source: LargeSource, name: str) -> Iterator[Path]:
+    """The archive of a large source as a temporary file of this name. Raises PlanError as `send`."""
     with tempfile.TemporaryDirectory(prefix="batchtrain-source-") as folder:
         file = Path(folder, name)
         with (
@@ -36,9 +45,9 @@ def send(storage: Storage, container: str, name: str, source: LargeSource) -> No
             gzip.GzipFile(fileobj=target, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as archive,
             tarfile.open(fileobj=archive, mode="w|", format=tarfile.GNU_FORMAT) as tar,
         ):
-            for source_file in source.files:
+            for source_file in source.archived:
                 _add(tar, source_file)
-        bring(storage, f"storage/{container}", "", list(walk(file))).check()
+        yield file
 
 
 def _add(tar: tarfile.TarFile, file: FileOnDisk) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from batchtrain.config.factories import FEW_TASKS
 from batchtrain.config.types import Recipe
+from batchtrain.errors import NotFound
 from batchtrain.plan.factory import place_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,14 @@ def blobs_of(source: str, connect: Connect) -> Iterator[Stored]:
 
     link, container, path = blob.place_of(source)
     yield from blob.stored(connect(link), container, path)
+
+
+def is_empty(container: str, connect: Connect) -> bool:
+    """Whether `LINK/CONTAINER` has no blob, or does not exist. Raises ServiceError."""
+    try:
+        return next(blobs_of(container, connect), None) is None
+    except NotFound:
+        return True
 
 
 class _Names:

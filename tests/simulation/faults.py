@@ -94,7 +94,7 @@ CLIENT: Mapping[str, Plan] = {
     "client's clock goes back": _at_requests(_clock_steps(-240)),
 }
 """What befalls the process of a command. It counts when it strikes, not when it is planned."""
-OFTEN = ("client dies",) * 9 + ("client dies in a write",) * 3 + ("client's disk is full", "client's disk fails") * 2
+OFTEN = ("client dies",) * 20 + ("client dies in a write",) * 3 + ("client's disk is full", "client's disk fails") * 2
 KINDS = (*REQUEST, UPLOAD, *COMMIT, *NODE, *ACCOUNT, *CLIENT)
 
 WRITES, UNSURE = 4, ("lost after", "outage", "outage", "outage", "service dies before its answer")

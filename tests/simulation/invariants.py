@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from batchtrain.emulator import states, wire
 from batchtrain.emulator.interface import Exit, Run
 from batchtrain.emulator.records import Job, Node, Pool, Task
 from batchtrain.emulator.world import Change, World, job_wall_clock, task_document
+from batchtrain.life import intents
+from batchtrain.life.intents import Effect, Intent
+from batchtrain.plan.marks import marks_of
+from batchtrain.runs.lease import Lease
 from tests.simulation import owned
-from tests.simulation.owned import Simulation
+from tests.simulation.owned import Process, Simulation
 
 
 class Violation(BaseException):
@@ -40,6 +44,41 @@ TABLES = {"node": _reachable({**states.NODE, ("idle", "restart"): "unknown"}), "
           "pool": _reachable(states.POOL), "schedule": _reachable(states.SCHEDULE)}  # fmt: skip
 
 
+INTENTS: Mapping[str, Intent] = {
+    **dict.fromkeys(("run", "cli_run", "run_by_two", "cli_run_max_price", "cli_run_max_duration"), intents.RUN),
+    **dict.fromkeys(("run_reuse", "cli_run_reuse"), intents.REUSE),
+    **dict.fromkeys(("cli_run_detach", "detach_controller"), intents.DETACH),
+    **dict.fromkeys(("pool_add", "cli_pool_add", "jobs_add", "cli_jobs_add"), intents.ADD),
+    **dict.fromkeys(("fetch", "cli_jobs_fetch", "cli_runs_fetch", "wait_detached"), intents.FETCH),
+    "cli_run_keep": intents.KEEP, "cli_jobs_follow": intents.FOLLOW, "wait": intents.WAIT_QUIETLY,
+    "cli_jobs_wait": intents.WAIT, "cli_runs_attach": intents.ATTACH, "cli_runs_stop": intents.STOP,
+    "cli_runs_clean": intents.CLEAN, "cli_looks": intents.LOOK,
+}  # fmt: skip
+"""Of the verbs of users."""
+ADDED = ("pools", "jobs", "jobschedules", "tasks", "addtaskcollection")
+
+
+def _effect(verb: str, path: str) -> Effect:
+    """What a request does."""
+    last = path.lower().rstrip("/").rpartition("/")[2]
+    if verb == "DELETE":
+        return "delete"
+    return "stop" if last in ("terminate", "disable") else "add" if last in ADDED else "change"
+
+
+class Owner(NamedTuple):
+    """Who has added a thing, and uses it until it has ended: the process, and its run with its lease, if it has one."""
+
+    process: Process
+    run: str
+    lease: Lease | None
+
+    @property
+    def uses_it(self) -> bool:
+        is_released = self.lease is not None and self.lease._descriptor is None
+        return self.process.alive and not self.process.has_ended and not is_released
+
+
 class Invariants:
     """Observes the service from its store and its machine."""
 
@@ -55,6 +94,8 @@ class Invariants:
         """By job number: how many tasks are in each state, as they are stored."""
         self._last_ends: Counter[str] = Counter()
         """By job number: when its last task ended."""
+        self._last_moves: dict[str, float] = {}
+        """The same in seconds since the start of the simulation, whatever clocks say."""
         self._ended: set[tuple[str, str]] = set()
         """The tasks that had ended when the service died, by job and task number."""
         self._prepared: set[str] = set()
@@ -76,6 +117,12 @@ class Invariants:
         self._claims: Counter[tuple[str, str]] = Counter()
         self._accepted: set[tuple[str, str]] = set()
         """The pools and jobs that the service has accepted, by their kind and id."""
+        self._owners: dict[tuple[str, str], Owner] = {}
+        """By the collection and the id of each pool and job."""
+        self._controlled: dict[Process, str] = {}
+        """By controller: the run whose job it moves."""
+        self._node_times: dict[str, tuple[str, float, float | None]] = {}
+        """By node: its pool, and from when to when it is there."""
         self.violations: list[str] = []
 
     def count(self, name: str) -> None:
@@ -95,6 +142,8 @@ class Invariants:
         kinds: set[str] = set()
         for change in changes:
             kinds.add(change.kind)
+            if change.kind == "node":
+                self._billed(change)
             if change.record is None:
                 self._sim.note(f"{change.kind} {change.owner} {change.key} dropped")
                 self._dropped(change)
@@ -111,6 +160,7 @@ class Invariants:
                 if self._job_numbers.get(change.key) != str(record.seq):  # another one of the same id
                     self.accepted.pop(change.key, None)
                 self._job_numbers[change.key] = str(record.seq)
+                self._bounded(record)
                 self._ended_in_time(record)
                 if "jobPreparationTask" in record.spec:
                     self._prepared.add(str(record.seq))
@@ -125,6 +175,54 @@ class Invariants:
             if "task" in kinds:
                 self._counters(world)
 
+    def _billed(self, change: Change) -> None:
+        key, now = f"{change.owner}/{change.key}", self._sim.loop.now
+        if isinstance(change.record, Node):
+            self._node_times.setdefault(key, (change.record.pool, now, None))
+        elif key in self._node_times:
+            self._node_times[key] = (*self._node_times[key][:2], now)
+
+    def node_seconds(self, pool_id: str) -> float:
+        """How long the nodes of a pool of this id were there, in all."""
+        now = self._sim.loop.now
+        times = (row[1:] for row in self._node_times.values() if row[0] == pool_id)
+        return sum((now if end is None else end) - begin for begin, end in times)
+
+    def touched(self, process: Process, verb: str, path: str) -> None:
+        """The service has done what a process asked for: to nothing that another process has added and still uses. A
+        run whose end is recorded has named what it leaves, and others may delete that."""
+        if verb in ("GET", "HEAD"):
+            return
+        intent = INTENTS.get(process.name.partition("-")[2].partition("-")[2])
+        if intent is not None and _effect(verb, path) not in intent.sends:
+            self.fail(f"a command sends only what its intent says: {process.name} did {verb} {path}")
+        match path.lower().strip("/").split("/"):
+            case [("jobs" | "pools") as kind, name, *rest]:
+                owner = self._owners.get((kind, name))
+                is_task = rest[:1] in (["tasks"], ["addtaskcollection"])
+                is_own = owner is None or owner.process == process or self._controlled.get(process) == owner.run
+                if owner is not None and owner.uses_it and not is_own and not is_task:
+                    self.fail(f"a thing of another run is never touched: {process.name} did {verb} {path},"
+                              f" which {owner.process.name} has added")  # fmt: skip
+
+    def created(self, process: Process, path: str, body: bytes) -> None:
+        """The service has added what a process asked for. A user may end what a controller has added."""
+        kind = path.lower().strip("/")
+        if kind in ("jobs", "pools") and "user" in process.name:
+            document = json.loads(body)
+            run = marks_of(document.get("metadata", ())).run
+            lease = next((lease for lease in process.leases if lease.path.parent.name == run), None)
+            self._owners[kind, document["id"].lower()] = Owner(process, run, lease)
+
+    def controls(self, process: Process, run: str) -> None:
+        """A process moves the job of a run, which may still be about to end its command."""
+        self._controlled[process] = run
+
+    def _bounded(self, job: Job) -> None:
+        """Its tasks may never end, and no client would end it then."""
+        if job.id in self.detached and not job_wall_clock(job):
+            self.fail(f"a detached run has a wall clock at any time: {job.id} has none, and is {job.state}")
+
     def _ended_in_time(self, job: Job) -> None:
         """Nodes cost money until their job ends."""
         listed, late = self._listed[str(job.seq)], job.ended - self._last_ends[str(job.seq)]
@@ -133,6 +231,11 @@ class Invariants:
             self.fail(
                 f"a detached run ends with its tasks: {job.id} ended {late / wire.SECOND:.0f} s after the last one"
             )
+
+    def ended_at(self, job: Job) -> float | None:
+        """When the last task of a job ended; None if one has not, or it has none."""
+        listed = self._listed[str(job.seq)]
+        return self._last_moves.get(str(job.seq)) if listed["completed"] == listed.total() > 0 else None
 
     def claimed(self, kind: str, name: str) -> None:
         """A command says that it added something: never more commands than things."""
@@ -147,6 +250,9 @@ class Invariants:
                 self._runs.pop((change.owner, number), None)
         elif change.kind == "task" and (task := self._tasks.get(change.owner, {}).pop(change.key, None)):
             self._listed[change.owner][task[1]] -= 1
+            for job, number in self._job_numbers.items():
+                if number == change.owner:
+                    self.accepted.get(job, set()).discard(task[0].lower())
         elif change.kind == "job":
             self.accepted.pop(change.key, None)
         self._accepted.discard((change.kind, change.key))
@@ -183,6 +289,7 @@ class Invariants:
         tasks[change.key] = task.id, task.state
         if task.state == "completed":
             self._last_ends[change.owner] = max(self._last_ends[change.owner], task.state_time)
+            self._last_moves[change.owner] = self._sim.loop.now
         if task.state == "running" and task.instances:
             if task.gang and len(task.instances) != task.gang:
                 self.fail(f"a gang starts whole: task {task.id} has {len(task.instances)} of {task.gang} nodes")

@@ -17,7 +17,7 @@ from urllib3.exceptions import ProtocolError
 
 from tests.simulation.doors import Doors, Sent
 from tests.simulation.faults import Fates
-from tests.simulation.owned import Simulation, current
+from tests.simulation.owned import Process, Simulation, current
 from tests.simulation.service import Down, Service
 from tests.simulation.storage import Answer
 
@@ -56,7 +56,7 @@ class Wire:
         path = sent.target.partition("?")[0]
         self._sim.note(f"{name} {sent.verb} {path} {fate}")
         try:
-            answer: Answer = self._sim.request(self._carried(name, sent, to, fate, rng), seconds)
+            answer: Answer = self._sim.request(self._carried(fiber.process, sent, to, fate, rng), seconds)
         except TimeoutError:
             self._sim.note(f"{name} {sent.verb} {path} timed out")
             raise
@@ -67,7 +67,7 @@ class Wire:
         content = answer.content[: len(answer.content) // 2] if fate == "cut" else answer.content
         return Answer(answer.status, headers, content)
 
-    async def _carried(self, process: str, sent: Sent, to: Server, fate: str, random: Random) -> Answer:
+    async def _carried(self, process: Process, sent: Sent, to: Server, fate: str, random: Random) -> Answer:
         """The answer of a server, after what befalls the request and the answer. Raises Down."""
         await self._pause(random.random() * 0.05)
         if fate == "lost before":
@@ -77,13 +77,19 @@ class Wire:
         if fate == "late":
             await self._pause(random.random() * 90)
         answer = DONE[sent.verb]
-        for request in self._doors.sent(process, sent):
+        invariants, path = self._service.invariants, sent.target.partition("?")[0]
+        is_of_service = to == self._service.answer
+        for request in self._doors.sent(process.name, sent):
             answer = await to(*request)
+            if is_of_service and answer.status < 400:  # a deletion that comes late has the version of another pool
+                invariants.touched(process, sent.verb, path)
+            if is_of_service and sent.verb == "POST" and answer.status == 201:
+                invariants.created(process, path, sent.body)
         if fate == "twice":
             await self._pause(random.random() * 0.02)
-            for request in self._doors.sent(process, sent):
+            for request in self._doors.sent(process.name, sent):
                 await to(*request)
-        answer = self._doors.answered(process, sent, answer)
+        answer = self._doors.answered(process.name, sent, answer)
         await self._pause(random.random() * 0.05)
         if fate == "service dies before its answer":
             self._service.die()

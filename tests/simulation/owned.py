@@ -83,7 +83,7 @@ class Process:
     """A process of the simulation. After its death none of its greenlets runs again: not even `finally`."""
 
     def __init__(self, name: str, sim: Simulation) -> None:
-        self.name, self.sim, self.alive = name, sim, True
+        self.name, self.sim, self.alive, self.has_ended = name, sim, True, False
         self.fibers: list[Fiber] = []
         self.requests = self.unanswered = 0
         """The requests that it has sent, and those that have no answer yet."""
@@ -114,6 +114,7 @@ class Process:
                 work()
             except BaseException as exception:  # noqa: BLE001 - whatever it is, it is the end of the command
                 error = exception
+            self.has_ended = True
             self.on_end(self, error)
 
         Fiber(self, body, "main").start()
@@ -482,8 +483,23 @@ def _getsignal(number: int) -> Any:
     return fiber.process.handler(number) if fiber else signal.SIG_DFL
 
 
+class Bytes(io.RawIOBase):
+    """The same, of bytes."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        sys.stdout.write(bytes(data).decode(errors="replace"))
+        return len(data)
+
+
 class Output(io.TextIOBase):
     """Takes what the process prints that runs."""
+
+    @property
+    def buffer(self) -> Bytes:
+        return Bytes()
 
     def writable(self) -> bool:
         return True
@@ -579,10 +595,11 @@ def own_datetime() -> None:
     """Modules that read the clock through `datetime` get the simulation's. They are imported already."""
     import azure.batch._patch as signing
 
+    from batchtrain.cli import job_operations, jobs, plan, pool
     from batchtrain.client import late_values
     from batchtrain.runs import recording
     from batchtrain.service import clock_difference, retry
     from batchtrain.storage import blob
 
-    for module in (signing, late_values, recording, clock_difference, retry, blob):
+    for module in (signing, late_values, recording, clock_difference, retry, blob, job_operations, jobs, plan, pool):
         module.datetime = Datetime  # type: ignore[attr-defined]

@@ -21,11 +21,15 @@ from typing import Any, BinaryIO, NamedTuple
 from azure.core.pipeline.transport import RequestsTransport
 
 import batchtrain as bt
+from batchtrain.client import controller
+from batchtrain.client.ending import Ending
 from batchtrain.errors import BatchtrainError, NotFound
+from batchtrain.life.endings import SeenEnd
 from batchtrain.runs import directory, lease
 from batchtrain.service import connect as signing
-from batchtrain.service import downloads, watch
+from batchtrain.service import downloads
 from batchtrain.storage import blob_requests, download, upload
+from tests import ends
 from tests.simulation import owned, workload
 from tests.simulation.doors import Doors, Plant
 from tests.simulation.faults import ACCOUNT, NODE, Fates
@@ -33,20 +37,20 @@ from tests.simulation.invariants import Invariants
 from tests.simulation.network import Connection, Network, Wire
 from tests.simulation.owned import Deadlock, Process, Simulation
 from tests.simulation.plants import PLANTS
-from tests.simulation.service import Died, Down, Service
+from tests.simulation.reach import Lines
+from tests.simulation.service import PACE, Died, Down, Service
+from tests.simulation.stories import stories
 
 LONGEST = 3 * 86400.0
 """Virtual seconds in which the users must be done."""
 QUIET = 4 * 3600.0
 """Virtual seconds after the last fault, in which everything settles."""
-PACE = watch.Pace(3.0, 600.0, 2.0, request=5.0)
-"""Slower than in the product: what happens between two looks is not faster for it."""
 PIECE = 500
 """Bytes of a block or range of a blob: larger ones go in several requests."""
 TIMES = 10
 """How often a command is tried."""
 REAL_LEASE, REAL_REPLACE, REAL_OPEN = lease.Lease.__init__, directory.replace_lines, directory.open_private
-REAL_WRITE_AT = vars(downloads)["write_at"]
+REAL_WRITE_AT, REAL_END = vars(downloads)["write_at"], Ending.end
 
 
 class Outcome(NamedTuple):
@@ -57,6 +61,8 @@ class Outcome(NamedTuple):
     seconds: float
     trace: tuple[str, ...]
     faults: tuple[str, ...]
+    lines: Lines = frozenset()
+    """The lines of the product that ran, if they were noted."""
 
 
 def simulate(
@@ -79,6 +85,7 @@ def simulate(
     _own_processes(sim, doors)
     try:
         world = (make or World)(sim, seed, folder, counts, left_out, doors)
+        _hold_against_model(world.invariants, counts)
         world.begin()
         try:
             sim.loop.run_forever()
@@ -158,7 +165,7 @@ class World:
             self.checks.codes[work.recipe.jobs[0].id] = work.codes
             self.counts.update(f"feature: {feature}" for feature in work.features)
             self.users += 1
-            _User(self, number, work, self.random.choice(workload.stories(work))).next()
+            _User(self, number, work, self.random.choice(stories(work))).next()
         self.sim.loop.call_later(60, self._strike)
 
     def _strike(self) -> None:
@@ -232,6 +239,8 @@ class _User:
         self.world.counts["commands"] += 1
         process.alive = False
         self.world.checks.all_results()
+        if error is None:
+            self.world.checks.written(process)
         is_of_disk = process.has_bad_disk and isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO)
         if error is not None and not is_of_disk and not isinstance(error, (BatchtrainError, KeyboardInterrupt)):
             lines = "".join(traceback.format_exception(error))
@@ -288,6 +297,29 @@ def _own_processes(sim: Simulation, doors: Doors) -> None:
         vars(module).update(write_at=write_at)
 
 
+def _hold_against_model(invariants: Invariants, counts: Counter[str]) -> None:
+    """Each step of an ending is one that `tests/ends.py` knows, in which the table of endings is proven."""
+
+    def end(self: Ending, error: BaseException | None = None) -> None:
+        looks = list[SeenEnd]()
+
+        def look() -> SeenEnd:
+            looks.append(Ending.look(self))
+            counts["steps of ends"] += 1
+            for text in ends.unexpected(looks[-2:]):
+                invariants.fail(f"each step of an end is in the model: {text}")
+            return looks[-1]
+
+        counts["ends of commands"] += 1
+        vars(self)["look"] = look
+        try:
+            REAL_END(self, error)
+        finally:
+            del vars(self)["look"]
+
+    Ending.end = end  # type: ignore[method-assign]
+
+
 def _process() -> Process | None:
     fiber = owned.current()
     return fiber.process if fiber else None
@@ -331,6 +363,7 @@ def _below(wire: Wire, service: Service) -> None:
 
     signing._transport = transport
     blob_requests.Storage._opened = lambda self: Connection(wire, service.storage.answer)  # type: ignore[method-assign, assignment]
+    vars(controller).update(_package=lambda: bytes(PIECE))  # the nodes start no Python
     vars(upload).update(BLOCK=PIECE)
     vars(download).update(RANGE=PIECE, PIECE=PIECE // 2)
     vars(blob_requests).update(PIECE=PIECE // 2)

@@ -9,10 +9,17 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
+
+from batchtrain.client import controller_program
+from batchtrain.client.controller_program import Controller, Requests
+from batchtrain.client.operations import Operations
+from batchtrain.config.types import Secret
 from batchtrain.emulator import wire
 from batchtrain.emulator.alarms import Alarms
 from batchtrain.emulator.blob_store import BlobStore
@@ -27,6 +34,9 @@ from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.emulator.machine.simulated import KILLED, SimulatedMachine
 from batchtrain.emulator.store import Store
 from batchtrain.emulator.world import Change, Quotas, World
+from batchtrain.errors import BatchtrainError
+from batchtrain.service import watch
+from batchtrain.service.connect import Account
 from tests.simulation import owned
 from tests.simulation.doors import Doors
 from tests.simulation.faults import UPLOAD, Fates
@@ -35,7 +45,9 @@ from tests.simulation.owned import Process, Simulation, real_utime
 from tests.simulation.storage import HOST, Answer, BlobService
 
 ACCOUNT, KEY = "simulation", "c2ltdWxhdGlvbg=="
-ENDPOINT = "https://simulation.region.example"
+ENDPOINT = "https://simulation.region.batch.example"
+PACE = watch.Pace(3.0, 600.0, 2.0, request=5.0)
+"""Slower than in the product: what happens between two looks is not faster for it."""
 QUOTAS = (*[Quotas(dedicated_cores=64, low_priority_cores=32, active_jobs=40)] * 3,
           Quotas(dedicated_cores=16, low_priority_cores=12, active_jobs=40))  # fmt: skip
 
@@ -145,7 +157,8 @@ class Service:
         scope = {
             "type": "http", "method": verb, "scheme": "https",
             "raw_path": path.encode(), "query_string": query.encode(),
-            "headers": [(name.lower().encode(), str(value).encode()) for name, value in headers.items()],
+            "headers": [(b"host", urlsplit(ENDPOINT).netloc.encode()),
+                        *((name.lower().encode(), str(value).encode()) for name, value in headers.items())],
             "client": ("127.0.0.1", 1),
         }  # fmt: skip
         messages, parts, is_read = list[Any](), list[bytes](), False
@@ -234,6 +247,14 @@ class _Store(Store):
 
 UPLOADS_FAIL = 0.25
 """How often an upload fails; few are tried."""
+
+
+def _control(job_id: str, requests: Requests) -> None:
+    client = Operations(Account(ENDPOINT, ACCOUNT, Secret(requests.key), emulated=True))
+    client.pace = PACE
+    Controller(client, requests, job_id, lambda event: None).control()
+
+
 _SIM = re.compile(r"\bsim (\d+) ([\d,]+)")
 
 
@@ -272,6 +293,8 @@ class Machine(SimulatedMachine):
         if node_id not in self._lost:
             raise NodeLost(node_id)
         text = run.environment.get("SIM", run.command_line)
+        if controller_program.__name__ in text:
+            return await self._controlled(node_id, run)
         found = None if run.stays else _SIM.search(text)
         seconds, codes = (int(found[1]), [int(code) for code in found[2].split(",")]) if found else (0, [0])
         writes = "silent" not in run.command_line
@@ -280,7 +303,11 @@ class Machine(SimulatedMachine):
             number = self._service.invariants.attempt(run)
             code = codes[min(number, len(codes) - 1)]
             if writes:
-                self._write(node_id, f"{run.directory}/stdout.txt", f"attempt {number}\n")
+                self._write(
+                    node_id,
+                    f"{run.directory}/stdout.txt",
+                    f"attempt {number}\nEpoch 1 loss=0.{number + 1} accuracy=0.5\n",
+                )
                 self._write(node_id, f"{run.directory}/stderr.txt", "")
             outcome = await super().run(node_id, run._replace(command_line=f"sleep {seconds}; exit {code}"))
             if writes and outcome.code == 0 and node_id in self.roots and self._service.driver is not None:
@@ -289,6 +316,39 @@ class Machine(SimulatedMachine):
             return await self._uploaded(node_id, run, outcome)
         finally:
             self._service.invariants.ended(truth)
+
+    async def _controlled(self, node_id: str, run: Run) -> Exit:
+        """The end of the program of a controller, which is a process of its own. It dies with its node."""
+        if (requests := self._requests(run)) is None:
+            return Exit(None, "BlobNotFound", "the requests of the controller are gone")
+        process, loop = Process(f"{run.directory} {run.scope}", self._service.sim), asyncio.get_running_loop()
+        ended: asyncio.Future[BaseException | None] = loop.create_future()
+        killed: asyncio.Future[Exit] = loop.create_future()
+        self._running[node_id, run.scope] = killed
+        process.on_end = lambda _, error: None if ended.done() else ended.set_result(error)
+        self._service.invariants.controls(process, requests.marks.run)
+        process.start(partial(_control, run.environment["AZ_BATCH_JOB_ID"], requests))
+        try:
+            await asyncio.wait((ended, killed), return_when=asyncio.FIRST_COMPLETED)
+            if killed.done():
+                return killed.result()
+            error = ended.result()
+            self._service.sim.note(f"{process.name} ends with {error!r}")
+            if error is not None and not isinstance(error, BatchtrainError):
+                self._service.invariants.fail(f"no command ends with a bug: a controller ends with {error!r}")
+            return Exit(1 if error else 0)
+        finally:
+            self._running.pop((node_id, run.scope), None)
+            process.die()
+
+    def _requests(self, run: Run) -> Requests | None:
+        """What a controller reads: of the container that its links lead to. None if its run, which has failed, has
+        deleted it."""
+        boxes = self._service.storage.containers
+        places = (urlsplit(item.url).path.strip("/").partition("/") for item in run.downloads)
+        name = next(box for box, _, name in places if name == controller_program.FILE)
+        blob = boxes.get(name, {}).get(controller_program.FILE)
+        return msgspec.json.decode(blob.data, type=Requests) if blob is not None else None
 
     async def _uploaded(self, node_id: str, run: Run, outcome: Exit) -> Exit:
         """The end of a command after its output files were uploaded."""

@@ -39,13 +39,18 @@ IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
 MANY = 600
 """Tasks whose results are not fetched: each costs two requests."""
 FEATURES = ("auto pool", "autoscale", "dedicated", "dependencies", "exit conditions", "factory", "gang", "job manager",
-            "orphan adopted", "preparation", "release", "required slots", "retries", "spot", "start task")  # fmt: skip
+            "login", "orphan adopted", "preparation", "release", "required slots", "retries", "source", "spot",
+            "start task")  # fmt: skip
 LINK = "store"
 """The storage account of all recipes."""
 WALL_CLOCK = "90m"
 """The longest time of a detached run."""
 RETRIED = 5
 """The exit code of a run that is retried: that of its task, too, if it ends before."""
+PRICE = 3.6
+"""Of an hour of each node."""
+OVER_TIME = 1800.0
+"""Seconds in which a command ends its nodes after a limit: the service may be away, and results are fetched."""
 LIMIT = 3600.0
 """Seconds for a wait of a command: a pool whose nodes are broken never runs its tasks."""
 
@@ -84,6 +89,9 @@ def work(rng: random.Random, name: str, directory: Path) -> Work:
     if rng.random() < 0.3:
         pool["additional_node_prep"] = {"commands": {"post": ["sim 5 0"]}}
         features.append("start task")
+    if rng.random() < 0.1:
+        pool["ssh"] = {"username": "user", "generated_file_export_path": str(directory / f"keys-{name}")}
+        features.append("login")
     job: dict[str, Any] = {"id": f"job-{name}"}
     codes: dict[str, int] = {}
     tasks: list[dict[str, Any]] = []
@@ -109,12 +117,17 @@ def work(rng: random.Random, name: str, directory: Path) -> Work:
         task["environment_variables"] = {"SIM": task["command"]}  # the text of a gang is packed
         tasks.append(task)
     total = count
+    if not gang and rng.random() < 0.3:
+        tasks = [{**task, "source": "program"} for task in tasks]
+        features.append("source")
     if rng.random() < 0.35:
         total = rng.choice((8, 60, MANY))
         task = (
             {"command": "sim 5 0", "results": {"include": ["*.txt"]}} if total == 8 else {"command": "sim 5 0 silent"}
         )
-        tasks = [{"task_factory": {"repeat": total}, **task}]
+        is_custom = total == 8 and rng.random() < 0.5
+        factory = {"custom": {"module": "factory", "input_args": [total]}} if is_custom else {"repeat": total}
+        tasks = [{"task_factory": factory, **task}]
         codes, features = {}, [*features, "factory"]
     elif rng.random() < 0.35:
         action = rng.choice(("none", "terminate"))
@@ -139,13 +152,26 @@ def work(rng: random.Random, name: str, directory: Path) -> Work:
     features.append("spot" if spot else "dedicated")
     jobs = [{**job, "tasks": tasks}]
     folder = directory / f"recipe-{name}"
-    folder.mkdir()
+    (folder / "program").mkdir(parents=True)
+    (folder / "factory.py").write_text("def generate(count):\n    yield from zip(range(int(count)))\n")
+    os.utime(folder / "factory.py")  # whoever asks for the time of a file gets that of the simulation
+    for number in range(2):
+        file = folder / "program" / f"{number}.py"
+        file.write_text(f"print({number})\n")
+        os.utime(file, (0, 0))  # its time travels with it, and is the disk's
     batch = {"account_service_url": ENDPOINT, "account": ACCOUNT, "account_key": KEY}
     account = {"account": storage.ACCOUNT, "account_key": storage.KEY, "endpoint": f"https://{storage.HOST}"}
+    prices = dict.fromkeys(("STANDARD_D4S_V5", "STANDARD_D4AS_V5", "STANDARD_D2S_V5"), PRICE)
+    files = {
+        "source": {"path": "inputs"},
+        "destination": {"storage_account_settings": LINK, "data_transfer": {"remote_path": f"in-job-{name}"}},
+    }
     for file, content in (
         ("credentials", {"credentials": {"batch": batch, "storage": {LINK: account}}}),
         ("pool", {"pool_specification": pool}),
         ("jobs", {"job_specifications": jobs}),
+        ("catalog", {"prices": [{"region": "region", "dedicated": prices, "spot": prices}]}),
+        ("config", {"global_resources": {"files": [files]}}),
     ):
         (folder / f"{file}.yaml").write_text(json.dumps(content))
         os.utime(folder / f"{file}.yaml")  # a copy of the source has the times of its files
@@ -179,6 +205,8 @@ class Checks:
         self.service, self.invariants, self.runs = service, invariants, runs
         self.codes: dict[str, dict[str, int]] = {}
         """By job: the last exit code of each task."""
+        self._fetched: dict[Path, set[str]] = {}
+        """By run directory: the files that its record has named as fetched."""
 
     @property
     def elsewhere(self) -> Path:
@@ -212,6 +240,12 @@ class Checks:
         entry = self.job(work)
         return entry is not None and marks_of(tuple(entry.record.spec.get("metadata", ()))).run == run
 
+    def node(self, work: Work) -> str:
+        """The id of a node of the pool of a recipe, or a text that is none."""
+        driver = self.service.driver
+        entry = driver.world.pools.get(work.pool_id) if driver is not None else None
+        return next((node.id for node in entry.nodes.values()), "none") if entry is not None else "none"
+
     def is_too_small(self, work: Work) -> bool:
         """Whether the pool of a recipe has fewer nodes than the recipe says, such as after a quota."""
         driver, pool = self.service.driver, work.recipe.pool
@@ -239,6 +273,10 @@ class Checks:
         for run in directories:
             for file in run.files():
                 self._result(run.path, file)
+            fetched = {file.fetched for file in run.files() if file.fetched.startswith("outputs/")}
+            if lost := self._fetched.get(run.path, set()) - fetched:
+                self.invariants.fail(f"no result that was listed is lost: {sorted(lost)[0]} of {run.name}")
+            self._fetched[run.path] = fetched
             with contextlib.suppress(NotFound):  # its client died before it wrote the record
                 self._record(run, run.record())
 
@@ -250,6 +288,23 @@ class Checks:
                 self.invariants.fail(f"the record of a run is true: {task.id} of {run.name} has {task.exit_code}")
         if record.state == "completed" and (not tasks or any(codes.get(task.id) for task in tasks)):
             self.invariants.fail(f"the record of a run is true: {run.name} is completed, with {len(tasks)} tasks")
+
+    def written(self, process: Process) -> None:
+        """After a command that ended well, a run of which it has recorded that all results are here has them."""
+        for path in dict.fromkeys(lease.path.parent for lease in process.leases):
+            run = directory.RunDirectory(path)
+            record = run.record_or_none()
+            if record is None or record.results != "complete":
+                continue
+            codes = self.codes.get(record.job, {})
+            successful = {task.id for task in run.tasks() if task.result == "success" and codes.get(task.id) == 0}
+            if lost := successful - self._with_result(run):
+                self.invariants.fail(f"the record of a run is true: {run.name} has all results, but of {sorted(lost)}")
+
+    @staticmethod
+    def _with_result(run: Any) -> set[str]:
+        """The tasks of a run whose result is here."""
+        return {file.task for file in run.files() if file.fetched and file.path.endswith("result.txt")}
 
     def _result(self, run: Path, file: FileRecord) -> None:
         if not file.fetched:
@@ -295,6 +350,21 @@ class Checks:
         if entry is not None and entry.record.state == "active" and len(entry.tasks) != count:
             self.invariants.fail(f"a repeated add gives exactly the wanted tasks: {len(entry.tasks)} of {count}")
 
+    def waited(self, work: Work, began: float) -> None:
+        """A wait ends soon after the last task, or after it began itself: the service may be away, and clocks step."""
+        entry = self.job(work)
+        if entry is not None and (ended := self.invariants.ended_at(entry.record)) is not None:
+            late = self.service.sim.loop.now - max(began, ended)
+            if late > OVER_TIME:
+                self.invariants.fail(f"no wait without a reason: {self.process} waited {late:.0f} s too long")
+
+    def cost(self, work: Work, money: float, limit: float) -> None:
+        """The nodes of a run cost at most its limit, and what they cost until its command has ended them."""
+        pool = work.recipe.pool
+        most = limit + PRICE * OVER_TIME / 3600 * (pool.vm_count.total if pool is not None else 0)
+        if money > most:
+            self.invariants.fail(f"a run costs at most its limit and its bound: {money:.2f} of {most:.2f}")
+
     def fetched(self, work: Work, run: Any) -> None:
         """A detached run that has ended well has the results of all tasks."""
         record = run.record()
@@ -305,8 +375,8 @@ class Checks:
 
     def complete(self, work: Work, run: Any) -> None:
         """A command that succeeds has the results of all tasks."""
-        paths = {file.task for file in run.files() if file.fetched and file.path.endswith("result.txt")}
-        if work.has_all_results and (lost := {name for name, code in work.codes.items() if not code} - paths):
+        successful = {name for name, code in work.codes.items() if not code}
+        if work.has_all_results and (lost := successful - self._with_result(run)):
             self.invariants.fail(f"results on disk equal those written, or the exit code says not: {sorted(lost)}")
         if work.has_all_results and (results := run.record().results) != "complete":
             self.invariants.fail(f"the record of a run is true: {run.name} has all results, and says {results!r}")
@@ -381,7 +451,9 @@ def jobs_add(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
 
 
 def wait(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    began = checks.service.sim.loop.now
     client.jobs.handle(work.recipe.jobs[0].id).wait(timeout=LIMIT, tell=told.append)
+    checks.waited(work, began)
 
 
 def fetch(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
@@ -475,8 +547,9 @@ class Exited(BatchtrainError):
     """A command of the command line failed."""
 
 
-def _cli(work: Work, checks: Checks, *words: str, runs: Path | None = None) -> int:
-    """The exit code of a command. runs: the runs directory of its machine, if it is another one."""
+def cli(work: Work, checks: Checks, *words: str, runs: Path | None = None, allowed: tuple[int, ...] = ()) -> int:
+    """The exit code of a command. runs: the runs directory of its machine, if it is another one. allowed: further exit
+    codes that are no bug."""
     sys.argv = ["batchtrain", *words, "--configdir", str(work.folder), "--runs-dir", str(runs or checks.runs)]
     try:
         command_line.main()
@@ -486,7 +559,7 @@ def _cli(work: Work, checks: Checks, *words: str, runs: Path | None = None) -> i
     assert fiber is not None
     last = "".join(fiber.process.output).replace(str(work.folder.parent), "…")[-600:]
     fiber.process.sim.note(f"{fiber.process.name} exits with {code}: {last if code else ''}")
-    if code not in CODES and not (code == 2 and (fiber.process.has_bad_disk or checks.is_too_small(work))):
+    if code not in (*CODES, *allowed) and not (code == 2 and (fiber.process.has_bad_disk or checks.is_too_small(work))):
         checks.invariants.fail(f"no command ends with a bug: {words} exits with {code}: {last}")
     return code
 
@@ -497,7 +570,7 @@ def _verb(name: str, *words: str) -> Verb:
     def verb(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
         subject = work.pool_id if words[0] == "pool" else work.recipe.jobs[0].id
         before = checks.standing(work)
-        code = _cli(work, checks, *(word.format(subject) for word in words))
+        code = cli(work, checks, *(word.format(subject) for word in words))
         if code and "add" in words:
             checks.nothing_unnamed(work, told, None, before)
         if code == 3:
@@ -513,7 +586,7 @@ def cli_run(client: bt.Client, work: Work, told: Told, checks: Checks, *options:
     before = checks.standing(work)
     code = 130
     try:
-        code = _cli(work, checks, "run", str(work.folder), "--timeout", str(LIMIT), *options)
+        code = cli(work, checks, "run", str(work.folder), "--timeout", str(LIMIT), *options)
     finally:
         if not options:
             checks.nothing_unnamed(work, told, None, before)
@@ -555,15 +628,15 @@ def cli_run_detach(client: bt.Client, work: Work, told: Told, checks: Checks) ->
     if entry is not None:
         if len(entry.tasks) == work.total + ("job manager" in work.features) or random.random() < 0.3:
             return
-        _cli(work, checks, "jobs", "del", job, "-y")
-    code = _cli(work, checks, "run", str(work.folder), "--detach", "--max-duration", WALL_CLOCK)
+        cli(work, checks, "jobs", "del", job, "-y")
+    code = cli(work, checks, "run", str(work.folder), "--detach", "--max-duration", WALL_CLOCK)
     if code == 0 and checks.service.driver is not None and checks.job(work) is None:
         checks.invariants.fail(f"no accepted job is lost: {job} is not there after run --detach")
     if code:
         raise Exited(f"exit code {code}")
 
 
-def _detached(work: Work, checks: Checks) -> str:
+def find_detached(work: Work, checks: Checks) -> str:
     """The newest run of the job that is detached. Raises NotFound."""
     for run in reversed(list(directory.runs(checks.runs))):
         with contextlib.suppress(NotFound):
@@ -575,24 +648,25 @@ def _detached(work: Work, checks: Checks) -> str:
 
 def cli_runs_attach(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
     """Follow the run on another machine."""
-    code = _cli(work, checks, "runs", "attach", _detached(work, checks), "--timeout", "9000", runs=checks.elsewhere)
+    name = find_detached(work, checks)
+    code = cli(work, checks, "runs", "attach", name, "--timeout", "9000", runs=checks.elsewhere)
     failing = {code for code in work.codes.values() if code}
     if code == 0 and failing:
         checks.invariants.fail(f"exit code and cause are those of the first failure: 0, and {failing} failed")
-    if code == 3 and checks.has_job_of(work, _detached(work, checks)):
+    if code == 3 and checks.has_job_of(work, find_detached(work, checks)):
         checks.invariants.fail("a detached run is there for every machine: `runs attach` exits with 3")
     if code not in (0, 10):
         raise Exited(f"exit code {code}")
-    checks.fetched(work, directory.find(checks.elsewhere, _detached(work, checks)))
+    checks.fetched(work, directory.find(checks.elsewhere, find_detached(work, checks)))
 
 
 def cli_runs_fetch(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
     """Fetch, and once more, which changes nothing if the job had ended. A run that failed while it added its tasks has
     ended before its job, which it names as left."""
-    name, entry, before = _detached(work, checks), checks.job(work), dict[str, bytes]()
+    name, entry, before = find_detached(work, checks), checks.job(work), dict[str, bytes]()
     had_ended = entry is not None and entry.record.state == "completed" and checks.has_job_of(work, name)
     for is_again in (False, True):
-        if code := _cli(work, checks, "runs", "fetch", name):
+        if code := cli(work, checks, "runs", "fetch", name):
             raise Exited(f"exit code {code}")
         after = _contents(checks.runs / name)
         changed = [path for path in before | after if before.get(path) != after.get(path)]
@@ -603,7 +677,7 @@ def cli_runs_fetch(client: bt.Client, work: Work, told: Told, checks: Checks) ->
 
 
 def cli_runs_stop(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
-    if code := _cli(work, checks, "runs", "stop", _detached(work, checks), "-y"):
+    if code := cli(work, checks, "runs", "stop", find_detached(work, checks), "-y"):
         raise Exited(f"exit code {code}")
 
 
@@ -626,7 +700,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 def _synced(work: Work, checks: Checks, *words: str) -> None:
     """`data sync`, after which both sides are the same."""
-    if code := _cli(work, checks, "data", "sync", *words, "--delete", "-y"):
+    if code := cli(work, checks, "data", "sync", *words, "--delete", "-y"):
         raise Exited(f"exit code {code}")
     box = f"data-{work.recipe.jobs[0].id}"
     stored = {name: blob.data for name, blob in checks.service.storage.containers[box].items()}
@@ -658,41 +732,3 @@ def cli_data_up(client: bt.Client, work: Work, told: Told, checks: Checks) -> No
 def cli_data_down(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
     """Download files to another directory."""
     _synced(work, checks, f"{LINK}/data-{work.recipe.jobs[0].id}", str(work.folder / "copy"))
-
-
-STORIES: tuple[tuple[Verb, ...], ...] = (
-    (run,),
-    (run, run),
-    (cli_run,),
-    (cli_run, cli_run),
-    (run_by_two, run_by_two),
-    (run_reuse, run_reuse, jobs_del, pool_del),
-    (cli_run_reuse, cli_run_reuse, cli_jobs_del, cli_pool_del),
-    (cli_data_up, cli_data_down, cli_data_up, cli_data_down),
-    (pool_add, jobs_add, wait, fetch, jobs_del, pool_del_by_two),
-    (cli_pool_add, cli_jobs_add, cli_jobs_wait, cli_jobs_fetch, cli_jobs_del, cli_pool_del),
-    (pool_add, jobs_add, jobs_add, requeue, wait, fetch, terminate, jobs_del, pool_del),
-    (pool_add, jobs_add, cli_jobs_resubmit, cli_jobs_wait, terminate, fetch, jobs_del_by_two, pool_del_by_two),
-    (pool_add, jobs_add, wait, requeue, fetch_from_lost_nodes, jobs_del, pool_del),
-    (pool_add, schedule, pool_del),
-)
-STORIES_OF_MANY: tuple[tuple[Verb, ...], ...] = (
-    (pool_add, jobs_add, jobs_add, wait, jobs_del, pool_del),
-    (pool_add, jobs_add, wait, terminate, jobs_del_by_two, pool_del_by_two),
-    (cli_pool_add, cli_jobs_add, cli_jobs_add, wait, cli_jobs_del, cli_pool_del),
-)
-"""Of a recipe with many tasks."""
-DETACHED: tuple[tuple[Verb, ...], ...] = (
-    (cli_run_detach, cli_runs_attach, cli_runs_fetch, cli_jobs_del),
-    (cli_run_detach, later, cli_runs_attach),
-    (cli_run_detach, later, cli_runs_fetch, later, cli_runs_stop, cli_runs_fetch),
-    (cli_run_detach, later, cli_runs_stop, later, cli_runs_fetch),
-) * 2
-"""Of a recipe that a run without a client can have."""
-
-
-def stories(work: Work) -> tuple[tuple[Verb, ...], ...]:
-    """What a user may do with a recipe."""
-    if work.total == MANY:
-        return STORIES_OF_MANY
-    return STORIES if "factory" in work.features else (*STORIES, *DETACHED)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from batchtrain.life import rules
+from batchtrain.life import pools, rules
 from batchtrain.life.seen import Seen
 from batchtrain.records import Failure, Job, Node, Pool, Task
+from batchtrain.records.failure import Detail
 from batchtrain.records.tasks import ExitCodes, ExitConditions, ExitOptions, TaskRequest
 from tests import life_page
 
@@ -90,6 +91,8 @@ ON_POOLS: list[tuple[Job, Pool | None, tuple[Node, ...], str, str]] = [
         (JOB, formula(), (), "formula-gives-too-few-nodes",
          "the autoscale formula of pool p gives 0 nodes, and is evaluated next at 2026-11-28 12:10 UTC"),
         (JOB, formula(autoscale_error=Failure("E", "bad")), (), "autoscale-error", "(E: bad)"),
+        (JOB, formula(autoscale_error=Failure("InsufficientSampleData", "few", values=(Detail("Message", "got 0%"),))),
+         (), "autoscale-error", "the pool has fewer samples than its autoscale formula needs"),
         (JOB, formula(2), (), "waits-for-nodes", "the task waits for 1 node; pool p has 0 of 2"),
         (JOB, Pool("p", "active", "steady"), (), "too-few-nodes", "pool p is to have 0"),
         (JOB, REFUSED, (), "resize-refused", "pool p got 0 of 2 (AllocationFailed: -)"),
@@ -116,9 +119,10 @@ def test_a_job_that_a_failed_task_disabled_names_it() -> None:
     [
         Seen(JOB, POOL, IDLE, (ended("a"), task("b", "a"), Task("c", "running"))),
         Seen(Job("j", "completed", "p"), POOL, IDLE, (task("b"),)),
+        Seen(Job("j", "deleting", "p"), None, None, (task("b"),)),
         Seen(JOB, POOL, IDLE, (ended("a", 0),)),
     ],
-    ids=["a task runs", "the job has ended", "no task is open"],
+    ids=["a task runs", "the job has ended", "the job is deleted with its pool", "no task is open"],
 )
 def test_what_goes_on_by_itself_needs_no_reason(seen: Seen) -> None:
     assert rules.decide(seen) is None
@@ -157,7 +161,7 @@ def test_a_resize_error_belongs_to_its_resize(
         "p", "active", allocation, target_dedicated=1, resize_errors=(Failure("AllocationFailed", "no"),),
         allocation_since=NOON + timedelta(minutes=minutes),
     )  # fmt: skip
-    assert bool(rules.resize_error(pool, before)) is is_error
+    assert bool(pools.resize_error(pool, before)) is is_error
 
 
 def test_the_page_of_the_rules_is_not_stale() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 from batchtrain.plan import Plan, Step
+from batchtrain.plan.marks import Marks
 from batchtrain.plan.types import Upload
 from batchtrain.records import Task
 from batchtrain.records.events import Event, FilesUploaded
-from batchtrain.service import job_actions, read, requests, submit, task_actions, tasks
+from batchtrain.service import deletion, job_actions, read, requests, submit, task_actions, tasks
+from batchtrain.service.register import Kind, Thing
 from batchtrain.service.task_actions import ACTIONS, NAMED, Changed, Refusal, refusal
 from batchtrain.service.watch import Deadline, Pace
 from tests import submitting
@@ -135,6 +138,37 @@ def job(state: str, **pool: Any) -> tuple[int, Any]:
     return 200, {"id": "j", "state": state, "poolInfo": pool or {"poolId": "old"}}
 
 
+@pytest.mark.parametrize(("later_run", "etags"), [("r", ["0x1", "0x2"]), ("another", ["0x1"])])
+def test_a_run_deletes_the_version_of_its_job_that_it_read_and_no_later_job_of_its_id(
+    later_run: str, etags: list[str]
+) -> None:
+    def version(etag: str, run: str) -> tuple[int, Any]:
+        return 200, {"id": "j", "eTag": etag, "metadata": Marks(run).metadata}
+
+    changed = test_retry.refusal("ConditionNotMet", 412)
+    service = Service(version("0x1", "r"), changed, version("0x2", later_run), DONE)
+    with contextlib.suppress(NotFound):
+        deletion.request(service.client, Thing("job", "j"), {"r"})
+    sent = [request.headers["If-Match"] for request in service.transport.requests if request.method == "DELETE"]
+    assert sent == [f'"{etag}"' for etag in etags]
+
+
+@pytest.mark.parametrize(
+    ("meant", "answers", "deletions"), [(None, (1, 1), 2), (1, (1, 2), 1), (None, (1, 2), 1), (1, (2,), 0)]
+)
+def test_a_user_deletes_the_job_that_was_meant_and_no_later_job_of_its_id(
+    meant: int | None, answers: tuple[int, ...], deletions: int
+) -> None:
+    days = {day: datetime(2026, 1, day, tzinfo=timezone.utc) for day in (1, 2)}
+    changed = test_retry.refusal("ConditionNotMet", 412)
+    versions = [(200, {"id": "j", "eTag": "0x1", "creationTime": days[day].isoformat()}) for day in answers]
+    service = Service(versions[0], changed, *versions[1:], DONE)
+    job, created = Thing("job", "j"), days[meant] if meant else None
+    with contextlib.suppress(NotFound):
+        deletion.request_named(service.client, job, None, created=created)
+    assert sum(request.method == "DELETE" for request in service.transport.requests) == deletions
+
+
 def test_the_failed_tasks_of_a_job_run_again() -> None:
     service = Service(job("active"), (200, {"value": [{"id": "a"}]}), DONE)
     assert job_actions.resubmit_failed(service.client, "j", lambda count: None).done == ("a",)
@@ -222,6 +256,12 @@ def test_a_job_is_stopped_so_that_the_files_of_its_tasks_stay(
     assert service.bodies[1] == body
 
 
+def test_a_change_has_the_content_type_that_the_service_requires() -> None:
+    service = Service((202, None))
+    submit.resize_pool(service.client, "p", 1, 0, "requeue")
+    assert service.transport.requests[0].headers["Content-Type"] == "application/json; odata=minimalmetadata"
+
+
 def test_a_job_that_is_stopped_already_is_only_read() -> None:
     service = Service(job("completed"))
     job_actions.stop(service.client, "j", Deadline(60, "x", clock=service.policy.clock), Pace(2.0, 2.0))
@@ -234,9 +274,8 @@ def test_a_job_that_is_stopped_already_is_only_read() -> None:
 @pytest.mark.parametrize(
     ("act", "sent", "body"),
     [
-        (lambda c: submit.delete_pool(c, "p"), "DELETE /pools/p", None),
-        (lambda c: submit.delete_job(c, "j"), "DELETE /jobs/j", None),
-        (lambda c: submit.delete_schedule(c, "s"), "DELETE /jobschedules/s", None),
+        (lambda c: submit.delete_version(c, Thing("pool", "p"), ""), "DELETE /pools/p", None),
+        (lambda c: submit.delete_version(c, Thing("job schedule", "s"), ""), "DELETE /jobschedules/s", None),
         (lambda c: submit.terminate_schedule(c, "s"), "POST /jobschedules/s/terminate", None),
         (lambda c: submit.terminate_job(c, "j"), "POST /jobs/j/terminate", {"terminateReason": "UserTerminate"}),
         (lambda c: submit.disable_job(c, "j", "requeue"), "POST /jobs/j/disable", {"disableTasks": "requeue"}),
@@ -257,7 +296,7 @@ def test_an_action_is_one_request(act: Callable[[BatchClient], None], sent: str,
 @pytest.mark.parametrize(
     ("act", "refused", "state"),
     [
-        (lambda c: submit.delete_pool(c, "p"), "OperationInvalidForCurrentState", "active"),
+        (lambda c: submit.delete_version(c, Thing("pool", "p"), ""), "OperationInvalidForCurrentState", "active"),
         (lambda c: submit.terminate_job(c, "j"), "JobDisabled", "disabled"),
         (lambda c: submit.enable_job(c, "j"), "JobCompleted", "completed"),
         (lambda c: submit.reboot_node(c, "p", "n"), "NodeNotReady", "unusable"),
@@ -273,22 +312,22 @@ def test_an_action_whose_answer_was_lost_is_an_error_if_its_object_is_as_before(
 
 
 @pytest.mark.parametrize(
-    ("delete", "code"),
+    ("kind", "code"),
     [
-        (submit.delete_pool, "PoolBeingDeleted"),  # also of a job that ends
-        (submit.delete_job, "JobBeingDeleted"),
-        (submit.delete_schedule, "JobScheduleBeingDeleted"),
+        ("pool", "PoolBeingDeleted"),  # also of a job that ends
+        ("job", "JobBeingDeleted"),
+        ("job schedule", "JobScheduleBeingDeleted"),
     ],
 )
-def test_what_is_being_deleted_counts_as_deleted(delete: Callable[[BatchClient, str], None], code: str) -> None:
+def test_what_is_being_deleted_counts_as_deleted(kind: Kind, code: str) -> None:
     service = Service(test_retry.refusal(code))
-    delete(service.client, "x")
+    submit.delete_version(service.client, Thing(kind, "x"), "")
     assert len(service.asked) == 1
 
 
 def test_a_deleted_schedule_whose_answer_was_lost_is_deleted() -> None:
     service = Service(NO_ANSWER, test_retry.refusal("X"), (200, {"state": "deleting"}))
-    submit.delete_schedule(service.client, "s/t")
+    submit.delete_version(service.client, Thing("job schedule", "s/t"), "")
     assert service.asked[-1] == "GET /jobschedules/s%2Ft"
 
 

@@ -40,6 +40,7 @@ from batchtrain.service import (
 )
 from batchtrain.service.connect import Account
 from batchtrain.service.entra import SignIn
+from batchtrain.service.register import Thing
 from batchtrain.service.rest import Rest
 from batchtrain.service.submission import Submission
 from batchtrain.storage import blob
@@ -89,7 +90,7 @@ DOORS = {
     "files": Door(
         lambda url: list(downloads.listed(batch(url), downloads.task_tree("j", "t"))), "/jobs/j/tasks/t/files"
     ),
-    "a deletion": Door(lambda url: submit.delete_job(batch(url), "j"), "/jobs/j"),
+    "a deletion": Door(lambda url: submit.delete_version(batch(url), Thing("job", "j"), ""), "/jobs/j"),
     "added tasks": Door(
         lambda url: list(Submission(batch(url), "j").add([TaskDocument("t", b'{"id":"t"}')])),
         "/jobs/j/addtaskcollection",

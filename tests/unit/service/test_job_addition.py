@@ -214,10 +214,11 @@ def test_a_job_that_differs_from_a_changed_plan_gets_no_task(planned: Plan, task
     assert service.asked == ["POST /jobs", "GET /jobs/j", "GET /jobs/j", "GET /jobs/j/tasks"]
 
 
-def test_an_error_names_the_first_of_many_tasks_that_differ_and_has_all_of_them() -> None:
-    names = [f"t{number:02}" for number in range(NAMED + 3)]
+@pytest.mark.parametrize(("count", "rest"), [(NAMED, ""), (NAMED + 3, " and 3 more")])
+def test_an_error_names_the_first_of_many_tasks_that_differ_and_has_all_of_them(count: int, rest: str) -> None:
+    names = [f"t{number:02}" for number in range(count)]
     service = Service(*existing(plan("z")), listed(*(task(name, "other") for name in names)))
-    with pytest.raises(Differs, match=f"t00, t01, .*{names[NAMED - 1]} and 3 more;") as caught:
+    with pytest.raises(Differs, match=f"t00, t01, .*{names[NAMED - 1]}{rest};") as caught:
         added(service, plan(*names))
     assert caught.value.tasks == tuple(names)
 

@@ -9,6 +9,7 @@ import pytest
 
 from batchtrain.service import local_files
 from batchtrain.service.local_files import Folder, status_below
+from batchtrain.service.partial_files import PartialFile
 
 
 @pytest.fixture(params=[True, False], ids=["handles", "paths"])
@@ -79,3 +80,12 @@ def test_a_pipe_is_not_waited_for(root: Path) -> None:
         for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):
             with pytest.raises(OSError):  # no reader, or no regular file
                 folder.open("pipe", flags)
+
+
+def test_a_file_is_closed_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows renames no open file."""
+    file, descriptors = PartialFile(tmp_path, tmp_path / "model"), list[int]()
+    monkeypatch.setattr(Folder, "replace", lambda *_: descriptors.append(file._descriptor))
+    file.open()
+    file.finish(None)
+    assert descriptors == [-1]

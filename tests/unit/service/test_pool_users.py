@@ -113,7 +113,7 @@ def test_a_run_joins_a_pool(answers: Any, requests: int) -> None:
 def test_a_run_does_not_join_a_pool_that_is_being_deleted() -> None:
     with pytest.raises(NotFound) as caught:
         pool_users.join(Service(pool(state="deleting")).client, "p", "b")
-    assert caught.value.code in pool_users.GONE
+    assert caught.value.code in pool_users.POOL_GONE
 
 
 @pytest.mark.parametrize(
@@ -129,10 +129,14 @@ def test_a_pool_that_stays_says_who_uses_it_and_how_it_ends(user: Any, end: str)
 
 
 def test_only_the_command_of_a_user_deletes_a_pool_without_asking_who_uses_it() -> None:
-    paths = [path for path in PACKAGE.rglob("*.py") if "submit.delete_pool" in path.read_text(encoding="utf-8")]
-    assert sorted(path.relative_to(PACKAGE).as_posix() for path in paths) == [
-        "client/pools.py",
-        "service/pool_users.py",
+    texts = {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+    named_pool = 'request_named(self._client.batch, Thing("pool"'
+    requests = ("delete_version(", "delete_version,", "delete_meant(", named_pool)
+    assert [sorted(path for path, text in texts.items() if request in text) for request in requests] == [
+        ["service/submit.py"],
+        ["service/pool_users.py"],
+        ["service/deletion.py", "service/submit.py"],
+        ["client/pools.py"],
     ]
 
 

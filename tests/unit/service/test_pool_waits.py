@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from batchtrain.errors import NotFound, QuotaReached, ServiceError, TimedOut
 from batchtrain.records import Node
-from batchtrain.records.events import Event, NodesSeen
-from batchtrain.service import watch
+from batchtrain.records.events import Event, NodesSeen, PoolWaits
+from batchtrain.service import deletion, read, watch
+from batchtrain.service.register import Thing
 from batchtrain.service.watch import MOST_REBOOTS, Deadline, Pace, Reboots
 from tests.unit.service.test_retry import EMPTY, Service, refusal
 
@@ -99,7 +100,7 @@ def test_a_pool_that_gets_no_nodes_because_of_the_quota_is_an_error_with_the_rea
     service = Service(pool(resizeErrors=errors), nodes())
     with pytest.raises(QuotaReached, match="allocate the nodes of pool p: The account: 4 cores"):
         watch.pool_ready(service.client, "p", 60, AT_ONCE)
-    assert service.asked == ["GET /pools/p"]
+    assert service.asked == ["GET /pools/p", "GET /pools/p/nodes"]
 
 
 def test_resize_errors_of_an_earlier_resize_do_not_end_the_wait() -> None:
@@ -234,20 +235,21 @@ def test_the_nodes_of_a_pool_are_shown_and_returned_as_text() -> None:
     assert [event.kind for event in events] == ["nodes.seen"]
 
 
-def test_a_deletion_is_waited_for_until_the_service_does_not_find_the_object(pauses: list[float]) -> None:
-    answers = iter([None, None, NotFound("gone")])
+JOB = Thing("job", "j")
 
-    def question() -> None:
-        if error := next(answers):
-            raise error
 
-    watch.gone(question, 60, Pace(1.0, 5.0, 2.0), "pool p")
+@pytest.mark.parametrize(
+    "last", [refusal("JobNotFound", 404), (200, {"id": "j", "creationTime": "2026-01-02T00:00:00Z"})]
+)
+def test_a_deletion_is_waited_for_until_no_object_or_another_one_has_the_id(last: Any, pauses: list[float]) -> None:
+    first = (200, {"id": "j", "creationTime": "2026-01-01T00:00:00Z", "state": "deleting"})
+    deletion.gone(Service(first, first, last).client, JOB, Pace(1.0, 5.0, 2.0), None, 60)
     assert pauses == [1.0, 2.0]
 
 
 def test_an_object_that_stays_ends_the_wait_for_its_deletion() -> None:
     with pytest.raises(TimedOut, match="waiting for job j to be gone took longer than 0 s"):
-        watch.gone(lambda: None, 0, AT_ONCE, "job j")
+        deletion.gone(Service((200, {"id": "j"})).client, JOB, AT_ONCE, None, 0)
 
 
 # --- tasks of a job that do not end ---------------------------------------------------------------------------------
@@ -328,40 +330,59 @@ def test_the_end_of_a_wait_for_tasks_names_an_open_task_or_the_counts(answers: l
     assert str(caught.value) == f"waiting for the tasks of job j took longer than 0 s; last seen: {state}"
 
 
-# --- until a pool has its nodes -------------------------------------------------------------------------------------
+# --- until a candidate of a pool has its nodes ----------------------------------------------------------------------
 
 FAILED = {"resizeErrors": [{"code": "AllocationFailed", "message": "No capacity."}]}
 EVERY_SECOND = Pace(1.0, 1.0, 1.0)
+READY = (pool(), nodes("idle", "idle"))
 
 
-def test_a_pool_has_its_nodes_before_they_are_ready() -> None:
-    service = Service(pool("resizing"), nodes("starting"), pool(), nodes("starting", "creating"))
-    watch.pool_allocated(service.client, "p", 10, 60, AT_ONCE)
+def place(service: Service, patience: float, pace: Pace = EVERY_SECOND) -> None:
+    watch.pool_ready(service.client, "p", 60, pace, before=read.LONG_AGO, patience=patience)
+
+
+def test_a_broken_node_ends_the_wait_for_a_candidate_once_it_has_its_nodes() -> None:
+    service = Service(pool("resizing"), nodes("unusable"), pool(), nodes("unusable", "creating"))
+    with pytest.raises(ServiceError, match="node n0 of pool p is unusable"):
+        place(service, 10, AT_ONCE)
     assert service.asked == ["GET /pools/p", "GET /pools/p/nodes"] * 2
+
+
+def test_a_wait_for_the_nodes_of_a_pool_tells_each_new_state_once(pauses: list[float]) -> None:
+    service = Service(*(pool("resizing"), nodes("starting")) * 2, *(pool(**FAILED), nodes("idle")) * 2, *READY)
+    events: list[Event] = []
+    watch.pool_ready(service.client, "p", 60, EVERY_SECOND, events.append, before=read.LONG_AGO, patience=10)
+    texts = [event.text for event in events if isinstance(event, PoolWaits)]
+    assert len(texts) == 2
+    assert texts[1].endswith(" (AllocationFailed)")
+    assert all(text.startswith("pool p: ") for text in texts)
 
 
 def test_an_error_that_no_waiting_mends_ends_the_wait_for_nodes_at_once() -> None:
     errors = [{"code": "AccountCoreQuotaReached", "message": "No cores."}]
     with pytest.raises(QuotaReached, match="No cores"):
-        watch.pool_allocated(Service(pool(resizeErrors=errors), nodes()).client, "p", 10, 60, AT_ONCE)
+        place(Service(pool(resizeErrors=errors), nodes()), 10)
 
 
 def test_a_region_without_nodes_is_awaited_until_the_patience_is_over(pauses: list[float]) -> None:
-    service = Service(*(pool(**FAILED), nodes("idle")) * 4)
     with pytest.raises(ServiceError, match="No capacity") as caught:
-        watch.pool_allocated(service.client, "p", 3, 60, EVERY_SECOND)
+        place(Service(*(pool(**FAILED), nodes("idle")) * 4), 3)
     assert (caught.value.code, pauses) == ("AllocationFailed", [1.0, 1.0, 1.0])
 
 
 def test_nodes_that_the_region_did_not_have_are_requested_again(pauses: list[float]) -> None:
-    failed = (pool(**FAILED), nodes())
-    service = Service(*failed * (watch.AGAIN + 1), (202, None), pool(), nodes("idle", "idle"))
-    watch.pool_allocated(service.client, "p", 60, 60, EVERY_SECOND)
+    service = Service(*(pool(**FAILED), nodes()) * (watch.AGAIN + 1), (202, None), *READY)
+    place(service, 60)
     assert service.asked.count("POST /pools/p/resize") == 1
 
 
+def test_the_patience_ends_with_the_last_node_that_is_allocated(pauses: list[float]) -> None:
+    starting = (pool(), nodes("starting", "creating"))
+    place(Service(pool("resizing"), nodes("starting"), *starting * 5, *READY), 2)
+    assert len(pauses) == 6
+
+
 def test_a_pool_that_is_still_resizing_after_the_patience_has_no_nodes(pauses: list[float]) -> None:
-    service = Service(*(pool("resizing"), nodes("creating")) * 3)
     with pytest.raises(ServiceError, match="it has 1 of 2 nodes") as caught:
-        watch.pool_allocated(service.client, "p", 2, 60, EVERY_SECOND)
+        place(Service(*(pool("resizing"), nodes("creating")) * 3), 2)
     assert caught.value.code == "AllocationTimedOut"

@@ -71,6 +71,12 @@ def test_only_the_nodes_of_pools_that_have_some_are_asked_for_their_hours() -> N
     assert service.asked == ["GET /pools/p/nodes"] * 2
 
 
+def test_a_pool_that_goes_while_its_hours_are_read_is_in_no_list() -> None:
+    gone, living = replace(RESIZING, id="gone"), replace(RESIZING, dedicated=0, spot=0)
+    service = Service(refusal("PoolNotFound", 404))
+    assert [pool.id for pool in read.with_node_hours(service.client, [gone, living], NOW)] == ["p"]
+
+
 # --- nodes ----------------------------------------------------------------------------------------------------------
 
 

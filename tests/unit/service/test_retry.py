@@ -40,6 +40,7 @@ from batchtrain.records.events import Event
 from batchtrain.service import clock_difference, connect, files, read, retry, submit
 from batchtrain.service.connect import Account
 from batchtrain.service.downloads import task_tree
+from batchtrain.service.register import Thing
 from batchtrain.service.retry import FAR, NEAR, Clock, RetryPolicy
 from tests.submitting import RUN, carry_out
 from tests.waiting import GUARD
@@ -168,6 +169,16 @@ def test_everything_else_is_final_at_once(fault: Any) -> None:
     with pytest.raises(ServiceError):
         read.pools(service.client)
     assert len(service.transport.sent) == 1
+
+
+@pytest.mark.parametrize(("answer", "age"), [(refusal("JobNotFound", 404), 0.0), (UNKNOWN, None)])
+def test_any_answer_of_the_service_sets_the_time_of_the_last_one(
+    answer: Any, age: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "ANSWERS", retry.Answers(lambda: 7.0))
+    with pytest.raises(ServiceError):
+        read.job(Service(answer).client, "j")
+    assert retry.ANSWERS.age == age
 
 
 def test_every_page_of_a_list_is_retried() -> None:
@@ -527,11 +538,11 @@ def test_tasks_of_a_collection_that_arrived_are_a_success() -> None:
 
 ENDINGS: dict[str, tuple[Callable[[BatchClient], None], tuple[int, Any], Any]] = {
     "delete, deleting": (
-        lambda c: submit.delete_pool(c, "p"),
+        lambda c: submit.delete_version(c, Thing("pool", "p"), ""),
         refusal("OperationInvalidForCurrentState"),
         {"state": "deleting"},
     ),
-    "delete, gone": (lambda c: submit.delete_job(c, "j"), refusal("JobNotFound", 404), None),
+    "delete, gone": (lambda c: submit.delete_version(c, Thing("job", "j"), ""), refusal("JobNotFound", 404), None),
     "terminate": (lambda c: submit.terminate_job(c, "j"), refusal("JobCompleted"), {"state": "completed"}),
     "terminate a schedule": (
         lambda c: submit.terminate_schedule(c, "s"),
@@ -677,20 +688,6 @@ def test_work_that_succeeds_is_not_repeated() -> None:
     time = Time()
     assert retry.repeated(lambda: 7, lambda outcome: outcome != 7, retry.NOT_NOW, Clock(time.now, time.sleep)) == 7
     assert time.pauses == []
-
-
-def test_answers_of_the_last_minute_are_counted() -> None:
-    time = Time()
-    answers = retry.Answers(time.now)
-    assert answers.recent() is None
-    for pause in (0.0, 30.0, 29.0):
-        time.sleep(pause)
-        answers.note()
-    assert answers.recent() == (0.0, 3)
-    time.sleep(1.0)
-    assert answers.recent() == (1.0, 2)
-    time.sleep(1000.0)
-    assert answers.recent() == (1001.0, 1)
 
 
 def test_an_event_interrupts_the_next_pause_of_its_thread_once() -> None:

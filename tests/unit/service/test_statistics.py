@@ -27,6 +27,7 @@ def task(number: int, seconds: int, code: int = 0, **more: Any) -> Task:
 
 def test_a_spread_is_the_median_the_95th_percentile_and_the_longest() -> None:
     assert spread(range(1, 101)) == (50, 95, 100)
+    assert spread(range(1, 201)) == (100, 190, 200)
     assert spread([7.0]) == (7.0, 7.0, 7.0)
     assert spread([]) is None
 

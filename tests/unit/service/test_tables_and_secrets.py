@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from batchtrain.catalog.prices import Price
-from batchtrain.cli.output import plain
+from batchtrain.cli.documents import plain
 from batchtrain.errors import shortened
 from batchtrain.plan.wire import Environment, Placeholder, Template, VaultSettings, filled
 from batchtrain.records import (
@@ -118,7 +118,7 @@ def test_a_setting_that_stands_for_a_vaults_mapping_becomes_its_settings_under_t
         (1.005, "1.005"),
         (True, "yes"),
         (False, "no"),
-        (datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc), "2026-01-02 03:04:05"),
+        (datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc), "2026-01-02 03:04:05Z"),
         (("a", 1), "a; 1"),
         ("x" * 999, shortened("x" * 999)),
     ],
@@ -149,11 +149,14 @@ def test_a_card_leaves_out_what_has_no_value() -> None:
     assert "next_run" not in shown
 
 
-def test_a_node_is_called_by_its_id_or_by_its_abbreviation() -> None:
+def test_a_node_is_called_by_its_id_its_abbreviation_or_its_number() -> None:
     ids = ["tvm-1", "tvm-12", "x" * 300]
     assert nodes_called("tvm-1", ids) == ["tvm-1"]
     assert nodes_called(shortened("x" * 300), ids) == ["x" * 300]
-    assert nodes_called("other", ids) == []
+    assert nodes_called("n1", ids) == nodes_called("1", ids) == ["tvm-12"]
+    assert nodes_called("1", ["a", "b", "1"]) == ["1"]
+    assert nodes_called("n1", ids, by_number=False) == nodes_called("1", ids, by_number=False) == []
+    assert nodes_called("n3", ids) == nodes_called("other", ids) == []
 
 
 def test_nodes_cost_the_price_of_their_kind_since_a_time() -> None:

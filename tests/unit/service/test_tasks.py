@@ -7,7 +7,7 @@ import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
-from itertools import pairwise
+from itertools import islice, pairwise
 from operator import sub
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,7 +24,7 @@ from batchtrain.config.types import FetchSettings
 from batchtrain.errors import NotFound, TimedOut, UsageError
 from batchtrain.metrics.stream import OWN, RECORDS
 from batchtrain.records import Counts, Task, TaskNode, TaskRequest
-from batchtrain.records.events import Event, FailuresSeen, MetricsSeen, RanksFailed, Stdout
+from batchtrain.records.events import Event, FailuresSeen, MetricsSeen, RanksFailed, Stdout, StillWaiting
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service import files, read, retry, tasks, watch
 from batchtrain.service.answers import TaskAnswer
@@ -75,9 +75,9 @@ class Service:
 
     def page(self, query: dict[str, str]) -> dict[str, Any]:
         start, size = int(query.get("$skiptoken", 0)), int(query["maxresults"])
-        known = list(self.matching(query.get("$filter", "")))
-        page: dict[str, Any] = {"value": known[start : start + size]}
-        if start + size < len(known):
+        found = islice(self.matching(query.get("$filter", "")), start, None)
+        page: dict[str, Any] = {"value": list(islice(found, size))}
+        if next(found, None) is not None:
             more = urlencode({**query, "$skiptoken": start + size})
             page["odata.nextLink"] = f"http://h/jobs/j/tasks?{more}"
         return page
@@ -265,6 +265,24 @@ def test_a_run_on_azure_reads_stdout_every_5_s_stderr_every_10_s_and_sends_at_mo
     assert pauses["stdout.txt"] <= 10 and statistics.median(map(sub, reads["stdout.txt"][1:], reads["stdout.txt"])) == 5
     assert sum(map(len, reads.values())) + len(service.queries) + service.counted <= 250
     assert max(len(reads[name]) for name in (RECORDS, OWN)) <= 2 + len(reads["stdout.txt"]) / AGAIN_LOOKS
+
+
+def test_a_wait_says_each_minute_how_far_a_task_that_prints_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    service, time, events = Running(1), Time(), list[Event]()
+    lines = (f"step {number}/40 loss 0.5" for number in range(1, 41))
+
+    def follower(client: Any, job: str, task: str, name: str) -> Any:
+        return SimpleNamespace(new_lines=lambda node, last: [next(lines)] if name == "stdout.txt" else [])
+
+    monkeypatch.setattr(files, "Follower", follower)
+    wait = Deadline(130, "the tasks of job j", events.append, clock=retry.Clock(time.now, time.sleep))
+    follow = Follow(client(service), SimpleNamespace(id="j"), wait.tell, output=False)  # type: ignore[arg-type]
+    wait.progress = follow.progress
+    with pytest.raises(TimedOut, match=r"last seen: .*; t: step \d+/40, loss 0\.5, it printed `step \d+/40 loss 0\.5`"):
+        watch.tasks_ended(client(service), "j", wait, watch.FAR, follow.look)
+    sentences = [event.text for event in events if isinstance(event, StillWaiting)]
+    assert len(sentences) == 2
+    assert all("1 of 1 tasks open; t: step " in sentence for sentence in sentences), "the task is named once"
 
 
 def test_a_run_on_azure_sees_what_512_ranks_measure_with_at_most_25_requests_a_minute(

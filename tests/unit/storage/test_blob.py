@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta, timezone
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -16,6 +18,7 @@ from batchtrain.errors import ConfigError, NotFound, ServiceError, UsageError
 from batchtrain.storage import blob
 from batchtrain.storage.blob import Stored
 from batchtrain.storage.blob_requests import Answer, Request, Storage, blob_path
+from batchtrain.storage.run_container import control_of, put_run
 
 from .blob_server import BlobServer
 
@@ -83,7 +86,7 @@ def test_an_account_is_connected_once_and_signs_in_only_without_a_key() -> None:
         tokens.append(TOKEN)
         return TOKEN
 
-    connect = blob.accounts(known, sign_in)
+    connect = blob.accounts(partial(blob.account_of, known), sign_in)
     assert connect("keyed") is connect("keyed")
     assert (tokens, connect("keyed").token) == ([], None)
     assert connect("keyless").token is TOKEN
@@ -275,3 +278,18 @@ def test_a_link_that_entra_id_signs_lasts_at_most_a_week(monkeypatch: pytest.Mon
     times = [[datetime.fromisoformat(text) for text in re.findall(r">([^<>]+)Z<", body)] for body in asked]
     assert [end - start for start, end in times] == [timedelta(days=2, minutes=15), timedelta(days=7)]
     assert [lasts(link) for link in links] == [2, 7]
+
+
+# --- the beginning of a detached run --------------------------------------------------------------------------------
+
+
+def test_the_control_container_has_all_files_of_a_run_directory_but_the_lease(
+    storage: Storage, blobs: BlobServer, tmp_path: Path
+) -> None:
+    run = tmp_path / "20261122T120000Z-j-7f3a"
+    for name in ("run.json", "lease.json", "config/plan.json"):
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text(name)
+    put_run(storage, run)
+    container = control_of(run.name)
+    assert blobs.blobs == {f"{container}/run/{name}": name.encode() for name in ("config/plan.json", "run.json")}

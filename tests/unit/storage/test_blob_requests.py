@@ -78,6 +78,12 @@ def test_an_answer_that_leads_elsewhere_is_no_success(storage: Storage, blobs: B
         storage.send("make it", Request("PUT", "/box"))
 
 
+@pytest.mark.parametrize("status", [400, 503])
+def test_a_refusal_whose_body_is_cut_is_a_refusal(status: int) -> None:
+    cut: Any = SimpleNamespace(geturl=lambda: URL, status=status, headers={}, read=lambda size: b"", length=5)
+    assert blob_requests.received(cut).status == status
+
+
 @pytest.mark.parametrize(("method", "length"), [("GET", None), ("DELETE", None), ("PUT", "0")])
 def test_only_a_put_names_the_length_of_an_empty_body(method: str, length: str | None) -> None:
     assert head(Storage(URL, "acct", None), Request(method, "/box"))[1].get("Content-Length") == length

@@ -56,6 +56,15 @@ def down(storage: Storage, to: Path) -> Tally:
     return sync.get(storage, "box", list(blob.stored(storage, "box")), "", to, names_of_data())
 
 
+def test_an_upload_of_a_new_blob_begins_although_the_service_knows_no_blocks_of_it(
+    storage: Storage, blobs: BlobServer, data: Path
+) -> None:
+    (data / "model").write_bytes(CONTENT)
+    blobs.refuse = lambda asked: 404 if asked == "GET model blocklist" else 0
+    up(storage, data).check()
+    assert blobs.blobs["model"] == CONTENT
+
+
 def test_an_interrupted_upload_continues_with_the_missing_blocks(
     storage: Storage, blobs: BlobServer, data: Path
 ) -> None:

@@ -1,0 +1,55 @@
+"""The one way in which a pool, a job or a job schedule is deleted."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection
+from datetime import datetime
+
+from azure.batch import BatchClient
+
+from batchtrain.errors import NotFound
+from batchtrain.plan.marks import marks_of
+from batchtrain.records.events import Event
+from batchtrain.service import pool_users, read, submit
+from batchtrain.service.deadlines import GONE_SECONDS
+from batchtrain.service.register import COLLECTIONS, Thing
+from batchtrain.service.watch import Deadline, Pace
+
+Tell = Callable[[Event], None] | None
+
+
+def request(client: BatchClient, thing: Thing, runs: Collection[str], option: str = "") -> str:
+    """Request the deletion of a thing for its users `runs`. Returns why it stays, if others use the pool; otherwise
+    empty. Raises NotFound. option: selects the account in the next command."""
+    if thing.kind == "pool":
+        others = pool_users.end(client, thing.id, runs)
+        return pool_users.stays(thing.id, others, option) if others else ""
+    submit.delete_meant(client, thing, lambda version: marks_of(version.metadata).run in runs)
+    return ""
+
+
+def request_named(
+    client: BatchClient,
+    thing: Thing,
+    tell: Tell,
+    *,
+    created: datetime | None = None,
+    seconds: float = GONE_SECONDS,
+) -> None:
+    """Request the deletion of a thing that the user names, also one of another program. Raises NotFound.
+
+    created: when the one that is meant was created; by default the one that exists now is meant.
+    """
+    with Deadline(seconds, f"the deletion of {thing.name}", tell):
+        submit.delete_meant(client, thing, lambda version: created in (None, version.created))
+
+
+def gone(client: BatchClient, thing: Thing, pace: Pace, tell: Tell, seconds: float = GONE_SECONDS) -> None:
+    """Wait until the deletion of a thing has finished. Another one may have its id at once."""
+    with contextlib.suppress(NotFound), Deadline(seconds, f"{thing.name} to be gone", tell) as deadline:
+        created = read.version(client, thing.kind, COLLECTIONS[thing.kind], thing.id).created
+        for pause in pace.steps():
+            deadline.pause(pause)
+            if read.version(client, thing.kind, COLLECTIONS[thing.kind], thing.id).created != created:
+                return

@@ -1,0 +1,112 @@
+"""Which lines of the product a simulation runs.
+
+A line counts if it is in a function: what runs once at the import of a module says nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import batchtrain
+
+PACKAGE = Path(batchtrain.__file__).parent
+FLOORS = {"client": 0.6, "runs": 0.65, "service": 0.7, "storage": 0.7}
+"""The least share of the lines of each folder: only ever raised."""
+LEFT_OUT = {
+    "client/doctor.py": "asks Resource Manager and the programs of this machine",
+    "client/identities.py": "asks Resource Manager",
+    "client/local.py": "starts a real process of the emulator",
+    "client/logins.py": "starts ssh",
+    "runs/experiment.py": "is for `bench`, which makes one run after the other",
+    "runs/scaling_report.py": "is for `bench`",
+    "service/arm.py": "asks Resource Manager",
+    "service/entra.py": "asks Microsoft Entra ID",
+    "service/prices.py": "asks the price list of Azure",
+    "service/rest.py": "asks Resource Manager and Key Vault",
+    "service/vault.py": "asks Key Vault",
+    "service/webhook.py": "sends to a host that a user names",
+}
+"""The files that a simulation cannot run, with the reason: it has no other hosts, and no other programs."""
+
+Lines = frozenset[tuple[str, int]]
+"""By the path of the file in the package."""
+
+
+class Reach:
+    """Notes the lines that run from `begin` on, in this thread and its greenlets."""
+
+    def __init__(self) -> None:
+        self._open: dict[CodeType, set[int]] = {}
+        """The lines of each function that did not run yet."""
+        self._lines: set[tuple[str, int]] = set()
+
+    def begin(self) -> None:
+        sys.settrace(self._called)
+
+    def end(self) -> Lines:
+        """The lines that ran since `begin`; none without it."""
+        sys.settrace(None)
+        return frozenset(self._lines)
+
+    def _called(self, frame: FrameType, event: str, _: Any) -> Any:
+        code = frame.f_code
+        if code not in self._open:
+            self._open[code] = set(own_lines(code)) if _folder(code.co_filename) in FLOORS else set()
+        open_lines = self._open[code]
+        if not open_lines:
+            return None
+        name = str(Path(code.co_filename).relative_to(PACKAGE))
+
+        def ran(frame: FrameType, event: str, _: Any) -> Any:
+            if event == "line" and frame.f_lineno in open_lines:
+                open_lines.discard(frame.f_lineno)
+                self._lines.add((name, frame.f_lineno))
+            return ran if open_lines else None
+
+        frame.f_trace_lines = True
+        return ran
+
+
+def _folder(path: str) -> str:
+    return Path(path).parent.name if path.startswith(f"{PACKAGE}/") else ""
+
+
+def own_lines(code: CodeType) -> Iterator[int]:
+    """The lines of a function that can run, without its first one and without those of functions in it."""
+    return (line for _, _, line in code.co_lines() if line is not None and line != code.co_firstlineno)
+
+
+def all_lines() -> Lines:
+    """The lines of all functions of the folders."""
+    lines = set[tuple[str, int]]()
+    for folder in FLOORS:
+        for path in set((PACKAGE / folder).glob("*.py")) - {PACKAGE / name for name in LEFT_OUT}:
+            module = compile(path.read_text(), str(path), "exec")
+            for code in functions(module):
+                lines |= {(str(path.relative_to(PACKAGE)), line) for line in own_lines(code)}
+    return frozenset(lines)
+
+
+def functions(code: CodeType, *, in_function: bool = False) -> Iterator[CodeType]:
+    """The functions in a code object, at any depth; a class and a module are none."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            is_function = in_function or bool(constant.co_flags & 0x2)  # CO_NEWLOCALS
+            if is_function:
+                yield constant
+            yield from functions(constant, in_function=is_function)
+
+
+def shares(lines: Lines) -> Mapping[str, float]:
+    """The share of the lines of each folder that ran."""
+    every = all_lines()
+    ran = lines & every
+    return {
+        folder: sum(name.startswith(f"{folder}/") for name, _ in ran)
+        / sum(name.startswith(f"{folder}/") for name, _ in every)
+        for folder in FLOORS
+    }
