@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 Point = tuple[float, float]
 WIDTH, HEIGHT, LEFT, RIGHT, EDGE = 640, 200, 56, 16, 24
@@ -14,10 +15,35 @@ LONG_CELL = 40
 COLORS = ("#2f81d6", "#d9730d", "#1a9c74", "#c2519b", "#8a7420", "#7a6fd0")
 """Of curves that share a figure; each is readable on white and on black."""
 GREEN, YELLOW, RED, GREY = "#1a9c5b", "#b98000", "#d6453d", "#8a8a8a"
-_STATES = {
-    GREEN: ("running", "completed", "done", "succeeded", "idle", "active", "steady", "success"),
-    RED: ("failed", "failure", "unusable", "starttaskfailed", "interrupted"),
+Tone = Literal["good", "run", "done", "idle", "wait", "warn", "bad"]
+_COLORS: Mapping[Tone, str] = {
+    "good": GREEN, "run": GREEN, "done": GREEN, "idle": GREEN, "wait": GREY, "warn": YELLOW, "bad": RED,
+}  # fmt: skip
+_STATES: Mapping[Tone, tuple[str, ...]] = {
+    "good": ("succeeded", "success", "good"),
+    "run": ("running", "detached", "left"),
+    "done": ("completed", "done", "fetched"),
+    "idle": ("idle", "steady"),
+    "wait": (
+        "active", "preparing", "starting", "creating", "waitingforstarttask", "rebooting", "reimaging", "resizing",
+    ),
+    "warn": (
+        "interrupted", "disabled", "disabling", "terminating", "deleting", "offline", "preempted", "leavingpool",
+        "stopping", "slow", "lost",
+    ),
+    "bad": ("failed", "failure", "starttaskfailed", "unusable", "unknown", "fault"),
+}  # fmt: skip
+
+
+def in_words(state: str, *, has_diverged: bool) -> str:
+    """A state, and whether a last value is not finite."""
+    return f"{state}, diverged" if has_diverged else state
+
+
+TONES: Mapping[str, Tone] = {state: tone for tone, states in _STATES.items() for state in states} | {
+    in_words(state, has_diverged=True): "bad" for states in _STATES.values() for state in states
 }
+"""How each state is shown; one that is not in it has no tone."""
 AS_IT_IS = 'class="mathjax_ignore tex2jax_ignore"'
 """Notebooks typeset what is between two `$`, such as variables of a command, except in elements of these classes."""
 CARD = (
@@ -40,18 +66,16 @@ def card(*parts: str) -> str:
     return f'<div {AS_IT_IS} style="{CARD}">{"".join(parts)}</div>'
 
 
-def head(title: str, state: str = "", note: str = "") -> str:
-    """A title with a state at its right and a note below."""
-    shown = f'<span style="float:right">{badge(state)}</span>' if state else ""
+def head(title: str, state: str = "", note: str = "", time: str = "") -> str:
+    """A title with a state at its right and a note below. time: how long the state lasts, or when it came."""
+    shown = f'<span style="float:right">{badge(state)}{text(time)}</span>' if state else ""
     below = f'<div style="opacity:.75">{text(note)}</div>' if note else ""
     return f"<div>{shown}<b>{text(title)}</b></div>{below}"
 
 
 def badge(state: str) -> str:
     """A state with a dot in its colour."""
-    words = state.lower()
-    colors = (color for color, states in _STATES.items() if words.startswith(states))
-    color = RED if words.endswith("diverged") else next(colors, GREY)
+    color = _COLORS[TONES[state]] if state in TONES else GREY
     return f'<span style="color:{color}">●</span> {text(state)}'
 
 
@@ -60,18 +84,18 @@ def pre(value: str) -> str:
     return f'<pre style="{PRE}">{text(value)}</pre>'
 
 
-def page(title: str, body: str) -> str:
-    """A page of its own that needs no network. The body is markup."""
+def page(title: str, body: str, head: str = "") -> str:
+    """A page of its own that needs no network. The body is markup, and so is what its head has, too."""
     style = (
         "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;"
         "background:#fff}table{border-collapse:collapse;margin:.5rem 0}"
-        "td,th{text-align:left;padding:.15rem .8rem .15rem 0;vertical-align:top}"
+        "td,th{text-align:left;padding:.15rem .8rem .15rem 0;vertical-align:top}main{overflow-x:auto}"
         "@media(prefers-color-scheme:dark){body{background:#161616;color:#eee}}"
     )
-    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width">{head}'
     return (
         f"<!doctype html><html lang=en><head>{head}<title>{text(title)}</title><style>{style}</style></head>"
-        f"<body>{body}</body></html>\n"
+        f"<body><main>{body}</main></body></html>\n"
     )
 
 
@@ -130,7 +154,11 @@ def _cell(value: str, state: bool) -> str:
 
 def figure(title: str, curves: Mapping[str, Sequence[Point]], height: int = HEIGHT) -> str:
     """Curves over each other as SVG, with the lowest and the highest value. A curve needs a point."""
-    kept = {name: points[:: max(len(points) // MOST_POINTS, 1)] for name, points in curves.items() if points}
+    kept = {
+        name: [*points[: -1 : max(len(points) // MOST_POINTS, 1)], points[-1]]
+        for name, points in curves.items()
+        if points
+    }
     every = [point for points in kept.values() for point in points]
     if not every:
         return ""
@@ -156,11 +184,14 @@ class _Frame:
         self.left, self.right, self.low, self.high, self.height = left, right, low, high, height
         self._across = (WIDTH - LEFT - RIGHT) / ((right - left) or 1)
         self._up = (height - 2 * EDGE) / ((high - low) or 1)
+        self._x = LEFT if right > left else (LEFT + WIDTH - RIGHT) / 2
+        self._y = height - EDGE if high > low else height / 2
+        """Where the left end and the low end are; of a single place or value, the middle."""
 
     def line(self, points: Sequence[Point], color: str) -> str:
         """One curve; a single point is a dot."""
         at = [
-            f"{LEFT + (x - self.left) * self._across:.1f},{self.height - EDGE - (y - self.low) * self._up:.1f}"
+            f"{self._x + (x - self.left) * self._across:.1f},{self._y - (y - self.low) * self._up:.1f}"
             for x, y in points
         ]
         if len(at) == 1:
@@ -175,13 +206,21 @@ class _Frame:
             for y in (EDGE, self.height / 2, self.height - EDGE)
         )
         style = 'font-size="11" fill="currentColor" opacity=".7"'
-        ends = (
-            (LEFT - 6, EDGE + 4, "end", self.high),
-            (LEFT - 6, self.height - EDGE + 4, "end", self.low),
-            (LEFT, self.height - 6, "start", self.left),
-            (WIDTH - RIGHT, self.height - 6, "end", self.right),
+        ends = [
+            (LEFT - 6, self._y + 4, "end", self.low),
+            (self._x, self.height - 6, "start" if self._x == LEFT else "middle", self.left),
+        ]
+        ends += [(LEFT - 6, EDGE + 4, "end", self.high)] if self.high > self.low else []
+        ends += [(WIDTH - RIGHT, self.height - 6, "end", self.right)] if self.right > self.left else []
+        return grid + "".join(
+            f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" {style}>{_label(value)}</text>'
+            for x, y, anchor, value in ends
         )
-        return grid + "".join(f'<text x="{x}" y="{y}" text-anchor="{a}" {style}>{v:.4g}</text>' for x, y, a, v in ends)
+
+
+def _label(value: float) -> str:
+    """A number at an axis: an integer with all its digits, as long as they have room."""
+    return f"{value:.0f}" if value == round(value) and abs(value) < 1e7 else f"{value:.3g}"
 
 
 def short(value: float) -> str:

@@ -33,7 +33,6 @@ def training() -> View:
             at = BEGAN + 60 + 10 * step
             view.note(stream.event("digits", "train", stream.output([line], at)), at)
             view.note(Stdout("train", line), at)
-    view.answers = 2.0, 18
     return view
 
 

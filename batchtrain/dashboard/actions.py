@@ -7,16 +7,17 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from batchtrain.client.client import Client
+from batchtrain.dashboard import recorded
+from batchtrain.dashboard.connection import Connection
 from batchtrain.dashboard.job_numbers import retry_alike
 from batchtrain.errors import UsageError
 
 
 class Action(NamedTuple):
-    """A change of a pool, a node or a job."""
+    """A change of a pool, a node, a job or a run."""
 
     path: str
-    send: Callable[[Client, Mapping[str, str], Mapping[str, Any]], None]
+    send: Callable[[Connection, Mapping[str, str], Mapping[str, Any]], None]
 
 
 class NodeTargets(msgspec.Struct, frozen=True):
@@ -26,27 +27,28 @@ class NodeTargets(msgspec.Struct, frozen=True):
     spot: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
-def _resize(client: Client, names: Mapping[str, str], body: Mapping[str, Any]) -> None:
+def _resize(reach: Connection, names: Mapping[str, str], body: Mapping[str, Any]) -> None:
     try:
         counts = msgspec.convert(body, NodeTargets)
     except msgspec.ValidationError as error:
         raise UsageError(f"the number of nodes is wrong: {error}") from None
-    client.pools.resize(names["pool"], dedicated=counts.dedicated, spot=counts.spot, wait=False)
+    reach.client.pools.resize(names["pool"], dedicated=counts.dedicated, spot=counts.spot, wait=False)
 
 
 ACTIONS = (
-    Action("/jobs/{job}/terminate", lambda client, names, _: client.jobs.handle(names["job"]).terminate()),
-    Action("/jobs/{job}/disable", lambda client, names, _: client.jobs.handle(names["job"]).disable()),
-    Action("/jobs/{job}/enable", lambda client, names, _: client.jobs.handle(names["job"]).enable()),
-    Action("/jobs/{job}/delete", lambda client, names, _: client.jobs.handle(names["job"]).delete(wait=False)),
+    Action("/jobs/{job}/terminate", lambda reach, names, _: reach.client.jobs.handle(names["job"]).terminate()),
+    Action("/jobs/{job}/disable", lambda reach, names, _: reach.client.jobs.handle(names["job"]).disable()),
+    Action("/jobs/{job}/enable", lambda reach, names, _: reach.client.jobs.handle(names["job"]).enable()),
+    Action("/jobs/{job}/delete", lambda reach, names, _: reach.client.jobs.handle(names["job"]).delete(wait=False)),
     Action(
         "/jobs/{job}/tasks/{task}/retry-alike",
-        lambda client, names, _: retry_alike(client.jobs.handle(names["job"]), names["task"]),
+        lambda reach, names, _: retry_alike(reach.client.jobs.handle(names["job"]), names["task"]),
     ),
     Action("/pools/{pool}/resize", _resize),
-    Action("/pools/{pool}/delete", lambda client, names, _: client.pools.delete(names["pool"], wait=False)),
+    Action("/runs/{run}/labels", lambda reach, names, body: recorded.label(reach.runs, names["run"], body)),
+    Action("/pools/{pool}/delete", lambda reach, names, _: reach.client.pools.delete(names["pool"], wait=False)),
     Action(
         "/pools/{pool}/nodes/{node}/reboot",
-        lambda client, names, _: client.pools.reboot(names["pool"], (names["node"],)),
+        lambda reach, names, _: reach.client.pools.reboot(names["pool"], (names["node"],)),
     ),
 )

@@ -138,7 +138,7 @@ def _acting(row: Action, connection: Connection, budget: Budget) -> Callable[[Re
             body = msgspec.json.decode(await request.body() or b"{}", type=dict[str, Any])
         except msgspec.DecodeError:
             raise UsageError("the body is not a JSON object") from None
-        send = functools.partial(row.send, connection.client, request.path_params, body)
+        send = functools.partial(row.send, connection, request.path_params, body)
         await run_in_threadpool(_patiently, send, connection, budget, 1)
         return Response(status_code=202)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -13,10 +13,12 @@ from batchtrain.catalog.prices import Price
 from batchtrain.client.client import Client
 from batchtrain.client.local import running
 from batchtrain.config import catalog_file
+from batchtrain.config.types import Recipe
 from batchtrain.dashboard.tasks import TaskOutputs
 from batchtrain.errors import BatchtrainError, UsageError
 from batchtrain.hints import pasted
 from batchtrain.records import Task
+from batchtrain.records.stacks import Stack
 from batchtrain.service.connect import Account, loopback
 from batchtrain.service.failed import explained
 
@@ -29,12 +31,21 @@ MOST_REASONS = 1000
 class Connection:
     """An account, and the directory of runs. A restarted emulator is found again at its new address.
 
-    target: the options with which a command reaches the account; by default those of the account.
+    target: the options with which a command reaches the account; by default those of the account. login_files: gives
+    the files with the login of the pool.
     """
 
-    def __init__(self, account: Account | None, runs: Path, *, changes: bool = False, target: str = "") -> None:
+    def __init__(
+        self,
+        account: Account | None,
+        runs: Path,
+        login_files: Callable[[Account], Recipe | None] = lambda _: None,
+        *,
+        changes: bool = False,
+        target: str = "",
+    ) -> None:
         self._client = Client(account) if account else None
-        self._target = target
+        self._target, self._login_files = target, login_files
         self.runs, self.changes = runs, changes
         self._outputs: dict[tuple[str, str], TaskOutputs] = {}
         self._reasons: dict[tuple[str, str, datetime | None], str] = {}
@@ -102,6 +113,11 @@ class Connection:
             while len(self._outputs) > MOST_TASKS:
                 self._outputs.pop(next(iter(self._outputs)))
         return outputs
+
+    def stacks(self, job_id: str, task_id: str) -> tuple[list[Stack], list[str]]:
+        """What the processes of a running task do now. Raises UsageError without the login of its pool."""
+        recipe = self._login_files(self.client.account)
+        return self.client.jobs.handle(job_id).stacks(task_id, recipe=recipe)
 
     def explained(self, job_id: str, tasks: Iterable[Task]) -> Iterator[Task]:
         """Tasks for a list, with the causes of failures, each read once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -13,24 +13,15 @@ import msgspec
 from batchtrain.metrics.extract import Pattern
 from batchtrain.metrics.stream import Batch, MetricStream
 from batchtrain.records import Point, RanksRecord
-from batchtrain.records.gang import LOOKS, StepTimes, after_failure, compared, warning
-from batchtrain.runs.curves import thinned
+from batchtrain.records.gang import LOOKS, StepTimes, at_end, compared, warning
+from batchtrain.records.rank_end import RankEnd
+from batchtrain.runs.curves import MOST_POINTS, Series, curves_of, thinned, values_of
 
-MOST_POINTS = 2000
-"""Points of a curve that are sent."""
 KEPT_POINTS = 20 * MOST_POINTS
 MOST_SERIES = 400
-MOST_LINES = 16
-"""Ranks of a metric that are lines of their own; of more, a band from the lowest to the highest is sent."""
 MOST_ROWS = 64
 """Ranks that are all sent with their last line; of more, the SHOWN_ROWS that matter."""
 SHOWN_ROWS = 10
-MOST_UNDEFINED = 100
-
-Value = tuple["float | None", float, "float | None", "float | None"]
-"""Place, time, value and epoch. A value of None is NaN or infinite."""
-Series = dict[str, dict[str, list[Value]]]
-"""Values by metric, and by rank or node."""
 
 
 class Numbers:
@@ -95,8 +86,8 @@ class Numbers:
         """The curves, by metric and rank, or by metric and node."""
         return {**curves_of(self._series), **curves_of(self._system, system=True)}
 
-    def ranks(self, ends: Mapping[int, str] | None = None, *, ended: bool = False) -> dict[str, Any]:
-        """The ranks of the task, those that matter first. ends: how they failed, after its end."""
+    def ranks(self, ends: Mapping[int, RankEnd] | None = None, *, ended: bool = False) -> dict[str, Any]:
+        """The ranks of the task, those that matter first. ends: how they ended, after its end."""
         stream = self._stream
         ranks = RanksRecord(stream.seen(), stream.progress) if stream else RanksRecord()
         now = time.time() if stream is None else stream.judged_at(time.time())
@@ -110,15 +101,15 @@ def ranks_document(
     times: StepTimes,
     nodes: Mapping[str, Mapping[str, float]],
     now: float,
-    ends: Mapping[int, str] | None = None,
+    ends: Mapping[int, RankEnd] | None = None,
     *,
     ended: bool,
 ) -> dict[str, Any]:
     """The ranks for the page. nodes: what each node measured last. now: of a gang that has ended, its end. ends: how
-    the ranks of a gang failed; that of one that succeeded is empty."""
+    the ranks of a gang that failed ended; that of one that succeeded is empty."""
     states = compared(record.ranks, times.times, now)
     if ends is not None:
-        states = after_failure(states, ends)
+        states = at_end(states, ends)
     places = [global_step for state in states if (global_step := state.rank.position.global_step) is not None]
     medians = [median(state.step_seconds) for state in states if state.step_seconds]
     are_many = len(states) > MOST_ROWS
@@ -155,14 +146,6 @@ def ranks_document(
     }
 
 
-def values_of(point: Point, now: float) -> Iterator[tuple[str, str, Value]]:
-    """The values of a point: the metric, the rank or node, and the value."""
-    key = point.node or ("" if point.rank is None else str(point.rank))
-    t = now if point.t is None else point.t
-    for name, value in point.values.items():
-        yield name[:100], key, (point.global_step, t, value, point.epoch)
-
-
 def add(series: Series, point: Point, now: float) -> None:
     """Add the values of a point to the curves."""
     for name, key, value in values_of(point, now):
@@ -174,16 +157,6 @@ def add(series: Series, point: Point, now: float) -> None:
             values[:] = thinned(values, KEPT_POINTS // 2)
 
 
-def curves_of(series: Series, *, system: bool = False) -> dict[str, dict[str, Any]]:
-    """The curves by metric and name; those of many ranks as a band. system: they are of nodes."""
-    return {
-        name: {key: columns(values, system=system) for key, values in tuple(lines.items())}
-        if len(lines) <= MOST_LINES
-        else {"": _band(lines, system=system)}
-        for name, lines in tuple(series.items())
-    }
-
-
 def newest(system: Series) -> dict[str, dict[str, float]]:
     """The last values of each node."""
     nodes: dict[str, dict[str, float]] = {}
@@ -192,43 +165,3 @@ def newest(system: Series) -> dict[str, dict[str, float]]:
             if values and values[-1][2] is not None:
                 nodes.setdefault(node, {})[name] = values[-1][2]
     return nodes
-
-
-def columns(values: Sequence[Value], *, system: bool = False) -> dict[str, Any]:
-    """A curve as columns of step, time and value, thinned for the page; and where it was NaN or infinite."""
-    numbers = [row for row in values if row[2] is not None]
-    undefined = [row[:2] for row in values if row[2] is None]
-    steps, times, of, epochs = zip(*thinned(numbers, MOST_POINTS), strict=True) if numbers else ((), (), (), ())
-    document: dict[str, Any] = {"step": list(steps), "t": list(times), "value": list(of)}
-    if values and values[-1][2] is None:
-        document["diverged"] = True
-    if any(epoch is not None for epoch in epochs):
-        document["epoch"] = list(epochs)
-    if undefined:
-        document["undefined"] = undefined[:MOST_UNDEFINED]
-    if system:
-        document["system"] = True
-    return document
-
-
-def _band(lines: Mapping[str, Sequence[Value]], *, system: bool) -> dict[str, Any]:
-    """The mean, the lowest and the highest value of all ranks at each step, or of some steps together where they are
-    many; by time if they have no steps."""
-    places: dict[float, list[tuple[float, float]]] = {}
-    for values in lines.values():
-        for step, t, value, _ in values:
-            if value is not None:
-                places.setdefault(round(t) if step is None else step, []).append((t, value))
-    has_steps = any(row[0] is not None for values in lines.values() for row in values[:1])
-    ordered, size = sorted(places.items()), max(-(-len(places) // MOST_POINTS), 1)
-    groups = [ordered[at : at + size] for at in range(0, len(ordered), size)]
-    rows = [[value for _, part in group for _, value in part] for group in groups]
-    band = {
-        "step": [group[-1][0] if has_steps else None for group in groups],
-        "t": [max(t for _, part in group for t, _ in part) for group in groups],
-        "value": [sum(row) / len(row) for row in rows],
-        "low": [min(row) for row in rows],
-        "high": [max(row) for row in rows],
-        "ranks": len(lines),
-    }
-    return {**band, "system": True} if system else band

@@ -14,11 +14,16 @@ from batchtrain.dashboard import recorded
 from batchtrain.dashboard.board import DocumentTopic, Topic
 from batchtrain.dashboard.connection import Connection
 from batchtrain.dashboard.job_numbers import job_numbers
+from batchtrain.dashboard.output import part
 from batchtrain.dashboard.run_tasks import RunTask
+from batchtrain.dashboard.search import matches
 from batchtrain.dashboard.tasks import LIMIT, STDOUT, TaskOutputs, task_row
 from batchtrain.errors import UsageError
 from batchtrain.hints import program
+from batchtrain.markup import TONES
 from batchtrain.records import Node, shown
+from batchtrain.records.metric import MAIN
+from batchtrain.records.stacks import alike, in_words
 from batchtrain.service import read
 from batchtrain.service import tasks as service_tasks
 from batchtrain.version import __version__
@@ -90,6 +95,8 @@ def account(connection: Connection, _: Asked) -> dict[str, Any]:
         "runs_dir": str(connection.runs),
         "changes": connection.changes,
         "version": __version__,
+        "tones": TONES,
+        "main_metrics": MAIN,
     }
 
 
@@ -112,16 +119,6 @@ def pool(connection: Connection, request: Asked) -> dict[str, Any]:
     pool = read.pool(connection.batch, request.names["pool"])
     price = connection.price(pool.vm_size)
     return {**shown(pool), "price": price._asdict() if price else None}
-
-
-def nodes(connection: Connection, request: Asked) -> list[dict[str, Any]]:
-    """The nodes of a pool."""
-    return [_node(row) for row in read.nodes(connection.batch, request.names["pool"], read.WORKING_NODE)]
-
-
-def node(connection: Connection, request: Asked) -> dict[str, Any]:
-    """One node."""
-    return _node(read.node(connection.batch, request.names["pool"], request.names["node"]))
 
 
 NODE = (
@@ -175,22 +172,11 @@ def plan(connection: Connection, request: Asked) -> dict[str, Any]:
     return {**document, "more": bool(first.next)}
 
 
-def pool_plan(connection: Connection, request: Asked) -> dict[str, Any]:
-    """The request of a pool as the service keeps it, without secrets."""
-    document: dict[str, Any] = masked_request(read.pool_document(connection.batch, request.names["pool"]))
-    return document
-
-
 def timeline(connection: Connection, request: Asked) -> dict[str, Any]:
     """When which task ran on which node: the tasks of a job whose state changed last."""
     tasks = service_tasks.last(connection.batch, request.names["job"], BARS)
     names = ("id", "state", "result", "exit_code", "node", "started", "ended")
     return {"tasks": [shown(task, names) for task in tasks], "more": len(tasks) == BARS}
-
-
-def numbers(connection: Connection, request: Asked) -> dict[str, Any]:
-    """A job of many tasks at a glance."""
-    return job_numbers(connection.client.jobs.handle(request.names["job"]))
 
 
 def tasks(connection: Connection, request: Asked) -> Found:
@@ -224,15 +210,12 @@ def task(connection: Connection, request: Asked) -> dict[str, Any]:
     return document
 
 
-def files(connection: Connection, request: Asked) -> list[dict[str, Any]]:
-    """The files of a task."""
-    return _outputs(connection, request).files()
-
-
 def logs(connection: Connection, request: Asked) -> dict[str, Any]:
     """A part of the output of a task, or of a task of a run. Query: file, rank, start or end, limit."""
     bounds = {name: request.number(name) for name in ("start", "end", "rank")}
-    return _task(connection, request).log(_file(request), limit=request.number("limit") or LIMIT, **bounds)
+    task, file = _task(connection, request), _file(request)
+    size, read_part = functools.partial(task.size, file), functools.partial(task.read, file)
+    return part(size, read_part, file, limit=request.number("limit") or LIMIT, **bounds)
 
 
 def metrics(connection: Connection, request: Asked) -> dict[str, Any]:
@@ -256,10 +239,19 @@ def samples(connection: Connection, request: Asked) -> dict[str, Any]:
     return outputs.numbers.metrics()
 
 
+def stacks(connection: Connection, request: Asked) -> dict[str, str]:
+    """Where the ranks of a running task stand now, or of a task of a run stood when a stall stopped it."""
+    if "run" in request.names:
+        task = _run_task(connection, request)
+        return {"text": "\n".join(map(str, alike(task.run.stacks(task.id))))}
+    rows, problems = connection.stacks(request.names["job"], request.names["task"])
+    return {"text": "\n".join([*problems, in_words(rows)])}
+
+
 def search(connection: Connection, request: Asked) -> dict[str, Any]:
     """Where a text is in the output of a task, or of a task of a run. Query: find, file, rank, skip."""
-    find, rank, skip = request.word("find"), request.number("rank"), request.number("skip") or 0
-    return _task(connection, request).search(_file(request), find, rank, skip)
+    task, file, rank, skip = _task(connection, request), _file(request), request.number("rank"), request.number("skip")
+    return matches(task.size(file), functools.partial(task.read, file), request.word("find"), rank=rank, skip=skip or 0)
 
 
 def times(connection: Connection, request: Asked) -> dict[str, Any]:
@@ -291,14 +283,10 @@ def job_run(connection: Connection, request: Asked) -> dict[str, str]:
 
 
 def runs(connection: Connection, request: Asked) -> Found:
-    """The recorded runs, the newest first. Query: skip."""
-    rows, more = recorded.listed(connection.runs, skip=request.number("skip") or 0)
+    """The recorded runs. Query: skip, text, sort (a metric; by default the newest first)."""
+    words = {name: request.word(name) for name in ("text", "sort")}
+    rows, more = recorded.listed(connection.runs, skip=request.number("skip") or 0, **words)
     return Found(rows, str(more or ""))
-
-
-def comparison(connection: Connection, request: Asked) -> dict[str, Any]:
-    """Runs beside one another. Query: id, several times."""
-    return recorded.compared(connection.runs, request.query.get("id", ()))
 
 
 def run(connection: Connection, request: Asked) -> dict[str, Any]:
@@ -306,33 +294,8 @@ def run(connection: Connection, request: Asked) -> dict[str, Any]:
     return recorded.shown(connection.runs, request.names["run"], connection.account, request.number("skip") or 0)
 
 
-def curves(connection: Connection, request: Asked) -> dict[str, Any]:
-    """The curves of a run, by metric, task and rank."""
-    return recorded.curves(connection.runs, request.names["run"])
-
-
-def configuration(connection: Connection, request: Asked) -> dict[str, Any]:
-    """The plan of a run, what differs from the run before, and its source."""
-    return recorded.configuration(connection.runs, request.names["run"])
-
-
 def _run_task(connection: Connection, request: Asked) -> RunTask:
     return recorded.task(connection.runs, request.names["run"], request.names["task"])
-
-
-def run_files(connection: Connection, request: Asked) -> list[str]:
-    """The files with the output of a task of a run."""
-    return _run_task(connection, request).logs()
-
-
-def run_metrics(connection: Connection, request: Asked) -> dict[str, Any]:
-    """The curves of a task of a run, by metric and rank."""
-    return _run_task(connection, request).metrics()
-
-
-def run_ranks(connection: Connection, request: Asked) -> dict[str, Any]:
-    """The ranks of a task of a run, those that matter first."""
-    return recorded.ranks(connection.runs, request.names["run"], request.names["task"])
 
 
 TASK = "/jobs/{job}/tasks/{task}"
@@ -342,36 +305,53 @@ DOCUMENTS = (
     Document("/overview", overview, cost=8, seconds=30),
     Document("/pools", pools, cost=2, seconds=20),
     Document("/pools/{pool}", pool),
-    Document("/pools/{pool}/plan", pool_plan),
-    Document("/pools/{pool}/nodes", nodes),
-    Document("/pools/{pool}/nodes/{node}", node),
+    Document(
+        "/pools/{pool}/plan", lambda reach, asked: masked_request(read.pool_document(reach.batch, asked.names["pool"]))
+    ),
+    Document(
+        "/pools/{pool}/nodes",
+        lambda reach, asked: [_node(row) for row in read.nodes(reach.batch, asked.names["pool"], read.WORKING_NODE)],
+    ),
+    Document(
+        "/pools/{pool}/nodes/{node}",
+        lambda reach, asked: _node(read.node(reach.batch, asked.names["pool"], asked.names["node"])),
+    ),
     Document("/jobs", jobs, cost=6, seconds=20),
     Document("/jobs/{job}", job, cost=2),
     Document("/jobs/{job}/waits", waits, cost=8, seconds=60),
     Document("/jobs/{job}/run", job_run),
     Document("/jobs/{job}/plan", plan, cost=PLANNED_TASKS, seconds=600),
     Document("/jobs/{job}/timeline", timeline, cost=3, seconds=30),
-    Document("/jobs/{job}/numbers", numbers, cost=4, seconds=30),
+    Document(
+        "/jobs/{job}/numbers",
+        lambda reach, asked: job_numbers(reach.client.jobs.handle(asked.names["job"])),
+        cost=4,
+        seconds=30,
+    ),
     Document("/jobs/{job}/tasks", tasks, cost=len(FAILED_FIRST)),
     Document(TASK, task),
-    Document(f"{TASK}/files", files, seconds=60),
+    Document(f"{TASK}/files", lambda reach, asked: _outputs(reach, asked).files(), seconds=60),
     Document(f"{TASK}/logs", logs, cost=2),
     Document(f"{TASK}/metrics", metrics),
     Document(f"{TASK}/ranks", ranks),
     Document(f"{TASK}/samples", samples),
+    Document(f"{TASK}/stacks", stacks, cost=3),
     Document(f"{TASK}/search", search, cost=2),
     Document(f"{TASK}/times", times, cost=0),
     Document("/runs", runs, cost=0),
-    Document("/runs/compare", comparison, cost=0),
+    Document("/runs/compare", lambda reach, asked: recorded.compared(reach.runs, asked.query.get("id", ())), cost=0),
     Document("/runs/{run}", run, cost=0),
-    Document("/runs/{run}/curves", curves, cost=0),
-    Document("/runs/{run}/configuration", configuration, cost=0),
-    Document(f"{RUN_TASK}/files", run_files, cost=0),
+    Document("/runs/{run}/curves", lambda reach, asked: recorded.curves(reach.runs, asked.names["run"]), cost=0),
+    Document(
+        "/runs/{run}/configuration", lambda reach, asked: recorded.configuration(reach.runs, asked.names["run"]), cost=0
+    ),
+    Document(f"{RUN_TASK}/files", lambda reach, asked: _run_task(reach, asked).logs(), cost=0),
     Document(f"{RUN_TASK}/logs", logs, cost=0),
+    Document(f"{RUN_TASK}/stacks", stacks, cost=0),
     Document(f"{RUN_TASK}/search", search, cost=0),
     Document(f"{RUN_TASK}/times", times, cost=0),
-    Document(f"{RUN_TASK}/metrics", run_metrics, cost=0),
-    Document(f"{RUN_TASK}/ranks", run_ranks, cost=0),
+    Document(f"{RUN_TASK}/metrics", lambda reach, asked: _run_task(reach, asked).metrics(), cost=0),
+    Document(f"{RUN_TASK}/ranks", lambda reach, asked: recorded.ranks(reach.runs, **asked.names), cost=0),
 )
 """The order counts: the first path that matches is read."""
 

@@ -2,42 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from batchtrain import records
-from batchtrain.dashboard.run_tasks import RunTask
+from batchtrain.dashboard.run_tasks import RunTask, inside
 from batchtrain.errors import BatchtrainError, NotFound, UsageError
 from batchtrain.hints import pasted
-from batchtrain.runs import compare, directory, finished, restore, source_copy
-from batchtrain.runs.directory import RunDirectory, RunRecord
+from batchtrain.records.metric import MAIN
+from batchtrain.runs import compare, directory, finished, outcome, restore, source_copy
+from batchtrain.runs.continuations import continuation_rows
+from batchtrain.runs.curves import joined, placed
+from batchtrain.runs.directory import Labels, RunDirectory, RunRecord, checked_tags
 from batchtrain.runs.recording import is_of_account
+from batchtrain.runs.so_far import so_far
 from batchtrain.service.connect import Account, loopback
 
 ROWS = 200
 TASK = (*records.Task.columns, "parameters")
 """What is shown of a task."""
 MOST_EVENTS, MOST_FILES = 500, 1000
+FILES = ("outputs/**/*", "report.html", "metrics/**/*", "*.json*", "logs/**/*", "config/**/*")
+"""The patterns of the files of a run, in the order in which they are shown."""
 MOST_TEXT = 1 << 20
 _RECORDS: dict[Path, tuple[int, RunRecord]] = {}
 """The records that were read, with the time of their last change."""
 
 
-def listed(root: Path, *, skip: int = 0) -> tuple[list[dict[str, Any]], int | None]:
-    """The runs, the newest first, and how many to skip for more. One that cannot be read is left out."""
-    newest = _newest(root)
-    rows = [row for run in newest[skip : skip + ROWS] if (row := _row(run))]
-    return rows, skip + ROWS if len(newest) > skip + ROWS else None
+def listed(root: Path, *, skip: int = 0, text: str = "", sort: str = "") -> tuple[list[dict[str, Any]], int | None]:
+    """The runs, and how many to skip for more. One that cannot be read is left out. text: only those with these words
+    in their name, state, tags or note. sort: by the best last value of this metric; by default the newest first."""
+    words = text.casefold().split()
+    every: Iterable[compare.Listed] = (run for path in _newest(root) if (run := _listed(path)))
+    if sort:
+        every = compare.by_metric(every, sort)
+    fitting = (row for row in map(_row, every) if all(word in _searched(row) for word in words))
+    rows = list(itertools.islice(fitting, skip, skip + ROWS + 1))
+    return rows[:ROWS], skip + ROWS if len(rows) > ROWS else None
 
 
-def _of_job(root: Path, job_id: str) -> Iterator[dict[str, Any]]:
+def _searched(row: Mapping[str, Any]) -> str:
+    return f"{row['id']} {row['outcome']} {row['labels']}".casefold()
+
+
+def _of_job(root: Path, job_id: str) -> Iterator[RunRecord]:
     """The runs of a job, the newest first."""
-    return (row for run in _newest(root) if (row := _row(run)) and row["job"] == job_id)
+    return (record for run in _newest(root) if (record := _readable(run)) and record.job == job_id)
 
 
 def _newest(root: Path) -> list[RunDirectory]:
@@ -48,7 +64,8 @@ def shown(root: Path, name: str, account: Account | None = None, skip: int = 0) 
     """A run: its record, its tasks (the failed first), its nodes, its events and its files. It is `live` while it runs
     on the account of this dashboard."""
     run = _run(root, name)
-    record = run.record()
+    record, progress = so_far(run, run.record())
+    labels = _labels(run)
     option = " --local" if loopback(record.endpoint) else ""
     fabric = None
     if check := run.fabric():
@@ -62,11 +79,21 @@ def shown(root: Path, name: str, account: Account | None = None, skip: int = 0) 
     task_ids = list(dict.fromkeys([task["id"] for task in tasks] or [attempt.task for attempt in every[:ROWS]]))
     return {
         **msgspec.to_builtins(record),
-        "outcome": outcome(record),
+        "outcome": compare.state_of(record),
         "diverged": compare.diverged(record),
         "seconds": compare.seconds(record),
         "card": [pasted(row, option, "") for row in record.failure.card] if record.failure else [],
-        "metrics": [row._asdict() for row in compare.metric_rows(record)],
+        "metrics": [
+            {**row._asdict(), "finite": record.summary[row.metric].last is not None}
+            for row in compare.metric_rows(record)
+        ],
+        "results": compare.row(record, labels, progress).results,
+        "facts": [fact._asdict() for fact in outcome.facts(record, all_tasks, run.files())],
+        "labels": str(labels),
+        "tags": ", ".join(labels.tags),
+        "note": labels.note,
+        "phases": [row._asdict() for row in compare.phase_rows(record)],
+        "continues": [row._asdict() for row in continuation_rows(run)],
         "candidates": [row._asdict() for row in compare.placement_rows(record)],
         "live": record.state == "running" and account is not None and is_of_account(record, account),
         "tasks": tasks,
@@ -85,20 +112,14 @@ def shown(root: Path, name: str, account: Account | None = None, skip: int = 0) 
     }
 
 
-def outcome(record: RunRecord) -> str:
-    """How a run ended; `completed` alone would not say that it succeeded."""
-    return compare.state_of(record, completed="succeeded")
-
-
 def curves(root: Path, name: str) -> dict[str, dict[str, Any]]:
-    """The curves of a run, by metric, then by task and rank."""
+    """The curves of a run, by metric, then by task and rank. Those of several tasks have their places: the failed are
+    first, then the best."""
     run = _run(root, name)
-    curves_of: dict[str, dict[str, Any]] = {}
-    for path in sorted((run.path / "metrics").glob("*.jsonl")):
-        for metric, lines in RunTask(run, path.stem).metrics().items():
-            named = {f"{path.stem} {key}".rstrip(): columns for key, columns in lines.items()}
-            curves_of.setdefault(metric, {}).update(named)
-    return curves_of
+    ids = [path.stem for path in sorted((run.path / "metrics").glob("*.jsonl"))]
+    failed = {task.id for task in run.each_task() if task.failed} if len(ids) > 1 else set()
+    of_tasks = ((task_id, RunTask(run, task_id).metrics()) for task_id in ids)
+    return joined(of_tasks if len(ids) < 2 else ((task, placed(lines, task in failed)) for task, lines in of_tasks))
 
 
 def task(root: Path, name: str, task_id: str) -> RunTask:
@@ -106,26 +127,26 @@ def task(root: Path, name: str, task_id: str) -> RunTask:
     return RunTask(_run(root, name), task_id)
 
 
-def ranks(root: Path, name: str, task_id: str) -> dict[str, Any]:
-    """The ranks of a task of a run."""
-    of_task = task(root, name, task_id)
-    return of_task.ranks(_record(of_task.run))
+def ranks(root: Path, run: str, task: str) -> dict[str, Any]:
+    """The ranks of a task of a run, those that matter first."""
+    directory_ = _run(root, run)
+    return RunTask(directory_, task).ranks(_record(directory_))
 
 
 def configuration(root: Path, name: str) -> dict[str, Any]:
     """The plan of a run, what differs from the run of the same job before, and its source."""
     run = _run(root, name)
     record = _record(run)
-    before = next((row for row in _of_job(root, record.job) if row["id"] < name), None)
-    previous = RunDirectory(root / before["id"]) if before else None
+    before = next((other.id for other in _of_job(root, record.job) if other.id < name), "")
+    previous = RunDirectory(root / before) if before else None
     metrics = {f"{name} (s)" for name in record.phases} | record.summary.keys()
     differing = [row for row in compare.compare([previous, run]) if row.name not in metrics] if previous else []
     copy = source_copy.read(run)
     return {
         "plan": _text(run.config / "plan.json"),
-        "settings": _text(run.config / "effective.yaml"),
-        "previous": before["id"] if before else "",
-        "differences": [{"name": row.name, "values": row.values} for row in differing],
+        "settings": "\n".join(f"{path}={value}" for path, value in compare.leaves(compare.effective_of(run))),
+        "previous": before,
+        "differences": [row._asdict() for row in differing],
         "source_difference": restore.difference(previous, run)[:MOST_TEXT] if previous else "",
         "source": [
             {"path": f"{source.name}/{file.name}", "size": file.size}
@@ -147,44 +168,40 @@ def compared(root: Path, names: Sequence[str]) -> dict[str, Any]:
     if len(names) < 2:
         raise UsageError("name at least two runs: /api/v1/runs/compare?id=A&id=B")
     runs = [_run(root, name) for name in names]
-    rows = [{"name": row.name, "values": list(row.values)} for row in compare.compare(runs)]
+    rows = [row._asdict() for row in compare.compare(runs)]
     drawn: dict[str, dict[str, Any]] = {}
     for run in runs:
         for metric, series in curves(root, run.name).items():
             first = min(series)
             drawn.setdefault(metric, {})[run.name] = series[first]
-    return {"runs": [_row(run) for run in runs], "rows": rows, "curves": drawn}
+    return {"runs": [_row(each) for run in runs if (each := _listed(run))], "rows": rows, "curves": drawn}
 
 
 def files(run: RunDirectory) -> list[dict[str, Any]]:
-    """The logs and results in a run directory."""
-    paths = (path for top in ("logs", "outputs", "config") for path in sorted((run.path / top).rglob("*")))
-    regular_files = islice((path for path in paths if path.is_file() and not path.is_symlink()), MOST_FILES)
+    """The files of a run directory, the results first."""
+    paths = itertools.chain.from_iterable(sorted(run.path.glob(pattern)) for pattern in FILES)
+    regular_files = itertools.islice((path for path in paths if path.is_file() and not path.is_symlink()), MOST_FILES)
     return [{"path": path.relative_to(run.path).as_posix(), "size": path.stat().st_size} for path in regular_files]
 
 
 def file(root: Path, name: str, path: str) -> Path:
     """A file of a run. Raises NotFound, also for a path or a link that leads out of the run."""
-    base = _run(root, name).path.resolve()
-    try:
-        target = (base / path).resolve(strict=True)
-    except (OSError, ValueError):  # no such file, or no path at all
-        target = base
-    if not target.is_relative_to(base) or not target.is_file():
-        raise NotFound(f"run {name} has no file `{path}`", code="FileNotFound")
-    return target
+    run = _run(root, name)
+    return inside(run, run.path, path)
 
 
 def newest(root: Path, job_id: str) -> str:
     """The name of the newest run of a job; empty if there is none."""
-    return next((row["id"] for row in _of_job(root, job_id)), "")
+    return next((record.id for record in _of_job(root, job_id)), "")
 
 
 def of_job(root: Path, job_id: str, created: datetime | None) -> str:
     """The name of the run that created a job; empty if there is none."""
-    rows = _of_job(root, job_id) if created is not None else ()
-    during = (row for row in rows if row["started"] <= created and (row["ended"] is None or created <= row["ended"]))
-    return next((row["id"] for row in during), "")
+    if created is None:
+        return ""
+    runs = _of_job(root, job_id)
+    during = (run.id for run in runs if run.started <= created and (run.ended is None or created <= run.ended))
+    return next(during, "")
 
 
 def _run(root: Path, name: str) -> RunDirectory:
@@ -205,28 +222,45 @@ def _record(run: RunDirectory) -> RunRecord:
     return before[1]
 
 
-def _row(run: RunDirectory) -> dict[str, Any] | None:
-    try:
-        record = _record(run)
-    except (BatchtrainError, OSError):
-        return None
-    results = [
-        {"name": name, "last": metric.last, "text": f"{name} {metric.text(4)} {metric.unit}".rstrip()}
-        for name, metric in compare.ranked(record.summary)
-    ]
+def _labels(run: RunDirectory) -> Labels:
+    """Damaged labels hide no run."""
+    with contextlib.suppress(BatchtrainError):
+        return run.labels()
+    return Labels()
+
+
+def _readable(run: RunDirectory) -> RunRecord | None:
+    with contextlib.suppress(BatchtrainError, OSError):
+        return msgspec.structs.replace(_record(run), id=run.name)
+    return None
+
+
+def _listed(run: RunDirectory) -> compare.Listed | None:
+    record = _readable(run)
+    return compare.Listed(*so_far(run, record), _labels(run)) if record else None
+
+
+def _row(run: compare.Listed) -> dict[str, Any]:
+    record, row = run.record, compare.row(run.record, run.labels, run.progress)
     return {
-        "id": run.name,
+        "outcome": row.state,
+        **row._asdict(),
+        "id": record.id,
         "job": record.job,
         "state": record.state,
-        "outcome": outcome(record),
-        "started": record.started,
         "ended": record.ended,
-        "seconds": compare.seconds(record),
-        "nodes": record.nodes,
-        "vm_size": record.vm_size,
-        "node_hours": record.node_hours,
-        "cost": compare.cost(record),
         "settings": record.settings,
-        "results": results[:3],
+        "metrics": [name for name in MAIN if name in record.summary],
+        "diverged": compare.diverged(record),
         "failure": record.failure.message if record.failure else "",
     }
+
+
+def label(root: Path, name: str, body: Mapping[str, Any]) -> None:
+    """Replace the tags, written with commas between them, and the note of a run. Raises NotFound, UsageError."""
+    try:
+        words = msgspec.convert(body, dict[str, str])
+    except msgspec.ValidationError as error:
+        raise UsageError(f"`tags` and `note` are texts: {error}") from None
+    tags = checked_tags(filter(str.strip, words.get("tags", "").split(",")))
+    _run(root, name).write_labels(Labels(tags, words.get("note", "").strip()))

@@ -13,20 +13,29 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from batchtrain.dashboard import search
-from batchtrain.dashboard.figures import Series, add, curves_of, newest, ranks_document, values_of
-from batchtrain.dashboard.output import Output, part
+from batchtrain.dashboard.figures import add, newest, ranks_document
+from batchtrain.dashboard.output import Output
 from batchtrain.errors import NotFound
 from batchtrain.metrics.line_times import FILE, LineTimes, OutputName, output_name
 from batchtrain.records import Point, RanksRecord
 from batchtrain.records.gang import StepTimes, ranks_in
-from batchtrain.runs.curves import continued
+from batchtrain.runs.curves import Series, curves_in
 from batchtrain.runs.directory import RunDirectory, RunRecord, points_of
 
 RECENT_POINTS = 50_000
 """Last points from which the step times of ranks are taken."""
 SECONDS = 1.0
 BLOCK = 1 << 20
+
+
+def inside(run: RunDirectory, folder: Path, file: str) -> Path:
+    """A file in a folder of a run. Raises NotFound, also for a path or a link that leads out of the run."""
+    base = run.path.resolve()
+    with suppress(OSError, ValueError):  # no such file, or no path at all
+        target = (folder / file).resolve(strict=True)
+        if target.is_relative_to(base) and target.is_file():
+            return target
+    raise NotFound(f"run {run.name} has no file `{file}`", code="FileNotFound")
 
 
 class RunTask(NamedTuple):
@@ -37,11 +46,7 @@ class RunTask(NamedTuple):
 
     def path(self, file: str) -> Path:
         """A file of its logs. Raises NotFound, also for a path or a link that leads out of the run."""
-        base = self.run.path.resolve()
-        target = (self.run.logs(self.id) / file).resolve()
-        if not target.is_relative_to(base) or not target.is_file():
-            raise NotFound(f"run {self.run.name} has no output `{file}` of task {self.id}", code="FileNotFound")
-        return target
+        return inside(self.run, self.run.logs(self.id), file)
 
     def size(self, file: str) -> int:
         """The bytes of a file."""
@@ -52,14 +57,6 @@ class RunTask(NamedTuple):
         with self.path(file).open("rb") as content:
             content.seek(start)
             return content.read(end - start)
-
-    def log(self, file: str, **bounds: Any) -> dict[str, Any]:
-        """A part of a file of its logs."""
-        return part(functools.partial(self.size, file), functools.partial(self.read, file), file, **bounds)
-
-    def search(self, file: str, text: str, rank: int | None, skip: int) -> dict[str, Any]:
-        """Where a text is in a file of its logs."""
-        return search.matches(self.size(file), functools.partial(self.read, file), text, rank=rank, skip=skip)
 
     def output(self, file: str) -> Output:
         """The topic of a file of its logs."""
@@ -113,20 +110,6 @@ class _TimesIn(NamedTuple):
             while lines := file.readlines(BLOCK):
                 times.take(lines)
         return times
-
-
-def curves_in(path: Path) -> dict[str, Any]:
-    """The curves of a file of metrics."""
-    kinds: tuple[dict[str, dict[str, list[Any]]], ...] = ({}, {})
-    for point in points_of(path):
-        lines = kinds[bool(point.node)]
-        for name, key, value in values_of(point, 0.0):
-            lines.setdefault(name, {}).setdefault(key, []).append((point.attempt, value[0], value))
-    series, system = (
-        {name: {key: continued(values) for key, values in lines.items()} for name, lines in kind.items()}
-        for kind in kinds
-    )
-    return {**curves_of(series), **curves_of(system, system=True)}
 
 
 def recent_points(path: Path) -> tuple[Point, ...]:

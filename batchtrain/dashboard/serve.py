@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import uvicorn
 
+from batchtrain.config.types import Recipe
 from batchtrain.connections import Connection as HttpConnection
 from batchtrain.dashboard.app import application
 from batchtrain.dashboard.board import Board
@@ -41,6 +42,7 @@ class Options(NamedTuple):
     """The options with which a command reaches the account."""
     idle: float | None = None
     """Seconds without a page after which it ends; None: never."""
+    login_files: Callable[[Account], Recipe | None] = lambda _: None
 
 
 class Served(NamedTuple):
@@ -60,7 +62,9 @@ def serve(options: Options, ready: Callable[[Served], None]) -> None:
     with _listening(options.port) as listener:
         port = listener.getsockname()[1]
         keys = Keys(secrets.token_urlsafe(32), secrets.token_urlsafe(32), f"batchtrain_{port}")
-        connection = Connection(options.account, options.runs, changes=options.changes, target=options.target)
+        connection = Connection(
+            options.account, options.runs, options.login_files, changes=options.changes, target=options.target
+        )
         budget = Unlimited() if connection.near else Budget(time.monotonic)
         board = Board(
             lambda url: topic(connection, url), budget,

@@ -10,13 +10,13 @@ from typing import Any
 from azure.batch import BatchClient
 
 from batchtrain.client import diagnose
-from batchtrain.dashboard import search
 from batchtrain.dashboard.figures import Numbers
-from batchtrain.dashboard.output import Numbered, Output, part
+from batchtrain.dashboard.output import Numbered, Output
 from batchtrain.metrics.extract import Pattern, patterns_of
 from batchtrain.metrics.line_times import LineTimes, output_name
 from batchtrain.metrics.stream import OWN, RECORDS
 from batchtrain.records import Task, shown
+from batchtrain.records.rank_end import RankEnd, by_rank
 from batchtrain.service import downloads, read
 from batchtrain.service.failed import failed
 
@@ -50,14 +50,14 @@ class TaskOutputs:
         self._details: dict[str, Any] = {}
         self._task: Task | None = None
         """As it was read last."""
-        self._ends: dict[int, str] | None = None
+        self._ends: dict[int, RankEnd] | None = None
         """How its ranks failed."""
 
     def output(self, path: str) -> Output:
         """A file of the task, followed."""
         if path not in self._files:
             take, forget = self._readers.get(path, (None, lambda: None))
-            size, read = functools.partial(self._size, path), functools.partial(self._read, path)
+            size, read = functools.partial(self.size, path), functools.partial(self.read, path)
             seconds = SECONDS.get(path, OTHER_SECONDS)
             self._files[path] = Output(size, read, seconds, take, forget, NEAR_EVERY if self._near else seconds * 0.8)
         return self._files[path]
@@ -110,10 +110,12 @@ class TaskOutputs:
                 requests += self.output(path).read()
         return requests
 
-    def _size(self, path: str) -> int:
+    def size(self, path: str) -> int:
+        """The bytes of a file."""
         return downloads.size_of(self._reach(), self._tree, path).size
 
-    def _read(self, path: str, start: int, end: int) -> bytes:
+    def read(self, path: str, start: int, end: int) -> bytes:
+        """Bytes of a file; empty behind its end."""
         return downloads.read(self._reach(), self._tree, path, start, end)
 
     # --- documents --------------------------------------------------------------------------------------------------
@@ -146,8 +148,7 @@ class TaskOutputs:
         if task.state != "completed" or not task.failed:
             return None
         evidence, finding = diagnose.task(self._reach(), self.job_id, self.task_id)
-        end = evidence.cause.end
-        self._ends = None if end.rank is None else {end.rank: end.words}
+        self._ends = by_rank(evidence.ends) or None
         error = failed(self.job_id, task, evidence.stderr, evidence.cause.end)
         return {
             "message": str(error),
@@ -160,14 +161,6 @@ class TaskOutputs:
             "card": finding.card() if finding else [],
         }
 
-    def log(self, path: str, **bounds: Any) -> dict[str, Any]:
-        """A part of a file, as `part` cuts it."""
-        return part(functools.partial(self._size, path), functools.partial(self._read, path), path, **bounds)
-
-    def search(self, path: str, text: str, rank: int | None, skip: int) -> dict[str, Any]:
-        """Where a text is in a file."""
-        return search.matches(self._size(path), functools.partial(self._read, path), text, rank=rank, skip=skip)
-
     def times(self, path: str, start: int, end: int) -> dict[str, Any]:
         """When a part of an output was printed."""
         if path not in self._times:
@@ -177,7 +170,7 @@ class TaskOutputs:
             while len(self._times) >= MOST_TIMES:
                 self._times.pop(next(iter(self._times)))
             times = LineTimes(output)
-            size, read = functools.partial(self._size, RECORDS), functools.partial(self._read, RECORDS)
+            size, read = functools.partial(self.size, RECORDS), functools.partial(self.read, RECORDS)
             every = TIMES_EVERY[self._near]
             self._times[path] = Output(size, read, every, times.take, lambda: None, every), times
         records, times = self._times[path]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from batchtrain.errors import Finding
 from batchtrain.records import Attempt, Job, Node, Pool, Task
+from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.causes import Cause
 
 
@@ -28,6 +29,8 @@ class ExaminedTask(NamedTuple):
     """All of its attempts, if it ran more than once."""
     warnings: tuple[str, ...] = ()
     """What the launch of its gang warned about."""
+    ends: tuple[RankEnd, ...] = ()
+    """How the ranks of its gang failed, the cause first."""
 
 
 class Evidence(NamedTuple):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from batchtrain.diagnosis import next_steps, output_rules, service_rules
+from batchtrain.diagnosis import missing_files, next_steps, output_rules, service_rules
 from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.missing_ranks import missing_ranks
-from batchtrain.diagnosis.output_rules import OutputRule
+from batchtrain.diagnosis.output_rules import Match
 from batchtrain.errors import Finding, counted
 from batchtrain.life import rules
 from batchtrain.records import Attempt, Job, Pool
@@ -107,7 +107,7 @@ def _in_output(examined_task: ExaminedTask) -> Finding | None:
         return Finding(full.name, "", full.cause, f"{reason.end.process} {reason.end.words}", full.next_step)
     if by_cause := BY_CAUSE.get(reason.end.cause):
         return Finding(by_cause.name, "", reason.end.ending, "", by_cause.next_step)
-    for rule, cause, line in _matches(examined_task):
+    for rule, cause, line, name in _matches(examined_task):
         if rule.is_consequence and (another := _failure_of_another(examined_task)):
             return another
         if rule.name == TIMEOUT and (missing := missing_ranks(everything)):
@@ -116,7 +116,9 @@ def _in_output(examined_task: ExaminedTask) -> Finding | None:
         evidence = line.strip()
         if reason.raised and evidence.startswith(reason.exception.removesuffix("…")):
             evidence = f"{reason.raised}: {evidence}"
-        return Finding(rule.name, "", cause, evidence, rule.next_step)
+        finding = Finding(rule.name, "", cause, evidence, rule.next_step)
+        is_file = rule.name == missing_files.RULE
+        return missing_files.refined(finding, name, examined_task.task.request) if is_file else finding
     return None
 
 
@@ -127,7 +129,7 @@ def _failure_of_another(examined_task: ExaminedTask) -> Finding | None:
     return _exception(reason, f"{name} raised {reason.exception}, and {end.process} lost it") if name else None
 
 
-def _matches(examined_task: ExaminedTask) -> Iterator[tuple[OutputRule, str, str]]:
+def _matches(examined_task: ExaminedTask) -> Iterator[Match]:
     """The rules that fit the output of the process that failed first, and if it raised no exception, those that fit the
     lines of no process. An exception of its own explains more than a consequence or a warning, and a consequence is
     never the cause of the failure of another process."""
@@ -135,11 +137,11 @@ def _matches(examined_task: ExaminedTask) -> Iterator[tuple[OutputRule, str, str
     is_explained = reason.exception and not reason.is_consequence
     lines = lines_of(everything, reason.end) if reason.end.process else everything
     for match in output_rules.matches(admissible(lines)):
-        if not ((match[0].is_consequence or match[0].is_warning) and is_explained):
+        if not ((match.rule.is_consequence or match.rule.is_warning) and is_explained):
             yield match
     if reason.end.process and not reason.exception:
         others = output_rules.matches(admissible(lines_of_no_process(everything, reason.end)))
-        yield from (match for match in others if not match[0].is_consequence)
+        yield from (match for match in others if not match.rule.is_consequence)
 
 
 def _unknown(examined_task: ExaminedTask, subject: str) -> Finding:
@@ -238,7 +240,7 @@ def _start_task(examined_node: ExaminedNode, subject: str) -> Finding:
     code = f" with exit code {node.start_exit_code}" if node.start_exit_code is not None else ""
     cause = f"the start task failed{code}"
     step = "correct it (`additional_node_prep`, or what pool.yaml installs), then reboot the node or recreate the pool"
-    for _, reason, line in output_rules.matches(lines):
-        return Finding("start-task-failed", subject, f"{cause}: {reason}", line.strip(), step)
+    for match in output_rules.matches(lines):
+        return Finding("start-task-failed", subject, f"{cause}: {match.cause}", match.line.strip(), step)
     last = next((line for line in reversed(lines) if line.strip()), "")
     return Finding("start-task-failed", subject, cause, last.strip() or node.start_failure.detailed, step)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from batchtrain.launchers import shell_functions
 from batchtrain.service.causes import LOST, NOT_JOINED, UNREACHED, WAITED
 
 
@@ -32,6 +33,7 @@ _SAME_MPI = (
     " `executable_path`), or build the program on the MPI of the launcher; `allow_singletons: true` lets each rank be"
     " alone"
 )
+_FUNCTIONS = "|".join(function.name for function in shell_functions.FUNCTIONS)
 _REPLACE = "do not use this node again: {new_pool}, and report the node to Azure"
 
 OUTPUT_RULES = (
@@ -112,7 +114,8 @@ OUTPUT_RULES = (
         r"|set max locked memory \(ulimit -l\)|(?:ibv|fi)_\w+.*Cannot allocate memory",
         "the limit of locked memory is too low for InfiniBand",
         "a container needs `--ulimit memlock=-1:-1` (`additional_docker_run_options`), and a task on the host an image"
-        " for InfiniBand, such as ubuntu-hpc; or set `infiniband: false`",
+        " for InfiniBand, such as ubuntu-hpc, and a pool whose start task raises the limit of the agent (create it"
+        " again with this version); or set `infiniband: false`",
         is_warning=True,
     ),
     _rule(
@@ -124,11 +127,23 @@ OUTPUT_RULES = (
         " `batchtrain config explain`); NCCL_DEBUG=INFO in `environment_variables` shows what NCCL tries",
     ),
     _rule(
+        "gpu-missing",
+        r"Torch not compiled with CUDA enabled|Attempting to deserialize object on a CUDA device"
+        r"|(?:NCCL is only supported with GPUs|doesn't have NCCL built in)"
+        r"|Unknown backend:? '?(?:gpu|cuda)'? requested|device:GPU:\d+ unknown device"
+        r"|Compile with USE_CUDA=1|mixed precision requires a GPU",
+        "the program needs a GPU, and its framework finds none",
+        "let the program choose by what is there: `cpu` where `torch.cuda.is_available()` is false, and"
+        " `init_process_group()` with the backend of BATCHTRAIN_BACKEND, which is gloo on nodes without GPUs; on Azure,"
+        " take a size with GPUs (`--size`, `vm_size`) and a build of the framework for them",
+    ),
+    _rule(
         "gpu-driver-missing",
         r"CUDA driver version is insufficient|no CUDA-capable device is detected|Found no NVIDIA driver"
         r"|NVIDIA-SMI has failed|Failed to initialize NVML|libcuda\.so\.1: cannot open shared object file",
         "no GPU driver works on the node",
-        "check that the image has a driver for the size, or set `gpu` in pool.yaml{start_task}",
+        "on a machine without a GPU, let the program use the CPU where `torch.cuda.is_available()` is false; on Azure,"
+        " check that the image has a driver for the size, or set `gpu` in pool.yaml{start_task}",
     ),
     OutputRule(
         "rank-never-joined",
@@ -317,10 +332,20 @@ OUTPUT_RULES = (
         "a host name cannot be resolved on the node",
         "check the name, and the subnet's name servers and rules for outgoing connections",
     ),
+    _rule(  # bash: execute_cmd.c (a missing interpreter), set.def; env(1)
+        "script-line-ends",
+        r"(?<![\w./-])(?P<name>[\w./-]+): cannot execute: required file not found"
+        r"|(?<![\w./-])(?P<other>[\w./-]+): \S+(?:\^M|\r): bad interpreter"
+        r"|\\r['’]: No such file|\$'\\r': command not found|set: (?:Illegal option )?-$",
+        "the first line of a script names no program of the node, or its lines end as on Windows (CR LF): {name}",
+        "convert it (`dos2unix`, or `*.sh text eol=lf` in .gitattributes) where it comes from, or correct its first"
+        " line, and send it again",
+    ),
     _rule(
         "missing-file",
         r"FileNotFoundError: \[Errno 2\] No such file or directory: '?(?P<name>[^']*)'?"
-        r"|can't open file '(?P<other>[^']+)'",
+        r"|can't open file '(?P<other>[^']+)'|cannot open '?(?P<third>[^\s:']+)'?: No such file"
+        r"|(?:^|/)\w*sh: (?:line \d+: )?(?P<fourth>(?!cd: )[^\s:]+): No such file or directory$",
         "the file {name} is not there",
         "paths are relative to the task's directory: bring the file with `source`, `resource_files` or `input_data`, or"
         " use the path of a volume",
@@ -331,6 +356,14 @@ OUTPUT_RULES = (
         r"|(?<!\S)(?P<other>\S+): Permission denied",
         "the task's user may not use {name}",
         "make the file readable or executable in the source, or run the task as administrator (`user_identity`)",
+    ),
+    _rule(
+        "shell-function",
+        rf"(?:^|: )(?P<name>{_FUNCTIONS}): (?:command )?not found$|the shell function `(?P<other>\w+)`"
+        r"|(?:Run|run) '(?P<third>conda|mamba|micromamba) init' before",
+        "{name} is a function of login shells, which this shell does not have",
+        "in `command` and `pre_execution_command` batchtrain loads it, if the image has it; begin a script that calls"
+        " it with `#!/bin/bash -l`, or read its file in the script",
     ),
     _rule(
         "missing-command",
@@ -364,12 +397,21 @@ LONGEST_LINE = 20_000
 """Characters of a line that are judged: a rule may take the square of them."""
 
 
-def matches(lines: Iterable[str]) -> Iterator[tuple[OutputRule, str, str]]:
-    """Each rule that fits a line, in the order of the table: the rule, the cause in words, and the first line."""
+class Match(NamedTuple):
+    """A rule that fits a line: its cause in words, the line, and the name in it."""
+
+    rule: OutputRule
+    cause: str
+    line: str
+    name: str
+
+
+def matches(lines: Iterable[str]) -> Iterator[Match]:
+    """Each rule that fits a line, in the order of the table, with the first line."""
     kept = tuple(line[:LONGEST_LINE] for line in lines)
     for rule in OUTPUT_RULES:
         for line in kept:
             if match := rule.pattern.search(line):
                 name = next(filter(None, match.groupdict().values()), "")
-                yield rule, rule.cause.format(name=name).removesuffix(": "), line
+                yield Match(rule, rule.cause.format(name=name).removesuffix(": "), line, name)
                 break

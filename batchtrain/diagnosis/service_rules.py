@@ -44,6 +44,8 @@ TASK_CODES = {
     "ContainerInvalidRegistry": Known("registry-refused", "the container registry cannot be used", _IMAGE),
     "ContainerInvalidSettings": Known("container-settings", "the container could not be made with these settings",
         "check `additional_docker_run_options` and the volumes of the task"),
+    "ContainerPoolNotSupported": Known("container-settings", "the task has a container image, but its pool has none",
+        "use a pool that was created for containers, as for a recipe with `docker_images`"),
     "ContainerMiscError": Known(
         "container-failed", "the container could not be started", "look at the message; run the image by hand on a node"
     ),

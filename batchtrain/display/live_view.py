@@ -11,9 +11,12 @@ from datetime import datetime, timezone
 from statistics import median
 
 from batchtrain.catalog.prices import Price, money
-from batchtrain.display.terminal import plain_text
+from batchtrain.display.terminal import cut_to, plain_text, width_of
+from batchtrain.markup import in_words
 from batchtrain.records import Counts, FailedBy, Node, Point, Rank, Rendezvous, events, node_cost, node_hours
-from batchtrain.records.gang import LOOKS, QUIET_SECONDS, Condition, RankState, StepTimes, after_failure, compared
+from batchtrain.records.gang import LOOKS, QUIET_SECONDS, Condition, RankState, StepTimes, at_end, compared
+from batchtrain.records.metric import MAIN
+from batchtrain.records.rank_end import RankEnd, by_rank
 from batchtrain.records.rates import is_rate, is_total, rate_unit, rates_of
 from batchtrain.runs.curves import spark
 
@@ -23,7 +26,6 @@ WORST = 5
 STEPS_FOR_ETA = 5
 """The remaining time is estimated from the fifth step on, by the median of the recent ones."""
 RECENT = 50
-FAVOURITES = ("loss", "train_loss", "validation_loss", "test_accuracy", "accuracy", "perplexity", "busbw", "latency_us")
 """Metrics that are shown first."""
 PHASES: dict[type[events.Event], str] = {
     events.PoolAdding: "adding the pool",
@@ -66,9 +68,12 @@ class View:
         emulated: bool = False,
         recent: int = RECENT,
         price: Price | None = None,
+        joins: bool = False,
     ) -> None:
         """many: whether there are several tasks, whose failures are shown by cause. recent: the number of values of a
-        metric that are kept for its curve."""
+        metric that are kept for its curve. joins: whether the view may begin after its first task, whose start counts.
+        """
+        self._joins = self._counts_first = joins
         self.price = price
         self.title, self.target, self.began, self.emulated = title, target, began, emulated
         self.expected, self._many, self._recent = ranks, many, recent
@@ -85,8 +90,8 @@ class View:
         self.ranks: dict[int, Rank] = {}
         self._steps = StepTimes()
         self.rendezvous = Rendezvous()
-        self.failed: dict[int, str] | None = None
-        """The ranks that failed and how, after the failure of their gang; all have ended then."""
+        self.failed: dict[int, RankEnd] | None = None
+        """How the ranks ended, after the failure of their gang."""
         self.step: tuple[str, int, int] | None = None
         self.values: dict[str, dict[str, float | None]] = {}
         """The last value of each metric, by task; None for one that is NaN or infinite."""
@@ -98,15 +103,15 @@ class View:
         self._read_to: float | None = None
         self._paces: deque[float] = deque(maxlen=RECENT)
         self._stepped: tuple[int, float] | None = None
-        self.answers: tuple[float, int] | None = None
-        """The seconds since the service answered last, and its answers in the last minute."""
+        self.seen: float | None = None
+        """The seconds since the service answered last."""
 
     # --- what happens -----------------------------------------------------------------------------------------------
 
     def note(self, event: events.Event, now: float) -> None:
         """Take an event."""
         phase = PHASES.get(type(event))
-        if isinstance(event, events.TasksSeen) and self.phase == "starting" and event.counts.running:
+        if isinstance(event, events.TasksSeen) and self.phase == "starting" and event.counts.begun:
             phase = "running"
         if phase and phase != self.phase:
             self.phase, self.since = phase, now
@@ -121,11 +126,13 @@ class View:
             self._count(event.added, now)
         elif isinstance(event, events.FailuresSeen):
             self.failures[event.subject] = event.failed_by
+        elif isinstance(event, events.AttemptSeen) and self._joins and event.attempt.started:
+            self.began, self._joins = event.attempt.started.timestamp(), False
         elif isinstance(event, events.AttemptEnded):
             self.ranks, self.failed, self.rendezvous = {}, None, Rendezvous()
             self._steps = StepTimes()
         elif isinstance(event, events.RanksFailed):
-            self.failed = {end.rank: end.words for end in event.ends if end.rank is not None}
+            self.failed = by_rank(event.ends)
         elif isinstance(event, events.MetricsSeen):
             self._measured(event, now)
 
@@ -134,16 +141,13 @@ class View:
         """How a call ended that raised nothing: `done`, with `diverged` if a value is not finite, or `failed`."""
         if self.counts.failed or self.failed:
             return "failed"
-        return "done, diverged" if any(None in by_task.values() for by_task in self.values.values()) else "done"
+        return in_words("done", has_diverged=any(None in by_task.values() for by_task in self.values.values()))
 
     @property
     def counts(self) -> Counts:
         """The tasks of all jobs by state."""
-        return (
-            Counts(*map(sum, zip(*(counts for _, counts in self.jobs.values()), strict=True)))
-            if self.jobs
-            else Counts()
-        )
+        each = [counts for _, counts in self.jobs.values()]
+        return Counts(*map(sum, zip(*each, strict=True))) if each else Counts()
 
     def _count(self, number: int, now: float) -> None:
         """Note how many tasks have ended, or were added."""
@@ -227,7 +231,10 @@ class View:
 
     @property
     def _is_job(self) -> bool:
-        """Whether the progress is that of several tasks, and not that of the only one that trains."""
+        """Whether the progress is that of several tasks, and not that of the only one that trains. Without a recipe,
+        the counts of the tasks tell."""
+        if self._counts_first and not self.jobs:
+            return True
         trained = {task for by_task in self.values.values() for task in by_task}
         return self.counts.total > 1 and (len(trained) != 1 or self._many)
 
@@ -241,7 +248,8 @@ class View:
         """The ranks beside each other; after a failure all have ended, and none is quiet."""
         at = now if self._read_to is None else min(now, self._read_to)
         states = compared(tuple(self.ranks.values()), self._steps.times, at)
-        return states if self.failed is None else after_failure(states, self.failed)
+        is_over = self.counts.total > 0 and not self.counts.open
+        return at_end(states, self.failed or {}) if is_over or self.failed is not None else states
 
     def _nodes(self, width: int, now: float, states: list[RankState]) -> Line:
         if not self.nodes and not self.wanted:
@@ -297,6 +305,8 @@ class View:
 
     def _tasks(self, width: int) -> Line:
         """How many tasks run, by pool, wait and failed."""
+        if not self.jobs:
+            return ()
         counts, by_pool = self.counts, TallyCounter[str]()
         for pool, of_job in self.jobs.values():
             by_pool[pool] += of_job.running
@@ -336,7 +346,7 @@ class View:
     @property
     def names(self) -> list[str]:
         """The metrics that are shown, the usual ones first."""
-        names = [name for name in FAVOURITES if self.values.get(name)]
+        names = [name for name in MAIN if self.values.get(name)]
         others = (name for name in self.values if self.values[name] and "_percent" not in name)
         return names + [name for name in others if name not in names and not is_rate(name)]
 
@@ -359,29 +369,23 @@ class View:
         return [((head, "dim"),), *rows]
 
     def _last(self, width: int, states: list[RankState]) -> Line:
-        """Which ranks have a problem, how many are fine, and how old what is shown is."""
+        """Which ranks have a problem, how many are fine, and how old what is shown is, if it is old."""
         parts = self._summary(width, states)
-        if self.answers is None:
+        if self.seen is None or self.seen < QUIET_SECONDS:
             return parts
-        seconds, count = self.answers
-        right = f"seen {span(seconds)} ago · {count} requests/min" if width >= 60 else f"{span(seconds)} · {count}/min"
-        return _apart(parts, ((right, "dim"),), width)
+        return _apart(parts, ((f"seen {span(self.seen)} ago", "yellow"),), width)
 
     def _summary(self, width: int, states: list[RankState]) -> Line:
         if not self.ranks:
             if self.jobs or self.added:
                 return ()
             return ((f"no rank of {self.expected} has started", "dim"),) if self.expected > 1 and width >= 60 else ()
-        if self.failed is not None:
-            ended_ranks = max(len(self.ranks) - len(self.failed), 0)
-            fine = f"{len(self.failed)} failed" + (f", {ended_ranks} ended" if ended_ranks else "")
-        else:
-            counts: TallyCounter[str] = TallyCounter(state.condition for state in states)
-            fine = ", ".join(f"{counts[name]} {look.counted}" for name, look in LOOKS.items() if counts[name])
+        counts: TallyCounter[str] = TallyCounter(state.condition for state in states)
+        fine = ", ".join(f"{counts[name]} {look.counted}" for name, look in LOOKS.items() if counts[name])
         of = f" of {self.expected}" if len(self.ranks) < self.expected else ""
         name = f"{len(self.ranks)}{of} rank{'s' if len(self.ranks) != 1 or of else ''}: " if width >= 60 else ""
         worst: Condition = states[0].condition if states else ""
-        return ((f"{name}{fine}", "red" if self.failed else LOOKS[worst].style or "dim"),)
+        return ((f"{name}{fine}", LOOKS[worst].style or "dim"),)
 
 
 def number(value: float | None) -> Part:
@@ -401,7 +405,7 @@ def _named(states: list[RankState]) -> Line:
     """The ranks that have a problem, by the number of the rank."""
     condition = states[0].condition if states else ""
     numbers = [state.rank.number for state in states if state.condition == condition]
-    if condition in ("", "waits"):
+    if condition in ("", "waits", "ended"):
         return ()
     names = ", ".join(f"r{number}" for number in numbers[:3])
     more = ", …" if len(numbers) > 3 else ""
@@ -444,9 +448,9 @@ def _room(width: int, others: str) -> int:
 
 def _apart(line: Line, right: Line, width: int) -> Line:
     """One part at the left edge and one at the right; the left one is cut where both do not fit."""
-    right_width = sum(len(text) for text, _ in right)
+    right_width = sum(width_of(text) for text, _ in right)
     cut_line = _cut(line, max(width - right_width - 1, 0)) if right else line
-    gap = width - right_width - sum(len(text) for text, _ in cut_line)
+    gap = width - right_width - sum(width_of(text) for text, _ in cut_line)
     return (*cut_line, (" " * max(gap, 1), ""), *right) if right else line
 
 
@@ -455,9 +459,9 @@ def _cut(line: Line, width: int) -> Line:
     parts: list[Part] = []
     for part, style in line:
         text = plain_text(part)
-        if len(text) > width:
-            parts.append((text[: max(width - 1, 0)] + "…" * (width > 0), style))
+        if width_of(text) > width:
+            parts.append((cut_to(text, width - 1) + "…" * (width > 0), style))
             break
         parts.append((text, style))
-        width -= len(text)
+        width -= width_of(text)
     return tuple(parts)

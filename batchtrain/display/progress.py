@@ -137,14 +137,14 @@ class Card:
             return f'<div {markup.AS_IT_IS} style="opacity:.75">{markup.text(self.text(outcome))}</div>'
         with self._lock:
             view, now, lines = self._view, self._clock(), list(self._lines)
-            took = span(now - view.began)
-            state = f"{outcome} after {took}" if outcome else f"{view.phase} {took}"
+            took = f"{' after' * bool(outcome)} {span(now - view.began)}"
             block = [] if outcome else view.lines(WIDTH, now)[1:]
             title = f"{view.title} · {view.target}"
             curve = _curve(view)
         output = markup.pre("\n".join(lines if outcome else lines[-LAST_LINES:])) if lines else ""
         details = markup.fold("output", output, note=f"the last {len(lines):,} lines", open_=outcome == "failed")
-        return markup.card(markup.head(title, state), _block(block), curve, details if outcome and lines else output)
+        head = markup.head(title, outcome or view.phase, time=took)
+        return markup.card(head, _block(block), curve, details if outcome and lines else output)
 
     def text(self, outcome: str = "") -> str:
         """The card without HTML."""

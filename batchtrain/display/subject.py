@@ -38,6 +38,7 @@ def view_of(
         emulated=account.emulated,
         recent=recent,
         price=price,
+        joins=recipe is None,
     )
 
 

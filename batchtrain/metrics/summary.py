@@ -25,17 +25,13 @@ class Summary:
         """Add one point. Samples of nodes are not results."""
         if point.node:
             return
-        rank = -1 if point.rank is None else point.rank
+        rank = rank_of(point)
         for name, value in point.values.items():
             ranks = self._seen.setdefault(name, {}).setdefault(point.attempt, {})
-            before = ranks.get(rank, Metric(None, None))
+            ranks[rank] = metric_after(ranks.get(rank, Metric(None, None)), name, value, point)
             if value is None:
                 self._undefined.setdefault(name, point)
-                ranks[rank] = Metric(None, before.best, point.counted_step, since=before.since or point.counted)
-                continue
-            best = _better(name)(best for best in (value, before.best) if best is not None)
-            ranks[rank] = Metric(value, best, point.counted_step)
-            if is_rate(name):
+            elif is_rate(name):
                 self._rates.setdefault(point.attempt, {}).setdefault(name, {}).setdefault(rank, []).append(value)
 
     @property
@@ -62,6 +58,18 @@ class Summary:
         if self._rates and (rate := throughput(self._rates[max(self._rates)])):
             metrics["throughput"] = Metric(rate[0], rate[0], unit=self._units.get(rate[1]) or rate_unit(rate[1]))
         return metrics
+
+
+def rank_of(point: Point) -> int:
+    """The rank that measured a point, to compare: the lowest one that has a metric counts. -1 without a rank."""
+    return -1 if point.rank is None else point.rank
+
+
+def metric_after(before: Metric, name: str, value: float | None, point: Point) -> Metric:
+    """A metric of one rank after a value of a point; None is a value that is NaN or infinite."""
+    if value is None:
+        return Metric(None, before.best, point.counted_step, since=before.since or point.counted)
+    return Metric(value, _better(name)(value, value if before.best is None else before.best), point.counted_step)
 
 
 def _better(name: str) -> Callable[..., float]:

@@ -353,8 +353,8 @@ class Results(Event, frozen=True):
     """Where the results are."""
 
     kind = "results"
-    diverged: bool = False
-    """Whether a metric is not finite at the end."""
+    state: str = ""
+    """The state of the run in words."""
 
 
 class IsolationMissing(Event, frozen=True):

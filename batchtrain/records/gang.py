@@ -9,7 +9,8 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 from batchtrain.records.metric import Point, Rank
-from batchtrain.records.position import Course
+from batchtrain.records.position import Course, Front
+from batchtrain.records.rank_end import RankEnd
 
 QUIET_SECONDS = 30.0
 """After this time without a line, a rank is quiet."""
@@ -21,8 +22,7 @@ STEPS = 24
 """Last step times of a rank that are kept."""
 FEWEST_STEPS = 3
 """Step times of a rank from which it is judged."""
-Condition = Literal["failed", "stands", "slow", "quiet", "waits", ""]
-_ORDER: tuple[Condition, ...] = ("failed", "stands", "slow", "quiet", "waits", "")
+Condition = Literal["failed", "stands", "slow", "quiet", "waits", "ended", ""]
 
 
 class Look(NamedTuple):
@@ -38,12 +38,13 @@ class Look(NamedTuple):
 
 
 _STANDS = "still while the others went on."
-LOOKS: dict[Condition, Look] = {
+LOOKS: Mapping[Condition, Look] = {
     "failed": Look("red", "failed", "fails", "failed", "failed.", "failed."),
     "stands": Look("red", "stopped", "stops", "stands still", f"stands {_STANDS}", f"stand {_STANDS}"),
     "slow": Look("yellow", "slow", "slow", "slow", "is slower than the others.", "are slower than the others."),
     "quiet": Look("yellow", "quiet", "quiet", "quiet"),
-    "waits": Look("dim", "waiting for them", "waits", "waits for others"),
+    "waits": Look("dim", "waiting", "waits", "waits for others"),
+    "ended": Look("dim", "ended", "ended", "ended"),
     "": Look("", "fine", "", ""),
 }
 
@@ -62,7 +63,7 @@ class RankState(NamedTuple):
     rate: float | None = None
     """Its throughput; None while it is silent."""
     end: str = ""
-    """How it failed, such as `exited with code 7`."""
+    """How it ended, such as `exited with code 7`."""
 
 
 class StepTimes:
@@ -112,8 +113,8 @@ def compared(ranks: Sequence[Rank], steps: Mapping[int, Sequence[float]], now: f
     latest = max((rank.heard for rank in regular), default=now)
     gap = max(GAP_SECONDS, GAP_STEPS * (usual or 0.0))
     silent = [rank for rank in regular if now - rank.heard > QUIET_SECONDS]
-    positions = {rank.position for rank in ranks}
-    behind = {rank.number for rank in silent if any(map(rank.position.is_before, positions))}
+    front = Front(rank.position for rank in ranks)
+    behind = {rank.number for rank in silent if front.is_after(rank.position)}
     standing = behind or {rank.number for rank in silent if latest - rank.heard > gap}
     quiet = {rank.number for rank in silent}
 
@@ -173,16 +174,17 @@ def standstill(ranks: Sequence[Rank], now: float) -> str:
     return f"rank{'s' * (len(stopped) > 1)} {names} stood still for {seconds:.0f} s"
 
 
-def after_failure(states: Sequence[RankState], ends: Mapping[int, str]) -> list[RankState]:
-    """The ranks of a gang that failed, those that failed first: all have ended, and none is silent. ends: how the ranks
-    failed, by number."""
-    judged = (
-        state._replace(condition="failed" if state.rank.number in ends else "", end=ends.get(state.rank.number, ""))
-        for state in states
-    )
-    return sorted(judged, key=_importance)
+def at_end(states: Sequence[RankState], ends: Mapping[int, RankEnd]) -> list[RankState]:
+    """The ranks of a gang that has ended, those that failed first: none is silent. ends: how the ranks of a gang that
+    failed ended, by number."""
+    return sorted((_ended(state, ends.get(state.rank.number)) for state in states), key=_importance)
+
+
+def _ended(state: RankState, end: RankEnd | None) -> RankState:
+    has_failed = end is not None and not end.by_launcher
+    return state._replace(condition="failed" if has_failed else "ended", end=end.words if end else "")
 
 
 def _importance(state: RankState) -> tuple[int, int, float, int]:
     heard = state.rank.heard if state.condition == "stands" else 0.0
-    return _ORDER.index(state.condition), -(state.behind or 0), heard, state.rank.number
+    return tuple(LOOKS).index(state.condition), -(state.behind or 0), heard, state.rank.number

@@ -7,6 +7,9 @@ from typing import ClassVar, NamedTuple
 from batchtrain.records.failure import Failure
 from batchtrain.records.record import Int32, Record, Time
 
+OVER = frozenset({"completed", "terminating", "deleting"})
+"""The states of a job none of whose tasks starts any more."""
+
 
 class Job(Record, frozen=True):
     """A job. The counts of its tasks are None if they were not queried."""
@@ -35,6 +38,11 @@ class Job(Record, frozen=True):
     wall_clock: float | None = None
     """Its limit of run time in seconds; None without one."""
     metadata: tuple[dict[str, str], ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether none of its tasks starts any more."""
+        return self.state in OVER
 
     @property
     def counts(self) -> Counts:
@@ -85,6 +93,11 @@ class Counts(NamedTuple):
     def ended(self) -> int:
         """The tasks that have ended."""
         return self.succeeded + self.failed
+
+    @property
+    def begun(self) -> int:
+        """The tasks that run or have ended."""
+        return self.running + self.ended
 
     @property
     def open(self) -> int:

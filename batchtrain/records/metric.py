@@ -8,6 +8,13 @@ import msgspec
 
 from batchtrain.records.position import Position
 
+MAIN = (
+    "objective", "loss", "test_accuracy", "accuracy", "train_loss", "val_loss", "validation_loss", "eval_loss",
+    "val_accuracy", "validation_accuracy", "eval_accuracy", "perplexity", "throughput", "tokens_per_second", "busbw",
+    "latency_us",
+)  # fmt: skip
+"""The usual metrics, in the order in which every view shows them; the others follow."""
+
 
 class Metric(msgspec.Struct, frozen=True, omit_defaults=True):
     """The last and the best value of a metric, and the step of the last. A value of None is NaN or infinite."""

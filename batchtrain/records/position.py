@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -22,11 +24,26 @@ class Position(NamedTuple):
             else f"{self.epoch:g}:{self.step}"
         )
 
-    def is_before(self, other: Position) -> bool:
-        """Whether a training passes this position before the other one; unknown parts are equal to all others."""
-        if self.epoch is not None and other.epoch is not None and self.epoch != other.epoch:
-            return self.epoch < other.epoch
-        return self.global_step is not None and other.global_step is not None and self.global_step < other.global_step
+
+class Front:
+    """The latest of several positions."""
+
+    def __init__(self, positions: Iterable[Position]) -> None:
+        self._steps: dict[float | None, float] = {}
+        """The highest global step of each epoch; of the positions without an epoch with the key None."""
+        for position in positions:
+            step = -math.inf if position.global_step is None else position.global_step
+            self._steps[position.epoch] = max(step, self._steps.get(position.epoch, step))
+        self._epoch = max((epoch for epoch in self._steps if epoch is not None), default=None)
+        self._step = max(self._steps.values(), default=-math.inf)
+
+    def is_after(self, position: Position) -> bool:
+        """Whether a training passes a position before one of these; unknown parts are equal to all others."""
+        epoch, step = position.epoch, position.global_step
+        if epoch is not None and self._epoch is not None and epoch < self._epoch:
+            return True
+        equal = [self._steps.get(key, -math.inf) for key in (epoch, None)] if epoch is not None else [self._step]
+        return step is not None and step < max(equal)
 
 
 class _Counter:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from batchtrain.records.record import Time
 
 ENDS = "wd/ranks/ends.jsonl"
-"""The failures of a gang in the directory of its task: a JSON object on each line, the cause first."""
+"""How the processes of a failed gang ended, in the directory of its task: a JSON object on each line, the cause first,
+then the other failures, then the processes that the launcher ended."""
 
 
 class ProgramError(msgspec.Struct, frozen=True):
@@ -38,6 +41,8 @@ class RankEnd(msgspec.Struct, frozen=True):
     """Which memory was full when the kernel killed it: `cgroup` (the limit of its container) or `node`."""
     cause: str = ""
     """A name for what happened, as far as there is one: `stalled`, `singletons`."""
+    by_launcher: bool = False
+    """Whether the launcher ended it because another process had failed."""
     error: ProgramError = ProgramError()
     lines: tuple[str, ...] = ()
     """What it printed last; only of the cause."""
@@ -45,5 +50,16 @@ class RankEnd(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """How it ended, such as `exited with code 7`."""
+        if self.by_launcher:
+            return f"ended by the launcher ({self.signal_name or f'code {self.exit_code}'})"
         code = f"was killed by signal {self.signal}" if self.signal else f"exited with code {self.exit_code}"
         return self.ending or code
+
+
+def by_rank(ends: Iterable[RankEnd]) -> dict[int, RankEnd]:
+    """How the ranks of a gang ended, by rank; the first end of each counts."""
+    first = dict[int, RankEnd]()
+    for end in ends:
+        if end.rank is not None:
+            first.setdefault(end.rank, end)
+    return first

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any, Generic, TypeVar
 
 from batchtrain import markup
@@ -93,7 +93,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S")
+        return f"{value.astimezone(timezone.utc):%Y-%m-%d %H:%M:%SZ}"
     if isinstance(value, tuple):
         return shortened("; ".join(str(item) for item in value))
     return shortened(str(value))

@@ -64,6 +64,10 @@ class TaskRequest(Record, frozen=True):
     exits: ExitConditions = ExitConditions()
     wall_clock: float | None = None
     """Its limit of run time in seconds; None without one."""
+    volumes: tuple[tuple[str, str], ...] = ()
+    """The volumes that its container sees: the alias or the directory of the node, and the path inside."""
+    starts_in_task_directory: bool = False
+    """Whether its container starts in the directory of the task, not in that of the image."""
 
 
 class Task(Record, frozen=True):

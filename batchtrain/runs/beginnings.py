@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -78,8 +79,6 @@ def commit_of(repository: Path) -> Commit | None:
 
 def git(repository: Path, *words: str, stdin: str = "") -> str:
     """What a git command prints; empty if git or the repository is missing. stdin: its input."""
-    import subprocess  # most plans ask git for nothing
-
     try:
         return subprocess.run(
             ["git", "-C", str(repository), *words], input=stdin.encode(), capture_output=True, timeout=5, check=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -13,10 +14,12 @@ from batchtrain import state_files
 from batchtrain.catalog.prices import money
 from batchtrain.config import document
 from batchtrain.config.schema import FIELDS
-from batchtrain.errors import shortened
+from batchtrain.errors import UsageError, shortened
+from batchtrain.markup import in_words
 from batchtrain.records import Attempt, Metric
+from batchtrain.records.metric import MAIN
 from batchtrain.runs import source_copy
-from batchtrain.runs.directory import RunDirectory, RunRecord
+from batchtrain.runs.directory import Labels, RunDirectory, RunRecord
 from batchtrain.runs.phases import PHASES
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
 from batchtrain.service.statistics import p95
@@ -33,6 +36,8 @@ class RunRow(NamedTuple):
     vm_size: str
     node_hours: float | None
     cost: str
+    labels: str
+    """Its tags and its note."""
     results: str
 
 
@@ -74,12 +79,23 @@ class Difference(NamedTuple):
 
     name: str
     values: tuple[str, ...]
+    diverged: tuple[bool, ...] = ()
+    """Of a metric, whether its last value is not finite."""
 
 
-def row(record: RunRecord) -> RunRow:
-    """A run as one row."""
+class Listed(NamedTuple):
+    """A run of a list: its record, how far it is while it runs, and what the user calls it."""
+
+    record: RunRecord
+    progress: str
+    labels: Labels
+
+
+def row(record: RunRecord, labels: Labels | None = None, progress: str = "") -> RunRow:
+    """A run as one row. progress: how far it is, while it runs."""
     best = best_of_tasks(record)
     results = [f"{name} {metric.text(4)}" for name, metric in ranked(record.summary)][:3]
+    results = [progress, *results] if progress else results
     return RunRow(
         record.id,
         state_of(record),
@@ -89,18 +105,30 @@ def row(record: RunRecord) -> RunRow:
         record.vm_size,
         record.node_hours,
         cost(record),
+        str(labels or ""),
         f"{best.tasks} tasks, best {best.metric} {best.value:.4g}" if best else ", ".join(results),
     )
 
 
-def state_of(record: RunRecord, completed: str = "completed") -> str:
-    """The state of a run in words. completed: the word for a run that ended well."""
-    return in_words(completed if record.state == "completed" else record.state, has_diverged=bool(diverged(record)))
+def by_metric(runs: Iterable[Listed], name: str) -> list[Listed]:
+    """The runs that have a metric, the best last value first and values that are not finite last. Raises UsageError if
+    no run has it."""
+    measured = [run for run in runs if name in run.record.summary]
+    if not measured:
+        raise UsageError(f"no run has a metric `{name}`; `batchtrain runs show` lists those of a run")
+    sign = 1 if lower_is_better(name) else -1
+
+    def place(run: Listed) -> tuple[bool, float]:
+        last = run.record.summary[name].last
+        return last is None, sign * (last or 0.0)
+
+    return sorted(measured, key=place)
 
 
-def in_words(state: str, *, has_diverged: bool) -> str:
-    """A state, and whether a last value is not finite."""
-    return f"{state}, diverged" if has_diverged else state
+def state_of(record: RunRecord) -> str:
+    """The state of a run in words; `completed` alone would not say that it succeeded."""
+    state = "succeeded" if record.state == "completed" else record.state
+    return in_words(state, has_diverged=bool(diverged(record)))
 
 
 def diverged(record: RunRecord) -> str:
@@ -135,16 +163,23 @@ def cost(record: RunRecord) -> str:
     return money(amount.run, amount.currency) if amount is not None and amount.run is not None else ""
 
 
-MAIN = ("test_accuracy", "accuracy", "loss", "throughput")
+_NUMBER = re.compile(r"(\d+)")
 
 
 def ranked(summary: dict[str, Metric]) -> list[tuple[str, Metric]]:
     """The most common metrics first, then the others."""
-    return [(name, summary[name]) for name in sorted(summary, key=_rank)]
+    return [(name, summary[name]) for name in by_meaning(summary)]
 
 
-def _rank(name: str) -> tuple[int, str]:
-    return MAIN.index(name) if name in MAIN else len(MAIN), name
+def by_meaning(names: Iterable[str]) -> list[str]:
+    """The names of metrics, the most common ones first."""
+    return sorted(names, key=_rank)
+
+
+def _rank(name: str) -> tuple[Any, ...]:
+    """The usual metrics first, then the others by name and number: `m2` is before `m10`."""
+    parts = [(len(part), part) if part.isdecimal() else (0, part) for part in _NUMBER.split(name)]
+    return MAIN.index(name) if name in MAIN else len(MAIN), parts
 
 
 def metric_rows(record: RunRecord) -> list[MetricRow]:
@@ -261,9 +296,12 @@ def compare(runs: Sequence[RunDirectory]) -> list[Difference]:
         for name in PHASES
         if any(name in record.phases for record in records)
     ]
-    return differing + [
-        Difference(name, tuple(_text(record.summary.get(name)) for record in records)) for name in metrics
-    ]
+    return differing + [_metric(name, [record.summary.get(name) for record in records]) for name in metrics]
+
+
+def _metric(name: str, of_runs: Sequence[Metric | None]) -> Difference:
+    diverged = tuple(metric is not None and metric.last is None for metric in of_runs)
+    return Difference(name, tuple("" if metric is None else value_text(metric) for metric in of_runs), diverged)
 
 
 def effective_of(run: RunDirectory) -> dict[str, Any]:
@@ -298,7 +336,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 _SETTINGS: dict[str, Any] = {
-    "state": lambda record: record.state,
+    "state": state_of,
     "job": lambda record: record.job,
     "nodes": lambda record: str(record.nodes),
     "vm_size": lambda record: record.vm_size,
@@ -309,11 +347,10 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-def _text(metric: Metric | None) -> str:
-    if metric is None:
-        return ""
+def value_text(metric: Metric) -> str:
+    """The last value of a metric, and the best if it differs."""
     best = "" if metric.best in (None, metric.last) else f" (best {metric.best:.4g})"
-    return f"{metric.text(4)}{best}"
+    return f"{metric.text(4)} {metric.unit}".rstrip() + best
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ class Continuation(msgspec.Struct, frozen=True):
 
     run: str
     """The run that wrote it; empty if that is unknown."""
-    step: int
+    step: int | None = None
+    """None for files that only the program understands."""
     commit: str = ""
     dirty: bool = False
     finished: bool = False
@@ -45,7 +46,7 @@ class ContinuationRow(NamedTuple):
 
     task: str
     continues: str
-    step: int
+    step: int | None
     commit: str
     changed: str
 

@@ -3,6 +3,7 @@
 20261122T111502Z-digits-7f3a/
   run.json              RunRecord
   lease.json            which process records the run
+  labels.json           Labels, which the user writes and no recording changes
   config/               the files as given, effective.yaml, plan.json (without secrets)
   events.jsonl          EventRecord, one per line
   nodes.json            RunNode, a list
@@ -40,8 +41,9 @@ from batchtrain.plan.lineage import Commit
 from batchtrain.records import Attempt, FabricCheck, Metric, Point, RanksRecord, Task
 from batchtrain.records.pools import PoolAttempt
 from batchtrain.records.position import Course
-from batchtrain.records.rank_end import RankEnd
+from batchtrain.records.rank_end import RankEnd, by_rank
 from batchtrain.records.record import Time
+from batchtrain.records.stacks import Stack
 from batchtrain.runs import lease
 from batchtrain.runs.local_names import safe_name, safe_path
 from batchtrain.service.local_files import PRIVATE, Folder
@@ -121,6 +123,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Where the nodes of its pool were looked for, in order; empty for a pool without `candidates`."""
     phases: dict[str, float] = {}
     """Seconds by part of the run: `pool`, `preparation`, `start`, `training`, `fetch`, as far as they are known."""
+    user: str = ""
+    """Who ran it; empty in a run of an earlier version."""
     command: tuple[str, ...] = ()
     settings: dict[str, str] = {}
     """The values of `--set`."""
@@ -136,6 +140,28 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What may have made it slow: what the check of the nodes before a launch warned about."""
     results: str = ""
     """`complete` if everything that was to be fetched is here, `partial` if not; empty if that is not known."""
+
+
+class Labels(msgspec.Struct, frozen=True, omit_defaults=True):
+    """labels.json: what the user calls a run."""
+
+    tags: tuple[str, ...] = ()
+    note: str = ""
+
+    def __str__(self) -> str:
+        return "; ".join(filter(None, (", ".join(self.tags), self.note)))
+
+
+MOST_TAG = 64
+
+
+def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Tags of a run, each once. Raises UsageError."""
+    names = [tag.strip() for tag in tags]
+    for tag in names:
+        if not tag or "," in tag or len(tag) > MOST_TAG or not tag.isprintable():
+            raise UsageError(f"`{tag}` is no tag; write a word without a comma, of at most {MOST_TAG} characters")
+    return tuple(dict.fromkeys(names))
 
 
 class EventRecord(msgspec.Struct, frozen=True):
@@ -278,6 +304,10 @@ class RunDirectory(NamedTuple):
         """Replace run.json."""
         self.replace(self.path / "run.json", _pretty(record))
 
+    def write_labels(self, labels: Labels) -> None:
+        """Replace labels.json."""
+        self.replace(self.path / "labels.json", _pretty(labels))
+
     def write_nodes(self, nodes: Iterable[RunNode]) -> None:
         """Replace nodes.json."""
         self.replace(self.path / "nodes.json", _pretty(list(nodes)))
@@ -341,6 +371,16 @@ class RunDirectory(NamedTuple):
             return self.record()
         return None
 
+    def labels(self) -> Labels:
+        """labels.json; empty without one. Raises DamagedState."""
+        return state_files.read(self.path / "labels.json", Labels, "the run has no tags and no note") or Labels()
+
+    def labels_or_none(self) -> Labels | None:
+        """The same; None if it cannot be read, so that damaged labels hide no run."""
+        with contextlib.suppress(BatchtrainError):
+            return self.labels()
+        return None
+
     def points(self) -> Iterator[tuple[str, Point]]:
         """The lines of metrics/TASK.jsonl of all tasks."""
         for path in sorted((self.path / "metrics").glob("*.jsonl")):
@@ -361,14 +401,17 @@ class RunDirectory(NamedTuple):
         """The ranks of a task; empty if none were recorded."""
         return state_files.cached(self.ranks_file(task), RanksRecord) or RanksRecord()
 
-    def rank_ends(self, task: str, record: RunRecord) -> dict[int, str] | None:
-        """How the ranks of a task failed, as its gang recorded it; None if no rank is known to have failed."""
-        ends = _lines(self.logs(task) / "ranks" / "ends.jsonl", RankEnd)
-        failed_ranks = {end.rank: end.words for end in ends if end.rank is not None}
+    def rank_ends(self, task: str, record: RunRecord) -> dict[int, RankEnd] | None:
+        """How the ranks of a task ended, as its gang recorded it; None if no rank is known to have failed."""
+        ends = by_rank(_lines(self.logs(task) / "ranks" / "ends.jsonl", RankEnd))
         failure = record.failure
-        if not failed_ranks and failure is not None and failure.rank is not None and failure.task in ("", task):
-            failed_ranks = {failure.rank: RankEnd(exit_code=failure.code).words}
-        return failed_ranks or None
+        if not ends and failure is not None and failure.rank is not None and failure.task in ("", task):
+            ends = {failure.rank: RankEnd(exit_code=failure.code)}
+        return ends or None
+
+    def stacks(self, task: str) -> tuple[Stack, ...]:
+        """What the processes of a task did when a stall stopped it; empty without one."""
+        return tuple(_lines(self.logs(task) / "ranks" / "stacks.jsonl", Stack))
 
     def fabric(self) -> FabricCheck | None:
         """fabric.json; None if the run is no fabric check."""
@@ -472,6 +515,17 @@ def runs(root: Path) -> Iterator[RunDirectory]:
                 yield RunDirectory(path)
 
 
+def of_job(root: Path, job: str) -> list[RunDirectory]:
+    """The runs of a job, the oldest first. One that cannot be read is left out."""
+
+    def is_of_job(run: RunDirectory) -> bool:
+        with contextlib.suppress(BatchtrainError, OSError):
+            return run.record().job == job
+        return False
+
+    return list(filter(is_of_job, runs(root)))
+
+
 def find(root: Path, name: str) -> RunDirectory:
     """A run by its path, its name, the beginning or the end of its name, or `latest`. Raises NotFound."""
     for path in (root / name, Path(name)):
@@ -524,12 +578,13 @@ def points_of(path: Path) -> Iterator[Point]:
     """The points of a metrics file, each at its place; an incomplete line is skipped."""
     course = Course()
     with state_files.stream(path, LOSS) as file:
-        for point in _points(file):
+        for point in points_in(file):
             at = None if point.node else course.advance(point.rank, point.attempt, point.epoch, point.step)
             yield point if at is None else point._replace(global_step=at.global_step)
 
 
-def _points(lines: Iterable[bytes]) -> Iterator[Point]:
+def points_in(lines: Iterable[bytes]) -> Iterator[Point]:
+    """The points of lines of a metrics file; an incomplete line is skipped."""
     for line in lines:
         try:
             point = of_json(line, recorded=True)
@@ -549,7 +604,7 @@ def _blocks_of(path: Path) -> Iterator[Block]:
                 if all(map(_is_plain, blocks)):
                     yield from blocks
                     continue
-            rows = ({**{name: getattr(point, name) for name in COUNTED}, **point.values} for point in _points(lines))
+            rows = ({**{name: getattr(point, name) for name in COUNTED}, **point.values} for point in points_in(lines))
             yield from _blocks(rows)
 
 

@@ -186,13 +186,16 @@ class Run:
 
     def _repr_html_(self) -> str:
         record = self.record
-        parts = report.sections(self.directory, record)
+        parts, figures = report.sections(self.directory, record), self.plot().figures
+        names = compare.by_meaning(figures)[:MOST_CURVES]
+        curves = Plot({name: figures[name] for name in names})._repr_html_() if names else ""
+        more = f"<i>and {len(figures) - MOST_CURVES:,} more curves</i>" if len(figures) > MOST_CURVES else ""
         folds = [markup.fold(name, parts[name]) for name in ("Tasks", "Attempts", "Files", "About") if name in parts]
         return markup.card(
             markup.head(record.job, compare.state_of(record), record.id),
             report.failure(record),
             parts.get("Numbers", ""),
-            markup.columns(parts.get("Curves", "")),
+            markup.columns(curves) + more,
             *folds,
         )
 
@@ -294,7 +297,7 @@ class Runs:
         rows = []
         for run in directory.runs(self.root):
             with contextlib.suppress(UsageError):  # `batchtrain runs list` names it
-                rows.append(compare.row(run.record()))
+                rows.append(compare.row(run.record(), run.labels_or_none()))
         return Table(rows)
 
     def compare(self, *runs: str | Run) -> Comparison:

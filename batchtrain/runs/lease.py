@@ -7,6 +7,7 @@ process of another host, the time of the file decides: `touch` sets it.
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 import platform
 import time
@@ -35,8 +36,6 @@ no lease."""
 
 def user() -> str:
     """The name of the user of this process; the number of one without a name."""
-    import getpass  # a plan names no user by default
-
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # no such user here, or no `pwd`
@@ -144,14 +143,4 @@ def holder(run: Path) -> Holder:
 
 def _lock(descriptor: int, *, is_shared: bool = False) -> bool | None:
     """Lock a file until it is closed: False if another process has locked it, None if files cannot be locked here."""
-    try:
-        import fcntl  # not on Windows
-    except ImportError:
-        return None
-    try:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return None
-    return True
+    return state_files.lock(descriptor, shared=is_shared, wait=False)

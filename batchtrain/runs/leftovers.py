@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -16,11 +15,10 @@ from batchtrain.catalog.prices import money
 from batchtrain.errors import BatchtrainError, NotFound
 from batchtrain.plan.marks import Marks, is_controller, marks_of
 from batchtrain.records import Job, JobSchedule, Pool
-from batchtrain.runs import directory
-from batchtrain.runs.directory import RunRecord
-from batchtrain.service import observe, pool_users, read, submit
+from batchtrain.runs import directory, lease
+from batchtrain.runs.directory import RunDirectory, RunRecord
+from batchtrain.service import deletion, observe, pool_users, read
 from batchtrain.service.connect import Account
-from batchtrain.service.job_actions import OVER
 from batchtrain.service.register import KINDS, Kind, Thing, read_marks
 from batchtrain.service.retry import span
 
@@ -71,7 +69,7 @@ def leftovers(
     """
     jobs, rows = read.jobs(client, f"{read.JOB},metadata"), dict[Thing, Leftover]()
     find_run = functools.cache(lambda name: directory.named(root, name).record_or_none())
-    is_alive = functools.cache(lambda name: _is_alive(client, find_run(name), _of_run(jobs, name)))
+    is_alive = functools.cache(lambda name: _is_alive(client, directory.named(root, name), jobs))
     for kind in KINDS:
         for record in jobs if kind == "job" else _marked(client, kind):
             marks, thing = marks_of(record.metadata), Thing(kind, record.id)
@@ -88,20 +86,15 @@ def leftovers(
     return tuple(rows.values())
 
 
-def _of_run(jobs: Iterable[Job], name: str) -> list[Job]:
-    return [job for job in jobs if marks_of(job.metadata).run == name]
-
-
-def _is_alive(client: BatchClient, run: RunRecord | None, jobs: Iterable[Job]) -> bool:
-    """Whether a run of this machine lives: a process records it, or a job of it has tasks that run or may start. The
-    job of a detached run lives until the service ends it."""
-    if run is None or run.state == "running":
-        return run is not None
-    with contextlib.suppress(NotFound):  # a job that was deleted meanwhile
-        return any(
-            job.state not in OVER and (run.state == "detached" or observe.has_work(client, job.id)) for job in jobs
-        )
-    return False
+def _is_alive(client: BatchClient, run: RunDirectory, jobs: Iterable[Job]) -> bool:
+    """Whether a run of this machine lives: a process records it, such as one that still adds the controller of a
+    detached run, or it still uses a job."""
+    record = run.record_or_none()
+    if record is None or record.state == "running" or lease.holder(run.path) == "process":
+        return record is not None
+    return any(
+        observe.is_used(client, job.id, record.state, job) for job in jobs if marks_of(job.metadata).run == run.name
+    )
 
 
 def delete(client: BatchClient, things: Iterable[Leftover]) -> Iterator[tuple[Leftover, str, BatchtrainError | None]]:
@@ -127,11 +120,7 @@ def _deleted(client: BatchClient, item: Leftover) -> str:
     it was listed stays."""
     if read_marks(client, item.thing) != item.marks:
         return ""
-    if item.thing.kind != "pool":
-        (submit.delete_job if item.thing.kind == "job" else submit.delete_schedule)(client, item.thing.id)
-    elif others := pool_users.end(client, item.thing.id, {item.marks.run}):
-        return pool_users.stays(item.thing.id, others, "")
-    return f"{item.thing.name} is being deleted"
+    return deletion.request(client, item.thing, {item.marks.run}) or f"{item.thing.name} is being deleted"
 
 
 def _marked(client: BatchClient, kind: Kind) -> Sequence[Pool | JobSchedule]:

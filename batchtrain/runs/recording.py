@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import yaml
 from azure.batch import BatchClient
 from msgspec.structs import replace
 
@@ -58,10 +59,10 @@ from batchtrain.plan.outputs import patterns
 from batchtrain.plan.types import Plan, Sources
 from batchtrain.records import Failure, Job, Metric, Node, Task, events, node_cost, node_hours, shown
 from batchtrain.records.gang import standstill
-from batchtrain.runs import compare, directory, lease, report, results, source_copy
+from batchtrain.runs import compare, directory, lease, outcome, report, results, source_copy
 from batchtrain.runs.attempt_record import STREAMS, AttemptRecord
 from batchtrain.runs.beginnings import commit_of, training_jobs
-from batchtrain.runs.directory import Cost, EventRecord, RunDirectory, RunFailure, RunNode, RunRecord
+from batchtrain.runs.directory import Cost, EventRecord, Labels, RunDirectory, RunFailure, RunNode, RunRecord
 from batchtrain.runs.numbers import MetricsFile, Recorded
 from batchtrain.runs.phases import Moments, phases
 from batchtrain.service import read, tasks
@@ -91,6 +92,7 @@ class Origin(NamedTuple):
     settings: Mapping[str, str] = {}
     files: Mapping[str, bytes] = {}
     """The configuration files as given."""
+    labels: Labels = Labels()
 
 
 class Progress(NamedTuple):
@@ -156,8 +158,10 @@ class Recording:
         """The tasks, and of a job with too many: how many of them may have created files that nothing names."""
         self._interrupted = False
         """Whether a fetch did not come to its end."""
-        self.has_fetched = False
-        """Whether a fetch came to its end."""
+        self.has_fetched = self.has_ended = False
+        """Whether a fetch came to its end; whether the tasks of the followed job have ended."""
+        self.failure: TaskFailed | None = None
+        """Of its first failed task."""
         self._attempts = AttemptRecord(run, self._forget_logs)
         self._addresses: dict[str, str] = {}
         """The ids of the nodes that were seen, by address."""
@@ -235,9 +239,9 @@ class Recording:
         except OSError as error:
             self._unwritten = self._unwritten or error
 
-    def job_ended(self) -> None:
-        """The tasks of the job have ended now."""
-        self._job_ended = self._job_ended or now()
+    def job_ended(self, failure: TaskFailed | None) -> None:
+        """The tasks of the job have ended now. failure: of the first failed task."""
+        self._job_ended, self.has_ended, self.failure = self._job_ended or now(), True, failure
 
     # --- at its end -------------------------------------------------------------------------------------------------
 
@@ -282,7 +286,7 @@ class Recording:
             ):
                 lease.touch()
                 self._bring(result)
-            self._interrupted, self.has_fetched = False, True
+            self._interrupted = False
         except NotFound:  # the job was deleted, and its files with it
             self._interrupted = False
             raise
@@ -295,6 +299,7 @@ class Recording:
             self._attempts.conclude(tasks, self._addresses, self._nodes.values())
             self._moments = self._moments._replace(tasks_ended=began)
             self._fetching += (now() - began).total_seconds()
+        self.has_fetched = True
 
     def _count(self, tasks: Sequence[Task]) -> None:
         self._tasks, has_many = len(tasks), len(tasks) > MOST_TASKS
@@ -640,19 +645,22 @@ class Recording:
                 f"the job has more than {MOST_TASKS:,} tasks, so only `output` was fetched of {self._named_only:,} of"
                 " them; `results: {include: [...]}` names other files"
             )
-        if self._record.cost is not None and self._record.cost.run is not None:
-            lines.append(f"this run cost {compare.cost(self._record)}: {self._record.node_hours or 0:.2f} node hours")
         if self.unkept:
             lines.append(f"no copy of the source was kept: {self.unkept}")
         if self._unwritten is not None:
             lines.append(f"the record of this run is incomplete: {self._unwritten.strerror or self._unwritten}")
         lines += [*(f"warning: {text}" for text in self._record.warnings), *self._numbers.notes]
-        return "\n  ".join((*lines, *([f"diverged: {why}"] if (why := compare.diverged(self._record)) else [])))
+        return "\n  ".join(lines)
 
-    @property
-    def diverged(self) -> bool:
-        """Whether the last value of a metric is not finite."""
-        return bool(compare.diverged(self._record))
+    def outcome(self) -> events.Results:
+        """How the run went, and where its results are."""
+        record, attempts = self._record, max((attempt.number for attempt in self.run.attempts()), default=1)
+        facts = [
+            fact._replace(text=str(self.run.path / fact.text)) if fact.name == "model" else fact
+            for fact in outcome.facts(record, self.run.each_task(), self._files.values())
+        ]
+        lines = (outcome.title(record, attempts), *outcome.lines(facts), self.conclusion())
+        return events.Results(self.job_id, "\n".join(lines), compare.state_of(record))
 
 
 def _uploads(output: StorageOutput, path: str) -> bool:
@@ -737,6 +745,7 @@ def begin(
         **_place_of(recipe, account),
         pool=pool.id if pool and job.auto_pool is None else "",
         job=job.id,
+        user=lease.user(),
         command=tuple(masked_words(origin.command, secrets)),
         settings={path: masked_setting(path, text, secrets) for path, text in origin.settings.items()},
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
@@ -759,6 +768,8 @@ def begin(
             )
         except (OSError, ValueError) as error:  # a fault of the copy stops no run
             recording.unkept = str(error)
+        if origin.labels != Labels():
+            run.write_labels(origin.labels)
         run.write(record)
         return recording
     except OSError as error:
@@ -868,7 +879,5 @@ def effective(recipe: Recipe) -> dict[str, Any]:
 
 
 def _yaml(value: Any) -> bytes:
-    import yaml  # 20 ms, and only a run writes it
-
     text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
     return text.encode()

@@ -1,4 +1,4 @@
-"""report.html: one file about one run, with curves as inline SVG; needs no network."""
+"""report.html: one file about one run, with the charts of the page; needs no network."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from batchtrain.errors import DamagedState, shortened
-from batchtrain.markup import RED, Point, figure, fold, page, short, table, text
+from batchtrain.markup import RED, Point, badge, fold, page, short, table, text
 from batchtrain.records import FabricCheck, Task, cells, columns
 from batchtrain.runs import compare
-from batchtrain.runs.curves import continued
+from batchtrain.runs.charts import Charts, charts
+from batchtrain.runs.curves import MOST_LINES, continued, curves_in, joined, place, placed
 from batchtrain.runs.directory import RunDirectory, RunRecord, points_of
 
-MOST_CURVES, MOST_ROWS, MOST_FOLDED = 12, 200, 10_000
+MOST_NUMBERS, MOST_ROWS, MOST_FOLDED = 50, 200, 10_000
+MOST_POINTS, MOST_SERIES = 300, 800
+"""Points of a line, and lines of all charts."""
+TITLES = ("About", "Fabric", "Numbers", "Curves", "Tasks", "Candidates", "Attempts", "Files")
 _Value = tuple[int, float | None, Point]
 _Values = dict[int, list[_Value]]
 """By rank, each with its attempt and its place."""
@@ -22,9 +26,12 @@ _Values = dict[int, list[_Value]]
 def html(run: RunDirectory) -> str:
     """The report of a run."""
     record = run.record()
-    top = f"<h1>{text(record.job)} <small>{text(compare.state_of(record))}</small></h1>"
-    body = "".join(f"<h2>{title}</h2>{part}" for title, part in sections(run, record).items())
-    return page(record.id, top + failure(record) + body)
+    top = f"<h1>{text(record.job)} <small>{badge(compare.state_of(record))}</small></h1>"
+    drawn = _charts(run, record)
+    parts = {**sections(run, record), "Curves": drawn.body}
+    heads = {title: "" if title == "Curves" else f"<h2>{title}</h2>" for title in TITLES}  # charts have their own
+    body = "".join(f"{heads[title]}{parts[title]}" for title in TITLES if parts.get(title))
+    return page(record.id, top + failure(record) + body, drawn.head)
 
 
 def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
@@ -32,32 +39,44 @@ def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
     tasks = sorted(run.each_task(), key=lambda task: not task.failed)
     attempts = compare.attempt_rows(record, run.attempts())
     placements = compare.placement_rows(record)
-    numbers = [(row.metric, row.last, row.best) for row in compare.metric_rows(record)]
+    rows = [(row.metric, row.last, row.best) for row in compare.metric_rows(record)]
+    numbers = table(("metric", "last", "best"), rows)
     files = run.files()
     records = [record for record in files if not record.fetched or record.fetched.startswith("outputs/")]
-    rows = [(record.fetched or record.path, f"{record.size:,}", record.reason) for record in records]
+    fetched = [(record.fetched or record.path, f"{record.size:,}", record.reason) for record in records]
     parts = {
         "About": table((), _facts(record)),
         "Fabric": _fabric_of(run),
-        "Numbers": table(("metric", "last", "best"), numbers),
-        "Curves": _figures(run, tasks[:MOST_ROWS]),
+        "Numbers": fold(compare.row(record).results, numbers) if len(rows) > MOST_NUMBERS else numbers,
         "Tasks": _cut(("task", "state", "exit code", "seconds", "node"), list(map(_task, tasks))),
         "Candidates": table(columns(placements), map(cells, placements)) if placements else "",
         "Attempts": _cut(columns(attempts), list(map(cells, attempts))) if attempts else "",
-        "Files": _cut(("file", "bytes", ""), rows),
+        "Files": _cut(("file", "bytes", ""), fetched),
     }
     return {title: part for title, part in parts.items() if part}
 
 
-def _figures(run: RunDirectory, tasks: Iterable[Task]) -> str:
-    """The curves of tasks, and after them what their nodes measured."""
-    curves, samples = list[str](), list[str]()
-    for task in tasks:
-        lines, by_node = _measured(run, task.id)
-        drawn = itertools.islice(lines.items(), MOST_CURVES)
-        curves += (figure(f"{task.id}: {name}", {f"{task.id}: {name}": values}) for name, values in drawn)
-        samples += (figure(f"{task.id}: {name}, by seconds", values) for name, values in by_node.items())
-    return "".join((*curves, *samples))
+def _charts(run: RunDirectory, record: RunRecord) -> Charts:
+    """The curves of the first tasks in the order of a job's tasks, and what their nodes measured."""
+    failed = {task.id for task in run.each_task() if task.failed}
+    ids = sorted(path.stem for path in run.path.glob("metrics/*.jsonl"))
+    best = compare.best_of_tasks(record)
+    name = best.metric if best else ""
+    last = {task: metric.last for task in ids if (metric := record.summary.get(f"{task}/{name}"))}
+    ids.sort(key=lambda task: place(name, last.get(task), task in failed))
+    tasks = [(task, curves_in(run.metrics_file(task), MOST_POINTS)) for task in ids[:MOST_LINES]]
+    curves = tasks[0][1] if len(ids) == 1 else joined((task, placed(lines, task in failed)) for task, lines in tasks)
+    names = compare.by_meaning(curves)
+    sizes = itertools.accumulate(len(curves[name]) for name in names)
+    names = [name for name, size in zip(names, sizes, strict=True) if size <= MOST_SERIES]
+    if not names:
+        return Charts()
+    notes = [f"{count:,} of {total:,} {what}" for count, total, what in (
+        (len(tasks), len(ids), "tasks, the failed first, then the best"), (len(names), len(curves), "metrics"),
+    ) if count < total]  # fmt: skip
+    drawn = charts({name: curves[name] for name in names})
+    note = f"<p>{'; '.join(notes)}; the run directory has all</p>" if notes else ""
+    return drawn._replace(body=drawn.body + note)
 
 
 def _cut(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -134,28 +153,17 @@ def _task(task: Task) -> Sequence[str]:
 def points(run: RunDirectory, task: str) -> dict[str, list[Point]]:
     """The curve of each metric of a task: its values over its places, else over time; in each attempt the
     lowest rank's where several have it. Several attempts are one curve."""
-    return _measured(run, task)[0]
-
-
-def _measured(run: RunDirectory, task: str) -> tuple[dict[str, list[Point]], dict[str, dict[str, list[Point]]]]:
-    """What `points` returns, and what the nodes of the task measured over the seconds since the first sample, by metric
-    and node."""
-    curves, samples = dict[str, _Values](), dict[str, dict[str, list[Point]]]()
-    began = first_sample = None
+    curves, began = dict[str, _Values](), None
     for number, point in enumerate(points_of(run.metrics_file(task))):
         rank, global_step = -1 if point.rank is None else point.rank, point.global_step
         began = point.t if began is None else began
-        first_sample = point.t if point.node and first_sample is None else first_sample
         x = float(number) if point.t is None or began is None else point.t - began
         x = x if global_step is None else float(global_step)
-        for name, value in point.values.items():
-            if value is not None and not point.node:
+        for name, value in point.values.items() if not point.node else ():
+            if value is not None:
                 curves.setdefault(name, {}).setdefault(rank, []).append((point.attempt, global_step, (x, value)))
-            elif value is not None and point.t is not None and first_sample is not None:
-                node_values = samples.setdefault(name, {}).setdefault(shortened(point.node), [])
-                node_values.append((point.t - first_sample, value))
     lines = {name: continued(_of_lowest_ranks(ranks)) for name, ranks in curves.items()}
-    return {name: line for name, line in lines.items() if len(line) > 1}, samples
+    return {name: line for name, line in lines.items() if len(line) > 1}
 
 
 def _of_lowest_ranks(ranks: Mapping[int, Sequence[_Value]]) -> list[_Value]:

@@ -24,6 +24,7 @@ from batchtrain.metrics.stream import RECORDS
 from batchtrain.records import File, TaskNode
 from batchtrain.records.attempt import ATTEMPTS
 from batchtrain.records.rank_end import ENDS
+from batchtrain.records.stacks import STACKS
 from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.local_names import LocalNames, safe_path
 from batchtrain.service import downloads, read, retry
@@ -36,6 +37,7 @@ _ABOUT = {
     ENDS: "ranks/ends.jsonl",
     ATTEMPTS: "ranks/attempts.jsonl",
     RECORDS: "ranks/stream.jsonl",
+    STACKS: "ranks/stacks.jsonl",
     ".batchtrain-lineage.json": "lineage.json",
     ".batchtrain-packages.json": "packages.json",
 }

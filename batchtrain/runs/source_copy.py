@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import difflib
 import errno
+import gzip
 import hashlib
 import io
 import itertools
 import os
+import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import yaml
 
 from batchtrain import state_files
 from batchtrain.config.ids import name_as_text
@@ -174,9 +177,6 @@ def files_of(run: RunDirectory, directory: SourceDirectory) -> Iterator[tuple[So
     """The files of a source with their bytes and times of modification (seconds since 1970). One that is no regular
     file has None for its bytes. Raises UsageError for an archive that cannot be read, and for one that unpacks to much
     more than its size."""
-    import gzip
-    import tarfile  # as below
-
     path = run.path / ARCHIVE
     missing_files = {f"{directory.folder}/{file.name}": file for file in directory.files}
     try:
@@ -244,9 +244,6 @@ def _pack(
     run: RunDirectory, directory: Path, entries: _Entries, config: frozenset[Path], secrets: tuple[Secret, ...]
 ) -> list[SourceDirectory]:
     """Write the archive, without the secrets of the recipe wherever they were written."""
-    import gzip
-    import tarfile  # slow imports, and a run without a source needs none
-
     directories = []
     with (
         run.open(run.path / ARCHIVE, "wb") as file,
@@ -270,8 +267,6 @@ def _masked(data: bytes, secrets: tuple[Secret, ...], *, is_config: bool) -> byt
     """The bytes with `***` in place of each secret; in a file of the recipe also of values by their names."""
     text = data.decode("utf-8", "surrogateescape")
     if is_config:
-        import yaml  # 20 ms, and only for files of the recipe
-
         try:
             return masked_yaml(text.removeprefix("\ufeff"), secrets).encode("utf-8", "surrogateescape")
         except yaml.YAMLError:

@@ -15,18 +15,19 @@ from azure.batch import BatchClient
 from msgspec.structs import replace
 
 from batchtrain.config.types import FetchSettings
-from batchtrain.errors import BatchtrainError, NotFound, shortened
+from batchtrain.errors import BatchtrainError, NotFound, printable, shortened
+from batchtrain.markup import in_words
 from batchtrain.metrics.extract import Pattern, patterns_of
 from batchtrain.metrics.stream import OWN, RECORDS, MetricStream
 from batchtrain.metrics.summary import Summary
 from batchtrain.records import Metric, Table, Task
 from batchtrain.records.events import Event, SweepCut
 from batchtrain.records.gang import standstill
-from batchtrain.runs.compare import in_words, ranked
+from batchtrain.runs.compare import ranked
 from batchtrain.runs.directory import RunDirectory, points_of
 from batchtrain.runs.recording import recorded_job
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
-from batchtrain.service import files, read, tasks
+from batchtrain.service import files, read, retry, tasks
 from batchtrain.service.connect import Account
 from batchtrain.service.downloads import task_tree
 
@@ -35,6 +36,8 @@ MOST_READ = 500
 END, RECORDS_END = 64 * 1024, 1024 * 1024
 """Bytes of the end of stdout, and of the records of all ranks of a gang, that are read."""
 THREADS = 8
+LONGEST_LINE = 200
+"""Characters of a line of output in a sentence."""
 
 
 class SweepRow(NamedTuple):
@@ -154,17 +157,33 @@ def read_ends(contents: Mapping[str, bytes], stream: MetricStream, now: float = 
     return summary.metrics()
 
 
-def progress(client: BatchClient, job_id: str, task_id: str, now: float) -> str:
-    """How far a running task is, in a sentence: its step, its main metrics, the ranks that stand, and its last line."""
-    stream = MetricStream()
-    metrics = read_ends(ends_of(client, job_id, task_id), stream, now)
-    ranks, training = stream.seen(), stream.progress
-    parts = [f"{training.unit} {training.at}/{training.of}"] if training else []
-    parts += [f"{name} {metric.text(4)}" for name, metric in ranked(dict(metrics))][:2]
-    parts += filter(None, [standstill(ranks, stream.judged_at(now))])
+def progress(client: BatchClient, job_id: str, task: Task, now: float) -> str:
+    """How far a task is or came, in the words of `so_far`; empty if nothing of it can be read."""
+    stream, contents = MetricStream(), ends_of(client, job_id, task.id)
+    metrics = read_ends(contents, stream, now)
+    lines = contents.get("stdout.txt", b"").decode("utf-8", "replace").replace("\r", "\n").split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    return so_far(task, stream, metrics, last, now) if contents else ""
+
+
+def so_far(task: Task, stream: MetricStream, metrics: Mapping[str, Metric], line: str, now: float) -> str:
+    """How far a task is, in a sentence: how long it runs, its step, its main metrics, the ranks that stand, and the
+    last line of its ranks, or else of its output. line: the last line of its output."""
+    ranks, training, main = stream.seen(), stream.progress, ranked(dict(metrics))[:2]
+    parts = list[str]()
+    if task.state == "running" and task.started:
+        parts.append(f"running for {retry.span(max(now - task.started.timestamp(), 0))}")
+    if training:
+        parts.append(f"{training.unit} {training.at}/{training.of}")
+    elif main and main[0][1].step is not None:
+        parts.append(f"step {main[0][1].step}")
+    parts += [f"{name} {metric.text(4)}" for name, metric in main]
+    parts += filter(None, [standstill(ranks, stream.judged_at(now))] if task.state == "running" else [])
     newest = max(ranks, key=lambda rank: rank.heard, default=None)
-    parts += [f"rank {newest.number} printed `{shortened(newest.last)}`"] if newest and newest.last else []
-    return f"{task_id}: {', '.join(parts) or 'it has printed no numbers yet'}"
+    printer, last = (f"rank {newest.number}", newest.last) if newest and newest.last else ("it", line)
+    if last := printable(last.strip()):
+        parts.append(f"{printer} printed `{shortened(last[:LONGEST_LINE])}`")
+    return f"{task.id}: {', '.join(parts) or 'it has printed nothing yet'}"
 
 
 def flat(rows: Iterable[SweepRow], metric: str) -> list[dict[str, Any]]:

@@ -255,20 +255,32 @@ def test_a_page_is_shown_although_one_of_its_requests_is_lost(chromium: Any, run
     page.close()
 
 
+@pytest.fixture(scope="module")
+def reader(chromium: Any, running: Dashboard) -> Iterator[Any]:
+    """A page that is signed in once, for tests that go to another address and leave nothing behind."""
+    page = signed_in(chromium, running)
+    yield page
+    page.context.close()
+
+
+RULES: dict[str, Any] = {"light": {}, "dark": {"runOnly": ["color-contrast"]}}
+"""Of axe, by colour scheme: only the contrast depends on it."""
+
+
 @pytest.mark.browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_has_no_barrier(chromium: Any, running: Dashboard, name: str, scheme: str) -> None:
+def test_a_page_has_no_barrier(reader: Any, running: Dashboard, name: str) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
-    page = signed_in(chromium, running, color_scheme=scheme, viewport={"width": 1280, "height": 900})
-    page.goto(f"{running.url}{PAGES[name]}")
-    page.wait_for_selector("main[data-ready]")
-    results = Axe().run(page)
-    assert results.violations_count == 0, results.generate_report()
-    page.set_viewport_size({"width": 320, "height": 700})
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways at 320 pixels"
-    page.context.close()
+    reader.set_viewport_size({"width": 1280, "height": 900})
+    reader.goto(f"{running.url}{PAGES[name]}")
+    reader.wait_for_selector("main[data-ready]")
+    for scheme, rules in RULES.items():
+        reader.emulate_media(color_scheme=scheme)
+        results = Axe().run(reader, options={"resultTypes": ["violations"], **rules})
+        assert results.violations_count == 0, f"{scheme}: {results.generate_report()}"
+    reader.set_viewport_size({"width": 320, "height": 700})
+    assert reader.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways at 320 pixels"
 
 
 @pytest.mark.browser
@@ -436,6 +448,8 @@ def test_a_search_counts_the_whole_file_and_goes_to_each_match(
     assert page.inner_text(".line.current .who") == "r0"
     page.click("text=Previous")
     page.wait_for_selector(".line.current .who >> text=r1023")
+    page.goto(f"{running.url}/runs/{LARGE}?view=output&find=step+2/120")
+    page.wait_for_selector(".line.current >> text=step 2/120")  # the address goes to its match
     page.context.close()
 
 
@@ -497,6 +511,10 @@ def test_styles_of_a_terminal_are_shown_and_what_turns_a_line_is_written_out(chr
     page.context.close()
 
 
+PAINTED = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+"""Waits until uPlot has drawn the pointer, which it does in a frame."""
+
+
 @pytest.mark.browser
 def test_a_zoom_stays_while_data_arrives_and_all_charts_show_the_values_under_the_pointer(
     chromium: Any, tmp_path: Path
@@ -511,8 +529,8 @@ def test_a_zoom_stays_while_data_arrives_and_all_charts_show_the_values_under_th
         def pointed() -> Any:
             area = page.locator(".u-over").nth(0).bounding_box()
             page.mouse.move(area["x"] + area["width"] / 2, area["y"] + 30)
-            page.mouse.move(area["x"] + 1, area["y"] + 40)
-            page.wait_for_timeout(50)  # uPlot draws the pointer in a frame
+            page.mouse.move(area["x"] + 3, area["y"] + 40)  # the places of two charts differ by a pixel
+            page.evaluate(PAINTED)
             return page.evaluate(values)
 
         area = page.locator(".u-over").nth(0).bounding_box()
@@ -551,15 +569,28 @@ def test_what_a_page_cuts_is_one_click_away_and_a_value_that_is_not_finite_is_re
         page.goto(f"{running.url}/runs/{names['many-metrics']}?view=curves")
         page.click("text=Show all 45 metrics")
         page.wait_for_selector("figure >> nth=44")
+        page.focus("input[name=chart]")
+        page.keyboard.type("m44")
+        until(lambda: page.locator("figure").count() == 1)
+        assert page.locator("figcaption > span:first-child").all_text_contents() == ["m44"]
         page.goto(f"{running.url}/runs/{names['sweep']}")
         page.wait_for_selector("h2 >> text=Tasks (200 of 500, the failed first)")
         page.click("text=Next page")
         page.wait_for_url("**skip=200")
         page.wait_for_selector("h2 >> text=Tasks (200 of 500, the failed first)")
         page.click("text=Next page")
-        page.wait_for_selector("td >> text=task-00499")
+        page.wait_for_selector('td >> text="task-00499"')
         page.goto(f"{running.url}/runs/{names['nan']}")
         page.wait_for_selector(".state.bad >> text=succeeded, diverged")
+        page.wait_for_selector("td > .bad")
+        assert page.locator("td > .bad").all_text_contents() == ["NaN since step 16"]
+        assert page.locator("dd > .bad").all_text_contents() == ["NaN since step 16 (best 0.125)"]
+        page.wait_for_selector("figcaption >> text=loss")
+        page.goto(f"{running.url}/runs")
+        page.focus("input[name=text]")
+        page.keyboard.type("diverged")
+        until(lambda: page.locator("tbody tr").count() == 1)
+        assert page.locator("td.results > .bad").all_text_contents() == ["loss NaN since step 16"]
         page.context.close()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import itertools
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
@@ -17,7 +16,7 @@ from batchtrain.dashboard import reading
 from batchtrain.dashboard.app import _span
 from batchtrain.dashboard.budget import Budget
 from batchtrain.dashboard.connection import Connection
-from batchtrain.dashboard.output import Numbered, Output
+from batchtrain.dashboard.output import Numbered, Output, part
 from batchtrain.dashboard.tasks import SAMPLES
 from batchtrain.diagnosis.output_rules import matches
 from batchtrain.errors import UsageError
@@ -284,7 +283,7 @@ def test_the_cause_of_a_line_is_on_the_page_in_a_notebook_and_in_the_terminal(
 ) -> None:
     failed_task(service)
     service.files[f"{TASK}/files/stderr.txt"] = f"starting\n{LINES_WITH_CAUSES[rule]}\n".encode()
-    ((_, cause, _),) = itertools.islice(matches([LINES_WITH_CAUSES[rule]]), 1)
+    cause = next(matches([LINES_WITH_CAUSES[rule]])).cause
     assert any(cause in line for line in client.get(TASK)["cause"]["card"])
     jobs(service, {"id": "j", "state": "active"})
     service.documents["/jobs/j/tasks"] = [service.documents[TASK]]
@@ -414,9 +413,9 @@ def test_the_limit_of_a_log_has_bounds(client: Client, service: Service, limit: 
     assert client("GET", f"/api/v1{TASK}/logs?limit={limit}", **BEARER).status == status
 
 
-def test_a_log_of_no_bytes_is_refused(client: Client) -> None:
+def test_a_log_of_no_bytes_is_refused() -> None:
     with pytest.raises(UsageError, match="`limit`"):
-        client.connection.outputs("j", "t").log("stdout.txt", start=None, end=None, limit=0, rank=None)
+        part(lambda: 1, lambda *_: b"", "stdout.txt", start=None, end=None, limit=0)
 
 
 def test_another_file_of_the_task_may_be_read(client: Client, service: Service) -> None:
@@ -506,7 +505,7 @@ def test_the_last_line_of_each_rank_is_shown(client: Client, service: Service) -
     assert [(row["rank"], row["last"]) for row in client.get(f"{TASK}/ranks")["rows"]] == [(0, "six"), (1, "two")]
 
 
-@pytest.mark.parametrize(("info", "condition"), [({"exitCode": 1, "result": "failure"}, "stands"), ({}, "")])
+@pytest.mark.parametrize(("info", "condition"), [({"exitCode": 1, "result": "failure"}, "stands"), ({}, "ended")])
 def test_the_ranks_of_a_task_that_has_ended_are_judged_at_its_end(
     client: Client, service: Service, info: dict[str, Any], condition: str
 ) -> None:
@@ -517,7 +516,8 @@ def test_the_ranks_of_a_task_that_has_ended_are_judged_at_its_end(
     )
     client.get(TASK)
     document = client.get(f"{TASK}/ranks")
-    assert [(row["rank"], row["condition"]) for row in document["rows"]] == [(1, condition), (0, "")]
+    other = "ended" if condition == "ended" else ""
+    assert [(row["rank"], row["condition"]) for row in document["rows"]] == [(1, condition), (0, other)]
     assert document["end"] == document["rows"][1]["at"]
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from batchtrain.dashboard.job_numbers import PAGE, by_cause, retry_alike
+from batchtrain.dashboard.job_numbers import BARS, PAGE, at_a_glance, bars, by_cause, retry_alike
 from batchtrain.records import Task
-from batchtrain.service.statistics import BARS, at_a_glance, bars
 
 BEGAN = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.dashboard.figures import MOST_POINTS, Numbers, columns
+from batchtrain.dashboard.figures import Numbers
 from batchtrain.dashboard.output import (
     AT_MOST,
     BLOCK,
@@ -18,7 +18,7 @@ from batchtrain.dashboard.output import (
     part,
 )
 from batchtrain.errors import NotFound, ServiceError
-from batchtrain.runs.curves import thinned
+from batchtrain.runs.curves import MOST_POINTS, columns, thinned
 
 
 class File:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -15,8 +16,8 @@ from batchtrain.dashboard import recorded
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.records import FabricMeasurement, NodePair
 from batchtrain.records.fabric_check import judge
-from batchtrain.runs.directory import RunDirectory
-from tests import dashboards
+from batchtrain.runs.directory import Labels, RunDirectory
+from tests import dashboards, recorded_runs
 from tests.unit.dashboard.asking import BEARER, Client, dashboard
 
 FIRST, SECOND, THIRD = "20261122T111502Z-digits-7f3a", "20261122T131502Z-digits-1c2e", "20261122T151502Z-digits-aa01"
@@ -49,7 +50,7 @@ def test_the_newest_run_is_first_and_one_that_cannot_be_read_is_left_out(client:
 
 def test_a_run_of_the_list_has_its_results_and_why_it_failed(client: Client) -> None:
     third, _, first = client.get("/runs")
-    assert [result["name"] for result in first["results"]] == ["accuracy", "loss"]
+    assert first["results"].startswith("loss ") and ", accuracy " in first["results"]
     assert (first["seconds"], first["failure"], first["state"]) == (68.0, "", "completed")
     assert third["failure"] == "task digits/train failed: rank 2 on node n1 exited with code 1"
 
@@ -57,7 +58,7 @@ def test_a_run_of_the_list_has_its_results_and_why_it_failed(client: Client) -> 
 def test_a_run_of_the_list_has_at_most_three_results(client: Client, runs: Path) -> None:
     names = ("loss", "accuracy", "a", "b")
     change(runs / FIRST, summary={name: {"last": 1.0, "best": 1.0, "step": 1} for name in names})
-    assert [result["name"] for result in client.get("/runs")[-1]["results"]] == ["accuracy", "loss", "a"]
+    assert client.get("/runs")[-1]["results"] == "loss 1, accuracy 1, a 1"
 
 
 def test_a_record_is_read_again_only_when_it_has_changed(client: Client, runs: Path) -> None:
@@ -77,7 +78,8 @@ def test_no_run_is_hidden_behind_one_that_cannot_be_read(
     monkeypatch.setattr(recorded, "ROWS", 1)
     (runs / THIRD / "run.json").write_text("{")
     answer = client("GET", "/api/v1/runs", **BEARER)
-    assert (answer.document, answer.headers["link"]) == ([], '</api/v1/runs?skip=1>; rel="next"')
+    assert [row["id"] for row in answer.document] == [SECOND]
+    assert answer.headers["link"] == '</api/v1/runs?skip=1>; rel="next"'
     assert recorded.newest(runs, "digits") == SECOND
 
 
@@ -98,8 +100,11 @@ def test_a_run_has_its_record_tasks_events_and_files(client: Client) -> None:
     assert (document["id"], document["seconds"], document["settings"]) == (THIRD, 68.0, {"learning_rate": "1.0"})
     assert [task["id"] for task in document["tasks"]] == ["train"]
     assert document["events"][0]["text"] == "pool cpu is created"
-    assert [file["path"] for file in document["files"]] == ["logs/train/stdout.txt", "outputs/train/model.txt"]
-    assert document["files"][1]["size"] == len("weights\n") * 200
+    assert [file["path"] for file in document["files"]] == [
+        "outputs/train/model.txt", "metrics/train.jsonl", "events.jsonl", "run.json", "tasks.jsonl",
+        "logs/train/stdout.txt",
+    ]  # fmt: skip
+    assert document["files"][0]["size"] == len("weights\n") * 200
     assert document["card"] == []
 
 
@@ -137,7 +142,7 @@ def test_of_many_events_and_files_the_last_and_the_first_are_shown(
     monkeypatch.setattr(recorded, "MOST_FILES", 1)
     document = client.get(f"/runs/{FIRST}")
     assert [event["text"] for event in document["events"]] == ["task train is added", "3 files fetched"]
-    assert [file["path"] for file in document["files"]] == ["logs/train/stdout.txt"]
+    assert [file["path"] for file in document["files"]] == ["outputs/train/model.txt"]
 
 
 @pytest.mark.parametrize(
@@ -191,6 +196,13 @@ def test_curves_have_a_key_for_each_task_and_rank_or_node(client: Client, runs: 
     }
 
 
+def test_the_curves_of_several_tasks_have_places_the_failed_first_then_the_best(tmp_path: Path) -> None:
+    run = recorded_runs.recorded(tmp_path, "sweep")
+    lines = recorded.curves(tmp_path, run.name)["loss"]
+    first = sorted(lines, key=lambda key: lines[key]["place"])[:12]
+    assert first == [*(f"task-{number:05}" for number in range(7, 500, 50)), "task-00000", "task-00001"]
+
+
 def test_runs_are_compared_in_the_given_order_by_what_differs(client: Client, runs: Path) -> None:
     extra = {"t": 1.0, "rank": 1, "step": 1, "loss": 7.0}
     with (runs / FIRST / "metrics/train.jsonl").open("a") as file:
@@ -222,3 +234,27 @@ def test_a_job_belongs_to_the_newest_run_during_which_it_was_created(runs: Path,
     change(runs / SECOND, started="2026-11-22T11:16:00Z", ended=None)  # it still runs
     created = datetime.fromisoformat(time.replace("Z", "+00:00")).astimezone(timezone.utc) if time else None
     assert recorded.of_job(runs, job, created) == run
+
+
+def test_the_runs_of_a_list_have_their_labels_and_are_found_by_them(client: Client, runs: Path) -> None:
+    RunDirectory(runs / FIRST).write_labels(Labels(("paper",), "final figures"))
+    assert client.get("/runs")[-1]["labels"] == "paper; final figures"
+    for text, count in (("PAPER figures", 1), ("paper failed", 0), ("digits", 3)):
+        assert len(client.get(f"/runs?text={quote(text)}")) == count
+    assert client.get(f"/runs/{FIRST}")["labels"] == "paper; final figures"
+
+
+def test_runs_are_sorted_by_the_best_last_value_of_a_metric(client: Client) -> None:
+    assert [row["id"] for row in client.get("/runs?sort=loss")] == [FIRST, SECOND, THIRD]
+    assert client.get("/runs")[0]["metrics"] == ["loss", "accuracy"]
+    refused = client("GET", "/api/v1/runs?sort=bleu", **BEARER)
+    assert (refused.status, "no run has a metric `bleu`" in refused.document["error"]) == (400, True)
+
+
+@pytest.mark.parametrize(("tags", "status"), [("paper, final", 202), ("x" * 65, 400)])
+def test_the_page_changes_the_tags_and_the_note_of_a_run(runs: Path, tags: str, status: int) -> None:
+    body = json.dumps({"tags": tags, "note": " figures "}).encode()
+    with dashboard(runs, changes=True) as client:
+        assert client("POST", f"/api/v1/runs/{FIRST}/labels", body, **BEARER).status == status
+        found = client.get(f"/runs/{FIRST}")
+    assert (found["tags"], found["note"]) == (("paper, final", "figures") if status == 202 else ("", ""))

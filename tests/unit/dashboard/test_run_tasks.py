@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from batchtrain.dashboard import figures, recorded
+from batchtrain.dashboard import recorded
 from batchtrain.dashboard.reading import topic
+from batchtrain.runs import curves
 from tests import dashboards
 from tests.dashboards import GANG
 from tests.unit.dashboard.asking import BEARER, NEAR, Client, Service, dashboard
@@ -46,9 +47,9 @@ def test_the_rank_that_stood_still_is_first_with_what_it_is_behind(client: Clien
     assert document["nodes"]["n0"]["memory_gib"] == 11.5
 
 
-def test_the_ranks_of_a_run_that_succeeded_are_not_judged(client: Client, runs: Path) -> None:
+def test_the_ranks_of_a_run_that_succeeded_have_ended(client: Client, runs: Path) -> None:
     change(runs, state="completed")
-    assert {row["condition"] for row in client.get(f"{TASK}/ranks")["rows"]} == {""}
+    assert {row["condition"] for row in client.get(f"{TASK}/ranks")["rows"]} == {"ended"}
 
 
 def test_without_a_record_of_the_ranks_their_metrics_tell_them(client: Client, runs: Path) -> None:
@@ -71,9 +72,9 @@ def test_of_a_large_gang_ten_ranks_and_a_tile_for_each_are_sent(tmp_path: Path) 
 
 def test_of_many_steps_of_many_ranks_all_are_in_the_band() -> None:
     lines = {str(rank): [(step, float(step), step * 1.0, None) for step in range(5000)] for rank in range(17)}
-    band = figures._band(lines, system=False)
+    band = curves.band(lines)
     assert (band["low"][0], band["step"][-1], band["high"][-1]) == (0, 4999, 4999)
-    assert len(band["step"]) <= figures.MOST_POINTS
+    assert len(band["step"]) <= curves.MOST_POINTS
 
 
 def test_curves_tell_where_they_were_undefined_and_which_are_of_nodes(client: Client) -> None:
@@ -139,11 +140,15 @@ def test_a_run_is_live_only_on_the_account_of_the_dashboard(runs: Path, service:
 
 def test_a_configuration_has_what_differs_from_the_run_of_the_same_job_before(tmp_path: Path) -> None:
     dashboards.record_three(tmp_path)
+    config = tmp_path / "20261122T131502Z-digits-1c2e/config"
+    config.mkdir()
+    (config / "effective.yaml").write_text("pool_specification: {id: cpu, ssh: null}\n")
     with dashboard(tmp_path) as client:
         document = client.get("/runs/20261122T131502Z-digits-1c2e/configuration")
         first = client.get("/runs/20261122T111502Z-digits-7f3a/configuration")
+    assert document["settings"] == "pool_specification.id=cpu"
     assert document["previous"] == "20261122T111502Z-digits-7f3a"
-    assert {"name": "learning_rate", "values": ["0.1", "0.01"]} in document["differences"]
+    assert {"name": "learning_rate", "values": ["0.1", "0.01"], "diverged": []} in document["differences"]
     assert (first["previous"], first["differences"], first["plan"], first["source"]) == ("", [], "", [])
 
 

@@ -55,6 +55,7 @@ LINES = {
     " to (10.0.0.4, 29500).",
     "cuda-out-of-memory": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has …",
     "nccl-without-infiniband": "n1:7:9 [0] NCCL INFO NET/IB : No device found.",
+    "gpu-missing": "AssertionError: Torch not compiled with CUDA enabled",
     "gpu-driver-missing": "RuntimeError: Found no NVIDIA driver on your system.",
     "rank-never-joined": "torch.distributed.DistStoreError: Timed out after 5 seconds waiting for clients. 2/3 clients"
     " joined.",
@@ -79,6 +80,8 @@ LINES = {
     "name-not-resolved": "curl: (6) Could not resolve host: data.contoso.com",
     "missing-file": "FileNotFoundError: [Errno 2] No such file or directory: 'data/train.bin'",
     "permission-denied": "PermissionError: [Errno 13] Permission denied: '/mnt/data/x'",
+    "script-line-ends": "/usr/bin/env: 'bash\\r': No such file or directory",
+    "shell-function": "/bin/bash: line 3: module: command not found",
     "missing-command": "/bin/bash: line 1: mpirun: command not found",
     "preflight": "batchtrain: preflight: node n1 (10.0.0.5): only 3 of 8 GPUs answer",
     "not-a-number": "step 40: Loss is nan, stopping training",
@@ -121,7 +124,12 @@ def test_a_long_line_is_judged(text: str) -> None:
     assert rules(of_job(failed(text * (250_000 // len(text)), exit_code=1))) == rules(of_job(failed("x", exit_code=1)))
 
 
+def test_a_shell_that_lacks_an_option_has_no_wrong_line_ends() -> None:
+    assert "script-line-ends" not in rules(of_job(failed("sh: 1: set: Illegal option -o pipefail", exit_code=2)))
+
+
 FURTHER_LINES = {
+    "script-line-ends": ("./run.sh: line 2: set: -", "./run.sh: cannot execute: required file not found"),
     "duplicate-gpu": (
         "Duplicate GPU detected : rank 3 and rank 0 both on CUDA device f000",
         "ncclInvalidUsage: Duplicate GPU detected: rank 0 and rank 1 both on CUDA device 2000",
@@ -533,3 +541,25 @@ def test_the_next_step_of_the_page_repeats_the_target_and_output_stays(capsys: p
     printed = capsys.readouterr().out
     assert "`batchtrain jobs logs digits --task train --local`" in printed
     assert "  | see `batchtrain jobs list`\n" in printed
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("bash: /data/run.sh: No such file or directory", "/data/run.sh is not on the volume `shared`"),
+        ("python: can't open file '/data/a/train.py': [Errno 2] No such file", "is not on the volume `shared`"),
+        ("sh: 0: cannot open /batch/fsmounts/corpus/a.sh: No such file", "is not on the volume `corpus`"),
+        (
+            "python: can't open file '/batch/workitems/j/job-1/t/wd/train.py': [Errno 2]",
+            "`default_working_dir: container`",
+        ),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'a/b'", "if a/b is a file of the image"),
+        ("bash: /opt/run.sh: No such file or directory", "bring the file with `source`"),
+    ],
+)
+def test_a_missing_file_is_looked_for_where_the_task_has_it(line: str, words: str) -> None:
+    request = TaskRequest(volumes=(("shared", "/data"),), starts_in_task_directory=True)
+    examined_task = failed(line, exit_code=127)
+    finding = judged(of_job(examined_task._replace(task=replace(examined_task.task, request=request)))).findings[0]
+    assert finding.rule == "missing-file"
+    assert words in f"{finding.cause}; {finding.next_step}"

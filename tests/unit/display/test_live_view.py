@@ -14,16 +14,18 @@ import pytest
 
 from batchtrain.catalog.prices import Price
 from batchtrain.cli import live, options
-from batchtrain.cli.live import DRAW_SECONDS, _Log
+from batchtrain.cli.live_block import DRAW_SECONDS, _Log
 from batchtrain.cli.log_lines import LogLine
 from batchtrain.config.types import Secret
 from batchtrain.display.live_view import View, span
-from batchtrain.display.terminal import terminal_text
+from batchtrain.display.terminal import terminal_text, width_of
 from batchtrain.metrics.stream import MetricStream
-from batchtrain.records import FailedBy, Node
+from batchtrain.records import Attempt, FailedBy, Node, TrainingProgress
 from batchtrain.records.events import (
     AttemptEnded,
+    AttemptSeen,
     FailuresSeen,
+    MetricsSeen,
     NodesSeen,
     PoolWaits,
     RanksFailed,
@@ -65,7 +67,7 @@ def trained(ranks: int = 3, steps: int = 12, stops: int = 3) -> View:
             if rank < ranks - 1 or step < stops:
                 line = f"[{rank * 2 // ranks}:{rank}] step {step}/30 loss {2.0 / step:.4f} 303.0 images/sec"
                 printed(line, BEGAN + 60 + 10 * step)
-    view.answers = 2.0, 18
+    view.seen = 2.0
     return view
 
 
@@ -83,7 +85,7 @@ def test_the_block_at_80_columns() -> None:
         "   0 n0        12     303     5s        step 12/30 loss 0.1667 303.0 images/sec",
         "   1 n0        12     303     5s        step 12/30 loss 0.1667 303.0 images/sec",
         "   2 n1         2          1m45s  stops step 2/30 loss 1.0000 303.0 images/sec",
-        "3 ranks: 1 stopped, 2 fine                         seen 2s ago · 18 requests/min",
+        "3 ranks: 1 stopped, 2 fine",
     ]
 
 
@@ -105,36 +107,63 @@ def test_the_block_at_40_columns() -> None:
         "   0     5s  step 12/30 loss 0.1667 303…",
         "   1     5s  step 12/30 loss 0.1667 303…",
         "   2  1m45s  step 2/30 loss 1.0000 303.…",
-        "1 stopped, 2 fine            2s · 18/min",
+        "1 stopped, 2 fine",
     ]
 
 
-@pytest.mark.parametrize("width", [20, 39, 40, 59, 60, 80, 200])
 @pytest.mark.parametrize("ranks", [0, 1, 4, 12, 13, 256])
-def test_the_block_keeps_its_height_and_its_width(width: int, ranks: int) -> None:
-    view = View("digits", "pool gpu2 · Azure westeurope", BEGAN, ranks=ranks)
-    before = view.lines(width, BEGAN + 1)
-    after = trained(ranks).lines(width, BEGAN + 500)
-    assert len(before) == len(after) == view.height
-    assert all(sum(len(text) for text, _ in line) <= width for line in (*before, *after))
+def test_the_block_keeps_its_height_and_its_width(ranks: int) -> None:
+    view, view_of_trained = View("digits", "pool gpu2 · Azure westeurope", BEGAN, ranks=ranks), trained(ranks)
+    for width in (20, 39, 40, 59, 60, 80, 200):
+        before = view.lines(width, BEGAN + 1)
+        after = view_of_trained.lines(width, BEGAN + 500)
+        assert len(before) == len(after) == view.height
+        assert all(sum(len(text) for text, _ in line) <= width for line in (*before, *after)), width
+
+
+@pytest.mark.parametrize("width", [40, 80, 140])
+def test_names_and_lines_with_wide_letters_fit_the_width(width: int) -> None:
+    view = View("損失" * 30, "pool", BEGAN, ranks=2)
+    printer(view)(f"[0:0] step 1 {'損失é' * 60}", BEGAN + 1)
+    assert max(map(width_of, shown(view, width, BEGAN + 2))) in (width - 1, width)
+
+
+@pytest.mark.parametrize("width", [-1, 0, 1, 8])
+def test_the_block_has_its_height_on_a_terminal_that_is_too_narrow_or_reports_no_width(width: int) -> None:
+    view = View("digits", "pool", BEGAN, ranks=2)
+    assert len(view.lines(width, BEGAN + 1)) == view.height
+
+
+def test_ranks_of_tasks_that_have_ended_are_not_called_fine() -> None:
+    view = trained(2, stops=12)
+    view.note(TasksSeen("j", counts=Counts(0, 0, 0, 1)), BEGAN + 200)
+    assert shown(view, 80, BEGAN + 300)[-1].startswith("2 ranks: 2 ended")
 
 
 def test_ranks_that_failed_are_not_called_fine() -> None:
     view = trained(4)
     ends = tuple(RankEnd(f"rank {rank}", rank, exit_code=1) for rank in range(4))
     view.note(RanksFailed("train", ends=ends), BEGAN + 186)
-    assert shown(view, 80, BEGAN + 400)[-1].startswith("4 ranks: 4 failed  ")
+    assert shown(view, 80, BEGAN + 400)[-1] == "4 ranks: 4 failed"
     view.note(RanksFailed("train", ends=ends[:1]), BEGAN + 187)
-    assert shown(view, 80, BEGAN + 400)[-1].startswith("4 ranks: 1 failed, 3 ended  ")
+    assert shown(view, 80, BEGAN + 400)[-1] == "4 ranks: 1 failed, 3 ended"
     view.note(AttemptEnded("train", "it starts again"), BEGAN + 188)
     printer(view)("[0:0] step 1/30 loss 2", BEGAN + 190)
-    assert shown(view, 80, BEGAN + 191)[-1].startswith("1 of 4 ranks: 1 fine  ")
+    assert shown(view, 80, BEGAN + 191)[-1] == "1 of 4 ranks: 1 fine"
+
+
+def test_a_view_that_joins_a_task_counts_from_its_start() -> None:
+    started = datetime.fromtimestamp(BEGAN + 60, timezone.utc)
+    for joins, time in ((True, "1m00s"), (False, "2m00s")):
+        view = View("digits", "pool", BEGAN, joins=joins)
+        view.note(AttemptSeen("train", attempt=Attempt("train", 1, started=started)), BEGAN + 100)
+        assert shown(view, 80, BEGAN + 120)[0].endswith(time)
 
 
 def test_a_large_gang_shows_the_ranks_that_matter_first() -> None:
     rows = shown(trained(64), 80, BEGAN + 185)
     assert len(rows) == 11
-    assert rows[-1].startswith("64 ranks: 1 stopped, 63 fine  ")
+    assert rows[-1] == "64 ranks: 1 stopped, 63 fine"
     assert rows[5].startswith("  63 n1         2 ")
 
 
@@ -206,7 +235,7 @@ def test_a_training_with_a_rank_that_stands_has_no_remaining_time() -> None:
 def test_the_others_of_a_hang_wait_for_the_rank_that_stands() -> None:
     rows = shown(trained(4, stops=11), 80, BEGAN + 400)
     assert [row[34:39].strip() for row in rows[5:9]] == ["waits", "waits", "waits", "stops"]
-    assert rows[-1].startswith("4 ranks: 1 stopped, 3 waiting for them  ")
+    assert rows[-1].startswith("4 ranks: 1 stopped, 3 waiting")
 
 
 def test_the_ranks_have_rows_before_they_start_and_the_block_names_the_nodes_that_are_missing() -> None:
@@ -334,15 +363,16 @@ def test_nothing_is_drawn_while_the_window_is_dragged() -> None:
     assert [now for now in screen.drawn if now >= 3]
 
 
-def test_answers_are_those_of_the_last_minute() -> None:
+def test_the_age_of_the_last_answer_is_shown_once_it_is_old() -> None:
     now = [0.0]
     answers = Answers(lambda: now[0])
-    assert answers.recent() is None
-    for second in (1.0, 30.0, 61.5):
-        now[0] = second
-        answers.note()
-    now[0] = 64.0
-    assert answers.recent() == (2.5, 2)
+    assert answers.age is None
+    answers.note()
+    for seconds, end in ((2.5, "2 fine"), (64.0, "seen 1m04s ago")):
+        now[0] = seconds
+        view = trained()
+        view.seen = answers.age
+        assert shown(view, 80, BEGAN + 185)[-1].endswith(end)
 
 
 @pytest.mark.parametrize("width", [40, 80])
@@ -368,3 +398,11 @@ def test_no_word_of_a_node_is_shown_raw() -> None:
     own = {"time": 1.0, "rank": 0, "node": "\x1b]0;evil\x07", "file": "metrics", "line": '{"\\u001b[2Jx": 1}'}
     view.note(stream.event("job", "train", stream.records([json.dumps(own)], BEGAN)), BEGAN)
     assert "\x1b" not in "".join(shown(view, 80, BEGAN + 1))
+
+
+def test_a_job_without_a_recipe_shows_no_step_of_one_task_before_its_tasks_are_counted() -> None:
+    view = View("sweep", "emulator", BEGAN, ranks=4, joins=True)
+    view.note(MetricsSeen("task-0", progress=TrainingProgress("step", 3, 3)), BEGAN + 1)
+    assert not any("3/3" in line for line in shown(view, 80, BEGAN + 1))
+    view.note(TasksSeen("sweep", counts=Counts(0, 1, 4, 1)), BEGAN + 2)
+    assert any("5/6" in line for line in shown(view, 80, BEGAN + 2))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from batchtrain.cli.options import Settings
+from batchtrain.cli.connecting import settle_copy
 from batchtrain.config import projects
 from batchtrain.config.projects import FILE, has_former, project_of
 from batchtrain.errors import UsageError
@@ -104,7 +104,7 @@ def test_a_copy_is_asked_about_once(tmp_path: Path, answer: str, monkeypatch: py
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("click.confirm", confirm)
     for _ in range(2):
-        Settings().settle_copy(copy)
+        settle_copy(copy)
     mine = json.loads((tmp_path / "mine" / FILE).read_text())["id"]
     assert asked == [f"This recipe was copied from {tmp_path / 'mine'}. Continue the checkpoints of that project?"]
     assert (project_of(copy.directory).id == mine) is (answer == "y")
@@ -114,7 +114,7 @@ def test_without_a_terminal_no_one_is_asked_and_nothing_is_written(tmp_path: Pat
     copy = copied(tmp_path)
     before = (tmp_path / "copy" / FILE).read_text()
     with CliRunner().isolation():
-        Settings().settle_copy(copy)
+        settle_copy(copy)
     assert (tmp_path / "copy" / FILE).read_text() == before
 
 

@@ -38,7 +38,7 @@ def test_a_row_names_at_most_three_results(tmp_path: Path) -> None:
     summary = {name: Metric(number, 0) for number, name in enumerate("dcba")}
     record = made(tmp_path, summary=summary, nodes=2, vm_size="D4", node_hours=1.5).record()
     row = compare.row(record)
-    assert (row.run, row.state, row.started, row.seconds) == (record.id, "completed", START, None)
+    assert (row.run, row.state, row.started, row.seconds) == (record.id, "succeeded", START, None)
     assert (row.nodes, row.vm_size, row.node_hours, row.cost) == (2, "D4", 1.5, "")
     assert row.results == "a 3, b 2, c 1"
 
@@ -89,8 +89,8 @@ def test_a_comparison_has_settings_then_phases_then_metrics(tmp_path: Path) -> N
         phases={"training": 2.0}, summary={"loss": Metric(0.5, 0.25), "only": Metric(1, 1)},
     )  # fmt: skip
     second = made(tmp_path, nodes=2, summary={"loss": Metric(0.5, 0.5)}, state="failed")
-    assert compare.compare([first, second]) == [
-        ("state", ("completed", "failed")),
+    assert [row[:2] for row in compare.compare([first, second])] == [
+        ("state", ("succeeded", "failed")),
         ("nodes", ("1", "2")),
         ("commit", ("0123456789ab", "")),
         ("seconds", ("10.0", "")),
@@ -100,12 +100,21 @@ def test_a_comparison_has_settings_then_phases_then_metrics(tmp_path: Path) -> N
     ]
 
 
+def test_the_values_of_a_recipe_are_compared_as_they_are_set() -> None:
+    document = {"a": [True, {"b": 2}], "c": {"d": None, "e": "x"}}
+    assert list(compare.leaves(document)) == [("a[0]", "true"), ("a[1].b", "2"), ("c.e", "x")]
+
+
 def test_a_recipe_that_one_run_lacks_is_not_compared(tmp_path: Path) -> None:
     first, second = made(tmp_path), made(tmp_path)
     directory.replace(first.config / "effective.yaml", b"a: 1")
     assert compare.compare([first, second]) == []
     directory.replace(second.config / "effective.yaml", b"a: 2\nb: [true, null, {c: x}]")
-    assert compare.compare([first, second]) == [("a", ("1", "2")), ("b[0]", ("", "true")), ("b[2].c", ("", "x"))]
+    assert [row[:2] for row in compare.compare([first, second])] == [
+        ("a", ("1", "2")),
+        ("b[0]", ("", "true")),
+        ("b[2].c", ("", "x")),
+    ]
 
 
 def test_a_single_value_is_its_own_statistics() -> None:

@@ -26,6 +26,15 @@ def _record(run: directory.RunDirectory, state: str = "completed") -> RunRecord:
     return RunRecord(id=run.name, state=state, started=NOW, job="digits", summary={"loss": Metric(0.2, 0.1, 30)})
 
 
+def test_only_the_user_can_read_a_new_runs_directory_but_its_new_parents_are_as_any_other(tmp_path: Path) -> None:
+    root, other = tmp_path / "new" / "runs", tmp_path / "other"
+    other.mkdir()
+    directory.check(root)
+    assert root.stat().st_mode & 0o777 == 0o700
+    assert root.parent.stat().st_mode == other.stat().st_mode
+    assert (root / ".gitignore").read_bytes() == b"*\n"
+
+
 def test_a_run_is_named_by_time_and_job_and_is_the_latest(tmp_path: Path) -> None:
     run = directory.make(tmp_path / "runs", "digits", NOW)
     assert run.name.startswith("20261122T111502Z-digits-") and len(run.name) == 28

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from batchtrain.cli import output
+from batchtrain.cli import documents
 from batchtrain.cli.app import root
 from batchtrain.metrics.extract import Extractor, Pattern
 from batchtrain.metrics.point import MOST_NAME, of_json
@@ -62,7 +62,7 @@ def test_a_name_in_csv_is_no_formula_and_a_reader_gets_it_back(text: str, tmp_pa
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_every_table_in_csv_has_the_same_cells(text: str, tmp_path: Path) -> None:
-    printed = output._csv([{"name": text, text: ["x", text], "number": -1.5, "text": "-1.5"}])
+    printed = documents._csv([{"name": text, text: ["x", text], "number": -1.5, "text": "-1.5"}])
     heads, row = csv.reader(io.StringIO(printed))
     assert is_safe(heads[1]) and is_safe(row[1]) and (is_safe(row[0]) or text == "-1")
     assert [read_back(heads[1]), read_back(row[0]), json.loads(read_back(row[1]))] == [text, text, ["x", text]]
@@ -101,7 +101,7 @@ def test_no_view_of_a_run_controls_a_terminal(text: str, form: str, tmp_path: Pa
 @pytest.mark.parametrize("form", ["json", "yaml"])
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_document_keeps_its_values(text: str, form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    output._document({"json": output._json, "yaml": output._yaml}[form]([{text: text}]))
+    documents._document({"json": documents._json, "yaml": documents._yaml}[form]([{text: text}]))
     printed = capsys.readouterr().out
     assert not CONTROLS & set(printed)
     assert yaml.safe_load(printed) == [{text: text}]

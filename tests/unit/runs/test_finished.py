@@ -83,7 +83,7 @@ def test_a_result_of_one_job_is_its_run(tmp_path: Path) -> None:
     result = Result(Table([Task("train", "completed")]), [made(tmp_path).directory])
     assert result.logs(rank=1) == ("of rank 1",)
     assert (result.id, result.state) == (result.path.name, "completed")
-    assert str(result).startswith(f"Result({result.id}, completed")
+    assert str(result).startswith(f"Result({result.id}, succeeded")
     assert result._repr_html_() == result.runs[0]._repr_html_()
 
 
@@ -105,14 +105,14 @@ def test_runs_are_compared_by_their_differences_and_curves(tmp_path: Path) -> No
 
 def test_all_runs_are_a_table(tmp_path: Path) -> None:
     made(tmp_path)
-    assert [row.state for row in Runs(tmp_path).list()] == ["completed"]
+    assert [row.state for row in Runs(tmp_path).list()] == ["succeeded"]
 
 
 def test_a_run_that_cannot_be_read_hides_no_other_one(tmp_path: Path) -> None:
     made(tmp_path)
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "run.json").write_text("{")
-    assert [row.state for row in Runs(tmp_path).list()] == ["completed"]
+    assert [row.state for row in Runs(tmp_path).list()] == ["succeeded"]
 
 
 def test_printed_logs_cannot_control_a_terminal(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_the_tasks_and_the_summary_of_a_run_are_tables(tmp_path: Path) -> None:
     run = made(tmp_path)
     assert run.tasks == (Task("train", "completed", exit_code=0),)
     assert [tuple(row) for row in run.summary] == [("loss", "0.5", "0.5", None, "")]
-    assert str(run) == f"Run({run.id}, completed, loss 0.5)"
+    assert str(run) == f"Run({run.id}, succeeded, loss 0.5)"
 
 
 def test_a_run_without_tasks_has_no_first_one(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def unlocked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     if request.param == "no locks":
         monkeypatch.setattr("fcntl.flock", _no_locks)
     else:
-        monkeypatch.setitem(sys.modules, "fcntl", None)  # type: ignore[arg-type]
+        monkeypatch.setattr("batchtrain.state_files.fcntl", None)
 
 
 @pytest.mark.usefixtures("unlocked")

@@ -101,11 +101,12 @@ def test_a_job_says_whether_its_results_are_on_this_machine(
     assert (elsewhere.row.results, elsewhere.elsewhere) == ("not here", True)
 
 
-def test_what_a_running_run_of_this_machine_uses_is_not_left(
-    client: BatchClient, service: BatchServer, tmp_path: Path
+@pytest.mark.parametrize("state", ["running", "detached"])
+def test_what_a_run_that_a_process_of_this_machine_records_uses_is_not_left(
+    client: BatchClient, service: BatchServer, tmp_path: Path, state: str
 ) -> None:
-    name = run_of(tmp_path, "running")
-    service.documents["/jobs"] = {"value": [thing("j", name)]}
+    name = run_of(tmp_path, state)
+    service.documents["/jobs"] = {"value": [thing("j", name, state="completed")]}
     held = lease.take(tmp_path / name)
     assert held is not None
     assert left(client, service, tmp_path) == ()

@@ -615,10 +615,12 @@ def test_a_single_file_that_was_not_fetched_is_named_and_remarks_follow(
     recorded = started(client, service, tmp_path, job=job_of({"results": {"max_size": "1k"}}))
     recorded.fetch([ran()])
     recorded.end("completed")
-    _, missing, remark = recorded.conclusion().split("\n  ")
+    _, missing = recorded.conclusion().split("\n  ")
     assert missing.startswith("wd/output/a") and " was not fetched: `results.max_size` is 1k;" in missing
     assert "\x1b" not in missing
-    assert remark == "diverged: loss is NaN since epoch 1" and recorded.diverged
+    results = recorded.outcome()
+    assert results.text.splitlines()[1] == "  loss  NaN since epoch 1"
+    assert results.state == "succeeded, diverged"
 
 
 # --- the end --------------------------------------------------------------------------------------------------------
@@ -727,7 +729,7 @@ def test_a_run_costs_the_hours_of_its_nodes_until_its_job_ended(
     record = recorded.run.record()
     assert (record.state, record.ended, record.node_hours) == ("completed", after(3600), 1.5)
     assert record.cost == msgspec.structs.replace(PRICES, run=2.5)
-    assert recorded.conclusion().splitlines()[-1] == "  this run cost 2.50 USD: 1.50 node hours"
+    assert recorded.outcome().text.splitlines()[1] == "  cost  2.50 USD, 1.50 node hours"
 
 
 def test_a_run_whose_job_goes_on_has_no_end_and_no_cost(

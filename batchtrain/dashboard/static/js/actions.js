@@ -4,6 +4,8 @@ import { post } from "./api.js";
 import { h } from "./dom.js";
 import { button, path } from "./parts.js";
 
+const NUMBER = { type: "number", min: "0", required: true };
+
 export const terminate = (job) => change("Terminate", job, "Its running tasks end.");
 export const disable = (job) => change("Disable", job, "Its running tasks are requeued.");
 const change = (label, job, effect) => [
@@ -22,13 +24,14 @@ export function actions(context, ...items) {
 
 function ask(label, question, path, fields) {
   const inputs = Object.entries(fields).map(([name, value]) =>
-    h("input", { type: "number", min: "0", required: true, name, value: String(value), "aria-label": name }),
+    h("input", { ...(typeof value === "number" ? NUMBER : {}), name, value: String(value), "aria-label": name }),
   );
   const answer = h("p", { role: "alert" });
   const dialog = h("dialog", { "aria-label": label });
   const send = async () => {
     if (!inputs.every((input) => input.reportValidity())) return;
-    const body = Object.fromEntries(inputs.map((input) => [input.name, Number(input.value)]));
+    const content = (input) => (input.type === "number" ? input.valueAsNumber : input.value);
+    const body = Object.fromEntries(inputs.map((input) => [input.name, content(input)]));
     try {
       await post(path, body);
       dialog.close();
@@ -39,7 +42,9 @@ function ask(label, question, path, fields) {
   dialog.append(
     h("h2", null, label),
     h("p", null, question),
-    ...inputs.map((input) => h("p", null, h("label", null, `${input.name} nodes `, input))),
+    ...inputs.map((input) =>
+      h("p", null, h("label", null, `${input.name}${input.type === "number" ? " nodes" : ""} `, input)),
+    ),
     answer,
     h("p", { class: "actions" }, [
       h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),

@@ -1,8 +1,9 @@
 // The shell: sign-in, addresses, the stream of the current page, and its rendering.
 
 import { Failed, get, post, Stream } from "./api.js";
+import { order } from "./chart.js";
 import { h, morph } from "./dom.js";
-import { address, command, here, unknown } from "./parts.js";
+import { address, command, here, learn, unknown } from "./parts.js";
 import * as jobs from "./jobs.js";
 import * as overview from "./overview.js";
 import * as pools from "./pools.js";
@@ -237,6 +238,8 @@ async function start(token = new URLSearchParams(location.hash.slice(1)).get("to
         if (!(error instanceof Failed)) throw error;
       });
     account = await get("/account");
+    learn(account.tones);
+    order(account.main_metrics);
   } catch (error) {
     if (error.status === 401) return signIn();
     live.textContent = error.message;
@@ -277,26 +280,13 @@ function signIn() {
   );
 }
 
+const isModified = (event) => event.defaultPrevented || event.metaKey || event.ctrlKey || event.altKey;
+
 document.addEventListener("click", (event) => {
-  const anchor = event.target.closest?.("a[href]");
-  if (
-    !anchor ||
-    event.defaultPrevented ||
-    event.button ||
-    event.metaKey ||
-    event.ctrlKey ||
-    event.shiftKey ||
-    event.altKey
-  )
-    return;
+  const anchor = event.target.closest?.("a[href]:not([download], [href^='#'])");
+  if (!anchor || isModified(event) || event.button || event.shiftKey) return;
   const to = new URL(anchor.href);
-  if (
-    to.origin !== location.origin ||
-    anchor.hasAttribute("download") ||
-    to.pathname.startsWith("/api/") ||
-    anchor.getAttribute("href").startsWith("#")
-  )
-    return;
+  if (to.origin !== location.origin || to.pathname.startsWith("/api/")) return;
   event.preventDefault();
   const same = to.pathname === location.pathname;
   history.pushState(null, "", to.pathname + to.search);
@@ -314,14 +304,7 @@ addEventListener("popstate", () =>
     : show(),
 );
 addEventListener("keydown", (event) => {
-  if (
-    event.key !== "/" ||
-    event.target.matches?.("input, textarea, select") ||
-    event.ctrlKey ||
-    event.metaKey ||
-    event.altKey
-  )
-    return;
+  if (event.key !== "/" || isModified(event) || event.target.matches?.("input, textarea, select")) return;
   const field = document.querySelector("main input[type=search]");
   if (field) {
     event.preventDefault();

@@ -1,16 +1,10 @@
-// Metric curves, drawn by uPlot, which is loaded when the first curve is.
+// Metric curves with their controls. uPlot is loaded when the first curve is.
 
+import { first, groups, named, save } from "./chart.js";
 import { h } from "./dom.js";
-import { number } from "./format.js";
-import { button, checkbox, here, select } from "./parts.js";
+import { button, checkbox, here, search, select } from "./parts.js";
 
-const COLORS = ["--c1", "--c2", "--c3", "--c4", "--c5", "--c6", "--c7", "--c8"];
-const MOST_SERIES = 16,
-  MOST_CHARTS = 24,
-  MOST_RAW = 4,
-  HEIGHT = 190;
-const FIRST = ["loss", "val_loss", "accuracy", "val_accuracy", "test_accuracy", "throughput"];
-const AXES = { step: "step", time: "time", epoch: "epoch" };
+const AXES = { step: "step", elapsed: "time since the start", time: "time", epoch: "epoch" };
 let library = null;
 
 function load() {
@@ -24,27 +18,30 @@ function load() {
   return library;
 }
 
-const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-/** The name of a line: r5 for a rank, n0 for a node. */
-const named = (key) => key.replace(/(^| )(\d+)$/, "$1r$2") || "value";
-
 /** Charts in two groups: what the programs measure, and what their nodes do. */
 export class Curves {
-  constructor() {
+  /** main: only the chart of the main metric, without controls. */
+  constructor({ main = false } = {}) {
     this.data = {};
+    this.main = main;
     const query = new URLSearchParams(location.search);
     this.options = {
       x: query.get("x") ?? "step",
       smooth: Number(query.get("smooth") ?? 0),
       log: query.get("y") === "log",
+      name: query.get("chart") ?? "",
     };
-    this.groups = [
-      new Group("Metrics", "metrics", (columns) => !columns.system),
-      new Group("System", "system", (columns) => columns.system),
-    ];
-    const save_ = button("Save as CSV", () => this.csv());
-    this.controls = h("div", { class: "filters" }, this.axis(), this.smoothing(), this.scale(), save_);
+    this.groups = groups();
+    const { x, smooth, log, name } = this.options;
+    const smoothing = { type: "range", min: "0", max: "0.99", step: "0.01", value: String(smooth) };
+    smoothing.oninput = (event) => this.choose({ smooth: Number(event.target.value) });
+    this.controls = h("div", { class: "filters", hidden: main }, [
+      search("Charts", "chart", name, "name contains…", (text) => this.choose({ name: text })),
+      select("By", x, Object.entries(AXES), (key) => this.choose({ x: key })),
+      h("label", { class: "box" }, "Smoothing ", h("input", smoothing)),
+      checkbox("Logarithmic", log, (checked) => this.choose({ log: checked })),
+      button("Save as CSV", () => this.csv()),
+    ]);
     this.node = h("section", { class: "curves", "aria-label": "Curves" }, [
       this.controls,
       ...this.groups.map((group) => group.node),
@@ -62,32 +59,10 @@ export class Curves {
     for (const group of this.groups) group.close();
   }
 
-  // --- controls -----------------------------------------------------------------------------------------------------
-
-  axis() {
-    return select("By", this.options.x, Object.entries(AXES), (x) => this.choose({ x }));
-  }
-
-  smoothing() {
-    const field = h("input", {
-      type: "range",
-      min: "0",
-      max: "0.99",
-      step: "0.01",
-      value: String(this.options.smooth),
-      oninput: (event) => this.choose({ smooth: Number(event.target.value) }),
-    });
-    return h("label", { class: "box" }, "Smoothing ", field);
-  }
-
-  scale() {
-    return checkbox("Logarithmic", this.options.log, (log) => this.choose({ log }));
-  }
-
   choose(options) {
     this.options = { ...this.options, ...options };
-    const { x, smooth, log } = this.options;
-    const values = { x: x === "step" ? "" : x, smooth: smooth ? String(smooth) : "", y: log ? "log" : "" };
+    const { x, smooth, log, name } = this.options;
+    const values = { x: x === "step" ? "" : x, smooth: smooth ? String(smooth) : "", y: log ? "log" : "", chart: name };
     history.replaceState(null, "", here(values));
     this.draw();
   }
@@ -121,315 +96,22 @@ export class Curves {
     this.draw();
   }
 
+  /** The same, if the data is new. */
+  show(data) {
+    if (this.data !== data) this.update(data);
+  }
+
+  /** The data of the charts that are drawn. */
+  get chosen() {
+    if (this.main) return first(this.data);
+    const names = Object.keys(this.data).filter((metric) => metric.includes(this.options.name));
+    return Object.fromEntries(names.map((metric) => [metric, this.data[metric]]));
+  }
+
   async draw() {
     this.node.hidden = !Object.keys(this.data).length;
     if (this.node.hidden) return;
     const uPlot = await load();
-    for (const group of this.groups) group.draw(uPlot, this.data, this.options, this.names);
+    for (const group of this.groups) group.draw(uPlot, this.chosen, this.options, this.names);
   }
 }
-
-function save(blob, name) {
-  const anchor = h("a", { href: URL.createObjectURL(blob), download: name });
-  anchor.click();
-  setTimeout(() => URL.revokeObjectURL(anchor.href), 10000);
-}
-
-const rank = (metric) => {
-  const at = FIRST.indexOf(metric.split("/").pop());
-  return at < 0 ? FIRST.length : at;
-};
-
-/** Charts with one pointer and one zoom. */
-class Group {
-  constructor(title, name, takes) {
-    this.name = name;
-    this.takes = takes;
-    this.charts = new Map();
-    this.grid = h("div", { class: "charts" });
-    this.most = MOST_CHARTS;
-    this.more = button("", () => this.redraw(Infinity));
-    this.node = h("section", { "aria-label": title }, h("h2", null, title), this.grid, this.more);
-    this.resize = new ResizeObserver(() => {
-      for (const chart of this.charts.values()) chart.fit();
-    });
-    this.resize.observe(this.grid);
-  }
-
-  close() {
-    this.resize.disconnect();
-    this.clear();
-  }
-
-  clear() {
-    for (const chart of this.charts.values()) chart.remove();
-    this.charts.clear();
-  }
-
-  draw(uPlot, data, options, names) {
-    const ofGroup = (lines) =>
-      Object.fromEntries(
-        Object.entries(lines).filter(
-          ([, columns]) => this.takes(columns) && (columns.value.length || columns.undefined),
-        ),
-      );
-    const metrics = Object.keys(data)
-      .filter((metric) => Object.keys(ofGroup(data[metric])).length)
-      .sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
-    this.node.hidden = !metrics.length;
-    this.redraw = (most) => {
-      this.most = most;
-      this.draw(uPlot, data, options, names);
-    };
-    this.more.textContent = `Show all ${metrics.length} metrics`;
-    this.more.hidden = metrics.length <= this.most;
-    const chosen = this.name === "system" ? { x: "time", smooth: 0, log: false } : options;
-    const drawn = metrics.slice(0, this.most);
-    for (const [metric, chart] of this.charts) {
-      if (drawn.includes(metric)) continue;
-      chart.remove();
-      this.charts.delete(metric);
-    }
-    for (const metric of drawn) {
-      if (!this.charts.has(metric)) {
-        const chart = new Chart(uPlot, metric, this);
-        this.charts.set(metric, chart);
-        this.grid.append(chart.node);
-      }
-      this.charts.get(metric).update(ofGroup(data[metric]), chosen, names);
-    }
-  }
-}
-
-class Chart {
-  constructor(uPlot, metric, group) {
-    this.uPlot = uPlot;
-    this.metric = metric;
-    this.group = group;
-    this.last = h("span", { class: "number" });
-    this.canvas = h("div", { class: "plot", role: "img" });
-    this.keys = h("ul", { class: "keys" });
-    this.undefined = h("p", { class: "undefined" });
-    const picture = button("PNG", () => this.png(), { "aria-label": `Save ${metric} as PNG` });
-    this.node = h("figure", null, [
-      h("figcaption", null, h("span", null, metric), this.last, picture),
-      this.canvas,
-      this.undefined,
-      this.keys,
-    ]);
-    this.shape = "";
-    this.zoomed = false;
-  }
-
-  remove() {
-    this.plot?.destroy();
-    this.node.remove();
-  }
-
-  png() {
-    this.plot?.ctx.canvas.toBlob((blob) => save(blob, `${this.metric.replaceAll("/", "-")}.png`));
-  }
-
-  update(series, options, names) {
-    const keys = Object.keys(series).sort((a, b) => a.localeCompare(b, undefined, { numeric: true }));
-    this.more = Math.max(0, keys.length - MOST_SERIES);
-    this.lines = keys
-      .slice(0, MOST_SERIES)
-      .flatMap((key, at) => drawnLines(key, series[key], options, at, names, keys.length));
-    this.marks = keys.flatMap((key) =>
-      (series[key].undefined ?? []).map(([step, t]) => (options.x === "time" ? t : step)),
-    );
-    const xs = [...new Set(this.lines.flatMap((line) => [...line.places.keys()]))].sort((a, b) => a - b);
-    const data = [xs, ...this.lines.map((line) => xs.map((at) => line.places.get(at) ?? null))];
-    const log = options.log && data.slice(1).some((column) => column.some((value) => value !== null));
-    const shape = JSON.stringify([this.lines.map((line) => line.shape), options.x, log]);
-    if (shape !== this.shape) {
-      this.make(options.x, log, data);
-      this.shape = shape;
-    } else {
-      this.plot.setData(data, !this.zoomed);
-      if (this.zoomed) this.plot.redraw();
-    }
-    this.describe(keys, series);
-  }
-
-  make(x, log, data) {
-    this.plot?.destroy();
-    this.zoomed = false;
-    this.canvas.replaceChildren();
-    const line = color("--line");
-    const axis = {
-      stroke: color("--muted"),
-      grid: { stroke: line, width: 1 },
-      ticks: { stroke: line, width: 1, size: 4 },
-      font: "11px system-ui, sans-serif",
-    };
-    const at = (key) => this.lines.findIndex((each) => each.shape === key) + 1;
-    this.plot = new this.uPlot(
-      {
-        width: this.width(),
-        height: HEIGHT,
-        legend: { show: false },
-        cursor: {
-          points: { size: 6 },
-          drag: { x: true, y: false },
-          sync: { key: `${this.group.name} ${x}`, scales: ["x", null] },
-        },
-        scales: {
-          x: {
-            time: x === "time",
-            range: (plot, low, high) => spanned(plot.data[0], low, high, x === "time" ? 60 : 1),
-          },
-          y: { distr: log ? 3 : 1, ...(log || !this.metric.endsWith("_percent") ? {} : { range: share }) },
-        },
-        axes: [
-          { ...axis, size: x === "time" ? 40 : 28 },
-          { ...axis, size: (_, values) => 14 + 7 * Math.max(2, ...(values ?? []).map((text) => text.length)) },
-        ],
-        series: [
-          {},
-          ...this.lines.map((each) => ({
-            label: each.name,
-            stroke: each.faint ? `${each.stroke}55` : each.stroke,
-            width: each.faint ? 1 : each.edge ? 0 : 1.5,
-            spanGaps: true,
-            points: { show: !each.edge && !each.faint && data[0].length < 3 },
-          })),
-        ],
-        bands: this.lines
-          .filter((each) => each.edge === "high")
-          .map((each) => ({ series: [at(each.shape), at(each.shape) + 1], fill: `${each.stroke}33` })),
-        hooks: {
-          setCursor: [(plot) => this.point(plot.cursor.idx)],
-          setSelect: [(plot) => plot.select.width > 0 && this.zoom(true)],
-          draw: [(plot) => this.mark(plot)],
-        },
-      },
-      data,
-      this.canvas,
-    );
-    this.plot.over.addEventListener("dblclick", () => this.zoom(false));
-  }
-
-  /** The charts of a group zoom together. */
-  zoom(on) {
-    for (const chart of this.group.charts.values()) chart.zoomed = on;
-  }
-
-  /** Values under the pointer of any chart of the group; without one, the last. */
-  point(index) {
-    for (const line of this.lines ?? [])
-      if (line.text) {
-        const value = index === null || index === undefined ? null : near(this.plot.data, index, line.at);
-        line.text.textContent = ` ${number(value ?? line.last)}`;
-      }
-  }
-
-  /** Where a value was NaN or infinite: a mark at the bottom. */
-  mark(plot) {
-    const { ctx, bbox } = plot;
-    ctx.fillStyle = color("--bad");
-    for (const x of this.marks ?? []) {
-      if (x === null) continue;
-      const left = plot.valToPos(x, "x", true);
-      if (left < bbox.left || left > bbox.left + bbox.width) continue;
-      const bottom = bbox.top + bbox.height,
-        size = 5 * devicePixelRatio;
-      ctx.beginPath();
-      ctx.moveTo(left - size, bottom);
-      ctx.lineTo(left + size, bottom);
-      ctx.lineTo(left, bottom - size * 1.6);
-      ctx.fill();
-    }
-  }
-
-  describe(keys, series) {
-    const shown = this.lines.filter((line) => !line.edge && !line.faint);
-    this.last.textContent = shown.length ? number(shown[0].last) : "";
-    this.canvas.setAttribute("aria-label", `${this.metric}: ${shown.map(span).join("; ")}`);
-    const undefined_ = keys.reduce((sum, key) => sum + (series[key].undefined?.length ?? 0), 0);
-    const first = keys.flatMap((key) => series[key].undefined ?? [])[0];
-    const times = undefined_ === 1 ? "once" : `${undefined_} times`;
-    this.undefined.textContent = undefined_
-      ? `▲ NaN or infinite ${times}${first[0] === null ? "" : `, first at step ${first[0]}`}`
-      : "";
-    this.keys.replaceChildren(
-      ...shown.map((line) => {
-        line.at = this.lines.indexOf(line) + 1;
-        line.text = h("span", { class: "quiet number" }, ` ${number(line.last)}`);
-        return h("li", null, h("span", { class: "mark", style: { background: line.stroke } }), line.name, line.text);
-      }),
-      ...(this.more ? [h("li", { class: "quiet" }, `${this.more} more lines are not drawn`)] : []),
-    );
-    this.keys.hidden = shown.length === 1 && shown[0].name === "value" && !this.more;
-  }
-
-  width() {
-    return Math.max(200, Math.floor(this.canvas.clientWidth || 320));
-  }
-
-  fit() {
-    if (this.plot && this.plot.width !== this.width()) this.plot.setSize({ width: this.width(), height: HEIGHT });
-  }
-}
-
-const span = (line) => `${line.name} from ${number(line.first)} to ${number(line.last)}`;
-
-/** The lines that draw one series: itself, smoothed with its raw values behind it, or a mean with a band. */
-function drawnLines(key, columns, options, at, names, lines) {
-  const index = names ? Math.max(names.indexOf(key), 0) : at;
-  const stroke = color(COLORS[index % COLORS.length]);
-  const line = (values, more) => ({
-    places: places(columns, values, options),
-    stroke,
-    name: columns.ranks ? mean(key, columns) : named(key),
-    shape: `${key} ${more.faint ? "raw" : (more.edge ?? "")}`,
-    first: columns.value[0],
-    last: columns.diverged ? Number.NaN : columns.value.at(-1),
-    ...more,
-  });
-  const smooth = options.smooth > 0 ? smoothed(columns.value, options.smooth) : columns.value;
-  const drawn = [line(smooth, {})];
-  if (options.smooth > 0 && lines <= MOST_RAW) drawn.unshift(line(columns.value, { faint: true }));
-  if (columns.low) drawn.push(line(columns.high, { edge: "high" }), line(columns.low, { edge: "low" }));
-  return drawn;
-}
-
-const mean = (key, { ranks, system }) =>
-  `${key ? `${named(key)}: ` : ""}mean of ${ranks} ${system ? "nodes" : "ranks"}`;
-
-/** A moving average that forgets, without the bias of its start. */
-function smoothed(values, weight) {
-  let sum = 0,
-    total = 0;
-  return values.map((value) => {
-    sum = sum * weight + value * (1 - weight);
-    total = total * weight + (1 - weight);
-    return sum / total;
-  });
-}
-
-/** A line as a map of x to value; without steps, the order counts. */
-function places(columns, values, { x, log }) {
-  const map = new Map();
-  const stepless = x === "step" && columns.step.every((step) => step === null);
-  values.forEach((value, at) => {
-    const place =
-      x === "time" ? columns.t[at] : x === "epoch" ? (columns.epoch?.[at] ?? null) : stepless ? at : columns.step[at];
-    if (place !== null && !(log && value <= 0)) map.set(place, value);
-  });
-  return map;
-}
-
-/** The value of a line at a place, or at the nearest one before it. */
-function near(data, index, at) {
-  for (let place = index; place >= 0; place -= 1) if (data[at]?.[place] !== null) return data[at][place];
-  return null;
-}
-
-/** The range of percents: the whole, unless there are more (of several cores, for example). */
-const share = (_, __, high) => [0, Math.max(100, high ?? 0)];
-
-/** The range of an axis; around a single place, as wide as `least`. */
-const spanned = (places, low, high, least) =>
-  places.length === 1 ? [places[0] - least / 2, places[0] + least / 2] : [low, high];

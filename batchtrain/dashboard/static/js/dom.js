@@ -30,6 +30,9 @@ function add(node, children) {
   }
 }
 
+export const button = (text, onclick, attributes) =>
+  h("button", { type: "button", class: "small", onclick, ...attributes }, text);
+
 /** Make `old` like `fresh`, and keep what is equal: focus, selection, scroll positions and open folds survive. */
 export function morph(old, fresh, components) {
   attributes(old, fresh);

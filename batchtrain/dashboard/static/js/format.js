@@ -24,7 +24,7 @@ export function ago(time, now = Date.now()) {
 }
 
 export const moment = (time) =>
-  time ? new Date(time).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }) : "";
+  time ? new Date(time).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" }) : "";
 
 const dayOf = (seconds) =>
   new Date(seconds * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" });
@@ -40,7 +40,7 @@ export function clocks(times) {
 
 export function bytes(count) {
   if (count < 1024) return `${count} B`;
-  const units = ["kB", "MB", "GB", "TB"];
+  const units = ["KiB", "MiB", "GiB", "TiB"];
   let value = count,
     unit = -1;
   do {

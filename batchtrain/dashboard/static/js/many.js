@@ -26,37 +26,33 @@ export function numbers(context) {
   const job = context.params.job,
     task = (id) => ui.link(ui.path("jobs", job, "tasks", id), id);
   return [
-    found.failures.length > 0 &&
-      h("section", null, [
-        ui.section(
-          "Failures by cause",
-          ["#Tasks", "Cause", "Example", ""],
-          found.failures.map((failure) =>
-            ui.row(failure.cause, [
-              ui.right(count(failure.tasks)),
-              failure.cause,
-              task(failure.example),
-              actions(context, [
-                "Retry these",
-                `Run all failed tasks again that ended with ${failure.cause}?`,
-                ui.path("jobs", job, "tasks", failure.example, "retry-alike"),
-              ]) ?? "",
-            ]),
-          ),
-        ),
-      ]),
+    ui.section(
+      "Failures by cause",
+      ["#Tasks", "Cause", "Example", ""],
+      found.failures.map((failure) =>
+        ui.row(failure.cause, [
+          ui.right(count(failure.tasks)),
+          failure.cause,
+          task(failure.example),
+          actions(context, [
+            "Retry these",
+            `Run all failed tasks again that ended with ${failure.cause}?`,
+            ui.path("jobs", job, "tasks", failure.example, "retry-alike"),
+          ]) ?? "",
+        ]),
+      ),
+    ),
     found.tasks
       ? [
           ui.quiet(`From the ${count(found.tasks)} tasks that ended last.`),
           histogram("Ended tasks over time", found.throughput, clock),
           histogram("Duration of a task", found.durations, seconds),
-          h("h2", null, "The slowest"),
-          ui.table(
+          ui.section(
+            "The slowest tasks",
             ["Task", "#Time", "Node"],
             found.slowest.map((slow) =>
               ui.row(slow.id, [task(slow.id), ui.right(duration(slow.seconds)), short(slow.node)]),
             ),
-            "The slowest tasks",
           ),
         ]
       : ui.quiet("No task has ended yet."),

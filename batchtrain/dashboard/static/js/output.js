@@ -113,15 +113,17 @@ class OutputView {
   /** Search the whole file. `last`: go to the last match. */
   search(find, rank, last) {
     if (find === this.sought?.find && rank === this.sought.rank) return;
+    const opens = !this.sought;
     this.sought = { find, rank };
     this.found = null;
     this.index = -1;
     clearTimeout(this.timer);
     if (!find) return this.context.draw();
-    this.timer = setTimeout(() => this.look(last), PAUSE);
+    this.timer = setTimeout(() => this.look(last, 0, opens), PAUSE);
   }
 
-  async look(last, skip = 0) {
+  /** `opens`: the address of the page has the text, so its first match is shown. */
+  async look(last, skip = 0, opens = false) {
     const { find, rank } = this.sought;
     try {
       const found = await this.fetch("search", { find, skip, ...(rank ? { rank } : {}) });
@@ -131,6 +133,7 @@ class OutputView {
       if (last && found.matches > skip + found.lines.length)
         return this.look(last, found.matches - Math.min(found.matches, found.lines.length));
       if (last && found.matches) await this.go(found.matches - 1);
+      else if (opens && found.matches) await this.go(0);
     } catch (error) {
       this.found = { error: error.message, matches: 0, lines: [], skip: 0 };
     }

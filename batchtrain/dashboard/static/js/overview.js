@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { count, duration, lasted, plural } from "./format.js";
 import * as ui from "./parts.js";
+import { results } from "./run.js";
 
 export const page = {
   title: () => "Overview",
@@ -63,9 +64,7 @@ export function jobRow(job) {
 function pooled(context, pools) {
   return [
     h("h2", null, "Pools"),
-    pools.length
-      ? h("ul", { class: "strips" }, pools.map(strip))
-      : ui.empty("There are no pools. A run creates one:", ...context.account.start),
+    pools.length ? h("ul", { class: "strips" }, pools.map(strip)) : ui.quiet("There are no pools. A run creates one."),
   ];
 }
 
@@ -88,7 +87,7 @@ function recent(context, runs) {
     h("h2", null, "Recorded runs"),
     runs.length
       ? ui.table(["Run", "Outcome", "Results", "Time"], runs.map(runRow), "Recorded runs")
-      : ui.empty("No run is recorded here yet. A run leaves its directory below ./runs:", ...context.account.start),
+      : ui.quiet("No run is recorded here yet. A run leaves its directory below ./runs."),
     runs.length ? h("p", { class: "more" }, ui.link("/runs", "All runs")) : null,
   ];
 }
@@ -97,7 +96,8 @@ const runRow = (run) =>
   ui.row(run.id, [
     ui.link(ui.path("runs", run.id), run.id),
     ui.state(run.outcome),
-    run.results.map((each) => each.text).join(", ") ||
-      h("span", { class: "quiet cut", title: run.failure }, run.failure || "–"),
+    h("td", { class: "results" }, [
+      run.results ? results(run) : h("span", { class: "quiet cut", title: run.failure }, run.failure || "–"),
+    ]),
     h("span", null, duration(run.seconds), " ", h("span", { class: "quiet" }, ui.when(run.started))),
   ]);

@@ -1,40 +1,13 @@
 // The parts that pages are made of.
 
 import { url } from "./api.js";
-import { h } from "./dom.js";
+import { button, h } from "./dom.js";
 import { ago, bytes, moment, plural, short } from "./format.js";
 
-const KINDS = {
-  running: "run",
-  active: "wait",
-  completed: "done",
-  succeeded: "good",
-  failed: "bad",
-  interrupted: "warn",
-  fetched: "done",
-  preparing: "wait",
-  disabled: "warn",
-  disabling: "warn",
-  terminating: "warn",
-  deleting: "warn",
-  idle: "idle",
-  starting: "wait",
-  creating: "wait",
-  waitingforstarttask: "wait",
-  rebooting: "wait",
-  reimaging: "wait",
-  starttaskfailed: "bad",
-  unusable: "bad",
-  unknown: "bad",
-  offline: "warn",
-  preempted: "warn",
-  leavingpool: "warn",
-  steady: "idle",
-  resizing: "wait",
-  stopping: "warn",
-};
-
-export const kind = (state) => (state.endsWith("diverged") ? "bad" : (KINDS[state] ?? "idle"));
+/** The looks of states by their words, as the account document has them. */
+const looks = {};
+export const learn = (tones) => Object.assign(looks, tones);
+export const kind = (state) => looks[state] ?? "idle";
 
 /** A state as a mark and a word. */
 export const state = (word) => h("span", { class: `state ${kind(word)}` }, word);
@@ -56,8 +29,8 @@ export const warned = (...text) => h("p", { class: "card warned" }, ...text);
 export const waitsTopic = (job) => (job?.active && !job.running ? { waits: path("jobs", job.id, "waits") } : {});
 export const waits = ({ data: { job, waits } }) =>
   job?.active && !job.running && waits?.text ? warned(waits.text, "; ", waits.next_step) : null;
-export const button = (text, onclick, attributes) =>
-  h("button", { type: "button", class: "small", onclick, ...attributes }, text);
+
+export { button };
 
 /** A field of a form that is on or off. */
 export const checkbox = (text, checked, set) =>
@@ -126,51 +99,44 @@ export const facts = (pairs) =>
       .map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))),
   ]);
 
+/** A table without the columns that are empty in all rows. */
 export function table(heads, rows, label) {
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, [
-    h("table", null, [
-      h("thead", null, [
-        h("tr", null, [
-          heads.map((head) =>
-            head
-              ? h("th", { scope: "col", class: head.startsWith("#") ? "number" : null }, head.replace("#", ""))
-              : h("td"),
-          ),
-        ]),
-      ]),
-      h("tbody", null, rows),
-    ]),
-  ]);
+  const cells = heads.map((head) =>
+    head ? h("th", { scope: "col", class: head.startsWith("#") ? "number" : null }, head.replace("#", "")) : h("td"),
+  );
+  const node = h("table", null, h("thead", null, h("tr", null, cells)), h("tbody", null, rows));
+  const [, ...others] = node.rows;
+  const isEmpty = (cell) => !cell?.textContent && !cell?.querySelector("input, [role=img]");
+  for (let at = heads.length - 1; at >= 0 && others.length; at -= 1)
+    if (others.every((each) => isEmpty(each.cells[at]))) for (const each of node.rows) each.cells[at]?.remove();
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, node);
 }
 
-/** A table below its title. */
-export const section = (title, heads, rows) => [h("h2", null, title), table(heads, rows, title)];
+/** A table below its title; nothing without rows. */
+export const section = (title, heads, rows) => rows.length > 0 && [h("h2", null, title), table(heads, rows, title)];
 
 export const row = (key, cells) =>
   h("tr", { key }, [cells.map((cell) => (cell instanceof HTMLTableCellElement ? cell : h("td", null, cell)))]);
 export const right = (...text) => h("td", { class: "number" }, ...text);
 
-/** Files to look at and to download. `base`: the address of what has them. */
-export const fileTable = (context, files, base) =>
-  table(
-    ["File", "#Size", ""],
-    files.map((file) =>
-      row(file.path, [
-        link(context.with({ look: file.path }), file.path),
-        right(bytes(file.size)),
-        h(
-          "a",
-          {
-            href: url(fileAt(base, file.path)),
-            download: file.path.split("/").pop(),
-            "aria-label": `Download ${file.path}`,
-          },
-          "Download",
-        ),
-      ]),
-    ),
-    "Files",
-  );
+/** Files to look at and to download; the empty ones are folded. `base`: the address of what has them. */
+export function fileTable(context, files, base) {
+  const fileRow = ({ path, size }) => {
+    const download = {
+      href: url(fileAt(base, path)),
+      download: path.split("/").pop(),
+      "aria-label": `Download ${path}`,
+    };
+    return row(path, [link(context.with({ look: path }), path), right(bytes(size)), h("a", download, "Download")]);
+  };
+  const shown = (some) => table(["File", "#Size", ""], some.map(fileRow), "Files");
+  const empty = files.filter(({ size }) => !size);
+  return [
+    shown(files.filter(({ size }) => size)),
+    empty.length > 0 &&
+      h("details", { key: "empty" }, h("summary", null, plural(empty.length, "empty file")), shown(empty)),
+  ];
+}
 
 /** Parts of a whole as a bar, and in words for those who do not see it. */
 export function bar(parts) {
@@ -253,8 +219,9 @@ export const trouble = (text) => text && h("p", { class: "card bad", role: "aler
 
 export function cause(found, to) {
   if (!found) return null;
-  return h("section", { class: "card bad cause", "aria-label": "Why it failed" }, [
-    h("h2", null, "Why it failed"),
+  const title = found.ended ? "Why it ended" : "Why it failed";
+  return h("section", { class: "card bad cause", "aria-label": title }, [
+    h("h2", null, title),
     h("p", null, short(found.message)),
     found.card?.length ? h("pre", { tabindex: "0", class: "finding" }, short(found.card.join("\n"))) : null,
     found.raised && quiet("raised at ", h("code", null, found.raised)),

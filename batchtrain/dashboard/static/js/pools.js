@@ -172,21 +172,19 @@ function heat(context, nodes, slots) {
         .filter(([node]) => !chosen || node.state === chosen)
         .map(([node, at]) => nodeTile(context, node, at, slots)),
     ]),
-    broken.length
-      ? ui.section(
-          "Nodes with errors",
-          ["Node", "State", "Errors"],
-          broken
-            .slice(0, 50)
-            .map((node) =>
-              ui.row(node.id, [
-                ui.link(ui.path("pools", context.params.pool, "nodes", node.id), short(node.id)),
-                ui.state(node.state),
-                node.errors.map(short).join("; ") || `start task: ${node.start_task}`,
-              ]),
-            ),
-        )
-      : null,
+    ui.section(
+      "Nodes with errors",
+      ["Node", "State", "Errors"],
+      broken
+        .slice(0, 50)
+        .map((node) =>
+          ui.row(node.id, [
+            ui.link(ui.path("pools", context.params.pool, "nodes", node.id), short(node.id)),
+            ui.state(node.state),
+            node.errors.map(short).join("; ") || `start task: ${node.start_task}`,
+          ]),
+        ),
+    ),
   ];
 }
 

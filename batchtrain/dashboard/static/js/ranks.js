@@ -1,7 +1,7 @@
 // The ranks of a gang beside one another: a strip for each, or a heat map by node and the ranks that matter.
 
 import { h } from "./dom.js";
-import { bar, link, progressLine, quiet, tile } from "./parts.js";
+import { bar, button, document_, link, progressLine, quiet, tile, trouble } from "./parts.js";
 import { count, duration, number, plural } from "./format.js";
 
 /** By condition, its look and its letter in a heat map. */
@@ -11,6 +11,7 @@ const CONDITIONS = {
   slow: ["warn", "s"],
   quiet: ["warn", "q"],
   waits: ["wait", "w"],
+  ended: ["idle", "e"],
 };
 const SYSTEM = [
   ["memory_gib", "memory", (value) => `${number(value)} GiB`],
@@ -38,7 +39,8 @@ export function progress(data, running) {
 
 /** `to`: the address of the output of a rank. */
 export function ranks(data, to) {
-  if (!data?.count) return quiet("No rank has printed a line yet.");
+  if (!data?.count)
+    return quiet(data && data.end !== null ? "The output names no rank." : "No rank has printed a line yet.");
   const most = Math.max(...data.rows.flatMap((row) => row.step_seconds), 0);
   return [
     data.warning && h("p", { class: "card warned", role: "status" }, data.warning),
@@ -112,4 +114,16 @@ function heat(data, to) {
       ]),
     ),
   ]);
+}
+
+/** Where the ranks stand: of a live task when a button is pressed, else when a stall ended it. task: its address. */
+export function stacks(context, task, live) {
+  const path = `${task}/stacks`;
+  const read = () => {
+    delete context.loaded[path];
+    context.trouble[path] = "";
+    context.once(path);
+  };
+  const text = (live ? context.loaded[path] : context.once(path))?.text;
+  return [live && button("Show stacks", read), trouble(context.trouble[path]), text && document_("Stacks", text)];
 }

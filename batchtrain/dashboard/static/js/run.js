@@ -7,7 +7,7 @@ import { bytes, count, duration, lasted, moment, money, plural, short } from "./
 import { viewer } from "./log.js";
 import { chosenFile, output, outputView } from "./output.js";
 import * as ui from "./parts.js";
-import { progress, ranks } from "./ranks.js";
+import { progress, ranks, stacks } from "./ranks.js";
 
 const MOST_TASKS = 50,
   MOST_OVERLAYS = 8;
@@ -16,6 +16,7 @@ const base = (context) => ui.path("runs", context.params.run);
 const over = (seen) => seen.state !== "running";
 
 export const result = (run) => ui.state(run.outcome);
+export const results = (run) => h("span", { class: run.diverged ? "bad" : null }, run.results);
 
 /** The task that the page shows: that of the address, else the first that failed, else the first. */
 function taskOf(context) {
@@ -45,7 +46,7 @@ export const page = {
     const at = `${base(context)}${ui.path("tasks", task)}`;
     topics.ranks = `${at}/ranks`;
     if (ui.view(context) === "output") topics.log = `${at}/logs?file=${encodeURIComponent(shownFile(context, seen))}`;
-    if (ui.view(context) === "curves")
+    if (["overview", "curves"].includes(ui.view(context)))
       topics.curves =
         seen.task_ids.length > 1 && !context.query.get("task") ? `${base(context)}/curves` : `${at}/metrics`;
     if (live && ["curves", "ranks"].includes(ui.view(context))) {
@@ -69,7 +70,16 @@ export const page = {
       ui.crumbs(ui.link("/runs", "Runs")),
       ui.head(seen.job, [
         result(seen),
-        seen.live && context.data.job ? actions(context, terminate(seen.job), disable(seen.job)) : null,
+        actions(
+          context,
+          [
+            "Label",
+            `Tags of ${seen.id}, with commas, and a note`,
+            `${base(context)}/labels`,
+            { tags: seen.tags, note: seen.note },
+          ],
+          ...(seen.live && context.data.job ? [terminate(seen.job), disable(seen.job)] : []),
+        ),
       ]),
       ui.quiet(seen.id, ages(seen)),
       ui.tabs(context, "Views of the run", Object.keys(VIEW), { look: "" }, marked(context) ? ["ranks"] : []),
@@ -104,8 +114,10 @@ function ages(seen) {
 function which(context, seen) {
   const ids = seen.task_ids;
   if (ids.length < 2) return null;
-  const items = ids.map((each) => [each, each]);
-  const choice = ui.select("Task", taskOf(context), items, (task) => context.set({ task, file: "", rank: "" }));
+  const takesAll = ui.view(context) === "curves";
+  const items = [...(takesAll ? [["", "all"]] : []), ...ids.map((each) => [each, each])];
+  const chosen = takesAll ? (context.query.get("task") ?? "") : taskOf(context);
+  const choice = ui.select("Task", chosen, items, (task) => context.set({ task, file: "", rank: "" }));
   return h("p", { class: "filters" }, choice);
 }
 
@@ -133,43 +145,53 @@ const fabric = ({ fabric: check }) => {
 const VIEW = {
   overview(context, seen) {
     const data = context.data.ranks,
-      text = data?.warning;
+      text = data?.warning,
+      curves = context.data.curves;
+    if (curves) context.component("curve", () => new Curves({ main: true })).show(curves);
     return [
       ui.trouble(context.trouble.run),
       ui.cause(
-        seen.failure && { message: seen.failure.message, card: seen.card },
-        seen.failure &&
+        seen.failure && { message: seen.failure.message, card: seen.card, ended: seen.state === "interrupted" },
+        seen.failure && [
           ui.link(context.with({ view: "output", file: "stderr.txt", look: "" }), "Show the output at the cause"),
+          text && [" · ", ui.link(context.with({ view: "ranks" }), "Show the ranks")],
+        ],
       ),
       seen.diverged && h("p", { class: "card bad" }, `Diverged: ${seen.diverged}.`),
       seen.warnings?.map((warning) => ui.warned(short(warning))),
       seen.live && ui.waits(context),
-      text && ui.warned(text, " ", ui.link(context.with({ view: "ranks" }), "Show the ranks")),
+      text && !seen.failure && ui.warned(text, " ", ui.link(context.with({ view: "ranks" }), "Show the ranks")),
       seen.live ? (counted(context) ?? (data && progress(data, true))) : null,
+      ui.facts(Object.fromEntries(seen.facts.map(fact))),
+      curves && h("div", { keep: "curve" }),
       ui.facts({
         Started: moment(seen.started),
-        Time: duration(seen.seconds ?? lasted(seen.started)),
+        Time: duration(seen.seconds ?? (over(seen) ? null : lasted(seen.started))),
+        Labels: seen.labels,
         Account: seen.account,
         Pool: seen.pool && (seen.live ? ui.link(ui.path("pools", seen.pool), nodes(seen)) : nodes(seen)),
         "Node hours": seen.node_hours?.toFixed(2),
-        Cost: cost(seen),
+        Cost: over(seen) ? "" : cost(seen),
         Commit: seen.commit && `${seen.commit.id.slice(0, 12)}${seen.commit.dirty ? " with changes" : ""}`,
-        Command: ui.command(seen.command.join(" ")),
+        Command: seen.command.length ? ui.command(seen.command.join(" ")) : "",
         Settings: Object.entries(seen.settings)
           .map(([name, value]) => `${name}=${value}`)
           .join(", "),
       }),
       fabric(seen),
-      results(seen),
+      metrics(seen),
+      continued(seen),
       placements(seen),
+      phases(seen),
       bands(context, seen),
       tasks(context, seen),
-      h("h2", null, "Events"),
       events(seen),
     ];
   },
   ranks(context, seen) {
-    const data = context.data.ranks;
+    const data = context.data.ranks,
+      task = taskOf(context),
+      at = `${base(context)}${ui.path("tasks", task)}`;
     const to = (rank) => context.with({ view: "output", rank, split: "" });
     return [
       which(context, seen),
@@ -178,6 +200,7 @@ const VIEW = {
       data
         ? ranks({ ...data, nodes: byName(context, { ...data.nodes, ...newest(context.data.samples) }) }, to)
         : ui.quiet(taskOf(context) ? "Loading…" : waiting(seen)),
+      data && stacks(context, seen.live ? ui.path("jobs", seen.job, "tasks", task) : at, seen.live),
     ];
   },
   output(context, seen) {
@@ -207,7 +230,7 @@ const VIEW = {
       which(context, seen),
       ui.trouble(context.trouble.curves),
       data ? overlays(context, seen) : ui.quiet(taskOf(context) ? "Loading…" : waiting(seen)),
-      empty && ui.quiet("Nothing was measured yet."),
+      empty && ui.quiet(over(seen) ? "Nothing was measured." : "Nothing was measured yet."),
       data && h("div", { keep: "curves" }),
     ];
   },
@@ -251,13 +274,11 @@ const VIEW = {
             )
           : ui.quiet("No setting differs."),
       all.source_difference && ui.document_("Difference of the source", all.source_difference),
-      all.source.length
-        ? ui.section(
-            "Source",
-            ["File", "#Size"],
-            all.source.map((each) => ui.row(each.path, [each.path, ui.right(bytes(each.size))])),
-          )
-        : null,
+      ui.section(
+        "Source",
+        ["File", "#Size"],
+        all.source.map((each) => ui.row(each.path, [each.path, ui.right(bytes(each.size))])),
+      ),
       all.settings && ui.document_("Settings", all.settings),
       all.plan && ui.document_("Plan", all.plan),
       seen.live &&
@@ -298,32 +319,54 @@ function counted(context) {
   ]);
 }
 
-const results = (seen) =>
-  seen.metrics.length
-    ? ui.section(
-        "Results",
-        ["Metric", "#Last", "#Best", "#Step", "Unit"],
-        seen.metrics.map(({ metric, last, best, step, unit }) =>
-          ui.row(metric, [metric, ui.right(last), ui.right(best), ui.right(step ?? ""), unit]),
-        ),
-      )
-    : null;
+/** A main result, as the end of a run names it; the model is a file to look at. */
+const fact = ({ name, text, diverged }) => [name, diverged ? h("span", { class: "bad" }, text) : text];
+
+const phases = (seen) =>
+  ui.section(
+    "Phases",
+    ["Phase", "#Time", "What"],
+    seen.phases.map(({ phase, seconds, content }) => ui.row(phase, [phase, ui.right(duration(seconds)), content])),
+  );
+
+const continued = (seen) =>
+  ui.section(
+    "Continues",
+    ["Task", "Run", "#Step", "Commit", "Changed"],
+    seen.continues.map(({ task, continues: run, step, commit, changed }) =>
+      ui.row(task, [task, ui.link(ui.path("runs", run), run), ui.right(step), commit, changed]),
+    ),
+  );
+
+/** The last values; of many tasks one click away. */
+function metrics(seen) {
+  if (!seen.metrics.length) return null;
+  const table = ui.table(
+    ["Metric", "#Last", "#Best", "#Step", "Unit"],
+    seen.metrics.map(({ metric, last, best, step, unit, finite }) => {
+      const value = finite ? last : h("span", { class: "bad" }, last);
+      return ui.row(metric, [metric, ui.right(value), ui.right(best), ui.right(step ?? ""), unit]);
+    }),
+    "Results",
+  );
+  const fold = h("details", { key: "results" }, h("summary", null, seen.results), table);
+  return [h("h2", null, "Results"), seen.metrics.length > MOST_TASKS ? fold : table];
+}
 
 /** Where the nodes of the pool were looked for. */
 const placements = (seen) =>
-  seen.candidates.length
-    ? ui.section(
-        "Candidates",
-        ["Candidate", "Result", "#Time"],
-        seen.candidates.map(({ candidate, result, seconds }, number) =>
-          ui.row(number, [candidate, result, ui.right(duration(seconds))]),
-        ),
-      )
-    : null;
+  ui.section(
+    "Candidates",
+    ["Candidate", "Result", "#Time"],
+    seen.candidates.map(({ candidate, result, seconds }, number) =>
+      ui.row(number, [candidate, result, ui.right(duration(seconds))]),
+    ),
+  );
 
 /** Attempts as bands over the time of the run. */
 function bands(context, seen) {
-  const ended = new Set((context.data.tasks?.rows ?? []).filter((task) => task.ended).map((task) => task.id));
+  const rows = context.data.tasks?.rows ?? [];
+  const running = new Set(rows.filter(({ state }) => state === "running").map(({ id }) => id));
   const started = seen.attempts.filter((attempt) => attempt.started);
   if (started.length < 2) return null;
   const begin = Date.parse(seen.started);
@@ -340,13 +383,13 @@ function bands(context, seen) {
           started
             .filter((attempt) => attempt.task === task)
             .map((attempt) => {
-              const how = attempt.ended_by || (over(seen) || ended.has(task) ? "" : "running");
-              const look = { completed: "good", "": how ? "run" : "idle" }[attempt.reason] ?? "bad";
-              const time = duration(attempt.seconds ?? lasted(attempt.started));
-              const start = share(attempt.started),
-                stop = attempt.ended ? share(attempt.ended) : over(seen) ? 100 : share(new Date().toISOString());
-              const text = `attempt ${attempt.attempt}: ${time}, ${how}`;
-              return ui.block(look, text, Math.max(0, start), stop, 0.6, { role: "img" });
+              const runs = !attempt.ended_by && !over(seen) && running.has(task);
+              const look = { completed: "good", "": runs ? "run" : "idle" }[attempt.reason] ?? "bad";
+              const time = duration(attempt.seconds ?? (runs ? lasted(attempt.started) : null));
+              const start = Math.max(0, share(attempt.started)),
+                stop = attempt.ended ? share(attempt.ended) : runs || over(seen) ? 100 : start;
+              const text = [`attempt ${attempt.attempt}`, time, runs ? "running" : attempt.ended_by].filter(Boolean);
+              return ui.block(look, text.join(", "), start, stop, 0.6, { role: "img" });
             }),
         ),
       ),
@@ -384,7 +427,7 @@ function tasks(context, seen) {
         ui.link(context.with({ view: "output", task: task.id }), task.id),
         ui.outcome(task),
         ui.right(task.exit_code ?? ""),
-        ui.right(duration(task.seconds ?? lasted(task.started))),
+        ui.right(duration(task.seconds ?? (over(seen) ? null : lasted(task.started)))),
         ui.id(task.node ?? ""),
       ]),
     ),
@@ -414,7 +457,7 @@ const chosenOverlays = (context) => context.query.getAll("with").slice(0, MOST_O
 
 /** The curves with those of other runs, whose lines begin with the name of the run. */
 function overlaid(context, data) {
-  const all = {};
+  const all = Object.create(null);
   const system = Object.entries(context.data.samples ?? {}).filter(([, lines]) => isSystem(lines));
   for (const [metric, lines] of Object.entries({ ...Object.fromEntries(system), ...data }))
     all[metric] = isSystem(lines) ? byName(context, lines) : { ...lines };
@@ -441,10 +484,8 @@ function overlays(context, seen) {
     h("summary", null, "Lay other runs over this one"),
     h("p", { class: "filters" }, [
       runs.map((run) =>
-        ui.checkbox(
-          [run.id, run.results.length ? h("span", { class: "quiet" }, run.results[0].text) : null],
-          chosen.includes(run.id),
-          () => context.toggle("with", run.id),
+        ui.checkbox([run.id, " ", h("span", { class: "quiet" }, results(run))], chosen.includes(run.id), () =>
+          context.toggle("with", run.id),
         ),
       ),
     ]),
@@ -455,14 +496,12 @@ function overlays(context, seen) {
 
 function events(seen) {
   const start = Date.parse(seen.started);
-  return h("ol", { class: "events" }, [
-    seen.events
-      .filter((event) => !["stdout", "stderr"].includes(event.kind))
-      .map((event) =>
-        h("li", null, [
-          h("span", { class: "number quiet" }, `+${duration(Math.max(0, (Date.parse(event.t) - start) / 1000))}`),
-          h("span", null, short(event.text)),
-        ]),
-      ),
-  ]);
+  const told = seen.events.filter((event) => !["stdout", "stderr"].includes(event.kind));
+  const items = told.map((event) =>
+    h("li", null, [
+      h("span", { class: "number quiet" }, `+${duration(Math.max(0, (Date.parse(event.t) - start) / 1000))}`),
+      h("span", null, short(event.text)),
+    ]),
+  );
+  return items.length ? [h("h2", null, "Events"), h("ol", { class: "events" }, items)] : null;
 }

@@ -4,20 +4,21 @@ import { Curves } from "./curves.js";
 import { h } from "./dom.js";
 import { duration } from "./format.js";
 import * as ui from "./parts.js";
-import { result } from "./run.js";
+import { result, results } from "./run.js";
 
 export const list = {
   title: () => "Runs",
-  topics: (context) => ({ runs: ui.asked(context, "/runs", "skip") }),
+  topics: (context) => ({ runs: ui.asked(context, "/runs", "skip", "text", "sort") }),
   render(context) {
-    const runs = context.data.runs;
+    const runs = context.data.runs,
+      sort = context.query.get("sort") ?? "";
     const chosen = context.query.getAll("id");
     return [
       ui.head("Runs"),
       ui.trouble(context.trouble.runs),
       !runs
         ? ui.quiet("Loading…")
-        : !runs.rows.length
+        : !runs.rows.length && !context.query.get("text")
           ? ui.empty(
               `No run is recorded in ${context.account.runs_dir}. Start one:`,
               ...context.account.start,
@@ -27,12 +28,28 @@ export const list = {
               h(
                 "p",
                 { class: "filters" },
+                ui.search("Filter", "text", context.query.get("text") ?? "", "name, state, tag, note", (text) =>
+                  context.set({ text, skip: "" }),
+                ),
+                ui.select("Sort by", sort, sorts(runs.rows, sort), (key) => context.set({ sort: key, skip: "" })),
                 chosen.length > 1
                   ? h("a", { class: "button", href: comparison(chosen) }, `Compare ${chosen.length} runs`)
                   : h("span", { class: "quiet" }, "Choose two or more runs to compare them."),
               ),
               ui.table(
-                ["", "Run", "Outcome", "#Time", "#Cost", "Started", "Nodes", "Results", "Settings"],
+                [
+                  "",
+                  "Run",
+                  "Outcome",
+                  "#Time",
+                  "#Cost",
+                  "#Node hours",
+                  "Started",
+                  "Nodes",
+                  "Results",
+                  "Labels",
+                  "Settings",
+                ],
                 runs.rows.map((run) => runRow(context, run, chosen)),
                 "Runs",
               ),
@@ -41,6 +58,12 @@ export const list = {
     ];
   },
 };
+
+/** The orders of the list: by time, or by a main metric that a run has. */
+const sorts = (rows, chosen) => [
+  ["", "time"],
+  ...[...new Set([chosen, ...rows.flatMap((run) => run.metrics)])].filter(Boolean).map((name) => [name, name]),
+];
 
 const comparison = (names) => `/runs/compare?${names.map((name) => `id=${encodeURIComponent(name)}`).join("&")}`;
 
@@ -57,10 +80,12 @@ const runRow = (context, run, chosen) =>
     ui.link(ui.path("runs", run.id), run.id),
     result(run),
     ui.right(duration(run.seconds)),
-    ui.right(run.cost || (run.node_hours === null ? "" : `${run.node_hours.toFixed(2)} h`)),
+    ui.right(run.cost),
+    ui.right(run.node_hours?.toFixed(2) ?? ""),
     ui.when(run.started),
     h("span", { class: "line1" }, run.nodes ? `${run.nodes} × ${run.vm_size}` : ""),
-    run.results.map((each) => each.text).join(", "),
+    h("td", { class: "results" }, results(run)),
+    run.labels,
     h("span", { class: "cut" }, [
       Object.entries(run.settings)
         .map(([name, value]) => `${name}=${value}`)
@@ -105,8 +130,10 @@ export const compare = {
             .map((each) =>
               ui.row(each.name, [
                 each.name,
-                ...each.values.map((value) =>
-                  each.values.every((other) => other === value) ? value : h("strong", null, value),
+                ...each.values.map((value, at) =>
+                  each.values.every((other) => other === value) && !each.diverged[at]
+                    ? value
+                    : h("strong", { class: each.diverged[at] ? "bad" : null }, value),
                 ),
               ]),
             ),

@@ -6,7 +6,7 @@ import { duration, lasted, short } from "./format.js";
 import { viewer } from "./log.js";
 import { chosenFile, output, outputView } from "./output.js";
 import * as ui from "./parts.js";
-import { progress, ranks } from "./ranks.js";
+import { progress, ranks, stacks } from "./ranks.js";
 
 const base = ({ params }) => ui.path("jobs", params.job, "tasks", params.task);
 const failed = (context) => Boolean(context.data.task?.cause);
@@ -71,11 +71,12 @@ const VIEW = {
       Command: seen.command && h("code", { class: "command" }, seen.command),
     }),
   ],
-  ranks: (context) => [
+  ranks: (context, seen) => [
     ui.trouble(context.trouble.ranks),
     context.data.ranks
       ? ranks(context.data.ranks, (rank) => context.with({ view: "output", rank }))
       : ui.loading(context.trouble.ranks),
+    seen.state === "running" && stacks(context, base(context), true),
   ],
   output: (context, seen) => [
     output(context, {

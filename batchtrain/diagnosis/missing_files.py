@@ -1,0 +1,37 @@
+"""Where a file that is not there belongs: on a volume of the task, or in the working directory of its image."""
+
+from __future__ import annotations
+
+import re
+
+from batchtrain.diagnosis import next_steps
+from batchtrain.errors import Finding
+from batchtrain.records import TaskRequest
+
+RULE = "missing-file"
+_ON_NODE = re.compile(r"/fsmounts/([^/]+)/")
+"""A path below AZ_BATCH_NODE_MOUNTS_DIR."""
+_TASK_DIRECTORY = re.compile(r".*/workitems/.*/wd/")
+"""The working directory of a task, as Python and shells expand a relative path."""
+
+
+def refined(finding: Finding, name: str, request: TaskRequest) -> Finding:
+    """The finding about a missing file with the place where it belongs; unchanged if the task's request tells none."""
+    if volume := _volume(name, request):
+        return finding._replace(
+            cause=f"the file {name} is not on the volume `{volume}`",
+            next_step=f"copy it to the storage of the volume `{volume}` (`shared_data_volumes` or `data_volumes` of"
+            " config.yaml), or correct the path",
+        )
+    relative = _TASK_DIRECTORY.sub("", name)
+    if request.starts_in_task_directory and relative and not relative.startswith("/"):
+        step = f"if {next_steps.literal(relative)} is a file of the image, set `default_working_dir: container`"
+        return finding._replace(next_step=f"{step}; otherwise, {finding.next_step}")
+    return finding
+
+
+def _volume(name: str, request: TaskRequest) -> str:
+    """The volume that a path is on; empty if it is on none."""
+    inside = [volume for volume, path in request.volumes if name == path or name.startswith(f"{path.rstrip('/')}/")]
+    on_node = _ON_NODE.search(name)
+    return inside[0] if inside else on_node[1] if on_node else ""
