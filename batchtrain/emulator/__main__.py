@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from batchtrain.emulator.server import main
+from batchtrain.emulator.serving import main
 
 sys.exit(main(sys.argv[1]))

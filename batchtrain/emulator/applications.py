@@ -12,7 +12,6 @@ from batchtrain.emulator.records import Document
 from batchtrain.emulator.reply import Call, Reply, element
 from batchtrain.emulator.world import Application, World
 
-MOST_REFERENCES = 10
 PROPERTY = "applicationPackageReferences"
 _RESOURCE = re.compile(
     r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Batch/batchAccounts/[^/]+/applications/([^/]+)",
@@ -49,8 +48,6 @@ def id_of(reference: Document) -> str:
 def check_references(world: World, references: list[Document], *, of_task: bool = False) -> None:
     """Check that every reference names an existing package. A task without a version can be added before its
     application has a default version. Raises Fault 400 or 409."""
-    if len(references) > MOST_REFERENCES:
-        raise invalid_property(PROPERTY, len(references), f"At most {MOST_REFERENCES} packages can be referred to.")
     ids = [(id_of(item).lower(), item.get("version", "")) for item in references]
     for index, name in enumerate(ids):
         if name in ids[:index]:

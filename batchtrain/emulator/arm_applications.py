@@ -5,39 +5,24 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 
-import msgspec
-
-from batchtrain.emulator import tokens, wire
+from batchtrain.emulator import models, tokens, wire
 from batchtrain.emulator.applications import find
 from batchtrain.emulator.arm_request import Account, Document, Request
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.interface import DEFAULT, DISPLAY_NAME, PackageFiles
+from batchtrain.emulator.interface import ALLOW_UPDATES, DEFAULT, DISPLAY_NAME, PackageFiles
 from batchtrain.emulator.reply import Reply
 from batchtrain.emulator.world import Application, World
 
 UPLOADS = "/_emulator/packages/"
 """The prefix of the links to which clients upload packages."""
 LIFE = 4 * 3600 * wire.SECOND
+SETTINGS = {"displayName": DISPLAY_NAME, "allowUpdates": ALLOW_UPDATES, "defaultVersion": DEFAULT}
 _TYPE = "Microsoft.Batch/batchAccounts/applications"
-
-
-class ApplicationProperties(msgspec.Struct, frozen=True):
-    """What a client sets of an application. Read-only properties are ignored."""
-
-    displayName: str | None = None
-    allowUpdates: bool = True
-    defaultVersion: str | None = None
-
-
-class ApplicationBody(msgspec.Struct, frozen=True):
-    """The body of a PUT or PATCH."""
-
-    properties: ApplicationProperties = ApplicationProperties()
 
 
 def list_applications(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
     """GET applications."""
-    return Reply(200, {"value": [_application(world, arm_request.path, item) for item in sorted(world.applications())]})
+    return arm_request.page([_application(world, arm_request.path, item) for item in sorted(world.applications())])
 
 
 def get_application(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
@@ -53,18 +38,17 @@ def patch_application(world: World, account: Account, arm_request: Request, name
 
 def put_application(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
     """PUT an application: it is created, or given properties are changed."""
-    properties = arm_request._replace(body=arm_request.body or b"{}").read(ApplicationBody).properties
+    properties = models.read("ArmApplication", models.decode(arm_request.body)).get("properties", {})
     application = find(world, name)
     if application is None:
         files(world).add(name)
         application = Application(name, ())
-    if properties.displayName is not None:
-        files(world).set(application.id, DISPLAY_NAME, properties.displayName)
-    if properties.defaultVersion is not None:
-        if properties.defaultVersion and properties.defaultVersion not in application.versions:
-            text = f"The version {properties.defaultVersion} of {application.id} does not exist or is not active."
-            raise Fault("InvalidApplicationPackageReferences", text)
-        files(world).set(application.id, DEFAULT, properties.defaultVersion)
+    default = properties.get("defaultVersion", "")
+    if default and default not in application.versions:
+        text = f"The version {default} of {application.id} does not exist or is not active."
+        raise Fault("InvalidApplicationPackageReferences", text)
+    for name, value in properties.items():
+        files(world).set(application.id, SETTINGS[name], str(value))
     return get_application(world, account, arm_request, application.id, revision)
 
 
@@ -83,7 +67,7 @@ def list_packages(world: World, account: Account, arm_request: Request, name: st
     """GET versions."""
     application = _application_of(world, name)
     versions = files(world).versions(application.id)
-    return Reply(200, {"value": [_package(arm_request, application.id, *pair) for pair in versions.items()]})
+    return arm_request.page([_package(arm_request, application.id, *pair) for pair in versions.items()])
 
 
 def get_package(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
@@ -98,8 +82,12 @@ def get_package(world: World, account: Account, arm_request: Request, name: str,
 def put_package(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
     """PUT a version: its document has the link for its content."""
     application = _application_of(world, name)
+    is_active = bool(files(world).versions(application.id).get(arm_request.version))
+    if is_active and not _is_replaceable(world, application.id):
+        text = f"The packages of {application.id} cannot be replaced: its allowUpdates is false."
+        raise Fault("OperationInvalidForCurrentState", text)
     files(world).announce(application.id, arm_request.version)
-    package = _package(arm_request, application.id, arm_request.version, is_active=False)
+    package = _package(arm_request, application.id, arm_request.version, 0)
     path = f"{application.id}/{arm_request.version}"
     link = f"{arm_request.base}{UPLOADS}{path}?sig={_signature(account.key, path)}"
     package["properties"] |= {"storageUrl": link, "storageUrlExpiry": wire.timestamp(arm_request.now + LIFE)}
@@ -109,7 +97,7 @@ def put_package(world: World, account: Account, arm_request: Request, name: str,
 def activate(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
     """POST activate: nodes can have the package from now on. Raises Fault 409 without content."""
     application = _application_of(world, name)
-    if not files(world).activate(application.id, arm_request.version):
+    if not files(world).activate(application.id, arm_request.version, arm_request.now):
         package = f"{application.id} {arm_request.version}"
         text = f"The package {package} has no content: upload a zip file to its storageUrl."
         raise Fault("OperationInvalidForCurrentState", text)
@@ -151,8 +139,12 @@ def files(world: World) -> PackageFiles:
     return world.package_files
 
 
+def _is_replaceable(world: World, application: str) -> bool:
+    return files(world).setting(application, ALLOW_UPDATES) != str(False)
+
+
 def _application(world: World, account_id: str, application: Application) -> Document:
-    properties: Document = {"allowUpdates": True}
+    properties: Document = {"allowUpdates": _is_replaceable(world, application.id)}
     if name := files(world).setting(application.id, DISPLAY_NAME):
         properties["displayName"] = name
     if application.default:
@@ -161,7 +153,9 @@ def _application(world: World, account_id: str, application: Application) -> Doc
     return {"id": where, "name": application.id, "type": _TYPE, "properties": properties}
 
 
-def _package(arm_request: Request, application: str, version: str, is_active: bool) -> Document:
-    properties = {"state": "Active" if is_active else "Pending", **({"format": "zip"} if is_active else {})}
+def _package(arm_request: Request, application: str, version: str, activated: int) -> Document:
+    properties = {"state": "Pending"}
+    if activated:
+        properties = {"state": "Active", "format": "zip", "lastActivationTime": wire.timestamp(activated)}
     where = f"{arm_request.path}/applications/{application}/versions/{version}"
     return {"id": where, "name": version, "type": f"{_TYPE}/versions", "properties": properties}

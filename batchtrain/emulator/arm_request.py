@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
-import msgspec
-
-from batchtrain.emulator.faults import Fault
+from batchtrain.emulator import query
 from batchtrain.emulator.reply import Reply
 from batchtrain.emulator.world import World
 
 Document = dict[str, Any]
-Body = TypeVar("Body", bound=msgspec.Struct)
 
 
 class Account(NamedTuple):
@@ -42,12 +40,16 @@ class Request(NamedTuple):
     raw_path: str = ""
     """The whole path; `path` is the id of the account while the request is carried out."""
 
-    def read(self, kind: type[Body]) -> Body:
-        """The body. Raises Fault 400."""
-        try:
-            return msgspec.json.decode(self.body, type=kind)
-        except msgspec.DecodeError as error:
-            raise Fault("InvalidRequestBody", f"The specified request body is not valid: {error}.") from None
+    def page(self, value: list[Document]) -> Reply:
+        """One page of a list: `maxresults` entries after `$skiptoken`."""
+        most = query.most_results(self.query.get("maxresults", "")) or query.MAX_PAGE
+        start = query.number(self.query.get("$skiptoken", ""))
+        document: Document = {"value": value[start : start + most]}
+        if start + most < len(value):
+            parameters = {**self.query, "$skiptoken": str(start + most)}
+            pairs = "&".join(f"{quote(name, safe='$-')}={quote(text, safe='')}" for name, text in parameters.items())
+            document["nextLink"] = f"{self.base}{self.raw_path}?{pairs}"
+        return Reply(200, document)
 
 
 Operation = Callable[[World, Account, Request, str, int], Reply]

@@ -130,22 +130,20 @@ def _run(world: World, entry: PoolEntry, text: str, now: int) -> tuple[Document,
         current = formula.Result(pool.target_dedicated, pool.target_spot, pool.deallocation)
         reason = f"Undefined symbol: {error.undefined.removeprefix('$')}" if error.undefined else error.message
         reason = f"Line {error.line}, Col {error.column}: {reason}"
-        return {**run, "results": str(current), "error": _error(reason, lacks_samples=error.lacks_samples)}, None
+        texts = LACKS_SAMPLES if error.lacks_samples else FAILED
+        return {**run, "results": str(current), "error": _error(reason, *texts)}, None
     except Fault as fault:
-        return {**run, "results": str(result), "error": _error(fault.details.get("Reason", fault.text))}, None
+        return {**run, "results": str(result), "error": _error(fault.details.get("Reason", fault.text), *FAILED)}, None
     return {**run, "results": str(result)}, result
 
 
-def _error(reason: str, *, lacks_samples: bool = False) -> Document:
-    """As recorded in azure-sdk-for-node, and for samples as reported in Azure/batch-shipyard issue 138."""
-    code, message = "AutoScalingFormulaEvaluationError", "The specified auto-scaling formula has evaluation error"
-    if lacks_samples:
-        code, message = "InsufficientSampleData", "Autoscale evaluation failed due to insufficient sample data"
-    return {
-        "code": code,
-        "message": message,
-        "values": [{"name": "Message", "value": reason}],
-    }
+FAILED = "AutoScalingFormulaEvaluationError", "The specified auto-scaling formula has evaluation error"
+LACKS_SAMPLES = "InsufficientSampleData", "Autoscale evaluation failed due to insufficient sample data"
+"""Codes and messages: recorded in azure-sdk-for-node, and reported in Azure/batch-shipyard issue 138."""
+
+
+def _error(reason: str, code: str, message: str) -> Document:
+    return {"code": code, "message": message, "values": [{"name": "Message", "value": reason}]}
 
 
 def seen(world: World, entry: PoolEntry, text: str, now: int) -> formula.Seen:

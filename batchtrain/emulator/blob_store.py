@@ -21,7 +21,7 @@ from batchtrain.emulator.reply import Slice
 from batchtrain.emulator.wire import BLOB_STORE
 
 FOLDER = "blob_store"
-MOST_BYTES = 128 * 1024 * 1024
+MOST_BYTES = 1024**4
 LIFE_SECONDS = 30 * 86_400
 """The lifetime of a link: a task may wait long for its nodes, and be retried."""
 _PATH = re.compile(r"(?P<job>[A-Za-z0-9_-]{1,64})/(?P<name>[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99})")

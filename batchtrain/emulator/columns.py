@@ -171,7 +171,7 @@ class Columns:
         return sorted({i for term in condition.terms for i in self.narrow(term, at)})
 
     def _compare(self, condition: Comparison, at: Positions) -> Positions:
-        path, word, value, _ = condition
+        path, word, value = condition[:3]
         if path in WORDS:
             code = WORDS[path].index(value or "") if (value or "") in WORDS[path] else len(WORDS[path])
             column = self.state if path == "state" else self.result

@@ -179,9 +179,8 @@ class Control:
             raise Fault("InvalidPropertyValue", Reason=f"act is one of {', '.join(ACTS)}")
         if seconds is not None and not (isinstance(seconds, (int, float)) and 0 <= seconds < math.inf):
             raise Fault("InvalidPropertyValue", Reason="seconds is a number, 0 or more")
-        entry = self.driver.world.pool_of_node.get(node_id)
-        if entry is None:
-            raise Fault("NodeNotFound", Reason=f"there is no node {node_id}")
+        node_id = self._node_called(node_id)
+        entry = self.driver.world.pool_of_node[node_id]
         if act == "preempt" and entry.nodes[node_id].dedicated:
             raise Fault("OperationNotValidOnNode", Reason="only a spot node is preempted")
         if notice := document.get("notice"):
@@ -191,6 +190,18 @@ class Control:
         else:
             await self.driver.befall(node_id, act, seconds)
         return Reply(202)
+
+    def _node_called(self, name: str) -> str:
+        """The id of a node by itself or, as tables show it, shortened in the middle. Raises Fault."""
+        node_ids = self.driver.world.pool_of_node
+        if name in node_ids:
+            return name
+        start, mark, end = name.partition("…")
+        matches = [node_id for node_id in node_ids if mark and node_id.startswith(start) and node_id.endswith(end)]
+        if len(matches) != 1:
+            count = f"{len(matches)} nodes are" if matches else "there is no node"
+            raise Fault("NodeNotFound", Reason=f"{count} {name}; `batchtrain pool show POOL` lists the nodes of a pool")
+        return matches[0]
 
 
 def hints(world: World) -> list[dict[str, str]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from batchtrain.emulator import endpoints, states, wire
+from batchtrain.emulator import endpoints, models, states, wire
 from batchtrain.emulator.columns import TaskRow
 from batchtrain.emulator.indexes import JobEntry, PoolEntry, ScheduleEntry
 from batchtrain.emulator.records import Document, Instance, Job, JobNode, JobSchedule, Node, NodeRun, Pool, Record, Task
@@ -16,12 +17,6 @@ from batchtrain.emulator.world import World, task_document
 AGENT_VERSION = "1.12.15"
 RECENT_TASKS = 10
 """The number of tasks that a node lists."""
-
-NODE_STATES = (
-    "creating", "idle", "offline", "preempted", "rebooting", "reimaging", "running", "starting", "startTaskFailed",
-    "leavingPool", "unknown", "unusable", "waitingForStartTask", "deallocated", "deallocating", "upgradingOS",
-)  # fmt: skip
-"""The counters of nodecounts."""
 
 
 def pool_url(base: str, pool: Pool) -> str:
@@ -157,7 +152,8 @@ def _task_key(world: World, task: Task, node: Node) -> tuple[str, str, int]:
 def node_counts(nodes: Iterable[Node]) -> Document:
     """The number of nodes by state."""
     counts = Counter(node.state for node in nodes)
-    return {**{name: counts[name.lower()] for name in NODE_STATES}, "total": counts.total()}
+    states = (field.name for field in models.fields()["BatchNodeCounts"])
+    return {**{name: counts[name.lower()] for name in states}, "total": counts.total()}
 
 
 def job_document(entry: JobEntry, base: str) -> Document:
@@ -173,23 +169,11 @@ def job_document(entry: JobEntry, base: str) -> Document:
     return {"id": job.id, "url": job_url(base, job), **history, **spec, "executionInfo": _present(execution)}
 
 
-SECRETS = frozenset({"password", "sshPrivateKey", "accountKey", "sasKey", "protectedSettings"})
-
-
 def _shown(spec: Document) -> Document:
     """A job's specification without the secrets of its auto pool."""
     if "autoPoolSpecification" not in spec["poolInfo"]:
         return spec
-    return {**spec, "poolInfo": without_secrets(spec["poolInfo"])}
-
-
-def without_secrets(value: Any) -> Any:
-    """A document without the properties that no answer contains."""
-    if isinstance(value, list):
-        return [without_secrets(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {name: without_secrets(inner) for name, inner in value.items() if name not in SECRETS}
+    return {**spec, "poolInfo": models.hide("BatchPoolInfo", copy.deepcopy(spec["poolInfo"]))}
 
 
 def schedule_document(entry: ScheduleEntry, base: str, next_run: int) -> Document:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from batchtrain.catalog.meaning import Refusal
+from batchtrain.catalog.meaning import INVALID, Refusal
 
 Code = tuple[int, str]
 
@@ -21,7 +21,6 @@ FAULTS: Mapping[str, Code] = {
     "InvalidUri": (400, "The requested URI does not represent any resource on the server."),
     "InvalidAutoScalingSettings": (400, "The auto scaling settings specified on the pool are invalid."),
     "AutoScalingFormulaSyntaxError": (400, "The specified auto scaling formula has a syntax error."),
-    "OutOfRangeInput": (400, "One of the request inputs is out of range."),
     "UnsupportedProperty": (400, "One of the properties specified in the request body is not supported."),
     "TaskDependencyListTooLong": (400, "The task's list of dependencies is too long."),
     "TaskDependencyRangesTooLong": (400, "The task's list of dependency ranges is too long."),
@@ -53,7 +52,6 @@ FAULTS: Mapping[str, Code] = {
     "JobBeingTerminated": (409, "The specified job is being terminated."),
     "JobCompleted": (409, "The specified job is already in a completed state."),
     "JobDisabled": (409, "The specified job is disabled."),
-    "JobNotActive": (409, "The specified job is not in an active state."),
     "JobPreparationTaskOrReleaseTaskNotSpecified": (409,
         "The specified job does not have either job preparation task or job release task."),
     "JobWithSameIdExists": (409, "The job schedule cannot be created because a job with the same id already exists."),
@@ -83,6 +81,7 @@ FAULTS: Mapping[str, Code] = {
         "The specified operation is not valid for the current state of the resource."),
     "OperationNotValidOnNode": (409, "The specified operation is not valid on the current node."),
     "ConditionNotMet": (412, "The condition specified using HTTP conditional header(s) is not met."),
+    "RequestEntityTooLarge": (413, "The request entity is too large."),
     "RequestBodyTooLarge": (413, "The request body is too large and exceeds the maximum permissible limit."),
     "InvalidRange": (416, "The range specified is invalid for the current size of the resource."),
     "InternalError": (500, "Server encountered an internal error. Please try again after some time."),
@@ -140,6 +139,8 @@ def invalid_parameter(name: str, value: str, **details: str) -> Fault:
 def check(refusals: Iterable[Refusal]) -> None:
     """Raise a fault for the first refusal."""
     for refusal in refusals:
+        if refusal.code != INVALID:
+            raise Fault(refusal.code, PropertyName=refusal.path, Reason=refusal.reason)
         raise invalid_property(refusal.path, refusal.value, refusal.reason)
 
 

@@ -153,7 +153,7 @@ class Application:
             return Reply(201)
         if request.raw_path.startswith(control.PREFIX):
             self._authenticate(request, 0.0)
-            path_below = request.raw_path.removeprefix(control.PREFIX)
+            path_below = unquote(request.raw_path.removeprefix(control.PREFIX))
             return await self.control.answer(request.verb, path_below, await _body(receive))
         if resource_manager.is_path(request.raw_path):
             return await self._of_resource_manager(request, receive, now)

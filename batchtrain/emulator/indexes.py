@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from batchtrain.emulator.autoscale_samples import History
+from batchtrain.emulator.interface import SIMULATED
 from batchtrain.emulator.records import Job, JobNode, JobSchedule, Node, Pool, Task, TaskFacts
 from batchtrain.emulator.task_table import Shelf, TaskTable
-
-SIMULATED = "batchtrain-nodes"
-"""Metadata item: with the value `simulated`, nodes of the pool run no commands."""
 
 EVERY_SLOT = 1 << 16
 """The slots of a node that a task needs for itself."""

@@ -8,6 +8,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+SIMULATED = "batchtrain-nodes"
+"""Metadata item: with the value `simulated`, nodes of the pool run no commands."""
+
 STORAGE_ACCOUNT = "batchtrainlocal"
 """The name of the account's own storage, which is its auto-storage too."""
 
@@ -19,8 +22,9 @@ class Size(msgspec.Struct, frozen=True):
     gpus: int = 0
 
 
-DEFAULT, DISPLAY_NAME = "default", "display_name"
-"""Settings of an application: the version of references without one, and the name that people see."""
+DEFAULT, DISPLAY_NAME, ALLOW_UPDATES = "default", "display_name", "allow_updates"
+"""Settings of an application: the version of references without one, the name that people see, and whether an active
+package can be replaced."""
 
 
 class PackageFiles(Protocol):
@@ -33,13 +37,13 @@ class PackageFiles(Protocol):
         """Delete an application."""
 
     def setting(self, application: str, name: str) -> str:
-        """DEFAULT or DISPLAY_NAME of an application; empty if it has none."""
+        """A setting of an application; empty if it has none."""
 
     def set(self, application: str, name: str, value: str) -> None:
-        """Set DEFAULT or DISPLAY_NAME of an application; an empty value removes it."""
+        """Change a setting of an application; an empty value removes it."""
 
-    def versions(self, application: str) -> dict[str, bool]:
-        """The versions of an application, and whether each is active."""
+    def versions(self, application: str) -> dict[str, int]:
+        """The versions of an application, and when each was activated; 0 for one that is not active."""
 
     def announce(self, application: str, version: str) -> None:
         """Create a package without content."""
@@ -47,7 +51,7 @@ class PackageFiles(Protocol):
     async def keep(self, application: str, version: str, parts: AsyncIterator[bytes]) -> None:
         """Store the content of a package, which is not active yet."""
 
-    def activate(self, application: str, version: str) -> bool:
+    def activate(self, application: str, version: str, now: int) -> bool:
         """Make the content of a package active. Returns False if it has none."""
 
     def remove_version(self, application: str, version: str) -> None:
@@ -182,6 +186,15 @@ class StorageAccount(NamedTuple):
     key: str
     endpoint: str
     """The URL of its blob service."""
+
+    @property
+    def connection_string(self) -> str:
+        """As SDKs and `az storage` take it; it contains the key."""
+        protocol = self.endpoint.partition(":")[0]
+        return (
+            f"DefaultEndpointsProtocol={protocol};AccountName={self.account};AccountKey={self.key};"
+            f"BlobEndpoint={self.endpoint};"
+        )
 
     def __repr__(self) -> str:
         return f"StorageAccount({self.account!r}, {self.endpoint!r})"

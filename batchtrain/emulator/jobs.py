@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 
-from batchtrain.emulator import documents, endings, launching, quotas, schedules, states, statistics
+from batchtrain.catalog import meaning
+from batchtrain.emulator import documents, endings, launching, models, quotas, schedules, states, statistics
 from batchtrain.emulator.checks import check_id
 from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import JobEntry
 from batchtrain.emulator.query import Row, by_id, listing, number, one
 from batchtrain.emulator.records import Document
@@ -77,7 +80,7 @@ def _respecified(world: World, call: Call, entry: JobEntry, spec: Document, chan
         reason = "A job that ends with its tasks (terminatejob) cannot be changed to noaction."
         raise invalid_property("onAllTasksComplete", "noaction", reason)
     spec["poolInfo"] = _pool_info(entry, before["poolInfo"], spec["poolInfo"])
-    launching.checked(changes)
+    check_meaning(meaning.job_limits(changes))
     spec["constraints"] = {**launching.CONSTRAINTS, **spec.get("constraints", {})}
     world.move_job(entry, spec)
     if "constraints" in changes and (wall := job_wall_clock(entry.record)):
@@ -89,10 +92,13 @@ def _pool_info(entry: JobEntry, before: Document, pool_info: Document) -> Docume
     """Move a job to another pool, which needs a disabled job. Of an auto pool only keepAlive can change."""
     auto = before.get("autoPoolSpecification")
     if auto is not None:
-        auto_pool: Document = pool_info.get("autoPoolSpecification", {})
+        auto_pool, own = (
+            models.hide("BatchAutoPoolSpecification", copy.deepcopy(pool))
+            for pool in (pool_info.get("autoPoolSpecification", {}), auto)
+        )
         path = "poolInfo/autoPoolSpecification"
         for name in auto_pool.keys() - {"keepAlive"}:  # secrets are ignored, because answers never contain them
-            if documents.without_secrets(auto_pool[name]) != documents.without_secrets(auto.get(name)):
+            if auto_pool[name] != own.get(name):
                 raise invalid_property(f"{path}/{name}", auto_pool[name], "Only keepAlive can be changed.")
         keep = auto_pool.get("keepAlive", auto["keepAlive"])
         if keep != auto["keepAlive"] and auto["poolLifetimeOption"] != "job":

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from batchtrain.catalog import meaning
-from batchtrain.emulator import documents, pools, tasks, tokens, wire
-from batchtrain.emulator.checks import check_command, check_id, check_retries, passwords
-from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator import models, pools, tasks, tokens, wire
+from batchtrain.emulator.checks import passwords
+from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import JobEntry, ScheduleEntry
 from batchtrain.emulator.records import Document, Job
@@ -39,60 +38,29 @@ RELEASE: Mapping[str, Any] = {
 }
 MANAGER: Mapping[str, Any] = {"killJobOnCompletion": True, "runExclusive": True, "allowLowPriorityNode": True}
 """Properties with defaults of the service."""
-LONGEST_RELEASE = meaning.LONGEST_RELEASE_SECONDS * wire.SECOND
-PREFIX = re.compile(r"[A-Za-z0-9_-]{0,20}")
-SECRET = "*"
-SPECIAL_TASKS = ("jobPreparationTask", "jobReleaseTask", "jobManagerTask")
 
 
 def logins(document: Document) -> dict[str, str] | None:
     """Registry passwords of a job's special tasks, taken before `specification` removes them."""
-    settings = [document.get(name, {}).get("containerSettings", {}) for name in SPECIAL_TASKS]
+    settings = [document.get(name, {}).get("containerSettings", {}) for name in meaning.SPECIAL_TASKS]
     return passwords([container["registry"] for container in settings if "registry" in container]) or None
 
 
 def specification(world: World, document: Document, *, by_schedule: bool = False) -> Document:
     """A job's document (of a request or a schedule) with the service's defaults, checked. Raises Fault."""
-    spec = {**DEFAULTS, **checked({name: value for name, value in document.items() if name != "id"})}
+    spec = {**DEFAULTS, **{name: value for name, value in document.items() if name != "id"}}
     spec["constraints"] = {**CONSTRAINTS, **spec.get("constraints", {})}
-    check_meaning(meaning.job(spec))
-    _check_pool(world, spec["poolInfo"], by_schedule=by_schedule)
+    check_meaning(meaning.job(spec, by_schedule=by_schedule))
+    _check_pool(world, spec["poolInfo"])
+    models.hide("BatchJobSpecification", spec, spared="BatchPoolInfo")
     if preparation := spec.get("jobPreparationTask"):
-        check_command(preparation, "jobPreparationTask/")
         constraints = {**CONSTRAINTS, "retentionTime": tasks.RETENTION, **preparation.get("constraints", {})}
-        check_retries(constraints["maxTaskRetryCount"], "jobPreparationTask/constraints/maxTaskRetryCount")
         spec["jobPreparationTask"] = {**PREPARATION, **preparation, "constraints": constraints}
-    if "jobReleaseTask" in spec:
-        spec["jobReleaseTask"] = _release(spec)
+    if release := spec.get("jobReleaseTask"):
+        spec["jobReleaseTask"] = {**RELEASE, **release}
     if manager := spec.get("jobManagerTask"):  # its number of retries can be the job's
         spec["jobManagerTask"] = {**MANAGER, **manager, **tasks.checked(world, spec, _task_of(manager))}
-    _check_ids(spec)
     return spec
-
-
-def checked(sent: Document) -> Document:
-    """The limits of what a request sends of the properties that can also be changed later. Raises Fault 400."""
-    spec = {**DEFAULTS, **sent}
-    if not -1000 <= spec["priority"] <= 1000:
-        raise invalid_property("priority", spec["priority"], "The value must be between -1000 and 1000.")
-    if spec["maxParallelTasks"] != -1 and spec["maxParallelTasks"] < 1:
-        reason = "The value must be -1, for no limit, or at least 1."
-        raise invalid_property("maxParallelTasks", spec["maxParallelTasks"], reason)
-    check_retries(spec.get("constraints", CONSTRAINTS).get("maxTaskRetryCount", 0))
-    return sent
-
-
-def _release(spec: Document) -> Document:
-    document = spec["jobReleaseTask"]
-    if "jobPreparationTask" not in spec:
-        reason = "A job release task needs a job preparation task."
-        raise Fault("MissingRequiredProperty", PropertyName="jobPreparationTask", Reason=reason)
-    check_command(document, "jobReleaseTask/")
-    completed = {**RELEASE, **document}
-    if not 0 < wire.parse_duration(completed["maxWallClockTime"]) <= LONGEST_RELEASE:
-        path = "jobReleaseTask/maxWallClockTime"
-        raise invalid_property(path, completed["maxWallClockTime"], "A job release task runs for at most 15 minutes.")
-    return completed
 
 
 def _task_of(manager: Document) -> Document:
@@ -100,52 +68,13 @@ def _task_of(manager: Document) -> Document:
     return {name: value for name, value in manager.items() if name not in MANAGER}
 
 
-def _check_ids(spec: Document) -> None:
-    ids: set[str] = set()
-    for name in SPECIAL_TASKS:
-        if name not in spec:
-            continue
-        task_id = check_id(spec[name], f"{name}/id").lower()
-        if task_id in ids:
-            raise invalid_property(f"{name}/id", spec[name]["id"], "Another special task of the job has this id.")
-        ids.add(task_id)
-
-
-def _check_pool(world: World, info: Document, *, by_schedule: bool) -> None:
-    """Check that the job names a pool or has an auto pool. It is not checked whether the named pool exists."""
-    auto = info.get("autoPoolSpecification")
-    if info.get("poolId") and auto is not None:
-        raise invalid_property("poolInfo", info["poolId"], "Either poolId or autoPoolSpecification is given.")
-    if auto is None:
-        if not info.get("poolId"):
-            raise Fault("MissingRequiredProperty", PropertyName="poolInfo/poolId")
-        return
-    path = "poolInfo/autoPoolSpecification"
-    if "pool" not in auto:
-        raise Fault("MissingRequiredProperty", PropertyName=f"{path}/pool")
-    if auto["poolLifetimeOption"] == "jobschedule" and not by_schedule:
-        reason = "A job that no schedule made cannot share its pool with others of a schedule."
-        raise invalid_property(f"{path}/poolLifetimeOption", auto["poolLifetimeOption"], reason)
-    if not PREFIX.fullmatch(auto.get("autoPoolIdPrefix", "")):
-        reason = "A prefix has up to 20 of the characters A-Z, a-z, 0-9, _ and -."
-        raise invalid_property(f"{path}/autoPoolIdPrefix", auto["autoPoolIdPrefix"], reason)
-    pools.check(world, auto["pool"])
-    if "hardwareProfile" in auto["pool"]["virtualMachineConfiguration"]:
-        profile_path = f"{path}/pool/virtualMachineConfiguration/hardwareProfile"
-        raise invalid_property(profile_path, "", "A pool that is made for a job cannot have it.")
-    auto.setdefault("keepAlive", False)
-    _mask(auto["pool"])
-
-
-def _mask(document: Document) -> None:
-    """Mask an auto pool's secrets, except registry passwords: only their presence matters to the new pool."""
-    for name, value in document.items():
-        if name in documents.SECRETS:
-            document[name] = SECRET
-        elif name not in ("containerRegistries", "registry"):
-            for item in value if isinstance(value, list) else [value]:
-                if isinstance(item, dict):
-                    _mask(item)
+def _check_pool(world: World, info: Document) -> None:
+    """Check whether the job's auto pool can be created. It is not checked whether a named pool exists."""
+    if auto := info.get("autoPoolSpecification"):
+        pools.specification(world, copy.deepcopy(auto["pool"]))
+        auto.setdefault("keepAlive", False)
+        # Only the presence of the other secrets matters to the new pool.
+        models.hide("BatchPoolSpecification", auto["pool"], mask="*", spared="ContainerRegistryReference")
 
 
 def _auto_pool(spec: Document) -> Document:

@@ -21,7 +21,7 @@ RESERVED = "customscript"
 
 def check(world: World, machine: Document, identity: object) -> tuple[Image | None, str]:
     """The marketplace image of a configuration, or None for one of a gallery, and its system: linux or windows. The
-    configuration gets its defaults and loses its secrets. Raises Fault 400. `identity` is the pool's; only Resource
+    configuration gets its defaults. Raises Fault 400. `identity` is the pool's; only Resource
     Manager can set it."""
     _check_image(machine["imageReference"])
     image, system = image_and_system(world, machine)
@@ -40,7 +40,6 @@ def check(world: World, machine: Document, identity: object) -> tuple[Image | No
         if extension["type"].lower() == RESERVED:
             path = f"{PROPERTY}/extensions[{index}]/type"
             raise invalid_property(path, extension["type"], "This type of extension is reserved for Batch.")
-        extension.pop("protectedSettings", None)
     return image, system
 
 

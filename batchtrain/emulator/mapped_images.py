@@ -145,11 +145,9 @@ def _write(data_dir: Path, images: Mapping[str, Mapped]) -> None:
 @contextmanager
 def alone(data_dir: Path) -> Iterator[None]:
     """While no other process rewrites the files of images and sizes."""
-    import fcntl  # not on Windows, which has no emulator
-
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     with state_files.lock_file(data_dir / LOCK_FILE) as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        state_files.lock(lock)
         yield
 
 

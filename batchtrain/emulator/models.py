@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import difflib
 import functools
-import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
 from batchtrain import foreign
+from batchtrain.catalog import api_versions, meaning
 from batchtrain.emulator import versions, wire
-from batchtrain.emulator.faults import Fault, invalid_property
-from batchtrain.emulator.properties import ENTITIES, ENUMS, MODELS
+from batchtrain.emulator.faults import Fault, invalid_property, not_implemented
+from batchtrain.emulator.properties import ARM_NAMES, ENTITIES, ENUMS, MODELS, RESOURCE_MANAGER
 from batchtrain.emulator.records import Document
 from batchtrain.emulator.versions import CURRENT, NEWEST
 
@@ -87,6 +87,8 @@ def _unknown(model: str, name: str, path: str, revision: int) -> Fault:
         reason += f" {RETIRED[name]}"
     elif namesakes:
         reason += f" Service version {versions.name(namesakes[0].until)} was the last with it."
+        if namesakes[0].into:
+            reason += f" Use {'/'.join(namesakes[0].into)}."
     elif near := difflib.get_close_matches(name, shapes(revision)[model].readers, 1):
         reason += f" Is '{near[0]}' meant?"
     text = f"The specified Request Body is not syntactically valid. {reason}"
@@ -131,6 +133,52 @@ def _shown(kind: str, value: Any, revision: int) -> Any:
     return shown(kind, value, revision)
 
 
+def hide(kind: str, value: Any, mask: str = "", spared: str = "") -> Any:
+    """Remove or mask what no answer contains, in place; returns the value. spared: a model that keeps its secrets."""
+    for document in value if isinstance(value, list) else [value]:
+        for field in fields()[kind]:
+            if field.name not in document or field.kind == spared:
+                continue
+            if field.effect != "unshown":
+                if field.kind in fields():
+                    hide(field.kind, document[field.name], mask, spared)
+            elif mask:
+                document[field.name] = mask
+            else:
+                del document[field.name]
+    return value
+
+
+def in_resource_manager(kind: str, value: Any, revision: int) -> Any:
+    """A part of an answer with Resource Manager's names of properties and words of enums."""
+    if isinstance(value, list):
+        return [in_resource_manager(kind, item, revision) for item in value]
+    if kind in enums():
+        return enums()[kind][value]
+    if kind not in fields():
+        return value
+    kinds, content = shapes(revision)[kind].kinds, {}
+    for name, item in value.items():
+        arm_name, since = ARM_NAMES.get((kind, name), (name, 0))
+        content[arm_name if revision >= since else name] = in_resource_manager(kinds.get(name, ""), item, revision)
+    return content
+
+
+def from_resource_manager(kind: str, value: Any) -> Any:
+    """A part of a request with the service's own names of properties."""
+    if isinstance(value, list):
+        return [from_resource_manager(kind, item) for item in value]
+    if kind not in fields() or not isinstance(value, dict):
+        return value
+    content = {}
+    kinds = {field.name: field.kind for field in fields()[kind]}
+    names = {arm_name: name for (model, name), (arm_name, _) in ARM_NAMES.items() if model == kind}
+    for arm_name, item in value.items():
+        name = str(names.get(arm_name, arm_name))
+        content[name] = from_resource_manager(kinds.get(name, ""), item)
+    return content
+
+
 @functools.cache
 def differs(model: str, revision: int) -> bool:
     """Whether a service version shows other properties than a document in canonical form may have, at any depth."""
@@ -139,6 +187,7 @@ def differs(model: str, revision: int) -> bool:
         or bool(field.into)
         or (field.kind in fields() and differs(field.kind, revision))
         for field in fields()[model]
+        if field.kind != "retired"  # no document has it
     )
 
 
@@ -147,7 +196,7 @@ def links(model: str, document: Document) -> Iterator[str]:
     for field in _linking(model):
         value = document.get(field.name)
         if value and field.kind in LINKS:
-            yield LINKS[field.kind].kind
+            yield LINKS[field.kind][0]
         elif value:
             for item in value if field.many else [value]:
                 yield from links(field.kind, item)
@@ -174,30 +223,25 @@ RETIRED = {
     "applicationLicenses": "Application licenses were retired in February 2024.",
     "authenticationTokenSettings": "Authentication tokens of tasks were retired in September 2024.",
     "certificateReferences": "Certificates were retired in February 2024.",
+    "certificates": "Certificates were retired in February 2024.",
     "cloudServiceConfiguration": "Cloud Services were retired in February 2024: use virtualMachineConfiguration.",
 }
 """Retired or renamed properties of older versions. Empty values are accepted."""
+UNAVAILABLE = {"BatchNodeIdentityReference": "managed identities (identityReference): use a URL with a signature"}
+"""Type of refused properties -> what the emulator does not have."""
 IMPLIED: Mapping[str, Document] = {"publicIPs": {"provision": "usermanaged"}}
 """Information that an older version's property carries besides its value."""
 
-
-class Link(NamedTuple):
-    """A reference to an Azure resource outside Batch."""
-
-    kind: str
-    """The service's name for such resources in its refusals."""
-    form: str = "..."
-    """The form of its id; `...` is any text."""
-
-
-_GROUP = "/subscriptions/.../resourceGroups/.../providers/"
-LINKS: Mapping[str, Link] = {
-    "subnet": Link("Network", f"{_GROUP}.../virtualNetworks/.../subnets/..."),
-    "address": Link("Network", f"{_GROUP}Microsoft.Network/publicIPAddresses/..."),
-    "image": Link("Compute", f"{_GROUP}Microsoft.Compute/galleries/.../images/...[/versions/...]"),
-    "gallery": Link("Compute"),
+ROOTS = {"pool": "BatchPoolCreateOptions", "job": "BatchJobCreateOptions", "task": "BatchTaskCreateOptions"}
+"""The first step of a place in the table of versions -> the model of the request."""
+LINKS = {
+    "subnet": ("Network", meaning.SUBNET),
+    "address": ("Network", meaning.ADDRESS),
+    "image": ("Compute", meaning.GALLERY_IMAGE),
+    "gallery": ("Compute", ""),
 }
-"""Readers by type."""
+"""Type of a property that refers to an Azure resource outside Batch -> the service's name for such resources in its
+refusals, and the form of the id, if it has one."""
 NO_SUBSCRIPTION = "/subscriptions/00000000-0000-0000-0000-000000000000/"
 """No account is in it. Three suites of Azure's SDKs expect 400 for a subnet of it, with a key and with a token."""
 
@@ -284,7 +328,12 @@ def _retired(value: Any, path: str) -> None:
         raise invalid_property(path, "", RETIRED[path.rpartition("/")[2]])
 
 
-def _enum(values: tuple[str, ...]) -> Reader:
+def _unavailable(value: Any, path: str, reader: Reader, what: str) -> NoReturn:
+    reader(value, path)
+    raise not_implemented(what)
+
+
+def _enum(values: Iterable[str]) -> Reader:
     canonical = {value.lower(): value for value in values}
 
     def read_enum(value: Any, path: str) -> str:
@@ -295,18 +344,12 @@ def _enum(values: tuple[str, ...]) -> Reader:
     return read_enum
 
 
-def _link(form: str) -> Reader:
-    words = re.escape(form).replace(r"\[", "(").replace(r"\]", ")?").replace(r"\.\.\.", "[^/]+")
-    pattern = re.compile(words if form != "..." else ".+", re.IGNORECASE)
-
-    def read_link(value: Any, path: str) -> str:
-        if _str(value, path).lower().startswith(NO_SUBSCRIPTION):
-            raise invalid_property(path, value, "The resource is not in the subscription of the account.")
-        if pattern.fullmatch(value):
-            return str(value)
-        raise invalid_property(path, value, f"The id must be of the form {form}.")
-
-    return read_link
+def _link(value: Any, path: str, form: str) -> str:
+    if _str(value, path).lower().startswith(NO_SUBSCRIPTION):
+        raise invalid_property(path, value, "The resource is not in the subscription of the account.")
+    if not value or (form and not meaning.has_form(value, form)):
+        raise invalid_property(path, value, f"The id must be of the form {form or '...'}.")
+    return str(value)
 
 
 def _model(name: str, revision: int) -> Reader:
@@ -346,21 +389,60 @@ _SCALARS: Mapping[str, Reader] = {
     "object": _object,
     "any": _any,
     "retired": _retired,
-    **{kind: _link(link.form) for kind, link in LINKS.items()},
+    **{kind: functools.partial(_link, form=form) for kind, (_, form) in LINKS.items()},
 }
 
 
 @functools.cache
-def enums() -> Mapping[str, tuple[str, ...]]:
-    """The values of each enum."""
-    return {name: tuple(values.split()) for name, values in _entries(ENUMS, ":")}
+def enums() -> Mapping[str, Mapping[str, str]]:
+    """Enum -> value -> Resource Manager's word."""
+    words = {}
+    for name, text in _entries(ENUMS, ":"):
+        pairs = (word.partition("=")[::2] for word in text.split())
+        is_lower = name.endswith("*")
+        words[name.rstrip("*")] = {word.lower() if is_lower else word: arm or word for word, arm in pairs}
+    return words
 
 
 @functools.cache
 def fields() -> Mapping[str, tuple[Field, ...]]:
     """The properties of each model, of all service versions."""
-    models = _entries(MODELS + ENTITIES.lstrip(), "")
-    return {name: tuple(map(_field, text.split())) for name, text in models}
+    return {model: tuple(_in_versions(*item) for item in owned) for model, owned in _owned().items()}
+
+
+def _in_versions(owner: str, field: Field) -> Field:
+    span = _spans().get((owner, field.name))
+    return field._replace(since=span[0], until=span[1]) if span else field
+
+
+@functools.cache
+def _owned() -> Mapping[str, tuple[tuple[str, Field], ...]]:
+    """The properties of each model, each with the model whose text has it."""
+    models = dict(_entries(MODELS + ENTITIES.lstrip() + RESOURCE_MANAGER.lstrip(), ""))
+
+    def every_field(model: str) -> Iterator[tuple[str, Field]]:
+        for text in models[model].split():
+            if text.startswith("+"):
+                yield from every_field(text[1:])
+            else:
+                yield model, _field(text)
+
+    return {model: tuple(every_field(model)) for model in models}
+
+
+@functools.cache
+def _spans() -> Mapping[tuple[str, str], tuple[int, int]]:
+    """Model and property, or enum and value -> the first and the last revision with it."""
+    return {(_owner(parent, name), name): span for (parent, name), span in api_versions.spans()}
+
+
+def _owner(parent: str, name: str) -> str:
+    """The model whose text has a property of a field of the table of versions; an enum as it is."""
+    root, *steps = parent.split(".")
+    model = ROOTS.get(root, root)
+    for step in steps:
+        model = next(field.kind for _, field in _owned()[model] if field.name == step)
+    return next((owner for owner, field in _owned().get(model, ()) if field.name == name), model)
 
 
 def _entries(table: str, separator: str) -> list[tuple[str, str]]:
@@ -373,24 +455,30 @@ def _entries(table: str, separator: str) -> list[tuple[str, str]]:
 def _field(text: str) -> Field:
     head, _, effect = text.partition("=")
     head, _, into = head.partition(">")
-    head, _, span = head.partition("@")
-    since, _, until = span.partition("-")
     name, _, kind = head.partition(":")
     path = tuple(into.split("/")) if into else ()
-    bare = kind.rstrip("*!")
-    return Field(name, bare, "*" in kind, "!" in kind, int(since or 0), int(until or NEWEST), path, effect)
+    return Field(name, kind.rstrip("*!"), "*" in kind, "!" in kind, 0, NEWEST, path, effect)
+
+
+def has_value(enum: str, value: str, revision: int) -> bool:
+    """Whether a service version has a value of an enum."""
+    return revision <= _spans().get((enum, value), (0, NEWEST))[1]
 
 
 @functools.cache
 def shapes(revision: int) -> Mapping[str, Shape]:
     """All models as a service version has them."""
-    scalars = {**_SCALARS, **{name: _enum(values) for name, values in enums().items()}}
+    scalars = dict(_SCALARS)
+    for name, values in enums().items():
+        scalars[name] = _enum([value for value in values if has_value(name, value, revision)])
     models = {}
     for name, every in fields().items():
         current = [field for field in every if field.since <= revision <= field.until]
         readers = {}
         for field in current:
             reader = scalars.get(field.kind) or _model(field.kind, revision)
+            if field.effect == "refused" and field.kind in UNAVAILABLE:
+                reader = functools.partial(_unavailable, reader=reader, what=UNAVAILABLE[field.kind])
             readers[field.name] = _list(reader) if field.many else reader
         required = tuple(field.name for field in current if field.required)
         new_paths = {field.name: field.into for field in current if field.into or field.kind == "retired"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from batchtrain.catalog import meaning
 from batchtrain.emulator import documents, endings, states, wire
-from batchtrain.emulator.checks import check_url, refuse_identity
-from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.faults import Fault, check, invalid_property
 from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.query import Row, by_id, listing, number, one
 from batchtrain.emulator.records import Document, Node
@@ -196,8 +196,7 @@ def upload_logs(world: World, call: Call) -> Reply:
     """Answers how many files will be uploaded; the upload runs in the background, as in the service."""
     document = call.read("UploadBatchServiceLogsOptions")
     entry, node = world.node(*call.path)
-    refuse_identity(document, "")
-    check_url(document["containerUrl"], "containerUrl")
+    check(meaning.url(document["containerUrl"], "containerUrl"))
     start, end = (wire.parse_timestamp(document.get(name, "9999-01-01")) for name in ("startTime", "endTime"))
     if end <= start:
         raise invalid_property("endTime", document.get("endTime", ""), "The end must be after the start.")

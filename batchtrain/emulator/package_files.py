@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from batchtrain.emulator import wire
 from batchtrain.emulator.blob_store import store
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.mapped_images import write_atomically
@@ -17,6 +19,10 @@ PENDING = ".pending"
 """The end of the name of a package that has no content yet, or whose content is not active yet."""
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Pattern of an application or a version; other names are ignored."""
+
+
+NANOSECONDS = 1_000_000_000 // wire.SECOND
+"""Of a tick."""
 
 
 class PackageFolder:
@@ -42,10 +48,10 @@ class PackageFolder:
         else:
             path.unlink(missing_ok=True)
 
-    def versions(self, application: str) -> dict[str, bool]:
+    def versions(self, application: str) -> dict[str, int]:
         folder = self._of(application)
-        active = {path.name.removesuffix(".zip"): True for path in folder.glob("*.zip")}
-        pending = {path.name.removesuffix(PENDING): False for path in folder.glob(f"*{PENDING}")}
+        active = {path.name.removesuffix(".zip"): _modified(path) for path in folder.glob("*.zip")}
+        pending = {path.name.removesuffix(PENDING): 0 for path in folder.glob(f"*{PENDING}")}
         return dict(sorted((pending | active).items()))
 
     def announce(self, application: str, version: str) -> None:
@@ -57,10 +63,12 @@ class PackageFolder:
             raise Fault("ResourceNotFound")
         await store(target, parts)
 
-    def activate(self, application: str, version: str) -> bool:
+    def activate(self, application: str, version: str, now: int) -> bool:
         pending = self._pending(application, version)
         if not pending.exists() or not pending.stat().st_size:
             return False
+        nanoseconds = (now - wire.UNIX_EPOCH) * NANOSECONDS
+        os.utime(pending, ns=(nanoseconds, nanoseconds))
         pending.rename(self._of(application) / f"{version}.zip")
         return True
 
@@ -73,6 +81,10 @@ class PackageFolder:
 
     def _of(self, application: str) -> Path:
         return self._folder / _name(application)
+
+
+def _modified(path: Path) -> int:
+    return wire.UNIX_EPOCH + path.stat().st_mtime_ns // NANOSECONDS
 
 
 def _name(text: str) -> str:

@@ -10,7 +10,7 @@ import msgspec
 
 from batchtrain.catalog import meaning, vm_images
 from batchtrain.catalog.vm_images import Image
-from batchtrain.emulator import autoscale, checks, documents, machines, mounts, nodes, states, statistics, usage, wire
+from batchtrain.emulator import autoscale, checks, documents, machines, models, nodes, states, statistics, usage
 from batchtrain.emulator.applications import check_references
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.faults import check as check_meaning
@@ -20,7 +20,7 @@ from batchtrain.emulator.quotas import check_pool
 from batchtrain.emulator.records import Document, Pool
 from batchtrain.emulator.reply import Call, Reply, accepted, created
 from batchtrain.emulator.resizing import TARGETS, allocate, begin, changeable, check_targets
-from batchtrain.emulator.world import World
+from batchtrain.emulator.world import USER_SUBSCRIPTION, World
 
 COUNTS_PAGE = 10
 REMOVE_LIMIT = 100
@@ -30,6 +30,11 @@ DEFAULTS: Mapping[str, Any] = {
     "enableInterNodeCommunication": False,
     "taskSlotsPerNode": 1,
     "taskSchedulingPolicy": {"nodeFillType": "Spread"},
+}
+START_TASK: Mapping[str, Any] = {
+    "maxTaskRetryCount": 0,
+    "waitForSuccess": True,
+    "userIdentity": {"autoUser": {"scope": "pool", "elevationLevel": "nonadmin"}},
 }
 """Properties with defaults of the service."""
 
@@ -48,11 +53,6 @@ def create_pool(world: World, call: Call, identity: Document | None = None) -> R
     return created(pool, documents.pool_url(call.base, pool))
 
 
-def check(world: World, document: Document) -> None:
-    """Check whether a pool could be created from a document, which is not changed. Raises Fault."""
-    specification(world, copy.deepcopy(document))
-
-
 def make(world: World, pool_id: str, document: Document, now: int) -> Pool:
     """A new pool from a document in canonical form (of a request, or an auto pool's specification). Raises Fault."""
     logins = _logins(document)
@@ -68,6 +68,7 @@ def make(world: World, pool_id: str, document: Document, now: int) -> Pool:
         spec=spec,
         allocation="resizing",
         allocation_time=now,
+        resize_time=now,
         target_dedicated=dedicated,
         target_spot=spot,
         logins=logins,
@@ -95,7 +96,6 @@ def specification(world: World, document: Document) -> Document:
     for name in ("id", *TARGETS):
         spec.pop(name, None)
     spec = _canonical(world, spec, spec)
-    _check_timeout(spec["resizeTimeout"])
     check_targets(spec, *(int(document.get(name, 0)) for name in TARGETS))
     return spec
 
@@ -104,28 +104,24 @@ def _canonical(world: World, spec: Document, sent: Document) -> Document:
     """Add defaults, remove secrets, and check the limits of what a request sent, a part of `spec`. Stored properties
     are checked only in combination with it: their secrets are gone, and what they refer to may be gone."""
     spec["vmSize"] = spec["vmSize"].lower()
+    check_meaning(meaning.pool_parts(sent))
+    if world.allocation != USER_SUBSCRIPTION:
+        check_meaning(meaning.encryption_sets(sent))
     if not sent.keys() <= {*ALWAYS_CHANGEABLE}:
         check_meaning(meaning.pool(spec, *_image_and_system(world, spec, sent)))
         _check_size(world, spec, sent)
-    containers = sent.get(machines.PROPERTY, {}).get("containerConfiguration", {})
-    for registry in containers.get("containerRegistries", []):
-        registry.pop("password", None)
+    models.hide("BatchPoolSpecification", sent)
     if "networkConfiguration" in sent:
         sent["networkConfiguration"].setdefault("dynamicVNetAssignmentScope", "none")
         sent["networkConfiguration"].setdefault("enableAcceleratedNetworking", False)
-    checks.check_accounts(sent.get("userAccounts", []))
     for account in sent.get("userAccounts", []):
-        account.pop("password", None)
         account.setdefault("elevationLevel", "nonadmin")
-        account.get("linuxUserConfiguration", {}).pop("sshPrivateKey", None)
-    mounts.check(sent.get("mountConfiguration", []))
-    mounts.scrub(sent.get("mountConfiguration", []))
     check_references(world, sent.get("applicationPackageReferences", []))
     if "startTask" in sent:
-        spec["startTask"] = start_task(sent["startTask"])
+        spec["startTask"] = {**START_TASK, **sent["startTask"]}
     if "startTask" in spec:
         names = [account["name"] for account in spec.get("userAccounts", [])]
-        checks.check_identity(spec["startTask"], "startTask/userIdentity", names)
+        checks.check_user(spec["startTask"], "startTask/userIdentity", names)
     return spec
 
 
@@ -134,19 +130,6 @@ def _image_and_system(world: World, spec: Document, sent: Document) -> tuple[Ima
     if machines.PROPERTY in sent:
         return machines.check(world, spec[machines.PROPERTY], spec.get("identity"))
     return None, machines.image_and_system(world, spec[machines.PROPERTY])[1]
-
-
-def _check_timeout(timeout: str) -> None:
-    if wire.parse_duration(timeout) < 300 * wire.SECOND:
-        raise invalid_property("resizeTimeout", timeout, "The least resize timeout is 5 minutes.")
-
-
-def start_task(document: Document) -> Document:
-    """A start task with the service's defaults."""
-    checks.check_command(document, "startTask/")
-    checks.check_retries(document.get("maxTaskRetryCount", 0), "startTask/maxTaskRetryCount")
-    identity = {"autoUser": {"scope": "pool", "elevationLevel": "nonadmin"}}
-    return {"maxTaskRetryCount": 0, "waitForSuccess": True, "userIdentity": identity, **document}
 
 
 def _check_size(world: World, spec: Document, sent: Document) -> None:
@@ -289,8 +272,7 @@ def resize_pool(world: World, call: Call) -> Reply:
     pool = entry.record
     if pool.spec["enableAutoScale"]:
         raise Fault("OperationNotValidOnPool", Reason="Automatic scaling is enabled on the pool.")
-    if "resizeTimeout" in document:
-        _check_timeout(document["resizeTimeout"])
+    check_meaning(meaning.resize_timeout(document))
     dedicated = document.get(TARGETS[0], pool.target_dedicated)
     spot = document.get(TARGETS[1], pool.target_spot)
     check_targets(pool.spec, dedicated, spot)
@@ -336,8 +318,8 @@ def remove_nodes(world: World, call: Call) -> Reply:
     if not 1 <= len(names) <= REMOVE_LIMIT:
         raise invalid_property("nodeList", len(names), f"The list must have 1 to {REMOVE_LIMIT} node ids.")
     leaving = [world.node(entry.key, name)[1] for name in dict.fromkeys(names)]
+    check_meaning(meaning.resize_timeout(document))
     if "resizeTimeout" in document:
-        _check_timeout(document["resizeTimeout"])
         entry.record.spec = {**entry.record.spec, "resizeTimeout": document["resizeTimeout"]}
     entry.record.resize_errors = []
     staying = [node for node in leaving if node.state != "leavingpool"]

@@ -27,7 +27,7 @@ def batch_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BatchServ
 
 @pytest.fixture
 def batch_service(batch_server: BatchService) -> Iterator[BatchService]:
-    """An empty Azure Batch account: endpoint, account, key, client, clock, faults."""
+    """An empty Azure Batch account: endpoint, account, key, client, storage, clock, faults."""
     try:
         yield batch_server
     finally:

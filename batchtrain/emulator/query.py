@@ -52,6 +52,8 @@ class Filters(NamedTuple):
     model: str
     operators: Mapping[str, frozenset[str]]
     """The filters of a list, by property."""
+    is_any_case: bool = False
+    """Whether a comparison of texts ignores case."""
 
 
 SETS: Mapping[str, str] = {"text": "startswith eq ne ge gt le lt", "order": "eq ne ge gt le lt", "same": "eq ne"}
@@ -104,6 +106,7 @@ class Comparison(NamedTuple):
     word: str
     wanted: Any
     is_time: bool
+    is_any_case: bool
 
     def __call__(self, document: Document) -> bool:
         word, literal = self.word, self.wanted
@@ -115,6 +118,8 @@ class Comparison(NamedTuple):
                 value = None
         if value is None or literal is None or isinstance(value, str) != isinstance(literal, str):
             return (word == "ne" and value is not literal) or (word == "eq" and value is literal)
+        if self.is_any_case and isinstance(value, str):
+            value, literal = value.lower(), literal.lower()
         try:
             return _COMPARE[word](value, literal)
         except TypeError:  # an object has no order
@@ -240,7 +245,8 @@ class _Parser:
             raise self.wrong(f"one of {', '.join(_COMPARE)} expected, found {word}")
         path = self.allowed(name, word)
         kind = self.peek().kind
-        return Comparison(path, word, self.typed(path, kind, self.literal()), kind == "time")
+        is_any_case = self.filters is not None and self.filters.is_any_case
+        return Comparison(path, word, self.typed(path, kind, self.literal()), kind == "time", is_any_case)
 
     def allowed(self, name: str, word: str) -> str:
         """The name of a property that the list can be filtered by with this operator."""

@@ -36,6 +36,10 @@ class Pool(Record):
     deallocation: str = "requeue"
     """What happens to the tasks on nodes that a resize removes."""
     resize_errors: list[Document] = []
+    resize_time: int = 0
+    """The start of its last resize."""
+    tags: dict[str, str] = {}
+    """Resource Manager's tags."""
     core_time: int = 0
     """Ticks of dedicated cores of deleted nodes."""
     autoscale_since: int = 0

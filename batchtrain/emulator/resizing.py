@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from batchtrain.catalog import meaning
 from batchtrain.catalog.meaning import INTER_NODE_LIMIT, MIXED
 from batchtrain.emulator import states
-from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.faults import Fault, check, invalid_property
 from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.records import Document, Pool
 from batchtrain.emulator.reply import Call
@@ -27,6 +28,7 @@ def check_targets(spec: Document, dedicated: int, spot: int) -> None:
     for name, count in zip(TARGETS, (dedicated, spot), strict=True):
         if count < 0:
             raise invalid_property(name, count, "The value cannot be negative.")
+    check(meaning.addresses({**spec, TARGETS[0]: dedicated, TARGETS[1]: spot}))
     if not spec["enableInterNodeCommunication"]:
         return
     if dedicated and spot:
@@ -39,6 +41,7 @@ def check_targets(spec: Document, dedicated: int, spot: int) -> None:
 def begin(world: World, entry: PoolEntry, now: int) -> None:
     """Resize to the pool's targets; give up after its resize timeout."""
     pool = entry.record
+    pool.resize_time = now
     if pool.allocation == "steady":
         allocate(pool, "resize", now)
     else:

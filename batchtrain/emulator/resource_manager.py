@@ -7,13 +7,13 @@ back, so both sides see the same pools.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import NoReturn
 from urllib.parse import quote, unquote
 
 import msgspec
 
-from batchtrain.catalog import sizes
+from batchtrain.catalog import meaning, sizes
 from batchtrain.emulator import arm_applications, autoscale, models, pools, query, quotas, tokens, wire
 from batchtrain.emulator.applications import id_of
 from batchtrain.emulator.arm_request import Account, Document, Operation, Request
@@ -26,133 +26,19 @@ from batchtrain.emulator.versions import REVISIONS
 from batchtrain.emulator.world import USER_SUBSCRIPTION, World
 
 PREFIXES = ("/subscriptions", "/providers", "/tenants")
-VERSIONS: Mapping[str, int] = {name[:10]: revision for name, revision in REVISIONS.items() if revision >= 16}
-"""API version -> the revision of the service's tables that it corresponds to."""
-RENAMED = {
-    "nodeAgentSkuId": "nodeAgentSKUId",
-    "userName": "username",
-    "inboundNatPools": "inboundNATPools",
-    "dynamicVnetAssignmentScope": "dynamicVNetAssignmentScope",
-}
-"""Properties with another spelling in the service's own requests, at any depth."""
-KEPT = ("displayName", "vmSize", "vmSkuProfile", "networkConfiguration", "taskSlotsPerNode", "taskSchedulingPolicy",
-        "userAccounts", "metadata", "startTask", "mountConfiguration", "targetNodeCommunicationMode", "upgradePolicy",
-        "resourceTags")  # fmt: skip
-SHOWN = (*KEPT, "currentDedicatedNodes", "currentLowPriorityNodes", "creationTime", "lastModified",
-         "allocationStateTransitionTime", "autoScaleRun", "currentNodeCommunicationMode")  # fmt: skip
+VERSIONS: Mapping[str, int] = {name[:10]: number for name, number in REVISIONS.items() if number >= 12} | {
+    "2021-01-01": 14, "2022-06-01": 15,
+}  # fmt: skip
+"""API version -> the revision of the service's tables that it corresponds to; the first is azure-mgmt-batch 14's."""
+REGION = "eastus"
+"""The region of the account. The emulator has no other."""
 FIXED = ("targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout")
-WORDS = {word.lower(): word for word in (
-    "Allow", "Admin", "BatchManaged", "Classic", "Default", "Deny", "DockerCompatible", "CriCompatible", "Job",
-    "NoPublicIPAddresses", "NonAdmin", "None", "Pack", "Pool", "Premium_LRS", "ReadOnly", "ReadWrite", "Resizing",
-    "Simplified", "Spread", "StandardSSD_LRS", "Standard_LRS", "Steady", "Stopping", "TCP", "Task", "UDP",
-    "UserManaged", "ContainerImageDefault", "TaskWorkingDirectory", "LowestPrice", "CapacityOptimized", "Prioritized",
-)}  # fmt: skip
-"""Enumeration values, which Resource Manager capitalizes."""
-ENUMERATED = ("access", "allocationStrategy", "caching", "elevationLevel", "nodeFillType", "protocol", "provision",
-              "scope", "type", "storageAccountType", "targetNodeCommunicationMode", "currentNodeCommunicationMode",
-              "workingDirectory", "dynamicVnetAssignmentScope")  # fmt: skip
-"""The properties with these values."""
-OPAQUE = ("resourceTags", "settings", "protectedSettings")
-"""Objects whose names are the user's."""
 POLL_SECONDS = "1"
 """Retry-After of a running deletion."""
 _ACCOUNTS = r"/subscriptions/[^/]+(?:/resourceGroups/[^/]+)?/providers/Microsoft\.Batch/batchAccounts"
 _ACCOUNT = (
     r"(?P<id>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Batch/batchAccounts/(?P<account>[^/]+))"
 )
-
-
-class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The managed identities of a pool."""
-
-    type: Literal["None", "UserAssigned"] = "None"
-    userAssignedIdentities: dict[str, Any] | None = None
-    principalId: str | None = None
-    tenantId: str | None = None
-
-
-class Deployment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The deployment configuration of a pool's nodes."""
-
-    virtualMachineConfiguration: Document | None = None
-    cloudServiceConfiguration: Document | None = None
-
-
-class FixedScale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The scale settings of a pool."""
-
-    targetDedicatedNodes: int | None = None
-    targetLowPriorityNodes: int | None = None
-    resizeTimeout: str | None = None
-    nodeDeallocationOption: str | None = None
-
-
-class AutoScale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Autoscale settings."""
-
-    formula: str
-    evaluationInterval: str | None = None
-
-
-class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One of the two."""
-
-    fixedScale: FixedScale | None = None
-    autoScale: AutoScale | None = None
-
-
-class Package(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A version of an application, by its resource id."""
-
-    id: str
-    version: str | None = None
-
-
-class Properties(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A pool as clients send it. Fields of type `Any` go to the service unchanged, or are read-only."""
-
-    deploymentConfiguration: Deployment = Deployment()
-    scaleSettings: Scale = Scale()
-    interNodeCommunication: Literal["Enabled", "Disabled"] = "Disabled"
-    applicationPackages: list[Package] | None = None
-    certificates: Any = None
-    applicationLicenses: Any = None
-    displayName: Any = None
-    vmSize: Any = None
-    vmSkuProfile: Any = None
-    networkConfiguration: Any = None
-    taskSlotsPerNode: Any = None
-    taskSchedulingPolicy: Any = None
-    userAccounts: Any = None
-    metadata: Any = None
-    startTask: Any = None
-    mountConfiguration: Any = None
-    targetNodeCommunicationMode: Any = None
-    upgradePolicy: Any = None
-    resourceTags: Any = None
-    currentDedicatedNodes: Any = None
-    currentLowPriorityNodes: Any = None
-    creationTime: Any = None
-    lastModified: Any = None
-    provisioningState: Any = None
-    provisioningStateTransitionTime: Any = None
-    allocationState: Any = None
-    allocationStateTransitionTime: Any = None
-    autoScaleRun: Any = None
-    resizeOperationStatus: Any = None
-    currentNodeCommunicationMode: Any = None
-
-
-class PoolBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a PUT. Clients send back properties that they received."""
-
-    properties: Properties = Properties()
-    identity: Identity | None = None
-    id: Any = None
-    name: Any = None
-    type: Any = None
-    etag: Any = None
-    tags: Any = None
 
 
 def is_path(raw_path: str) -> bool:
@@ -195,7 +81,7 @@ def refusal(fault: Fault) -> Reply:
 def _revision(arm_request: Request, parameters: tuple[str, ...]) -> int:
     version = arm_request.query.get("api-version", "")
     if version not in VERSIONS:
-        reason = f"The API version '{version}' is not supported. Use one of {', '.join(VERSIONS)}."
+        reason = f"The API version '{version}' is not supported. Use one of {', '.join(sorted(VERSIONS))}."
         raise Fault("InvalidQueryParameterValue", f"One of the query parameters is invalid. {reason}")
     if others := set(arm_request.query) - {"api-version", *parameters}:
         raise Fault("NotImplementedByEmulator", f"The emulator's Resource Manager does not take {', '.join(others)}.")
@@ -211,21 +97,16 @@ def _fixed(document: Document | None, status: int = 200) -> Operation:
 
 
 TENANT = {"id": f"/tenants/{tokens.TENANT}", "tenantId": tokens.TENANT, "displayName": "emulator"}
-SUBSCRIPTION: Document = {
-    "id": f"/subscriptions/{tokens.TENANT}",
-    "subscriptionId": tokens.TENANT,
-    "tenantId": tokens.TENANT,
-    "displayName": "emulator",
-    "state": "Enabled",
-}
+SUBSCRIPTION = {**TENANT, "id": f"/subscriptions/{tokens.TENANT}", "subscriptionId": tokens.TENANT, "state": "Enabled"}
 """What programs such as `az login` read before the account."""
 
 
 def _list_accounts(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    group = f"{PREFIXES[0]}/{tokens.TENANT}/resourceGroups/emulator"
-    where = arm_request._replace(path=f"{group}/providers/Microsoft.Batch/batchAccounts/{account.name}")
-    answer_of_account = _get_account(world, account, where, "", revision)
-    return Reply(200, {"value": [answer_of_account.document]})
+    """The account is in each subscription and resource group."""
+    subscription, _, group = arm_request.raw_path.partition("/providers/")[0].partition("/resourceGroups/")
+    path = f"{subscription}/resourceGroups/{group or 'emulator'}/providers/Microsoft.Batch/batchAccounts/{account.name}"
+    where = arm_request._replace(path=path)
+    return Reply(200, {"value": [_get_account(world, account, where, "", revision).document]})
 
 
 def _get_account(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
@@ -250,40 +131,105 @@ def _get_account(world: World, account: Account, arm_request: Request, _: str, r
         "dedicatedCoreQuotaPerVMFamilyEnforced": False,
         "allowedAuthenticationModes": [tokens.TOKEN, *([] if is_user_subscription else [tokens.SHARED_KEY])],
     }
-    kind = {"type": "Microsoft.Batch/batchAccounts", "location": "emulator", "identity": {"type": "None"}, "tags": {}}
+    kind = {"type": "Microsoft.Batch/batchAccounts", "location": REGION, "identity": {"type": "None"}, "tags": {}}
     return Reply(200, {"id": arm_request.path, "name": account.name, **kind, "properties": properties})
 
 
-def _delete_account(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    text = "The emulator cannot delete its account: `batchtrain emulator stop`."
-    raise Fault("OperationInvalidForCurrentState", text)
+def _refused(text: str) -> Operation:
+    """An operation that the emulator's account cannot do."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise Fault("OperationInvalidForCurrentState", text)
+
+    return refuse
 
 
-def _regenerate_keys(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    text = "The emulator has one key, which its clients on this machine read from a file. It cannot be regenerated."
-    raise Fault("OperationInvalidForCurrentState", text)
+DELETION = "The emulator cannot delete its account: `batchtrain emulator stop`."
+REGENERATION = "The emulator has one key, which its clients on this machine read from a file. It cannot be regenerated."
 
 
-def _not_found(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
+def _none(world: World, account: Account, arm_request: Request, name: str, revision: int) -> NoReturn:
     raise Fault("ResourceNotFound", f"The emulator's account has no resource '{name}'.")
 
 
+OPERATIONS = """
+batchAccounts/providers/Microsoft.Insights/diagnosticSettings: read write
+batchAccounts/providers/Microsoft.Insights/logDefinitions: read
+batchAccounts/providers/Microsoft.Insights/metricDefinitions: read
+batchAccounts/jobs: read write delete
+batchAccounts/jobSchedules: read write delete
+operations: read
+batchAccounts: read write delete listkeys/action regeneratekeys/action
+locations/quotas: read
+locations/checkNameAvailability: action
+batchAccounts/operationResults: read
+locations/accountOperationResults: read
+register: action
+unregister: action
+batchAccounts/syncAutoStorageKeys: action
+batchAccounts/applications: read write delete
+batchAccounts/applications/versions: read write delete activate/action
+batchAccounts/certificates: read write delete cancelDelete/action
+batchAccounts/certificateOperationResults: read
+batchAccounts/pools: read write delete stopResize/action disableAutoscale/action
+batchAccounts/poolOperationResults: read
+locations/virtualMachineSkus: read
+locations/cloudServiceSkus: read
+batchAccounts/privateLinkResources: read
+batchAccounts/privateEndpointConnections: write read
+batchAccounts/privateEndpointConnectionResults: read
+batchAccounts/privateEndpointConnectionProxies: validate/action write read delete
+batchAccounts/privateEndpointConnectionProxyResults: read
+batchAccounts/detectors: read
+batchAccounts/outboundNetworkDependenciesEndpoints: read
+"""
+"""The operations that Azure lists, by type of resource (recorded: azure-mgmt-batch 16.1)."""
+
+
 def _list_operations(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    """GET operations: one of each route, by its type of resource."""
-    names = []
-    for verb, path in (route[:2] for route in ROUTES):
-        pattern = path.pattern.replace(_ACCOUNT, "/batchAccounts").replace("(?:", "")
-        kinds = dict.fromkeys(re.findall(r"/([A-Za-z]+)(?=/|$)", pattern))
-        action = {"GET": "read", "DELETE": "delete", "POST": "action"}.get(verb, "write")
-        names.append("/".join(["Microsoft.Batch", *kinds, action]))
-    return Reply(200, {"value": [{"name": name, "isDataAction": False} for name in dict.fromkeys(names)]})
+    """GET operations. The words about each are the emulator's own."""
+    rows = (line.partition(": ")[::2] for line in OPERATIONS.strip().splitlines())
+    return Reply(200, {"value": [_operation(kind, action) for kind, text in rows for action in text.split()]})
+
+
+def _operation(kind: str, action: str) -> Document:
+    resource = re.sub(r"([a-z])([A-Z])", r"\1 \2", kind.rpartition("/")[2]).lower()
+    words = "" if action == "action" else action.removesuffix("/action")
+    operation = f"{words} {resource.removesuffix('s')}".strip().capitalize()
+    display = {"provider": "Microsoft Batch", "resource": resource.capitalize(), "operation": operation}
+    of_monitor = {"origin": "system"} if "/providers/" in kind else {}
+    name = f"Microsoft.Batch/{kind}/{action}"
+    return {"name": name, "isDataAction": "/job" in kind, "display": display | {"description": operation}, **of_monitor}
+
+
+_LINK = "batchAccount"
+"""The one private link resource of an account."""
+
+
+def _list_links(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
+    return arm_request.page([_link(arm_request)])
+
+
+def _get_link(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
+    if name.lower() != _LINK.lower():
+        _none(world, account, arm_request, name, revision)
+    return Reply(200, _link(arm_request))
+
+
+def _link(arm_request: Request) -> Document:
+    """azure-rest-api-specs, PrivateLinkResourcesList."""
+    zones = [f"privatelink.{REGION}.batch.azure.com"]
+    properties = {"groupId": _LINK, "requiredMembers": [_LINK], "requiredZoneNames": zones}
+    kind = "privateLinkResources"
+    where = {"id": f"{arm_request.path}/{kind}/{_LINK}", "name": _LINK, "type": f"Microsoft.Batch/batchAccounts/{kind}"}
+    return {**where, "properties": properties}
 
 
 def _sizes(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
     """The VM sizes of the tables that are not retired, as Batch lists those of a region."""
     value = [_size(size) for size in sizes.SIZES if not sizes.gone(size)]
     condition = query.parse_filter(arm_request.query["$filter"]) if arm_request.query.get("$filter") else None
-    return _page(arm_request, [size for size in value if condition is None or condition(size)])
+    return arm_request.page([size for size in value if condition is None or condition(size)])
 
 
 def _size(size: sizes.VmSize) -> Document:
@@ -308,18 +254,6 @@ def _check_name(world: World, account: Account, arm_request: Request, _: str, re
     return Reply(200, {"nameAvailable": True})
 
 
-def _page(arm_request: Request, value: list[Document]) -> Reply:
-    """One page of a list: `maxresults` entries after `$skiptoken`."""
-    most = query.most_results(arm_request.query.get("maxresults", "")) or query.MAX_PAGE
-    start = query.number(arm_request.query.get("$skiptoken", ""))
-    document: Document = {"value": value[start : start + most]}
-    if start + most < len(value):
-        parameters = {**arm_request.query, "$skiptoken": str(start + most)}
-        pairs = "&".join(f"{quote(name, safe='$-')}={quote(text, safe='')}" for name, text in parameters.items())
-        document["nextLink"] = f"{arm_request.base}{arm_request.raw_path}?{pairs}"
-    return Reply(200, document)
-
-
 def _limit(most: int | None) -> int:
     """No limit is shown as a large number, because programs compare it."""
     return quotas.MOST if most is None else most
@@ -334,16 +268,34 @@ def _list_keys(world: World, account: Account, arm_request: Request, _: str, rev
 
 
 def _put_pool(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
-    pool_body = arm_request.read(PoolBody)
-    call = _call(arm_request, (), {"id": pool_id, **request(pool_body.properties)}, revision)
+    pool_body = _pool_body(arm_request, revision)
+    properties = pool_body.get("properties", {})
+    scale = properties.get("scaleSettings", {})
+    call = _call(arm_request, (), {"id": pool_id, **request(properties), **_scale(scale)}, revision)
     entry = world.pools.get(pool_id.lower())
     if entry is None:
-        pools.create_pool(world, call, _identity(pool_body.identity))
+        pools.create_pool(world, call, _identity(pool_body))
     elif arm_request.headers.get("if-none-match") == "*":
         raise Fault("ConditionNotMet")
     else:
-        pools.put_pool(world, call, entry, _identity(pool_body.identity))
+        pools.put_pool(world, call, entry, _identity(pool_body))
+    _keep(world, world.pool(pool_id), {"tags": {}, **pool_body}, scale)
     return _pool(world.pool(pool_id), arm_request, revision)
+
+
+def _pool_body(arm_request: Request, revision: int) -> Document:
+    """The body of a PUT or PATCH. Raises Fault 400."""
+    return models.read("ArmPool", models.decode(arm_request.body), revision=revision)
+
+
+def _keep(world: World, entry: PoolEntry, pool_body: Document, scale: Document) -> None:
+    """Store what the service's own requests do not have."""
+    pool = entry.record
+    tags = pool_body.get("tags", pool.tags)
+    deallocation = scale.get("fixedScale", {}).get("nodeDeallocationOption", pool.deallocation)
+    if (tags, deallocation) != (pool.tags, pool.deallocation):
+        pool.tags, pool.deallocation = tags, deallocation
+        world.save_pool(entry)
 
 
 def _get_pool(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
@@ -361,7 +313,7 @@ def _list_pools(world: World, account: Account, arm_request: Request, _: str, re
     if names := {word.strip().removeprefix("properties/").partition("/")[0] for word in words if word.strip()}:
         for document in documents:
             document["properties"] = {name: value for name, value in document["properties"].items() if name in names}
-    return _page(arm_request, documents)
+    return arm_request.page(documents)
 
 
 _SCALE_NAMES = "properties/scaleSettings/autoScale properties/scaleSettings/fixedScale"
@@ -369,51 +321,45 @@ _TIMES = ("allocationStateTransitionTime", "creationTime", "provisioningStateTra
 _STATES = ("allocationState", "provisioningState", "vmSize", "interNodeCommunication")
 POOL_FILTERS = query.filters("", f"name:text {_SCALE_NAMES.replace(' ', ':same ')}:same "
                              + " ".join([*(f"properties/{name}:order" for name in _TIMES),
-                                         *(f"properties/{name}:same" for name in _STATES)]))  # fmt: skip
+                                         *(f"properties/{name}:same" for name in _STATES)])
+                             )._replace(is_any_case=True)  # fmt: skip
 """The properties by which pools can be listed (azure-rest-api-specs, Pool.tsp)."""
-
-
-SERVICE_NAMES = {
-    **{name: name for name in KEPT},
-    "deploymentConfiguration": "virtualMachineConfiguration",
-    "interNodeCommunication": "enableInterNodeCommunication",
-    "applicationPackages": "applicationPackageReferences",
-}
-"""Property of a pool here -> the one of the service's own request."""
 
 
 def _patch_pool(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
     """PATCH changes the given properties only."""
-    entry, pool_body, sent_document = world.pool(pool_id), arm_request.read(PoolBody), models.decode(arm_request.body)
-    names = sent_document.get("properties") or {}
-    service_request = request(pool_body.properties)
-    changed = [SERVICE_NAMES[name] for name in names if name in SERVICE_NAMES and names[name] != {}]
-    call = _call(arm_request, (pool_id,), {name: service_request[name] for name in changed if name in service_request},
-                 revision)  # fmt: skip
+    entry, pool_body = world.pool(pool_id), _pool_body(arm_request, revision)
+    properties = pool_body.get("properties", {})
+    removes_start_task = properties.get("startTask") == {}  # as in Microsoft's published example
+    service_request = request({name: value for name, value in properties.items() if value != {}})
+    call = _call(arm_request, (pool_id,), service_request, revision)
     call.check(entry.record)
-    if changed:
+    if service_request:
         pools.update_pool(world, call)
-    if names.get("startTask") == {}:  # removes it, as in Microsoft's published example
-        entry.record.spec = {name: value for name, value in entry.record.spec.items() if name != "startTask"}
+    scale = properties.get("scaleSettings", {})
+    if scale:
+        pools.put_scale(world, call, entry, _scale(scale))
+    spec = entry.record.spec
+    if removes_start_task:
+        spec = {name: value for name, value in spec.items() if name != "startTask"}
+    if "identity" in pool_body:
+        spec = {**spec, "identity": _identity(pool_body)}
+    if spec is not entry.record.spec:
+        entry.record.spec = spec
         world.stamp(entry.record, arm_request.now)
         world.save_pool(entry)
-    if "scaleSettings" in names:
-        pools.put_scale(world, call, entry, service_request)
-    if "identity" in sent_document:
-        entry.record.spec = {**entry.record.spec, "identity": _identity(pool_body.identity)}
-        world.stamp(entry.record, arm_request.now)
-        world.save_pool(entry)
+    _keep(world, entry, pool_body, scale)
     return _pool(entry, arm_request, revision)
 
 
-def _disable_autoscale(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
-    autoscale.disable(world, _call(arm_request, (pool_id,), {}, revision))
-    return _pool(world.pool(pool_id), arm_request, revision)
+def _action(operation: Callable[[World, Call], Reply]) -> Operation:
+    """An operation of the service without a body, which is answered with the pool."""
 
+    def act(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
+        operation(world, _call(arm_request, (pool_id,), {}, revision))
+        return _pool(world.pool(pool_id), arm_request, revision)
 
-def _stop_resize(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
-    pools.stop_pool_resize(world, _call(arm_request, (pool_id,), {}, revision))
-    return _pool(world.pool(pool_id), arm_request, revision)
+    return act
 
 
 def _call(arm_request: Request, path: tuple[str, ...], document: Document, revision: int) -> Call:
@@ -454,84 +400,86 @@ def _etag(entry: PoolEntry) -> str:
     return f'W/"{entry.record.etag}"'
 
 
-def request(properties: Properties) -> Document:
-    """The service's own request for a pool in Resource Manager's form."""
-    values = msgspec.to_builtins(properties)
-    packages = [{**_only(package, "version"), "applicationId": str(package["id"]).rpartition("/")[2]}
-                for package in values.get("applicationPackages") or ()]  # fmt: skip
-    former = {"certificateReferences": properties.certificates, "applicationLicenses": properties.applicationLicenses}
-    return {
-        **_renamed({name: values[name] for name in KEPT if values.get(name) is not None}, RENAMED),
-        **_machine(properties.deploymentConfiguration),
-        **_scale(properties.scaleSettings),
-        **({"applicationPackageReferences": packages} if packages else {}),
-        **{name: value for name, value in former.items() if value},
-        "enableInterNodeCommunication": properties.interNodeCommunication == "Enabled",
-    }
+def request(properties: Document) -> Document:
+    """The service's own request with the given properties of a pool, except its scale settings."""
+    service = {field.name for field in models.fields()["BatchPoolCreateOptions"]}
+    document = {name: value for name, value in properties.items() if name in service}
+    document |= properties.get("deploymentConfiguration", {})
+    if "interNodeCommunication" in properties:
+        document["enableInterNodeCommunication"] = properties["interNodeCommunication"] == "Enabled"
+    if "applicationPackages" in properties:
+        document["applicationPackageReferences"] = [
+            {**_only(package, "version"), "applicationId": package["id"].rpartition("/")[2]}
+            for package in properties["applicationPackages"]
+        ]
+    return dict(models.from_resource_manager("BatchPoolCreateOptions", document))
 
 
-def _machine(deployment: Deployment) -> Document:
-    """The virtual machine configuration, with its image under the service's name."""
-    document = msgspec.to_builtins(deployment)
-    machine = document.get("virtualMachineConfiguration")
-    if machine is not None and isinstance(machine.get("imageReference"), dict):
-        machine = {**machine, "imageReference": _renamed(machine["imageReference"], {"id": "virtualMachineImageId"})}
-        document = {**document, "virtualMachineConfiguration": machine}
-    return {name: _renamed(value, RENAMED) for name, value in document.items() if value is not None}
+def _scale(scale: Document) -> Document:
+    """The part of the service's own request that a pool's scale settings are."""
+    if "autoScale" not in scale:
+        return {name: value for name, value in scale.get("fixedScale", {}).items() if name in FIXED}
+    if "fixedScale" in scale:
+        raise invalid_property("scaleSettings", "", "It has either fixedScale or autoScale.")
+    auto = scale["autoScale"]
+    interval = {"autoScaleEvaluationInterval": auto["evaluationInterval"]} if "evaluationInterval" in auto else {}
+    return {"enableAutoScale": True, "autoScaleFormula": auto["formula"], **interval}
 
 
-def _scale(scale: Scale) -> Document:
-    if scale.autoScale is not None:
-        if scale.fixedScale is not None:
-            raise invalid_property("scaleSettings", "", "It has either fixedScale or autoScale.")
-        auto = {"autoScaleFormula": scale.autoScale.formula}
-        interval = scale.autoScale.evaluationInterval
-        return {"enableAutoScale": True, **auto, **({"autoScaleEvaluationInterval": interval} if interval else {})}
-    sizes = msgspec.to_builtins(scale.fixedScale or FixedScale())
-    return {name: sizes[name] for name in FIXED if sizes[name] is not None}
-
-
-def _identity(identity: Identity | None) -> Document | None:
-    """The pool as the service shows it."""
-    if identity is None or identity.type == "None":
+def _identity(pool_body: Document) -> Document | None:
+    """The identities of a pool as the service shows them."""
+    identity = pool_body.get("identity", {"type": "None"})
+    if identity["type"] == "None":
         return None
-    identities = identity.userAssignedIdentities or {}
+    identities = identity.get("userAssignedIdentities", {})
     return {"type": "UserAssigned", "userAssignedIdentities": [{"resourceId": name} for name in identities]}
 
 
 def shown(entry: PoolEntry, arm_request: Request, revision: int) -> Document:
     """A pool in Resource Manager's form."""
+    record = entry.record
     pool = models.shown("BatchPool", pool_document(entry, arm_request.base), revision)
-    back = {new: old for old, new in RENAMED.items()}
-    machine = _renamed(pool["virtualMachineConfiguration"], {**back, "virtualMachineImageId": "id"})
-    fixed_scale = {name: pool[name] for name in FIXED if name in pool}
-    scale: Document = {"fixedScale": fixed_scale}
-    if pool["enableAutoScale"]:
-        interval = pool.get("autoScaleEvaluationInterval", "PT15M")
-        scale = {"autoScale": {"formula": pool["autoScaleFormula"], "evaluationInterval": interval}}
-    properties = {
-        **_renamed({name: pool[name] for name in SHOWN if name in pool}, back),
-        "provisioningState": "Deleting" if entry.record.state == "deleting" else "Succeeded",
+    machine = models.in_resource_manager("VirtualMachineConfiguration", pool[meaning.VM], revision)
+    packages = pool.get("applicationPackageReferences", [])
+    names = models.shapes(revision)["ArmPoolProperties"].readers.keys() & pool.keys() - {"autoScaleRun"}
+    properties: Document = {
+        **models.in_resource_manager("BatchPool", {name: pool[name] for name in pool if name in names}, revision),
+        "vmSize": pool["vmSize"].upper() if "vmSkuProfile" not in pool else meaning.MIX,
+        "provisioningState": "Deleting" if record.state == "deleting" else "Succeeded",
         "provisioningStateTransitionTime": pool["stateTransitionTime"],
-        "allocationState": WORDS[pool["allocationState"]],
-        "deploymentConfiguration": {"virtualMachineConfiguration": machine},
-        "scaleSettings": scale,
+        "deploymentConfiguration": {meaning.VM: machine},
         "interNodeCommunication": "Enabled" if pool["enableInterNodeCommunication"] else "Disabled",
-        "resizeOperationStatus": {**fixed_scale, "errors": [_error(error) for error in pool.get("resizeErrors", [])]},
         "applicationPackages": [
             {"id": f"{arm_request.path}/applications/{id_of(package)}", **_only(package, "version")}
-            for package in pool.get("applicationPackageReferences", [])
+            for package in packages
         ],
+        **_scale_shown(entry, pool, revision),
     }
     if run := pool.get("autoScaleRun"):
         error = {"error": _error(run["error"])} if "error" in run else {}
         properties["autoScaleRun"] = {"evaluationTime": run["timestamp"], "results": run["results"], **error}
-    where = f"{arm_request.path}/pools/{entry.record.id}"
+    where = f"{arm_request.path}/pools/{record.id}"
     kind: Document = {"type": "Microsoft.Batch/batchAccounts/pools", "etag": _etag(entry), "identity": {"type": "None"}}
     if identity := pool.get("identity"):
         identities: Document = {assignment["resourceId"]: {} for assignment in identity["userAssignedIdentities"]}
         kind["identity"] = {"type": "UserAssigned", "userAssignedIdentities": identities}
-    return {"id": where, "name": entry.record.id, **kind, "properties": _spelled(properties)}
+    tags = {"tags": record.tags} if record.tags else {}
+    return {"id": where, "name": record.id, **kind, **tags, "properties": properties}
+
+
+def _scale_shown(entry: PoolEntry, pool: Document, revision: int) -> Document:
+    """The scale settings of a pool, and its last resize."""
+    record = entry.record
+    fixed_scale = {name: pool[name] for name in FIXED if name in pool}
+    option = models.in_resource_manager("BatchNodeDeallocationOption", record.deallocation, revision)
+    resize = {**fixed_scale, "nodeDeallocationOption": option, "startTime": wire.timestamp(record.resize_time)}
+    if errors := [_error(error) for error in pool.get("resizeErrors", ())]:
+        resize["errors"] = errors
+    scale: Document = {"fixedScale": fixed_scale}
+    if pool["enableAutoScale"]:
+        auto = {"formula": pool["autoScaleFormula"], "evaluationInterval": pool["autoScaleEvaluationInterval"]}
+        scale = {"autoScale": auto}
+    return {"scaleSettings": scale, "resizeOperationStatus": resize}
 
 
 def _error(error: Document) -> Document:
@@ -542,24 +490,6 @@ def _error(error: Document) -> Document:
 
 def _only(document: Document, name: str) -> Document:
     return {name: document[name]} if name in document else {}
-
-
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """The document with renamed properties, at any depth, but not within the user's own objects."""
-    if isinstance(value, list):
-        return [_renamed(item, names) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {names.get(name, name): inner if name in OPAQUE else _renamed(inner, names) for name, inner in value.items()}
-
-
-def _spelled(value: Any, name: str = "") -> Any:
-    """The document with capitalized enumeration values."""
-    if isinstance(value, list):
-        return [_spelled(item, name) for item in value]
-    if isinstance(value, dict):
-        return {inner: item if inner in OPAQUE else _spelled(item, inner) for inner, item in value.items()}
-    return WORDS.get(value.lower(), value) if name in ENUMERATED and isinstance(value, str) else value
 
 
 Route = tuple[str, re.Pattern[str], Operation, tuple[str, ...]]
@@ -574,7 +504,7 @@ _POOL, _APPLICATION = f"{_ACCOUNT}/pools/(?P<name>[^/]+)", f"{_ACCOUNT}/applicat
 _PACKAGE = f"{_APPLICATION}/versions/(?P<version>[^/]+)"
 _LOCATION = r"/subscriptions/[^/]+/providers/Microsoft\.Batch/locations/[^/]+"
 _PAGES = ("maxresults", "$skiptoken")
-_ABSENT = ("privateLinkResources", "privateEndpointConnections", "networkSecurityPerimeterConfigurations", "detectors")
+_ABSENT = ("privateEndpointConnections", "networkSecurityPerimeterConfigurations", "detectors")
 """Kinds of resources of which the emulator's account has none."""
 
 
@@ -587,9 +517,9 @@ ROUTES: tuple[Route, ...] = (
     _route("GET", _ACCOUNT, _get_account),
     _route("PUT", _ACCOUNT, _get_account),  # it exists; the emulator was started with its settings
     _route("PATCH", _ACCOUNT, _get_account),
-    _route("DELETE", _ACCOUNT, _delete_account),
+    _route("DELETE", _ACCOUNT, _refused(DELETION)),
     _route("POST", f"{_ACCOUNT}/listKeys", _list_keys),
-    _route("POST", f"{_ACCOUNT}/regenerateKeys", _regenerate_keys),
+    _route("POST", f"{_ACCOUNT}/regenerateKeys", _refused(REGENERATION)),
     _route("POST", f"{_ACCOUNT}/syncAutoStorageKeys", _fixed(None, 204)),
     _route("GET", f"{_ACCOUNT}/outboundNetworkDependenciesEndpoints", _fixed({"value": []})),
     _route("GET", f"{_ACCOUNT}/pools", _list_pools, *_PAGES, "$filter", "$select"),
@@ -597,8 +527,8 @@ ROUTES: tuple[Route, ...] = (
     _route("PATCH", _POOL, _patch_pool),
     _route("GET", _POOL, _get_pool),
     _route("DELETE", _POOL, _delete_pool),
-    _route("POST", f"{_POOL}/disableAutoScale", _disable_autoscale),
-    _route("POST", f"{_POOL}/stopResize", _stop_resize),
+    _route("POST", f"{_POOL}/disableAutoScale", _action(autoscale.disable)),
+    _route("POST", f"{_POOL}/stopResize", _action(pools.stop_pool_resize)),
     _route("GET", f"{_ACCOUNT}/poolOperationResults/(?P<name>[^/]+)", _deletion),
     _route("GET", f"{_ACCOUNT}/applications", arm_applications.list_applications, *_PAGES),
     _route("GET", _APPLICATION, arm_applications.get_application),
@@ -613,9 +543,12 @@ ROUTES: tuple[Route, ...] = (
     _route("GET", f"{_LOCATION}/quotas", _fixed({"accountQuota": 1})),
     _route("GET", f"{_LOCATION}/virtualMachineSkus", _sizes, *_PAGES, "$filter"),
     _route("POST", f"{_LOCATION}/checkNameAvailability", _check_name),
+    _route("GET", f"{_LOCATION}/cloudServiceSkus", _fixed({"value": []}), *_PAGES, "$filter"),
+    _route("GET", f"{_ACCOUNT}/privateLinkResources", _list_links, *_PAGES),
+    _route("GET", f"{_ACCOUNT}/privateLinkResources/(?P<name>[^/]+)", _get_link),
     *(_route("GET", f"{_ACCOUNT}/{kind}", _fixed({"value": []}), *_PAGES) for kind in _ABSENT),
     *(
-        _route(verb, f"{_ACCOUNT}/{kind}/(?P<name>[^/]+)(?:/reconcile)?", _not_found)
+        _route(verb, f"{_ACCOUNT}/{kind}/(?P<name>[^/]+)(?:/reconcile)?", _none)
         for kind in _ABSENT
         for verb in ("GET", "PATCH", "DELETE", "POST")
     ),

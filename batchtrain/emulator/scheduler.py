@@ -238,7 +238,7 @@ def job_due(world: World, entry: JobEntry) -> Iterator[Effect]:
                 yield SettleJob(entry.key)
     elif (job.state == "disabling" and not entry.running) or job.state == "enabling":
         yield SettleJob(entry.key)
-    elif job.state == "active" and job.spec.get("onAllTasksComplete") == "terminatejob" and all_complete:
+    elif job.state in ("active", "disabled") and job.spec.get("onAllTasksComplete") == "terminatejob" and all_complete:
         yield EndJob(entry.key, "AllTasksComplete")
 
 
@@ -626,9 +626,10 @@ def unfit(entry: PoolEntry, job: JobEntry, task: Task) -> Refuse | None:
     wants = "containerConfiguration" in entry.record.spec["virtualMachineConfiguration"]
     if task.container == wants:
         return None
-    message = (
-        "The task has container settings, but its pool has no container configuration."
+    code, message = (
+        # recorded: the container tests of azure-sdk-for-net
+        ("ContainerPoolNotSupported", "The task has container settings, but its pool has no container configuration.")
         if task.container
-        else "The task has no container settings, but its pool has a container configuration."
+        else ("ContainerInvalidSettings", "The task has no container settings, but its pool has some.")
     )
-    return Refuse(job.key, task.id.lower(), "ContainerInvalidSettings", message)
+    return Refuse(job.key, task.id.lower(), code, message)

@@ -13,9 +13,6 @@ from batchtrain.emulator.records import Document, JobSchedule
 from batchtrain.emulator.reply import Call, Reply, accepted, created
 from batchtrain.emulator.world import Deadline, World
 
-LEAST = meaning.LEAST_SCHEDULE_SECONDS * wire.SECOND
-"""The shortest recurrence, and the shortest start window."""
-
 
 def create_schedule(world: World, call: Call) -> Reply:
     document = call.read("BatchJobScheduleCreateOptions")
@@ -55,9 +52,7 @@ def _specification(world: World, spec: Document) -> Document:
 
 
 def _check_times(times: Document, now: int) -> None:
-    for name in ("recurrenceInterval", "startWindow"):
-        if name in times and wire.parse_duration(times[name]) < LEAST:
-            raise invalid_property(f"schedule/{name}", times[name], "The least value is one minute.")
+    check_meaning(meaning.times(times))
     if "doNotRunAfter" in times:
         last = wire.parse_timestamp(times["doNotRunAfter"])
         if last <= max(wire.parse_timestamp(times["doNotRunUntil"]) if "doNotRunUntil" in times else 0, now):

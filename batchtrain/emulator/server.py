@@ -1,43 +1,33 @@
-"""Starts, finds and stops an emulator: in the foreground, as a process of its own, or in a thread of a test."""
+"""Starts, finds, asks and stops the process of an emulator."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import fcntl
-import gc
 import hashlib
 import hmac
 import json
-import logging
 import os
-import resource
 import secrets
 import select
 import shlex
 import signal
-import socket
+import ssl
 import stat
 import sys
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from email.utils import formatdate
-from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import IO, Annotated, Any, BinaryIO, NamedTuple
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from batchtrain import state_files
-from batchtrain.emulator import account_key, logfile, mapped_images, own_catalog, trust, wire
-from batchtrain.emulator.interface import Machine, StorageAccount
+from batchtrain.emulator import account_key, identity, mapped_images, own_catalog, trust, wire
+from batchtrain.emulator.interface import StorageAccount
 from batchtrain.errors import DamagedState
-from batchtrain.version import __version__
-
-if TYPE_CHECKING:
-    from http.client import HTTPConnection
 
 LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE = "emulator.log", "emulator.json", "key", "lock", "world.sqlite3"
 KEPT_FILE = "kept"
@@ -48,9 +38,6 @@ OURS = {LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE, ENVIRONMENTS, own_catal
 OURS |= {mapped_images.FILE, mapped_images.LOCK_FILE, mapped_images.ACCOUNTS}
 """Each of these files shows that a directory is an emulator's."""
 LOG_TAIL = 20
-LOG_SECONDS = 60.0
-TICKS = 10
-"""Ticks of the HTTP server, of 0.1 s each, between two looks at the data directory."""
 LOCK_TRIES, LOCK_PAUSE = 5, 0.02
 ANSWER_SECONDS = 5.0
 """Seconds for one answer, after which the question is repeated."""
@@ -58,16 +45,10 @@ BUSY_SECONDS = 60.0
 """Seconds for which a service that runs but does not answer is asked again."""
 START_SECONDS = 20.0
 CONNECTIONS = 65_536
-GARBAGE = (10_000, 10, 100)
-"""Python's garbage collection thresholds. With a million tasks in memory, the default took a third of the time."""
 SLOW_SECONDS = 600.0
 """Seconds for an advance of the clock by weeks, which may handle many events, or for the installation of storage."""
 MOST_ANSWER = 64 << 20
 """Bytes of an answer that are read: another program may have the port."""
-
-logger = logging.getLogger("batchtrain.emulator")
-
-OpenMachine = Callable[[Path], Awaitable[Machine]]
 
 
 class Settings(NamedTuple):
@@ -126,8 +107,6 @@ class Status(NamedTuple):
     @property
     def environment(self) -> dict[str, str]:
         """The variables of the account for `az batch` and other programs, which then also trust the emulator."""
-        from batchtrain.emulator import identity  # only some callers need this import
-
         files = trust.of(self.data_dir)
         variables = files.variables if self.certificate == str(files.ca) else {}
         hosts = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")
@@ -197,119 +176,7 @@ class Refused(OSError):
 # In the foreground ---------------------------------------------------------------------------------------------------
 
 
-def serve(settings: Settings, ready: Callable[[Status], None] = lambda status: None) -> None:
-    """Run until SIGTERM or SIGINT. Returns when every node is down. Raises StartFailed."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    gc.set_threshold(*GARBAGE)
-    _allow_connections()
-
-    def up(status: Status) -> None:
-        gc.freeze()
-        _bound(logfile.Bounded(status.log))
-        ready(status)
-
-    asyncio.run(_serve(settings, up, _Stop(signals=True)))
-
-
-def _bound(log: logfile.Bounded) -> None:
-    """Keep the log below its limit: checked at each logged line, and regularly for what other processes write to it."""
-    if log.is_written:
-        logging.getLogger().addHandler(log)
-        loop = asyncio.get_running_loop()
-
-        def look() -> None:
-            log.cut()
-            loop.call_later(LOG_SECONDS, look)
-
-        look()
-
-
-def _allow_connections() -> None:
-    """Raise the limit of open files: each connection needs one, and the usual limit is 1,024."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, CONNECTIONS)
-    if soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-class _Stop:
-    """Asks the server to end, from a signal, a request or another thread."""
-
-    def __init__(self, *, signals: bool) -> None:
-        self.signals = signals
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._end: Callable[[], None] = lambda: None
-
-    def attach(self, end: Callable[[], None]) -> None:
-        self._loop, self._end = asyncio.get_running_loop(), end
-        if self.signals:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._loop.add_signal_handler(number, end)
-
-    def __call__(self) -> None:
-        if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has already ended
-                self._loop.call_soon_threadsafe(self._end)
-
-
-async def _serve(
-    settings: Settings, ready: Callable[[Status], None], stop: _Stop, open_machine: OpenMachine | None = None
-) -> None:
-    """Serve until the end, and close everything that was opened."""
-    # Not at the top of the file: asking for the status or stopping an emulator needs none of these imports.
-    from batchtrain.emulator import sign_in
-    from batchtrain.emulator.alarms import Alarms
-    from batchtrain.emulator.blob_store import BlobStore
-    from batchtrain.emulator.clock import Clock, Reading
-    from batchtrain.emulator.control import Identity
-    from batchtrain.emulator.drive import Driver
-    from batchtrain.emulator.http import Application
-    from batchtrain.emulator.machine.routing import RoutingMachine
-    from batchtrain.emulator.machine.simulated import SimulatedMachine
-    from batchtrain.emulator.store import Store, UnknownSchema
-
-    data_dir, original = settings.data_dir.absolute(), settings
-    _make_directory(data_dir)
-    _check_files(settings)
-    with _locked(data_dir) as lock, _listen(settings) as listener:
-        with _writing(data_dir):
-            if data_loss := _data_loss(data_dir):
-                logger.warning("%s", data_loss)
-            own_catalog.check(data_dir)
-            mapped_images.list_images(data_dir)
-            settings, key = _with_certificates(settings), account_key.ensure(data_dir / KEY_FILE)
-            (data_dir / KEPT_FILE).unlink(missing_ok=True)  # of an emulator that was killed
-            try:
-                store = Store(data_dir / DATABASE)
-            except UnknownSchema as error:
-                raise StartFailed(f"{error}, or start without its pools and jobs after `{_aside(data_dir)}`") from error
-            reading, seed = store.meta("clock", ""), store.meta("seed", secrets.token_hex(16))
-            last_reading = msgspec.json.decode(reading, type=Reading) if reading else None
-        endpoint = f"{settings.base}:{listener.getsockname()[1]}"
-        alarms = Alarms(Clock(clock, last_reading))
-        machine = RoutingMachine(await (open_machine or _process_machine)(data_dir), SimulatedMachine(alarms, data_dir))
-        world = _world(settings, endpoint, seed)
-        world.identity_authority = partial(sign_in.node_authority, endpoint, key)
-        driver = Driver(world, store, machine, alarms, BlobStore(data_dir, key))
-        try:
-            with _writing(data_dir):
-                driver.recover()
-            status = Status(endpoint, settings.account, key, os.getpid(), data_dir, data_dir / LOG, machine.plain_nodes,
-                            machine.plain_nodes_remedy, data_loss, _trusted(settings))  # fmt: skip
-            identity = Identity(__version__, os.getpid(), settings.account, _host(settings, endpoint))
-            application = Application(driver, identity, key, stop)
-            announce = partial(_announce, status, original, ready, alone=stop.signals)
-            await _run_http(application, listener, stop, announce, settings, partial(_is_gone, lock))
-        finally:
-            try:
-                await driver.stop()
-            finally:
-                for name in (STATUS_FILE, KEPT_FILE):
-                    (data_dir / name).unlink(missing_ok=True)
-
-
-def _make_directory(data_dir: Path) -> None:
+def make_directory(data_dir: Path) -> None:
     """Make the data directory, readable by its owner only. A directory with other programs' files is refused."""
     try:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -343,7 +210,7 @@ def _check_writers(data_dir: Path) -> None:
 
 
 @contextlib.contextmanager
-def _writing(data_dir: Path) -> Iterator[None]:
+def writing(data_dir: Path) -> Iterator[None]:
     """Report a full or read-only disk, or a damaged database, in one sentence."""
     import sqlite3  # slow to import, as above
 
@@ -358,16 +225,16 @@ def _writing(data_dir: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         raise StartFailed(
             f"{database} cannot be used ({error}): make room, or start without its pools and jobs after"
-            f" `{_aside(data_dir)}`"
+            f" `{aside(data_dir)}`"
         ) from error
     except (sqlite3.DatabaseError, ValueError, LookupError, TypeError) as error:
         raise StartFailed(
             f"{database} is damaged ({error}), so its pools and jobs cannot be read: put a copy back in its place, or"
-            f" start without them after `{_aside(data_dir)}`"
+            f" start without them after `{aside(data_dir)}`"
         ) from error
 
 
-def _aside(data_dir: Path) -> str:
+def aside(data_dir: Path) -> str:
     """The command that puts the database aside."""
     database, aside = shlex.quote(str(data_dir / DATABASE)), shlex.quote(str(data_dir / "damaged"))
     return f"mkdir -p {aside} && mv {database}* {aside}"
@@ -382,48 +249,9 @@ def _check_kind(error: OSError) -> None:
         raise state_files.damaged(path, error, "the next start makes it anew") from None
 
 
-def _data_loss(data_dir: Path) -> str:
-    """What is missing of the database of an earlier start, and the next step."""
-    database, log = data_dir / DATABASE, data_dir / f"{DATABASE}-wal"
-    if not (data_dir / KEY_FILE).exists():  # the first start
-        return ""
-    if not database.exists() or database.stat().st_size < 2:  # SQLite takes one byte for an empty database
-        what = "is empty" if database.exists() else "is missing"
-        return f"{database} {what}: all pools and jobs of earlier starts are gone; if you have a copy, put it back"
-    if (data_dir / STATUS_FILE).exists() and not log.exists():
-        return (
-            f"{log} is missing, which had the last changes before the emulator was killed: pools, jobs and tasks may be"
-            " missing or be as they were before; if you have a copy of it, put it back, otherwise create them anew"
-        )
-    return ""
-
-
 def clock() -> int:
     """The current time in ticks."""
     return wire.from_unix_ns(time.time_ns())
-
-
-def _world(settings: Settings, endpoint: str, seed: str) -> Any:
-    from batchtrain.emulator.machine import host_load, packages
-    from batchtrain.emulator.pace import PACES
-    from batchtrain.emulator.package_files import PackageFolder
-    from batchtrain.emulator.world import Quotas, World
-
-    data_dir = settings.data_dir.absolute()
-    return World(
-        settings.account,
-        endpoint,
-        seed,
-        network(data_dir),
-        lambda vm_size: own_catalog.size_of(data_dir, vm_size),
-        lambda: own_catalog.images(data_dir),
-        Quotas(**{name.replace("-", "_"): most for name, most in settings.quotas.items()}),
-        lambda: packages.installed(data_dir),
-        host_load.Gauge(data_dir),
-        PACES[settings.pace],
-        settings.allocation,
-        PackageFolder(data_dir),
-    )
 
 
 def quotas_of(texts: Iterable[str]) -> dict[str, int]:
@@ -443,159 +271,23 @@ def network(data_dir: Path) -> int:
     return 1 + int.from_bytes(digest[:4], "big") % 254
 
 
-async def _process_machine(data_dir: Path) -> Machine:
-    from batchtrain.emulator.machine.process import open_machine
-
-    machine = await open_machine(data_dir, lambda image: mapped_images.prefix_of(data_dir, image))
-    main = mapped_images.main_dir(data_dir)
-    if main != data_dir:
-        machine.share_storage(partial(_storage_of, main))
-    return machine
+def storage(to: Status) -> StorageAccount:
+    """The storage of an emulator, which starts at its first use. Raises Refused if there is none on this machine."""
+    return StorageAccount(**ask("POST", to, "storage"))
 
 
-def _storage_of(main: Path) -> StorageAccount:
-    """The storage that the first account of an emulator runs; starts its emulator if it is not running."""
-    running, _ = ensure(Settings(main, port=0))
-    return StorageAccount(**ask("POST", running, "storage"))
-
-
-def _check_files(settings: Settings) -> None:
-    if bool(settings.certificate) != bool(settings.private_key):
-        raise StartFailed("https needs both a certificate and its private key")
-    missing = [str(file) for file in (settings.certificate, settings.private_key) if file and not file.is_file()]
-    if missing:
-        raise StartFailed(f"there is no file {' and no '.join(missing)}")
-    if settings.certificate:
-        import ssl  # slow to import, and only https needs it
-
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.certificate, settings.private_key)
-        except OSError as error:
-            files = f"{settings.certificate} and {settings.private_key}"
-            raise StartFailed(f"{files} are not a certificate and its key in PEM: {error}") from None
-
-
-def _with_certificates(settings: Settings) -> Settings:
-    """The same settings, with a certificate of the emulator's own if https was requested without a certificate."""
-    if not settings.https or settings.certificate:
-        return settings
-    from batchtrain.emulator import certificates  # slow to import, and only https needs it
-
-    host = trust.checked(settings.host)
-    files = certificates.ensure(settings.data_dir.absolute(), (host, *settings.names), os.environ)
-    return settings._replace(certificate=files.certificate, private_key=files.private_key)
-
-
-def _trusted(settings: Settings) -> str:
-    """The file that clients must trust: the emulator's own authority, or the given certificate."""
-    files = trust.of(settings.data_dir.absolute())
-    if settings.certificate == files.certificate:
-        return str(files.ca)
-    return str(settings.certificate.absolute()) if settings.certificate else ""
-
-
-def _host(settings: Settings, endpoint: str) -> str:
-    """The account's host name for Azure Resource Manager: its own name if it has one."""
-    where = urlsplit(endpoint)
-    own_names = (name for name in settings.names if name.startswith(f"{settings.account}.") and "*" not in name)
-    host = next(own_names, None)
-    return where.netloc if host is None else host if where.port == 443 else f"{host}:{where.port}"
-
-
-async def _run_http(
-    application: Any,
-    listener: socket.socket,
-    stop: _Stop,
-    ready: Callable[[], None],
-    settings: Settings,
-    is_gone: Callable[[], bool],
-) -> None:
-    """Answer requests until the end. is_gone: whether the data directory was deleted, which ends the emulator too."""
-    import uvicorn
-
-    from batchtrain.connections import Connection
-
-    class Server(uvicorn.Server):
-        @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            yield  # the signals are ours: the exit status of an orderly stop is 0
-
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            ready()
-
-        async def on_tick(self, counter: int) -> bool:
-            return await super().on_tick(counter) or (counter % TICKS == 0 and is_gone())
-
-    config = uvicorn.Config(
-        application,
-        http=Connection.of(application.connections),
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,  # an injected skew changes it
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=2,
-        ssl_certfile=settings.certificate,
-        ssl_keyfile=settings.private_key,
-    )
-    server = Server(config)
-
-    def end() -> None:
-        server.should_exit = True
-
-    stop.attach(end)
-    await server.serve([listener])
-
-
-def _announce(status: Status, original: Settings, ready: Callable[[Status], None], *, alone: bool) -> None:
-    facts = status.certificate, status.data_loss, status.plain_nodes, status.plain_nodes_remedy
-    settings = _plain(original)
-    record = StatusRecord(status.endpoint, status.account, status.pid, __version__, alone, *facts, settings=settings)
-    mapped_images.write_atomically(status.data_dir / STATUS_FILE, msgspec.json.encode(record) + b"\n")
-    logger.info("listening at %s, account %s, data in %s", status.endpoint, status.account, status.data_dir)
-    ready(status)
-
-
-def _plain(settings: Settings) -> dict[str, Any]:
+def plain(settings: Settings) -> dict[str, Any]:
     """Settings as JSON has them, with absolute paths."""
     pairs = {name: value.absolute() if isinstance(value, Path) else value for name, value in settings._asdict().items()}
-    plain: dict[str, Any] = json.loads(msgspec.json.encode(pairs, enc_hook=str))
-    return plain
-
-
-@contextlib.contextmanager
-def _locked(data_dir: Path) -> Iterator[IO[str]]:
-    """The lock of a data directory, which has one emulator. It is released when the process ends in any way."""
-    with state_files.lock_file(data_dir / LOCK_FILE) as file:
-        for _ in range(LOCK_TRIES):  # a client that checks whether an emulator runs has it for a moment
-            if _try_lock(file):
-                break
-            time.sleep(LOCK_PAUSE)
-        else:
-            end = f"fuser -k {shlex.quote(str(data_dir / LOCK_FILE))}"
-            raise AlreadyRunning(f"another emulator is running on {data_dir}; `{end}` ends it")
-        yield file
-
-
-def _is_gone(lock: IO[str]) -> bool:
-    """Whether the locked file was deleted with its data directory, or replaced: no client finds this emulator then."""
-    try:
-        is_gone = not os.path.samestat(os.fstat(lock.fileno()), Path(lock.name).stat())
-    except (FileNotFoundError, NotADirectoryError):
-        is_gone = True
-    if is_gone:
-        logger.error("%s was deleted, so the emulator ends", lock.name)
-    return is_gone
+    document: dict[str, Any] = json.loads(msgspec.json.encode(pairs, enc_hook=str))
+    return document
 
 
 def _is_locked(data_dir: Path) -> bool:
     """Whether an emulator runs on a data directory, in any state."""
     try:
         with (data_dir / LOCK_FILE).open("r") as file:
-            return not _try_lock(file)
+            return not try_lock(file)
     except OSError:  # there is no file, or something else that cannot be locked
         return False
 
@@ -610,45 +302,9 @@ def lost(data_dir: Path, endpoint: str) -> str:
     return f"the emulator on {data_dir} is now at {recorded}" if recorded not in ("", endpoint) else ""
 
 
-def _try_lock(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-@contextlib.contextmanager
-def _listen(settings: Settings) -> Iterator[socket.socket]:
-    if not trust.loopback(settings.host):
-        raise StartFailed(
-            f"the emulator runs other people's commands: it listens on loopback addresses only, not on {settings.host};"
-            " give an address of 127.0.0.0/8, ::1 or localhost"
-        )
-    address = "127.0.0.1" if settings.host == "localhost" else settings.host
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    # The protocol is named because asyncio sets TCP_NODELAY only then; without, every answer waits 40 ms for an ACK.
-    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        former = 0
-        if settings.port == 0:  # the port of an emulator that was killed, which its clients still use
-            with contextlib.suppress(FileNotFoundError, ValueError):
-                former = urlsplit(_noted(settings.data_dir).endpoint).port or 0
-        try:
-            _bind(listener, address, former or settings.port, settings.port)
-        except OSError as error:
-            message = f"port {settings.port} of {settings.host} cannot be used: {error.strerror}"
-            raise PortTaken(f"{message}; choose another, or 0 for any free one") from error
-        yield listener
-
-
-def _bind(listener: socket.socket, address: str, port: int, otherwise: int) -> None:
-    try:
-        listener.bind((address, port))
-    except OSError:
-        if port == otherwise:
-            raise
-        listener.bind((address, otherwise))
+def try_lock(file: IO[str]) -> bool:
+    """Lock a file. Returns False if another process has locked it."""
+    return state_files.lock(file, wait=False) is not False
 
 
 # As a process of its own ---------------------------------------------------------------------------------------------
@@ -672,7 +328,7 @@ def ensure(settings: Settings) -> tuple[Status, bool]:
 def spawn(settings: Settings, timeout: float = START_SECONDS) -> Status:
     """Start an emulator that outlives this process, and wait until it answers. Raises StartFailed."""
     data_dir = settings.data_dir.absolute()
-    _make_directory(data_dir)
+    make_directory(data_dir)
     reader, writer = os.pipe()
     try:
         pid = _start_process(settings, data_dir, writer)
@@ -683,7 +339,7 @@ def spawn(settings: Settings, timeout: float = START_SECONDS) -> Status:
     finally:
         os.close(reader)
     if answer.get("endpoint"):
-        return _noted(data_dir)
+        return noted(data_dir)
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     _reap(pid, wait=True)
@@ -707,7 +363,7 @@ def _start_process(settings: Settings, data_dir: Path, ready: int) -> int:
     environment = {name: value for name, value in os.environ.items() if name not in SECRETS}
     package_root = str(Path(__file__).parents[2])  # the child must import this package, installed or not
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (package_root, environment.get("PYTHONPATH"))))
-    with _writing(data_dir):
+    with writing(data_dir):
         log = os.open(data_dir / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return os.posix_spawn(
@@ -759,7 +415,7 @@ def status(data_dir: Path) -> Status | None:
     it runs and does not answer, and DamagedState."""
     data_dir = data_dir.absolute()
     try:
-        record = _noted(data_dir)
+        record = noted(data_dir)
     except FileNotFoundError:
         return None
     _check_owner(data_dir)
@@ -777,10 +433,10 @@ def status(data_dir: Path) -> Status | None:
 def differences(running: Status, settings: Settings) -> tuple[str, ...]:
     """The differences between an emulator and the settings; settings with their default value are ignored."""
     recorded_settings = {**_record(running.data_dir).settings, "port": urlsplit(running.endpoint).port}
-    usual = _plain(Settings(settings.data_dir, port=0 if settings.port == 0 else 10010))
+    usual = plain(Settings(settings.data_dir, port=0 if settings.port == 0 else 10010))
     return tuple(
         f"{name.replace('_', '-')} is {_word(recorded_settings.get(name))}, not {_word(value)}"
-        for name, value in _plain(settings).items()
+        for name, value in plain(settings).items()
         if value not in (usual[name], recorded_settings.get(name))
     )
 
@@ -809,7 +465,7 @@ def _record(data_dir: Path) -> StatusRecord:
     return state_files.read(data_dir / STATUS_FILE, StatusRecord, loss) or StatusRecord()
 
 
-def _noted(data_dir: Path) -> Status:
+def noted(data_dir: Path) -> Status:
     """What an emulator recorded at its start. Raises FileNotFoundError without a record or a key, and DamagedState."""
     record = _record(data_dir)
     if not record.endpoint:
@@ -848,11 +504,11 @@ def stop(data_dir: Path, timeout: float = 15.0) -> bool:
             return False
         ask("POST", running, "stop")
     except Busy:
-        running, timeout = _noted(data_dir), 0.0
+        running, timeout = noted(data_dir), 0.0
     with state_files.lock_file(running.data_dir / LOCK_FILE) as file:
         end = time.monotonic() + timeout
         # A process releases the lock a little before it ends, and a new emulator may take it at once.
-        while _lives(running.pid) if own_process else not _try_lock(file):
+        while _lives(running.pid) if own_process else not try_lock(file):
             if time.monotonic() > end:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(running.pid, signal.SIGKILL)  # its nodes notice the closed sockets and also end
@@ -889,25 +545,25 @@ def at(data_dir: Path) -> Status:
 
 
 def ask(
-    verb: str, to: Status, path: str, document: dict[str, Any] | None = None, content: bytes = b""
+    verb: str, to: Status, path: str, document: dict[str, Any] | None = None, content: bytes | BinaryIO = b""
 ) -> dict[str, Any]:
     """One signed request to an emulator's own paths (`clock`, `faults`, …). Raises Refused, DamagedState, Busy,
     OSError."""
     body = content if document is None else json.dumps(document).encode()
     slow = SLOW_SECONDS if path in ("clock", "storage") else BUSY_SECONDS
     try:
-        return signed(verb, to, f"/_emulator/{path}", body=body, timeout=slow)
+        return signed(verb, to, f"/_emulator/{quote(path)}", body=body, timeout=slow)
     except TimeoutError:
         raise _busy(to) from None
 
 
 def signed(
-    verb: str, to: Status, path: str, query: str = "", *, body: bytes = b"", timeout: float = ANSWER_SECONDS
+    verb: str, to: Status, path: str, query: str = "", *, body: bytes | BinaryIO = b"", timeout: float = ANSWER_SECONDS
 ) -> dict[str, Any]:
     """A signed request without the SDK, which takes 0.25 s to import. Raises Refused, OSError."""
     headers = {"ocp-date": formatdate(usegmt=True)}
     if verb != "GET":
-        headers["content-length"] = str(len(body))
+        headers["content-length"] = str(len(body) if isinstance(body, bytes) else os.fstat(body.fileno()).st_size)
     headers["authorization"] = wire.authorization(to.account, to.key, verb, path, query, headers)
     target = f"{path}?{query}" if query else path
     return _request(verb, to.endpoint, target, headers, body, to.certificate, timeout)
@@ -918,12 +574,10 @@ def _request(
     endpoint: str,
     path: str,
     headers: dict[str, str] | None = None,
-    body: bytes = b"",
+    body: bytes | BinaryIO = b"",
     certificate: str = "",
     timeout: float = ANSWER_SECONDS,
 ) -> dict[str, Any]:
-    from http.client import HTTPException  # slow to import, and the server does not need it
-
     connection = _connection(endpoint, certificate, timeout)
     try:
         connection.request(verb, path, body=body or None, headers=headers or {})
@@ -943,88 +597,10 @@ def _request(
 
 
 def _connection(endpoint: str, certificate: str, timeout: float) -> HTTPConnection:
-    from http.client import HTTPConnection, HTTPSConnection  # see above
-
     where = urlsplit(endpoint)
     host = where.hostname or ""
     if not certificate:
         return HTTPConnection(host, where.port, timeout=timeout)
-    import ssl
-
     context = ssl.create_default_context(cafile=certificate)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the file may contain only the emulator's own fields
     return HTTPSConnection(host, where.port, timeout=timeout, context=context)
-
-
-class Emulator:
-    """An emulator in a thread of this process: `with Emulator(Settings(tmp_path, port=0)) as emulator: ...`."""
-
-    def __init__(self, settings: Settings, open_machine: OpenMachine | None = None) -> None:
-        self.settings = settings
-        self._open_machine = open_machine
-        self._stop = _Stop(signals=False)
-        self._up = threading.Event()
-        self._status: Status | None = None
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="emulator", daemon=True)
-
-    @property
-    def status(self) -> Status:
-        """Its status; only while it runs."""
-        assert self._status is not None, "the emulator is not running"
-        return self._status
-
-    @property
-    def endpoint(self) -> str:
-        return self.status.endpoint
-
-    @property
-    def account(self) -> str:
-        return self.status.account
-
-    @property
-    def key(self) -> str:
-        return self.status.key
-
-    def __enter__(self) -> Emulator:
-        self._thread.start()
-        self._up.wait()
-        if self._error is not None:
-            self._thread.join()
-            raise self._error
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._stop()
-        self._thread.join()
-        if self._error is not None and kind is None:
-            raise self._error
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(_serve(self.settings, self._ready, self._stop, self._open_machine))
-        except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
-            self._error = error
-        finally:
-            self._up.set()
-
-    def _ready(self, status: Status) -> None:
-        self._status = status
-        self._up.set()
-
-
-def main(encoded: str) -> int:
-    """The process that `spawn` starts with its settings. One line of JSON at READY_FD reports the start."""
-    settings = msgspec.json.decode(encoded, type=Settings, dec_hook=lambda _, path: Path(path))
-    try:
-        serve(settings, lambda status: _say({"endpoint": status.endpoint}))
-    except (StartFailed, DamagedState) as error:
-        _say({"error": type(error).__name__, "message": str(error)})
-        print(error, file=sys.stderr)
-        return 1
-    return 0
-
-
-def _say(answer: dict[str, str]) -> None:
-    os.write(READY_FD, (json.dumps(answer) + "\n").encode())
-    os.close(READY_FD)

@@ -38,6 +38,14 @@ def node_spec(world: World, entry: PoolEntry, node: Node) -> NodeSpec:
     )
 
 
+RESERVED_DISK = (
+    "AZ_BATCH_TASK_RESERVED_EPHEMERAL_DISK_SPACE_BYTES",
+    "AZ_BATCH_RESERVED_EPHEMERAL_DISK_SPACE_BYTES",
+    "AZ_BATCH_RESERVED_DISK_SPACE_BYTES",
+)
+"""The variables of the disk space that the node agent keeps free. Sources: the page of the variables of nodes has the
+first, the changelog of the node agent (1.7.14) the last; the second is from memory."""
+RESERVED_BYTES = "1000000000"
 GANG_CONTAINERS = "batchtrain-gang-containers"
 """Metadata item: with the value `one`, all commands of a multi-instance task share a container on each node."""
 
@@ -198,7 +206,7 @@ def _node(world: World, entry: PoolEntry, node: Node) -> dict[str, str]:
         "AZ_BATCH_NODE_STARTUP_DIR": f"{node.root_inside}/{START_DIRECTORY}",
         "AZ_BATCH_NODE_STARTUP_WORKING_DIR": f"{node.root_inside}/{START_DIRECTORY}/wd",
         "AZ_BATCH_NODE_MOUNTS_DIR": f"{node.root_inside}/fsmounts",
-        "AZ_BATCH_TASK_RESERVED_EPHEMERAL_DISK_SPACE_BYTES": "1000000000",
+        **dict.fromkeys(RESERVED_DISK, RESERVED_BYTES),
         **identity,
         **applications.environment(world, _references(entry.record.spec), node.root_inside),
     }

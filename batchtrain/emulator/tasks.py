@@ -19,7 +19,6 @@ from batchtrain.emulator.reply import Call, Reply, accepted, created
 from batchtrain.emulator.world import Deadline, World, task_document
 
 COLLECTION_LIMIT = 100
-DEPENDENCY_CHARACTERS = 64_000
 RETENTION = "P7D"
 SPECIAL: Mapping[str, str] = {
     "jobPreparationTask": "TaskIdSameAsJobPreparationTask",
@@ -135,22 +134,13 @@ AFFINITY = "TVM:"
 def checked(world: World, job_spec: Document, document: Document) -> Document:
     """A task's document with the service's defaults; raises Fault."""
     spec = {key: value for key, value in document.items() if key != "id"}
-    checks.check_command(spec)
-    checks.check_output_files(spec.get("outputFiles", []), "outputFiles")
-    checks.check_identity(spec, "userIdentity")
+    check_meaning(meaning.task(document, job_spec))
+    spec.get("containerSettings", {}).get("registry", {}).pop("password", None)
     spec.setdefault("userIdentity", IDENTITY)
     spec["constraints"] = constraints_of(job_spec, spec.get("constraints"))
     spec.setdefault("requiredSlots", 1)
-    check_meaning(meaning.task(document, uses_dependencies=job_spec["usesTaskDependencies"]))
     if "multiInstanceSettings" in spec:
-        _check_gang(spec)
-    if "dependsOn" in spec:
-        _check_dependencies(job_spec, spec["dependsOn"])
-    if "exitConditions" in spec and job_spec["onTaskFailure"] != "performexitoptionsjobaction":
-        for options in meaning.exit_options(spec["exitConditions"]):
-            if "jobAction" in options:
-                reason = "The job's onTaskFailure is noaction, so a job action cannot be given."
-                raise invalid_property("exitConditions/jobAction", options["jobAction"], reason)
+        spec["multiInstanceSettings"].setdefault("numberOfInstances", 1)
     if references := spec.get("applicationPackageReferences"):
         applications.check_references(world, references, of_task=True)
     return spec
@@ -159,45 +149,12 @@ def checked(world: World, job_spec: Document, document: Document) -> Document:
 def constraints_of(job_spec: Document, task_constraints: Document | None) -> Document:
     """A task without constraints takes its number of retries from the job."""
     retries = job_spec["constraints"]["maxTaskRetryCount"] if task_constraints is None else 0
-    constraints = {
+    return {
         "maxWallClockTime": wire.INFINITE,
         "retentionTime": RETENTION,
         "maxTaskRetryCount": retries,
         **(task_constraints or {}),
     }
-    checks.check_retries(constraints["maxTaskRetryCount"])
-    return constraints
-
-
-def _check_gang(spec: Document) -> None:
-    settings = spec["multiInstanceSettings"]
-    if settings.setdefault("numberOfInstances", 1) < 1:
-        count = settings["numberOfInstances"]
-        raise invalid_property("multiInstanceSettings/numberOfInstances", count, "The value must be at least 1.")
-    if not settings["coordinationCommandLine"].strip():
-        raise invalid_property("multiInstanceSettings/coordinationCommandLine", "", "The command cannot be empty.")
-    if spec["requiredSlots"] != 1:
-        reason = "A multi-instance task takes one slot of each node."
-        raise invalid_property("requiredSlots", spec["requiredSlots"], reason)
-    path = "multiInstanceSettings/commonResourceFiles"
-    checks.check_resource_files(settings.get("commonResourceFiles", []), path)
-
-
-def _check_dependencies(job_spec: Document, depends: Document) -> None:
-    if not job_spec["usesTaskDependencies"]:
-        reason = "The job does not use task dependencies."
-        raise Fault("UnsupportedProperty", PropertyName="dependsOn", Reason=reason)
-    ids = depends.get("taskIds", [])
-    if sum(map(len, ids)) > DEPENDENCY_CHARACTERS:
-        raise Fault("TaskDependencyListTooLong", MaxLimit=str(DEPENDENCY_CHARACTERS))
-    for task_id in ids:
-        if not checks.ID.fullmatch(task_id):
-            raise invalid_property("dependsOn/taskIds", task_id, "This is no task id.")
-    for span in depends.get("taskIdRanges", []):
-        if not 0 <= span["start"] <= span["end"]:
-            raise invalid_property("dependsOn/taskIdRanges", span, "start must not be after end.")
-    if sum(len(f"{span['start']}-{span['end']}") for span in depends.get("taskIdRanges", [])) > DEPENDENCY_CHARACTERS:
-        raise Fault("TaskDependencyRangesTooLong", MaxLimit=str(DEPENDENCY_CHARACTERS))
 
 
 def list_tasks(world: World, call: Call) -> Reply:
@@ -241,6 +198,7 @@ def replace_task(world: World, call: Call) -> Reply:
     if task.state == "completed":
         raise Fault("TaskCompleted")
     constraints = constraints_of(entry.record.spec, new_constraints or None)
+    check_meaning(meaning.retries(constraints))
     task.spec = msgspec.json.encode({**task_document(task), "constraints": constraints})
     task.max_retries = constraints["maxTaskRetryCount"]
     task.wall_clock = wire.limit(constraints["maxWallClockTime"])

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -14,11 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchtrain.emulator import mapped_images, server, steering, wire
-from batchtrain.emulator.server import Emulator, Hint, Settings, Status
+from batchtrain.emulator.interface import StorageAccount
+from batchtrain.emulator.machine.azurite import FOLDER as STORAGE
+from batchtrain.emulator.machine.storage_links import container_url
+from batchtrain.emulator.server import Hint, Settings, Status
+from batchtrain.emulator.serving import Emulator
 
 if TYPE_CHECKING:
     from azure.batch import BatchClient
     from azure.batch.aio import BatchClient as AsyncBatchClient
+    from azure.storage.blob import BlobServiceClient
 
 C = TypeVar("C")
 
@@ -73,6 +79,28 @@ class BatchService:
         """A client of the official SDK, made at first use and closed with the service."""
         return self._stack.enter_context(self.connect())
 
+    @functools.cached_property
+    def storage(self) -> BlobServiceClient:
+        """A client of the account's blob storage, which starts at its first use (Azurite, installed by npm). Raises
+        server.Refused if this machine cannot run it."""
+        from azure.storage.blob import BlobServiceClient
+
+        account = self._storage_account
+        credential = {"account_name": account.account, "account_key": account.key}
+        return self._stack.enter_context(BlobServiceClient(account.endpoint, credential=credential))
+
+    def container(self, name: str) -> str:
+        """The URL of a container of the storage with a SAS, as output files and resource files take it; it is created
+        unless it exists."""
+        container = self.storage.get_container_client(name)
+        if not container.exists():
+            container.create_container()
+        return container_url(self._storage_account, name)
+
+    @functools.cached_property
+    def _storage_account(self) -> StorageAccount:
+        return server.storage(self.status)
+
     def connect(self, **options: Any) -> BatchClient:
         """A new client; `options` are those of the SDK. Its pollers ask every POLLING_SECONDS."""
         from azure.batch import BatchClient
@@ -102,8 +130,12 @@ class BatchService:
         mapped_images.map_image(self.status.data_dir, image, prefix)
 
     def reset(self) -> None:
-        """Reset: an empty account, no faults, and the clock of the machine."""
+        """Reset: an empty account, no faults, the clock of the machine, and neither files on mounts nor containers."""
         server.reset(self.status.data_dir)
+        shutil.rmtree(self.status.data_dir / "mounts", ignore_errors=True)
+        if (self.status.data_dir / STORAGE).exists():  # it has been used
+            for container in self.storage.list_containers():
+                self.storage.delete_container(container)
         (self.status.data_dir / mapped_images.FILE).unlink(missing_ok=True)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The service versions that the emulator answers: those of the tested clients; pure.
+"""The service versions that the emulator answers, which are those of the tested clients; pure.
 
 Requests and answers of each are translated by the tables of `properties`, which count versions by their revision.
 """
@@ -7,26 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from batchtrain.catalog import api_versions
 from batchtrain.emulator.faults import Fault, invalid_parameter
 
-REVISIONS: Mapping[str, int] = {
-    "2019-08-01.10.0": 10,
-    "2020-03-01.11.0": 11,
-    "2020-09-01.12.0": 12,
-    "2021-06-01.14.0": 14,
-    "2022-01-01.15.0": 15,
-    "2022-10-01.16.0": 16,
-    "2023-05-01.17.0": 17,
-    "2023-11-01.18.0": 18,
-    "2024-02-01.19.0": 19,
-    "2024-07-01.20.0": 20,
-    "2025-06-01": 21,
-    "2026-10-01": 22,
-}
-"""Service version -> revision: the middle number of its name; later versions continue the count."""
-NEWEST = max(REVISIONS.values())
-CURRENT = REVISIONS["2025-06-01"]
-"""The version of today's SDKs."""
+REVISIONS: Mapping[str, int] = {version.name: version.revision for version in api_versions.VERSIONS}
+"""Service version -> revision."""
+NEWEST, CURRENT = max(REVISIONS.values()), api_versions.CURRENT.revision
 
 
 def name(revision: int) -> str:

@@ -25,6 +25,7 @@ from azure.batch import BatchClient
 from azure.core.exceptions import HttpResponseError
 from azure.core.rest import HttpRequest
 
+from batchtrain.catalog import api_versions
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import UNLISTED
 from batchtrain.client import logins
@@ -47,7 +48,7 @@ from batchtrain.verify.probe import UNREAD
 Answer = Any
 """An answer of the SDK's pipeline, whose own type for a refusal is another one."""
 PATIENCE_SECONDS = 120
-NEXT_VERSION = "2026-10-01"
+NEWEST_VERSION = api_versions.VERSIONS[-1].name
 GROUP = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/verify/providers"
 NETWORK = f"{GROUP}/Microsoft.Network"
 """Things that no account has."""
@@ -375,13 +376,13 @@ def _until(look: Callable[[], str], state: str, pause: float) -> str:
 
 def _hardware(target: Target) -> Any:
     profile = {"hardwareProfile": {"vmSizeProperties": {"vCPUsPerCore": 1}}}
-    return _created(target, "hardware", {"virtualMachineConfiguration": profile}, version=NEXT_VERSION)
+    return _created(target, "hardware", {"virtualMachineConfiguration": profile}, version=NEWEST_VERSION)
 
 
 def _zones(target: Target) -> Any:
     policy = {"zoneAllocationPolicy": {"maxZoneCount": 1}}
     machine = {"placement": {"zonePlacementPolicy": "Auto"}, "resiliencyPolicy": policy}
-    return _created(target, "zones", {"virtualMachineConfiguration": machine}, version=NEXT_VERSION)
+    return _created(target, "zones", {"virtualMachineConfiguration": machine}, version=NEWEST_VERSION)
 
 
 def _mix(target: Target) -> Any:
@@ -389,7 +390,7 @@ def _mix(target: Target) -> Any:
     answers = []
     for name, other in (("families", "STANDARD_D4AS_V5"), ("numbers", "STANDARD_D8S_V5")):
         profile = {"vmSizes": [{"name": "STANDARD_D4S_V5"}, {"name": other}]}
-        answers.append(_created(target, name, {"vmSize": "Mix", "vmSkuProfile": profile}, version=NEXT_VERSION))
+        answers.append(_created(target, name, {"vmSize": "Mix", "vmSkuProfile": profile}, version=NEWEST_VERSION))
     return answers
 
 

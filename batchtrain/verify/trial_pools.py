@@ -22,6 +22,7 @@ from batchtrain.config.types import (
     VmConfiguration,
     Volumes,
 )
+from batchtrain.config.types.pool import OsDisk
 from batchtrain.verify.questions import CONTINUES, OPEN_PORT, SHUT_PORT, Question, end_of, is_dedicated, open_ports
 
 
@@ -77,6 +78,13 @@ TRIALS: Mapping[str, Trial] = {
     "nfs": Trial(lambda pool: pool, "true", volumes=Volumes(shared_data_volumes={"verify": _NFS})),
     "image": Trial(lambda pool: replace(pool, attempt_recovery_on_unusable=True), "true", image=_NO_IMAGE),
     "spot": Trial(lambda pool: pool, "true", {"spot": is_dedicated}, spot=True),
+    "ephemeral": Trial(
+        lambda pool: replace(
+            pool, vm_configuration=replace(pool.vm_configuration, os_disk=OsDisk(ephemeral=True, caching="readonly"))
+        ),
+        "true",
+        spot=True,
+    ),
     "rules": Trial(
         lambda pool: replace(
             pool,

@@ -27,6 +27,7 @@ from batchtrain.errors import (
     TimedOut,
     Unreachable,
 )
+from batchtrain.life.intents import PROBE
 from batchtrain.records.events import Event, JobAdding, Leftover, NodeRebooted, RunRecorded
 from batchtrain.runs.recording import Origin
 from batchtrain.service import read
@@ -171,7 +172,7 @@ class Verification(NamedTuple):
                 origin=self.origin,
                 limits=Limits(seconds=shared_pools.life_of(work, self.works, self.settings.budget).total_seconds()),
                 afterwards=ask,
-                expendable=True,
+                intent=PROBE,
             )
         if outcome.problem is not None and not isinstance(outcome.problem, ResultsLeft):
             leftovers.append(str(outcome.problem))

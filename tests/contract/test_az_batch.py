@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from batchtrain.emulator import sign_in
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from tests import environments
 from tests.emulation import FakeMachine
 
@@ -24,13 +25,9 @@ IMAGE = ("--image", "microsoft-dsvm:ubuntu-hpc:2204", "--node-agent-sku-id", "ba
 class Az:
     """Runs `az batch …` in a directory of its own, for one account."""
 
-    def __init__(self, program: Path, home: Path, emulator: Emulator) -> None:
-        self.program, self.home = program, home
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("AZURE_")}
+    def __init__(self, process: subprocess.Popen[str], home: Path, emulator: Emulator) -> None:
+        self.process, self.home = process, home
         self.environment = {
-            **kept,
-            "AZURE_CONFIG_DIR": str(home / "config"),
-            "AZURE_CORE_COLLECT_TELEMETRY": "no",
             "AZURE_BATCH_ACCOUNT": emulator.account,
             "AZURE_BATCH_ACCESS_KEY": emulator.key,
             "AZURE_BATCH_ENDPOINT": emulator.endpoint,
@@ -38,18 +35,15 @@ class Az:
 
     def __call__(self, *words: str, code: int = 0) -> Any:
         """What it prints, read as JSON; what it complains of where it must end with another code than 0."""
-        done = subprocess.run(
-            [self.program, "-m", "azure.cli", "batch", *words, "--output", "json"],
-            cwd=self.home,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert self.process.stdin is not None and self.process.stdout is not None
+        command = [["batch", *words, "--output", "json"], self.environment, str(self.home)]
+        self.process.stdin.write(json.dumps(command) + "\n")
+        self.process.stdin.flush()
+        ended_with, out, err = json.loads(self.process.stdout.readline())
+        assert ended_with == code, f"{words}: {ended_with}\n{out}\n{err}"
         if code:
-            return done.stderr
-        return json.loads(done.stdout) if done.stdout.strip() else None
+            return err
+        return json.loads(out) if out.strip() else None
 
     def write(self, name: str, document: object) -> str:
         """A file for `--json-file`."""
@@ -66,11 +60,21 @@ def program() -> Path:
         pytest.skip(str(missing))
 
 
+@pytest.fixture(scope="module")
+def process(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    """What runs the commands of all tests."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AZURE_")}
+    config = {"AZURE_CONFIG_DIR": str(tmp_path_factory.mktemp("az")), "AZURE_CORE_COLLECT_TELEMETRY": "no"}
+    words, pipe = [program, Path(__file__).with_name("az_commands.py")], subprocess.PIPE
+    with subprocess.Popen(words, env={**environment, **config}, stdin=pipe, stdout=pipe, text=True) as process:
+        yield process
+
+
 @pytest.fixture
-def az(program: Path, tmp_path: Path) -> Iterator[Az]:
+def az(process: subprocess.Popen[str], tmp_path: Path) -> Iterator[Az]:
     with Emulator(Settings(tmp_path / "data", port=0), FakeMachine.open) as emulator:
         (tmp_path / "home").mkdir()
-        yield Az(program, tmp_path / "home", emulator)
+        yield Az(process, tmp_path / "home", emulator)
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from batchtrain.emulator import server, tokens, wire
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from tests import environments
 from tests.contract.conftest import connect
 from tests.emulation import FakeMachine
@@ -50,7 +51,7 @@ def test_the_account_and_pools_are_what_the_sdk_expects(tmp_path: Path, version:
         "key": emulator.key,
         "accounts": ["batchtrain"],
         "created": ["pool", "Succeeded"],
-        "pool": ["a pool", "standard_d2_v3", 2, "Pack", "Enabled", 1, 1, "ubuntu-hpc", "batch.node.ubuntu 22.04",
+        "pool": ["a pool", "STANDARD_D2_V3", 2, "Pack", "Enabled", 1, 1, "ubuntu-hpc", "batch.node.ubuntu 22.04",
                  "DockerCompatible", "Admin", "Admin", None, ["/identities/i"]],
         "pools": ["pool"],
         "again": True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import logging
 import os
@@ -152,8 +151,7 @@ def _locked(path: Path, seconds: float, is_ending: Callable[[], bool] = lambda: 
     with state_files.lock_file(path) as file:
         end = time.monotonic() + seconds
         while True:
-            with suppress(BlockingIOError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if state_files.lock(file, wait=False) is not False:
                 break
             if is_ending():
                 raise StorageMissing("the emulator is stopping")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from batchtrain.emulator.interface import Container, Mount, NodeUp, Run
 from batchtrain.emulator.machine import hold, run_options
-from batchtrain.emulator.machine.pool_key import HOME
+from batchtrain.emulator.machine.pool_key import HOME, LOGIN
 from batchtrain.emulator.machine.rooted_path import RootedPath, is_below
 from batchtrain.emulator.mapped_images import main_dir
 
@@ -123,7 +123,7 @@ class NodePaths(NamedTuple):
 
     def _places(self) -> dict[str, Path]:
         root = self.up.root
-        return {self.up.root_inside: root, f"/{HOME}": root / HOME, "/tmp": self.tmp}
+        return {self.up.root_inside: root, f"/{LOGIN}": root / HOME, "/tmp": self.tmp}
 
     def hidden_in(self, path: str) -> str:
         """The path of the emulator's data directory below a directory of this machine; empty if it is elsewhere."""

@@ -44,14 +44,17 @@ class OwnStorage:
     async def mount(self, spec: NodeSpec) -> None:
         """Create the containers that a node mounts, and synchronize their directories. Raises NodeUnfit."""
         for mount in spec.mounts:
-            if mount.container and mount.container not in self._mounted:
+            if mount.container:
+                name = mount.container
                 try:
-                    mounted_container = MountedContainer(self._data_dir, mount.directory, mount.container)
-                    await asyncio.to_thread(mounted_container.create, await self.account())
+                    mounted_container = self._mounted.get(name) or MountedContainer(
+                        self._data_dir, mount.directory, name
+                    )
+                    await asyncio.to_thread(mounted_container.create, await self.account())  # it may be deleted since
                 except (StorageMissing, OSError) as error:
-                    message = f"the container {mount.container} cannot be mounted: {error}"
+                    message = f"the container {name} cannot be mounted: {error}"
                     raise NodeUnfit("MountConfigurationException", message) from None
-                self._mounted[mount.container] = mounted_container
+                self._mounted[name] = mounted_container
         if any(mount.container for mount in spec.mounts) and self._copying is None:
             self._copying = asyncio.create_task(self._copy_now_and_then())
 

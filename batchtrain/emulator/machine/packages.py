@@ -11,22 +11,21 @@ from pathlib import Path
 
 from batchtrain.emulator.interface import DEFAULT, NodeUnfit, Package
 from batchtrain.emulator.machine.rooted_path import RootedPath
-from batchtrain.emulator.package_files import FOLDER, NAME
+from batchtrain.emulator.package_files import FOLDER, NAME, PackageFolder
 from batchtrain.emulator.world import Application
 
 
 def installed(data_dir: Path) -> tuple[Application, ...]:
     """The applications that a data directory contains now."""
     paths = (path for path in sorted((data_dir / FOLDER).glob("*")) if NAME.fullmatch(path.name) and path.is_dir())
-    return tuple(map(_application, paths))
+    return tuple(_application(PackageFolder(data_dir), path) for path in paths)
 
 
-def _application(path: Path) -> Application:
+def _application(folder: PackageFolder, path: Path) -> Application:
     names = sorted(file.name.removesuffix(".zip") for file in path.glob("*.zip"))
     versions = tuple(name for name in names if NAME.fullmatch(name) and name.strip("."))
-    default_file = path / DEFAULT
-    default = default_file.read_text(encoding="utf-8").strip() if default_file.is_file() else ""
-    return Application(path.name, versions, default or (versions[0] if len(versions) == 1 else ""))
+    default = folder.setting(path.name, DEFAULT) or (versions[0] if len(versions) == 1 else "")
+    return Application(path.name, versions, default)
 
 
 def install(data_dir: Path, node: RootedPath, package: Package) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.emulator.mapped_images import write_atomically
 
-HOME = "home/_azbatch"
-"""Below the directory of a node: stands for /home/_azbatch."""
+LOGIN = "home/_azbatch"
+HOME = f"volatile/{LOGIN}"
+"""Stands for /home/_azbatch, in the directory of a node: its root has only the directories that Azure's has."""
 NAME = "intra_pool_rsa"
 BITS = 2048
 _MAKING = threading.Lock()

@@ -76,7 +76,7 @@ class Variable(NamedTuple):
 
 NODE_ENVIRONMENT = (
     Variable("PATH", "{bin}:" + DEFAULT_PATH, "the stand-ins for ssh and nvidia-smi come first; then Debian's default"),
-    Variable("HOME", "{root}/home/_azbatch", "the pool's user has a home of its own on every node"),
+    Variable("HOME", f"{{root}}/{HOME}", "the pool's user has a home of its own on every node"),
     Variable("USER", "{user}", "as getpwuid() answers on the node, so that no two tools disagree"),
     Variable("LOGNAME", "{user}", "POSIX's word for USER"),
     Variable("SHELL", "/bin/bash", "what sshd runs a command with on Azure's Linux images"),
@@ -713,7 +713,7 @@ class _Pool:
         """The user name of Batch, if /etc/passwd of the node can have it for the user of the emulator."""
         if ":" in root_inside:
             return None
-        entry = f"_azbatch:x:{os.getuid()}:{os.getgid()}::{root_inside}/home/_azbatch:/bin/bash\n"
+        entry = f"_azbatch:x:{os.getuid()}:{os.getgid()}::{root_inside}/{HOME}:/bin/bash\n"
         (self._dir / "passwd").write_text(entry + Path("/etc/passwd").read_text())
         return "_azbatch"
 

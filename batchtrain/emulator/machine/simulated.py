@@ -25,6 +25,7 @@ from batchtrain.emulator.interface import (
     StorageAccount,
     StorageMissing,
 )
+from batchtrain.emulator.machine import output_files
 
 _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)([smhd]?)")
 _EXIT = re.compile(r"\bexit\s+(\d{1,3})\b")
@@ -105,8 +106,6 @@ class SimulatedMachine:
         """Does nothing: simulated nodes have no directories."""
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
-        from batchtrain.emulator.machine import output_files  # slow to import, and the logs of few nodes are requested
-
         await asyncio.to_thread(output_files.send_logs, self._root.parent, node_id, container_url, directory)
 
     def login(self, node_id: str) -> NodeLogin:

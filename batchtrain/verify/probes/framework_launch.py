@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchtrain.verify.probe import A100, AMD, INFINIBAND, LAUNCH_FILE, NVIDIA, TOPOLOGY, Area, Probe
+from batchtrain.verify.probe import A100, AMD, INFINIBAND, LAUNCH_FILE, NVIDIA, TOPOLOGY, Area, Probe, by_hand
 from batchtrain.verify.readings import (
     bandwidth,
     every,
@@ -65,6 +65,22 @@ PROBES = (
         right=sessions(), wrong=sessions(memlock="65536"), unread={"10.0.0.4": {"code": 255, "error": ""}},
         code="batchtrain/runtime/preflight.sh batchtrain/plan/container.py", shape=dict[str, dict[str, Any]],
         needs=INFINIBAND, not_local=NO_INFINIBAND),
+    Probe("task-locked-memory",
+        "Processes of a task on the host can lock unlimited memory after the start task has raised the limit of each "
+        "process from its own up to the agent, which also starts the tasks. If not, the preflight stops the launch",
+        "azhpc-images: hpc-tuning.sh (`DefaultLimitMEMLOCK` on Alma, Rocky and RHEL alone); the processes of the agent "
+        "are from memory", "`ulimit -l` as a task on `Standard_HB120rs_v3`",
+        "host/gang/locked_memory", lambda value: value["unlimited"],
+        right={"unlimited": True, "bytes": -1}, wrong={"unlimited": False, "bytes": 8388608}, unread={"bytes": 8388608},
+        code="batchtrain/launchers/preparation.py batchtrain/runtime/preflight.sh", needs=INFINIBAND,
+        not_local=NO_INFINIBAND),
+    by_hand("imex-domain",
+        "On GB200 and GB300, the service of the start task puts the nodes of a gang into one IMEX domain, and NCCL "
+        "uses NVLink between them (no document says whether Batch offers these sizes)",
+        "NVIDIA's IMEX guide; Azure/cyclecloud-slurm: imex_prolog.sh",
+        "a `pytorch` task of two nodes of a size of GB200 with `NCCL_DEBUG=INFO`: the line with `MNNVL 1`",
+        code="batchtrain/launchers/preparation.py batchtrain/runtime/gang.sh", not_local=NO_GPU,
+        why="only the launch of a block asks for the domain, and `verify` launches its programs itself"),
     Probe("infiniband-ports",
         "A size shows one active InfiniBand port per card, with the rate that Azure/azurehpc-health-checks expects "
         "and a partition key besides `0x7fff`. If not, the preflight stops the launch",
@@ -102,13 +118,13 @@ PROBES = (
         right=printed("NCCL INFO Using network Socket"), wrong=printed("NCCL INFO Using network IB"),
         unread={"code": 0}, code="batchtrain/frameworks/transports.py", needs=TOPOLOGY, not_local=NO_INFINIBAND),
     Probe("nccl-graph",
-        "On NC A100 v4, a file without graphs in `NCCL_GRAPH_FILE` replaces that of the image, and NCCL works with "
-        "fewer than 4 GPUs of a node", "NCCL: graph/search.cc; azhpc-images #327",
+        "On NC A100 v4, `NCCL_GRAPH_FILE=/dev/null` replaces the file of the image, and NCCL works with fewer than 4 "
+        "GPUs of a node", "NCCL: graph/xml.cc, graph/search.cc; azhpc-images #327",
         "the recipe NCCL-Tests with `processes_per_node: 1` on `Standard_NC96ads_A100_v4`",
         "host/gang/nccl_graph", lambda value: line_with(value, "Avg bus bandwidth"),
         right=printed("# Avg bus bandwidth    : 3.2"),
         wrong=printed("NCCL WARN XML Import Channel : dev 1 not found.", code=2), unread={"code": 0},
-        code="batchtrain/launchers/variables.py batchtrain/launchers/steps.py", needs=A100, not_local=NO_GPU),
+        code="batchtrain/launchers/variables.py", needs=A100, not_local=NO_GPU),
     Probe("rccl-settings", "MI300X (RCCL) needs no settings except the ports", "memory",
         "the recipe NCCL-Tests on it, with rccl-tests",
         "host/gang/rccl", lambda value: line_with(value, "NET/IB : Using", without="/RoCE"),

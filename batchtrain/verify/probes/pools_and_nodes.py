@@ -8,16 +8,19 @@ from typing import Any
 from batchtrain.verify.probe import NVIDIA, SMALL, V100, Area, Probe, by_hand
 from batchtrain.verify.readings import LINK, fails_by_settings, first_rule_wins, key_is_accepted, listed, requeued, some
 from batchtrain.verify.reasons import (
+    ASSUMED,
     NO_AZURE_LINUX,
     NO_ENGINE,
     NO_GPU,
     NO_INSTALLERS,
     NO_LOGIN,
     NO_MANAGEMENT,
+    NO_SPOT,
     NO_UNUSABLE,
     NO_VOLUME,
     NO_VOLUME_POOL,
     NO_WINDOWS,
+    NOT_ASKED,
 )
 from batchtrain.verify.recorded_answers import file, gpus, response, session
 
@@ -65,6 +68,28 @@ PROBES = (
         "are options of blobfuse", "documentation (virtual-file-mount)",
         "`mount` as a task, beside the log files in `$AZ_BATCH_NODE_MOUNTS_DIR`", code="batchtrain/plan/mounts.py",
         why=NO_VOLUME_POOL, not_local=NO_VOLUME),
+    by_hand("reserved-disk",
+        "Tasks have `AZ_BATCH_RESERVED_EPHEMERAL_DISK_SPACE_BYTES` and `AZ_BATCH_RESERVED_DISK_SPACE_BYTES`, and the "
+        "root of a node has `applications`, `fsmounts`, `shared`, `startup`, `volatile` and `workitems` "
+        "only", "memory; changelog of the node agent", "`env; ls $AZ_BATCH_NODE_ROOT_DIR` as a task",
+        code="batchtrain/emulator/task_environment.py batchtrain/emulator/machine/process.py", why=NOT_ASKED,
+        not_local=ASSUMED),
+    by_hand("files-sum",
+        "A task whose resource files have more than 32,768 characters in their values is refused with 413 "
+        "`RequestEntityTooLarge`, and so is one with such output files",
+        "azure-batch 15.1; the number: Azure Batch, quotas and limits; the way of counting: memory",
+        "`jobs add` with a task of 400 files of 100 characters", code="batchtrain/catalog/meaning.py", why=NOT_ASKED,
+        not_local=ASSUMED),
+    by_hand("addresses-sum",
+        "A pool of more than 100 dedicated or 100 spot nodes for each of its public IP addresses is refused with 400",
+        "azure-batch 15.1, BatchPublicIpAddressConfiguration; the code: memory",
+        "`pool add` with one of `public_ips` and `vm_count: {dedicated: 101}`", code="batchtrain/catalog/meaning.py",
+        why=NOT_ASKED, not_local=ASSUMED),
+    by_hand("disabled-auto-complete",
+        "A disabled job with `onAllTasksComplete: terminatejob` completes when its last task has ended",
+        "Azure/batch-shipyard #227",
+        "a task with `exit_conditions: {default: {exit_options: {job_action: disable}}}` that fails, in a job with "
+        "`auto_complete`", code="batchtrain/emulator/scheduler.py", why=NOT_ASKED, not_local=ASSUMED),
     Probe("entry-point",
         'A task with a container may have the command line `""`: it then runs the entry point and the command of the '
         "image", "documentation (batch-docker-container-workloads)",
@@ -143,7 +168,7 @@ PROBES = (
         "`on_bad_node: replace` and a node with a fault, `jobs show`",
         "service/requeued", requeued,
         right={"status": 202, "requeues": 1, "retries": 0}, wrong={"status": 202, "requeues": 0, "retries": 1},
-        unread={"status": 409, "requeues": 0, "retries": 0}, code="batchtrain/client/replacing.py"),
+        unread={"status": 409, "requeues": 0, "retries": 0}, code="batchtrain/client/node_watch.py"),
     Probe("unusable-image", "Nodes become `unusable` if an image of the pool cannot be pulled",
         "the names of the codes", "`pool add` with an image that is not there",
         "pools/image", lambda value: fails_by_settings(value) and "ContainerInvalidImage" in value,
@@ -216,6 +241,12 @@ PROBES = (
         "service/spot", lambda value: not value,
         right=False, wrong=True, unread={"unread": "IndexError"}, code="batchtrain/plan/pool.py", shape=bool,
         needs=SMALL),
+    Probe("ephemeral-spot", "Spot nodes cannot have an ephemeral disk of the operating system",
+        "learn batch-spot-vms (text of 2023)",
+        "`pool add` with `vm_count: {low_priority: 1}` and `os_disk: {ephemeral: true}`",
+        "pools/ephemeral", fails_by_settings,
+        right="InvalidPropertyValue", wrong="", unread="AccountCoreQuotaReached",
+        code="batchtrain/config/check/vm_images.py", shape=str, needs=SMALL, not_local=NO_SPOT),
     Probe("node-python",
         "The start task of a script without a registry: `microsoft-dsvm:ubuntu-hpc:2404` has a `python3` with `venv`",
         "Azure Batch: files and directories; tested with the emulator",
@@ -224,7 +255,7 @@ PROBES = (
         right={"version": [3, 12], "venv": True}, wrong={"version": [3, 12], "venv": False},
         unread={"version": [3, 12]}, code="batchtrain/scripts/on_nodes.py"),
     Probe("source-links",
-        "A listing of a node shows a link to a file (`link_source`) as the file with its time, or not at all; both "
+        "A listing of a node shows a link to a file of the source as the file with its time, or not at all; both "
         "keep files of the source out of the results", "tested with the emulator",
         "`batchtrain run train.py`: `outputs/` has no `train.py`",
         "service/files", lambda value: value["target"]["size"] == value.get("link", value["target"])["size"],

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from batchtrain import connections
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from tests.emulation import FakeMachine
 
 HEALTH = b"GET /_emulator/health?challenge=x HTTP/1.1\r\nHost: h\r\n\r\n"

@@ -41,7 +41,7 @@ def test_a_path_of_the_node_is_found_on_the_machine(paths: NodePaths, data: Path
     for path, machine in (
         (f"{INSIDE}/shared", "nodes/n1/shared"),
         (f"{INSIDE}/shared/../startup", "nodes/n1/startup"),
-        ("/home/_azbatch/.ssh", "nodes/n1/home/_azbatch/.ssh"),
+        ("/home/_azbatch/.ssh", "nodes/n1/volatile/home/_azbatch/.ssh"),
         ("/tmp/x", "tmp/x"),
     ):
         assert paths.on_machine(path) == str(data / machine)

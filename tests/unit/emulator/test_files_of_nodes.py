@@ -125,7 +125,7 @@ def test_batchs_user_is_known_where_etc_passwd_can_have_it(tmp_path: Path) -> No
     assert pool.user("/with:colon") is None
     assert pool.user("/mnt/node") == "_azbatch"
     entry, *others = (tmp_path / "machine/pool/passwd").read_text().splitlines()
-    assert entry == f"_azbatch:x:{os.getuid()}:{os.getgid()}::/mnt/node/home/_azbatch:/bin/bash"
+    assert entry == f"_azbatch:x:{os.getuid()}:{os.getgid()}::/mnt/node/volatile/home/_azbatch:/bin/bash"
     assert others == Path("/etc/passwd").read_text().splitlines()
 
 

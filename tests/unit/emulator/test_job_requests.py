@@ -451,3 +451,18 @@ def test_statistics_are_there_when_they_are_asked_for(stage: Stage) -> None:
     assert (found["numFailedTasks"], found["numTaskRetries"], found["wallClockTime"]) == ("1", "1", "PT1M30S")
     of_task = document(stage.do(tasks.get_task, "job", "task", **{"$expand": "stats"}))["stats"]
     assert of_task["wallClockTime"] == wire.duration(90 * wire.SECOND)
+
+
+@pytest.mark.parametrize(("waiting", "state"), [((), "completed"), (("waits",), "disabled")])
+def test_a_disabled_job_with_auto_complete_ends_with_its_last_task(waiting: tuple[str, ...], state: str) -> None:
+    """Azure/batch-shipyard issue 227."""
+    stage = Stage()
+    stage.pool(1)
+    stage.job(onTaskFailure="performexitoptionsjobaction", onAllTasksComplete="terminatejob")
+    task = stage.task("fails", exitConditions={"default": {"jobAction": "disable"}})
+    for task_id in waiting:
+        stage.task(task_id)
+    stage.settle()
+    stage.exits(task, 1)
+    stage.settle()
+    assert job_state(stage) == state

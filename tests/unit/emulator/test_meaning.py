@@ -12,6 +12,7 @@ from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Size
 from batchtrain.emulator.tokens import SHARED_KEY, TOKEN
 from batchtrain.emulator.versions import CURRENT, NEWEST
+from batchtrain.emulator.world import USER_SUBSCRIPTION, World
 from tests.emulation import POOL, Stage, call
 
 IMAGE: dict[str, Any] = POOL["virtualMachineConfiguration"]["imageReference"]  # type: ignore[index]
@@ -45,7 +46,41 @@ def encrypted(kind: str, **more: object) -> dict[str, Any]:
     return machine(osDisk={"managedDisk": {"securityProfile": {"securityEncryptionType": kind}}}, **more)
 
 
+COMPUTE = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute"
+NETWORKS = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network"
+
+
+def agent(profile: str) -> dict[str, Any]:
+    return machine(securityProfile={"proxyAgentSettings": {"imds": {"inVMAccessControlProfileReferenceId": profile}}})
+
+
+def addressed(nodes: int, addresses: int) -> dict[str, Any]:
+    ids = [f"{NETWORKS}/publicIPAddresses/a{number}" for number in range(addresses)]
+    return {"targetDedicatedNodes": nodes, **network(publicIPAddressConfiguration={
+        "provision": "usermanaged", "ipAddressIds": ids})}  # fmt: skip
+
+
+def share(url: str) -> dict[str, Any]:
+    settings = {"accountName": "a", "accountKey": "k", "azureFileUrl": url, "relativeMountPath": "m"}
+    return {"mountConfiguration": [{"azureFileShareConfiguration": settings}]}
+
+
 POOLS: list[tuple[str, dict[str, Any], str]] = [
+    ("T: form", machine(serviceArtifactReference={"id": f"{COMPUTE}/galleries/g"}), "id"),
+    ("T: form", agent(f"{COMPUTE}/galleries/g/inVMAccessControlProfiles/p"), "inVMAccessControlProfileReferenceId"),
+    ("M", machine(osDisk={"managedDisk": {"diskEncryptionSet": {"id": "/s"}}}), "id"),
+    ("M", machine(dataDisks=[{"lun": 0, "diskSizeGB": 1, "managedDisk": {"diskEncryptionSet": {"id": "s"}}}]), "id"),
+    ("T: form", share("https://a.blob.core.windows.net/c"), "azureFileUrl"),
+    ("T: 100 nodes for each address; code M", addressed(101, 1), "targetDedicatedNodes"),
+    ("T: at most 20 characters", {"userAccounts": [{"name": "u" * 21, "password": "p"}]}, "name"),
+    (
+        "T: not on Linux with an image of a gallery; code M",
+        machine(
+            imageReference={"virtualMachineImageId": f"{COMPUTE}/galleries/g/images/i"},
+            diskEncryptionConfiguration={"targets": ["temporarydisk"]},
+        ),
+        "diskEncryptionConfiguration",
+    ),
     ("T: 1 to 64 characters; code M", {"id": ""}, "id"),
     ("T: at most 1024; code M", {"displayName": "x" * 1025}, "displayName"),
     (
@@ -88,7 +123,7 @@ POOLS: list[tuple[str, dict[str, Any], str]] = [
         rolling(maxBatchInstancePercent=30, maxUnhealthyInstancePercent=20),
         "maxBatchInstancePercent",
     ),
-    ("T: only with zonal placement", rolling(enableCrossZoneUpgrade=True), "enableCrossZoneUpgrade"),
+    ("T: true or false only with zonal placement", rolling(enableCrossZoneUpgrade=False), "enableCrossZoneUpgrade"),
     (
         "T: not with enableAutomaticUpdates",
         {
@@ -105,7 +140,7 @@ def test_a_pool_that_azure_refuses_is_400_with_the_propertys_name(
     source: str, change: dict[str, Any], leaf: str
 ) -> None:
     with pytest.raises(Fault, match="InvalidPropertyValue") as refusal:
-        Stage().do(pools.create_pool, body={**POOL, **change})
+        pools.create_pool(Stage().world, call(body={**POOL, **change})._replace(signed_by=TOKEN))
     assert (refusal.value.status, refusal.value.details["PropertyName"]) == (400, leaf), source
 
 
@@ -114,6 +149,10 @@ ACCEPTED: list[dict[str, Any]] = [
     machine(**ON_WINDOWS, windowsConfiguration={"enableAutomaticUpdates": True}),
     machine(containerConfiguration={"type": "dockerCompatible"}),
     disks((0, 1), (63, 1)),
+    machine(serviceArtifactReference={"id": f"{COMPUTE}/galleries/g/serviceArtifacts/a/vmArtifactsProfiles/p"}),
+    agent(f"{COMPUTE}/galleries/g/inVMAccessControlProfiles/p/versions/1"),
+    share("https://a.file.core.windows.net/s"),
+    {"userAccounts": [{"name": "u" * 20, "password": "p"}]},
     encrypted("VMGuestStateOnly", securityProfile={"securityType": "confidentialvm"}),
     rolling(maxBatchInstancePercent=5, maxUnhealthyInstancePercent=5, maxUnhealthyUpgradedInstancePercent=0),
     {**rolling(enableCrossZoneUpgrade=True), **machine(nodePlacementConfiguration={"policy": "zonal"})},
@@ -125,6 +164,18 @@ ACCEPTED: list[dict[str, Any]] = [
 @pytest.mark.parametrize("change", ACCEPTED)
 def test_a_pool_at_a_limit_is_accepted(change: dict[str, Any]) -> None:
     assert Stage().do(pools.create_pool, body={**POOL, **change}).status == 201
+
+
+@pytest.mark.parametrize("disk", ["osDisk", "dataDisks"])
+def test_only_an_account_that_allocates_in_its_own_subscription_takes_disk_encryption_sets(disk: str) -> None:
+    """azure-rest-api-specs, ManagedDisk/diskEncryptionSet."""
+    managed = {"managedDisk": {"diskEncryptionSet": {"id": f"{COMPUTE}/diskEncryptionSets/d"}}}
+    disks_ = {"osDisk": managed, "dataDisks": [{"lun": 0, "diskSizeGB": 1, **managed}]}
+    request = call(body={**POOL, **machine(**{disk: disks_[disk]})})._replace(signed_by=TOKEN)
+    assert pools.create_pool(World(allocation=USER_SUBSCRIPTION), request).status == 201
+    with pytest.raises(Fault, match="InvalidPropertyValue") as refusal:
+        pools.create_pool(World(), request)
+    assert "UserSubscription" in refusal.value.details["Reason"]
 
 
 def test_an_image_without_containers_has_azures_reason() -> None:
@@ -198,6 +249,25 @@ TASKS: list[tuple[str, dict[str, Any], str]] = [
     ("M", {"environmentSettings": [{"name": "A=B", "value": "c"}]}, "name"),
     ("M", {"requiredSlots": 257}, "requiredSlots"),
 ]
+
+
+FILES = [{"httpUrl": f"https://{'h' * 91}", "filePath": "f"}]
+"""100 characters."""
+
+
+@pytest.mark.parametrize(("count", "is_gang"), [(327, False), (328, False), (328, True)])
+def test_the_files_of_a_task_have_a_limit_together(*, count: int, is_gang: bool) -> None:
+    """T: RequestEntityTooLarge; the number: Azure Batch, quotas and limits."""
+    stage, files = Stage(), FILES * count
+    stage.job()
+    gang = {"multiInstanceSettings": {"coordinationCommandLine": "x", "commonResourceFiles": files}}
+    change = gang if is_gang else {"resourceFiles": files}
+    if count == 327:
+        stage.task(**change)
+        return
+    with pytest.raises(Fault, match="RequestEntityTooLarge") as refusal:
+        stage.task(**change)
+    assert refusal.value.status == 413
 
 
 @pytest.mark.parametrize(("source", "change", "leaf"), TASKS)

@@ -158,14 +158,51 @@ def test_both_keys_of_the_account_are_its_one_key(stage: Stage) -> None:
 
 
 def test_the_account_has_the_same_answer_in_the_list_and_after_a_change(stage: Stage) -> None:
-    (listed,) = ask(stage, "GET", "/subscriptions/s/providers/Microsoft.Batch/batchAccounts").document["value"]  # type: ignore[index]
-    assert listed["id"].startswith(f"/subscriptions/{TENANT}/resourceGroups/emulator/providers/Microsoft.Batch/")
+    path = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Batch/batchAccounts"
+    (listed,) = ask(stage, "GET", path).document["value"]  # type: ignore[index]
     for verb in ("GET", "PUT", "PATCH"):
         found = ask(stage, verb, ACCOUNT, None if verb == "GET" else {}).document
         assert found is not None and found["id"] == ACCOUNT
         properties, expected = found["properties"], listed["properties"]
         assert {**properties, "autoStorage": 0} == {**expected, "autoStorage": 0}
         assert properties["autoStorage"]["storageAccountId"].startswith("/subscriptions/s/resourceGroups/g/providers/")
+
+
+@pytest.mark.parametrize(("scope", "group"), [("", "emulator"), ("/resourceGroups/mine", "mine")])
+def test_accounts_are_listed_in_the_asked_subscription_and_group(stage: Stage, scope: str, group: str) -> None:
+    reply = ask(stage, "GET", f"/subscriptions/sub{scope}/providers/Microsoft.Batch/batchAccounts")
+    (account,) = reply.document["value"]  # type: ignore[index]
+    where = f"/subscriptions/sub/resourceGroups/{group}/providers/Microsoft.Batch/batchAccounts/batchtrain"
+    assert (account["id"], account["location"]) == (where, "eastus")
+
+
+def test_operations_are_listed_as_the_official_test_expects(stage: Stage) -> None:
+    """azure-sdk-for-python, test_mgmt_batch_list_operations."""
+    operations = ask(stage, "GET", "/providers/Microsoft.Batch/operations").document["value"]  # type: ignore[index]
+    first = operations[0]
+    assert (len(operations), len({operation["name"] for operation in operations})) == (54, 54)
+    assert first["name"] == "Microsoft.Batch/batchAccounts/providers/Microsoft.Insights/diagnosticSettings/read"
+    assert first["origin"] == "system"
+    assert (first["display"]["provider"], first["display"]["operation"]) == (
+        "Microsoft Batch",
+        "Read diagnostic setting",
+    )
+
+
+@pytest.mark.parametrize(
+    "version",
+    ["2020-09-01", "2021-01-01", "2021-06-01", "2022-01-01", "2022-06-01", "2022-10-01", "2023-05-01", "2023-11-01",
+     "2024-02-01", "2024-07-01", "2025-06-01", "2026-10-01"],
+)  # fmt: skip
+def test_every_version_since_azure_mgmt_batch_14_has_its_own_names(stage: Stage, version: str) -> None:
+    path, asked = f"{ACCOUNT}/pools/p", {"api-version": version}
+    cifs = {"source": "s", "relativeMountPath": "m", "password": "p"}
+    name = "username" if version < "2022-10-01" else "userName"
+    body = {**POOL, "mountConfiguration": [{"cifsMountConfiguration": {**cifs, name: "u"}}]}
+    assert ask(stage, "PUT", path, {"properties": body}, **asked).status == 200
+    shown = ask(stage, "GET", path, **asked).document["properties"]  # type: ignore[index]
+    assert shown["mountConfiguration"][0]["cifsMountConfiguration"][name] == "u"
+    assert ("currentNodeCommunicationMode" in shown) == ("2022-10-01" <= version < "2025")
 
 
 def test_sizes_of_a_region_are_listed_by_filter_and_page(stage: Stage) -> None:
@@ -211,6 +248,9 @@ def test_pools_are_listed_by_filter_selection_and_page(stage: Stage) -> None:
         made(stage, name)
     by_filter = ask(stage, "GET", f"{ACCOUNT}/pools", filter="startswith(name,'a') and properties/vmSize eq 'x'")
     assert by_filter.document == {"value": []}
+    for size in ("standard_d2_v3", "Standard_D2_v3"):
+        by_size = f"properties/vmSize eq '{size}' and properties/interNodeCommunication eq 'disabled' and name eq 'b'"
+        assert len(ask(stage, "GET", f"{ACCOUNT}/pools", filter=by_size).document["value"]) == 1  # type: ignore[index]
     page = ask(stage, "GET", f"{ACCOUNT}/pools", filter="startswith(name,'a')", select="properties/vmSize",
                maxresults="1").document  # fmt: skip
     assert page is not None and "skiptoken=1" in page["nextLink"]
@@ -250,7 +290,8 @@ def test_a_package_is_uploaded_activated_and_used(stage: Stage, tmp_path: Path) 
 
     names = arm_applications.package_of_link(path, dict(wire.query_pairs(text)), KEY)
     asyncio.run(arm_applications.files(stage.world).keep(*names, content()))
-    assert ask(stage, "POST", f"{where}/activate", {"format": "zip"}).document["properties"]["state"] == "Active"  # type: ignore[index]
+    active = ask(stage, "POST", f"{where}/activate", {"format": "zip"}).document["properties"]  # type: ignore[index]
+    assert active == {"state": "Active", "format": "zip", "lastActivationTime": wire.timestamp(START)}
     ask(stage, "PATCH", f"{ACCOUNT}/applications/solver", {"properties": {"defaultVersion": "1.0"}})
     (application,) = packages.installed(tmp_path)
     assert (application.id, application.versions, application.default) == ("solver", ("1.0",), "1.0")
@@ -260,11 +301,30 @@ def test_a_package_is_uploaded_activated_and_used(stage: Stage, tmp_path: Path) 
     assert [ask(stage, "DELETE", path).status for path in (where, f"{ACCOUNT}/applications/solver")] == [200, 200]
 
 
+def test_an_active_package_is_replaced_only_where_updates_are_allowed(stage: Stage, tmp_path: Path) -> None:
+    path = f"{ACCOUNT}/applications/solver"
+    ask(stage, "PUT", path, {})
+    (tmp_path / FOLDER / "solver" / "1.0.zip").touch()
+    for is_allowed in (True, False):
+        shown = ask(stage, "PATCH", path, {"properties": {"allowUpdates": is_allowed}}).document
+        assert shown["properties"]["allowUpdates"] == is_allowed  # type: ignore[index]
+        assert ask(stage, "PUT", f"{path}/versions/1.0", {}).status == (200 if is_allowed else 409)
+
+
 def test_a_deleted_application_is_gone(stage: Stage) -> None:
     path = f"{ACCOUNT}/applications/solver"
     ask(stage, "PUT", path, {})
     ask(stage, "DELETE", path)
     assert ask(stage, "GET", path).status == 404
+
+
+def test_applications_and_packages_are_listed_by_page(stage: Stage, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        ask(stage, "PUT", f"{ACCOUNT}/applications/{name}", {})
+        (tmp_path / FOLDER / "a" / f"{name}.zip").touch()
+    for kind in ("applications", "applications/a/versions"):
+        page = ask(stage, "GET", f"{ACCOUNT}/{kind}", maxresults="1").document
+        assert page is not None and [item["name"] for item in page["value"]] == ["a"] and "nextLink" in page
 
 
 def test_a_default_version_is_chosen_and_given_up(stage: Stage, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_images_are_mapped_beside_a_client_and_before_the_emulator(
     monkeypatch.setattr(local, "_USED", {})
     local.use(tmp_path / "emulator")  # a client holds a lock of the directory
     assert not mapped_images.unmap(tmp_path / "emulator", "example/train")
-    server._make_directory(tmp_path / "emulator")  # what the mapping left there is an emulator's
+    server.make_directory(tmp_path / "emulator")  # what the mapping left there is an emulator's
 
 
 def test_images_of_the_catalogue_and_mapped_images_do_not_share_a_file(tmp_path: Path) -> None:

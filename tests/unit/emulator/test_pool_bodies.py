@@ -78,7 +78,9 @@ def test_a_pool_that_azure_refuses_is_refused(more: dict[str, Any], code: str, w
 
 def test_a_pool_with_an_identity_may_have_a_key_of_its_customer() -> None:
     world = World()
-    more = machine(diskEncryptionConfiguration={"customerManagedKey": {"keyUrl": "https://v/keys/k/1"}})
+    more = machine(
+        diskEncryptionConfiguration={"customerManagedKey": {"keyUrl": "https://v/keys/k/1"}, "targets": ["osdisk"]}
+    )
     pools.create_pool(world, call(body={**POOL, **more}), {"type": "UserAssigned", "userAssignedIdentities": []})
     assert world.pool("pool").record.spec["identity"]["type"] == "UserAssigned"
 

@@ -21,7 +21,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ssh(pool: Path, node: str) -> Path:
-    return pool / node / "home/_azbatch/.ssh"
+    return pool / node / "volatile/home/_azbatch/.ssh"
 
 
 def test_a_private_key_of_the_pool_opens_the_door_of_each_node(pool: Path) -> None:

@@ -240,18 +240,18 @@ async def reached(holds: Callable[[], Any]) -> None:
 def test_a_node_has_batchs_directories_and_its_own_environment(play: Play) -> None:
     async def story(nodes: Nodes) -> None:
         up = await nodes.boot()
-        for name in ("applications", "fsmounts", "shared", "startup/wd", "volatile", "workitems", "home/_azbatch"):
-            assert (up.root / name).is_dir(), name
+        azure = ["applications", "fsmounts", "shared", "startup", "volatile", "workitems"]
+        assert sorted(path.name for path in up.root.iterdir()) == azure
         assert up.root == nodes.data_dir / "nodes/pool/a"
         assert (up.root_inside, up.isolation) == (str(nodes.data_dir / "mnt/pool"), "namespaces")
         assert up.address == "127.77.1.2", "a process node has an address of this machine"
         environment = up.environment
-        assert environment["HOME"] == f"{up.root_inside}/home/_azbatch"
+        assert environment["HOME"] == f"{up.root_inside}/volatile/home/_azbatch"
         assert environment[MARKER] == up.root_inside
         assert environment["PATH"].startswith(f"{nodes.pool('bin')}:/")
         assert environment["FI_TCP_IFACE"] == "lo"
         assert process.PLAIN not in environment
-        assert (up.root / "home/_azbatch/.profile").read_text() == f"PATH={nodes.pool('bin')}:$PATH\n"
+        assert (up.root / "volatile/home/_azbatch/.profile").read_text() == f"PATH={nodes.pool('bin')}:$PATH\n"
 
     play(story)
 
@@ -320,7 +320,7 @@ def test_a_user_namespace_names_the_user_of_batch(play: Play) -> None:
         up = await nodes.boot()
         assert (up.environment["USER"], up.environment["LOGNAME"]) == ("_azbatch", "_azbatch")
         first = nodes.pool("passwd").read_text().splitlines()[0]
-        assert first == f"_azbatch:x:{os.getuid()}:{os.getgid()}::{up.root_inside}/home/_azbatch:/bin/bash"
+        assert first == f"_azbatch:x:{os.getuid()}:{os.getgid()}::{up.root_inside}/volatile/home/_azbatch:/bin/bash"
         assert any(bind[1] == "/etc/passwd" for bind in nodes.agents.started[0].boot["binds"])
 
     play(story, Isolation("namespaces", user_namespace=True))
@@ -673,7 +673,7 @@ def test_a_node_with_containers_has_its_images_its_address_and_its_key(play: Pla
         up = await nodes.boot(containers=UNMAPPED)
         assert nodes.containers.joined == [("a", ["train"])]
         assert (up.isolation, up.address) == ("docker", "10.7.0.4")
-        assert (up.root / "home/_azbatch/.ssh/authorized_keys").exists()
+        assert (up.root / "volatile/home/_azbatch/.ssh/authorized_keys").exists()
         resolver = nodes.pool("nodes/a/resolv.conf")
         assert resolver.read_text() == "nameserver 10.0.0.1\n"
         assert [str(resolver), "/etc/resolv.conf", False] in nodes.agents.started[0].boot["binds"]

@@ -150,4 +150,11 @@ def test_an_answer_has_the_words_of_its_version(
 def test_a_property_of_another_version_is_refused_with_that_version(name: str, revision: int) -> None:
     with pytest.raises(Fault, match="InvalidRequestBody") as refusal:
         models.read("BatchPoolCreateOptions", {**POOL, name: 1}, revision=revision)
-    assert "service version 2020-" in refusal.value.details["Reason"].lower()
+    reason = refusal.value.details["Reason"].lower()
+    assert "service version 2020-" in reason and ("use taskslotspernode" in reason) == (name == "maxTasksPerNode")
+
+
+def test_a_task_is_shown_as_it_is_in_the_version_of_the_sdk() -> None:
+    """Lists of tasks would otherwise be converted row by row."""
+    assert not models.differs("BatchTask", CURRENT)
+    assert models.differs("BatchTask", 11)

@@ -22,11 +22,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.emulator import mapped_images, server, trust
+from batchtrain.emulator import mapped_images, server, serving, trust
 from batchtrain.emulator.server import (
     AlreadyRunning,
     Busy,
-    Emulator,
     NotRunning,
     PortTaken,
     Refused,
@@ -35,6 +34,7 @@ from batchtrain.emulator.server import (
     Status,
     Unsafe,
 )
+from batchtrain.emulator.serving import Emulator
 from batchtrain.emulator.store import Store
 from tests.emulation import POOL, FakeMachine
 
@@ -322,8 +322,8 @@ def test_https_with_a_certificate_of_its_own_authority_is_trusted_by_its_status(
 )
 def test_the_account_has_its_own_host_name_if_the_certificate_has_it(names: tuple[str, ...], host: str) -> None:
     settings = Settings(Path("d"), names=names)
-    assert server._host(settings, "https://127.0.0.1:5") == host
-    assert server._host(settings, "https://127.0.0.1:443") == host.replace(":5", ":443" if "127" in host else "")
+    assert serving._host(settings, "https://127.0.0.1:5") == host
+    assert serving._host(settings, "https://127.0.0.1:443") == host.replace(":5", ":443" if "127" in host else "")
 
 
 # --- running --------------------------------------------------------------------------------------------------------
@@ -549,7 +549,7 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_may(monkeypatch: pytest.
     ):
         limits.clear()
         monkeypatch.setattr(resource, "getrlimit", lambda kind, before=before: before)
-        server._allow_connections()
+        serving._allow_connections()
         assert limits.get("set") == after
 
 
@@ -701,11 +701,11 @@ def test_the_process_reports_why_it_does_not_start(
     (data_dir / "thesis.tex").touch()
     reader, writer = os.pipe()
     monkeypatch.setattr(server, "READY_FD", writer)
-    monkeypatch.setattr(server, "_allow_connections", lambda: None)
+    monkeypatch.setattr(serving, "_allow_connections", lambda: None)
     monkeypatch.setattr(gc, "set_threshold", lambda *_: None)
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
     encoded = msgspec.json.encode(Settings(data_dir, port=0), enc_hook=str).decode()
-    assert server.main(encoded) == 1
+    assert serving.main(encoded) == 1
     report = json.loads(os.read(reader, 4096))
     os.close(reader)
     assert report["error"] == "StartFailed"

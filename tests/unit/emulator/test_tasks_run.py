@@ -411,7 +411,7 @@ def test_a_task_and_its_pool_must_agree_on_containers_once_a_node_would_start_it
     assert task.state == "active"
     stage.do(pools.resize_pool, "pool", body={"targetDedicatedNodes": 1})
     stage.boot()
-    assert (task.state, task.failure and task.failure["code"]) == ("completed", "ContainerInvalidSettings")
+    assert (task.state, task.failure and task.failure["code"]) == ("completed", "ContainerPoolNotSupported")
 
 
 def test_a_task_s_user_must_be_an_account_of_its_pool_once_a_node_would_start_it(stage: Stage) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.emulator import mapped_images, server, steering
+from batchtrain.emulator import mapped_images, server, serving, steering
 from batchtrain.emulator.testing import SIMULATED, BatchService, emulated_batch
 from tests.emulation import POOL, FakeMachine
 from tests.waiting import until
@@ -17,7 +17,7 @@ from tests.waiting import until
 @pytest.fixture(scope="module")
 def only() -> Iterator[BatchService]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server, "_process_machine", FakeMachine.open)
+        patch.setattr(serving, "_process_machine", FakeMachine.open)
         with emulated_batch(account="mine") as service:
             yield service
 
@@ -136,7 +136,7 @@ def test_pollers_of_its_clients_ask_often_unless_told_otherwise(service: BatchSe
 
 
 def test_without_a_directory_no_data_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_process_machine", FakeMachine.open)
+    monkeypatch.setattr(serving, "_process_machine", FakeMachine.open)
     with emulated_batch() as service:
         home = service.status.data_dir
         assert home.is_dir()
@@ -144,7 +144,7 @@ def test_without_a_directory_no_data_is_kept(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_data_is_kept_in_a_directory_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_process_machine", FakeMachine.open)
+    monkeypatch.setattr(serving, "_process_machine", FakeMachine.open)
     with emulated_batch(tmp_path / "data") as service:
         service.client.create_pool(POOL)
     with emulated_batch(tmp_path / "data") as service:

@@ -94,12 +94,12 @@ def test_a_trial_has_a_pool_of_one_node_that_the_service_plans_and_empties(tmp_p
     write_program(tmp_path)
     price = Price("Standard_D4s_v5", "westeurope", "USD", 1.0, 0.2)
     trials = [pool for pool in work_of(size(), 2, AREAS, price, image="image") if pool.kind.trial]
-    assert [pool.kind.name for pool in trials] == ["nfs", "image", "spot", "rules", "runtimes", "windows"]
+    assert [pool.kind.name for pool in trials] == ["nfs", "image", "spot", "ephemeral", "rules", "runtimes", "windows"]
     assert {pool.planned.cost for pool in trials} == {"0.50 USD"}
     for pool in trials:
         recipe = recipe_of(pool, tmp_path, "image", NOW, timedelta(minutes=20), local=False)
         (step,) = (step for step in plan_pool(recipe).steps if step.action == "pool.add")
-        assert step.body.auto_scale_formula.count("? 1 : 0") == 1
+        assert step.body["autoScaleFormula"].count("? 1 : 0") == 1
         assert plan_jobs(recipe).steps
 
 

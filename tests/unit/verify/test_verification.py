@@ -131,7 +131,7 @@ def test_every_pool_is_expendable_and_ends_in_time(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(verification, "run", run)
     report(tmp_path)
     for call in calls:
-        assert call.expendable
+        assert call.intent.is_expendable
         assert call.limits.seconds == 3600
         (text,) = re.findall(r'time\(\) < time\("(.*)"\)', call.recipe.pool.autoscale.formula)
         left = datetime.fromisoformat(text.replace("Z", "+00:00")) - datetime.now(timezone.utc)
