@@ -44,7 +44,7 @@ def _unread(stream: TextIO | None) -> bool:
     """Whether the reader of a stream is gone; if so, the rest of the output is discarded."""
     import select  # only for a broken pipe
 
-    from batchtrain.cli.options import silence
+    from batchtrain.cli.messages import silence
 
     if stream is None or not hasattr(select, "poll"):  # Windows has none, and no SIGPIPE either
         return False
@@ -65,7 +65,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 def _hang_up(_number: int, _frame: FrameType | None) -> None:
     """SIGHUP acts like Ctrl-C too: the terminal was closed, and what is written to it fails from now on."""
-    from batchtrain.cli.options import silence
+    from batchtrain.cli.messages import silence
     from batchtrain.errors import TerminalClosed
 
     for stream in filter(_is_hung_up, (sys.stdout, sys.stderr)):

@@ -6,22 +6,39 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import msgspec
+import yaml
 
+from batchtrain import state_files
+from batchtrain.catalog.prices import money
+from batchtrain.cli import loading
+from batchtrain.cli.children import Child, Children, Ended
+from batchtrain.cli.connecting import connect
 from batchtrain.cli.failures import INTERRUPTED
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import FINITE, say, settings
+from batchtrain.cli.hourly_cost import hour_of
+from batchtrain.cli.messages import confirm, say
+from batchtrain.cli.options import settings
 from batchtrain.cli.output import show_rows
+from batchtrain.cli.parameters import FINITE
+from batchtrain.cli.run_directories import runs_root
+from batchtrain.config import travel
+from batchtrain.config.load import Loaded
+from batchtrain.config.source_directory import read_sources
+from batchtrain.config.types import Recipe
 from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, TimedOut, Unreachable, UsageError
-
-if TYPE_CHECKING:
-    from batchtrain.cli.children import Child, Ended
-    from batchtrain.config.types import Recipe
-    from batchtrain.runs.experiment import Case, Experiment
-    from batchtrain.runs.scaling_report import Measured
+from batchtrain.records.rates import is_rate
+from batchtrain.runs import compare, experiment, scaling_report
+from batchtrain.runs.beginnings import training_jobs
+from batchtrain.runs.directory import RunDirectory, check, open_private, replace
+from batchtrain.runs.experiment import COMMAND, Case, Experiment, cases
+from batchtrain.runs.recording import effective
+from batchtrain.runs.scaling_report import Measured
+from batchtrain.service.files import decoded_lines
+from batchtrain.shipped import shipped
 
 STOPS = {2: UsageError, 5: Unreachable, 6: TimedOut}
 """The errors of a run after which no further run begins, by exit code; others of the service are a ServiceError."""
@@ -73,11 +90,9 @@ def command(file: Path, recipe: Path | None, parallel: int, minutes: float, only
     one another; with --parallel, each one has a pool of its own. A second call continues where the first one stopped:
     what has completed, and has not changed since, is not run again.
     """
-    from batchtrain.runs.directory import check
-
     experiment, cases = _planned(file, recipe)
-    check(settings().runs_root)
-    folder = settings().runs_root / f"bench-{file.stem}"
+    check(runs_root())
+    folder = runs_root() / f"bench-{file.stem}"
     run_names = _done(folder)
     rows = [_row(case, minutes, run_names) for case in cases]
     hours = sum(row.node_hours for row in rows if row.state == "to run")
@@ -90,7 +105,7 @@ def command(file: Path, recipe: Path | None, parallel: int, minutes: float, only
     if todo:
         cost = f" ({cost})" if (cost := _total(todo, minutes)) else ""
         say(f"{len(todo)} runs, about {hours:.2f} node hours{cost} at {minutes:g} minutes each")
-        settings().confirm(f"Start {len(todo)} runs?")
+        confirm(f"Start {len(todo)} runs?")
         failed = _run_all(todo, cases, folder, parallel)
     _report(experiment, cases, folder, file.stem)
     if failed:
@@ -103,19 +118,12 @@ def command(file: Path, recipe: Path | None, parallel: int, minutes: float, only
 
 
 def _planned(file: Path, recipe: Path | None) -> tuple[Experiment, list[Planned]]:
-    from batchtrain.runs.experiment import cases
-
     experiment, base = _read(file, recipe)
     return experiment, [_loaded(base / case.recipe, case) for case in cases(experiment)]
 
 
 def _read(file: Path, recipe: Path | None) -> tuple[Experiment, Path]:
     """The experiment, and the directory that its recipe is relative to."""
-    import yaml  # 20 ms, and only here
-
-    from batchtrain.runs import experiment
-    from batchtrain.shipped import shipped
-
     try:
         data: Any = yaml.safe_load(file.read_bytes())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -130,8 +138,6 @@ def _read(file: Path, recipe: Path | None) -> tuple[Experiment, Path]:
 
 def _loaded(directory: Path, case: Case) -> Planned:
     """The recipe with the settings of a case; values of --set win."""
-    from batchtrain.runs.experiment import COMMAND
-
     values = {**dict(case.settings), **settings().values}
     recipe = _recipe(directory, values)
     if case.arguments and COMMAND not in settings().values:
@@ -145,7 +151,7 @@ def _recipe(directory: Path, values: dict[str, str]) -> Recipe:
     options = settings()
     before, options.values = options.values, values
     try:
-        config = options.examined(str(directory), needs=("pool_specification", "job_specifications"))
+        config = loading.examined(str(directory), needs=("pool_specification", "job_specifications"))
         return config.recipe  # the warnings of all cases are the same: `config validate` prints them
     finally:
         options.values = before
@@ -153,10 +159,6 @@ def _recipe(directory: Path, values: dict[str, str]) -> Recipe:
 
 def _digest(recipe: Recipe) -> str:
     """The same for the same configuration with the same files."""
-    from batchtrain.config import travel
-    from batchtrain.config.source_directory import read_sources
-    from batchtrain.runs.recording import effective
-
     recipe_hash = hashlib.sha256(json.dumps(effective(recipe), sort_keys=True).encode())
     for name, files in sorted(read_sources(recipe).items()):
         for path, digest in sorted(travel.digests(files)):
@@ -171,9 +173,7 @@ def _row(case: Planned, minutes: float, run_names: dict[str, str]) -> PlannedRow
 
 def _total(cases: list[Planned], minutes: float) -> str:
     """What runs of so many minutes cost; empty if a price is unknown."""
-    from batchtrain.catalog.prices import money
-
-    hours = [settings().hour_of(case.recipe) for case in cases]
+    hours = [hour_of(case.recipe) for case in cases]
     costs = [hour.cost for hour in hours if hour is not None and hour.cost is not None]
     currencies = {hour.price.currency for hour in hours if hour is not None and hour.price is not None}
     if len(costs) < len(cases) or len(currencies) != 1:
@@ -186,9 +186,6 @@ def _total(cases: list[Planned], minutes: float) -> str:
 
 def _done(folder: Path) -> dict[str, str]:
     """The run directories of the cases that have completed, by digest."""
-    from batchtrain import state_files
-    from batchtrain.service.files import decoded_lines
-
     with state_files.stream(folder / "done.jsonl", "all cases run again") as file:
         records = tuple(decoded_lines(file.read(), Done))
     return {record.digest: record.run for record in records if (folder.parent / record.run / "run.json").exists()}
@@ -196,8 +193,6 @@ def _done(folder: Path) -> dict[str, str]:
 
 def _note_done(folder: Path, case: Planned, run: str) -> None:
     """Append a line, also behind one that a kill has cut off."""
-    from batchtrain.runs.directory import open_private
-
     path = folder / "done.jsonl"
     begin = "\n" if path.exists() and not path.read_bytes().endswith(b"\n") else ""
     line = msgspec.json.encode(Done(case.case.name, case.digest, run)).decode()
@@ -210,10 +205,7 @@ def _note_done(folder: Path, case: Planned, run: str) -> None:
 
 def _run_all(todo: list[Planned], cases: list[Planned], folder: Path, parallel: int) -> list[str]:
     """Run each case in a process of its own. Returns the names of those whose task failed; another error ends all."""
-    from batchtrain.cli.children import Children, Ended
-    from batchtrain.config.load import Loaded
-
-    settings().connect(Loaded(todo[0].recipe, ()))  # a wrong account is one error; a started emulator stays for all
+    connect(Loaded(todo[0].recipe, ()))  # a wrong account is one error; a started emulator stays for all
     numbers = {case.digest: number for number, case in enumerate(cases, 1)}
     children = {_child(case, folder, numbers[case.digest] if parallel > 1 else 0): case for case in todo}
     messages: dict[Child, str] = {}
@@ -232,9 +224,6 @@ def _run_all(todo: list[Planned], cases: list[Planned], folder: Path, parallel: 
 
 def _child(case: Planned, folder: Path, number: int) -> Child:
     """`batchtrain run` of a case. number: ends the ids of its pool and its jobs, which run beside others."""
-    from batchtrain.cli.children import Child
-    from batchtrain.runs.beginnings import training_jobs
-
     options, values = settings(), dict(case.settings)
     if number and case.recipe.pool is not None:
         values["pool_specification.id"] = f"{case.recipe.pool.id}-{number}"
@@ -281,9 +270,6 @@ def _completed(end: Ended, case: Planned, folder: Path, message: str) -> bool:
 
 
 def _report(experiment: Experiment, cases: list[Planned], folder: Path, title: str) -> None:
-    from batchtrain.runs import scaling_report
-    from batchtrain.runs.directory import replace
-
     runs = list(_measured(experiment, cases, folder))
     table = scaling_report.rows(runs)
     show_rows(table, empty="no run has completed")
@@ -295,10 +281,6 @@ def _report(experiment: Experiment, cases: list[Planned], folder: Path, title: s
 
 
 def _measured(experiment: Experiment, cases: list[Planned], folder: Path) -> Iterator[Measured]:
-    from batchtrain.records.rates import is_rate
-    from batchtrain.runs import compare, scaling_report
-    from batchtrain.runs.directory import RunDirectory
-
     run_names = _done(folder)
     for planned_case in cases:
         if planned_case.digest not in run_names:

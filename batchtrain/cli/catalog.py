@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
-from batchtrain.cli.help import Group
-from batchtrain.cli.options import say, settings
-from batchtrain.cli.output import plain, show, show_rows
-from batchtrain.errors import ConfigError, NotFound, UsageError
-
-if TYPE_CHECKING:
-    from batchtrain.catalog.offer import Catalog
-    from batchtrain.catalog.sizes import VmSize
-    from batchtrain.catalog.vm_images import Image
+from batchtrain.catalog import offer
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.sizes import VmSize
+from batchtrain.catalog.successors import today_for
+from batchtrain.catalog.vm_images import DOCKER, NVIDIA, RDMA, ROCM, Image
+from batchtrain.cli.documents import plain
+from batchtrain.cli.help import Command
+from batchtrain.cli.messages import say
+from batchtrain.cli.options import settings
+from batchtrain.cli.output import show_rows
+from batchtrain.config import catalog_file
+from batchtrain.errors import NotFound
 
 SHOWN = "Include retired entries."
-MADE_BY = "made by `batchtrain catalog refresh`"
 GOING = "Only retired entries, or entries with a retirement date."
 
 
@@ -46,12 +48,7 @@ class ImageRow(NamedTuple):
     today: str
 
 
-@click.group(cls=Group)
-def command() -> None:
-    """VM sizes and images; `catalog.yaml` adds to them or corrects them."""
-
-
-@command.command()
+@click.command(cls=Command)
 @click.argument("pattern", required=False)
 @click.option("--gpu", is_flag=True, help="Only those with GPUs.")
 @click.option("--infiniband", is_flag=True, help="Only those with InfiniBand.")
@@ -69,8 +66,6 @@ def sizes(
     everything: bool,
 ) -> None:
     """List VM sizes; PATTERN is a part of the name or series, or has * and ?."""
-    from batchtrain.catalog import offer
-
     catalog = _catalog()
     matches = offer.matching_sizes(catalog.sizes, pattern) if pattern else catalog.sizes
     if not matches:
@@ -89,8 +84,6 @@ def sizes(
 
 
 def _show_sizes(sizes: list[VmSize], exact: VmSize | None, *, hidden: int) -> None:
-    from batchtrain.catalog.sizes import today_for
-
     if settings().output != "table":
         show_rows([_document(size) for size in sizes])
         return
@@ -103,15 +96,11 @@ def _show_sizes(sizes: list[VmSize], exact: VmSize | None, *, hidden: int) -> No
 
 def _document(size: VmSize) -> dict[str, Any]:
     """A size as a document: every column of the table, and the current replacement."""
-    from batchtrain.catalog.sizes import today_for
-
     today = today_for(size)
     return {**plain(size), "today": today.today, "old_cuda": today.old_cuda, "reason": today.reason}
 
 
 def _size_row(size: VmSize) -> SizeRow:
-    from batchtrain.catalog.sizes import today_for
-
     memory = f" {size.gpu_memory_gib:g} GiB" if size.gpu_memory_gib else ""
     gpus = f"{size.gpus} x {size.gpu_model or 'GPU'}{memory}" if size.gpus else ""
     network = f"{size.hcas} x {(size.infiniband or 'rdma').upper()}" if size.rdma else ""
@@ -119,7 +108,7 @@ def _size_row(size: VmSize) -> SizeRow:
     return SizeRow(size.name, size.family, size.cores, size.memory_gib, gpus, network, size.retired, today or "")
 
 
-@command.command()
+@click.command(cls=Command)
 @click.argument("pattern", required=False)
 @click.option("--gpu", is_flag=True, help="Only those with a GPU driver.")
 @click.option("--rdma", is_flag=True, help="Only those with InfiniBand drivers.")
@@ -131,9 +120,6 @@ def images(
     pattern: str | None, gpu: bool, rdma: bool, docker: bool, system: str | None, retired: bool, everything: bool
 ) -> None:
     """List VM images; PATTERN is a part of publisher:offer:sku or of the node agent, or has * and ?."""
-    from batchtrain.catalog import offer
-    from batchtrain.catalog.vm_images import DOCKER, NVIDIA, RDMA, ROCM
-
     catalog = _catalog()
     matches = offer.matching_images(catalog.images, pattern) if pattern else catalog.images
     if not matches:
@@ -166,8 +152,6 @@ def _wanted(retirement: date | None, only_retired: bool, everything: bool) -> bo
 
 
 def _catalog() -> Catalog:
-    from batchtrain.config import catalog_file
-
     # The configuration directory whose catalog.yaml applies; for a recipe its `config/`
     directory = Path(settings().configdir or ".")
     return catalog_file.load(directory / "config" if (directory / "config").is_dir() else directory)
@@ -176,98 +160,3 @@ def _catalog() -> Catalog:
 def _nothing(kind: str, pattern: str, near: tuple[str, ...]) -> NotFound:
     meant = f"did you mean {' or '.join(near)}?" if near else f"`batchtrain catalog {kind}s` lists them"
     return NotFound(f"no {kind} is called {pattern}; {meant}")
-
-
-@command.command()
-@click.option("--location", metavar="REGION", help="The region. Default: the region of the account.")
-@click.option("--subscription", metavar="ID", help="The subscription. Default: the subscription of the account.")
-@click.option("--prices", is_flag=True, help="Read the prices of the region instead. Needs no sign-in.")
-@click.option("--currency", default="USD", show_default=True, metavar="CODE", help="Currency of the prices.")
-@click.option("--to", "target", metavar="FILE", help="File to write. Default: the catalog.yaml of the user.")
-def refresh(location: str | None, subscription: str | None, prices: bool, currency: str, target: str | None) -> None:
-    """Write the sizes that Batch supports in a region, and that the built-in tables lack or describe differently, to a
-    catalog.yaml. With --prices: what an hour of each size costs there.
-
-    The sizes come from Azure Resource Manager, which needs a sign-in with Microsoft Entra ID and the role Reader. The
-    prices come from Azure's public Retail Prices API.
-    """
-    import os
-
-    from batchtrain.config import catalog_file
-
-    file = Path(target) if target else catalog_file.user_directory(os.environ) / catalog_file.NAMES[0]
-    if file.is_file() and not file.read_text(encoding="utf-8", errors="replace").startswith(f"# {MADE_BY}"):
-        settings().confirm(f"{file} was not made by this command. Replace it?")
-    if prices:
-        _refresh_prices(file, location, currency)
-    else:
-        _refresh_sizes(file, location, subscription)
-
-
-def _refresh_sizes(file: Path, location: str | None, subscription: str | None) -> None:
-    """Replace the sizes and the images of the file; its prices are kept."""
-    import os
-
-    from batchtrain.catalog.offer import Catalog
-    from batchtrain.config.load import load_credentials
-    from batchtrain.service import arm
-    from batchtrain.service.connect import account_of
-
-    credentials = load_credentials(settings().configdir or ".", settings().files)
-    account = account_of(credentials, os.environ)
-    endpoint = account.endpoint if account else ""
-    subscription_id = credentials.management.subscription_id if credentials and credentials.management else None
-    azure = arm.reach(credentials, os.environ, endpoint)
-    region = arm.region(azure, endpoint, subscription or subscription_id, location)
-    say(f"listing the sizes that Batch supports in {region.location}, subscription {region.subscription}")
-    fresh = arm.corrections(arm.batch_sizes(azure, *region), Catalog())
-    _write(file, fresh._replace(prices=_before(file).prices), region.location)
-    names = [size.name for size in fresh.own_sizes]
-    summary = f"{len(names)} sizes: {', '.join(names)}" if names else "no sizes: the built-in tables are up to date"
-    show({"file": str(file), "location": region.location, "sizes": names}, f"wrote {file}, {summary}")
-
-
-def _refresh_prices(file: Path, location: str | None, currency: str) -> None:
-    """Replace the prices of the region in the file; everything else is kept."""
-    import os
-
-    from batchtrain.catalog.offer import Catalog
-    from batchtrain.config import user_settings
-    from batchtrain.config.load import load_credentials
-    from batchtrain.plan.cost import region_for
-    from batchtrain.service import prices
-    from batchtrain.service.connect import CA_VARIABLE
-
-    credentials = load_credentials(settings().configdir or ".", settings().files)
-    region = (location or region_for(credentials, os.environ)).lower()
-    if not region:
-        raise UsageError("no account says which region: give --location REGION, such as --location westeurope")
-    url = user_settings.load().prices_url
-    say(f"reading the prices of {region} from {url or prices.URL}")
-    fresh = prices.read(region, date.today(), currency=currency, url=url, ca=os.environ.get(CA_VARIABLE) or None)
-    _write(file, Catalog(prices=(fresh,)).above(_before(file)), region)
-    count = f"{len(fresh.dedicated)} prices of dedicated nodes and {len(fresh.spot)} of spot nodes in {currency}"
-    document = {"file": str(file), "location": region, **plain(fresh)}
-    show(document, f"wrote {file}, {count}")
-
-
-def _before(file: Path) -> Catalog:
-    """The entries of the file; none if it is not there, or cannot be read: it is made anew."""
-    from batchtrain.catalog.offer import Catalog
-    from batchtrain.config import catalog_file
-
-    try:
-        return catalog_file.read(file) if file.is_file() else Catalog()
-    except ConfigError as error:
-        say(f"{error}; the file is made anew", "warning")
-        return Catalog()
-
-
-def _write(file: Path, catalog: Catalog, location: str) -> None:
-    from batchtrain.config import catalog_file
-    from batchtrain.config.load import write
-
-    heading = f"{MADE_BY} on {date.today()} for {location};\nthe next time it is replaced."
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.touch()
-    write(str(file), catalog_file.text_of(catalog, heading).encode())

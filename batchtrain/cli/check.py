@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
-from batchtrain.cli.help import Group
-from batchtrain.cli.options import directory, say, seconds, settings
+from batchtrain import state_files
+from batchtrain.catalog import sizes
+from batchtrain.catalog.fabric_marks import METRICS, Mark, is_published
+from batchtrain.cli import loading, shipped_recipes
+from batchtrain.cli.connecting import connect
+from batchtrain.cli.help import Command
+from batchtrain.cli.messages import say
+from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
+from batchtrain.cli.parameters import directory, seconds
+from batchtrain.cli.run import carried_out
+from batchtrain.cli.run_directories import origin
+from batchtrain.client.run import Outcome
+from batchtrain.config.load import Loaded, load_credentials
+from batchtrain.config.types import Pool, Recipe
 from batchtrain.errors import Differs, UsageError, shortened
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from batchtrain.catalog.fabric_marks import Mark
-    from batchtrain.client.run import Outcome
-    from batchtrain.config.load import Loaded
-    from batchtrain.config.types import Pool, Recipe
-    from batchtrain.records import FabricCheck
+from batchtrain.records import FabricCheck, FabricMeasurement
+from batchtrain.records.fabric_check import judge
+from batchtrain.runs.report import html
 
 RECIPES = {False: "Fabric-Checks-OpenMPI", True: "Fabric-Checks-NCCL"}
 """The recipe that measures, by whether the size has GPUs of NVIDIA."""
@@ -30,12 +38,7 @@ _MARK = re.compile(
 )
 
 
-@click.group(cls=Group)
-def command() -> None:
-    """Check the network of a pool before you pay for a training."""
-
-
-@command.command()
+@click.command(cls=Command)
 @directory
 @click.option("--size", help="The VM size of a pool for this check alone.")
 @click.option("--nodes", type=click.IntRange(1), help="Its number of nodes. Default: 2.")
@@ -55,18 +58,12 @@ def fabric(
     The pool is that of DIR: it is used and kept if it exists. Else it is created, and deleted after the check. --size
     takes a pool for this check alone. The exit code is 11 if a value is a fault, which Azure repairs if you report it.
     """
-    from batchtrain import state_files
-    from batchtrain.catalog.fabric_marks import is_published
-    from batchtrain.cli.run import carried_out
-    from batchtrain.records import FabricMeasurement
-    from batchtrain.records.fabric_check import judge
-    from batchtrain.runs.report import html
-
     overrides = tuple(map(_mark, marks))
     config, pool = _loaded(directory, size, nodes)
     _refuse_single_node(pool, directory)
     options = settings()
-    client = options.connect(config, changes=f"checking {pool.vm_count.total} nodes of {pool.vm_size}", ends_it=True)
+    changes = f"checking {pool.vm_count.total} nodes of {pool.vm_size}"
+    client = connect(config, changes=changes, ends_it=True, creates=True)
     reuse = size is None and client.pools.stands(pool.id)
     if not is_published(pool.vm_size):
         say(f"Azure publishes no marks for {pool.vm_size}{_comparison(pool, overrides)}", "warning")
@@ -80,8 +77,8 @@ def fabric(
                     run.write_fabric(checks[run.path])
                     run.replace(run.report, html(run).encode())
 
-    how = {"timeout": timeout, "reuse": reuse}
-    carried_out(client, config.recipe, options.origin(), report, keep=keep, how=how)
+    how = {"timeout": timeout}
+    carried_out(client, config.recipe, origin(), report, keep=keep, reuse=reuse, how=how)
     if not checks:
         raise UsageError("the check wrote no fabric.json; `batchtrain runs show` shows what its task printed")
     ((run_path, check),) = checks.items()
@@ -123,17 +120,11 @@ def _comparison(pool: Pool, overrides: tuple[Mark, ...]) -> str:
 
 
 def _has_nvidia(size: str) -> bool:
-    from batchtrain.catalog import sizes
-
     vm = sizes.find(size)
     return vm is not None and vm.gpu_vendor == "nvidia"
 
 
 def _mark(text: str) -> Mark:
-    import difflib
-
-    from batchtrain.catalog.fabric_marks import METRICS, Mark
-
     match = _MARK.fullmatch(text)
     if match is None:
         raise UsageError(f"--mark {text} is not METRIC=EXPECTED[:WARN[:REPORT]], such as pair_gb_per_second=24:20:12")
@@ -148,10 +139,6 @@ def _mark(text: str) -> Mark:
 
 def _loaded(directory: str | None, size: str | None, nodes: int | None) -> tuple[Loaded, Pool]:
     """The recipe of the check, with the pool of a directory or of a size."""
-    from msgspec.structs import replace
-
-    from batchtrain.config.load import Loaded, load_credentials
-
     options = settings()
     if nodes and not size:
         raise UsageError("--nodes is for a pool of its own; give its --size, too")
@@ -163,7 +150,7 @@ def _loaded(directory: str | None, size: str | None, nodes: int | None) -> tuple
         if (credentials := load_credentials(options.configdir or ".", options.files)) is not None:
             recipe = replace(recipe, credentials=credentials)
     else:
-        base = options.load(directory, needs=("pool_specification",)).recipe
+        base = loading.load(directory, needs=("pool_specification",)).recipe
         assert base.pool is not None
         recipe = _recipe(base.pool.vm_size, {})
         (job,) = recipe.jobs
@@ -178,13 +165,11 @@ def _loaded(directory: str | None, size: str | None, nodes: int | None) -> tuple
 
 def _recipe(size: str, values: dict[str, str]) -> Recipe:
     """The shipped recipe for a size; the options of the user win."""
-    from batchtrain.cli import shipped_recipes
-
     options = settings()
     before, options.values = options.values, {**values, **options.values}
     before_directory = options.directory
     try:
-        return options.load(str(shipped_recipes.find(RECIPES[_has_nvidia(size)]))).recipe
+        return loading.load(str(shipped_recipes.find(RECIPES[_has_nvidia(size)]))).recipe
     finally:
         options.values, options.directory = before, before_directory
 

@@ -11,6 +11,10 @@ from threading import Thread
 import click
 
 from batchtrain.cli.options import Settings
+from batchtrain.client import client
+from batchtrain.client.local import account_dir, emulator_directory
+from batchtrain.config.load import load_credentials
+from batchtrain.emulator import server
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -57,9 +61,6 @@ def _within(seconds: float, look: Callable[[], Iterable[str]]) -> list[str]:
 
 
 def _of_account(kind: str, options: Settings) -> list[str]:
-    from batchtrain.client import client  # 0.25 s
-    from batchtrain.config.load import load_credentials
-
     credentials = load_credentials(options.configdir or ".", options.files)
     connection = client.connect(local=False, credentials=credentials, account=options.batch_account)
     if kind == "pools":
@@ -69,8 +70,6 @@ def _of_account(kind: str, options: Settings) -> list[str]:
 
 def _of_emulator(kind: str, account: str) -> Callable[[], list[str]]:
     """Reads the ids without the SDK, whose import takes too long for a shell. The time limit excludes imports."""
-    from batchtrain.client.local import account_dir, emulator_directory
-    from batchtrain.emulator import server
 
     def look() -> list[str]:
         to = server.status(account_dir(emulator_directory(), account))

@@ -3,81 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
-from batchtrain.cli import options
-from batchtrain.cli.help import Group
-from batchtrain.cli.options import colored, say, settings
+from batchtrain.cli import loading, parameters
+from batchtrain.cli.help import Command
+from batchtrain.cli.messages import colored, say
+from batchtrain.cli.options import from_environment, settings
 from batchtrain.cli.output import show, show_rows
-from batchtrain.cli.plan import explain, plan
-from batchtrain.cli.wrapping import broken
-from batchtrain.errors import ConfigError, Problem
-
-if TYPE_CHECKING:
-    from batchtrain.catalog.offer import Catalog
-    from batchtrain.config import fixes
-    from batchtrain.config.load import Examined
+from batchtrain.config import fixes, importing, load, user_settings
+from batchtrain.config import origin as origins
+from batchtrain.config.check import RULES
+from batchtrain.config.load import Examined, examine
+from batchtrain.errors import Problem
+from batchtrain.shipped import shipped
 
 
-@click.group(cls=Group)
-def command() -> None:
-    """Check, plan and explain configuration files; offline, and without credentials."""
-
-
-command.add_command(plan)
-command.add_command(explain)
-
-
-@command.command()
-@options.directory
-@click.option("--fix", is_flag=True, help="Fix problems that have exactly one solution. Comments are kept.")
-def validate(directory: str | None, fix: bool) -> int:
-    """Report every problem of every file, with its position."""
-    from batchtrain.config import load, user_settings
-
-    source = _directory(directory)
-    files = load.read(source, settings().files)
-    mends = _fix(source, files) if fix else []
-    options = settings()
-    config = load.examine(
-        source,
-        files,
-        settings=options.values,
-        ignore=options.ignore,
-        catalog=_catalog(source),
-        local=bool(options.local),
-        most=options.most,
-        registry=user_settings.load().registry,
-    )
-    if options.output == "table":
-        _report(source, files, config)
-        return 0
-    problems = [problem.document for problem in config.problems]
-    answer = {"valid": config.valid, "problems": problems}
-    show({**answer, "mends": mends} if fix else answer)
-    return 0 if config.valid else ConfigError.exit_code
-
-
-def _directory(directory: str | None) -> Path:
-    from batchtrain.config.load import find
-
-    return find(directory or settings().configdir or ".", settings().files)
-
-
-def _catalog(source: Path) -> Catalog:
-    from batchtrain.config import catalog_file
-
-    return catalog_file.load(source)
-
-
-def _fix(source: Path, files: dict[str, bytes]) -> list[fixes.Fix]:
+def fix(source: Path, files: dict[str, bytes]) -> list[fixes.Fix]:
     """Fix every problem that has exactly one solution, in the files and in `files`; report each edit."""
-    from batchtrain.config import fixes, load
-
     result = fixes.fix(files, _judge(source))
     for file, content in result.files.items():
         load.write(file, content)
@@ -89,9 +34,7 @@ def _fix(source: Path, files: dict[str, bytes]) -> list[fixes.Fix]:
 
 def _judge(source: Path) -> fixes.Judge:
     """A judge that reports every problem, so that all can be fixed."""
-    from batchtrain.config.load import examine
-
-    options, catalog = settings(), _catalog(source)
+    options, catalog = settings(), loading.catalog_of(source)
 
     def judge(files: fixes.Files) -> Examined:
         most = sys.maxsize
@@ -100,27 +43,14 @@ def _judge(source: Path) -> fixes.Judge:
     return judge
 
 
-def _report(source: Path, files: Collection[str], config: Examined) -> None:
-    """Prints the problems: errors end the command; warnings come before the result."""
-    if not config.valid:
-        raise ConfigError(config.problems)
-    for warning in config.problems:
-        print(broken(warning.rendered(color=colored(sys.stdout)), sys.stdout))
-    read = ", ".join(Path(file).name for file in files)
-    print(broken(f"{source} is valid ({read})", sys.stdout))
-
-
-@command.command("show")
-@options.directory
+@click.command("show", cls=Command)
+@parameters.directory
 @click.option("--origin", is_flag=True, help="Show the origin of each value.")
 @click.option("--no-defaults", is_flag=True, help="Omit defaults.")
 def show_merged(directory: str | None, origin: bool, no_defaults: bool) -> None:
     """Print the effective configuration of all files and settings; secrets are masked."""
-    from batchtrain.cli.options import from_environment
-    from batchtrain.config import origin as origins
-
     options = settings()
-    config = options.examined(directory)
+    config = loading.examined(directory)
     view = origins.view(config, defaults=not no_defaults, environment=from_environment(options.values))
     if options.output in ("table", "yaml"):
         print(origins.as_yaml(view, origins=origin))
@@ -128,14 +58,12 @@ def show_merged(directory: str | None, origin: bool, no_defaults: bool) -> None:
     show({"values": view.values, "origins": view.origins} if origin else view.values)
 
 
-@command.command()
-@options.directory
+@click.command(cls=Command)
+@parameters.directory
 @click.option("--write", is_flag=True, help="Change the files. Without it, the changes are only shown.")
 def migrate(directory: str | None, write: bool) -> int:
     """Replace deprecated properties and retired VM sizes and images. Comments are kept."""
-    from batchtrain.config import fixes, load
-
-    source = _directory(directory)
+    source = loading.directory_of(directory)
     files = load.read(source, settings().files)
     result = fixes.migrate(files, _judge(source))
     if write:
@@ -157,8 +85,9 @@ def migrate(directory: str | None, write: bool) -> int:
 
 
 def _tell_migrated(result: fixes.Fixed, remaining: list[Problem], write: bool) -> None:
-    for edit in result.applied if write else ():
-        say(str(edit))
+    for edit in result.applied:
+        if write or edit.why:
+            say(str(edit))
     if remaining:
         say("left for you:")
         for problem in remaining:
@@ -169,10 +98,30 @@ def _tell_migrated(result: fixes.Fixed, remaining: list[Problem], write: bool) -
         say("nothing was written; add --write to change the files")
 
 
-@command.command()
+@click.command("import", cls=Command)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
+@click.option("--to", metavar="DIR", default=".", help="Directory of the recipe. Default: the working directory.")
+def import_(files: tuple[str, ...], to: str) -> int:
+    """Write a recipe of JSON documents of Azure Batch: those of `az batch pool|job|task create` with `--json-file` or
+    `--template`, and pools of ARM and compiled Bicep templates, with their files of parameters.
+
+    What a recipe cannot have is listed with its path. Secrets are never copied.
+    """
+    result = importing.recipe_of({file: Path(file).read_bytes() for file in files}, Path(to))
+    recipe = result.recipe.save(to)
+    names = [f"{name}.yaml" for name in recipe.files]
+    if settings().output == "table":
+        for left in result.left:
+            say(str(left))
+        show(names, f"wrote {', '.join(names)} to {to}")
+    else:
+        show({"written": names, "left": [left._asdict() for left in result.left]})
+    return 0
+
+
+@click.command(cls=Command)
 def checks() -> None:
     """List the checks by name; `--ignore NAME` silences one."""
-    from batchtrain.config.check import RULES
 
     class Check(NamedTuple):
         name: str
@@ -184,12 +133,10 @@ def checks() -> None:
     show_rows([Check(rule.name, rule.level, rule.sentence, ", ".join(rule.reads), rule.source) for rule in RULES])
 
 
-@command.command()
+@click.command(cls=Command)
 @click.argument("name", type=click.Choice(["credentials", "config", "pool", "jobs"]))
 def schema(name: str) -> None:
     """Print the JSON Schema of one file."""
-    from batchtrain.shipped import shipped
-
     click.echo((shipped("schemas") / f"{name}.json").read_text(encoding="utf-8"), nl=False)
 
 
@@ -200,31 +147,26 @@ class Setting(NamedTuple):
     value: str
 
 
-@command.command("set")
+@click.command("set", cls=Command)
 @click.argument("name")
 @click.argument("value")
 def set_(name: str, value: str) -> None:
     """Store a setting of this user. `set registry NAME`: recipes take their images from NAME instead of `example`.
     `set prices_url URL`: `catalog refresh --prices` reads URL instead of Azure's Retail Prices API.
+    `set budget.month AMOUNT`: commands that create nodes warn if the runs of this month would cost more.
 
     An empty VALUE removes the setting.
     """
-    from batchtrain.config import user_settings
-
     file = user_settings.store(name, value)
-    setting = Setting(name, getattr(user_settings.load(), name))
+    setting = Setting(name, user_settings.load().texts[name])
     show(setting, f"{name} is {setting.value or 'not set'} (in {file})")
 
 
-@command.command()
+@click.command(cls=Command)
 @click.argument("name", required=False)
 def get(name: str | None) -> None:
     """Print the settings of this user, or the value of one."""
-    import msgspec
-
-    from batchtrain.config import user_settings
-
-    values = msgspec.structs.asdict(user_settings.load())
+    values = user_settings.load().texts
     if name is None:
         show_rows([Setting(*pair) for pair in values.items()])
         return

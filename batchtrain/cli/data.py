@@ -3,64 +3,53 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
-from batchtrain.cli import options
-from batchtrain.cli.help import Group
-from batchtrain.cli.options import say, settings
+from batchtrain.cli import loading, parameters
+from batchtrain.cli.help import Command
+from batchtrain.cli.messages import confirm, say
+from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
+from batchtrain.cli.progress import bar
 from batchtrain.cli.storage_accounts import Remote, accounts, remote
 from batchtrain.errors import NotFound, UsageError, counted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from batchtrain.storage.moving import Progress, Tally, Watcher
-
-
-@click.group(cls=Group)
-def command() -> None:
-    """Upload files to storage, download them, and delete them.
-
-    Files are copied several at once. An interrupted command continues where it stopped when it is run again. A file
-    or blob that is the same already is skipped: as many bytes with the same MD5, or, without an MD5, not older.
-    """
+from batchtrain.plan import ingress as planning
+from batchtrain.runs.local_names import names_of_data
+from batchtrain.storage import blob
+from batchtrain.storage import ingress as carrying
+from batchtrain.storage import sync as transfers
+from batchtrain.storage.moving import Progress, Tally, Watcher
 
 
-@command.command()
-@options.directory
+@click.command(cls=Command)
+@parameters.directory
 def ingress(directory: str | None) -> None:
     """Upload `global_resources.files` to storage.
 
     A file is skipped if the container has a blob with its name, size and MD5.
     """
-    from batchtrain.plan import ingress as planning
-    from batchtrain.storage import ingress as carrying
-
-    config = settings().load(directory)
+    config = loading.load(directory)
     recipe = config.recipe
     todo = planning.plan(recipe)
     for entry in planning.left_out(recipe):
         say(f"{entry.path}: left out: {entry.reason}")
     if not todo.steps:
         raise UsageError("nothing in `global_resources.files` goes to a container")
-    connect = accounts(recipe.credentials, config)
+    connect = accounts(recipe.credentials, (step.subject.partition("/")[0] for step in todo.steps), config)
     with _watcher() as watcher:
         tallies = carrying.carry_out(todo, recipe, connect, watcher)
     _show(tallies)
 
 
-@command.command("list")
+@click.command("list", cls=Command)
 @click.argument("address", metavar="LINK/CONTAINER[/PATH]")
 def list_(address: str) -> None:
     """List what a container holds, at PATH and below it."""
-    from batchtrain.storage import blob
-
     at = remote(address)
 
     class Row(NamedTuple):
@@ -72,7 +61,7 @@ def list_(address: str) -> None:
     show_rows(tuple(rows), empty=f"nothing at {address}")
 
 
-@command.command()
+@click.command(cls=Command)
 @click.argument("address", metavar="LINK/CONTAINER/PATH")
 @click.argument("destination", default=".", type=click.Path(path_type=Path))
 def get(address: str, destination: Path) -> None:
@@ -80,19 +69,18 @@ def get(address: str, destination: Path) -> None:
 
     A blob becomes the file DESTINATION, or a file in DESTINATION if that is a directory.
     """
-    from batchtrain.runs.local_names import names_of_data
-    from batchtrain.storage import blob, sync
-
     at = remote(address)
     blobs = list(blob.below(at.storage, at.container, at.path))
     if not blobs:
         raise at.not_there(address)
     with _watcher() as watcher:
-        tally = sync.get(at.storage, at.container, blobs, at.path.rstrip("/"), destination, names_of_data(), watcher)
+        tally = transfers.get(
+            at.storage, at.container, blobs, at.path.rstrip("/"), destination, names_of_data(), watcher
+        )
     _show((tally,))
 
 
-@command.command()
+@click.command(cls=Command)
 @click.argument("address", metavar="LINK/CONTAINER[/PATH]")
 @click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
 def rm(address: str, patterns: tuple[str, ...]) -> None:
@@ -101,22 +89,20 @@ def rm(address: str, patterns: tuple[str, ...]) -> None:
     A PATTERN is relative to PATH and matches whole names: `*.log`, `run1/*`. Without a PATTERN, everything there is
     deleted.
     """
-    from batchtrain.storage import blob, ingress, sync
-
     at = remote(address)
     base = _base(at.path)
     names = [item.name for item in blob.below(at.storage, at.container, at.path)]
     if patterns:
-        names = [name for name in names if name.startswith(base) and ingress.fits(name[len(base) :], patterns)]
+        names = [name for name in names if name.startswith(base) and carrying.fits(name[len(base) :], patterns)]
     if not names:
         raise NotFound(f"no blob to delete at {address}; `batchtrain data list {at.box}` shows what is there")
-    settings().confirm(f"Delete {counted(len(names), 'blob')} at {address}?")
-    tally = sync.remove(at.storage, at.container, names)
+    confirm(f"Delete {counted(len(names), 'blob')} at {address}?")
+    tally = transfers.remove(at.storage, at.container, names)
     show({"deleted": tally.total.copied}, f"{counted(tally.total.copied, 'blob')} deleted")
     tally.check("deleted from")
 
 
-@command.command()
+@click.command(cls=Command)
 @click.argument("source", metavar="SOURCE")
 @click.argument("destination", metavar="DESTINATION")
 @click.option("--delete", is_flag=True, help="Also delete at DESTINATION what SOURCE does not have.")
@@ -138,43 +124,36 @@ def sync(source: str, destination: str, delete: bool) -> None:
 
 
 def _up(directory: Path, to: Remote, delete: bool) -> None:
-    from batchtrain.storage import blob, ingress, sync
-
     if not directory.is_dir():
         raise UsageError(f"{directory} is not a directory of this machine")
-    files, base = list(ingress.walk(directory)), _base(to.path)
+    files, base = list(carrying.walk(directory)), _base(to.path)
     with _watcher() as watcher:
-        tally = ingress.bring(to.storage, to.box, to.path, files, watcher)
+        tally = carrying.bring(to.storage, to.box, to.path, files, watcher)
     removals: tuple[Tally, ...] = ()
     if delete and not tally.total.failed:
         blobs = blob.stored(to.storage, to.container, base)
-        surplus = sync.surplus_blobs(blobs, base, files)
+        surplus = transfers.surplus_blobs(blobs, base, files)
         if surplus:
             where = f"{to.box}/{to.path}".rstrip("/")
-            settings().confirm(f"Delete {counted(len(surplus), 'blob')} of {where} that {directory} does not have?")
-            removals = (sync.remove(to.storage, to.container, surplus),)
+            confirm(f"Delete {counted(len(surplus), 'blob')} of {where} that {directory} does not have?")
+            removals = (transfers.remove(to.storage, to.container, surplus),)
     _show((tally,), removals)
 
 
 def _down(source: Remote, directory: Path, delete: bool) -> None:
-    from batchtrain.runs.local_names import names_of_data
-    from batchtrain.storage import blob, sync
-
     base = _base(source.path)
     blobs = list(blob.stored(source.storage, source.container, base))
     if not blobs:
         raise source.not_there()
     names = names_of_data()
     with _watcher() as watcher:
-        tally = sync.get(source.storage, source.container, blobs, base.rstrip("/"), directory, names, watcher)
+        tally = transfers.get(source.storage, source.container, blobs, base.rstrip("/"), directory, names, watcher)
     removals: tuple[Tally, ...] = ()
     if delete and not tally.total.failed:
-        surplus = sync.surplus_files(blobs, base.rstrip("/"), directory, names)
+        surplus = transfers.surplus_files(blobs, base.rstrip("/"), directory, names)
         if surplus:
-            settings().confirm(
-                f"Delete {counted(len(surplus), 'file')} of {directory} that {source.box} does not have?"
-            )
-            removals = (sync.remove_files(directory, surplus),)
+            confirm(f"Delete {counted(len(surplus), 'file')} of {directory} that {source.box} does not have?")
+            removals = (transfers.remove_files(directory, surplus),)
     _show((tally,), removals)
 
 
@@ -201,9 +180,6 @@ def _show(tallies: Sequence[Tally], removals: Sequence[Tally] = ()) -> None:
 @contextlib.contextmanager
 def _watcher() -> Iterator[Watcher]:
     """A bar on a terminal, and a line for each hundred files."""
-    from batchtrain.cli.progress import bar
-    from batchtrain.storage.moving import Watcher
-
     with bar() as progress:
         yield Watcher(progress.begin, progress.moved, _tell)
 

@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import click
 
-from batchtrain.cli import live, options
+from batchtrain.catalog.prices import money
+from batchtrain.cli import live, parameters
+from batchtrain.cli.connecting import connect, service_of, waiting
+from batchtrain.cli.event_lines import ranks, tell
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import say, settings, tell
+from batchtrain.cli.messages import confirm, say
+from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
+from batchtrain.cli.run_directories import runs_root
+from batchtrain.client import account_runs, detached_results
+from batchtrain.client.client import Client
+from batchtrain.client.detach import detach
+from batchtrain.client.limits import Limits
+from batchtrain.config.types import Recipe
 from batchtrain.errors import TerminalClosed, Terminated, UsageError
+from batchtrain.records.record import minute
+from batchtrain.runs.directory import RunDirectory, named
+from batchtrain.runs.recording import Origin, Recording
+from batchtrain.service import read
 from batchtrain.service.deadlines import JOB_SECONDS
-
-if TYPE_CHECKING:
-    from batchtrain.client.client import Client
-    from batchtrain.client.limits import Limits
-    from batchtrain.config.types import Recipe
-    from batchtrain.runs.directory import RunDirectory
-    from batchtrain.runs.recording import Origin, Recording
 
 
 def run(client: Client, recipe: Recipe, origin: Origin, limits: Limits, *, controller: bool) -> None:
     """Add the jobs, and say how to come back to them."""
-    from batchtrain.client.detach import detach
-
     runs = detach(client, recipe, tell=tell, origin=origin, limits=limits, has_controller=controller)
     rows = [{"run": made.run.name, "job": made.job, "ends_after": made.seconds} for made in runs]
     if settings().output != "table":
@@ -52,38 +57,34 @@ _link = click.option("--link", help="Storage account of the run. Default: the on
 def fetch(run: str, link: str | None, everything: bool) -> None:
     """Fetch what the tasks of a detached run have uploaded, on any machine; once its job has ended, write its end.
 
-    RUN is a name, its beginning or end, or `latest`, of this machine or else of the account.
+    RUN is a name, its beginning or end, or `latest`, of this machine or else of the account. On its own machine, it may
+    be a run that its user left: its results are fetched from the nodes, and at its end what it created is deleted.
     """
-    from batchtrain.client import account_runs, detached_results
-
-    client = settings().connect()
-    storage = detached_results.storage_of(client, link)
-    name, _ = account_runs.find(client, settings().runs_root, run)
-    recording = detached_results.fetch(client, storage, settings().runs_root, name, everything=everything)
+    client, root = connect(), runs_root()
+    storage = functools.partial(detached_results.storage_of, client, link)
+    name, job_id = account_runs.find(client, root, run)
+    recording = account_runs.fetch(client, storage, root, name, job_id, tell=tell, everything=everything)
     _show_results(recording)
-    if (record := recording.run.record()).state == detached_results.DETACHED and settings().output == "table":
-        say(f"job {record.job} has not ended: results come with the end of each attempt; fetch again")
+    if (record := recording.run.record()).state in (detached_results.DETACHED, "left") and settings().output == "table":
+        say(f"job {record.job} has not ended; fetch again")
 
 
 @click.command(cls=Command)
 @_run
 @_link
-@options.ranks
-@options.timeout(JOB_SECONDS, "Maximum seconds to follow.")
+@ranks
+@parameters.timeout(JOB_SECONDS, "Maximum seconds to follow.")
 def attach(run: str, link: str | None, timeout: float) -> None:
     """Follow a detached run, on any machine, until it ends, and complete its run directory. Fails if a task failed.
 
-    RUN is a name, its beginning or end, or `latest`, of this machine or else of the account. Ctrl-C asks whether the
-    run stops; without a terminal it continues.
+    RUN is a name, its beginning or end, or `latest`, of this machine or else of the account; on its own machine also a
+    run that its user left. Ctrl-C asks whether the run stops; without a terminal it continues.
     """
-    from batchtrain.client import account_runs, detached_results
-    from batchtrain.runs.directory import named
-
-    client, root = settings().connect(), settings().runs_root
-    storage = detached_results.storage_of(client, link)
+    client, root = connect(), runs_root()
+    storage = functools.partial(detached_results.storage_of, client, link)
     name, job_id = account_runs.find(client, root, run)
     try:
-        with options.waiting("job", job_id, client), live.block(client.account, None, job_id) as block:
+        with waiting("job", job_id, client), live.block(client.account, None, job_id) as block:
             recording = account_runs.attach(client, storage, root, name, job_id, tell=block, timeout=timeout)
     except KeyboardInterrupt as interrupt:
         is_typed = not isinstance(interrupt, (TerminalClosed, Terminated))
@@ -107,34 +108,28 @@ def stop(run: str) -> None:
 
     RUN is a name, its beginning or end, or `latest`, of this machine or else of the account.
     """
-    from batchtrain.client import account_runs
-
-    client = settings().connect()
-    name, job_id = account_runs.find(client, settings().runs_root, run)
-    settings().confirm(f"Stop run {name}, job {job_id}, on {options.service_of(client)}?")
+    client = connect()
+    name, job_id = account_runs.find(client, runs_root(), run)
+    confirm(f"Stop run {name}, job {job_id}, on {service_of(client)}?")
     _stopped(client, name, job_id)
     say(f"run {name} ends; next: `batchtrain runs fetch {name}`")
 
 
 def list_account() -> None:
     """List the runs whose jobs the account has."""
-    from batchtrain.client import account_runs
-
-    show_rows(account_runs.listed(settings().connect()), empty="the account has no job of a run")
+    show_rows(account_runs.listed(connect()), empty="the account has no job of a run")
 
 
 def _show_results(recording: Recording) -> None:
     """Where the results of a run are; for a program its state, too."""
     record = recording.run.record()
     if settings().output == "table":
-        say(recording.conclusion(), "success")
+        tell(recording.outcome())
     else:
         show({"run": recording.run.name, "state": record.state, "results": record.results})
 
 
 def _stopped(client: Client, name: str, job_id: str) -> None:
-    from batchtrain.client import account_runs
-
     account_runs.stop(client, name, job_id)
     say(f"job {job_id} is being terminated")
 
@@ -157,10 +152,6 @@ def continues(run: str, cost: str) -> bool:
 
 def _cost(run: RunDirectory, client: Client, job_id: str) -> str:
     """What an hour of a detached run costs, and when the service ends it."""
-    from batchtrain.catalog.prices import money
-    from batchtrain.records.record import minute
-    from batchtrain.service import read
-
     cost = run.record().cost
     job = read.job(client.batch, job_id, read.EXAMINED_JOB)
     hour = f"{money(cost.hour, cost.currency)} an hour" if cost and cost.hour is not None else "its nodes"

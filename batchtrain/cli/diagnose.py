@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import json
+import platform
 import shutil
 import sys
+import textwrap
+import zipfile
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from batchtrain.cli import loading
 from batchtrain.cli.completion import ids
+from batchtrain.cli.connecting import connect
+from batchtrain.cli.documents import plain
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import completed, say, settings
-from batchtrain.cli.output import plain, show, show_rows
-from batchtrain.errors import UsageError
-
-if TYPE_CHECKING:
-    from batchtrain.config.load import Loaded
-    from batchtrain.diagnosis.finding import Diagnosis
+from batchtrain.cli.messages import completed, say
+from batchtrain.cli.options import settings
+from batchtrain.cli.output import show, show_rows
+from batchtrain.client import diagnose
+from batchtrain.client.local import emulator_directory, emulator_faults
+from batchtrain.config.load import Loaded
+from batchtrain.config.masking import masked_document, masked_text, secrets_in
+from batchtrain.diagnosis.finding import Diagnosis
+from batchtrain.emulator import server
+from batchtrain.emulator.examine import examine
+from batchtrain.errors import OK, WARN, Check, UsageError
+from batchtrain.version import __version__
 
 LABELS = ("cause", "where", "proof", "next")
 OUTPUT = "  |"
@@ -43,7 +55,7 @@ def of_job(job_id: str, task_id: str | None, bundle: Path | None) -> None:
     nothing.
     """
     config = _recipe()
-    job = settings().connect(config).jobs.handle(job_id)
+    job = connect(config).jobs.handle(job_id)
     _show(job.diagnose(task_id, hints=tuple(hints(job_id)), runs_dir=settings().runs_dir), bundle, config)
 
 
@@ -55,10 +67,8 @@ def of_pool(pool_id: str, bundle: Path | None) -> None:
 
     Changes nothing.
     """
-    from batchtrain.client import diagnose
-
     config = _recipe()
-    client = settings().connect(config)
+    client = connect(config)
     _show(diagnose.pool(client.batch, pool_id), bundle, config)
 
 
@@ -67,11 +77,6 @@ def of_pool(pool_id: str, bundle: Path | None) -> None:
 @_bundle
 def of_emulator(data_dir: str | None, bundle: Path | None) -> None:
     """Examine the emulator: whether it runs, its directory, its nodes, its log, and the programs that it can use."""
-    from batchtrain.client.local import emulator_directory, emulator_faults
-    from batchtrain.config.masking import masked_text
-    from batchtrain.emulator.examine import examine
-    from batchtrain.errors import OK, WARN, Check
-
     with emulator_faults():
         report = examine(Path(data_dir) if data_dir else emulator_directory())
     rows = [Check(row.check, OK if row.good else WARN, row.fact, row.next_step) for row in report.rows]
@@ -87,21 +92,16 @@ def hints(job_id: str) -> list[str]:
     """Why tasks are waiting, as the emulator knows it; Azure does not report it."""
     if not settings().local:
         return []
-    from batchtrain.client.local import emulator_directory, emulator_faults
-    from batchtrain.emulator import server
-
     with emulator_faults():
         return [hint.text for hint in server.hints(emulator_directory()) if hint.job_id == job_id]
 
 
 def _recipe() -> Loaded | None:
     """The recipe of --configdir; its secrets are masked in everything that is shown."""
-    return settings().load() if settings().configdir else None
+    return loading.load() if settings().configdir else None
 
 
 def _show(diagnosis: Diagnosis, bundle: Path | None, config: Loaded | None) -> None:
-    from batchtrain.config.masking import masked_document, masked_text, secrets_in
-
     secrets = secrets_in(config.recipe) if config else ()
     page, document = masked_text(str(diagnosis), secrets), masked_document(_document(diagnosis), secrets)
     if bundle is not None:
@@ -115,8 +115,6 @@ def _show(diagnosis: Diagnosis, bundle: Path | None, config: Loaded | None) -> N
 
 def _wrapped(line: str) -> str:
     """A line of the page in the width of the terminal."""
-    import textwrap
-
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     if not width or len(line) <= width:
         return line
@@ -136,17 +134,10 @@ def _document(diagnosis: Diagnosis) -> dict[str, object]:
 
 
 def _json(document: object) -> str:
-    import json
-
     return json.dumps(document, indent=1, ensure_ascii=False, default=str) + "\n"
 
 
 def _versions() -> str:
-    import platform
-    from importlib import metadata
-
-    from batchtrain.version import __version__
-
     names = ("azure-batch", "azure-core", "azure-identity", "azure-storage-blob")
     rows = [f"batchtrain {__version__}", f"Python {platform.python_version()} on {platform.platform()}"]
     return "\n".join((*rows, *(f"{name} {metadata.version(name)}" for name in names))) + "\n"
@@ -154,8 +145,6 @@ def _versions() -> str:
 
 def write(path: Path, texts: Mapping[str, str]) -> None:
     """Write a zip file; an existing file is not replaced. Raises UsageError."""
-    import zipfile
-
     try:
         with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as bundle:
             for name, text in texts.items():

@@ -2,42 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from datetime import datetime, timezone
 
 import click
 
-from batchtrain.cli import options
+from batchtrain.cli import loading, parameters
+from batchtrain.cli.connecting import connect
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show_rows
-from batchtrain.errors import ServiceError, Unreachable
-
-if TYPE_CHECKING:
-    from batchtrain.client.session import Session
-    from batchtrain.config.load import Loaded
-    from batchtrain.config.types import Recipe
+from batchtrain.client import doctor
+from batchtrain.client.placement import client_at
+from batchtrain.client.session import Session
+from batchtrain.config import catalog_file, user_settings
+from batchtrain.config.candidates import ordered
+from batchtrain.config.load import Loaded, find
+from batchtrain.config.types import Recipe
+from batchtrain.errors import FAIL, ServiceError, Unreachable, UsageError
 
 
 @click.command("doctor", cls=Command)
-@options.directory
+@parameters.directory
 def command(directory: str | None) -> int:
     """Check the account, and for a recipe its image, size and quota. Creates nothing and costs nothing.
 
     Exit code: 0 if no check failed, 4 if a check failed, 5 if the account does not answer.
     """
-    import os
-    from datetime import datetime, timezone
-
-    from batchtrain.client import doctor
-    from batchtrain.client.placement import client_at
-    from batchtrain.config import catalog_file, user_settings
-    from batchtrain.config.candidates import ordered
-    from batchtrain.errors import FAIL
-
     config = _loaded(directory)
     recipe = config.recipe if config else None
     catalog = catalog_file.load(recipe.directory if recipe else None)
-    client = settings().connect(config)
+    client = connect(config)
 
     def examined(session: Session, recipe: Recipe | None) -> doctor.Facts:
         return doctor.examine(
@@ -60,13 +55,10 @@ def command(directory: str | None) -> int:
 
 def _loaded(directory: str | None) -> Loaded | None:
     """The files of the recipe; None if none are named and the working directory has none."""
-    from batchtrain.config.load import find
-    from batchtrain.errors import UsageError
-
     if directory or settings().configdir:
-        return settings().load(directory)
+        return loading.load(directory)
     try:
         find(".")
     except UsageError:
         return None
-    return settings().load()
+    return loading.load()

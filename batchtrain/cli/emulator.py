@@ -7,22 +7,29 @@ import re
 import shlex
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from batchtrain.cli import diagnose
-from batchtrain.cli.help import Group
-from batchtrain.cli.options import FINITE, POSITIVE, settings
-from batchtrain.cli.output import plain, show, show_rows
-from batchtrain.errors import DamagedState, NotFound, UsageError
-
-if TYPE_CHECKING:
-    from batchtrain.emulator import mapped_images
-    from batchtrain.emulator.server import Settings, Status
-
+from batchtrain.cli.documents import plain
+from batchtrain.cli.help import Command
+from batchtrain.cli.messages import confirm, say
+from batchtrain.cli.output import show, show_rows
+from batchtrain.cli.parameters import FINITE, POSITIVE
+from batchtrain.client.local import account_dir, emulator_directory, emulator_faults, use
+from batchtrain.config import catalog_file
+from batchtrain.config.types import SPAN, seconds_of
+from batchtrain.emulator import mapped_images, own_catalog, server, sign_in, steering, tokens, trust
+from batchtrain.emulator import mapped_images as mapping
+from batchtrain.emulator.interface import StorageMissing
+from batchtrain.emulator.machine import azurite
+from batchtrain.emulator.machine.agent import KERNEL
+from batchtrain.emulator.mapped_images import write_atomically
+from batchtrain.emulator.server import Settings, Status
+from batchtrain.errors import BatchtrainError, DamagedState, NotFound, UsageError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -61,8 +68,6 @@ def _directory_of_account(ctx: click.Context, parameter: click.Parameter, value:
     account = ctx.meta.get(ACCOUNT, DEFAULT_ACCOUNT)
     if account == DEFAULT_ACCOUNT or ctx.get_parameter_source(str(parameter.name)) == ParameterSource.COMMANDLINE:
         return value
-    from batchtrain.client.local import account_dir
-
     return str(account_dir(_data_directory(value), account))
 
 
@@ -98,18 +103,7 @@ def _data_dir(function: _Function) -> _Function:
     return _account(as_parameter=False)(_data_dir_only(function))
 
 
-@click.group(cls=Group)
-def command() -> None:
-    """The embedded Azure Batch of this machine."""
-    from batchtrain.client.local import require_linux
-
-    require_linux()
-
-
-command.add_command(diagnose.of_emulator)
-
-
-@command.command()
+@click.command(cls=Command)
 @_account(as_parameter=True)
 @_data_dir_only
 @click.option(
@@ -165,10 +159,6 @@ def start(
     foreground: bool,
 ) -> None:
     """Start the emulator. It listens on loopback only."""
-    from batchtrain.client.local import use
-    from batchtrain.config import catalog_file
-    from batchtrain.emulator import own_catalog, server, trust
-
     if names and not https:
         raise UsageError("--name belongs to a certificate: add --https")
     try:
@@ -198,7 +188,9 @@ def start(
             return
         own_catalog.add(options.data_dir, catalog.own_sizes, catalog.own_images)
         if foreground:
-            server.serve(options)
+            from batchtrain.emulator import serving  # the whole service: only the process that serves needs it
+
+            serving.serve(options)
             return
         status = server.spawn(options)
     text = f"listening at {status.endpoint}; `batchtrain emulator stop{_same(data_dir)}` ends it"
@@ -207,8 +199,6 @@ def start(
 
 def _keep(running: Status, options: Settings) -> None:
     """An emulator that a command started for itself continues; its settings stay as they are."""
-    from batchtrain.emulator import server
-
     server.keep(running.data_dir)
     text = f"already running at {running.endpoint}, and stays"
     if differences := server.differences(running, options):
@@ -216,12 +206,10 @@ def _keep(running: Status, options: Settings) -> None:
     show({**plain(running), "differences": differences}, text)
 
 
-@command.command()
+@click.command(cls=Command)
 @_data_dir
 def stop(data_dir: str | None) -> None:
     """Stop the emulator and its nodes, and those of its other accounts. Its data is kept."""
-    from batchtrain.emulator import mapped_images
-
     directory = _data_directory(data_dir)
     accounts = (path for path in (directory / mapped_images.ACCOUNTS).glob("*") if path.is_dir())
     with _faults():
@@ -237,20 +225,16 @@ def stop(data_dir: str | None) -> None:
 
 def _stopped(data_dir: Path) -> bool | DamagedState:
     """Stop one emulator. Returns whether it was running, or why that is unknown: then the others are stopped anyway."""
-    from batchtrain.emulator import server
-
     try:
         return server.stop(data_dir)
     except DamagedState as error:
         return error
 
 
-@command.command()
+@click.command(cls=Command)
 @_data_dir
 def status(data_dir: str | None) -> int:
     """Show the endpoint, the account key and what is running. Exit code 3 if the emulator is not running."""
-    from batchtrain.emulator import steering
-
     running = _running(data_dir)
     with _faults():
         document = {**plain(running), **_snake(steering.account(running))}
@@ -258,7 +242,7 @@ def status(data_dir: str | None) -> int:
     return 0
 
 
-@command.command()
+@click.command(cls=Command)
 @_data_dir
 @click.option(
     "--entra",
@@ -268,21 +252,30 @@ def status(data_dir: str | None) -> int:
 def env(data_dir: str | None, entra: bool) -> None:
     """Print the account as shell variables: after `eval "$(batchtrain emulator env)"`, `az batch` uses it.
 
-    IDENTITY_ENDPOINT and IDENTITY_HEADER are included, so DefaultAzureCredential gets tokens from the emulator. With
-    --entra, ClientSecretCredential and WorkloadIdentityCredential do, too; give them `disable_instance_discovery=True`.
+    AZURE_STORAGE_CONNECTION_STRING is that of its storage, which is started. IDENTITY_ENDPOINT and IDENTITY_HEADER are
+    included, so DefaultAzureCredential gets tokens from the emulator. With --entra, ClientSecretCredential and
+    WorkloadIdentityCredential do, too; give them `disable_instance_discovery=True`.
     """
     running = _running(data_dir)
-    variables = running.environment
+    variables = running.environment | _storage(running)
     if entra:
         variables = variables | _entra(running)
     show(dict(variables), "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()))
 
 
+def _storage(running: Status) -> dict[str, str]:
+    """The variable of the storage; without one on this machine, says why there is none."""
+    try:
+        azurite.install(azurite.find_node(), say)
+        with _faults():
+            return {"AZURE_STORAGE_CONNECTION_STRING": server.storage(running).connection_string}
+    except (StorageMissing, BatchtrainError) as error:
+        say(f"without storage: {error}")
+        return {}
+
+
 def _entra(running: Status) -> dict[str, str]:
     """The variables of a sign-in as with Microsoft Entra ID. Writes the file of the federated token."""
-    from batchtrain.emulator import server, sign_in
-    from batchtrain.emulator.mapped_images import write_atomically
-
     if not running.endpoint.startswith("https:"):
         raise UsageError("sign-in libraries take an https authority only; start the emulator with --https")
     token_file = running.data_dir / "federated-token"
@@ -290,7 +283,7 @@ def _entra(running: Status) -> dict[str, str]:
     return sign_in.variables(running.endpoint, running.key, str(token_file))
 
 
-@command.command()
+@click.command(cls=Command)
 @_data_dir
 @click.option(
     "--resource",
@@ -302,28 +295,24 @@ def _entra(running: Status) -> dict[str, str]:
 @click.option("--minutes", type=click.IntRange(1, 1440), default=60, show_default=True, help="Lifetime of the token.")
 def token(data_dir: str | None, resource: str, minutes: int) -> None:
     """Print an access token of the emulator, used like one of Microsoft Entra ID: `Authorization: Bearer TOKEN`."""
-    from batchtrain.emulator import server, tokens
-
     running = _running(data_dir)
     now, life = server.clock(), minutes * 60
     access_token = tokens.issue(running.key, running.account, resource, now, life)
     show({"accessToken": access_token, "expiresOn": tokens.seconds(now) + life, "resource": resource}, access_token)
 
 
-@command.command()
+@click.command(cls=Command)
 @_data_dir
 def reset(data_dir: str | None) -> None:
     """Delete all pools, jobs and nodes of the emulator."""
-    from batchtrain.emulator import server
-
     directory = _data_directory(data_dir)
-    settings().confirm(f"Delete every pool and job of the emulator on {directory}?")
+    confirm(f"Delete every pool and job of the emulator on {directory}?")
     with _faults():
         server.reset(directory)
     show({"reset": str(directory)}, "reset")
 
 
-@command.command()
+@click.command(cls=Command)
 @_data_dir
 @click.option("--advance", "span", metavar="SPAN", help="Advance the clock by [d.]HH:MM:SS, from event to event.")
 @click.option("--scale", type=POSITIVE, metavar="N", help="Run the clock N times as fast.")
@@ -331,11 +320,6 @@ def reset(data_dir: str | None) -> None:
 @click.option("--real", is_flag=True, help="Use the clock of the machine.")
 def clock(data_dir: str | None, span: str | None, scale: float | None, step: bool, real: bool) -> None:
     """Show or set the clock of the emulator, for example to run a week of schedules in a second."""
-    from datetime import timedelta
-
-    from batchtrain.config.types import SPAN, seconds_of
-    from batchtrain.emulator import steering
-
     if sum((scale is not None, step, real)) > 1:
         raise UsageError("give only one of --scale, --step and --real")
     if span is not None and not re.match(SPAN, span):
@@ -351,7 +335,7 @@ def clock(data_dir: str | None, span: str | None, scale: float | None, step: boo
     show(_snake(clock), f"{clock['now']} ({clock['mode']}, {ahead} ahead)")
 
 
-@command.command()
+@click.command(cls=Command)
 @click.argument("limits", nargs=-1, metavar="[NAME=N]...")
 @_data_dir
 def capacity(limits: tuple[str, ...], data_dir: str | None) -> None:
@@ -360,8 +344,6 @@ def capacity(limits: tuple[str, ...], data_dir: str | None) -> None:
     NAME is a VM size or a quota (pools, dedicated-cores, low-priority-cores, active-jobs, nodes). A pool that wants
     more nodes than there are gets AllocationFailed, and at a quota AccountCoreQuotaReached. Its other nodes stay.
     """
-    from batchtrain.emulator import steering
-
     numbers = dict(text.partition("=")[::2] for text in limits)
     if wrong := [name for name, number in numbers.items() if not (number.isascii() and number.isdecimal())]:
         raise UsageError(f"write NAME=N with a number of nodes or cores, not `{wrong[0]}`")
@@ -372,12 +354,7 @@ def capacity(limits: tuple[str, ...], data_dir: str | None) -> None:
     show_rows([row for row in rows if row.most is not None])
 
 
-@command.group()
-def fault() -> None:
-    """Inject faults: refused requests, lost answers, failing nodes and allocations."""
-
-
-@fault.command("add")
+@click.command("add", cls=Command)
 @click.argument("kind")
 @_data_dir
 @click.option("--operation", metavar="NAME", help="Only operations with this name, such as create_task or list_*.")
@@ -398,8 +375,6 @@ def add_fault(kind: str, data_dir: str | None, **numbers: object) -> None:
     KIND is error, latency, drop, truncate, skew (of requests), allocation-refused, allocation-partial,
     allocation-slow (of pools), boot-fails, start-task-fails or node-slow (of nodes).
     """
-    from batchtrain.emulator import steering
-
     parameters = {name: value for name, value in numbers.items() if value is not None}
     with _faults():
         fault_id = steering.fault(_running(data_dir), kind, **parameters)
@@ -407,12 +382,10 @@ def add_fault(kind: str, data_dir: str | None, **numbers: object) -> None:
     show({"id": fault_id}, f"fault {fault_id} is active; {ends} removes it")
 
 
-@fault.command("list")
+@click.command("list", cls=Command)
 @_data_dir
 def list_faults(data_dir: str | None) -> None:
     """List the injected faults, and how often each occurred."""
-    from batchtrain.emulator import steering
-
     faults = steering.faults(_running(data_dir))
     rows = [
         Request(fault["id"], fault["kind"], fault["operation"], fault["resource"], fault["struck"]) for fault in faults
@@ -420,19 +393,17 @@ def list_faults(data_dir: str | None) -> None:
     show_rows(rows, empty="no faults")
 
 
-@fault.command("clear")
+@click.command("clear", cls=Command)
 @click.argument("number", type=int, required=False)
 @_data_dir
 def clear_faults(number: int | None, data_dir: str | None) -> None:
     """Remove fault NUMBER, or all faults."""
-    from batchtrain.emulator import steering
-
     with _faults():
         steering.clear_faults(_running(data_dir), number)
     show({"cleared": number or "all"}, "cleared")
 
 
-@fault.command("node")
+@click.command("node", cls=Command)
 @click.argument("node")
 @click.argument("act", type=click.Choice(["preempt", "lose", "break"]))
 @_data_dir
@@ -442,22 +413,16 @@ def clear_faults(number: int | None, data_dir: str | None) -> None:
 @click.option("--notice", type=FINITE, help="Seconds between the notice to the node and its preemption. Default: 0.")
 def befall(node: str, act: str, data_dir: str | None, seconds: float | None, notice: float | None) -> None:
     """Make a NODE preempted, lost or unusable now."""
-    from batchtrain.emulator import steering
-
     with _faults():
         steering.befall(_running(data_dir), node, act, seconds, notice)
     show({"node": node, "act": act}, f"{act}: {node}" + (f" in {notice:g} s" if notice else ""))
 
 
 def _faults() -> AbstractContextManager[None]:
-    from batchtrain.client.local import emulator_faults  # slow imports, which --help avoids
-
     return emulator_faults()
 
 
 def _running(data_dir: str | None) -> Status:
-    from batchtrain.emulator import server
-
     with _faults():
         running = server.status(_data_directory(data_dir))
     if running is None:
@@ -466,12 +431,7 @@ def _running(data_dir: str | None) -> Status:
     return running
 
 
-@command.group()
-def images() -> None:
-    """Local environments used in place of container images."""
-
-
-@images.command("map")
+@click.command("map", cls=Command)
 @click.argument("image")
 @click.argument("prefix")
 @click.option(
@@ -490,8 +450,6 @@ def images() -> None:
 @_data_dir
 def map_(image: str, prefix: str, entrypoint: str, paths: tuple[str, ...], data_dir: str | None) -> None:
     """Use PREFIX, such as a virtual environment, in place of IMAGE."""
-    from batchtrain.emulator import mapped_images as mapping
-
     environment = Path(prefix).absolute()
     if problem := mapping.problem(environment):
         raise UsageError(f"{environment} {problem}")
@@ -501,8 +459,6 @@ def map_(image: str, prefix: str, entrypoint: str, paths: tuple[str, ...], data_
 
 
 def _path_of_an_image(text: str) -> tuple[str, Path]:
-    from batchtrain.emulator.machine.agent import KERNEL
-
     path, _, directory = text.partition("=")
     first = path.strip("/").partition("/")[0]
     if not path.startswith("/") or not first or not directory:
@@ -519,24 +475,20 @@ def _row(image: str, mapping: mapped_images.Mapped) -> Mapped:
     return Mapped(image, str(mapping.prefix), mapping.entrypoint, paths)
 
 
-@images.command("unmap")
+@click.command("unmap", cls=Command)
 @click.argument("image")
 @_data_dir
 def unmap(image: str, data_dir: str | None) -> None:
     """Remove the mapping of IMAGE."""
-    from batchtrain.emulator import mapped_images as mapping
-
     if not mapping.unmap(_data_directory(data_dir), image):
         raise NotFound(f"{image} is not mapped")
     show({"unmapped": image}, f"the mapping of {image} is removed")
 
 
-@images.command("list")
+@click.command("list", cls=Command)
 @_data_dir
 def list_(data_dir: str | None) -> None:
     """List the mapped images."""
-    from batchtrain.emulator import mapped_images as mapping
-
     environments = mapping.list_images(_data_directory(data_dir))
     show_rows(
         [_row(image, environment) for image, environment in sorted(environments.items())], empty="no images are mapped"
@@ -544,8 +496,6 @@ def list_(data_dir: str | None) -> None:
 
 
 def _data_directory(data_dir: str | None) -> Path:
-    from batchtrain.client.local import emulator_directory
-
     return Path(data_dir).absolute() if data_dir else emulator_directory()
 
 

@@ -9,13 +9,16 @@ import os
 import re
 import shutil
 import sys
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
 import click
 
-from batchtrain.cli.options import FORMATS, TONES, Settings, colored
+from batchtrain.cli.messages import TONES, colored
+from batchtrain.cli.options import FORMATS, Settings
 from batchtrain.cli.wrapping import broken, terminal_width, wrapped
+from batchtrain.config.masking import masked_document, masked_text, secrets_in
 from batchtrain.display.terminal import plain_text
 from batchtrain.errors import (
     BatchtrainError,
@@ -39,12 +42,8 @@ OF_A_NODE = re.compile(r'"[^"]*/workitems/[^/"]+/[^/"]+/(?=[^/"]+/)')
 
 def report(error: BaseException, options: Settings) -> int:
     """Print the failure to stderr, without secrets; returns the exit code."""
-    from batchtrain.config.masking import masked_document, masked_text, secrets_in
-
     secrets = secrets_in(options.recipe, options.values)
     if debugging() and isinstance(error, Exception) and not isinstance(error, click.ClickException):
-        import traceback
-
         print(masked_text(printable_lines("".join(traceback.format_exception(error))), secrets), file=sys.stderr)
     message, code = message_of(error)
     message = options.pasted(message)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import linecache
 import sys
-from typing import Any
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
 
 import click
 
@@ -30,6 +35,7 @@ FIRST_WORDS = {
     "logs": "`batchtrain jobs logs JOB` prints the output of a task, with --follow as it grows.",
     "ls": _LIST,
     "ps": _LIST,
+    "py-spy": "`batchtrain jobs stacks JOB` shows in which function each rank of a running task stands.",
     "ssh": "`batchtrain pool ssh POOL` opens a shell on a node.",
     "status": "`batchtrain jobs show JOB` shows a job; `batchtrain jobs list` lists all.",
     "stop": _STOP,
@@ -54,6 +60,22 @@ class Command(_Command):
                 help="Show this message with the options of all commands.",
             )
         )  # fmt: skip
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Options of Batch Shipyard are taken for their equals here, or answered."""
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption:
+            from batchtrain.cli import shipyard  # only for an unknown option
+
+            try:
+                again = shipyard.renamed(" ".join(_path(ctx)), words, interspersed=ctx.allow_interspersed_args)
+            except shipyard.OtherOption as answer:
+                raise click.UsageError(str(answer), ctx) from None
+            if again is None:
+                raise
+            return super().parse_args(ctx, again)
 
     def get_help(self, ctx: click.Context) -> str:
         """The help; while it is made, the shared options are hidden."""
@@ -131,16 +153,86 @@ class Group(_Group):
             ) from None
 
 
+class Door(NamedTuple):
+    """A command that is imported when it is called, with its sentence in the list of commands."""
+
+    command: str | Doors
+    """MODULE.FUNCTION of this package, or a group."""
+    summary: str
+
+
+class Doors(Group):
+    """A group whose commands are imported when they are called."""
+
+    def __init__(self, about: str, doors: Mapping[str, Door | Doors | str], **settings: Any) -> None:
+        """doors: the commands in the order of their list; a text is MODULE.FUNCTION, whose docstring is the help."""
+        super().__init__(help=about, **settings)
+        self.doors = doors
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(self.doors)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        """The entry in a list of commands, which needs no import: name and summary."""
+        match self.doors.get(name):
+            case None:
+                return None
+            case Door(summary=summary):
+                return _Entry(name, help=summary)
+            case Doors() as group:
+                return _Entry(name, help=group.help)
+            case str() as function:
+                return _Entry(name, help=_docstring(function))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Import the command, to run it or to complete its arguments."""
+        name, entry, arguments = super().resolve_command(ctx, args)
+        return name, self.member(name) if name and entry else None, arguments
+
+    def member(self, name: str) -> click.Command:
+        """A command of the group, imported."""
+        door = self.doors[name]
+        command = door.command if isinstance(door, Door) else door
+        if isinstance(command, Doors):
+            return command
+        module, _, function = command.rpartition(".")
+        member: click.Command = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+        return member
+
+
+class _Entry(click.Command):
+    """A command in a list of commands."""
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """The whole first sentence."""
+        return super().get_short_help_str(1000)
+
+
+def _docstring(function: str) -> str | None:
+    """The docstring of a command, read from its source: to import each for a list would take half a second."""
+    module, _, name = function.rpartition(".")
+    definitions = (node for node in _source(module).body if isinstance(node, ast.FunctionDef) and node.name == name)
+    return next(map(ast.get_docstring, definitions), None)
+
+
+@cache
+def _source(module: str) -> ast.Module:
+    path = f"{__file__.removesuffix('help.py')}{module}.py"  # pathlib would add 3 ms to every `--help`
+    return ast.parse("".join(linecache.getlines(path)))
+
+
 def _of_shipyard(ctx: click.Context, args: list[str]) -> str | None:
     """The answer to a command of Batch Shipyard."""
     from batchtrain.cli.shipyard import answer  # only for an unknown command
 
-    groups: list[str] = []
-    at = ctx
-    while at.parent is not None:
-        groups.insert(0, at.info_name or "")
-        at = at.parent
-    return answer(groups, args)
+    return answer(_path(ctx), args)
+
+
+def _path(ctx: click.Context) -> list[str]:
+    """The names of the groups and of the command, without that of the program."""
+    return [*_path(ctx.parent), ctx.info_name or ""] if ctx.parent is not None else []
 
 
 Group.group_class = Group

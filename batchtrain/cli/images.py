@@ -4,23 +4,46 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
-from batchtrain.cli import shipped_recipes
-from batchtrain.cli.help import Group
-from batchtrain.cli.options import duration, say, settings
+from batchtrain.catalog.arm_images import misfit
+from batchtrain.cli import loading, shipped_recipes
+from batchtrain.cli.help import Command
+from batchtrain.cli.messages import confirm, say
+from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
+from batchtrain.cli.parameters import duration
 from batchtrain.cli.storage_accounts import Remote, remote
-from batchtrain.errors import PlanError, UsageError
+from batchtrain.client.local import emulator_directory
+from batchtrain.config import source_packages
+from batchtrain.config.image_names import server_of
+from batchtrain.config.load import load_credentials
+from batchtrain.config.types import RegistryCredentials
+from batchtrain.containers import (
+    archives,
+    contract,
+    engine,
+    images,
+    inspection,
+    make_environment,
+    recipe_images,
+    resolution,
+)
+from batchtrain.containers import build as building
+from batchtrain.containers import mirror as mirroring
+from batchtrain.containers.images import BASES, IMAGES, Step
+from batchtrain.emulator import mapped_images
+from batchtrain.errors import FAIL, PlanError, UsageError
+from batchtrain.service import vault
+from batchtrain.service.connect import CA_VARIABLE
 from batchtrain.shipped import shipped
-
-if TYPE_CHECKING:
-    from batchtrain.config.types import RegistryCredentials
-    from batchtrain.containers.images import Step
+from batchtrain.storage import blob, sync
+from batchtrain.storage.ingress import bring, walk
 
 STORAGE = "storage:"
 ARCHITECTURE = click.option(
@@ -74,17 +97,10 @@ class CheckRow(NamedTuple):
     next_step: str
 
 
-@click.group(cls=Group)
-def command() -> None:
-    """Container images, with the `docker` command of this machine, and environments of recipes."""
-
-
-@command.command("list")
+@click.command("list", cls=Command)
 @click.option("--bases", is_flag=True, help="List the bases for --on instead of the images.")
 def list_(bases: bool) -> None:
     """List the images that `images build` can build."""
-    from batchtrain.containers.images import BASES, IMAGES
-
     if bases:
         show_rows([BaseRow(name, base.image, base.about) for name, base in BASES.items()])
         return
@@ -92,7 +108,7 @@ def list_(bases: bool) -> None:
     show_rows(rows)
 
 
-@command.command()
+@click.command(cls=Command)
 @click.argument("name", metavar="NAME|RECIPE|DIRECTORY")
 @click.option(
     "--on", default="", help="The base, listed by `images list --bases`. Default: cpu, or that of the recipe."
@@ -112,11 +128,6 @@ def build(
 
     The image of a recipe also gets the packages that its source lists.
     """
-    from batchtrain.config.image_names import server_of
-    from batchtrain.containers import build as building
-    from batchtrain.containers import engine
-    from batchtrain.containers import mirror as mirroring
-
     for build in arguments:
         if "=" not in build:
             raise UsageError(f"--build-arg {build}: write NAME=VALUE")
@@ -133,10 +144,6 @@ def build(
 
 def _steps(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...]) -> tuple[Step, ...]:
     """The builds for NAME: an image, a recipe or a directory. Raises UsageError."""
-    from batchtrain.catalog.arm_images import misfit
-    from batchtrain.config import source_packages
-    from batchtrain.containers import images, recipe_images
-
     directory = Path(name)
     if (directory / "Dockerfile").is_file():
         if not tag:
@@ -145,7 +152,7 @@ def _steps(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...]) 
     recipe = None if name in images.IMAGES else shipped_recipes.directory_or_none(name)
     if recipe is None:
         return images.chain(name, shipped("docker"), on=on or images.CPU, base=base, tag=tag, arguments=arguments)
-    config = settings().quietly(recipe)
+    config = loading.quietly(recipe)
     image = shipped_recipes.image_of(recipe, config)
     origin, packages = recipe_images.behind(image), source_packages.of_recipe(config, image)
     last_tag = "" if source_packages.digest(packages) else tag or image
@@ -163,7 +170,7 @@ def _steps(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...]) 
     return tuple(step._replace(architecture=architecture) for step in every)
 
 
-@command.command("env")
+@click.command("env", cls=Command)
 @click.argument("name", metavar="[RECIPE|DIRECTORY]", required=False, shell_complete=shipped_recipes.offered)
 @click.option("--dry-run", is_flag=True, help="Only print what would be installed.")
 @click.option("--data-dir", envvar="BATCHTRAIN_EMULATOR_DIR", metavar="DIR", help="The data directory of the emulator.")
@@ -175,20 +182,16 @@ def env(name: str | None, dry_run: bool, data_dir: str | None) -> None:
     and installed. An environment is made once, in the data directory (BATCHTRAIN_ENVIRONMENTS_DIR names another one);
     recipes with the same packages share it. Prints the directory of the environment.
     """
-    from batchtrain.client.local import emulator_directory
-    from batchtrain.config import source_packages
-    from batchtrain.containers import make_environment, recipe_images
-    from batchtrain.emulator import mapped_images
-
     data = Path(data_dir).absolute() if data_dir else emulator_directory()
     recipe = shipped_recipes.directory_of(name or settings().configdir or ".")
-    config = settings().quietly(recipe)
+    config = loading.quietly(recipe)
     image = shipped_recipes.image_of(recipe, config)
     own_packages = source_packages.of_recipe(config, image)
     request = recipe_images.environment_of(
         image, str(recipe), lists_packages=bool(source_packages.digest(own_packages))
     )
-    environment = make_environment.intend(*request, make_environment.home(data, os.environ), own_packages)
+    intended = make_environment.intend(*request, make_environment.home(data, os.environ), own_packages)
+    environment = resolution.resolved(intended)
     for line in () if environment.ready else environment.summary:
         say(line)
     if not dry_run:
@@ -198,40 +201,31 @@ def env(name: str | None, dry_run: bool, data_dir: str | None) -> None:
     show(EnvironmentRow(image, environment.name, str(environment.prefix), environment.ready), str(environment.prefix))
 
 
-@command.command()
+@click.command(cls=Command)
 def environments() -> None:
     """List the local environments that were made, with their sizes and the days since their last use."""
-    from batchtrain.client.local import emulator_directory
-    from batchtrain.containers import make_environment
-
     home = make_environment.home(emulator_directory(), os.environ)
     show_rows([_made(prefix) for prefix in make_environment.made(home)])
 
 
 def _made(prefix: Path) -> MadeRow:
-    from batchtrain.containers import make_environment
-
     days = (time.time() - make_environment.last_use(prefix)) / 86400
     return MadeRow(prefix.name, make_environment.megabytes(prefix), round(days, 1), str(prefix))
 
 
-@command.command()
+@click.command(cls=Command)
 @click.option(
     "--older-than", "age", callback=duration, default="30d", show_default=True, metavar="TIME",
     help="Time since the last use.",
 )  # fmt: skip
 def prune(age: float) -> None:
     """Delete the local environments that were not used for some time. They are made again when they are needed."""
-    from batchtrain.client.local import emulator_directory
-    from batchtrain.containers import make_environment
-    from batchtrain.emulator import mapped_images
-
     data = emulator_directory()
     home = make_environment.home(data, os.environ)
     old = [prefix for prefix in make_environment.made(home) if time.time() - make_environment.last_use(prefix) > age]
     rows = [_made(prefix) for prefix in old]
     if old:
-        settings().confirm(f"Delete {', '.join(prefix.name for prefix in old)} in {home}?")
+        confirm(f"Delete {', '.join(prefix.name for prefix in old)} in {home}?")
     for image, mapping in mapped_images.list_images(data).items():
         if mapping.prefix in old:
             mapped_images.unmap(data, image)
@@ -240,7 +234,7 @@ def prune(age: float) -> None:
     show_rows(rows)
 
 
-@command.command()
+@click.command(cls=Command)
 @click.argument("names", nargs=-1, required=True, metavar="IMAGE...")
 @click.option(
     "--for",
@@ -259,10 +253,6 @@ def check(names: tuple[str, ...], purpose: str, layers: bool, no_pull: bool, arc
     Missing images are pulled with the sign-in of credentials.yaml (docker_registry) or of docker. Exit code: 0 if no
     check failed, 2 if a check failed, 3 if an image was not found.
     """
-    from batchtrain.containers import contract, engine, inspection
-    from batchtrain.containers import mirror as mirroring
-    from batchtrain.errors import FAIL
-
     docker = engine.find()
     pulls = not no_pull and any(docker.image(name) is None for name in names)
     logins = mirroring.logins(_registries() if pulls else {}, {}, "")
@@ -279,7 +269,7 @@ def check(names: tuple[str, ...], purpose: str, layers: bool, no_pull: bool, arc
     return PlanError.exit_code if any(row.result == FAIL for row in rows) else 0
 
 
-@command.command()
+@click.command(cls=Command)
 @click.argument("names", nargs=-1, metavar="[IMAGE...]")
 @click.option(
     "--to", "target", metavar="SERVER[/PATH]", help="The target registry. Default: `fallback_registry` of config.yaml."
@@ -291,13 +281,9 @@ def mirror(names: tuple[str, ...], target: str | None, architecture: str) -> Non
     Signs in with credentials.yaml (docker_registry), with BATCHTRAIN_REGISTRY_USERNAME and
     BATCHTRAIN_REGISTRY_PASSWORD, or with the sign-in of docker.
     """
-    from batchtrain.config.image_names import server_of
-    from batchtrain.containers import engine
-    from batchtrain.containers import mirror as mirroring
-
     images, to = names, target
     if not (images and to):
-        recipe = settings().load().recipe
+        recipe = loading.load().recipe
         images, to = images or recipe.resources.docker_images, to or recipe.settings.fallback_registry
     if not images:
         raise UsageError("no image was named, and config.yaml has no docker_images")
@@ -309,22 +295,16 @@ def mirror(names: tuple[str, ...], target: str | None, architecture: str) -> Non
         show_rows([mirroring.mirror(session, name, copy, architecture, say) for name, copy in copies])
 
 
-@command.command()
+@click.command(cls=Command)
 @click.argument("names", nargs=-1, required=True, metavar="IMAGE...")
 @click.argument("target", metavar="FILE|storage:LINK/CONTAINER/PATH")
 def save(names: tuple[str, ...], target: str) -> None:
     """Write images to one archive, compressed if its name ends in .gz. An archive on storage can replace a registry."""
-    from batchtrain.containers import archives, engine
-
     docker = engine.find()
     if not target.startswith(STORAGE):
         archive = archives.save(docker, names, Path(target))
         show({"file": str(archive.file), "bytes": archive.size}, f"{archive.file}: {archive.size / 1e9:.2f} GB")
         return
-    import tempfile
-
-    from batchtrain.storage.ingress import bring, walk
-
     at = _blob(target)
     parent, _, name = at.path.rpartition("/")
     with tempfile.TemporaryDirectory(prefix="batchtrain-images-") as folder:
@@ -334,20 +314,14 @@ def save(names: tuple[str, ...], target: str) -> None:
     show({"blob": target, "bytes": archive.size}, f"{target.removeprefix(STORAGE)}: {archive.size / 1e9:.2f} GB")
 
 
-@command.command()
+@click.command(cls=Command)
 @click.argument("source", metavar="FILE|storage:LINK/CONTAINER/PATH")
 def load(source: str) -> None:
     """Load the images of an archive into the container engine."""
-    from batchtrain.containers import archives, engine
-
     docker = engine.find()
     if not source.startswith(STORAGE):
         _show_loaded(archives.load(docker, Path(source)))
         return
-    import tempfile
-
-    from batchtrain.storage import blob, sync
-
     at = _blob(source)
     blobs = [item for item in blob.below(at.storage, at.container, at.path) if item.name == at.path]
     if not blobs:
@@ -370,12 +344,7 @@ def _blob(text: str) -> Remote:
 
 
 def _registries() -> dict[str, RegistryCredentials]:
-    from batchtrain.config.load import load_credentials
-
     credentials = load_credentials(settings().configdir or ".", settings().files)
     if credentials is None:
         return {}
-    from batchtrain.service import vault
-    from batchtrain.service.connect import CA_VARIABLE
-
     return dict(vault.resolved(credentials, ca=os.environ.get(CA_VARIABLE)).docker_registry)

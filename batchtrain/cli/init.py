@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from pathlib import Path
@@ -11,8 +12,11 @@ import click
 
 from batchtrain.cli import scripts
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import completed, say, settings
+from batchtrain.cli.messages import completed, say
+from batchtrain.cli.options import settings
 from batchtrain.cli.output import show
+from batchtrain.config import load, projects
+from batchtrain.config.source_directory import SCHEMAS
 from batchtrain.errors import UsageError
 from batchtrain.shipped import shipped
 
@@ -41,29 +45,32 @@ def command(script: str | None, image: bool, wish: scripts.Options) -> None:
     of the project. The recipe names an image if you have a registry, and with --local or --image. Otherwise the start
     task of each node makes the environment.
     """
-    from batchtrain.config import load, projects
-    from batchtrain.config.source_directory import SCHEMAS
-
     if script and script.startswith("-"):  # the first word after --
         wish = wish._replace(arguments=(script, *wish.arguments))
         script = None
     path = Path(script) if script else _script_here()
-    target = path.parent / scripts.FILE
-    if existing := next(load.configuration_files(path.parent), None):
-        raise UsageError(f"{existing} exists already; `batchtrain run {shlex.quote(str(path.parent))}` runs it")
-    prepared = scripts.prepare(str(path), wish, in_image=True if image else None)
+    prepared = scripts.prepare(str(path), wish, in_image=True if image else None, runs=False)
+    folder = path.parent if not prepared.above else Path(os.path.relpath(prepared.recipe.directory))
+    target = folder / scripts.FILE
+    if existing := next(load.configuration_files(folder), None):
+        raise UsageError(f"{existing} exists already; `batchtrain run {shlex.quote(str(folder))}` runs it")
     for warning in prepared.recipe.warnings:
         say(str(warning))
     target.write_text(scripts.text_of(prepared.recipe), encoding="utf-8")
-    shutil.copytree(shipped("schemas"), path.parent / SCHEMAS, dirs_exist_ok=True)
-    projects.write(path.parent)
-    directory = shlex.quote(str(path.parent))
+    shutil.copytree(shipped("schemas"), folder / SCHEMAS, dirs_exist_ok=True)
+    projects.write(folder, projects.project_of(str(folder)).id)
+    directory = shlex.quote(str(folder))
     following = (
         f"batchtrain {'images env' if prepared.image else 'config validate'} {directory}",
         f"batchtrain run {directory} --local",
         f"batchtrain config plan {directory}",
     )
-    lines = (f"{target} is written. Next:", *(completed(f"  {line}") for line in following))
+    lines = [f"{target} is written. Next:", *(completed(f"  {line}") for line in following)]
+    if prepared.nodes_install:
+        lines.append(
+            "each node installs the packages when it starts, also with --local, which takes minutes; `batchtrain init`"
+            " with --local writes a recipe whose nodes share one environment of this machine"
+        )
     show(New(str(target), str(path), prepared.choice.name, following), "\n".join(lines))
 
 

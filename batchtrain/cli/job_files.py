@@ -9,20 +9,26 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from batchtrain.cli import loading
 from batchtrain.cli.completion import ids
+from batchtrain.cli.connecting import connect
+from batchtrain.cli.event_lines import tell
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import say, settings, tell
+from batchtrain.cli.messages import say
+from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
+from batchtrain.cli.progress import bar
+from batchtrain.cli.run_directories import origin
+from batchtrain.client import orphans
+from batchtrain.client.client import Client
+from batchtrain.client.job import Job
+from batchtrain.config.load import Loaded
+from batchtrain.config.types.base import ID
 from batchtrain.errors import NotFound, UsageError
-
-if TYPE_CHECKING:
-    from batchtrain.client.client import Client
-    from batchtrain.client.job import Job
-    from batchtrain.config.load import Loaded
+from batchtrain.runs import export
 
 _job_id = click.argument("job_id", shell_complete=ids("jobs"))
 _node = click.option("--node", metavar="NODE", help="Another node of the task: its id, or n1 for the second.")
@@ -36,7 +42,7 @@ _all_nodes = click.option("--all-nodes", is_flag=True, help="All nodes of the ta
 @_all_nodes
 def files(job_id: str, task_id: str | None, node: str | None, all_nodes: bool) -> None:
     """List the files of a task (by default the first task) on the node of its primary."""
-    job = settings().connect().jobs.handle(job_id)
+    job = connect().jobs.handle(job_id)
     show_rows(job.files(task_id, node=node, all_nodes=all_nodes), empty="no files")
 
 
@@ -53,9 +59,7 @@ def get(job_id: str, words: tuple[str, ...], directory: str | None, node: str | 
     `output/**`. A directory means everything below it. Without a PATTERN, all files are downloaded. A file that is
     already there is skipped.
     """
-    from batchtrain.cli.progress import bar
-
-    job = settings().connect().jobs.handle(job_id)
+    job = connect().jobs.handle(job_id)
     task_id, patterns = _task_and_patterns(job, words)
     with bar() as progress:
         rows = job.get(
@@ -66,8 +70,6 @@ def get(job_id: str, words: tuple[str, ...], directory: str | None, node: str | 
 
 def _task_and_patterns(job: Job, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """The first word is a task if the job has one of that name."""
-    from batchtrain.config.types.base import ID
-
     if words and re.fullmatch(ID, words[0]):
         with contextlib.suppress(NotFound):
             return job.seen_task(words[0]).id, words[1:]
@@ -79,22 +81,16 @@ def _task_and_patterns(job: Job, words: tuple[str, ...]) -> tuple[str, tuple[str
 @click.option("--all", "everything", is_flag=True, help="Also results that are larger than the limits of `results`.")
 def fetch(job_id: str | None, everything: bool) -> None:
     """Fetch logs and results of all tasks of a job into its run directory; files that are already there are skipped."""
-    from batchtrain.cli.progress import bar
-    from batchtrain.client import orphans
-
     name, config = named(job_id)
-    client = settings().connect(config)
+    client = connect(config)
     settings_of_job = next((job for job in config.recipe.jobs if job.id == name), None) if config else None
-    orphan = orphans.orphan_of(client, settings().origin().root, name)
+    orphan = orphans.orphan_of(client, origin().root, name)
     with bar() as progress:
-        if orphan is not None and client.jobs.handle(name).open:
-            say(f"{orphan.what}, and its tasks still run; `batchtrain jobs wait {name}` ends it")
-            recording = orphans.fetch_running(client, orphan, everything=everything, progress=progress)
-        elif orphan is not None:
-            (recording,) = orphans.end(client, [orphan], tell, everything=everything, progress=progress)
+        if orphan is not None:
+            recording = orphans.fetch(client, orphan, tell, everything=everything, progress=progress)
         else:
             recording, _ = client.jobs.handle(name).fetch(
-                settings().origin(), settings=settings_of_job, everything=everything, progress=progress
+                origin(), settings=settings_of_job, everything=everything, progress=progress
             )
     if settings().output == "table":
         say(recording.conclusion())
@@ -113,9 +109,6 @@ def tensorboard(job_id: str | None, port: int) -> None:
     TensorBoard reads the run directory: the metrics, which are exported for it, and event files among the results. For
     a job that is gone, it is the newest run directory of that job. The exit code is that of TensorBoard.
     """
-    from batchtrain.cli.progress import bar
-    from batchtrain.runs import export
-
     directories = (str(Path(sys.executable).parent), *os.get_exec_path())
     program = shutil.which("tensorboard", path=os.pathsep.join(directories))
     if program is None:
@@ -127,7 +120,7 @@ def tensorboard(job_id: str | None, port: int) -> None:
     job = client.jobs.handle(name)
     try:
         with bar() as progress:
-            recording, _ = job.fetch(settings().origin(), progress=progress)
+            recording, _ = job.fetch(origin(), progress=progress)
         run = recording.run
     except NotFound as error:
         recorded_run = job.recorded(settings().runs_dir)
@@ -145,14 +138,14 @@ def tensorboard(job_id: str | None, port: int) -> None:
 def opened(job_id: str | None, changes: str = "", question: str = "") -> tuple[str, Client]:
     """The job to use, and a client of its account. The texts have `{}` for the job; see `Settings.connect`."""
     name, config = named(job_id)
-    return name, settings().connect(config, changes=changes.format(name), question=question.format(name))
+    return name, connect(config, changes=changes.format(name), question=question.format(name))
 
 
 def named(job_id: str | None) -> tuple[str, Loaded | None]:
     """The job to use: the named one, otherwise the only job of jobs.yaml, with its files."""
     if job_id:
         return job_id, None
-    config = settings().load(needs=("job_specifications",))
+    config = loading.load(needs=("job_specifications",), checks=False)
     jobs = config.recipe.jobs
     if len(jobs) != 1:
         raise UsageError(f"name the job: jobs.yaml has {', '.join(job.id for job in jobs)}")

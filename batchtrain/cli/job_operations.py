@@ -5,23 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import click
 
-from batchtrain.cli import options
+from batchtrain.cli import parameters
 from batchtrain.cli.completion import ids
-from batchtrain.cli.help import Command, Group
+from batchtrain.cli.connecting import connect, service_of
+from batchtrain.cli.documents import plain
+from batchtrain.cli.event_lines import tell
+from batchtrain.cli.help import Command
 from batchtrain.cli.job_tasks import STATES
-from batchtrain.cli.options import say, service_of, settings, tell
-from batchtrain.cli.output import plain, show, show_rows, write
+from batchtrain.cli.messages import confirm, say
+from batchtrain.cli.options import settings
+from batchtrain.cli.output import show, show_rows, write
+from batchtrain.client.job import Job
 from batchtrain.errors import UsageError, counted
+from batchtrain.runs.sweep import flat
 from batchtrain.service.deadlines import GONE_SECONDS
-
-if TYPE_CHECKING:
-    from batchtrain.client.job import Job
-    from batchtrain.service.statistics import Stats
-    from batchtrain.service.task_actions import Changed
+from batchtrain.service.statistics import Stats
+from batchtrain.service.task_actions import Changed
 
 Wrapped = TypeVar("Wrapped", bound=Callable[..., object])
 AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -41,12 +44,7 @@ def _in_state(*states: str) -> Callable[[Wrapped], Wrapped]:
     return click.option("--state", type=click.Choice(states), help="All tasks in this state.")
 
 
-@click.group(cls=Group)
-def task() -> None:
-    """Single tasks of a job: terminate, delete and reactivate. `jobs tasks` lists them."""
-
-
-@task.command()
+@click.command(cls=Command)
 @_job_id
 @_task_ids
 @_in_state("active", "running")
@@ -56,7 +54,7 @@ def term(job_id: str, task_ids: tuple[str, ...], state: str | None) -> None:
     _report(job.terminate_tasks(*ids, tell=tell), "terminated", job_id)
 
 
-@task.command("del")
+@click.command("del", cls=Command)
 @_job_id
 @_task_ids
 @_in_state(*STATES)
@@ -66,7 +64,7 @@ def del_(job_id: str, task_ids: tuple[str, ...], state: str | None) -> None:
     _report(job.delete_tasks(*ids, tell=tell), "deleted", job_id)
 
 
-@task.command()
+@click.command(cls=Command)
 @_job_id
 @_task_ids
 @_in_state("failed")
@@ -80,12 +78,12 @@ def _chosen(job_id: str, task_ids: tuple[str, ...], state: str | None, question:
     """The job, and the ids of the named tasks or of those in a state, after the answer to a question about them."""
     if bool(task_ids) == bool(state):
         raise UsageError(f"name the tasks of job {job_id}, or choose them with --state")
-    client = settings().connect()
+    client = connect()
     job = client.jobs.handle(job_id)
     ids = task_ids if state is None else [task.id for task in job.iter_tasks(state)]
     if question and ids:
         tasks = f"task {ids[0]}" if len(ids) == 1 else counted(len(ids), "task")
-        settings().confirm(f"{question.format(tasks, job_id)} on {service_of(client)}?")
+        confirm(f"{question.format(tasks, job_id)} on {service_of(client)}?")
     return job, ids
 
 
@@ -106,17 +104,17 @@ def resubmit(job_id: str, failed: bool) -> None:
             f"choose the tasks: `batchtrain jobs resubmit {job_id} --failed` runs the failed ones again;"
             f" `batchtrain jobs task reactivate {job_id} TASK` runs a task again"
         )
-    _report(settings().connect().jobs.handle(job_id).resubmit_failed(tell=tell), "reactivated", job_id)
+    _report(connect().jobs.handle(job_id).resubmit_failed(tell=tell), "reactivated", job_id)
 
 
 @click.command(cls=Command)
 @_job_id
 @click.argument("pool_id", shell_complete=ids("pools"))
 @running
-@options.timeout(GONE_SECONDS)
+@parameters.timeout(GONE_SECONDS)
 def migrate(job_id: str, pool_id: str, running: str, timeout: float) -> None:
     """Move a job to another pool: it is disabled, gets the pool, and is enabled."""
-    client = settings().connect(changes=f"moving job {job_id} to pool {pool_id}")
+    client = connect(changes=f"moving job {job_id} to pool {pool_id}")
     client.jobs.handle(job_id).migrate(pool_id, running=running, timeout=timeout, tell=tell)
     show({"job": job_id, "pool": pool_id}, f"job {job_id} runs on pool {pool_id}")
 
@@ -125,7 +123,7 @@ def migrate(job_id: str, pool_id: str, running: str, timeout: float) -> None:
 @_job_id
 def stats(job_id: str) -> None:
     """Show the tasks of a job in numbers: times, node hours, the slowest, and why tasks failed."""
-    totals = settings().connect().jobs.handle(job_id).stats()
+    totals = connect().jobs.handle(job_id).stats()
     if settings().output == "table":
         _show_stats(totals)
     else:
@@ -166,14 +164,14 @@ def _age(_ctx: click.Context, _parameter: click.Parameter, value: str) -> timede
 @click.option("--no-wait", is_flag=True, help="Do not wait until the deletions have finished.")
 def gc(age: timedelta, dry_run: bool, no_wait: bool) -> None:
     """Delete the jobs of the account that completed some time ago, with their tasks and files."""
-    client = settings().connect()
+    client = connect()
     jobs = client.jobs.ended_before(datetime.now(timezone.utc) - age)
     if dry_run or not jobs:
         show_rows(jobs, empty="no job that may be deleted is that old")
         return
     if settings().output == "table":
         show_rows(jobs)
-    settings().confirm(f"Delete {counted(len(jobs), 'completed job')} with their tasks on {service_of(client)}?")
+    confirm(f"Delete {counted(len(jobs), 'completed job')} with their tasks on {service_of(client)}?")
     deleted_jobs = client.jobs.delete_seen(jobs, tell=tell)
     for job in deleted_jobs if not no_wait else ():
         client.jobs.handle(job.id).gone(tell=tell)
@@ -191,9 +189,7 @@ def sweep(job_id: str, metric: str, highest: bool | None) -> None:
 
     The values are those of the run directory, otherwise of the end of the tasks' output.
     """
-    from batchtrain.runs.sweep import flat
-
-    job = settings().connect().jobs.handle(job_id)
+    job = connect().jobs.handle(job_id)
     rows = job.sweep(metric, highest=highest, runs_dir=settings().runs_dir, tell=tell)
     if settings().output == "table":
         show_rows(
@@ -204,6 +200,3 @@ def sweep(job_id: str, metric: str, highest: bool | None) -> None:
         )
     else:
         show_rows(flat(rows, metric) if settings().output == "csv" else rows)
-
-
-MEMBERS = (task, resubmit, migrate, stats, gc, sweep)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import itertools
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from batchtrain.cli.completion import ids
+from batchtrain.cli.connecting import connect
 from batchtrain.cli.help import Command
 from batchtrain.cli.job_files import named
-from batchtrain.cli.options import say, settings
+from batchtrain.cli.messages import say
+from batchtrain.cli.options import settings
 from batchtrain.cli.output import show_rows
+from batchtrain.client.job import Job
 from batchtrain.errors import UsageError
-
-if TYPE_CHECKING:
-    from batchtrain.client.job import Job
-    from batchtrain.records import Task
+from batchtrain.records import Task
 
 STATES = ("active", "running", "completed", "succeeded", "failed")
 MOST_SHOWN = 100
@@ -43,7 +42,7 @@ def tasks(job_id: str | None, state: str | None, tail: int | None, limit: int | 
     if tail and limit:
         raise UsageError("give one of --tail and --limit")
     name, config = named(job_id)
-    job = settings().connect(config).jobs.handle(name)
+    job = connect(config).jobs.handle(name)
     empty = f"no {state} tasks" if state else "no tasks"
     in_words = job.explained if settings().output == "table" else iter
     if tail:

@@ -8,28 +8,38 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, TypeVar
+from datetime import datetime
+from typing import TypeVar
 
 import click
 
-from batchtrain.cli import diagnose, job_files, job_operations, job_tasks, live, logins, options
+from batchtrain.cli import diagnose, job_operations, job_tasks, live, loading, parameters
 from batchtrain.cli.completion import ids
-from batchtrain.cli.help import Group
+from batchtrain.cli.connecting import connect, registered, settle_copy, waiting
+from batchtrain.cli.documents import plain
+from batchtrain.cli.event_lines import numbers, ranks, results_last, tell
+from batchtrain.cli.help import Command
 from batchtrain.cli.job_files import opened
-from batchtrain.cli.options import registered, results_last, say, settings, tell, waiting
-from batchtrain.cli.output import plain, show, show_rows
+from batchtrain.cli.log_lines import EVERYTHING, Selection, Wanted, read
+from batchtrain.cli.messages import colored, say
+from batchtrain.cli.options import settings
+from batchtrain.cli.output import show, show_rows
+from batchtrain.cli.progress import bar
+from batchtrain.cli.run import task_results
+from batchtrain.cli.run_directories import origin, runs_root
+from batchtrain.client import orphans
+from batchtrain.client.client import Client
+from batchtrain.client.job import Job
+from batchtrain.client.orphans import Orphan
+from batchtrain.client.run import follow
+from batchtrain.client.watching import watch_job
+from batchtrain.config.types import Recipe
 from batchtrain.errors import BatchtrainError, NotFound, TaskFailed, UsageError
+from batchtrain.life.intents import WAIT
 from batchtrain.records import JobSchedule
+from batchtrain.records.events import Event
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
-
-if TYPE_CHECKING:
-    from batchtrain.cli.log_lines import Selection
-    from batchtrain.client.client import Client
-    from batchtrain.client.job import Job
-    from batchtrain.client.orphans import Orphan
-    from batchtrain.config.types import Recipe
-    from batchtrain.records.events import Event
+from batchtrain.service.files import lines_of
 
 SEARCHED = 8192
 """The first bytes of a file, in which a zero says that it is no text."""
@@ -44,56 +54,15 @@ def _pattern(_ctx: click.Context, _parameter: click.Parameter, value: str | None
         raise click.BadParameter(f"`{value}` is no regular expression: {error}") from None
 
 
-def _since(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
-    from batchtrain.config.times import duration, moment
-
-    if value is None:
-        return None
-    since, ago = moment(value), duration(value.removesuffix("ago"))
-    if since is None and ago is not None and ago < 10 * 365 * 86400:
-        since = datetime.now(timezone.utc) - timedelta(seconds=ago)
-    if since is None:
-        raise click.BadParameter(f"`{value}` is no time; write it as 10m, 2h or 2027-01-31T09:00Z")
-    return since
-
-
 FEW_RUNNING = 4
-"""Running tasks whose progress `jobs show` reads."""
+"""Running tasks whose progress `jobs show` reads; if none runs, it reads that of one that has ended."""
 _job_id = click.argument("job_id", required=False, shell_complete=ids("jobs"))
 
 
-class _Jobs(Group):
-    """Takes `jobs tasks term JOB` for `jobs task term JOB`; `jobs tasks term` lists the tasks of a job `term`."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        match args:
-            case ["tasks", verb, job_id, *_] if verb in job_operations.task.commands and not job_id.startswith("-"):
-                args = ["task", *args[1:]]
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=_Jobs)
-def command() -> None:
-    """Jobs and their tasks."""
-
-
-command.add_command(job_files.files)
-command.add_command(job_files.get)
-command.add_command(job_files.fetch)
-command.add_command(job_files.tensorboard)
-command.add_command(job_tasks.tasks)
-for member in job_operations.MEMBERS:
-    command.add_command(member)
-command.add_command(diagnose.of_job)
-command.add_command(logins.exec_)
-
-
-@command.command()
-@options.directory
-@options.timeout(POOL_SECONDS, "Seconds to wait while the pool grows.")
-@options.ranks
+@click.command(cls=Command)
+@parameters.directory
+@parameters.timeout(POOL_SECONDS, "Seconds to wait while the pool grows.")
+@ranks
 @click.option("-f", "--follow", is_flag=True, help="Show the output until the tasks have ended, and fetch the results.")
 @click.option("--recreate", is_flag=True, help="Delete the jobs first, if they exist.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first refused task instead of adding the others.")
@@ -102,11 +71,11 @@ def add(directory: str | None, timeout: float, follow: bool, recreate: bool, fai
 
     A job that exists already with the same plan gets the tasks that it lacks.
     """
-    config = settings().load(directory, needs=("pool_specification", "job_specifications"))
-    settings().settle_copy(config.recipe)
+    config = loading.load(directory, needs=("pool_specification", "job_specifications"))
+    settle_copy(config.recipe)
     names = ", ".join(job.id for job in config.recipe.jobs)
     question = f"Delete {names} with all tasks and add them again" if recreate else ""
-    client = settings().connect(config, changes=f"adding {names}", question=question)
+    client = connect(config, changes=f"adding {names}", question=question, creates=True)
     if follow:
         _followed(client, config.recipe, directory, timeout, fail_fast, recreate)
         return
@@ -122,19 +91,14 @@ def _followed(
     client: Client, recipe: Recipe, directory: str | None, timeout: float, fail_fast: bool, recreate: bool
 ) -> None:
     """Add the jobs, show their output, and fetch their results; only `recreate` deletes anything."""
-    from batchtrain.cli.progress import bar
-    from batchtrain.cli.run import task_results
-    from batchtrain.client.run import follow
-
     source = directory or settings().configdir or "."
     with live.block(client.account, recipe) as block, results_last(block) as tell, bar() as progress:
-        origin = settings().origin(source)
         outcome = follow(
             client,
             recipe,
             tell=tell,
             timeout=timeout,
-            origin=origin,
+            origin=origin(source),
             progress=progress,
             fail_fast=fail_fast,
             recreate=recreate,
@@ -148,18 +112,18 @@ def _followed(
         raise outcome.problem
 
 
-@command.command("list")
+@click.command("list", cls=Command)
 @click.option("--schedules", is_flag=True, help="List the job schedules instead of the jobs.")
 def list_(schedules: bool) -> None:
     """List the jobs, or the job schedules."""
-    client = settings().connect()
+    client = connect()
     if schedules:
         show_rows(client.jobs.schedules(), empty="no job schedules")
     else:
         show_rows(client.jobs.list(counted=True), empty="no jobs")
 
 
-@command.command("show")
+@click.command("show", cls=Command)
 @_job_id
 def show_(job_id: str | None) -> None:
     """Show a job, its tasks and, if known, why they are waiting; or a job schedule."""
@@ -171,8 +135,9 @@ def show_(job_id: str | None) -> None:
         return
     tasks, left_out = job_tasks.some_of(job)
     hints, step = diagnose.hints(name), job.reason_to_wait(row)
-    running = (task.id for task in tasks if task.state == "running")
-    progress = [job.progress(task_id) for task_id in itertools.islice(running, FEW_RUNNING)]
+    running = [task for task in tasks if task.state == "running"][:FEW_RUNNING]
+    ended = [task for task in tasks if task.state == "completed"][:1]
+    progress = list(filter(None, map(job.progress, running or ended)))
     if settings().output == "table":
         show_rows([row])
         print()
@@ -186,24 +151,22 @@ def show_(job_id: str | None) -> None:
         show({**plain(row), "tasks": plain(tasks), **more})
 
 
-@command.command()
+@click.command(cls=Command)
 @_job_id
-@options.timeout(JOB_SECONDS)
+@parameters.timeout(JOB_SECONDS)
 def wait(job_id: str | None, timeout: float) -> None:
     """Wait until the tasks of a job have ended. Fails if a task failed.
 
     If the job belongs to a run of this host whose process has ended, its results are fetched, and what the run created
     is deleted.
     """
-    from batchtrain.client import orphans
-    from batchtrain.client.run import watch_job
-
     name, client = opened(job_id)
-    orphan = orphans.orphan_of(client, settings().runs_root, name)
+    orphan = orphans.orphan_of(client, runs_root(), name)
     if orphan is not None:
         say(f"{orphan.what}: when its tasks have ended, it is ended as `run` does")
+    job = client.jobs.handle(name)
     with waiting("job", name, client), _block(client, name) as block:
-        job = watch_job(client, name, tell=block, timeout=timeout, output=False)
+        watch_job(client, job, tell=block, timeout=timeout, intent=WAIT)
     if orphan is None:
         _show_ended(job)
         return
@@ -223,9 +186,6 @@ def wait(job_id: str | None, timeout: float) -> None:
 
 
 def _end_orphan(client: Client, orphan: Orphan) -> None:
-    from batchtrain.cli.progress import bar
-    from batchtrain.client import orphans
-
     with bar() as progress:
         (recording,) = orphans.end(client, [orphan], tell, progress=progress)
     say(recording.conclusion())
@@ -233,20 +193,19 @@ def _end_orphan(client: Client, orphan: Orphan) -> None:
         raise recording.missing
 
 
-@command.command()
+@click.command(cls=Command)
 @_job_id
-@options.ranks
-@options.timeout(JOB_SECONDS, "Maximum seconds to watch.")
+@ranks
+@parameters.timeout(JOB_SECONDS, "Maximum seconds to watch.")
 def watch(job_id: str | None, timeout: float) -> None:
     """Watch a job: its nodes, its ranks, its numbers and its output, until its tasks have ended. Fails if one failed.
 
     Ctrl-C ends only the watching.
     """
-    from batchtrain.client.run import watch_job
-
     name, client = opened(job_id)
+    job = client.jobs.handle(name)
     with waiting("job", name, client), _block(client, name) as block:
-        job = watch_job(client, name, tell=block, timeout=timeout, ranks=settings().ranks)
+        watch_job(client, job, tell=block, timeout=timeout, ranks=settings().ranks)
     _show_ended(job)
 
 
@@ -268,21 +227,21 @@ def _show_ended(job: Job, *, logs: str = "") -> None:
     job.raise_failed(logs=logs)
 
 
-@command.command()
+@click.command(cls=Command)
 @_job_id
 @click.option("--task", "task_id", help="The task. Default: the first task of the job.")
 @click.option("--file", default="stdout.txt", show_default=True, help="The file, as `wd/train.log`.")
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the task has ended.")
-@click.option(
-    "--rank", "ranks", callback=options.numbers, metavar="N,N", help="Only lines of these ranks, such as 0,3 or 0-7."
-)
-@click.option("--node", "nodes", callback=options.numbers, metavar="N,N", help="Only lines of these nodes, such as n1.")
+@click.option("--rank", "ranks", callback=numbers, metavar="N,N", help="Only lines of these ranks, such as 0,3 or 0-7.")
+@click.option("--node", "nodes", callback=numbers, metavar="N,N", help="Only lines of these nodes, such as n1.")
 @click.option("--grep", "pattern", callback=_pattern, metavar="REGEX", help="Only lines that match.")
-@click.option("--since", callback=_since, metavar="TIME", help="Only from this time on: 10m ago, or 2027-01-31T09:00Z.")
+@click.option(
+    "--since", callback=parameters.since, metavar="TIME", help="Only from then on: 10m ago, or 2027-01-31T09:00Z."
+)
 @click.option(
     "--json", "as_json", is_flag=True, help="A JSON document for each line, with `rank` and `node`; -o jsonl."
 )
-@options.timeout(JOB_SECONDS, "Maximum seconds to follow.")
+@parameters.timeout(JOB_SECONDS, "Maximum seconds to follow.")
 def logs(
     job_id: str | None,
     task_id: str | None,
@@ -300,8 +259,6 @@ def logs(
     --since uses the times that the program writes into its lines, in UTC unless they name a zone. A line without a time
     is as old as the line before it.
     """
-    from batchtrain.cli.log_lines import EVERYTHING, Selection, Wanted
-
     if as_json:
         settings().output = "jsonl"
     filters = Wanted(ranks, nodes, pattern, since)
@@ -328,9 +285,6 @@ def logs(
 
 def _print_lines(lines: Iterator[str], selection: Selection) -> None:
     """Print the chosen lines as they come."""
-    from batchtrain.cli.log_lines import read
-    from batchtrain.cli.options import colored
-
     matches = ((line, parts) for line in lines if selection.takes(parts := read(line)))
     form, on_terminal = settings().output, sys.stdout.isatty()
     if form in ("json", "yaml", "csv"):
@@ -346,8 +300,6 @@ def _print_lines(lines: Iterator[str], selection: Selection) -> None:
 
 def _text(job: Job, task_id: str | None, file: str) -> Iterator[str]:
     """The lines of a file for a terminal. Raises UsageError for a file that is no text."""
-    from batchtrain.service.files import lines_of  # imports the SDK, as connecting does
-
     content = job.blocks(task_id, file=file)
     first = next(content, b"")
     if b"\0" in first[:SEARCHED]:
@@ -367,7 +319,7 @@ def _say_failed(job: Job, task_id: str | None, file: str) -> None:
     say(f"task {job.id}/{task.id} failed with {how}{why}")
 
 
-@command.command()
+@click.command(cls=Command)
 @_job_id
 def term(job_id: str | None) -> None:
     """Terminate the tasks of a job, or a job schedule. It is not deleted."""
@@ -376,7 +328,7 @@ def term(job_id: str | None) -> None:
     show({"terminated": name}, f"terminated job {name}")
 
 
-@command.command()
+@click.command(cls=Command)
 @_job_id
 @job_operations.running
 def disable(job_id: str | None, running: str) -> None:
@@ -386,7 +338,7 @@ def disable(job_id: str | None, running: str) -> None:
     show({"disabled": name}, f"disabled job {name}")
 
 
-@command.command()
+@click.command(cls=Command)
 @_job_id
 def enable(job_id: str | None) -> None:
     """Enable a disabled job."""
@@ -395,7 +347,7 @@ def enable(job_id: str | None) -> None:
     show({"enabled": name}, f"enabled job {name}")
 
 
-@command.command("del")
+@click.command("del", cls=Command)
 @_job_id
 @click.option("--no-wait", is_flag=True, help="Do not wait until the deletion has finished.")
 def del_(job_id: str | None, no_wait: bool) -> None:

@@ -1,22 +1,25 @@
-"""`batchtrain pool ssh`, `pool forward` and `jobs exec`: commands on nodes and in running tasks."""
+"""`batchtrain pool ssh`, `pool forward`, `jobs exec` and `jobs stacks`: commands on nodes and in running tasks."""
 
 from __future__ import annotations
 
 import itertools
 import shlex
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
+from batchtrain.cli import loading
 from batchtrain.cli.completion import ids
+from batchtrain.cli.connecting import connect
 from batchtrain.cli.help import Command
+from batchtrain.cli.messages import say
 from batchtrain.cli.options import settings
-from batchtrain.cli.output import show
+from batchtrain.cli.output import show, show_rows, write
+from batchtrain.client.client import Client
+from batchtrain.config.types import Recipe
 from batchtrain.errors import UsageError
-
-if TYPE_CHECKING:
-    from batchtrain.client.client import Client
-    from batchtrain.config.types import Recipe
+from batchtrain.records.stacks import in_words
+from batchtrain.service.connect import Account
 
 _pool_id = click.option("--pool-id", metavar="ID", help="The pool of the node. Default: the one of pool.yaml.")
 WORDS_LAST = {"allow_interspersed_args": False}
@@ -30,8 +33,8 @@ WORDS_LAST = {"allow_interspersed_args": False}
 def ssh(pool_id: str | None, node: str, words: tuple[str, ...]) -> None:
     """Run COMMAND on a node, or open a shell, with the login of the pool (`ssh` in pool.yaml).
 
-    NODE is an id or a short id, as `pool show` prints it. A COMMAND of one word is a line for the shell. Options of
-    batchtrain come before NODE. The exit code is that of COMMAND; 255: ssh failed.
+    NODE is an id, a short id or a number (n0 or 0), as `pool show` and the live block have them. A COMMAND of one word
+    is a line for the shell. Options of batchtrain come before NODE. The exit code is that of COMMAND; 255: ssh failed.
     """
     line = _line("pool ssh", node, words)
     client, pool, recipe = _pool(pool_id)
@@ -75,6 +78,26 @@ def exec_(task_id: str | None, job_id: str, words: tuple[str, ...]) -> None:
     _end(client.jobs.handle(job_id).exec(line, task_id, recipe=recipe))
 
 
+@click.command("stacks", cls=Command)
+@click.option("--task", "task_id", help="The task. Default: the first that runs.")
+@click.argument("job_id", shell_complete=ids("jobs"))
+def stacks_(task_id: str | None, job_id: str) -> None:
+    """Show where the Python processes of a running task are: the calls of their main threads, the last call first.
+
+    Ranks at the same place are one group; those that differ from most come first. Each node of the task is asked, with
+    the login of the pool (`ssh` in pool.yaml). py-spy reads a process that has it on its PATH. Otherwise, the ranks of
+    a gang write their calls themselves. -o json has all threads.
+    """
+    client, recipe = _client()
+    rows, problems = client.jobs.handle(job_id).stacks(task_id, recipe=recipe)
+    for problem in problems:
+        say(problem, "warning")
+    if settings().output != "table":
+        show_rows(rows)
+        return
+    write(in_words(rows))
+
+
 def _line(verb: str, name: str, words: tuple[str, ...]) -> str:
     """The user's command. Raises UsageError for an option in its place: no program begins with a dash."""
     if words and words[0].startswith("-") and words[0] != "--":
@@ -88,19 +111,21 @@ def _line(verb: str, name: str, words: tuple[str, ...]) -> str:
 
 def _pool(pool_id: str | None) -> tuple[Client, str, Recipe | None]:
     if pool_id is None:
-        config = settings().load(needs=("pool_specification",))
+        config = loading.load(needs=("pool_specification",), checks=False)
         assert config.recipe.pool is not None
-        return settings().connect(config), config.recipe.pool.id, config.recipe
+        return connect(config), config.recipe.pool.id, config.recipe
     client, recipe = _client()
     return client, pool_id, recipe
 
 
 def _client() -> tuple[Client, Recipe | None]:
-    """The client and, except on the emulator, the files with the login of the pool."""
-    client = settings().connect()
-    if client.account.emulated:
-        return client, None
-    return client, settings().load(needs=("pool_specification",)).recipe
+    client = connect()
+    return client, login_files(client.account)
+
+
+def login_files(account: Account) -> Recipe | None:
+    """The files with the login of the pool; None for the emulator, which needs none."""
+    return None if account.emulated else loading.load(needs=("pool_specification",), checks=False).recipe
 
 
 def _end(code: int) -> NoReturn:

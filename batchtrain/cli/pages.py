@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import click
 
-from batchtrain.cli.app import GROUPS, member
+from batchtrain.cli.app import root
 from batchtrain.cli.help import FIRST_WORDS, Command
-from batchtrain.cli.options import say, settings
+from batchtrain.cli.messages import say
+from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import NotFound
 from batchtrain.shipped import shipped
@@ -50,8 +51,8 @@ def command(topic: str | None) -> None:
         show_rows([Page(name, heading[1] if heading else "") for name, heading in headings.items()])
         return
     name, _, anchor = topic.partition("#")
-    if name in GROUPS and name not in paths:
-        of_command = member(name)
+    if name in root.doors and name not in paths:
+        of_command = root.member(name)
         text = of_command.get_help(
             of_command.context_class(of_command, info_name=name, parent=click.get_current_context().find_root())
         )
@@ -60,7 +61,7 @@ def command(topic: str | None) -> None:
     if name not in paths:
         raise NotFound(f"no page is called {name}; {_instead(name, paths)}")
     text = _at(paths[name].read_text(encoding="utf-8"), anchor)
-    if name in GROUPS:
+    if name in root.doors:
         say(f"the page {name}; `batchtrain {name} --help` describes the command")
     if settings().output != "table" or sys.stdout is None or not sys.stdout.isatty():
         show({"topic": name, "text": text}, text.rstrip("\n"))
@@ -142,7 +143,7 @@ def _narrow(text: str) -> str:
 def _leaf(text: str) -> None:
     """On a terminal: formatted by rich, in the pager if the page is longer than the screen. No colours and links,
     because pagers handle them differently."""
-    from rich.console import Console
+    from rich.console import Console  # 60 ms, and only for a terminal
     from rich.markdown import Markdown
 
     console = Console(color_system=None, width=min(shutil.get_terminal_size().columns, WIDEST))

@@ -2,56 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
-from batchtrain.cli import diagnose, live, logins, options
+from batchtrain import formula as language
+from batchtrain.cli import live, loading, parameters, samples
 from batchtrain.cli.completion import ids
-from batchtrain.cli.help import Group
-from batchtrain.cli.options import registered, say, settings, tell, waiting
+from batchtrain.cli.connecting import connect, registered, waiting
+from batchtrain.cli.documents import plain
+from batchtrain.cli.event_lines import tell
+from batchtrain.cli.help import Command
+from batchtrain.cli.messages import say
+from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
+from batchtrain.cli.progress import bar
+from batchtrain.client.idling import costs_while_idle, with_idle_timeout
+from batchtrain.client.operations import Operations
+from batchtrain.config.load import Loaded
 from batchtrain.errors import UsageError, counted
+from batchtrain.records import Pool, node_hours
+from batchtrain.service import read
 from batchtrain.service.deadlines import POOL_SECONDS
-
-if TYPE_CHECKING:
-    from batchtrain.client.operations import Operations
-    from batchtrain.config.load import Loaded
-    from batchtrain.records import Pool
-
+from batchtrain.service.watch import pool_states
 
 _pool_id = click.argument("pool_id", required=False, shell_complete=ids("pools"))
 
 
-@click.group(cls=Group)
-def command() -> None:
-    """Pools of nodes."""
-
-
-command.add_command(diagnose.of_pool)
-command.add_command(logins.ssh)
-command.add_command(logins.forward)
-
-
-@command.command()
-@options.directory
+@click.command(cls=Command)
+@parameters.directory
 @click.option("--no-wait", is_flag=True, help="Do not wait until the nodes are ready.")
-@options.timeout(POOL_SECONDS)
-@options.idle
+@parameters.timeout(POOL_SECONDS)
+@parameters.idle
 def add(directory: str | None, no_wait: bool, timeout: float, idle: str | None) -> None:
     """Create the pool of pool.yaml and wait until its nodes are ready for tasks.
 
     With --idle an autoscale formula removes all nodes after a time without a task; a new task brings them back.
     """
-    from batchtrain.client.idling import costs_while_idle, with_idle_timeout
-
-    config = settings().load(directory, needs=("pool_specification",))
+    config = loading.load(directory, needs=("pool_specification",))
     if idle is not None:
         config = config._replace(recipe=with_idle_timeout(config.recipe, idle))
     assert config.recipe.pool is not None
-    client = settings().connect(config, changes=f"adding pool {config.recipe.pool.id}")
+    client = connect(config, changes=f"adding pool {config.recipe.pool.id}", creates=True)
     with live.block(client.account, config.recipe) as block, registered(client, config.recipe, block) as ending:
 
         def on_move(session: Operations) -> None:
@@ -69,63 +62,58 @@ def _size(pool: Pool) -> str:
     return f"pool {pool.id} has {counted(pool.nodes, 'node')} ({pool.allocation})"
 
 
-@command.command()
+@click.command(cls=Command)
 @_pool_id
-@options.timeout(POOL_SECONDS)
+@parameters.timeout(POOL_SECONDS)
 def wait(pool_id: str | None, timeout: float) -> None:
     """Wait until the nodes of a pool (by default the one of pool.yaml) are ready for tasks."""
     name, config = _named(pool_id)
-    client = settings().connect(config)
+    client = connect(config)
     with waiting("pool", name, client):
         nodes = client.pools.wait(name, timeout=timeout, tell=tell, recipe=config.recipe if config else None)
     show_rows(nodes, empty="no nodes")
 
 
-@command.command()
+@click.command(cls=Command)
 @_pool_id
 def watch(pool_id: str | None) -> None:
     """Watch the nodes of a pool (by default the one of pool.yaml) until it is gone. Ctrl-C ends only the watching."""
-    from batchtrain.service.watch import pool_states
-
     name, config = _named(pool_id)
-    client = settings().connect(config)
+    client = connect(config)
     with live.block(client.account, None, f"pool {name}") as block:
         pool_states(client.batch, name, client.pace, block)
 
 
-@command.command("list")
+@click.command("list", cls=Command)
 def list_() -> None:
     """List the pools, with the paid hours of their current nodes."""
 
-    from batchtrain.service import read
-
-    client = settings().connect()
+    client = connect()
     show_rows(read.with_node_hours(client.batch, client.pools.list(), datetime.now(timezone.utc)), empty="no pools")
 
 
-@command.command("show")
+@click.command("show", cls=Command)
 @_pool_id
 def show_(pool_id: str | None) -> None:
     """Show a pool and its nodes (by default the one of pool.yaml)."""
 
-    from msgspec.structs import replace
-
-    from batchtrain.cli.output import plain
-    from batchtrain.records import node_hours
-
     name, config = _named(pool_id)
-    client = settings().connect(config)
+    client = connect(config)
     nodes = client.pools.nodes(name)
     pool = replace(client.pools.get(name), node_hours=node_hours(nodes, datetime.now(timezone.utc)))
+    rule = client.pools.reason_to_wait(pool, nodes)
     if settings().output == "table":
         show_rows([pool])
         print()
         show_rows(nodes, empty="no nodes")
+        if rule is not None:
+            say(f"{rule.when} [{rule.name}]")
     else:
-        show({**plain(pool), "nodes": plain(nodes)})
+        waits = {"rule": rule.name, "cause": rule.when} if rule is not None else None
+        show({**plain(pool), "nodes": plain(nodes), "waits": waits})
 
 
-@command.command()
+@click.command(cls=Command)
 @_pool_id
 @click.option("--dedicated", type=click.IntRange(0), metavar="N", help="Number of dedicated nodes.")
 @click.option("--spot", type=click.IntRange(0), metavar="N", help="Number of spot nodes.")
@@ -137,7 +125,7 @@ def show_(pool_id: str | None) -> None:
     help="What happens to the tasks of removed nodes.",
 )
 @click.option("--no-wait", is_flag=True, help="Do not wait until the nodes are ready.")
-@options.timeout(POOL_SECONDS)
+@parameters.timeout(POOL_SECONDS)
 def resize(
     pool_id: str | None, dedicated: int | None, spot: int | None, leaving: str, no_wait: bool, timeout: float
 ) -> None:
@@ -148,9 +136,9 @@ def resize(
     if dedicated is None and spot is None:
         raise UsageError("give the number of nodes: --dedicated N, --spot N or both")
     name, config = _named(pool_id)
-    client = settings().connect(config, changes=f"resizing pool {name}")
+    client = connect(config, changes=f"resizing pool {name}")
     if config is None and settings().configdir:  # its files, if they describe this pool
-        config = settings().load(needs=("pool_specification",))
+        config = loading.load(needs=("pool_specification",), checks=False)
     recipe = config.recipe if config and config.recipe.pool and config.recipe.pool.id == name else None
     with waiting("pool", name, client):
         pool = client.pools.resize(
@@ -166,60 +154,40 @@ def resize(
     show(pool, _size(pool))
 
 
-@command.command()
+@click.command(cls=Command)
 @click.argument("pool_id", shell_complete=ids("pools"))
 @click.argument("node_ids", nargs=-1, required=True)
 def reboot(pool_id: str, node_ids: tuple[str, ...]) -> None:
     """Reboot nodes of a pool; their tasks are requeued. NODE_IDS may be short, as in `pool show`."""
-    client = settings().connect(changes=f"rebooting {', '.join(node_ids)} of pool {pool_id}")
-    full = _in_full(node_ids, lambda: [node.id for node in client.pools.nodes(pool_id)])
-    client.pools.reboot(pool_id, full)
-    show({"rebooting": full}, f"rebooting {', '.join(node_ids)}")
+    client = connect(changes=f"rebooting {', '.join(node_ids)} of pool {pool_id}")
+    full_ids = client.pools.node_ids(pool_id, node_ids, by_number=False)
+    client.pools.reboot(pool_id, full_ids)
+    show({"rebooting": full_ids}, f"rebooting {', '.join(node_ids)}")
 
 
-def _in_full(names: Iterable[str], list_ids: Callable[[], list[str]]) -> list[str]:
-    """The full ids for short ids. If all are full ids, sends no request."""
-    from batchtrain.records import nodes_called
-
-    ids = []
-    for name in names:
-        matches = nodes_called(name, list_ids()) if "…" in name else [name]
-        if len(matches) != 1:
-            raise UsageError(
-                f"{name} is short for {len(matches)} nodes of the pool; `-o json` of `pool show` has full ids"
-            )
-        ids += matches
-    return ids
-
-
-@command.command()
-@options.directory
+@click.command(cls=Command)
+@parameters.directory
 def login(directory: str | None) -> None:
     """Create the login of `ssh` or `rdp` on every current node, and show how to use it."""
-    config = settings().load(directory, needs=("pool_specification",))
+    config = loading.load(directory, needs=("pool_specification",))
     assert config.recipe.pool is not None
-    client = settings().connect(config, changes=f"creating the login of pool {config.recipe.pool.id}")
+    client = connect(config, changes=f"creating the login of pool {config.recipe.pool.id}")
     client.pools.log_in(config.recipe, tell=tell)
 
 
-@command.command("del")
+@click.command("del", cls=Command)
 @_pool_id
 @click.option("--no-wait", is_flag=True, help="Do not wait until the deletion has finished.")
 def del_(pool_id: str | None, no_wait: bool) -> None:
     """Delete a pool with its nodes (by default the one of pool.yaml)."""
     name, config = _named(pool_id)
     question = f"Delete pool {name} with all its nodes"
-    client = settings().connect(config, changes=f"deleting pool {name}", question=question)
+    client = connect(config, changes=f"deleting pool {name}", question=question)
     client.pools.delete(name, wait=not no_wait)
     show({"deleted": name}, f"deleted pool {name}")
 
 
-@command.group()
-def autoscale() -> None:
-    """Autoscale formulas of pools."""
-
-
-@autoscale.command()
+@click.command(cls=Command)
 @click.argument("formula")
 @click.option("--sample", "given", multiple=True, metavar="NAME=N,…", help="Samples of a metric, the last one current.")
 @click.option(
@@ -238,16 +206,15 @@ def evaluate(
     low_priority: int,
     seed: int,
 ) -> None:
-    """Evaluate FORMULA, a file or the text itself, without an account.
+    """Evaluate FORMULA without an account: a recipe's directory, a file or the text itself.
 
     Samples are 30 seconds apart: --sample 'PendingTasks=0,4,8' means 0 a minute ago and 8 now.
     """
-    from batchtrain import formula as language
-    from batchtrain.cli import samples
-
     text = samples.text_of(formula)
     moment = samples.moment(now)
-    state = language.Seen(moment, samples.gathered(given, file, moment), dedicated, low_priority, seed)
+    measured = samples.gathered(given, file, moment)
+    samples.current({"$CurrentDedicatedNodes": dedicated, "$CurrentLowPriorityNodes": low_priority}, measured, moment)
+    state = language.Seen(moment, measured, dedicated, low_priority, seed)
     try:
         result = language.evaluate(text, state)
     except language.FormulaError as error:
@@ -265,29 +232,27 @@ def _named(pool_id: str | None) -> tuple[str, Loaded | None]:
     """The pool to use: the named one, otherwise the one of pool.yaml, with its files."""
     if pool_id:
         return pool_id, None
-    config = settings().load(needs=("pool_specification",))
+    config = loading.load(needs=("pool_specification",), checks=False)
     assert config.recipe.pool is not None
     return config.recipe.pool.id, config
 
 
-@command.command()
+@click.command(cls=Command)
 @click.argument("pool_id", shell_complete=ids("pools"))
 @click.argument("node")
 def files(pool_id: str, node: str) -> None:
     """List the files of a node."""
-    show_rows(settings().connect().pools.files(pool_id, node), empty="no files")
+    show_rows(connect().pools.files(pool_id, node), empty="no files")
 
 
-@command.command()
+@click.command(cls=Command)
 @click.argument("pool_id", shell_complete=ids("pools"))
 @click.argument("node")
 @click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
 @click.option("-d", "--directory", default=".", show_default=True, help="Where to put the files.")
 def get(pool_id: str, node: str, patterns: tuple[str, ...], directory: str) -> None:
     """Download files of a node, such as `startup/**`, byte for byte."""
-    from batchtrain.cli.progress import bar
-
-    pools = settings().connect().pools
+    pools = connect().pools
     with bar() as progress:
         rows = pools.get_files(pool_id, node, *patterns, directory=directory, progress=progress)
     show_rows(rows)

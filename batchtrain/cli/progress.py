@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from batchtrain.cli.options import settings
+from batchtrain.runs.recording import Progress
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
-
-    from batchtrain.runs.recording import Progress
 
 SMALL = 4 << 20
 """Smaller transfers end before a bar can be read."""
@@ -22,8 +21,6 @@ SMALL = 4 << 20
 @contextlib.contextmanager
 def bar() -> Iterator[Progress]:
     """Shows a bar while files are transferred, if they are large and there is a terminal."""
-    from batchtrain.runs.recording import Progress
-
     view = _Shown(draws=not settings().drawing and sys.stderr is not None and sys.stderr.isatty())
     try:
         yield Progress(view.begin, view.moved)
@@ -49,7 +46,7 @@ class _Shown:
                 self._show()
 
     def _show(self) -> None:
-        from rich.console import Console  # 40 ms, and only for a terminal
+        from rich.console import Console  # 60 ms, and only for a terminal
         from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
         columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())

@@ -10,12 +10,15 @@ from typing import NamedTuple
 
 import click
 
-from batchtrain.cli import shipped_recipes
-from batchtrain.cli.help import Group
-from batchtrain.cli.options import completed, directories, settings
+from batchtrain.cli import loading, shipped_recipes
+from batchtrain.cli.help import Command
+from batchtrain.cli.messages import completed
+from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
+from batchtrain.cli.parameters import directories
 from batchtrain.config import projects
 from batchtrain.config.source_directory import SCHEMAS
+from batchtrain.containers.recipe_images import behind, environment_of
 from batchtrain.errors import UsageError
 from batchtrain.shipped import shipped
 
@@ -43,12 +46,7 @@ class New(NamedTuple):
 recipe_name = click.argument("name", shell_complete=shipped_recipes.offered)
 
 
-@click.group(cls=Group)
-def command() -> None:
-    """Recipes that come with batchtrain."""
-
-
-@command.command("list")
+@click.command("list", cls=Command)
 def list_() -> None:
     """List the recipes, and what each needs on this machine."""
     rows = [_listed(recipe) for recipe in shipped_recipes.every()]
@@ -59,9 +57,7 @@ def list_() -> None:
 
 
 def _listed(recipe: Path) -> RecipeRow:
-    from batchtrain.containers.recipe_images import behind, environment_of
-
-    image = shipped_recipes.image_of(recipe, settings().quietly(recipe))
+    image = shipped_recipes.image_of(recipe, loading.quietly(recipe))
     if not behind(image).environment:
         return RecipeRow(recipe.name, _about(recipe), "", 0, 0)
     name, environment = environment_of(image)
@@ -81,7 +77,7 @@ def _lines(row: RecipeRow) -> tuple[str, str]:
     return short if len(short) <= WIDEST else f"{row.name}: runs here ({cost})", f" {row.about}"
 
 
-@command.command("show")
+@click.command("show", cls=Command)
 @recipe_name
 def show_(name: str) -> None:
     """Print a recipe's README."""
@@ -91,7 +87,7 @@ def show_(name: str) -> None:
     show({"name": name, "readme": text, "files": files}, text.rstrip("\n"))
 
 
-@command.command()
+@click.command(cls=Command)
 @recipe_name
 @click.argument("directory", metavar="[DIR]", required=False, shell_complete=directories)
 def new(name: str, directory: str | None) -> None:

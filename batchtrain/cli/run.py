@@ -8,36 +8,48 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from batchtrain.cli import detached, live, options, scripts
+from batchtrain.cli import detached, live, loading, parameters, scripts
+from batchtrain.cli.connecting import connect, settle_copy
+from batchtrain.cli.documents import plain
+from batchtrain.cli.event_lines import ranks, results_last
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import POSITIVE, Tone, duration, results_last, say, seconds, settings
-from batchtrain.cli.output import plain, show_rows
-from batchtrain.errors import ServiceError, UsageError, counted
-
-if TYPE_CHECKING:
-    from batchtrain.client.client import Client
-    from batchtrain.client.run import Outcome
-    from batchtrain.client.session import Session
-    from batchtrain.config.load import Loaded
-    from batchtrain.config.types import Recipe
-    from batchtrain.errors import TaskFailed
-    from batchtrain.records import Task
-    from batchtrain.runs.recording import Origin
-
+from batchtrain.cli.messages import say
+from batchtrain.cli.options import settings
+from batchtrain.cli.output import show_rows
+from batchtrain.cli.parameters import POSITIVE, duration, seconds
+from batchtrain.cli.progress import bar
+from batchtrain.cli.run_directories import origin
+from batchtrain.cli.run_page import RunPage
+from batchtrain.client.client import Client
+from batchtrain.client.idling import with_idle_timeout
+from batchtrain.client.limits import Limits
+from batchtrain.client.local import alone, emulator_faults
+from batchtrain.client.run import Outcome, run
+from batchtrain.client.session import Session
+from batchtrain.config.load import Loaded
+from batchtrain.config.types import Recipe
+from batchtrain.emulator import server
+from batchtrain.errors import ServiceError, TaskFailed, UsageError, counted
+from batchtrain.life.intents import of_run
+from batchtrain.records import Task
+from batchtrain.runs.beginnings import Beginning
+from batchtrain.runs.directory import Labels, RunDirectory, checked_tags, find, of_job
+from batchtrain.runs.recording import Origin
+from batchtrain.service import read
 
 NAMED = 20
-"""Tasks that succeeded and are named at the end; more are counted."""
+"""Tasks that did not succeed and are named at the end; more are counted."""
 DETACH = "Return after the job is added: the service ends it, deletes its pool, and uploads its results to storage."
 CONTROLLER = "With --detach: a job on a small node moves the job if its pool loses nodes (`candidates.recover`)."
 MAX_PRICE = "End the run when its nodes have cost this, by the prices of the catalogue. The emulator counts the same."
 
 
 @click.command("run", cls=Command)
-@click.argument("directory", metavar="[DIR|SCRIPT]", required=False, shell_complete=options.directories)
+@click.argument("directory", metavar="[DIR|SCRIPT]", required=False, shell_complete=parameters.directories)
 @scripts.options
 @click.option(
     "--timeout",
@@ -49,15 +61,17 @@ MAX_PRICE = "End the run when its nodes have cost this, by the prices of the cat
 @click.option("--controller", is_flag=True, help=CONTROLLER)
 @click.option("--keep", is_flag=True, help="Keep the pool and the jobs. Results are always kept, in the run directory.")
 @click.option("--reuse", is_flag=True, help="Use the existing pool, or create it, and keep it for the next run.")
-@options.idle
+@parameters.idle
 @click.option("--max-price", type=POSITIVE, metavar="AMOUNT", help=MAX_PRICE)
 @click.option(
     "--max-duration", callback=duration, metavar="TIME", help="End the run after this time, such as 90m or 2h."
 )
-@options.ranks
+@ranks
 @click.option("--fresh", is_flag=True, help="Start anew, although there are checkpoints. They are kept.")
 @click.option("--dashboard", is_flag=True, help="Open the page of the run in the browser.")
 @click.option("--resume", metavar="RUN", help="Continue the checkpoints of this run, also of another project.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag for `runs list` and `runs cost`; repeatable.")
+@click.option("--note", default="", help="A remark for `runs list`.")
 def command(
     directory: str | None,
     wish: scripts.Options,
@@ -72,11 +86,13 @@ def command(
     fresh: bool,
     dashboard: bool,
     resume: str | None,
+    tags: tuple[str, ...],
+    note: str,
 ) -> None:
     """Create the pool and the jobs, show the output, fetch the results, delete everything, and exit with the result.
 
-    SCRIPT is a Python script without a recipe, such as train.py; its options say how many nodes and processes it gets,
-    and its ARGUMENTS come after --.
+    SCRIPT is a Python script without a recipe, such as train.py. --nodes, --processes-per-node, --size and --spot are
+    for both, and so are ARGUMENTS after --: those of the script, or of the command of a recipe with one task.
 
     Results are the files below `output` in the working directory of each task, or what its `results` say. At
     --max-price or --max-duration the tasks are terminated, the results are fetched, and the exit code is 7.
@@ -94,18 +110,17 @@ def command(
         )
     if idle is not None and not reuse:
         raise UsageError("--idle is for a pool that stands; give --reuse, too")
-    from batchtrain.client.idling import with_idle_timeout
-    from batchtrain.client.limits import Limits
-    from batchtrain.runs.beginnings import Beginning
-    from batchtrain.runs.directory import find
-
     options = settings()
     source = directory or options.configdir or "."
+    if not scripts.is_script(directory):
+        options.values |= wish.as_settings(source)
+        wish = scripts.Options()
     config, origin = _loaded(directory, source, wish)
+    origin = origin._replace(labels=Labels(checked_tags(tags), note.strip()))
     beginning = Beginning(fresh, find(origin.root, resume) if resume else None)
     config = config._replace(recipe=with_idle_timeout(config.recipe, idle)) if idle else config
-    options.settle_copy(config.recipe)
-    client = options.connect(config, changes=f"running {source}", ends_it=True)
+    settle_copy(config.recipe)
+    client = connect(config, changes=f"running {source}", ends_it=True, creates=True)
     limits = Limits(max_price, max_duration)
     if detach:
         detached.run(client, config.recipe, origin, limits, controller=controller)
@@ -115,15 +130,28 @@ def command(
         if options.output != "table":
             show_rows(list(task_results(outcome)))
             return
-        for line, tone in _ends(outcome.tasks):
-            say(line, tone)
-        if not keep and outcome.failure is None and outcome.problem is None:
-            say("next, after an edit:" if reuse else "next, to keep the pool for further runs:")
-            words = shlex.join(["batchtrain", "run", source, *wish.words, "--reuse"]) + options.value_options
-            say(f"  {words}" + (f" -- {shlex.join(wish.arguments)}" if wish.arguments else ""))
+        for line in failed_tasks(outcome.tasks):
+            say(line, "failure")
 
-    how = {"timeout": timeout, "reuse": reuse, "limits": limits, "beginning": beginning, "ask": _asks_on}
-    carried_out(client, config.recipe, origin, report, opens_page=dashboard, keep=keep, how=how)
+    how = {"timeout": timeout, "limits": limits, "beginning": beginning, "ask": _asks_on}
+    outcome = carried_out(client, config.recipe, origin, report, opens_page=dashboard, keep=keep, reuse=reuse, how=how)
+    words = shlex.join(["batchtrain", "run", source, *wish.words, "--reuse"]) + options.value_options
+    words += f" -- {shlex.join(wish.arguments)}" if wish.arguments else ""
+    if options.output == "table" and (hint := _hint(outcome.runs, "" if keep or reuse else words)):
+        say(hint)
+
+
+def _hint(runs: Sequence[RunDirectory], reusing: str) -> str:
+    """The next command, for the first and the second run of a job; empty after later ones. reusing: runs it again on a
+    pool that stays."""
+    if len(runs) != 1:
+        return ""
+    newest = runs[0]
+    earlier = [other.name for other in of_job(newest.path.parent, newest.record().job) if other.name < newest.name]
+    if not earlier:
+        return reusing and f"  keep the pool next: {reusing}"
+    is_second = len(earlier) == 1
+    return f"  see what changed: batchtrain runs compare {earlier[0]} {newest.name}" if is_second else ""
 
 
 def _asks_on(price_an_hour: str) -> bool:
@@ -138,6 +166,7 @@ def carried_out(
     *,
     opens_page: bool = False,
     keep: bool = False,
+    reuse: bool = False,
     how: Mapping[str, Any],
 ) -> Outcome:
     """Run a recipe and show all that happens. Raises what failed, and stops an emulator that was started for it.
@@ -145,10 +174,6 @@ def carried_out(
     report: prints the result before the last lines. opens_page: open the page of the run. how: further arguments of
     `client.run`.
     """
-    from batchtrain.cli.dashboard import RunPage
-    from batchtrain.cli.progress import bar
-    from batchtrain.client.run import run
-
     try:
         with (
             contextlib.ExitStack() as stack,
@@ -164,7 +189,7 @@ def carried_out(
                 tell=page.tell,
                 origin=origin,
                 progress=progress,
-                keep=keep,
+                intent=of_run(keep=keep, reuse=reuse),
                 ranks=settings().ranks,
                 **how,
             )
@@ -189,9 +214,8 @@ def _loaded(directory: str | None, source: str, wish: scripts.Options) -> tuple[
         arguments = f" -- {shlex.join(wish.arguments)}" if wish.arguments else ""
         options.script = shlex.join([source, *wish.words]), arguments
         config = scripts.load(source, wish)
-        return config, options.origin()._replace(files={scripts.FILE: scripts.text_of(config.recipe).encode()})
-    wish.refuse(source)
-    return options.load(directory, needs=("pool_specification", "job_specifications")), options.origin(source)
+        return config, origin()._replace(files={scripts.FILE: scripts.text_of(config.recipe).encode()})
+    return loading.load(directory, needs=("pool_specification", "job_specifications")), origin(source)
 
 
 def _raised(recipe: Recipe, failure: TaskFailed) -> str:
@@ -217,32 +241,23 @@ def _say_what_is_made(recipe: Recipe) -> None:
 def task_results(outcome: Outcome) -> Iterator[dict[str, Any]]:
     """Each task with the last and the best value of its metrics, and its run directory."""
     tasks = iter(outcome.tasks)
-    for run, metrics in zip(outcome.runs, outcome.metrics, strict=True):
-        for task in itertools.islice(tasks, sum(1 for _ in run.each_task())):
-            yield {**plain(task), "metrics": plain(metrics.get(task.id, {})), "run": str(run.path)}
+    for record, metrics in zip(outcome.runs, outcome.metrics, strict=True):
+        for task in itertools.islice(tasks, sum(1 for _ in record.each_task())):
+            yield {**plain(task), "metrics": plain(metrics.get(task.id, {})), "run": str(record.path)}
 
 
-def _ends(tasks: Sequence[Task]) -> Iterator[tuple[str, Tone]]:
-    """How each task ended; many that succeeded are one line."""
-    succeeded = [task.seconds or 0.0 for task in tasks if task.state == "completed" and not task.failed]
-    for task in tasks:
-        if len(succeeded) <= NAMED or task.state != "completed" or task.failed:
-            took = f" in {task.seconds:.1f} s" if task.seconds is not None else ""
-            how = "without an exit code" if task.exit_code is None else f"with exit code {task.exit_code}"
-            yield (
-                f"task {task.id} ended {how}{took}",
-                "success" if task.state == "completed" and not task.failed else "failure",
-            )
-    if len(succeeded) > NAMED:
-        yield f"{len(succeeded):,} tasks succeeded, in {min(succeeded):.1f} to {max(succeeded):.1f} s", "success"
+def failed_tasks(tasks: Sequence[Task]) -> Iterator[str]:
+    """How those of several tasks ended that did not succeed."""
+    failed = [task for task in tasks if task.failed or task.state != "completed"] if len(tasks) > 1 else []
+    for task in failed[:NAMED]:
+        how = "without an exit code" if task.exit_code is None else f"with exit code {task.exit_code}"
+        yield f"task {task.id} ended {how}"
+    if len(failed) > NAMED:
+        yield f"{len(failed) - NAMED:,} more of {len(failed):,} tasks that did not succeed"
 
 
 def _stop_emulator(client: Session) -> None:
     """Stop the emulator that this run started, unless it still has pools or another process uses it."""
-    from batchtrain.client.local import alone, emulator_faults
-    from batchtrain.emulator import server
-    from batchtrain.service import read
-
     home = Path(client.account.home)
     # A service that does not answer keeps what it has, and the command's own error counts.
     with contextlib.suppress(ServiceError), emulator_faults(), alone(home) as is_unused:

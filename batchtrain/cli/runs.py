@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from batchtrain.cli import detached
-from batchtrain.cli.help import Group
-from batchtrain.cli.options import directories, duration, say, settings
-from batchtrain.cli.output import plain, show, show_rows, write
-from batchtrain.errors import UsageError, printable, printable_lines
+from batchtrain.cli import parameters
+from batchtrain.cli.documents import plain
+from batchtrain.cli.help import Command
+from batchtrain.cli.messages import say
+from batchtrain.cli.options import settings
+from batchtrain.cli.output import show, show_rows, write
+from batchtrain.cli.parameters import directories
+from batchtrain.cli.run_directories import runs_root
+from batchtrain.errors import BatchtrainError, UsageError, printable, printable_lines
+from batchtrain.runs import compare, restore
+from batchtrain.runs import export as exporting
+from batchtrain.runs.continuations import continuation_rows
+from batchtrain.runs.directory import Labels, RunDirectory, RunRecord, checked_tags, find, runs
+from batchtrain.runs.so_far import so_far
+from batchtrain.runs.source_copy import equal
+from batchtrain.service.connect import loopback
 
-if TYPE_CHECKING:
-    from batchtrain.runs.directory import RunDirectory, RunRecord
-
-
+NEWEST = 50
+"""Runs that `runs list` shows on a terminal without --all."""
+MOST_METRICS = 20
+"""Metrics that `runs show` shows on a terminal; those that matter are first."""
 WIDEST = 40
 """Characters of a value in `runs compare`; a longer one has only the words that differ."""
 NARROWEST = 12
@@ -34,19 +46,8 @@ MOST_PAIRS = 100_000
 """Pairs of words of two values that are compared."""
 
 
-@click.group(cls=Group)
-def command() -> None:
-    """Runs: their records on this machine, which need no account, and the detached runs of an account."""
-
-
-for detached_command in (detached.attach, detached.fetch, detached.stop):
-    command.add_command(detached_command)
-
-
 def _run(name: str) -> RunDirectory:
-    from batchtrain.runs.directory import find
-
-    return find(settings().runs_root, name)
+    return find(runs_root(), name)
 
 
 def _record_or_none(run: RunDirectory) -> RunRecord | None:
@@ -57,22 +58,80 @@ def _record_or_none(run: RunDirectory) -> RunRecord | None:
         return None
 
 
-@command.command("list")
+def _labels_of(run: RunDirectory) -> Labels:
+    """Damaged labels hide no run."""
+    try:
+        return run.labels()
+    except BatchtrainError as error:
+        say(f"{error}; its tags and its note are not shown")
+        return Labels()
+
+
+@click.command("list", cls=Command)
 @click.option("--account", is_flag=True, help="The runs of all users and machines whose jobs the account still has.")
-def list_(account: bool) -> None:
+@click.option("--tag", metavar="TAG", help="Only runs with this tag.")
+@click.option("--job", metavar="JOB", help="Only runs of this job.")
+@click.option("--state", metavar="STATE", help="Only runs in this state, such as failed, running or succeeded.")
+@click.option("--since", callback=parameters.since, metavar="TIME", help="Only runs that began since: 30d, 2027-01-31.")
+@click.option("--sort", metavar="METRIC", help="The best last value of this metric first.")
+@click.option("--all", "lists_all", is_flag=True, help=f"All runs. A terminal shows the newest {NEWEST}.")
+def list_(
+    account: bool,
+    tag: str | None,
+    job: str | None,
+    state: str | None,
+    since: datetime | None,
+    sort: str | None,
+    lists_all: bool,
+) -> None:
     """List the runs, the oldest first, with their main results."""
     if account:
+        from batchtrain.cli import detached  # the SDK
+
         detached.list_account()
         return
-    from batchtrain.runs import compare
-    from batchtrain.runs.directory import runs
+    every = [(run, record, _labels_of(run)) for run in runs(runs_root()) if (record := _record_or_none(run))]
+    matches = [
+        compare.Listed(*so_far(run, record), labels)
+        for run, record, labels in every
+        if (tag is None or tag in labels.tags)
+        and job in (None, record.job)
+        and state in (None, record.state, compare.state_of(record))
+        and (since is None or record.started >= since)
+    ]
+    if sort is not None:
+        matches = compare.by_metric(matches, sort)
+    hidden = (
+        0 if lists_all or settings().output != "table" or not sys.stdout.isatty() else max(len(matches) - NEWEST, 0)
+    )
+    page = matches[:NEWEST] if sort is not None and hidden else matches[hidden:]
+    rows = [compare.row(run.record, run.labels, run.progress) for run in page]
+    show_rows(rows, empty=f"no {'such ' if every else ''}runs in {runs_root()}")
+    if hidden:
+        say(f"{hidden:,} more; --all lists them")
 
-    records = [_record_or_none(run) for run in runs(settings().runs_root)]
-    rows = [compare.row(record) for record in records if record]
-    show_rows(rows, empty=f"no runs in {settings().runs_root}")
+
+@click.command(cls=Command)
+@click.argument("run", default="latest")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Add a tag. May be repeated.")
+@click.option("--untag", "untags", multiple=True, metavar="TAG", help="Remove a tag. May be repeated.")
+@click.option("--note", help="Replace the note; an empty text removes it.")
+def label(run: str, tags: tuple[str, ...], untags: tuple[str, ...], note: str | None) -> None:
+    """Print or change the tags and the note of a run, also while it runs. `runs list` and `runs cost` select by tag."""
+    directory = _run(run)
+    labels = directory.labels()
+    if unknown_tags := [tag for tag in untags if tag not in labels.tags]:
+        raise UsageError(
+            f"run {directory.name} has no tag `{unknown_tags[0]}`; its tags: {', '.join(labels.tags) or 'none'}"
+        )
+    if tags or untags or note is not None:
+        new_tags = (tag for tag in (*labels.tags, *checked_tags(tags)) if tag not in untags)
+        labels = Labels(tuple(dict.fromkeys(new_tags)), labels.note if note is None else note.strip())
+        directory.write_labels(labels)
+    show(labels, str(labels) or "no tags and no note")
 
 
-@command.command("show")
+@click.command("show", cls=Command)
 @click.argument("run", default="latest")
 def show_(run: str) -> None:
     """Show a run, its metrics (last and best value, throughput after warm-up), the attempts of tasks that ran more than
@@ -80,18 +139,19 @@ def show_(run: str) -> None:
 
     RUN is a name, its beginning or end, a path, or `latest`.
     """
-    from batchtrain.runs import compare
-    from batchtrain.runs.continuations import continuation_rows
-
     directory = _run(run)
-    record = directory.record()
+    record, progress = so_far(directory, directory.record())
     attempts = compare.attempt_rows(record, directory.attempts())
     if settings().output != "table":
         show({**plain(record), **({"attempts": plain(attempts)} if attempts else {})})
         return
-    show_rows([compare.row(record)])
+    show_rows([compare.row(record, _labels_of(directory), progress)])
     print()
-    show_rows(compare.metric_rows(record), empty="no metrics")
+    metrics = compare.metric_rows(record)
+    most = MOST_METRICS if sys.stdout.isatty() else len(metrics)
+    show_rows(metrics[:most], empty="no metrics")
+    if len(metrics) > most:
+        say(f"{len(metrics) - most:,} more of {len(metrics):,} metrics; -o json has all")
     if best := compare.best_of_tasks(record):
         say(f"`batchtrain jobs sweep {record.job} --metric {best.metric}` lists the tasks, the best first")
     if continuations := continuation_rows(directory):
@@ -112,18 +172,16 @@ def show_(run: str) -> None:
     if why := compare.diverged(record):
         say(f"diverged: {why}", "failure")
     if record.failure:
-        say("\n".join((f"failed: {record.failure.message}", *record.failure.card)))
+        say("\n".join((f"{record.state}: {record.failure.message}", *record.failure.card)), "failure")
     for text in record.warnings:
         say(f"warning: {text}", "warning")
 
 
-@command.command("compare")
+@click.command("compare", cls=Command)
 @click.argument("names", nargs=-1, required=True, metavar="RUN RUN...")
 def compare_(names: tuple[str, ...]) -> None:
     """Compare runs: the settings and packages that differ, the phases, the last and best values of their metrics, and
     how their sources differ."""
-    from batchtrain.runs import compare, restore
-
     if len(names) < 2:
         raise UsageError("name at least two runs; `batchtrain runs list` lists them")
     directories = [_run(name) for name in names]
@@ -158,8 +216,6 @@ def around(values: Sequence[str]) -> list[str]:
 
 def _matches(first: list[str], words: list[str]) -> dict[int, int]:
     """The positions of the words in `first`, with their positions in `words`."""
-    from batchtrain.runs.source_copy import equal  # every command imports this module
-
     if len(first) * len(words) > MOST_PAIRS:  # it would take minutes: the words at both ends that are the same
         head = equal(first, words)
         tail = equal(first[head:][::-1], words[head:][::-1])
@@ -182,14 +238,17 @@ def _shortened(words: list[str], common: set[int]) -> str:
 
 
 def beside(labels: list[str], rows: list[tuple[str, list[str]]], room: int | None) -> Iterator[str]:
-    """A column for each run; a line for each value if the columns do not fit the room. Of more than two runs, long
-    names and values are cut first. -o json has all of them."""
+    """A column for each run. If the columns do not fit the room, names and values of two runs are broken within their
+    columns, and those of more runs are cut; with less room, each value has a line. -o json has all of them."""
     lines = [["", *labels], *([name, *values] for name, values in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    if room is not None and len(labels) > 2 and sum(widths) + 2 * len(labels) > room:
+    if room is not None and sum(widths) + 2 * len(labels) > room:
         name_width = min(widths[0], room // 3)
         cell_width = (room - name_width) // len(labels) - 2
-        if cell_width >= NARROWEST:
+        if len(labels) == 2 and cell_width >= WIDEST:
+            yield from _broken(lines, [name_width, cell_width, cell_width])
+            return
+        if len(labels) > 2 and cell_width >= NARROWEST:
             lines = [
                 [
                     f"…{line[0][1 - name_width :]}" if len(line[0]) > name_width else line[0],
@@ -214,12 +273,20 @@ def beside(labels: list[str], rows: list[tuple[str, list[str]]], room: int | Non
             )
 
 
+def _broken(lines: list[list[str]], widths: list[int]) -> Iterator[str]:
+    """Each line with its cells broken within their widths."""
+    for line in lines:
+        cells = [textwrap.wrap(cell, width) for cell, width in zip(line, widths, strict=True)]
+        for parts in itertools.zip_longest(*cells, fillvalue=""):
+            yield "  ".join(part.ljust(width) for part, width in zip(parts, widths, strict=True)).rstrip()
+
+
 def _cut(text: str, width: int) -> str:
     """A text without its middle, if it is too long."""
     return text if len(text) <= width else f"{text[: (width - 1) // 2]}…{text[-(width // 2) :]}"
 
 
-@command.command("restore")
+@click.command("restore", cls=Command)
 @click.argument("run")
 @click.argument("directory", metavar="DIR", shell_complete=directories)
 def restore_(run: str, directory: str) -> None:
@@ -228,9 +295,6 @@ def restore_(run: str, directory: str) -> None:
     The recipe is a project of its own: it does not continue the checkpoints of the run. Secrets are in no run
     directory; the command names where they are missing.
     """
-    from batchtrain.runs import restore
-    from batchtrain.service.connect import loopback
-
     run_directory = _run(run)
     result = restore.restore(run_directory, Path(directory))
     local = " --local" if loopback(run_directory.record().endpoint) else ""
@@ -246,52 +310,7 @@ def restore_(run: str, directory: str) -> None:
     show(result, "\n".join(lines))
 
 
-@command.command()
-@click.option("--all-users", is_flag=True, help="Also what the runs of other users left.")
-@click.option("--older-than", callback=duration, metavar="TIME", help="Only what is older, such as 12h or 1d.")
-@click.option("--elsewhere", is_flag=True, help="Also delete what belongs to runs that are not known here.")
-def clean(all_users: bool, older_than: float | None, elsewhere: bool) -> None:
-    """List the pools and jobs that runs left in the account, and delete them after a question.
-
-    What a living run of this directory uses is left out: a run that a process records, whose tasks have not all ended,
-    or, detached, whose job is not over; and so is a pool on which any other job is not over. What belongs to a run of
-    another directory or machine is listed, and stays without --elsewhere: that run may be alive. The column `results`
-    says whether the results of a job are in its run directory.
-    """
-    from batchtrain.client import account_runs
-    from batchtrain.config import catalog_file
-    from batchtrain.runs import leftovers
-    from batchtrain.runs.lease import user
-    from batchtrain.runs.recording import now
-
-    client = settings().connect()
-    catalog = catalog_file.load(Path(settings().configdir or "."))
-    mine = None if all_users else user()
-    things = leftovers.leftovers(
-        client.batch, client.account, settings().runs_root, catalog, now(), user=mine, older_than=older_than or 0.0
-    )
-    show_rows([item.row for item in things], empty="nothing was left")
-    others = 0 if elsewhere else sum(item.elsewhere for item in things)
-    if others:
-        runs = f"runs that are not in {settings().runs_root}"
-        say(f"{others} of them belong to {runs} and may be alive; --elsewhere deletes them too")
-    things = tuple(item for item in things if elsewhere or not item.elsewhere)
-    if not things:
-        return
-    unsaved_count = sum(item.row.results == "not here" for item in things)
-    warning = f" ({unsaved_count} with results that are not on this machine)" if unsaved_count else ""
-    settings().confirm(f"Delete {'it' if len(things) == 1 else f'all {len(things)}'}{warning}?")
-    failure = None
-    for item, text, error in leftovers.delete(client.batch, things):
-        failure = error or failure
-        say(text)
-        if item.is_controller:
-            account_runs.forget_requests(client, item.marks.run)
-    if failure is not None:
-        raise failure
-
-
-@command.command()
+@click.command(cls=Command)
 @click.argument("run", default="latest")
 @click.option("--csv", "form", flag_value="csv", default=True, help="One line per value, on stdout. The default.")
 @click.option("--dlbs", "form", flag_value="dlbs", help="rank_N.log files for the log parser of DLBS.")
@@ -299,16 +318,14 @@ def clean(all_users: bool, older_than: float | None, elsewhere: bool) -> None:
 @click.option("-d", "--directory", type=click.Path(path_type=Path), help="Directory to write to. Default: in the run.")
 def export(run: str, form: str, directory: Path | None) -> None:
     """Export the metrics of a run for another program."""
-    from batchtrain.runs import export
-
     run_directory = _run(run)
     if form == "csv":
-        export.write_csv(run_directory, sys.stdout)
+        exporting.write_csv(run_directory, sys.stdout)
         return
     target = directory or run_directory.path / "export" / form
     if form == "dlbs":
-        files = export.write_dlbs(run_directory, target)
+        files = exporting.write_dlbs(run_directory, target)
         show({"written": plain(tuple(files))}, f"wrote {', '.join(file.name for file in files)} to {target}")
         return
-    count = export.write_tensorboard(run_directory, target)
+    count = exporting.write_tensorboard(run_directory, target)
     show({"written": str(target), "values": count}, f"wrote {count} values to {target}")

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+from batchtrain.config import load
 from batchtrain.errors import UsageError
-from batchtrain.formula import METRICS, PERIOD, Sample
+from batchtrain.formula import METRICS, OLDER_METRICS, PERIOD, Sample
+from batchtrain.plan import autoscale
 
 
 def text_of(formula: str) -> str:
-    """The text of the file with this name, otherwise the argument itself."""
+    """The formula of the recipe in the directory with this name, or the text of the file, otherwise the argument."""
     try:
         path = Path(formula)
+        if path.is_dir():
+            return _of_recipe(path)
         return path.read_text(encoding="utf-8") if path.is_file() else formula
     except UnicodeDecodeError:
         raise UsageError(f"{formula} is not a text file") from None
     except (OSError, ValueError):  # too long for a file name, or with invalid characters
         return formula
+
+
+def _of_recipe(directory: Path) -> str:
+    recipe = load.load(directory, needs=("pool_specification",)).recipe
+    text = autoscale.formula(recipe.pool, recipe.jobs) if recipe.pool else None
+    if text is None:
+        raise UsageError(f"the pool of {directory} has no formula; `pool_specification.autoscale` describes one")
+    return text
 
 
 def moment(text: str | None) -> datetime:
@@ -61,6 +73,12 @@ def _samples(name: str, values: list[object], now: datetime) -> tuple[Sample, ..
     return tuple(sorted(pairs))
 
 
+def current(nodes: dict[str, int], samples: dict[str, tuple[Sample, ...]], now: datetime) -> None:
+    """Add samples of the last hour for the current numbers of nodes that have none."""
+    for name, count in nodes.items():
+        samples.setdefault(name, _spaced([count] * (timedelta(hours=1) // PERIOD), now))
+
+
 def _spaced(numbers: list[float], now: datetime) -> tuple[Sample, ...]:
     first = now - PERIOD * (len(numbers) - 1)
     return tuple((first + PERIOD * index, number) for index, number in enumerate(numbers))
@@ -78,6 +96,7 @@ def _number(value: object, where: str) -> float:
 def _name(name: str) -> str:
     """The name as the formula language spells it; the `$`, which shells would expand, is optional."""
     full = name.strip() if name.strip().startswith("$") else f"${name.strip()}"
+    full = OLDER_METRICS.get(full, full)
     if full not in METRICS:
         raise UsageError(f"`{name}` has no samples; a formula reads {', '.join(METRICS)}")
     return full

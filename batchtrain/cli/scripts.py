@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import functools
+import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
-from batchtrain.cli.options import say, settings
+from batchtrain.cli.messages import say
+from batchtrain.cli.options import settings
+from batchtrain.config import saving
+from batchtrain.config.load import Loaded
+from batchtrain.config.source_directory import SCHEMAS
+from batchtrain.config.types import Recipe
+from batchtrain.config.user_settings import is_for_emulator
 from batchtrain.errors import UsageError
-
-if TYPE_CHECKING:
-    from batchtrain.config.load import Loaded
-    from batchtrain.config.types import Recipe
-    from batchtrain.scripts.detection import Undecided
-    from batchtrain.scripts.recipe import Prepared
+from batchtrain.scripts import local_environment, recipe
+from batchtrain.scripts.detection import NONE, Undecided
+from batchtrain.scripts.recipe import Prepared
 
 FILE = "batchtrain.yaml"
 _OPTIONS = (
-    click.option("--nodes", type=click.IntRange(min=1), help="Number of nodes of a script. Default: 1."),
-    click.option("--processes-per-node", type=click.IntRange(min=1), help="Processes of a script on each node."),
+    click.option("--nodes", type=click.IntRange(min=1), help="Number of nodes. Default of a script: 1."),
+    click.option("--processes-per-node", type=click.IntRange(min=1), help="Processes on each node."),
     click.option("--gpus-per-node", type=click.IntRange(min=1), help="The same, with one process per GPU."),
-    click.option("--size", metavar="SIZE", help="The VM size for a script, such as ND96isr_H100_v5."),
-    click.option("--spot", is_flag=True, help="Run a script on spot nodes."),
-    click.option("--framework", metavar="NAME", help="How a script is launched. Default: by what it imports."),
+    click.option("--size", metavar="SIZE", help="The VM size, such as ND96isr_H100_v5."),
+    click.option("--spot", is_flag=True, help="Use spot nodes."),
+    click.option(
+        "--checkpoints", metavar="NAME", help="Keep checkpoints of a script in a file share of this storage account."
+    ),
+    click.option("--framework", metavar="NAME", help="How a script is launched. Default: by its imports."),
 )
 _ARGUMENTS = click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]", type=click.UNPROCESSED)
 
@@ -40,6 +48,7 @@ class Options(NamedTuple):
     size: str | None = None
     spot: bool = False
     framework: str | None = None
+    checkpoints: str | None = None
     arguments: tuple[str, ...] = ()
 
     @property
@@ -50,18 +59,28 @@ class Options(NamedTuple):
         pairs = ((f"--{name.replace('_', '-')}", value) for name, value in named.items() if value)
         return tuple(word for name, value in pairs for word in ((name,) if value is True else (name, str(value))))
 
-    def refuse(self, directory: str) -> None:
-        """Raise UsageError if a recipe gets what only a script has."""
-        if self.arguments:
-            raise UsageError(
-                f"{directory} is not a Python script, so it takes no arguments (`{self.arguments[0]}`);"
-                " `--set command=...` changes the command of a recipe"
-            )
-        if self.words:
-            raise UsageError(
-                f"{directory} is not a Python script; `{self.words[0]}` is for one. `--set` changes a value of a"
-                " recipe, such as `--set nodes=3`"
-            )
+    @property
+    def processes_each(self) -> int | None:
+        """The processes of a node, by either name. Raises UsageError if both are given."""
+        if not self.gpus_per_node:
+            return self.processes_per_node
+        return recipe.processes_each(self.processes_per_node, self.gpus_per_node)
+
+    def as_settings(self, directory: str) -> dict[str, str]:
+        """The values of a recipe that mean the same. Raises UsageError for what only a script has."""
+        for name, key in (("framework", "multi_instance"), ("checkpoints", "checkpoint")):
+            if getattr(self, name):
+                raise UsageError(
+                    f"{directory} is not a Python script, and `--{name}` is for one; write `{key}` into the recipe"
+                )
+        texts = {
+            "nodes": self.nodes,
+            "processes_per_node": self.processes_each,
+            "size": self.size,
+            "spot": "true" if self.spot else None,
+            "arguments": shlex.join(self.arguments),
+        }
+        return {name: str(text) for name, text in texts.items() if text}
 
 
 def options(function: Callable[..., int | None]) -> Callable[..., int | None]:
@@ -84,10 +103,6 @@ def is_script(path: str | None) -> bool:
 
 def load(path: str, wish: Options) -> Loaded:
     """The recipe of a script; says what was understood, and with --local makes the environment. Raises UsageError."""
-    from batchtrain.config.load import Loaded
-    from batchtrain.config.user_settings import is_for_emulator
-    from batchtrain.scripts import local_environment
-
     prepared = prepare(path, wish)
     recipe = prepared.recipe
     for warning in recipe.warnings:
@@ -103,21 +118,20 @@ def load(path: str, wish: Options) -> Loaded:
     return Loaded(recipe, recipe.warnings)
 
 
-def prepare(path: str, wish: Options, *, in_image: bool | None = None) -> Prepared:
-    """The recipe of a script; says what was understood. in_image: whether it runs in an image; by default as needed."""
-    from batchtrain.scripts import recipe
-    from batchtrain.scripts.detection import NONE
-
+def prepare(path: str, wish: Options, *, in_image: bool | None = None, runs: bool = True) -> Prepared:
+    """The recipe of a script; says what was understood. in_image: whether it runs in an image; by default as needed.
+    runs: the recipe is for a run now."""
     options = settings()
     prepared = recipe.prepare(
         Path(path),
         recipe.Wish(
             wish.nodes or 1,
-            recipe.processes_each(wish.processes_per_node, wish.gpus_per_node),
+            wish.processes_each,
             wish.size or "",
             wish.spot,
             wish.framework or "",
             wish.arguments,
+            checkpoints=wish.checkpoints or "",
         ),
         settings=options.values,
         ignore=options.ignore,
@@ -125,16 +139,29 @@ def prepare(path: str, wish: Options, *, in_image: bool | None = None) -> Prepar
         local=options.local,
         in_image=in_image,
         choose=_choose if has_terminal() else None,
+        runs=runs,
     )
     choice = prepared.choice
     launch = "without a framework" if choice.name == NONE else f"with {choice.name}"
     say(f"{path} is launched {launch}: {choice.reason} (`--framework NAME` chooses another)")
+    if prepared.above:
+        modules, root = " and ".join(map(_shown, prepared.above)), _shown(prepared.recipe.directory)
+        say(f"it imports from {modules}, so {root} is sent, and it starts there")
+    for package_list in prepared.packages:
+        if package_list.packages and package_list.directory != Path(path).parent.resolve():
+            say(f"its packages are those of {os.path.relpath(package_list.path)}")
     return prepared
 
 
 def has_terminal() -> bool:
     """Whether the user can be asked."""
     return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _shown(directory: str | Path) -> str:
+    """A directory as the user sees it from here."""
+    path = os.path.relpath(directory)
+    return "this directory" if path == os.curdir else path
 
 
 def _choose(undecided: Undecided) -> str:
@@ -146,7 +173,5 @@ def _choose(undecided: Undecided) -> str:
 
 def text_of(recipe: Recipe) -> str:
     """The text of batchtrain.yaml for a recipe."""
-    from batchtrain.config import saving
-    from batchtrain.config.source_directory import SCHEMAS
-
-    return saving.whole(recipe.files, f"{SCHEMAS}/{FILE.removesuffix('.yaml')}.json")
+    comments = [f"# {warning}\n" for warning in recipe.warnings if warning.rule == "script-launcher"]
+    return saving.whole(recipe.files, f"{SCHEMAS}/{FILE.removesuffix('.yaml')}.json") + "".join(comments)

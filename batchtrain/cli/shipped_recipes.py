@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from batchtrain.config.types import Recipe
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.shipped import shipped
-
-if TYPE_CHECKING:
-    from batchtrain.config.types import Recipe
 
 
 def every() -> list[Path]:
@@ -21,8 +19,6 @@ def every() -> list[Path]:
 
 def find(name: str) -> Path:
     """The directory of a recipe. Raises NotFound with the nearest name."""
-    import difflib
-
     names = {recipe.name: recipe for recipe in every()}
     if name in names:
         return names[name]

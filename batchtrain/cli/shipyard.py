@@ -3,6 +3,8 @@ documentation."""
 
 from __future__ import annotations
 
+import itertools
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -122,6 +124,146 @@ ANSWERS: Mapping[str, Answer] = {
 }
 
 
+class Option(NamedTuple):
+    """What an option of Batch Shipyard is here."""
+
+    commands: tuple[str, ...]
+    """The commands with it, or how their names begin."""
+    words: tuple[str, ...] | None
+    """The options or, if `argument`, the argument in its place, with `{}` for its value; None if there are none."""
+    remark: str
+    argument: int = 0
+    """Its place among the arguments, from 1; 0 for an option."""
+    values: tuple[str, ...] | None = None
+    """The values that mean the same; None: any."""
+    is_flag: bool = False
+
+
+_SSH = ("pool ssh", "pool forward")
+_POOLS = ("pool show", "pool del", "pool resize", "pool wait", "pool watch", "pool reboot", "pool files", "pool get",
+          "pool diagnose")  # fmt: skip
+_MOVING = ("jobs migrate", "jobs disable")
+_POOL = "The id of the pool is an argument."
+_JOB = "The ids of jobs and tasks are arguments."
+_NODE = "The node is an argument: its id, its short id, or its number."
+_EACH_JOB = "`batchtrain jobs list` shows the jobs; give the command each of their ids."
+_SCHEDULES = "`batchtrain jobs list --schedules` shows the schedules."
+_OF_ENTRA = ("directory-id", "application-id", "auth-key", "authority-url", "user", "password", "cert-private-key",
+             "cert-thumbprint", "endpoint")  # fmt: skip
+OPTIONS: Mapping[str, tuple[Option, ...]] = {
+    "--tail": (
+        Option(("jobs add",), ("--follow",), "`batchtrain jobs logs JOB --file FILE --follow` follows another file than"
+               " the output.", values=("stdout.txt", "stderr.txt")),
+    ),
+    "--jobid": (
+        Option(("jobs list",), None, "`batchtrain jobs show JOB` shows one job."),
+        Option(("jobs ",), ("{}",), _JOB, 1),
+    ),
+    "--jobscheduleid": (
+        Option(("jobs list",), None, _SCHEDULES),
+        Option(("jobs ",), ("{}",), "The id of the schedule is an argument.", 1),
+    ),
+    "--all-jobs": (Option(("jobs ",), None, _EACH_JOB, is_flag=True),),
+    "--all-jobschedules": (Option(("jobs ",), None, _SCHEDULES, is_flag=True),),
+    "--termtasks": (
+        Option(("jobs term", "jobs del"), (), "The tasks end with the job.", is_flag=True),
+    ),
+    "--poll-until-tasks-complete": (
+        Option(("jobs ",), None, "`batchtrain jobs wait JOB` waits for the tasks.", is_flag=True),
+    ),
+    "--all": (
+        Option(("jobs tasks",), None, "`batchtrain jobs list` shows the jobs, and `batchtrain jobs tasks JOB` the tasks"
+               " of one.", is_flag=True),
+        Option(("jobs get", "pool get"), None, "The pattern `*` names all files.", is_flag=True),
+    ),
+    "--force": (
+        Option(("jobs task",), None, "`batchtrain jobs task term JOB TASK` also ends its container.", is_flag=True),
+    ),
+    "--requeue": (
+        Option(_MOVING, ("--running", "requeue"), "`--running requeue` starts the tasks again.", is_flag=True),
+    ),
+    "--terminate": (
+        Option(_MOVING, ("--running", "terminate"), "`--running terminate` ends the tasks.", is_flag=True),
+    ),
+    "--to-fs": (Option(("data ingress",), None, "batchtrain sends data to storage."),),
+    "--log-file": (Option(("",), None, "Progress goes to stderr: `2>FILE` writes it to a file."),),
+    **dict.fromkeys(("--keyvault-uri", "--keyvault-credentials-secret-id"), (
+        Option(("",), None, "Write `keyvault` into credentials.yaml."),
+    )),
+    **dict.fromkeys((f"--aad-{name}" for name in _OF_ENTRA), (
+        Option(("",), None, "Write `aad` into credentials.yaml, or sign in with `az login`."),
+    )),
+    "--subscription-id": (Option(("",), None, "Write `management: {subscription_id: …}` into credentials.yaml."),),
+    "--taskid": (
+        Option(("jobs logs", "jobs exec"), ("--task", "{}"), "`--task` names the task."),
+        Option(("jobs files", "jobs get", "jobs task"), ("{}",), _JOB, 2),
+    ),
+    "--poolid": (
+        Option(_SSH, ("--pool-id", "{}"), "`--pool-id` names the pool."),
+        Option(_POOLS, ("{}",), _POOL, 1),
+        Option(("jobs migrate",), ("{}",), "The pool is the second argument.", 2),
+    ),
+    "--pool-id": (Option(_POOLS, ("{}",), _POOL, 1),),
+    "--cardinal": (Option((*_SSH, "pool reboot", "pool files", "pool get"), ("{}",), _NODE, 2),),
+    "--nodeid": (Option((*_SSH, "pool reboot", "pool files", "pool get"), ("{}",), _NODE, 2),),
+    "--filespec": (
+        Option(("jobs ",), None, "`batchtrain jobs logs JOB --task TASK --file FILE --follow` names the three."),
+    ),
+    "--raw": (Option(("",), ("--output", "json"), "`--output json` prints documents.", is_flag=True),),
+    "--wait": (
+        Option(("pool del", "pool resize"), (), "It waits unless there is --no-wait.", is_flag=True),
+        Option(_MOVING, ("--running", "wait"), "`--running wait` waits for the tasks.", is_flag=True),
+        Option(("jobs del", "jobs term"), None, "`batchtrain jobs wait JOB` waits for the tasks.", is_flag=True),
+    ),
+    "--recreate": (
+        Option(("pool add",), None, "`batchtrain pool del`, and then `batchtrain pool add`, creates it again.",
+               is_flag=True),
+    ),
+    "--show-config": (Option(("",), None, "`batchtrain config show` prints it, without secrets.", is_flag=True),),
+    "--tty": (Option(("pool ssh",), (), "Without a COMMAND there is a terminal.", is_flag=True),),
+}  # fmt: skip
+"""Options that do not exist here."""
+
+
+class OtherOption(ValueError):
+    """An option of Batch Shipyard that has no equal here; the message says what to write."""
+
+
+def renamed(command: str, words: Sequence[str], *, interspersed: bool = True) -> list[str] | None:
+    """The words of a command with the options of this project in place of those of Batch Shipyard; None if there are
+    none. interspersed: options may follow arguments. Raises OtherOption."""
+    rest, options, arguments, at = list[str](), list[str](), list[tuple[int, str]](), None
+    queue = list(words)
+    while queue:
+        word = queue.pop(0)
+        if word == "--" or not (interspersed or word.startswith("-")):
+            rest += [word, *queue]
+            break
+        name, equals, value = word.partition("=")
+        option = next((option for option in OPTIONS.get(name, ()) if command.startswith(option.commands)), None)
+        if option is None:
+            rest.append(word)
+            continue
+        if not option.is_flag and not equals:
+            value = queue.pop(0) if queue else ""
+        if not option.is_flag and (not value or value.startswith("-")):
+            raise OtherOption(f"Batch Shipyard's `{name}` needs a value. {option.remark}".rstrip())
+        if option.words is None or (option.values is not None and value not in option.values):
+            raise OtherOption(f"Batch Shipyard's `{name}` does not exist here. {option.remark}")
+        at = len(rest)
+        replacement = [text.format(value) for text in option.words]
+        if option.argument:
+            arguments += [(option.argument, text) for text in replacement]
+        else:
+            options += replacement
+    if at is None:
+        return None
+    if (verb := f"{command} {words[0]}") in ANSWERS:  # `jobs tasks list`, where `jobs tasks` is a command here
+        line = " ".join((ANSWERS[verb].command, *(text for _, text in sorted(arguments))))
+        raise OtherOption(f"Batch Shipyard's `{verb}` is `batchtrain {line}` here. {ANSWERS[verb].remark}".rstrip())
+    return [*options, *rest[:at], *(text for _, text in sorted(arguments)), *rest[at:]]
+
+
 def answer(groups: Sequence[str], words: Sequence[str]) -> str | None:
     """What to write in place of a command of Batch Shipyard; None if it had none of this name.
 
@@ -131,9 +273,23 @@ def answer(groups: Sequence[str], words: Sequence[str]) -> str | None:
     for name in names:
         if name in ANSWERS:
             command, remark = ANSWERS[name]
+            if name == _STREAM:
+                command = _streaming(words) or command
             sentence = f"is `batchtrain {command}` here." if command else "does not exist here."
             return f"Batch Shipyard's `{name}` {sentence} {remark}".rstrip()
     for group in names:
         if any(name.startswith(f"{group} ") for name in ANSWERS):
             return f"`{group}` has commands in Batch Shipyard; `batchtrain help {PAGE}` lists what each is here."
     return None
+
+
+_STREAM = "data files stream"
+
+
+def _streaming(words: Sequence[str]) -> str:
+    """The command for `--filespec JOB,TASK,FILE`; empty without it."""
+    texts = [word.removeprefix("--filespec=") for before, word in itertools.pairwise(("", *words))
+             if before == "--filespec" or word.startswith("--filespec=")]  # fmt: skip
+    job, task, file = (*texts[0].split(",", 2), "", "")[:3] if texts else ("", "", "")
+    named = ("jobs", "logs", job, *(("--task", task) if task and task != "@FIRSTRUNNING" else ()))
+    return shlex.join((*named, *(("--file", file) if file else ()), "--follow")) if job else ""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from functools import partial
+from typing import NamedTuple
 
+from batchtrain.cli.connecting import connect
 from batchtrain.cli.options import settings
+from batchtrain.config.load import Loaded, load_credentials
+from batchtrain.config.types import Credentials, Recipe
 from batchtrain.errors import NotFound, UsageError
-
-if TYPE_CHECKING:
-    from batchtrain.config.load import Loaded
-    from batchtrain.config.types import Credentials
-    from batchtrain.storage.blob import Connect
-    from batchtrain.storage.blob_requests import Storage
+from batchtrain.service import entra, vault
+from batchtrain.service.connect import CA_VARIABLE
+from batchtrain.storage import blob
+from batchtrain.storage.blob import Connect
+from batchtrain.storage.blob_requests import Storage
 
 
 class Remote(NamedTuple):
@@ -36,29 +40,26 @@ class Remote(NamedTuple):
 
 def remote(address: str) -> Remote:
     """The account, container and path of `LINK/CONTAINER[/PATH]`."""
-    from batchtrain.storage import blob
-
     link, container, path = blob.place_of(address)
-    return Remote(accounts(credentials_here())(link), link, container, path)
+    return Remote(accounts(credentials_here(), (link,))(link), link, container, path)
 
 
-def accounts(credentials: Credentials, config: Loaded | None = None) -> Connect:
-    """Accounts by link; with --local, the emulator's account for links without one."""
-    from batchtrain.service import entra, vault
-    from batchtrain.service.connect import CA_VARIABLE
-    from batchtrain.storage import blob
+def accounts(credentials: Credentials, links: Iterable[str], config: Loaded | None = None) -> Connect:
+    """Accounts by link; with --local, those that its links mean."""
 
+    if settings().local:
+        client = connect(config)
+        recipe = client.with_storage(Recipe(directory=".", credentials=credentials))
+        client.tell_storage(recipe, links)
+        return client.storage(recipe)
     ca = os.environ.get(CA_VARIABLE)
     logins = vault.resolved(credentials, ca=ca)
-    emulator_account = settings().connect(config).own_storage if settings().local else None
-    return blob.accounts(logins, lambda: entra.credential(entra.storage_sign_in(logins), ca=ca), emulator_account)
+    sign_in = partial(entra.credential, entra.storage_sign_in(logins), ca=ca)
+    return blob.accounts(partial(blob.account_of, logins), sign_in)
 
 
 def credentials_here() -> Credentials:
     """The credentials of the directory of the configuration."""
-    from batchtrain.config.load import load_credentials
-    from batchtrain.config.types import Credentials
-
     directory = settings().configdir or "."
     credentials = load_credentials(directory, settings().files)
     if credentials is None and not settings().local:

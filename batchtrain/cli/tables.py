@@ -12,12 +12,15 @@ from rich.table import Column as RichColumn
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from batchtrain.cli.options import completed
+from batchtrain.cli.messages import completed
+from batchtrain.markup import TONES, Tone
 from batchtrain.records import cells, columns
 
 GAP = 2
 LONG = 24
 """Wider columns may be wrapped between words."""
+STYLES: dict[Tone, str] = {"bad": "red", "warn": "yellow"}
+"""The styles of states that are not as they should be."""
 SAYS_NOTHING = frozenset({"", "0", "0.00", "no"})
 LEAST = (
     "source", "reads", "after", "series", "node_agent", "memory_gib", "requeues", "retries", "vm_size", "created",
@@ -39,20 +42,29 @@ class Column(NamedTuple):
     def head(self) -> str:
         return self.name.replace("_", " ")
 
+    @property
+    def texts(self) -> list[Text]:
+        """The values, states in their styles."""
+        tones = [TONES.get(value) if self.name == "state" else None for value in self.values]
+        return [
+            Text(value, STYLES.get(tone, "") if tone else "") for value, tone in zip(self.values, tones, strict=True)
+        ]
+
 
 def printed(rows: Sequence[Any]) -> None:
     """Print rows as a table if it fits the terminal, otherwise each row as lines of a name and a value."""
     console = Console(highlight=False, soft_wrap=False)
     texts = [map(completed, cells(row)) for row in rows]
-    every = [_column(name, values) for name, values in zip(columns(rows), zip(*texts, strict=True), strict=True)]
+    by_column = zip(columns(rows), zip(*texts, strict=True), strict=True)
+    every = [_column(name, values) for name, values in by_column if any(values)]
     fitting = _fitting(every, console.width, alone=len(rows) == 1)
     if not fitting:
         _stack(console, every)
         return
     heads = (RichColumn(column.head, width=column.width, overflow="fold") for column in fitting)
     table = RichTable(*heads, box=None, header_style="bold", padding=(0, GAP, 0, 0))
-    for values in zip(*(column.values for column in fitting), strict=True):
-        table.add_row(*map(Text, values))
+    for values in zip(*(column.texts for column in fitting), strict=True):
+        table.add_row(*values)
     console.print(table)
     left_out = [column.head for column in every if column.name not in {fit.name for fit in fitting} and _speaks(column)]
     if left_out:
@@ -120,4 +132,4 @@ def _stack(console: Console, every: list[Column]) -> None:
             lines = textwrap.wrap(value, console.width - margin, break_long_words=False, break_on_hyphens=False)
             for number, line in enumerate(lines):
                 heading = (head if number == 0 else "").ljust(margin)
-                console.print(Text.assemble((heading, "bold"), line), soft_wrap=True)
+                console.print(Text.assemble((heading, "bold"), (line, column.texts[row].style)), soft_wrap=True)

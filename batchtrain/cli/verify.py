@@ -7,22 +7,36 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.prices import money
+from batchtrain.catalog.sizes import VmSize
+from batchtrain.cli.connecting import connect
+from batchtrain.cli.documents import plain
+from batchtrain.cli.event_lines import tell
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import POSITIVE, say, settings, tell
-from batchtrain.cli.output import plain, show, show_rows
+from batchtrain.cli.messages import confirm, say
+from batchtrain.cli.options import settings
+from batchtrain.cli.output import show, show_rows
+from batchtrain.cli.parameters import POSITIVE
+from batchtrain.cli.run_directories import origin
+from batchtrain.client.local import OWN_IMAGE, own_environment
+from batchtrain.config import catalog_file, user_settings
+from batchtrain.config.image_names import EXAMPLE
+from batchtrain.config.load import load_credentials
+from batchtrain.config.types import Credentials
+from batchtrain.config.user_settings import is_for_emulator
 from batchtrain.errors import Differs, NoAccount, ServiceError, UsageError
-
-if TYPE_CHECKING:
-    from batchtrain.catalog.offer import Catalog
-    from batchtrain.catalog.sizes import VmSize
-    from batchtrain.config.types import Credentials
-    from batchtrain.verify.probe import Area
-    from batchtrain.verify.shared_pools import Work
-    from batchtrain.verify.verification import Report, Verification
+from batchtrain.plan.cost import region_for
+from batchtrain.service.connect import account_of
+from batchtrain.verify.probe import DIFFERS, HAND, HOLDS, NOT_ASKED, Area
+from batchtrain.verify.probes import AREAS
+from batchtrain.verify.report_page import page
+from batchtrain.verify.shared_pools import Work, refuse_above, work_of
+from batchtrain.verify.verification import Report, Settings, Verification
 
 SIZE = "Standard_D4s_v5"
 """The size without --size."""
@@ -70,9 +84,6 @@ def command(
 
     Exit code: 0 if nothing differs, 11 if something does, 2 if the plan costs more than the budget.
     """
-    from batchtrain.config import catalog_file
-    from batchtrain.verify.shared_pools import refuse_above, work_of
-
     areas, values = _areas(names), _answers(answers)
     catalog = catalog_file.load(settings().configdir or ".")
     vm_sizes = list(dict.fromkeys(_size(name, catalog) for name in sizes or (SIZE,)))
@@ -98,7 +109,7 @@ def command(
     _make(folder)
     if works and not _is_local():
         pool_ids = ", ".join(work.name for work in works)
-        settings().confirm(f"Create and delete {pool_ids}, with {nodes} nodes each, {_price(works, budget)}?")
+        confirm(f"Create and delete {pool_ids}, with {nodes} nodes each, {_price(works, budget)}?")
     reports = []
     for size in vm_sizes:
         report = verification.report(size, areas)
@@ -108,8 +119,6 @@ def command(
 
 
 def _areas(names: Sequence[str]) -> list[Area]:
-    from batchtrain.verify.probes import AREAS
-
     by_name = {area.name: area for area in AREAS}
     for name in names:
         if name not in by_name:
@@ -127,17 +136,11 @@ def _size(name: str, catalog: Catalog) -> VmSize:
 
 
 def _is_local() -> bool:
-    from batchtrain.config.user_settings import is_for_emulator
-
     return is_for_emulator(settings().local)
 
 
 def _image() -> str | None:
     """The image of the containers: this Python on the emulator; None on an account without a registry."""
-    from batchtrain.client.local import OWN_IMAGE
-    from batchtrain.config import user_settings
-    from batchtrain.config.image_names import EXAMPLE
-
     if _is_local():
         return OWN_IMAGE
     return f"{EXAMPLE}{IMAGE}" if user_settings.load().registry else None
@@ -145,9 +148,6 @@ def _image() -> str | None:
 
 def _region(*, only_plan: bool) -> str:
     """The region of the account, whose prices count. Raises NoAccount without one, which only a plan may do."""
-    from batchtrain.plan.cost import region_for
-    from batchtrain.service.connect import account_of
-
     if _is_local():
         return ""
     credentials = _credentials()
@@ -157,22 +157,17 @@ def _region(*, only_plan: bool) -> str:
 
 
 def _credentials() -> Credentials | None:
-    from batchtrain.config.load import load_credentials
-
     return load_credentials(settings().configdir or ".", settings().files)
 
 
 def _verification(
     works: list[Work], nodes: int, image: str | None, budget: float, values: Mapping[str, Any]
 ) -> Verification:
-    from batchtrain.client.local import own_environment
-    from batchtrain.verify.verification import Settings, Verification
-
-    client = settings().connect(changes="verifying assumptions")
+    client = connect(changes="verifying assumptions")
     own_environment(client.account)
     limit = None if client.account.emulated else budget
     how = Settings(nodes, image, limit, NO_IMAGE, values, _credentials())
-    return Verification(client, works, how, tell, settings().origin())
+    return Verification(client, works, how, tell, origin())
 
 
 def _make(folder: Path) -> None:
@@ -185,9 +180,6 @@ def _make(folder: Path) -> None:
 
 def _answers(file: Path | None) -> Mapping[str, Any]:
     """What the user observed by hand. Raises UsageError for a probe that is no such probe."""
-    from batchtrain.verify.probe import HAND
-    from batchtrain.verify.probes import AREAS
-
     if file is None:
         return {}
     try:
@@ -206,16 +198,12 @@ def _answers(file: Path | None) -> Mapping[str, Any]:
 
 def _price(works: Sequence[Work], budget: float) -> str:
     """What priced pools cost, as the question before they are created has it."""
-    from batchtrain.catalog.prices import money
-
     currency = next(work.price.currency for work in works if work.price)
     total = sum(work.cost or 0.0 for work in works)
     return f"at about {money(total, currency)}, at most {money(budget, currency)}"
 
 
 def _show_plan(all_work: Sequence[Work]) -> None:
-    from batchtrain.catalog.prices import money
-
     show_rows([work.planned for work in all_work], empty="no pool: the probes of these areas are by hand")
     costs = [work.cost for work in all_work]
     minutes = sum(work.planned.minutes for work in all_work)
@@ -229,8 +217,6 @@ def _show_plan(all_work: Sequence[Work]) -> None:
 
 def _write(report: Report, folder: Path) -> Path:
     """Write a report as JSON and as a page, beside earlier ones of the day; returns the page."""
-    from batchtrain.verify.report_page import page
-
     names = itertools.chain((report.name,), (f"{report.name}-{number}" for number in itertools.count(2)))
     path = next(path for name in names if not (path := folder / f"{name}.json").exists())
     path.write_text(json.dumps(plain(report), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -240,8 +226,6 @@ def _write(report: Report, folder: Path) -> Path:
 
 def _show(reports: Sequence[Report]) -> None:
     """Print the judgements. Raises Differs if something differs."""
-    from batchtrain.verify.probe import DIFFERS, HOLDS, NOT_ASKED
-
     if settings().output == "table":
         show_rows([row for report in reports for row in report.judgements])
     else:

@@ -34,6 +34,25 @@ def test_a_formula_in_a_file_is_evaluated_at_a_moment(batchtrain: Any, tmp_path:
         assert json.loads(said.stdout)["targetLowPriorityNodes"] == nodes
 
 
+def evaluated(batchtrain: Any, *arguments: str) -> tuple[int, int]:
+    document = json.loads(batchtrain(*EVALUATE, *arguments, "-o", "json").stdout)
+    return document["targetDedicatedNodes"], document["targetLowPriorityNodes"]
+
+
+@pytest.mark.parametrize("name", ["$CurrentDedicatedNodes", "$CurrentDedicated"])
+def test_the_current_nodes_of_the_options_are_read_by_each_name(batchtrain: Any, name: str) -> None:
+    formula = f"$TargetDedicated = avg({name}.GetSample(TimeInterval_Minute * 15)) + {name};"
+    assert evaluated(batchtrain, formula, "--dedicated", "2") == (4, 0)
+
+
+def test_the_formula_of_a_recipe_is_evaluated(batchtrain: Any, tmp_path: Path) -> None:
+    pool = {"id": "p", "vm_size": "STANDARD_D4S_V5", "autoscale": {"formula": "$TargetLowPriorityNodes = 3;"},
+            "vm_configuration": {"platform_image": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc",
+                                                    "sku": "2404"}}}  # fmt: skip
+    (tmp_path / "pool.yaml").write_text(json.dumps({"pool_specification": pool | {"vm_count": {"dedicated": 0}}}))
+    assert evaluated(batchtrain, str(tmp_path)) == (0, 3)
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

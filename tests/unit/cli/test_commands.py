@@ -95,7 +95,7 @@ def test_an_option_wins_over_its_variable_wherever_it_stands(small: Any, tmp_pat
         ("pol list", "No such command 'pol'", 2),
         ("run empty --local", "holds no configuration", 2),
         ("run nosuch.py --local", "nosuch.py does not exist", 2),
-        ("run empty --local -- --epochs", "is not a Python script", 2),
+        ("run empty --local --framework mpi", "is not a Python script", 2),
         ("config plan --exit-code", "add --diff", 2),
         ("config explain vm_siez", "is called `vm_siez`. Did you mean `vm_size`?", 2),
         ("pool resize p --local", "--dedicated N, --spot N or both", 2),

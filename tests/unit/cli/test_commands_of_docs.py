@@ -94,13 +94,15 @@ def every_command(command: click.Command, context: click.Context, words: tuple[s
 
 
 def test_every_command_has_a_test_a_page_and_a_line_of_the_changelog() -> None:
-    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    texts = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    tests = re.sub(r'",\s+"', '", "', texts)
     docs = "\n".join(path.read_text(encoding="utf-8") for path in pages())
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     missing = []
     for words in every_command(root, click.Context(root)):
-        arguments = r'",\s*"'.join(words.split())
-        named = rf"(?:`|batchtrain ){words}\b"
-        where = {"a test": (rf'"{arguments}"|{named}', tests), "a page": (named, docs), "a change": (named, changelog)}
-        missing += [f"{words}: {place}" for place, (pattern, text) in where.items() if not re.search(pattern, text)]
+        arguments, named = '", "'.join(words.split()), re.compile(rf"(?:`|batchtrain ){words}\b")
+        if f'"{arguments}"' not in tests and not named.search(tests):
+            missing.append(f"{words}: a test")
+        where = {"a page": docs, "a change": changelog}
+        missing += [f"{words}: {place}" for place, text in where.items() if not named.search(text)]
     assert missing == []

@@ -136,7 +136,7 @@ pool_specification:
   id: p  # as ever
   vm_configuration:
     platform_image: {publisher: OpenLogic, offer: CentOS-HPC, sku: '7.3'}
-  vm_size: STANDARD_NC24R
+  vm_size: STANDARD_NC6
   vm_count: {dedicated: 2}
   inter_node_communication_enabled: true
   max_tasks_per_node: 1
@@ -145,14 +145,16 @@ pool_specification:
 
 def test_migrating_shows_a_difference_and_writes_on_request(tmp_path: Path, batchtrain: Any) -> None:
     place = written(tmp_path / "old", pool=OLD_POOL, config="batch_shipyard: {storage_account_settings: a}\n")
-    shown = batchtrain("config", "migrate", str(place)).stdout
-    assert "-  vm_size: STANDARD_NC24R\n" in shown
+    done = batchtrain("config", "migrate", str(place))
+    shown = done.stdout
+    assert "-  vm_size: STANDARD_NC6\n" in shown
+    assert "`STANDARD_NC8AS_T4_V3`: 0.75 USD an hour instead of 0.90 USD" in done.stderr
     assert "+  task_slots_per_node: 1" in shown
     assert (place / "pool.yaml").read_text(encoding="utf-8") == OLD_POOL
     batchtrain("config", "migrate", str(place), "--write")
     pool = (place / "pool.yaml").read_text(encoding="utf-8")
     assert "  id: p  # as ever\n" in pool
-    assert "STANDARD_NC24R" not in pool
+    assert "STANDARD_NC6" not in pool
     assert (place / "config.yaml").read_text(encoding="utf-8").startswith("batchtrain: {")
     assert "nothing to change" in batchtrain("config", "migrate", str(place)).stderr
 
@@ -176,3 +178,19 @@ def test_nobody_needs_credentials_offline(tmp_path: Path, batchtrain: Any) -> No
     places = [(problem["line"], problem["column"]) for problem in shown["problems"] if problem["rule"] == "placeholder"]
     assert (2, 32) in places
     assert {line for line, _ in places} == {2, 3}
+
+
+def test_import_writes_a_recipe_and_names_what_it_lacks(batchtrain: Any, tmp_path: Path) -> None:
+    machine = {
+        "imageReference": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"},
+        "nodeAgentSKUId": "batch.node.ubuntu 24.04",
+    }
+    pool = {"id": "p", "vmSize": "STANDARD_D2S_V5", "virtualMachineConfiguration": machine, "targetDedicatedNodes": 1}
+    for name, document in (("pool", {**pool, "applicationPackageReferences": [{"applicationId": "a"}]}),
+                           ("tasks", [{"id": "t", "commandLine": "/bin/sh -c true"}])):  # fmt: skip
+        (tmp_path / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
+    files = (str(tmp_path / "pool.json"), str(tmp_path / "tasks.json"))
+    made = batchtrain("config", "import", *files, "--to", str(tmp_path / "recipe"))
+    assert made.stdout == f"wrote pool.yaml, jobs.yaml to {tmp_path / 'recipe'}\n"
+    assert "pool.json: applicationPackageReferences: a recipe brings programs by `source`" in made.stderr
+    batchtrain("config", "validate", str(tmp_path / "recipe"))

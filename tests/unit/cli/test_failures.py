@@ -8,7 +8,8 @@ import click
 import pytest
 
 from batchtrain.cli import failures
-from batchtrain.cli.options import Settings, say
+from batchtrain.cli.messages import say
+from batchtrain.cli.options import Settings
 from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import NotFound, ResultsLeft, ServiceError, TaskFailed
 from batchtrain.records import Task

@@ -47,7 +47,7 @@ def test_it_writes_a_recipe_that_loads_and_its_schema(here: Path) -> None:
     assert "  batchtrain run . --local\n" in printed
     recipe = load(here).recipe
     (task,) = recipe.jobs[0].tasks
-    assert task.command.endswith("/bin/python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --epochs 3")
+    assert task.command.endswith("/bin/python -u train.py --epochs 3")
     text = (here / "batchtrain.yaml").read_text(encoding="utf-8")
     assert text.startswith("# yaml-language-server: $schema=.schemas/batchtrain.json\n")
     assert [error.message for error in validator(here / ".schemas").iter_errors(yaml.safe_load(text))] == []
@@ -57,6 +57,7 @@ def test_it_writes_a_recipe_that_loads_and_its_schema(here: Path) -> None:
 def test_without_a_registry_the_start_task_makes_the_environment(here: Path) -> None:
     printed = init()
     assert "  batchtrain config validate .\n" in printed
+    assert "each node installs the packages when it starts" in printed
     recipe = load(here).recipe
     assert recipe.jobs[0].tasks[0].docker_image is None
     assert recipe.pool is not None
@@ -64,7 +65,9 @@ def test_without_a_registry_the_start_task_makes_the_environment(here: Path) -> 
 
 
 def test_with_the_option_or_a_registry_the_recipe_names_an_image(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "  batchtrain images env .\n" in init("--image")
+    printed = init("--image")
+    assert "  batchtrain images env .\n" in printed
+    assert "each node installs" not in printed
     file = here / "batchtrain.yaml"
     assert "docker_image: example/script:pytorch-cpu" in file.read_text(encoding="utf-8")
     file.unlink()
@@ -93,3 +96,11 @@ def test_a_terminal_asks_which_of_two_frameworks_is_meant(here: Path, monkeypatc
     monkeypatch.setattr(scripts, "has_terminal", lambda: True)
     init("train.py")
     assert "runtime: mpich" in (here / "batchtrain.yaml").read_text(encoding="utf-8")
+
+
+def test_a_script_that_starts_its_own_processes_is_a_comment_of_the_recipe(here: Path) -> None:
+    (here / "train.py").write_text("import torch.multiprocessing as mp\nmp.spawn(print)\n", encoding="utf-8")
+    init("train.py")
+    assert load(here).recipe.jobs
+    comment = (here / "batchtrain.yaml").read_text(encoding="utf-8").splitlines()[-1]
+    assert comment.startswith("# train.py:2: warning: the script starts the processes of the training itself")

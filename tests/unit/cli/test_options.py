@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextvars
+import importlib
+import pkgutil
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -10,21 +12,28 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from batchtrain.cli import jobs
-from batchtrain.cli.app import member, root
-from batchtrain.cli.options import POSITIVE, Settings, settings
+from batchtrain import cli
+from batchtrain.cli.app import JOBS, root
+from batchtrain.cli.help import Command, Doors
+from batchtrain.cli.options import Settings, settings
+from batchtrain.cli.parameters import POSITIVE
 from batchtrain.errors import counted
 
 
 def commands(command: click.Command, path: str = "batchtrain") -> Iterator[tuple[str, click.Command]]:
     """Every command below one, by its words."""
     yield path, command
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            below = member(name) if command is root else command.get_command(context, name)
-            assert below is not None
-            yield from commands(below, f"{path} {name}")
+    if isinstance(command, Doors):
+        for name in command.doors:
+            yield from commands(command.member(name), f"{path} {name}")
+
+
+def test_every_command_is_in_the_table_of_commands() -> None:
+    reached = {id(command) for _, command in commands(root)}
+    for module in pkgutil.iter_modules(cli.__path__):
+        members = vars(importlib.import_module(f"batchtrain.cli.{module.name}"))
+        lost = [name for name, member in members.items() if isinstance(member, Command) and id(member) not in reached]
+        assert lost == [], module.name
 
 
 def test_no_command_has_an_option_twice() -> None:
@@ -64,8 +73,8 @@ def test_every_command_says_in_a_sentence_what_it_does() -> None:
     ],
 )
 def test_jobs_tasks_with_the_verb_of_jobs_task_and_a_job_is_jobs_task(words: str, path: str) -> None:
-    context = click.Context(jobs.command)
-    name, _, left = jobs.command.resolve_command(context, words.split())
+    context = click.Context(JOBS)
+    name, _, left = JOBS.resolve_command(context, words.split())
     assert [name, *left] == [*path.split(), *words.split()[len(path.split()) :]]
 
 

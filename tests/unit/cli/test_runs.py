@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from batchtrain.cli.runs import around, beside
+from batchtrain.records import Metric
+from batchtrain.runs import directory
+from batchtrain.runs.directory import Cost, RunRecord
+from tests.unit.cli.conftest import Run
 
 COMMAND = (
     "python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --epochs {} --batch 64 --output $AZ_BATCH_TASK_WORKING_DIR/output"
@@ -46,3 +55,78 @@ def test_long_values_are_compared() -> None:
         "… --rate 1 …",
         "… --rate 2 --fast …",
     ]
+
+
+def recorded(root: Path, job: str, days_ago: float = 0.0, **fields: Any) -> str:
+    """The name of a new run directory."""
+    started = datetime.now(timezone.utc) - timedelta(days=days_ago)
+    run = directory.make(root / "runs", job, started)
+    cost = Cost(currency="USD", region="westeurope", dedicated=1.0, spot=None, hour=2.0, run=3.0)
+    values = {"state": "completed", "ended": started, "cost": cost, "endpoint": "https://a.westeurope.batch.azure.com"}
+    run.write(RunRecord(id=run.name, started=started, job=job, **(values | fields)))
+    return run.name
+
+
+def listed(batchtrain: Run, *words: str) -> list[str]:
+    return [row["run"] for row in json.loads(batchtrain("runs", "list", "-o", "json", *words).stdout)]
+
+
+def test_runs_are_selected_by_tag_job_state_and_time(batchtrain: Run, tmp_path: Path) -> None:
+    old, failed, new = recorded(tmp_path, "a", 40), recorded(tmp_path, "a", 2, state="failed"), recorded(tmp_path, "b")
+    batchtrain("runs", "label", new, "--tag", "paper")
+    assert listed(batchtrain) == [old, failed, new]
+    assert listed(batchtrain, "--job", "a") == [old, failed]
+    assert listed(batchtrain, "--state", "failed") == [failed]
+    assert listed(batchtrain, "--since", "30d") == [failed, new]
+    assert listed(batchtrain, "--tag", "paper") == [new]
+
+
+def test_runs_are_sorted_by_a_metric_and_a_value_that_is_not_finite_is_last(batchtrain: Run, tmp_path: Path) -> None:
+    summaries = ({"loss": Metric(0.5, 0.5)}, {"loss": Metric(None, 0.1)}, {"loss": Metric(0.2, 0.2)}, {})
+    names = [recorded(tmp_path, f"j{n}", 4 - n, summary=summary) for n, summary in enumerate(summaries)]
+    assert listed(batchtrain, "--sort", "loss") == [names[2], names[0], names[1]]
+    assert "no metric" not in batchtrain("runs", "list", "--sort", "rloss", code=2).stdout
+
+
+def test_labels_are_added_removed_and_kept_apart_from_the_record(batchtrain: Run, tmp_path: Path) -> None:
+    name = recorded(tmp_path, "a")
+    record = (tmp_path / "runs" / name / "run.json").read_bytes()
+    batchtrain("runs", "label", name, "--tag", "lr", "--tag", "paper", "--note", "the best so far")
+    batchtrain("runs", "label", name, "--untag", "lr")
+    assert json.loads(batchtrain("runs", "label", name, "-o", "json").stdout) == {
+        "tags": ["paper"],
+        "note": "the best so far",
+    }
+    assert (tmp_path / "runs" / name / "run.json").read_bytes() == record
+    assert "has no tag `lr`" in batchtrain("runs", "label", name, "--untag", "lr", code=2).stderr
+
+
+def test_damaged_labels_hide_no_run(batchtrain: Run, tmp_path: Path) -> None:
+    names = [recorded(tmp_path, "a"), recorded(tmp_path, "b")]
+    (tmp_path / "runs" / names[0] / "labels.json").write_text("{")
+    assert listed(batchtrain) == names
+    assert "labels.json" in batchtrain("runs", "show", names[0]).stderr
+
+
+@pytest.mark.parametrize("tag", ["", " ", "a,b", "a\nb", "x" * 65])
+def test_a_tag_that_a_list_cannot_show_is_refused(batchtrain: Run, tmp_path: Path, tag: str) -> None:
+    assert "is no tag" in batchtrain("runs", "label", recorded(tmp_path, "a"), "--tag", tag, code=2).stderr
+
+
+def test_costs_are_summed_by_user_without_the_emulator(batchtrain: Run, tmp_path: Path) -> None:
+    for user, endpoint in (("ada", ""), ("bob", ""), ("ada", "http://127.0.0.1:1234")):
+        recorded(tmp_path, "a", user=user, **({"endpoint": endpoint} if endpoint else {}))
+    recorded(tmp_path, "a", 40, user="ada")
+    rows = json.loads(batchtrain("runs", "cost", "--by", "user", "-o", "json").stdout)
+    assert [(row["group"], row["runs"], row["cost"]) for row in rows] == [
+        ("ada", 1, "3.00 USD"),
+        ("bob", 1, "3.00 USD"),
+        ("all", 2, "6.00 USD"),
+    ]
+
+
+def test_two_runs_stand_beside_each_other_where_their_values_can_be_broken() -> None:
+    lines = list(beside(["A", "B"], [("command", ["python train.py --rate 0.1 --more " * 4, "true"])], 100))
+    assert [line.split()[0] for line in lines[:2]] == ["A", "command"]
+    assert all(len(line) <= 100 for line in lines)
+    assert " ".join(" ".join(lines).split()).count("--more") == 4

@@ -3,6 +3,7 @@ exist."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +12,14 @@ import click
 import pytest
 
 from batchtrain.cli.app import root
-from batchtrain.cli.shipyard import ANSWERS, PAGE
+from batchtrain.cli.shipyard import ANSWERS, OPTIONS, PAGE, renamed
 from tests import shipyard_page
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.test_options import commands
 
+COMMANDS = {path.removeprefix("batchtrain "): command for path, command in commands(root)
+            if not isinstance(command, click.Group)}  # fmt: skip
+IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2204"}
 PAGES = sorted(shipyard_page.FILE.parent.glob("from-*.md"))
 
 
@@ -61,3 +67,82 @@ def test_a_misspelt_command_is_no_command_of_batch_shipyard() -> None:
 
 def test_the_page_is_made_of_the_answers() -> None:
     assert shipyard_page.FILE.read_text(encoding="utf-8") == shipyard_page.page(), "run `python -m tests.shipyard_page`"
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "here"),
+    [
+        ("jobs add", "--recreate --tail stdout.txt -y", "--follow --recreate -y"),
+        ("jobs del", "--jobid j", "j"),
+        ("jobs get", "--taskid=t --jobid j", "j t"),
+        ("jobs migrate", "--jobid j --poolid p --wait", "--running wait j p"),
+        ("jobs disable", "--jobid j --terminate", "--running terminate j"),
+        ("jobs logs", "--jobid j --taskid t", "--task t j"),
+        ("pool ssh", "--cardinal 0 --poolid p nvidia-smi --raw", "--pool-id p 0 nvidia-smi --raw"),
+        ("pool reboot", "--nodeid tvm-1 --pool-id p", "p tvm-1"),
+        ("pool del", "--poolid p --wait", "p"),
+        ("pool list", "--raw", "--output json"),
+    ],
+)
+def test_an_option_of_batch_shipyard_that_means_the_same_is_taken(command: str, words: str, here: str) -> None:
+    interspersed = command != "pool ssh"
+    again = renamed(command, words.split(), interspersed=interspersed)
+    assert again == here.split()
+    assert renamed(command, again, interspersed=interspersed) is None
+
+
+@pytest.mark.parametrize("words", [("--poolid",), ("--poolid=",), ("--poolid", "--wait"), ("-y", "--poolid")])
+def test_an_option_without_its_value_means_no_pool_of_a_file(words: tuple[str, ...], batchtrain: Run) -> None:
+    assert "`--poolid` needs a value" in batchtrain("pool", "del", *words, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "step"),
+    [
+        (("jobs", "add", "--tail", "wd/train.log"), "`batchtrain jobs logs JOB --file FILE --follow` follows"),
+        (("pool", "add", "--recreate"), "`batchtrain pool del`, and then `batchtrain pool add`"),
+        (("pool", "add", "--show-config"), "`batchtrain config show` prints it"),
+        (("jobs", "del", "j", "--wait"), "`batchtrain jobs wait JOB`"),
+        (("jobs", "list", "--jobid", "j"), "`batchtrain jobs show JOB`"),
+        (("jobs", "term", "--all-jobs"), "`batchtrain jobs list` shows the jobs"),
+        (("jobs", "tasks", "list", "--jobid", "j"), "`jobs tasks list` is `batchtrain jobs tasks j` here"),
+        (("jobs", "tasks", "term", "--jobid", "j", "--taskid", "t"), "is `batchtrain jobs task term j t` here"),
+        (("pool", "list", "--aad-user", "me"), "Write `aad` into credentials.yaml"),
+    ],
+)
+def test_another_option_of_batch_shipyard_is_answered_with_the_command(
+    words: tuple[str, ...], step: str, batchtrain: Run
+) -> None:
+    assert step in batchtrain(*words, code=2).stderr
+
+
+def test_a_file_that_is_streamed_becomes_the_command_for_it() -> None:
+    message = refusal(["data", "files", "stream", "--filespec", "job,task,wd/a b.log"])
+    assert "`batchtrain jobs logs job --task task --file 'wd/a b.log' --follow`" in message
+
+
+def test_each_option_of_batch_shipyard_is_replaced_by_one_that_exists() -> None:
+    for name, options in OPTIONS.items():
+        for option in options:
+            for path in (path for path in COMMANDS if path.startswith(option.commands)):
+                flags = {flag for parameter in COMMANDS[path].params for flag in parameter.opts}
+                assert name not in flags or not path.startswith(option.commands), (path, name)
+                assert {word for word in option.words or () if word.startswith("--")} <= flags, (path, name)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("pool", "del"), ("pool", "resize", "--spot", "1"), ("pool", "ssh", "0"), ("pool", "show"), ("jobs", "del")],
+)
+def test_a_command_that_needs_only_a_name_does_not_check_the_files(
+    words: tuple[str, ...], batchtrain: Run, tmp_path: Path
+) -> None:
+    pool: dict[str, object] = {"id": "p", "vm_size": "Standard_NC6", "vm_count": {"dedicated": 1}}
+    pool["vm_configuration"] = {"platform_image": IMAGE}
+    (tmp_path / "pool.yaml").write_text(json.dumps({"pool_specification": pool}), encoding="utf-8")
+    jobs = [{"id": "j", "tasks": [{"command": "mpirun a", "depends_on": ["b"]}]}]
+    (tmp_path / "jobs.yaml").write_text(json.dumps({"job_specifications": jobs}), encoding="utf-8")
+    assert " error: " in batchtrain("config", "validate", code=2).stderr
+    told = batchtrain(*words, code=2).stderr
+    assert "nowhere to run" in told
+    assert " warning: " not in told and " error: " not in told

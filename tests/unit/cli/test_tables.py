@@ -9,7 +9,7 @@ import pytest
 
 from batchtrain import records
 from batchtrain.cli import tables
-from batchtrain.cli.output import escaped
+from batchtrain.cli.documents import escaped
 from batchtrain.client.task_files import FileRow
 from batchtrain.records import Failure, Job, Node, Pool, Task, nodes_called
 

@@ -92,7 +92,7 @@ def test_a_plan_that_costs_more_than_the_budget_is_refused(here: Path) -> None:
 def test_a_second_report_of_a_day_overwrites_none(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_BATCH_ENDPOINT", "https://name.westeurope.batch.azure.com")
     monkeypatch.setenv("AZURE_BATCH_ACCESS_KEY", "a2V5")
-    monkeypatch.setattr("batchtrain.verify.shared_pools.work_of", lambda *_, **options: [])
+    monkeypatch.setattr("batchtrain.cli.verify.work_of", lambda *_, **options: [])
     for _ in range(3):
         verify("--only", "storage")
     assert len(list((here / "verified").glob("*.json"))) == 3
