@@ -48,7 +48,7 @@ def rows(text: str) -> Iterator[list[str]]:
 
 def journeys() -> dict[str, tuple[Hop, ...]]:
     """The steps of each journey, by its title."""
-    return {title: tuple(Hop(*cells[:3]) for cells in rows(text)) for title, text in sections("Three journeys").items()}
+    return {title: tuple(Hop(*cells[:3]) for cells in rows(text)) for title, text in sections("Journeys").items()}
 
 
 def recipes() -> dict[str, Recipe]:

@@ -26,7 +26,7 @@ LONG = ("browser", "docker", "framework", "slow")
 """Markers of tests that run with --all only."""
 MORE = (*LONG, "property")
 """Markers of tests that do more with --all than without."""
-NAMES_OF_MORE = re.compile(rf"\b({'|'.join(MORE)}|azurite|mpis)\b")
+NAMES_OF_MORE = re.compile(rf"\b({'|'.join(MORE)}|azurite|examples)\b")
 """What a file with such tests has in its text: a marker, or what marks a test."""
 SMALL_POOL = """\
 pool_specification:
@@ -83,7 +83,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         of_e2e = E2E in item.path.parents and item.get_closest_marker("smoke") is None
         if of_e2e or "azurite" in getattr(item, "fixturenames", ()):  # Azurite is installed first
             item.add_marker(pytest.mark.slow)
-    rest = [item for item in items if not {*MORE}.isdisjoint(marker.name for marker in item.iter_markers())]
+    rest = [item for item in items if _does_more(item)]
     if unseen := {str(item.path) for item in rest if not _names_more(item.path)}:
         raise pytest.UsageError(f"--rest would not see the tests of {', '.join(sorted(unseen))}")
     if not config.getoption("--rest"):
@@ -91,6 +91,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = set(rest)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = _longest_first(rest, int(getattr(config, "workerinput", {}).get("workercount", 1)))
+
+
+def _does_more(item: pytest.Item) -> bool:
+    """Whether a test does more with --all than without."""
+    names = {marker.name for marker in item.iter_markers()}
+    return "property" in names or not ("smoke" in names or names.isdisjoint(LONG))
 
 
 LONGEST = (
@@ -142,7 +148,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if not _whole(item.config) and any(item.get_closest_marker(name) for name in LONG):
+    if not _whole(item.config) and not item.get_closest_marker("smoke") and any(map(item.get_closest_marker, LONG)):
         pytest.skip("run with --all")
 
 
@@ -193,6 +199,8 @@ def _alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("XDG_CONFIG_HOME", "/no/user")
     if request.node.get_closest_marker("docker") is None:
         monkeypatch.setenv("DOCKER_HOST", "unix:///no/engine")
+    if "azurite" in request.fixturenames:  # it stands for an account of credentials.yaml
+        monkeypatch.setenv("BATCHTRAIN_REAL_STORAGE", "1")
 
 
 @pytest.fixture(autouse=True)
@@ -218,7 +226,7 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageAccount
 def mpi_environment() -> Callable[[str], Path]:
     """Gives the prefix of a virtual environment with one MPI, mpi4py, numpy and scikit-learn; fails where it cannot.
 
-    MPICH is in this environment already; tests of the others are marked `slow` (`needs.mpis`).
+    MPICH is in this environment already; tests of the others are marked `slow` (`examples.first`).
     """
     return mpi_prefix
 

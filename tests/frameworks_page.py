@@ -27,7 +27,6 @@ processes must end with exactly equal weights; `--verify` in the command prints 
 """
 ON_EACH_CHANGE = "Tested with `pytest --all`"
 VARIANTS = "Tested with `BATCHTRAIN_TEST_VARIANTS=1`"
-GPUS = "GPU recipes: their own launch, with processes that find no GPU and use the CPU"
 COLUMNS = "| variant | recipe | settings | nodes × processes | accuracy | same weights |\n|---|---|---|---|---|---|\n"
 
 
@@ -37,7 +36,7 @@ def page() -> str:
         HEAD.format(tolerance=tested.TOLERANCE),
         _table(ON_EACH_CHANGE, tested.MODES, tested.test_a_framework_trains_on_two_nodes_and_all_processes_agree),
         _table(VARIANTS, tested.MORE_MODES, tested.test_a_variant_trains_on_two_nodes_too),
-        _table(GPUS, tested.GPU_MODES, tested.test_the_launch_of_a_gpu_recipe_trains_where_there_is_no_gpu),
+        _on_gpus(),
         _deaths(),
     )
     return "\n".join(parts)
@@ -88,6 +87,22 @@ def _short(path: str) -> str:
 
 def _readable(value: str) -> str:
     return value.replace(f"{tested.SHARED}/", "").replace("python -u ", "")
+
+
+def _on_gpus() -> str:
+    test = tested.test_the_commands_of_a_gpu_recipe_launch_its_ranks_where_there_is_no_gpu.__name__
+    rows = "".join(f"| `{case.recipe}` | 2 × {case.ranks // 2} |\n" for case in tested.ON_GPUS)
+    return f"""\
+## GPU recipes: their own launch
+
+Test: `{test}`
+
+The commands of the recipe's README launch its ranks on nodes without GPUs. Each prints its number instead of training:
+the program is a copy of that of the recipe for CPUs.
+
+| recipe | nodes × processes |
+|---|---|
+{rows}"""
 
 
 def _deaths() -> str:

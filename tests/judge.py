@@ -20,7 +20,7 @@ import azure.batch as sdk
 from azure.batch import models
 from azure.batch._utils.model_base import Model, _RestField
 
-from batchtrain.plan.wire import NEWER_PROPERTIES
+from batchtrain.catalog import api_versions
 
 MODELS: dict[str, type[Model]] = {
     "pool.add": models.BatchPoolCreateOptions,
@@ -34,8 +34,8 @@ MODELS: dict[str, type[Model]] = {
 }
 """The model of each action of a plan; a request with `value` holds many tasks."""
 
-NEWER = frozenset({"vmSkuProfile", *NEWER_PROPERTIES})
-"""Properties of API 2026-10-01, which this SDK does not have; `test_wire` compares them with the emulator's tables."""
+NEWER = frozenset(field.rpartition(".")[2] for field in api_versions.NEWER)
+"""Properties of newer API versions, which this SDK does not have."""
 
 NOT_OF_BATCH = frozenset({"blob.upload", "files.upload", "pool.identity"})
 """Actions that another service answers, so that no model of Batch fits."""

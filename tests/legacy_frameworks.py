@@ -1,7 +1,8 @@
 """Which frameworks of old Pythons, or built from source, `.ci/run` trains with: `python -m tests.legacy_frameworks`.
 
-Only our own files can change how they train. All of them run if a file that they depend on differs from the last full
-run; otherwise the third runs that the number of commits names. `--write` records the files after a full run.
+Only what nodes run can change how they train: the texts of their launches, which tests compare with the files in
+tests/golden, and environments, recipes and tests. All of them run if one of these differs from the last full run;
+otherwise the third runs that the number of commits names. `--write` records a digest of these after a full run.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import subprocess
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
+
+from batchtrain.containers.environments import ENVIRONMENTS as ALL_ENVIRONMENTS
 
 ROOT = Path(__file__).resolve().parent.parent
 THIRDS = (("cntk",), ("mxnet",), ("tensorflow1", "horovod"))
@@ -25,14 +28,16 @@ VARIABLE = "BATCHTRAIN_TEST_LEGACY"
 """The frameworks that run, separated by commas. Unset: all of them."""
 DIGEST = Path(__file__).with_suffix(".sha256")
 FILES = (
-    "batchtrain/containers/environments.py", "batchtrain/containers/make_environment.py",
-    "batchtrain/containers/recipe_images.py", "batchtrain/frameworks/*.py", "batchtrain/launchers/*.py",
-    "batchtrain/runtime/**/*", "docker/cntk*/**/*", "docker/horovod*/**/*", "docker/mxnet*/**/*",
-    "docker/tensorflow*/**/*", "recipes/CNTK*/**/*", "recipes/Horovod*/**/*", "recipes/Keras*/**/*",
-    "recipes/MXNet*/**/*", "recipes/TensorFlow-Benchmarks*/**/*", "tests/e2e/test_frameworks.py",
-    "tests/e2e/test_sources.py", "tests/environments.py",
+    "batchtrain/containers/make_environment.py", "batchtrain/containers/uv.py",
+    "docker/cntk*/**/*", "docker/horovod*/**/*", "docker/mxnet*/**/*",
+    "docker/python37/**/*", "docker/tensorflow1*/**/*", "recipes/CNTK*/**/*", "recipes/Horovod*/**/*",
+    "recipes/Keras+CNTK/**/*", "recipes/Keras+MXNet/**/*", "recipes/MXNet*/**/*", "recipes/TensorFlow-Benchmarks*/**/*",
+    "tests/e2e/test_frameworks.py", "tests/e2e/test_sources.py", "tests/environments.py",
+    "tests/golden/frameworks/horovod*", "tests/golden/frameworks/mxnet*",
+    "tests/golden/frameworks/tensorflow-estimator*", "tests/golden/frameworks/tensorflow-flags*",
+    "tests/golden/frameworks/tf_cnn_benchmarks*", "tests/golden/mpi/intelmpi.*", "tests/golden/mpi/openmpi.*",
 )  # fmt: skip
-"""What a training with them depends on."""
+"""What a training with them depends on, beside the contents of its environment."""
 
 
 def runs(framework: str) -> bool:
@@ -44,16 +49,16 @@ def runs(framework: str) -> bool:
 def chosen(digest: str, recorded: str, commits: int) -> tuple[Collection[str], str]:
     """The frameworks that CI trains with, and why. `commits` is 0 if their number is unknown."""
     if digest != recorded:
-        return ALL, "a file that they depend on has changed since the last full run"
+        return ALL, "what they depend on has changed since the last full run"
     if not commits:
         return ALL, "the history of this checkout is not whole"
-    return THIRDS[commits % len(THIRDS)], f"the third of commit {commits}; no file that they depend on has changed"
+    return THIRDS[commits % len(THIRDS)], f"the third of commit {commits}; what they depend on has not changed"
 
 
 def digest() -> str:
-    """A digest of the files that the trainings depend on."""
+    """A digest of what the trainings depend on."""
     files = sorted({path for pattern in FILES for path in ROOT.glob(pattern) if path.is_file()})
-    content = hashlib.sha256()
+    content = hashlib.sha256(repr([ALL_ENVIRONMENTS[name] for name in ENVIRONMENTS]).encode())
     for path in files:
         if "__pycache__" not in path.parts:
             content.update(f"{path.relative_to(ROOT)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())

@@ -6,8 +6,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
-from typing import Any
 
 import pytest
 
@@ -17,6 +15,7 @@ PACKAGES = {
     "docker": "docker.io",
     "git": "git",
     "ip": "iproute2",
+    "modulecmd": "environment-modules",
     "npm": "nodejs and npm",
     "pgrep": "procps",
     "shellcheck": "shellcheck",
@@ -47,9 +46,3 @@ def namespaces(refusal: str) -> None:
     if unshare is not None and subprocess.run([unshare, *options, "sh", "-c", mounts]).returncode == 0:
         pytest.fail(refusal)
     pytest.skip(refusal)
-
-
-def mpis(names: Iterable[str]) -> list[Any]:
-    """Parameters of a test for MPIs, MPICH first: the others are not in this environment and run with --all only."""
-    first, *others = names
-    return [first, *(pytest.param(name, marks=pytest.mark.slow) for name in others)]

@@ -110,7 +110,7 @@ def _rows(model: str) -> Iterator[str]:
 def _type(field: Field) -> str:
     many = "list of " if field.many else ""
     if field.kind in models.enums():
-        return many + ", ".join(f"`{value}`" for value in models.enums()[field.kind])
+        return many + ", ".join(f"`{value}`{_last(field.kind, value)}" for value in models.enums()[field.kind])
     return many + (f"[{field.kind}](#{field.kind.lower()})" if field.kind in models.fields() else TYPES[field.kind])
 
 
@@ -128,6 +128,13 @@ TYPES = {
     "image": "id of a gallery's image",
     "gallery": "id of an image that is shared",
 }
+
+
+def _last(enum: str, value: str) -> str:
+    """The last service version with a value, if the newest does not have it."""
+    revisions = (revision for revision in versions.REVISIONS.values() if models.has_value(enum, value, revision))
+    last = max(revisions)
+    return f" (until {versions.name(last)})" if last < versions.NEWEST else ""
 
 
 def _span(field: Field) -> str:

@@ -7,10 +7,13 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from batchtrain.metrics.stream import MetricStream
 from batchtrain.records import Attempt, Task
 from batchtrain.records.events import MetricsSeen
 from batchtrain.records.failure import EXIT_CODE, Failure
+from batchtrain.records.rank_end import RankEnd
 from batchtrain.runs import directory, report
 from batchtrain.runs.directory import RunDirectory, RunFailure, RunRecord
 from batchtrain.runs.numbers import Recorded
@@ -31,6 +34,7 @@ class Story(NamedTuple):
     state: str = "completed"
     failed: frozenset[str] = frozenset()
     failure: RunFailure | None = None
+    ends: Sequence[RankEnd] = ()
     silence: float = 0.0
     """Seconds without a line before its end."""
 
@@ -59,13 +63,17 @@ PREEMPTED = ([f"epoch {e} step {n} loss {1 / (1 + 10 * e + n):.4f}" for e, n in 
 MANY = " ".join(f"m{number}={number}" for number in range(45))
 LAYERS = ", ".join(f'"layer_{number:02}/grad_norm": {number}.5' for number in range(40))
 RAISED = RunFailure("task train failed: rank 2 on n1 exited with code 7", task="train", rank=2, node="n1", code=7)
+ENDS = (
+    RankEnd("rank 2", 2, exit_code=7),
+    *(RankEnd(f"rank {rank}", rank, signal=15, signal_name="SIGTERM", by_launcher=True) for rank in (0, 1, 3)),
+)
 STOPPED = RunFailure("stopped by the user while rank 3 stood still for 84 s", cause="stopped")
 
 STORIES: Mapping[str, Story] = {
     "healthy": Story({"train": [_gang(4, 20)]}),
     "nan": Story({"train": [NAN]}),
     "hung": Story({"train": [_gang(4, 40, silent=3, until=12)]}, "running"),
-    "failed": Story({"train": [_gang(4, 40, silent=2, until=8)]}, "failed", frozenset({"train"}), RAISED),
+    "failed": Story({"train": [_gang(4, 40, silent=2, until=8)]}, "failed", frozenset({"train"}), RAISED, ENDS),
     "preempted": Story({"train": list(PREEMPTED)}),
     "sweep": Story(
         {f"task-{n:05}": [[f"step 1/1 loss {1 + n / 1000:.4f}"]] for n in range(500)},
@@ -91,13 +99,18 @@ def recorded(root: Path, name: str) -> RunDirectory:
             numbers.see(event, attempt)
         has_failed = task in story.failed
         failure = Failure(EXIT_CODE, "the task exited with an exit code") if has_failed else Failure()
-        result = "failure" if has_failed else "success"
-        tasks.append(Task(task, "completed", result, 7 if has_failed else 0, "node", SECONDS, failure, started=START))
+        code, result = (7, "failure") if has_failed else (0, "success")
+        ended = Task(task, "completed", result, code, "node", SECONDS, failure, started=START)
+        tasks.append(ended if story.state != "running" else Task(task, "running", node="node", started=START))
         if len(printed) > 1:
             attempts += _attempts(task, len(printed))
     metrics = numbers.end({})
     run.write_tasks(tasks)
     run.write_attempts(attempts)
+    if story.ends:
+        folder = run.logs("train") / "ranks"
+        folder.mkdir(parents=True)
+        (folder / "ends.jsonl").write_bytes(b"".join(msgspec.json.encode(end) + b"\n" for end in story.ends))
     is_by_task, summary = joined(metrics)
     is_over = story.state != "running"
     ended = END + timedelta(seconds=story.silence) if is_over else None
@@ -111,9 +124,9 @@ def recorded(root: Path, name: str) -> RunDirectory:
     return run
 
 
-def events(story: Story, task: str) -> list[tuple[MetricsSeen, int]]:
-    """What the client tells of a task, each with its attempt."""
-    stream, told = MetricStream(), list[tuple[MetricsSeen, int]]()
+def events(story: Story, task: str, stream: MetricStream | None = None) -> list[tuple[MetricsSeen, int]]:
+    """What the client tells of a task, each with its attempt. stream: reads its lines."""
+    stream, told = stream or MetricStream(), list[tuple[MetricsSeen, int]]()
     for attempt, lines in enumerate(story.tasks[task], 1):
         for number, line in enumerate(lines):
             at = START.timestamp() + SECONDS * (attempt - 1 + (number + 1) / len(lines)) / len(story.tasks[task])
@@ -124,9 +137,9 @@ def events(story: Story, task: str) -> list[tuple[MetricsSeen, int]]:
 
 
 def _attempts(task: str, count: int) -> list[Attempt]:
+    times = [START + timedelta(seconds=SECONDS * number / count) for number in range(count + 1)]
+    reasons = (*["preempted"] * (count - 1), "completed")
     return [
-        Attempt(
-            task, number, (f"node{number}",), START, SECONDS / count, "preempted" if number < count else "completed"
-        )
-        for number in range(1, count + 1)
+        Attempt(task, number, (f"node{number}",), started, ended, reason)  # type: ignore[arg-type]  # a tuple of literals
+        for number, (started, ended, reason) in enumerate(zip(times, times[1:], reasons, strict=False), 1)
     ]

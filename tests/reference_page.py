@@ -144,7 +144,7 @@ def older_values(path: PropertyPath) -> tuple[tuple[str, str], ...]:
 
 def _new_path(rule: types.Renamed) -> types.Pattern:
     home = rule.path[:-2] if rule.new.startswith("../") else rule.path[:-1]
-    return (*home, rule.new.removeprefix("../"))
+    return (*home, *rule.steps)
 
 
 def constraints(item: Property) -> Iterable[str]:

@@ -21,7 +21,8 @@ import msgspec
 import requests
 
 from batchtrain.emulator import tokens, wire
-from batchtrain.emulator.server import Emulator, Settings, Status, clock
+from batchtrain.emulator.server import Settings, Status, clock
+from batchtrain.emulator.serving import Emulator
 from batchtrain.service.recording import HEADERS, Exchange
 
 DIFFERS = 11

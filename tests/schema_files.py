@@ -106,7 +106,9 @@ def _allow_older(definitions: dict[str, Any], rule: types.Renamed) -> None:
         for pattern in block.paths:
             if reference.pattern(pattern) == rule.path[:-1]:
                 properties = definitions[block.name]["properties"]
-                properties[rule.path[-1]] = _older(properties[rule.new], rule.new)
+                is_beside = len(rule.steps) == 1 and not rule.values
+                of_today = properties[rule.new] if is_beside else {}
+                properties[rule.path[-1]] = _older(of_today, ".".join(rule.steps))
             elif rule.new.startswith("../") and reference.pattern(pattern) == rule.path[:-2]:
                 properties = definitions[block.name]["properties"]
                 map_of = properties[rule.path[-2]]

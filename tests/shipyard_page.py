@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from batchtrain.cli.shipyard import ANSWERS, PAGE
+from batchtrain.config.types.history import RENAMED, RENAMED_VALUES, REPLACED, WRAPPED, Pattern
 from tests import environments
+from tests.field_files import KINDS
 
 FILE = environments.ROOT / "docs" / "how-to" / f"{PAGE}.md"
 
@@ -29,14 +31,32 @@ batchtrain run DIR --local                # the same on this machine
 |---|---|
 | `--configdir DIR` after the verb | the same, before or after it; or DIR as the argument |
 | `SHIPYARD_CONFIGDIR`, `SHIPYARD_POOL_CONF`, … | [`BATCHTRAIN_CONFIGDIR`, …](../reference/command-line.md) |
-| `--poolid ID`, `--jobid ID`, `--taskid ID` | arguments: `batchtrain jobs show ID`, `batchtrain jobs get ID TASK` |
-| `--raw` | `-o json` |
-| `--show-config` | `batchtrain config show`, without secrets |
+| `--poolid ID`, `--jobid ID`, `--taskid ID`, `--nodeid ID`, `--cardinal N` | accepted; here `pool ssh N` |
+| `--tail stdout.txt`, `--raw`, `--wait` of pools | accepted; here `--follow`, `-o json`, and the default |
+| `--show-config`, `pool add --recreate`, `--filespec JOB,TASK,FILE` | the message has the command for it |
 | exit code 0 after a refused task | [exit codes](../reference/command-line.md) for each cause |
 | `fs.yaml`, `monitor.yaml`, `federation.yaml`, `slurm.yaml` | these four files are not read |
 
 The [configuration reference](../reference/config.md) lists every property; one without an effect names its replacement.
 Containers are Batch's own, also in a file with `native: false`.
+
+## Every older name
+
+Batch Shipyard renamed properties from version to version. `config validate` warns of each older name and reads it;
+`config migrate` writes the name of today. A name without one of today says what to do.
+
+| Older name | Today |
+|---|---|
+NAMES
+
+## Kinds of files of others
+
+Files that people wrote for every version since 1.0 were tried. These are the kinds that are not today's language. A
+check is what `config validate` names; `batchtrain config checks` explains it.
+
+| In the file | Here | Check |
+|---|---|---|
+KINDS
 
 ## Every command
 
@@ -50,7 +70,30 @@ generates it; a test compares it with the commands that exist.
 
 def page() -> str:
     """The text of the page."""
-    return HEAD + "\n".join(_rows()) + "\n"
+    head = HEAD.replace("NAMES", "\n".join(sorted(_names()))).replace("KINDS", "\n".join(_kinds()))
+    return head + "\n".join(_rows()) + "\n"
+
+
+def _names() -> Iterator[str]:
+    for rule in RENAMED:
+        values = ", ".join(f"`{old}` is `{new}`" for old, new in rule.values.items())
+        beside = "".join(f", with `{name}: {value}`" for name, value in rule.beside.items())
+        yield _row(rule.path, f"`{'.'.join(rule.steps)}`{beside}{f' ({values})' if values else ''}")
+    for value in RENAMED_VALUES:
+        yield _row((*value.path, value.old), f"`{value.new}`")
+    for wrapped in WRAPPED:
+        yield _row(wrapped.path, f"{'a list' if wrapped.kind is list else 'a value'} is its `{wrapped.below}`")
+    for replaced in REPLACED:
+        yield _row(replaced.path, replaced.instead)
+
+
+def _kinds() -> Iterator[str]:
+    for kind in KINDS:
+        yield f"| {kind.name} | {kind.level} | `{kind.rule}` |" if kind.rule else f"| {kind.name} | loads | |"
+
+
+def _row(path: Pattern, today: str) -> str:
+    return f"| `{'.'.join(path).replace('.*', '[]')}` | {today} |"
 
 
 def _rows() -> Iterator[str]:

@@ -21,7 +21,8 @@ from urllib.parse import unquote, urlsplit
 import click
 
 import batchtrain
-from batchtrain.cli.app import GROUPS, member, root
+from batchtrain.cli.app import root
+from batchtrain.cli.help import Doors
 from batchtrain.config.check import RULES
 from batchtrain.frameworks.block import Block
 from tests import environments
@@ -160,9 +161,9 @@ def _title(file: Path) -> str:
 def _commands() -> Iterator[str]:
     yield "# Commands\n"
     yield "Every command takes the [options of all commands](command-line.md) too, before or after its verb.\n"
-    for name in GROUPS:
+    for name in root.doors:
         yield f"## batchtrain {name}\n"
-        context = click.Context(member(name), info_name=name, parent=click.Context(root, info_name="batchtrain"))
+        context = click.Context(root.member(name), info_name=name, parent=click.Context(root, info_name="batchtrain"))
         yield from _described(context)
 
 
@@ -170,15 +171,13 @@ def _described(context: click.Context) -> Iterator[str]:
     """The help of a command, or of a group with all its commands."""
     command = context.command
     yield f"{inspect.cleandoc(command.help or '').replace(chr(8), '')}\n"
-    if not isinstance(command, click.Group):
+    if not isinstance(command, Doors):
         yield f"```text\n{context.command_path} {' '.join(command.collect_usage_pieces(context))}\n```\n"
         yield from _options(command, context)
         return
-    for name in command.list_commands(context):
-        child = command.get_command(context, name)
-        assert child is not None
+    for name in command.doors:
         yield f"### {context.command_path} {name}\n"
-        yield from _described(click.Context(child, info_name=name, parent=context))
+        yield from _described(click.Context(command.member(name), info_name=name, parent=context))
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:

@@ -123,7 +123,8 @@ DOCUMENTS: dict[str, tuple[Row, ...]] = {
         Row("CIFAR-10 Estimator", *_mode("TensorFlow 1 Estimator"), "", DIGITS),
         Row("CIFAR-10 tutorial with the parameters on the CPU", "`--local_parameter_device=cpu`", ALONE, "",
             f"{DIGITS}, CPUs"),
-        Row("StagingArea", "–", "", "not done: our benchmark program has no staging"),
+        Row("StagingArea", "recipe `TensorFlow-Benchmarks`: tf_cnn_benchmarks stages batches of `--data_dir` on"
+            " their way to a GPU, and variables with `--staged_vars`", "", GPUS),
         *of_modes((
             ("Keras over MXNet", "Keras over MXNet"),
             ("Keras over MXNet, image network", "Keras over MXNet, convolutions"),
@@ -148,7 +149,7 @@ DOCUMENTS: dict[str, tuple[Row, ...]] = {
         Row("`command(...)` with `MpiDistribution`, run", "`client.run(bt.command(...))`",
             f"{DESCRIBED}::test_a_described_mpi_job_trains_on_two_nodes"),
         Row("`PyTorchDistribution`, run", "`client.run(bt.command(...))`",
-            f"{DESCRIBED}::test_a_described_pytorch_job_trains_on_two_nodes"),
+            f"{DESCRIBED}::test_the_processes_of_a_described_pytorch_job_meet_on_two_nodes"),
         Row("`TensorFlowDistribution`", "`bt.TensorFlowDistribution`, `bt.TensorFlow`", BUILT),
         Row("`code`, `inputs`, `instance_count`, `display_name`", "the same words", GUIDE),
         Row("`environment`: a curated environment", "its image below `mcr.microsoft.com`", "",

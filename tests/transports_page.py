@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from batchtrain.catalog import sizes
-from batchtrain.frameworks.base import Fabric, Shape, Variable
+from batchtrain.frameworks.base import AUTO, Fabric, Shape, Variable
 from batchtrain.frameworks.mpi import MPIS
 from batchtrain.frameworks.transports import LIBFABRIC_TCP, NCCL_NAMES, UCX_NAMES
 from batchtrain.launchers import variables
@@ -72,11 +72,13 @@ def _rows() -> Iterator[Row]:
     names = [name for variable in LIBFABRIC_TCP for name in (variable.name, *variable.rivals)]
     yield Row("libfabric", (), LIBFABRIC_TCP, names, "nothing; of MPIs, only Intel MPI uses it there")
     shapes = [_shape(name) for name in GPUS]
-    every = (variable for shape in shapes for variable in variables.on_infiniband(shape))
+    every = (
+        variable for shape in shapes for variable in (*variables.on_infiniband(shape), *variables.of_node(shape, AUTO))
+    )
     tcp = variables.on_ethernet(shapes[0]._replace(fabric=Fabric.ETHERNET))
-    graph = variables.of_graph(_shape("Standard_NC24ads_A100_v4"), 1)
+    large, small = (variables.of_node(_shape(f"Standard_NC{name}ads_A100_v4"), AUTO) for name in (96, 24))
     unique = {(variable.name, variable.value): variable for variable in every}
-    yield Row("NCCL", unique.values(), (*tcp, *graph), (*NCCL_NAMES, "every variable of `/etc/nccl.conf`"))
+    yield Row("NCCL", unique.values(), (*tcp, *large, *small), (*NCCL_NAMES, "every variable of `/etc/nccl.conf`"))
     amd = _shape("Standard_ND96isr_MI300X_v5")
     yield Row(
         "RCCL", variables.on_infiniband(amd), variables.on_ethernet(amd._replace(fabric=Fabric.ETHERNET)), NCCL_NAMES

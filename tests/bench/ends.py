@@ -27,7 +27,8 @@ import psutil  # noqa: E402
 from azure.batch import models  # noqa: E402
 
 from batchtrain.emulator import mapped_images, server, steering  # noqa: E402
-from batchtrain.emulator.server import Emulator, Settings  # noqa: E402
+from batchtrain.emulator.server import Settings  # noqa: E402
+from batchtrain.emulator.serving import Emulator  # noqa: E402
 from batchtrain.testing import emulated_batch  # noqa: E402
 from tests import environments  # noqa: E402
 from tests.contract import test_mpi_launch as mpis  # noqa: E402

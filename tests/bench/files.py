@@ -18,7 +18,8 @@ sys.path.insert(0, str(ROOT))
 
 from batchtrain.client.client import Client  # noqa: E402
 from batchtrain.config.types import Secret  # noqa: E402
-from batchtrain.emulator.server import Emulator, Settings  # noqa: E402
+from batchtrain.emulator.server import Settings  # noqa: E402
+from batchtrain.emulator.serving import Emulator  # noqa: E402
 from batchtrain.runs.recording import Origin  # noqa: E402
 from batchtrain.service import downloads  # noqa: E402
 from batchtrain.service.connect import Account  # noqa: E402

@@ -31,18 +31,18 @@ from rich.console import Console
 from rich.live import Live
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from batchtrain.cli.live import _Shown
+from batchtrain.cli.live_block import _Shown
 from batchtrain.client.client import Client, connect
-from batchtrain.client.run import Follow
+from batchtrain.client.log_follower import Follow
 from batchtrain.config.types import Secret
 from batchtrain.dashboard import recorded
 from batchtrain.dashboard.app import STATIC
 from batchtrain.dashboard.board import Board, Viewer
 from batchtrain.dashboard.budget import Budget
 from batchtrain.dashboard.connection import Connection
-from batchtrain.dashboard.figures import columns
 from batchtrain.dashboard.reading import topic
 from batchtrain.runs import compare, directory
+from batchtrain.runs.curves import columns
 from batchtrain.service import watch
 from batchtrain.service.connect import Account
 from batchtrain.service.requests import ask

@@ -96,6 +96,7 @@ def figures() -> dict[str, float]:
         "lines of other files in the wheel": other_lines(set(lines)),
         "modules at the root of the package": len(list(modules.PACKAGE.glob("*.py"))),
         "floors: the longest chain of imports between folders and root modules": floors(),
+        "imports inside functions": sum(map(deferred_imports, modules.files())),
         "private functions that are called once": sum(map(called_once, modules.files())),
         "percent of bound names that are a participle or pointer alone": pointer_share(),
         "lines of the longest file": max(lines.values()),
@@ -144,6 +145,13 @@ def called_once(path: Path) -> int:
         node.func.id for node in modules.nodes(path) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
     return sum(mentions[name] == 1 and name in calls for name in private)
+
+
+def deferred_imports(path: Path) -> int:
+    """Imports that stand in functions; only a command's door and a heavy library may have one."""
+    functions = (node for node in modules.nodes(path) if isinstance(node, _FUNCTION))
+    inner = (node for function in functions for node in ast.walk(function))
+    return len({node for node in inner if isinstance(node, (ast.Import, ast.ImportFrom))})
 
 
 def pointer_share() -> float:

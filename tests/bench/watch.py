@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from batchtrain.client.client import Client  # noqa: E402
-from batchtrain.client.run import Follow  # noqa: E402
+from batchtrain.client.log_follower import Follow  # noqa: E402
 from batchtrain.config.types import Secret  # noqa: E402
 from batchtrain.service import watch  # noqa: E402
 from batchtrain.service.connect import Account  # noqa: E402

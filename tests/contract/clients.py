@@ -26,7 +26,8 @@ from filelock import FileLock
 
 from batchtrain.emulator import http, identity, mapped_images, resource_manager, routes, server
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.server import Emulator, Settings, Status
+from batchtrain.emulator.server import Settings, Status
+from batchtrain.emulator.serving import Emulator
 from tests import environments, javascript, tunnel
 from tests.contract import test_all_operations as operations
 from tests.contract.ways import SyncWay
@@ -126,7 +127,7 @@ def _az(running: Running) -> None:
     for line in AZ.strip().splitlines():
         words = [word.replace("_", " ") if word.startswith("batch.node") else word for word in line.split()]
         words = [part for word in words for part in (image.split() if word == "IMAGE" else [word])]
-        lines.append(json.dumps(["batch", *words, "--output", "json"]))
+        lines.append(json.dumps([["batch", *words, "--output", "json"], {}, "."]))
     running.run(python, HERE / "az_commands.py", input="\n".join(lines),
                 AZURE_CONFIG_DIR=str(running.home / "config"), AZURE_CORE_COLLECT_TELEMETRY="no")  # fmt: skip
 

@@ -18,7 +18,8 @@ from azure.core.credentials import AzureNamedKeyCredential
 
 from batchtrain.config.types import Secret
 from batchtrain.emulator import server, wire
-from batchtrain.emulator.server import Emulator, Settings, Status
+from batchtrain.emulator.server import Settings, Status
+from batchtrain.emulator.serving import Emulator
 from batchtrain.service import connect as signing
 from batchtrain.service.connect import Account
 from tests.emulation import FakeMachine

@@ -17,7 +17,7 @@ from batchtrain.emulator import mapped_images
 from batchtrain.emulator.interface import Container, Exit, Mount, NodeSpec, Run
 from batchtrain.emulator.machine import process
 from batchtrain.emulator.machine.process import ProcessMachine, open_machine
-from tests import needs
+from tests import examples, needs
 from tests.contract.nodes_on_this_machine import TASK
 
 pytestmark = pytest.mark.process
@@ -90,7 +90,7 @@ class Pools:
         self._loop.close()
 
 
-@pytest.fixture(scope="module", params=[("/tmp", False), ("/var/tmp", False), ("/var/tmp", True)])
+@pytest.fixture(scope="module", params=examples.first([("/tmp", False), ("/var/tmp", False), ("/var/tmp", True)]))
 def pools(request: pytest.FixtureRequest) -> Iterator[Pools]:
     """With a data directory in what is a node's own, and elsewhere; in a user namespace, as an ordinary user has it."""
     place, user_namespace = request.param

@@ -22,7 +22,8 @@ import pytest
 
 from batchtrain import connections
 from batchtrain.emulator import server, steering, wire
-from batchtrain.emulator.server import Emulator, Settings, Status
+from batchtrain.emulator.server import Settings, Status
+from batchtrain.emulator.serving import Emulator
 from tests.contract.conftest import completed, connect, eventually, idle, job, pool, task
 from tests.emulation import POOL, FakeMachine
 

@@ -13,7 +13,8 @@ from azure.batch import BatchClient
 
 from batchtrain.emulator import files, server
 from batchtrain.emulator.machine import process, rooted_path
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from tests.contract.conftest import connect, idle, job, pool
 
 pytestmark = pytest.mark.process

@@ -10,7 +10,7 @@ from azure.batch import BatchClient
 from azure.core.exceptions import HttpResponseError, IncompleteReadError, ServiceRequestError, ServiceResponseError
 
 from batchtrain.config.types import VmCount
-from batchtrain.emulator import server, steering
+from batchtrain.emulator import server, serving, steering
 from batchtrain.emulator.testing import SIMULATED, BatchService, emulated_batch
 from batchtrain.plan.autoscale import idle_to_zero
 from tests.emulation import POOL, FakeMachine
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.process
 @pytest.fixture(scope="module")
 def only() -> Iterator[BatchService]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server, "_process_machine", FakeMachine.open)
+        patch.setattr(serving, "_process_machine", FakeMachine.open)
         with emulated_batch() as service:
             yield service
 

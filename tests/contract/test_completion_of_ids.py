@@ -13,8 +13,8 @@ from batchtrain.cli.options import Settings
 from batchtrain.client.client import Client
 from batchtrain.client.local import account_dir
 from batchtrain.config.types import Secret
-from batchtrain.emulator.server import Emulator
 from batchtrain.emulator.server import Settings as Running
+from batchtrain.emulator.serving import Emulator
 from batchtrain.service.connect import Account
 from tests.emulation import FakeMachine
 from tests.unit.plan.jobs import recipe

@@ -11,7 +11,7 @@ import pytest
 from batchtrain.cli.failures import document_of
 from batchtrain.client.client import Client
 from batchtrain.config.types import Job, Recipe, Secret
-from batchtrain.emulator.server import Emulator
+from batchtrain.emulator.serving import Emulator
 from batchtrain.errors import Differs, NotFound, TasksRefused
 from batchtrain.plan.marks import DIGEST
 from batchtrain.plan.task_stream import TaskDocument

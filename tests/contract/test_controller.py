@@ -19,7 +19,8 @@ from batchtrain.client.limits import Limits
 from batchtrain.config.types import Candidates, Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.interface import StorageAccount
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from batchtrain.plan.marks import values_of
 from batchtrain.runs.recording import Origin
 from batchtrain.service import read

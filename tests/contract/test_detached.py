@@ -27,7 +27,8 @@ from batchtrain.client.limits import Limits
 from batchtrain.config.types import Credentials, Recipe, Secret, StorageCredentials
 from batchtrain.emulator import steering
 from batchtrain.emulator.interface import StorageAccount
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.plan import addition
 from batchtrain.runs.directory import runs
@@ -124,7 +125,7 @@ def test_a_run_whose_command_is_killed_at_a_request_has_no_node_and_its_end_afte
     assert client.jobs.state("j") == ("completed" if state else "")
     if state:
         storage = client.storage(recipe("j", azurite))("link")
-        recording = account_runs.attach(client, storage, root, run.name, "j", tell=QUIET, timeout=60)
+        recording = account_runs.attach(client, lambda: storage, root, run.name, "j", tell=QUIET, timeout=60)
         assert recording.run.record().state == state
 
 

@@ -24,7 +24,8 @@ from azure.batch import BatchClient, models
 
 from batchtrain.emulator import mapped_images, server
 from batchtrain.emulator.machine import docker_engine as engines
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from tests import containers
 from tests.contract.conftest import connect, eventually, job, pool, serves
 

@@ -42,6 +42,7 @@ def test_hadolint_has_nothing_to_say(hadolint: str, path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_shellcheck_has_nothing_to_say(path: Path) -> None:
     done = subprocess.run([needs.program("shellcheck"), str(path)], capture_output=True, text=True)

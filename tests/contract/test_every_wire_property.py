@@ -20,6 +20,7 @@ import pytest
 from batchtrain.emulator import models, properties, server, tokens, wire
 from batchtrain.emulator.routes import ROUTES
 from batchtrain.emulator.versions import CURRENT
+from batchtrain.emulator.world import USER_SUBSCRIPTION
 from tests import judge, operations_page
 from tests.contract import wire_properties
 from tests.contract.conftest import eventually
@@ -37,11 +38,11 @@ VERSION = "api-version=2025-06-01"
 
 @contextlib.contextmanager
 def account(place: Path) -> Iterator[Inside]:
-    """A service with an application package."""
+    """A service with an application package, which takes disk encryption sets."""
     (place / "applications" / "app").mkdir(parents=True)
     with zipfile.ZipFile(place / "applications" / "app" / "1.zip", "w") as file:
         file.writestr("a", "b")
-    with Inside(place) as running:
+    with Inside(place, USER_SUBSCRIPTION) as running:
         yield running
 
 

@@ -17,7 +17,8 @@ from batchtrain.emulator import server
 from batchtrain.emulator.interface import STORAGE_ACCOUNT, StorageAccount
 from batchtrain.emulator.machine import output_files
 from batchtrain.emulator.machine import own_storage as own_storage_module
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from tests.azurite import require
 from tests.contract.conftest import completed, connect, eventually, idle, job, pool, serves, task
 

@@ -16,13 +16,12 @@ from batchtrain.diagnosis.evidence import Evidence, ExaminedTask
 from batchtrain.diagnosis.findings import judged
 from batchtrain.errors import Finding
 from batchtrain.frameworks.base import Shape
-from batchtrain.launchers import plain
 from batchtrain.launchers.launch import File, Launch
 from batchtrain.records import Failure, Job, Task
 from batchtrain.records.failure import EXIT_CODE
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.causes import cause
-from tests import needs
+from tests import examples
 from tests.contract.gang_of_nodes import Gang, Outcome, gang_of, gang_with_python
 from tests.contract.test_mpi_launch import RUNTIMES, VARIABLES
 from tests.launching import launched
@@ -106,7 +105,7 @@ def check(gang: Gang, outcome: Outcome) -> None:
     assert gang.left() == []
 
 
-@pytest.mark.parametrize("name", needs.mpis(RUNTIMES))
+@pytest.mark.parametrize("name", examples.first(RUNTIMES))
 @pytest.mark.parametrize("rank_logs", [True, False])
 def test_the_exception_of_the_first_rank_is_the_cause_under_an_mpi(
     name: str, rank_logs: bool, tmp_path: Path, mpi_environment: Callable[[str], Path]
@@ -132,7 +131,7 @@ def test_the_exception_of_the_first_rank_is_the_cause_under_the_node_launcher(
 
 def test_an_exception_is_the_cause_in_a_gang_without_a_launch_block(python_nodes: AbstractContextManager[Gang]) -> None:
     with python_nodes as gang:
-        launch = plain.launch('python3 "$AZ_BATCH_TASK_SHARED_DIR/program.py"', Shape(2))
+        launch = launched("plain", 'python3 "$AZ_BATCH_TASK_SHARED_DIR/program.py"', Shape(2))
         outcome = gang.launch(with_program(launch, ALONE))
         assert ".batchtrain/" not in outcome.stderr
         assert diagnosed(outcome, "").cause == "the program raised ValueError: bad data"

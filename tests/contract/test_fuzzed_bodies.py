@@ -75,7 +75,7 @@ def values(field: Field) -> st.SearchStrategy[Any]:
         "object": st.dictionaries(TEXT, TEXT, max_size=3),
         "map": st.dictionaries(TEXT, TEXT, max_size=3),
     }
-    if names := models.enums().get(field.kind):
+    if names := tuple(models.enums().get(field.kind, ())):
         one: st.SearchStrategy[Any] = st.sampled_from(names).flatmap(
             lambda name: st.sampled_from((name, name.upper(), name.title()))
         )

@@ -11,9 +11,9 @@ import pytest
 
 from batchtrain import runtime
 from batchtrain.frameworks.base import Shape
-from batchtrain.launchers import plain
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.files import decoded_lines
+from tests.launching import launched
 
 pytestmark = pytest.mark.process
 
@@ -68,9 +68,9 @@ Shell = Callable[..., tuple[str, str, int]]
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     """Runs a text beside gang.sh, for a gang of one host."""
-    (tmp_path / "gang.sh").write_bytes(runtime.GANG)
+    (tmp_path / "gang.sh").write_bytes(runtime.read("gang.sh"))
     (tmp_path / ".batchtrain/ranks").mkdir(parents=True)
-    (tmp_path / ".batchtrain/sweep.sh").write_bytes(runtime.SWEEP)
+    (tmp_path / ".batchtrain/sweep.sh").write_bytes(runtime.read("sweep.sh"))
 
     def run(text: str, **environment: str) -> tuple[str, str, int]:
         (tmp_path / "launch.sh").write_text(text)
@@ -234,7 +234,7 @@ def test_a_gang_of_which_each_rank_is_alone_ends(
 
 
 def test_the_coordination_of_a_gang_without_a_block_keeps_the_kills_for_memory(shell: Shell, tmp_path: Path) -> None:
-    launch = plain.launch("./train", Shape(2))
+    launch = launched("plain", "./train", Shape(2))
     for file in launch.files:
         (tmp_path / file.name).write_bytes(file.data)
     text = f"{launch.coordination}\nbash .batchtrain/node.sh memory_kills"
@@ -284,7 +284,7 @@ def test_what_the_image_sets_for_nccl_is_kept(shell: Shell, tmp_path: Path) -> N
 def test_a_topology_file_that_the_node_lacks_is_told(
     tmp_path: Path, file: str, before: str, value: str, told: str
 ) -> None:
-    (tmp_path / "gang.sh").write_bytes(runtime.GANG)
+    (tmp_path / "gang.sh").write_bytes(runtime.read("gang.sh"))
     (tmp_path / "topo.xml").touch()
     text = f'. ./gang.sh; bt_default_file NCCL_TOPO_FILE {file}; echo "[${{NCCL_TOPO_FILE-}}]"'
     environment = {"PATH": "/usr/bin:/bin", **({"NCCL_TOPO_FILE": before} if before else {})}

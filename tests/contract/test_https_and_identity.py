@@ -18,7 +18,8 @@ from azure.identity import DefaultAzureCredential
 
 import batchtrain as bt
 from batchtrain.emulator import certificates, server, trust
-from batchtrain.emulator.server import Emulator, Settings, Status
+from batchtrain.emulator.server import Settings, Status
+from batchtrain.emulator.serving import Emulator
 from tests.certificates import issue
 from tests.contract.conftest import completed, connect, job, pool, task
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator.server import Emulator
+from batchtrain.emulator.serving import Emulator
 from tests import environments, javascript
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]

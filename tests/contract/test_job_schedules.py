@@ -12,7 +12,7 @@ from azure.core.exceptions import (
 )
 
 from batchtrain.emulator import steering
-from batchtrain.emulator.server import Emulator
+from batchtrain.emulator.serving import Emulator
 from tests.contract.conftest import eventually, pool
 
 pytestmark = pytest.mark.process

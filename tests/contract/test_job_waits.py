@@ -16,8 +16,10 @@ from batchtrain.client.run import run
 from batchtrain.config.types import Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.interface import Exit, Run
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from batchtrain.errors import BatchtrainError, CannotRun, ServiceError, TaskFailed, WaitOver
+from batchtrain.life.intents import REUSE
 from batchtrain.records.events import Event
 from batchtrain.service import retry, watch
 from batchtrain.service.connect import Account
@@ -96,7 +98,7 @@ def test_a_run_behind_a_failed_task_ends_at_once_with_its_cause_and_is_deleted(
     assert isinstance(outcome.failure, TaskFailed) and outcome.failure.task == failed
     assert waiting in str(outcome.failure)
     assert failed[2:] in [event.subject for event in said if event.kind == "task.failed"]
-    assert [event.subject for event in said if event.kind == "deleted"] == ["job j", "pool p"]
+    assert [event.text for event in said if event.kind == "deleted"] == ["deleted job j, pool p"]
 
 
 def test_a_job_that_a_failed_task_disabled_says_so_in_every_minute(client: Client, emulator: Emulator) -> None:
@@ -166,7 +168,7 @@ def test_a_reused_pool_gets_the_nodes_that_an_earlier_resize_did_not_get(client:
     steering.limit(emulator.status, {"STANDARD_D2S_V5": 8})
     said: list[Event] = []
     told = recipe({"id": "t", "command": "exit 0"}, dedicated=2)
-    outcome = run(client, told, tell=said.append, timeout=GUARD, reuse=True)
+    outcome = run(client, told, tell=said.append, timeout=GUARD, intent=REUSE)
     assert outcome.failure is None
     assert [event.text for event in said if "AllocationFailed; the nodes are requested again" in event.text]
     assert client.pools.get("p").nodes == 2

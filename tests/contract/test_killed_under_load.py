@@ -37,14 +37,14 @@ import asyncio, json, os, sys
 from pathlib import Path
 import uvicorn
 from batchtrain import connections
-from batchtrain.emulator import alarms, control, drive, http, server, store
+from batchtrain.emulator import alarms, control, drive, http, server, serving, store
 from batchtrain.emulator.machine import process, routing, simulated
 
 for _ in sys.stdin:
     if not os.fork():
         os.setsid()
         announced = lambda status: print(json.dumps([os.getpid(), status.endpoint, status.key]), flush=True)
-        server.serve(server.Settings(Path(sys.argv[1]), port=int(sys.argv[2])), announced)
+        serving.serve(server.Settings(Path(sys.argv[1]), port=int(sys.argv[2])), announced)
         os._exit(0)
     os.wait()
     print("null", flush=True)

@@ -17,7 +17,8 @@ import pytest
 from azure.batch import BatchClient, models
 
 from batchtrain.emulator.interface import NodeLost
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from tests.contract.conftest import connect, eventually, job, pool
 from tests.contract.nodes_on_this_machine import Nodes, tell
 from tests.waiting import GUARD
@@ -182,7 +183,7 @@ def test_a_second_attempt_does_not_append_to_what_a_link_names(account: Account,
 
 
 def test_a_profile_that_is_a_link_is_replaced_at_boot(account: Account, victim: Path) -> None:
-    home = "$AZ_BATCH_NODE_ROOT_DIR/home/_azbatch"
+    home = "$AZ_BATCH_NODE_ROOT_DIR/volatile/home/_azbatch"
     keys = f"mkdir -p {home}/.ssh; ln -sf {victim}/file {home}/.ssh/authorized_keys"
     assert account.run("profile", f"ln -sf {victim}/file {home}/.profile; {keys}") == (0, "")
     (node,) = account.client.list_nodes("pool")
@@ -190,7 +191,7 @@ def test_a_profile_that_is_a_link_is_replaced_at_boot(account: Account, victim: 
         "pool", str(node.id), {"nodeRebootOption": "requeue"}, polling_interval=0.02
     ).result()
     account.idle()
-    profile = account.node / "home/_azbatch/.profile"
+    profile = account.node / "volatile/home/_azbatch/.profile"
     assert not profile.is_symlink()
     assert profile.read_text().startswith("PATH=")
 

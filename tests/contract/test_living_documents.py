@@ -9,7 +9,7 @@ import pytest
 from azure.batch import BatchClient
 
 from batchtrain.config.types import Recipe
-from batchtrain.emulator.server import Emulator
+from batchtrain.emulator.serving import Emulator
 from batchtrain.plan import diff, plan_recipe
 from batchtrain.plan.types import Plan
 from batchtrain.service import read

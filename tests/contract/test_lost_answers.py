@@ -12,7 +12,7 @@ from batchtrain.client.client import Client
 from batchtrain.client.run import run
 from batchtrain.config.types import Recipe, Secret
 from batchtrain.emulator import steering
-from batchtrain.emulator.server import Emulator
+from batchtrain.emulator.serving import Emulator
 from batchtrain.errors import TaskFailed, TimedOut, Unreachable
 from batchtrain.records.events import Event
 from batchtrain.service import retry
@@ -151,7 +151,7 @@ def test_a_watch_that_reaches_nobody_ends_at_its_deadline_and_changes_nothing(
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tasks of a run have a second; its pool has what it needs."""
-    monkeypatch.setattr("batchtrain.client.run.seconds_for", lambda job: 1.0)
+    monkeypatch.setattr("batchtrain.client.work.seconds_for", lambda job: 1.0)
 
 
 def test_a_run_that_reaches_nobody_deletes_nothing(emulator: Emulator, client: Client, soon: None) -> None:

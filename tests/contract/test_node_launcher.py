@@ -24,7 +24,7 @@ from batchtrain.launchers import steps
 from tests import streamed
 from tests.waiting import until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 SSH = """#!/bin/bash
 while [ $# -gt 0 ]; do case $1 in -o | -p) shift 2 ;; -*) shift ;; *) break ;; esac; done
@@ -41,14 +41,14 @@ path=$(cat "$root/path" 2>/dev/null || echo "$PATH")
 [ ! -e "$root/talks" ] || echo "Welcome to this node."
 [ ! -e "$root/limit" ] || ulimit -n "$(cat "$root/limit")"
 set -- env -i HOME="$root" USER=somebody SHELL=/bin/bash PATH="$path" SSH_CONNECTION="1.2.3.4 5 $host 22" \\
-  BATCHTRAIN_EMULATED_NODE="$root" /bin/bash -c "$*"
+  BATCHTRAIN_EMULATED_NODE="$(cat "$root/emulated" 2>/dev/null || echo "$root")" /bin/bash -c "$*"
 [ -e "$root/late" ] || {{ "$@"; exit; }}
 "$@" | {python} -c "$(cat "$root/late")"
 exit "${{PIPESTATUS[0]}}"
 """
 """As sshd has it: nothing of the caller's environment, and 255 where nobody answers. What is not there: `host` has no
-directory; `refused`, `hangs`, `talks` (a login that prints), `path`, `late` and `limit` (of open files) are
-files in it."""
+directory; `refused`, `hangs`, `talks` (a login that prints), `path`, `late`, `limit` (of open files) and
+`emulated` (what the node is, by default a directory) are files in it."""
 LATE = """
 import os, time
 while data := os.read(0, 65536):
@@ -94,7 +94,7 @@ class Nodes:
                 path = self.root(number) / "task" / file.name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(file.data)
-        (ours / "gang.sh").write_bytes(runtime.GANG)
+        (ours / "gang.sh").write_bytes(runtime.read("gang.sh"))
         values = {
             "AZ_BATCH_NODE_ID": f"tvm-{number + 1}",
             "AZ_BATCH_NODE_ROOT_DIR": str(self.root(number)),
@@ -205,6 +205,7 @@ def test_rank_0_is_on_the_primary_and_every_rank_has_its_own_nodes_values(python
     )
 
 
+@pytest.mark.smoke
 def test_a_rank_has_the_primarys_environment_and_the_persons_words_win_over_defaults(nodes: Nodes) -> None:
     done = nodes.run(
         "echo $COLOUR $FIRST $SECOND $HOME",
@@ -227,6 +228,7 @@ def test_a_file_that_pre_execution_sources_must_be_on_every_node(nodes: Nodes) -
     assert "pre_execution_command: ./prepare is not there" in done.stderr
 
 
+@pytest.mark.smoke
 def test_output_is_also_kept_in_a_file_a_rank_byte_for_byte(nodes: Nodes) -> None:
     nodes.run(r"printf '\377 \200 %s\nno end' $RANK; echo problem >&2")
     assert (nodes.wd(1) / "ranks/rank-3.stdout.txt").read_bytes() == b"\xff \x80 3\nno end"
@@ -241,6 +243,7 @@ def test_a_rank_has_a_file_for_its_metrics_that_a_new_try_empties(nodes: Nodes) 
     assert found == {"rank-3.metrics.jsonl": '{"loss": 3}\n'}
 
 
+@pytest.mark.smoke
 def test_the_stream_has_what_every_rank_measures(nodes: Nodes, tmp_path: Path) -> None:
     (tmp_path / "streamed.py").write_text(streamed.PROGRAM)
     done = nodes.run(f"{sys.executable} -u {tmp_path}/streamed.py", {"BATCHTRAIN_ATTEMPT": "2"})
@@ -258,7 +261,6 @@ def test_the_last_line_of_a_silent_rank_is_in_the_stream_while_it_runs(nodes: No
     launch.wait()
 
 
-@pytest.mark.slow
 def test_a_node_is_sampled_while_its_ranks_run(nodes: Nodes) -> None:
     done = nodes.run(
         "until grep -q cpu_percent ${BATCHTRAIN_METRICS%/*}/node.metrics.jsonl; do sleep 0.1; done 2>/dev/null",
@@ -294,6 +296,7 @@ def test_a_line_is_shown_while_its_rank_runs_and_so_is_one_without_an_end(nodes:
     assert nodes.finish().code == 0
 
 
+@pytest.mark.smoke
 def test_processes_that_do_not_decide_end_with_those_that_do(nodes: Nodes) -> None:
     roles = [
         {"name": "ps", "total": 1, "placement": "spread", "command": "touch ps; exec sleep 100000"},
@@ -365,12 +368,14 @@ def test_a_rank_that_the_kernel_kills_at_the_limit_of_its_container_says_so(
     limited_python: str, tmp_path: Path
 ) -> None:
     nodes = Nodes(tmp_path, 2, limited_python)
+    (nodes.root(1) / "emulated").write_text("container")
     done = nodes.run(f"[ $RANK = 3 ] || exec sleep 100000; exec {sys.executable} -c 'x = bytearray(400_000_000)'")
     end = nodes.ends()[0]
     assert (done.code, end["rank"], end["signal"], end["full_memory"]) == (137, 3, 9, "cgroup")
     assert "was killed by signal 9, because the memory limit of its container was reached" in done.stderr
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("death", DEATHS)
 def test_the_first_failure_is_named_and_the_gang_is_gone(death: str, nodes: Nodes) -> None:
     how, said, code = DEATHS[death]
@@ -388,16 +393,18 @@ def test_the_first_failure_is_named_and_the_gang_is_gone(death: str, nodes: Node
     assert "last words" in end["lines"]
 
 
-def test_the_end_of_a_rank_has_its_time_and_attempt(nodes: Nodes) -> None:
+def test_the_end_of_a_rank_has_its_time_and_attempt_and_whether_the_launcher_ended_it(nodes: Nodes) -> None:
     begin = datetime.now(timezone.utc)
     nodes.run("[ $RANK != 3 ] || exit 7; sleep 60", {"BATCHTRAIN_ATTEMPT": "2"})
-    [end] = nodes.ends()
+    end, *others = nodes.ends()
     assert begin <= datetime.fromisoformat(end["time"].replace("Z", "+00:00")) <= datetime.now(timezone.utc)
     assert end["attempt"] == 2
+    of_others = {(other["rank"], other["signal_name"], other["by_launcher"]) for other in others}
+    assert of_others == {(rank, "SIGTERM", True) for rank in (0, 1, 2)}
 
 
 def test_the_end_of_the_gang_is_the_end_of_the_attempt(nodes: Nodes, tmp_path: Path) -> None:
-    (nodes.root(0) / "task/.batchtrain/attempt.sh").write_bytes(runtime.ATTEMPT)
+    (nodes.root(0) / "task/.batchtrain/attempt.sh").write_bytes(runtime.read("attempt.sh"))
     store = tmp_path / "store/attempt-1"
     store.mkdir(parents=True)
     variables = {"BATCHTRAIN_ATTEMPT": "1", "BATCHTRAIN_ATTEMPT_DIR": str(store)}
@@ -432,6 +439,7 @@ def test_the_errors_of_the_ranks_of_a_torchrun_are_in_its_log_directory(nodes: N
     assert (done.code, end["rank"], end["exit_code"], end["error"]["message"]) == (7, 3, 7, "no luck")
 
 
+@pytest.mark.smoke
 def test_ranks_that_fail_because_another_did_are_not_blamed(nodes: Nodes) -> None:
     """Rank 0 dies after rank 3, but is heard of first."""
     (nodes.root(1) / "late").write_text(LATE)
@@ -443,6 +451,7 @@ def test_ranks_that_fail_because_another_did_are_not_blamed(nodes: Nodes) -> Non
     assert done.code == 5
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("all_of_them", [False, True])
 def test_a_rank_may_save_its_work_when_the_task_is_ended(all_of_them: bool, nodes: Nodes) -> None:
     """As Batch may end one: by telling its first process, or every one."""
@@ -469,6 +478,7 @@ def test_a_rank_that_does_not_end_when_the_task_is_ended_is_killed_after_the_gra
     assert all((nodes.wd(number) / "told").exists() for number in range(2))
 
 
+@pytest.mark.smoke
 def test_a_stopped_rank_is_noticed(nodes: Nodes) -> None:
     done = nodes.run("[ $RANK != 3 ] || kill -STOP $$; sleep 60", heartbeat_seconds=3)
     assert (done.code, nodes.processes()) == (147, {})
@@ -479,7 +489,6 @@ def test_a_stopped_rank_is_noticed(nodes: Nodes) -> None:
 STALLS = "echo step $RANK; [ $RANK = 2 ] || for i in 1 2 3 4 5; do sleep 0.1; echo step $i; done; sleep 86400"
 
 
-@pytest.mark.slow
 def test_a_silent_gang_ends_and_names_the_rank_that_was_silent_first(nodes: Nodes) -> None:
     done = nodes.run(STALLS, stop_when={"silent": 2})
     assert (done.code, nodes.processes()) == (124, {})
@@ -489,7 +498,21 @@ def test_a_silent_gang_ends_and_names_the_rank_that_was_silent_first(nodes: Node
     assert end["ending"].endswith("no process printed anything for 2 s")
 
 
-@pytest.mark.slow
+HANGS = "def wait_for_data(): time.sleep(86400)\n\nprint('step 1', flush=True)\nwait_for_data()"
+
+
+def test_the_record_of_a_gang_that_stalled_has_the_stacks_of_its_ranks(nodes: Nodes) -> None:
+    (nodes.folder / "train.py").write_text(f"import time\n{HANGS}\n")
+    done = nodes.run(f"{sys.executable} {nodes.folder}/train.py", stop_when={"silent": 2})
+    assert (done.code, nodes.processes()) == (124, {})
+    stacks = [json.loads(line) for line in (nodes.wd(0) / "ranks/stacks.jsonl").read_text().splitlines()]
+    assert sorted((stack["rank"], stack["node"]) for stack in stacks) == [
+        ("0", "tvm-1"), ("1", "tvm-1"), ("2", "tvm-2"), ("3", "tvm-2"),
+    ]  # fmt: skip
+    assert all(stack["threads"][0][0].startswith("wait_for_data (") for stack in stacks)
+    assert nodes.ends()[0]["lines"][1].startswith("in wait_for_data (")
+
+
 def test_a_gang_whose_gpus_idle_ends(nodes: Nodes) -> None:
     (nodes.bin / "nvidia-smi").write_text("#!/bin/sh\necho 3, 1000\n")
     (nodes.bin / "nvidia-smi").chmod(0o755)
@@ -501,7 +524,6 @@ def test_a_gang_whose_gpus_idle_ends(nodes: Nodes) -> None:
     assert nodes.ends()[0]["ending"].endswith("the GPUs of all nodes were below 5 % for 1 s")
 
 
-@pytest.mark.slow
 def test_the_primary_keeps_what_the_ranks_of_other_nodes_print_and_measure(nodes: Nodes) -> None:
     command = "echo out $RANK; echo err $RANK >&2; echo '{\"loss\": 1}' >>$BATCHTRAIN_METRICS; sleep 2"
     (nodes.wd(0) / "ranks").mkdir()
@@ -513,6 +535,7 @@ def test_the_primary_keeps_what_the_ranks_of_other_nodes_print_and_measure(nodes
             assert (nodes.wd(0) / f"ranks/rank-{rank}.{kind}").read_text() == text
 
 
+@pytest.mark.smoke
 def test_a_command_that_one_node_has_not_got_is_named_with_that_node(nodes: Nodes) -> None:
     (nodes.root(0) / "tool").write_text("#!/bin/sh\nsleep 60\n")
     (nodes.root(0) / "tool").chmod(0o755)
@@ -559,7 +582,6 @@ def memory(pid: int) -> int:
     return int(Path(f"/proc/{pid}/status").read_text().partition("VmHWM:")[2].split()[0])
 
 
-@pytest.mark.slow
 def test_a_reader_that_stopped_reading_does_not_hide_a_failure(nodes: Nodes) -> None:
     """The primary's output is full; yet the gang ends, and nothing waits for the reader for long."""
     nodes.start("[ $RANK != 3 ] || { sleep 1; touch died; exit 7; }; yes")
@@ -572,6 +594,7 @@ def test_a_reader_that_stopped_reading_does_not_hide_a_failure(nodes: Nodes) -> 
 # --- a supervisor or a primary that fails ---------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("number", [0, 1])
 def test_nothing_outlives_a_supervisor_that_was_killed_and_its_node_is_named(number: int, nodes: Nodes) -> None:
     nodes.start(UP + "trap '' TERM; (setsid env -i sleep 61 &); sleep 60; sleep 9", processes_per_node=1)
@@ -585,6 +608,7 @@ def test_nothing_outlives_a_supervisor_that_was_killed_and_its_node_is_named(num
     assert (nodes.ends()[0]["process"], nodes.ends()[0]["ending"][: len(text)]) == ("", text)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_supervisor_that_is_told_to_end_ends_the_gang(number: int, nodes: Nodes) -> None:
     nodes.start(UP + "sleep 60", processes_per_node=1)
@@ -631,7 +655,6 @@ def test_nothing_is_left_of_a_launch_that_was_killed_at_its_start(after: float, 
     until(lambda: nodes.processes() == {})
 
 
-@pytest.mark.slow
 def test_a_node_that_falls_silent_is_lost(nodes: Nodes) -> None:
     nodes.start(UP + "sleep 60", processes_per_node=1, heartbeat_seconds=2.5)
     until(lambda: all((nodes.wd(one) / "up").exists() for one in range(2)))
@@ -656,7 +679,6 @@ def refused(nodes: Nodes, *said: str, code: int = 1, **more: Any) -> None:
     assert not list(nodes.folder.glob("*/task/wd/ran"))
 
 
-@pytest.mark.slow
 def test_each_node_that_does_not_join_is_named_with_its_reason(tmp_path: Path) -> None:
     nodes = Nodes(tmp_path, 5)
     shutil.rmtree(nodes.root(1))
@@ -674,7 +696,6 @@ def test_each_node_that_does_not_join_is_named_with_its_reason(tmp_path: Path) -
     )
 
 
-@pytest.mark.slow
 def test_a_node_that_answers_late_is_waited_for(nodes: Nodes) -> None:
     """Also where an ssh ends and its output with it before the primary looks: it may be busy, or stopped."""
     (nodes.root(1) / "refused").write_text("0.3")
@@ -699,6 +720,7 @@ def test_a_node_without_the_tasks_files_is_named_at_once(nodes: Nodes) -> None:
     refused(nodes, "node 127.0.88.3 did not join", "launch is not on this node")
 
 
+@pytest.mark.smoke
 def test_a_node_without_python_is_named_at_once(nodes: Nodes) -> None:
     (nodes.root(1) / "path").write_text("/nowhere")
     bare = nodes.folder / "python"
@@ -744,6 +766,7 @@ def test_more_ranks_than_gpus_are_refused(nodes: Nodes) -> None:
     refused(nodes, "node tvm-1 (127.0.88.2): 2 processes are to share 1 GPU")
 
 
+@pytest.mark.smoke
 def test_hosts_that_were_not_planned_are_refused(nodes: Nodes) -> None:
     refused(nodes, "3 instances were planned, AZ_BATCH_HOST_LIST has 2 hosts", instances=3)
 

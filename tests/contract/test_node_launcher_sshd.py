@@ -9,7 +9,7 @@ import pytest
 
 from batchtrain.frameworks.base import Shape
 from batchtrain.launchers import steps
-from batchtrain.launchers.launch import File, Launch
+from batchtrain.launchers.launch import File, Launch, Step, rendered
 from tests.contract.test_real_sshd import ADDRESSES, Node, nodes, pytestmark, run
 
 __all__ = ["nodes", "pytestmark"]  # used by pytest
@@ -23,14 +23,13 @@ def launch(command: str) -> Launch:
         "pre_execution": "export FROM_PRE='it is set'", "roles": [worker],
     }  # fmt: skip
     files = (
-        steps.GANG,
         steps.SSH,
         *steps.node_launcher("pytorch"),
         File(".batchtrain/gang.json", json.dumps(spec).encode()),
     )
     shape = Shape(2, container=True)
-    application = f"{steps.SOURCE}\nbt_use_ssh {steps.SSHD_PORT}\nexec python3 -I -S -B ../.batchtrain/launch primary\n"
-    return Launch(steps.coordination(shape, None), application, files)
+    application = f"{steps.SOURCE}\nbt_use_ssh {steps.SSHD_PORT}\nexec python3 -I -S -B ../.batchtrain/launch primary"
+    return rendered((*steps.coordination(shape, None), Step(application, files)))
 
 
 @pytest.mark.skipif(

@@ -27,7 +27,7 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        text = runtime.NODE.decode()
+        text = runtime.read("node.sh").decode()
         for part in (
             "/proc/stat",
             "/proc/net/dev",
@@ -229,3 +229,4 @@ def test_kills_for_memory_are_counted_for_our_cgroups_and_for_the_node(
     for path, text in files.items():
         machine.write(path.lstrip("/"), text + "\n")
     assert machine.ask("memory_kills").stdout == f"{cgroup} 5\n"
+    assert machine.ask("memory_kills", BATCHTRAIN_EMULATED_NODE="/nodes/n0").stdout == "0 5\n"

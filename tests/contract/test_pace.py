@@ -12,7 +12,8 @@ from azure.core.exceptions import ResourceNotFoundError
 
 from batchtrain.emulator import steering
 from batchtrain.emulator.pace import PACES
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from tests.contract.conftest import connect
 from tests.emulation import POOL, FakeMachine
 from tests.waiting import until

@@ -82,7 +82,8 @@ def recipe(directory: Path) -> Recipe:
                 "disk_encryption": {"targets": ["osdisk", "temporarydisk"]},
                 "node_placement": "zonal",
                 "extensions": [{"name": "n", "publisher": "p", "type": "t"}],
-                "service_artifact": "/a",
+                "service_artifact": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/g"
+                "/serviceArtifacts/a/vmArtifactsProfiles/p",
             },
             "resize_timeout": "00:10:00",
             "node_fill_type": "pack",

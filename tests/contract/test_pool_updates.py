@@ -8,7 +8,7 @@ from batchtrain.emulator import jobs, pools
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.tokens import TOKEN
 from batchtrain.emulator.versions import NEWEST
-from batchtrain.emulator.world import Application
+from batchtrain.emulator.world import USER_SUBSCRIPTION, Application
 from tests.contract import wire_properties
 from tests.emulation import POOL, Stage, call
 from tests.unit.emulator.test_meaning import ACCEPTED
@@ -20,6 +20,7 @@ METADATA = [{"name": "a", "value": "b"}]
 def later_world(body: dict[str, Any]) -> Stage:
     """A pool in a world whose packages, images and sizes of its creation are gone."""
     stage = Stage()
+    stage.world.allocation = USER_SUBSCRIPTION  # the only mode with disk encryption sets
     stage.world.applications = lambda: (Application("app", ("1",), "1"),)
     identity = {"type": "UserAssigned", "userAssignedIdentities": []}
     request = call(body={**body, "id": "p"})._replace(revision=NEWEST, signed_by=TOKEN)

@@ -13,7 +13,8 @@ import pytest
 from batchtrain.client.client import Client
 from batchtrain.config.types import Recipe, Secret
 from batchtrain.emulator.interface import Exit, Run
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from batchtrain.errors import ServiceError, UsageError
 from batchtrain.records import Node
 from batchtrain.records.events import Event

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from batchtrain import runtime
 from batchtrain.launchers import preparation
 from batchtrain.launchers.preparation import Fstab, Image, Login, Moved, Preparation, Sif
 from tests import containers
@@ -315,6 +316,64 @@ def test_a_login_that_is_not_there_yet_is_put_into_the_group(stage: Stage, befor
     done = stage.run(moved_etc(preparation.own(Preparation(docker_user="al")), stage))
     assert done.returncode == 0, done.stderr
     assert group.read_text() == f"root:x:0:\n{after}\ndockers:x:10:\n"
+
+
+def test_each_process_up_to_the_agent_may_lock_memory(stage: Stage) -> None:
+    stage.tool("prlimit")
+    stage.tool("awk", '#!/bin/bash\necho "${2//[!0-9]/}" >>"$STAGE/parents"; exec /usr/bin/awk "$@"\n')
+    done = stage.run(preparation.own(Preparation(locks_memory=True)))
+    assert (done.returncode, done.stderr) == (0, "")
+    ancestors = (stage.root / "parents").read_text().split()
+    assert str(os.getpid()) == ancestors[0]
+    assert str(os.getppid()) == ancestors[1]
+    assert stage.asked == [f"prlimit --pid {process} --memlock=unlimited:unlimited" for process in ancestors]
+
+
+def test_a_limit_that_stays_is_said_and_an_emulated_node_keeps_its_machines(stage: Stage) -> None:
+    stage.tool("prlimit", "#!/bin/sh\nexit 1\n")
+    text = preparation.own(Preparation(locks_memory=True))
+    done = stage.run(text)
+    assert done.returncode == 0
+    assert done.stderr.startswith(f"batchtrain: the limit of locked memory of process {os.getpid()} stays as it is")
+    assert stage.run(text, BATCHTRAIN_EMULATED_NODE="/n").stderr == ""
+
+
+HOSTS = "10.0.0.20,10.0.0.5"
+
+
+def test_the_service_of_a_node_joins_the_imex_domain_that_a_gang_asks_for(stage: Stage) -> None:
+    for name in ("systemctl", "mknod"):
+        stage.tool(name)
+    devices, task = stage.root / "devices", stage.root / "task/.batchtrain"
+    for folder in ("etc/systemd/system", "etc/nvidia-imex", "local/sbin", "task/.batchtrain"):
+        (stage.root / folder).mkdir(parents=True)
+    devices.write_text("Character devices:\n234 nvidia-caps-imex-channels\n")
+    channels = f"{stage.root}/nvidia-caps-imex-channels"
+
+    def moved(text: str) -> str:
+        text = moved_etc(text, stage).replace("/dev/nvidia-caps-imex-channels", channels)
+        return text.replace("/proc/devices", str(devices)).replace("/usr/local/sbin", f"{stage.root}/local/sbin")
+
+    done = stage.run(moved(preparation.own(Preparation(joins_imex=True))))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"mknod -m 0666 {channels}/channel0 c 234 0" in stage.asked
+    assert "systemctl enable --now batchtrain-imex.path" in stage.asked
+    (Path(channels) / "channel0").touch()
+    for name, text in (("gang.sh", runtime.read("gang.sh")), ("node.sh", runtime.read("node.sh"))):
+        (task / name).write_text(moved(text.decode()))
+    asked = stage.root / "shared dir/batchtrain/imex/asked"
+    gang = {"AZ_BATCH_TASK_SHARED_DIR": str(task.parent), "AZ_BATCH_HOST_LIST": HOSTS, "BATCHTRAIN_IMEX_SECONDS": "0"}
+    joined = f"source {task}/gang.sh && bt_join_imex && bash {task}/node.sh imex {HOSTS}"
+    assert stage.run(joined, **gang).stdout == ""
+    service = (stage.root / "etc/systemd/system/batchtrain-imex.service").read_text()
+    assert stage.run(service.partition("ExecStart=")[2]).returncode == 0
+    assert (stage.root / "etc/nvidia-imex/nodes_config.cfg").read_text() == "10.0.0.5\n10.0.0.20\n"
+    assert stage.asked[-2:] == ["systemctl stop nvidia-imex", "systemctl start nvidia-imex"]
+    assert stage.run(joined, **gang).stdout == "imex\n"
+    assert not [*asked.iterdir()]
+    other = "10.0.0.5,10.0.0.6"
+    assert stage.run(joined.replace(HOSTS, other), **{**gang, "AZ_BATCH_HOST_LIST": other}).stdout == ""
+    assert (asked / "nodes").read_text() == "10.0.0.5\n10.0.0.6\n"
 
 
 def test_a_driver_is_installed_once(stage: Stage) -> None:

@@ -21,7 +21,7 @@ from batchtrain.emulator.interface import Download, Exit, NodeLost, Run
 from batchtrain.emulator.machine import marked_processes
 from batchtrain.emulator.machine.agent import descendants
 from batchtrain.emulator.machine.process import open_machine
-from tests import needs
+from tests import examples, needs
 from tests.contract.nodes_on_this_machine import SCOPE, TASK, Nodes, address, alive, tell
 from tests.waiting import until
 
@@ -37,7 +37,7 @@ FORKER = "bash -c 'for i in 1 2 3; do (while [ $SECONDS -lt 20 ]; do (sleep 0.01
 """Leaves three processes that fork without end, or for 20 seconds."""
 
 
-@pytest.fixture(params=["namespaces", "process"])
+@pytest.fixture(params=examples.first(["namespaces", "process"]))
 def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     kind: str = request.param
     if kind == "namespaces":
@@ -390,7 +390,7 @@ def test_two_nodes_have_two_homes(isolation: str, tmp_path: Path) -> None:
     async def story(nodes: Nodes) -> None:
         await nodes.run("a", "bash -c 'touch ~/note'")
         assert (await nodes.output("b", "bash -c 'ls ~'")) == ""
-        assert (nodes.up["a"].root / "home/_azbatch/note").exists()
+        assert (nodes.up["a"].root / "volatile/home/_azbatch/note").exists()
 
     tell(tmp_path / "d", story, count=2)
 

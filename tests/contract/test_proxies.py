@@ -13,7 +13,8 @@ from batchtrain.client import local
 from batchtrain.client.client import Client
 from batchtrain.config.types import Secret
 from batchtrain.emulator.machine import resource_files
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from batchtrain.errors import ServiceError, Unreachable
 from batchtrain.service import arm, connect, read, retry
 from batchtrain.service.connect import Account

@@ -18,7 +18,7 @@ import pytest
 from batchtrain import runtime
 from batchtrain.frameworks.mpi import MPIS
 from batchtrain.launchers import steps
-from tests import needs
+from tests import examples, needs
 from tests.waiting import until
 
 pytestmark = pytest.mark.process
@@ -42,7 +42,7 @@ class Node:
         program = needs.program(SHELLS[shell][0])
         for name in APPLETS if shell == "busybox" else ["sh"]:
             (self.bin / name).symlink_to(program)
-        for name, data in {"rank.sh": steps.RANK.data, "sweep.sh": runtime.SWEEP}.items():
+        for name, data in {"rank.sh": steps.RANK.data, "sweep.sh": runtime.read("sweep.sh")}.items():
             (self.task / ".batchtrain" / name).write_bytes(data)
         self.environment = {
             "PATH": f"{self.bin}:/usr/bin:/bin",
@@ -104,7 +104,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-@pytest.fixture(params=SHELLS)
+@pytest.fixture(params=examples.first(SHELLS))
 def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
     made = Node(tmp_path, request.param)
     yield made
@@ -119,7 +119,7 @@ def test_success_says_nothing_and_leaves_nothing(node: Node) -> None:
 
 
 def test_a_rank_that_the_kernel_kills_at_the_limit_of_its_container_notes_it(node: Node, memory_cgroup: Path) -> None:
-    (node.task / ".batchtrain/node.sh").write_bytes(runtime.NODE)
+    (node.task / ".batchtrain/node.sh").write_bytes(runtime.read("node.sh"))
     counted = subprocess.run(
         ["bash", node.task / ".batchtrain/node.sh", "memory_kills"], capture_output=True, text=True
     )
@@ -194,7 +194,7 @@ def test_a_rank_has_a_file_for_its_metrics(node: Node) -> None:
 
 @pytest.mark.parametrize("node", ["dash"], indirect=True)
 def test_the_node_of_a_rank_is_sampled_until_the_rank_ends(node: Node) -> None:
-    (node.task / ".batchtrain/node.sh").write_bytes(runtime.NODE)
+    (node.task / ".batchtrain/node.sh").write_bytes(runtime.read("node.sh"))
     node.keep({"AZ_BATCH_TASK_WORKING_DIR": str(node.task / "wd")})
     samples = "wd/ranks/node.metrics.jsonl"
     done = node.run("sh", "-c", f"until [ -s {samples} ]; do sleep 0.1; done", BATCHTRAIN_SAMPLE_SECONDS="1")
@@ -218,7 +218,7 @@ print(*heard, open(path).read(), end="")
 @pytest.mark.parametrize(("node", "name"), [("dash", ""), *((shell, "SIGUSR1") for shell in SHELLS)], indirect=["node"])
 def test_an_announced_preemption_of_the_node_reaches_its_ranks(name: str, node: Node) -> None:
     (node.bin / "python3").symlink_to(sys.executable)
-    (node.task / ".batchtrain/preemption.py").write_bytes(runtime.PREEMPTION)
+    (node.task / ".batchtrain/preemption.py").write_bytes(runtime.read("preemption.py"))
     (node.task / "volatile").mkdir()
     (node.task / ".batchtrain-preemption.json").write_text("of an earlier try")
     own = dict.fromkeys(("AZ_BATCH_TASK_DIR", "AZ_BATCH_NODE_ROOT_DIR"), str(node.task))
@@ -464,7 +464,7 @@ def test_a_process_that_a_rank_leaves_does_not_hold_up_its_end(node: Node) -> No
 def test_a_line_without_an_end_does_not_hold_up_its_rank(node: Node) -> None:
     # Without a limit, mawk would need minutes for it.
     node.keep({**node.environment, "AZ_BATCH_TASK_WORKING_DIR": str(node.task / "wd")})
-    (node.task / ".batchtrain/lines.awk").write_bytes(runtime.LINES_AWK)
+    (node.task / ".batchtrain/lines.awk").write_bytes(runtime.read("lines.awk"))
     node.environment["BATCHTRAIN_AWK"] = "awk -W interactive"
     done = node.run("sh", "-c", "head -c 30000000 /dev/zero | tr '\\0' x; echo; echo the end")
     assert done.stdout.endswith("x\nthe end\n")
@@ -472,7 +472,7 @@ def test_a_line_without_an_end_does_not_hold_up_its_rank(node: Node) -> None:
 
 def test_each_state_of_a_bar_is_a_line_of_mawk(node: Node) -> None:
     node.keep({**node.environment, "AZ_BATCH_TASK_WORKING_DIR": str(node.task / "wd")})
-    (node.task / ".batchtrain/lines.awk").write_bytes(runtime.LINES_AWK)
+    (node.task / ".batchtrain/lines.awk").write_bytes(runtime.read("lines.awk"))
     node.environment["BATCHTRAIN_AWK"] = f"{needs.program('mawk')} -W interactive"
     bar = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); printf '\\r%s of 3000, loss 0.123456789' $i >&2; done"
     node.run("sh", "-c", f"{bar}; echo >&2; echo done 1 >&2")

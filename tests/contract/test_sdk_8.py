@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator.server import Emulator
+from batchtrain.emulator.serving import Emulator
 from tests import environments
 from tests.contract.conftest import raw
 

@@ -15,7 +15,7 @@ from azure.core.exceptions import (
     ResourceNotFoundError,
 )
 
-from batchtrain.emulator.server import Emulator
+from batchtrain.emulator.serving import Emulator
 from tests.contract.conftest import completed, connect, eventually, idle, job, pool, task
 
 pytestmark = pytest.mark.process

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from tests import judge
+from tests import examples, judge
 from tests.contract.conftest import job, pool, task
 from tests.contract.ways import ACCOUNT, ENDPOINT, KEY, Inside, Transport
 
@@ -163,7 +163,7 @@ KINDS: Mapping[str, tuple[type, str, Kept, Kept]] = {
 MANY = settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", examples.first(KINDS))
 def test_what_is_accepted_is_shown_as_it_was_said(client: BatchClient, kind: str) -> None:
     model, create, get, delete = KINDS[kind]
     accepted = 0
@@ -223,7 +223,7 @@ CHANGES: Mapping[str, tuple[type, Callable[[BatchClient, Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", examples.first(CHANGES, 2))
 def test_a_change_is_made_or_refused_in_the_services_words(client: BatchClient, change: str) -> None:
     model, send = CHANGES[change]
     settled(lambda: client.create_task("job", task("kept")))

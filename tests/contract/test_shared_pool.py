@@ -10,7 +10,8 @@ import pytest
 from tests.environments import ROOT
 
 
-@pytest.mark.parametrize("points", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("points", [2, 6])
 def test_of_two_runs_on_one_pool_one_is_ended_at_any_request_and_the_other_ends_well(points: int) -> None:
     command = [sys.executable, "-m", "tests.simulation.shared_pool", str(points)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

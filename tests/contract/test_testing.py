@@ -13,7 +13,9 @@ import psutil
 import pytest
 from azure.batch import models
 
+from batchtrain.emulator.interface import STORAGE_ACCOUNT
 from batchtrain.testing import BatchService, emulated_batch
+from tests.azurite import require
 from tests.contract.conftest import eventually, job, pool, task
 
 pytestmark = pytest.mark.process
@@ -75,6 +77,41 @@ def running(words: str) -> list[str]:
     """Command lines on this machine with some words in them."""
     lines = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
     return [line for line in lines if words in line]
+
+
+@pytest.mark.slow
+def test_output_files_reach_a_container_and_a_reset_empties_the_storage(service: BatchService) -> None:
+    require()
+    url = service.container("results")
+    service.client.create_pool(pool())
+    service.client.create_job(job())
+    destination = models.OutputFileDestination(container=models.OutputFileBlobContainerDestination(container_url=url))
+    options = models.OutputFileUploadConfiguration(upload_condition="tasksuccess")
+    upload = models.OutputFile(file_pattern="*.txt", destination=destination, upload_options=options)
+    service.client.create_task("job", task(command="/bin/sh -c 'echo 42 > answer.txt'", output_files=[upload]))
+    eventually(lambda: service.client.get_task("job", "task").state == "completed")
+    blobs = service.storage.get_container_client("results")
+    assert blobs.download_blob("answer.txt").readall() == b"42\n"
+    service.reset()
+    assert list(service.storage.list_containers()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["first", "second"])
+def test_each_test_mounts_an_empty_container(text: str, service: BatchService) -> None:
+    require()
+    blob = models.AzureBlobFileSystemConfiguration(
+        account_name=STORAGE_ACCOUNT, container_name="data", account_key="a2V5", relative_mount_path="data"
+    )
+    mounts = [models.MountConfiguration(azure_blob_file_system_configuration=blob)]
+    service.client.create_pool(pool(mount_configuration=mounts))
+    service.client.create_job(job())
+    place = "$AZ_BATCH_NODE_MOUNTS_DIR/data"
+    service.client.create_task("job", task(command=f"/bin/sh -c 'ls {place}; echo {text} > {place}/{text}'"))
+    eventually(lambda: service.client.get_task("job", "task").state == "completed")
+    assert b"".join(service.client.download_task_file("job", "task", "stdout.txt")) == b""
+    blobs = service.storage.get_container_client("data")
+    eventually(lambda: list(blobs.list_blob_names()) == [text])
 
 
 def test_async_programs_have_a_client_too(service: BatchService) -> None:

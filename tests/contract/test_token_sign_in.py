@@ -17,7 +17,8 @@ from azure.identity import ClientSecretCredential, ManagedIdentityCredential, Wo
 from batchtrain.client import local
 from batchtrain.config.types import Secret
 from batchtrain.emulator import server, sign_in, steering, tokens, wire
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from batchtrain.errors import NotAllowed, Unreachable
 from batchtrain.service import connect as signing
 from batchtrain.service import read

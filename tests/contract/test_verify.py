@@ -14,7 +14,8 @@ from batchtrain.catalog.prices import Price
 from batchtrain.client.client import Client
 from batchtrain.config.types import Recipe, Secret
 from batchtrain.emulator import steering
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from batchtrain.runs.recording import Origin
 from batchtrain.service.connect import Account
 from batchtrain.verify import verification

@@ -26,14 +26,16 @@ from azure.core.rest._http_response_impl import HttpResponseImpl
 from azure.core.rest._http_response_impl_async import AsyncHttpResponseImpl
 from azure.core.utils import case_insensitive_dict
 
-from batchtrain.emulator import server
+from batchtrain.emulator import server, serving
 from batchtrain.emulator.alarms import Alarms
 from batchtrain.emulator.clock import Clock
 from batchtrain.emulator.control import Identity
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.http import Application
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from batchtrain.emulator.store import Store
+from batchtrain.emulator.world import BATCH_SERVICE
 from tests.emulation import FakeMachine
 
 T = TypeVar("T")
@@ -166,8 +168,9 @@ class Answer(NamedTuple):
 class Inside:
     """The application on a loop of its own thread; a request is a call of it."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, allocation: str = BATCH_SERVICE) -> None:
         self._data_dir = data_dir
+        self._settings = Settings(data_dir, account=ACCOUNT, allocation=allocation)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="inside", daemon=True)
         self._stack = ExitStack()
@@ -194,7 +197,7 @@ class Inside:
 
     async def _open(self) -> Application:
         self._data_dir.mkdir(parents=True, exist_ok=True)
-        world = server._world(Settings(self._data_dir, account=ACCOUNT), ENDPOINT, "seed")
+        world = serving._world(self._settings, ENDPOINT, "seed")
         machine = await FakeMachine.open(self._data_dir)
         store = Store(self._data_dir / server.DATABASE)
         driver = Driver(world, store, machine, Alarms(Clock(server.clock)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import datetime
 import enum
+import functools
 import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -117,6 +118,7 @@ BESIDE: Mapping[tuple[str, str], Body] = {
     ("AzureBlobFileSystemConfiguration", "sasKey"): {"accountKey": None},
     ("AzureBlobFileSystemConfiguration", "identityReference"): {"accountKey": None},
     ("BatchPoolInfo", "autoPoolSpecification"): {"poolId": None},
+    ("DiskEncryptionConfiguration", "customerManagedKey"): {"targets": ["osdisk"]},
     ("SecurityProfile", "uefiSettings"): {"securityType": "trustedLaunch"},
     ("UserIdentity", "username"): {"autoUser": None},
     ("BatchPublicIpAddressConfiguration", "ipAddressIds"): {"provision": "usermanaged"},
@@ -195,6 +197,7 @@ def sdk_model(name: str) -> type[Model]:
     return typing.cast(type[Model], getattr(home, MODELS.get(name, name)))
 
 
+@functools.cache
 def writable(model: type[Model]) -> dict[str, Any]:
     """The properties that a client can send, and the type of each."""
     shown = {value._rest_name_input or name for name, value in vars_of(model) if value._visibility == ["read"]}

@@ -32,6 +32,7 @@ class Shell:
         self.home, self.cwd, self._forks = home, cwd, forks
         self.through: tuple[str, ...] = ()
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AZURE_", "BATCHTRAIN_"))}
+        kept |= {name: os.environ[name] for name in ("BATCHTRAIN_REAL_STORAGE",) if name in os.environ}
         own = {
             "BATCHTRAIN_EMULATOR_DIR": str(home),
             "BATCHTRAIN_RUNS_DIR": str(cwd / "runs"),

@@ -126,7 +126,7 @@ def test_a_terminated_run_deletes_what_it_made(recipe: Path, batchtrain: Any) ->
     _, said = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in said
-    assert "deleted pool p" in said
+    assert "deleted job j, pool p" in said
     assert not left_running(batchtrain.home)
     assert json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout) == []
 
@@ -147,7 +147,7 @@ def unread(shell: Any, *words: str) -> subprocess.CompletedProcess[str]:
 def test_a_run_whose_output_nobody_reads_goes_on_to_its_own_result(recipe: Path, batchtrain: Any) -> None:
     done = unread(batchtrain, "run", command(recipe, "echo one; echo two; exit 3"), "--local")
     assert done.returncode == 10, done.stderr
-    assert "deleted pool p" in done.stderr
+    assert "deleted job j, pool p" in done.stderr
 
 
 def test_a_command_whose_output_nobody_reads_ends_in_silence_as_by_the_signal(batchtrain: Any) -> None:

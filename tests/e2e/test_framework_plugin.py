@@ -1,10 +1,10 @@
-"""A framework of another package: installed beside batchtrain in a new environment, checked, planned and run there."""
+"""A framework of another package: installed beside batchtrain, checked, planned and run."""
 
 from __future__ import annotations
 
 import re
 import subprocess
-import venv
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +27,15 @@ def test_the_page_shows_the_files_of_the_package() -> None:
 @pytest.mark.process
 @pytest.mark.slow
 def test_a_framework_is_installed_checked_planned_and_run(batchtrain: Any, tmp_path: Path) -> None:
-    venv.create(tmp_path / "venv", with_pip=True, symlinks=True)
-    programs = tmp_path / "venv/bin"
-    subprocess.run([programs / "pip", "install", "--quiet", ROOT, EXAMPLE], check=True)
+    installed = tmp_path / "installed"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", installed]
+    subprocess.run([*pip, EXAMPLE], check=True)
+    environment = {**batchtrain.environment, "PYTHONPATH": str(installed)}
     for name in ("pool.yaml", "jobs.yaml"):
         (tmp_path / name).write_text(FILES[f"hello/{name}"])
 
     def printed(*words: str) -> str:
-        command = [programs / "batchtrain", *words]
-        return subprocess.run(
-            command, cwd=tmp_path, env=batchtrain.environment, capture_output=True, text=True, check=True
-        ).stdout
+        return str(batchtrain(*words, environment=environment).stdout)
 
     assert printed("config", "validate", ".").startswith(". is valid")
     assert "/launch/frameworks/echo.py" in printed("config", "plan", ".")

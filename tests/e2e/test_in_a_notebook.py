@@ -79,7 +79,7 @@ def test_a_run_is_one_card_that_ends_as_done_and_its_result_is_displayed(kernel:
     assert "&lt;script&gt;" in shown[-1]
     assert "<script" not in "".join(shown)
     [result] = [content["data"] for kind, content in outputs if kind == "execute_result"]
-    assert "completed" in result["text/html"]
+    assert "succeeded" in result["text/html"]
     assert result["text/plain"].startswith("Result(")
 
 

@@ -144,11 +144,11 @@ def test_the_block_stands_below_the_log_and_its_last_picture_stays_after_ctrl_c(
     assert block[1].startswith("nodes  n0 n1 ")
     assert block[2].startswith("step   █")
     assert [row.split()[:2] for row in block[-5:-1]] == [["0", "n0"], ["1", "n0"], ["2", "n1"], ["3", "n1"]]
-    assert re.fullmatch(r"4 ranks: .* +seen \d+s ago · \d+ requests/min", block[-1]), block[-1]
+    assert block[-1].startswith("4 ranks: "), block[-1]
     for width in (70, 55, 40):  # as a window is dragged
         terminal("resize-window", "-x", str(width))
     until(lambda: "2/2 nodes" in terminal("capture-pane", "-p"))
-    until(lambda: re.search(r"^4 fine +\d+s · \d+/min$", terminal("capture-pane", "-p"), re.M))
+    until(lambda: re.search(r"^4 fine$", terminal("capture-pane", "-p"), re.M))
     assert terminal("capture-pane", "-p", "-S", "-").count("2/2 nodes") == 1
     terminal("send-keys", "C-c")
     until(lambda: "Stop it, or let it continue?" in terminal("capture-pane", "-p", "-J").replace("\n", ""))

@@ -143,3 +143,28 @@ def test_storage_is_announced_with_its_size_before_a_pool_is_created(batchtrain:
     assert f"{other} holds other files" in said
     assert not (batchtrain.cwd / "runs").exists()
     assert json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout) == []
+
+
+READS = """job_specifications:
+- id: reads
+  tasks:
+  - command: cat in/word
+    input_data: {azure_storage: [{storage_account_settings: link, remote_path: given, local_path: in}]}
+"""
+ACCOUNT = "credentials: {storage: {link: {account: prod, account_key: a2V5, endpoint: blob.invalid}}}\n"
+
+
+@pytest.mark.slow
+def test_links_with_an_account_mean_the_storage_of_this_machine(batchtrain: Shell, here: Path) -> None:
+    (here / "credentials.yaml").write_text(ACCOUNT, encoding="utf-8")
+    (here / "config.yaml").unlink()
+    (here / "jobs.yaml").write_text(READS, encoding="utf-8")
+    refused = batchtrain("run", "--local", code=2).stderr
+    assert "batchtrain data sync ./DIR link/given --local`, or add --real-storage to use the account prod" in refused
+    batchtrain("data", "sync", "./data", "link/given", "--local")
+    ran = batchtrain("run", "--local")
+    assert ran.stdout == "hello\n"
+    assert ran.stderr.count("--real-storage uses the account prod") == 1
+    real = batchtrain("run", "--local", "--real-storage", code=10).stderr
+    assert "`link` means the account prod" in real
+    assert "https://prod.blob.blob.invalid/given" in real

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -106,3 +108,56 @@ def test_a_port_of_a_node_is_forwarded_until_ctrl_c(running: Shell) -> None:
     taken = running("pool", "forward", node_of(running), port, code=2).stderr
     assert f"port {port} of this machine: " in taken
     assert "--local-port 0" in taken
+
+
+HANGS = """\
+import os, time
+
+def wait_for_data():
+    open("stands", "w").close()
+    time.sleep(86400)
+
+def train():
+    print("step 1/10 loss 1", flush=True)
+    if "1" in (os.environ.get("RANK"), os.environ.get("PMI_RANK")):
+        wait_for_data()
+    time.sleep(86400)
+
+train()
+"""
+GANG_POOL = POOL.replace("{dedicated: 1}", "{dedicated: 2}").replace(
+    "max_tasks_per_node: 2", "inter_node_communication_enabled: true"
+)
+GANG = """\
+job_specifications:
+- id: gang
+  tasks:
+  - id: train
+    source: src
+    multi_instance: {num_instances: 2, BLOCK, pre_execution_command: 'PATH=MPI/bin:$PATH'}
+    command: 'PYTHON $AZ_BATCH_TASK_SHARED_DIR/train.py'
+"""
+
+
+@pytest.mark.parametrize("block", ["pytorch: {processes_per_node: 1}", "mpi: {runtime: mpich, processes_per_node: 1}"])
+def test_the_stacks_of_a_hung_rank_name_its_function(
+    block: str, batchtrain: Shell, mpi_environment: Callable[[str], Path], tmp_path: Path
+) -> None:
+    recipe = tmp_path / "recipe"
+    (recipe / "src").mkdir(parents=True)
+    (recipe / "src/train.py").write_text(HANGS, encoding="utf-8")
+    (recipe / "pool.yaml").write_text(GANG_POOL, encoding="utf-8")
+    jobs = GANG.replace("BLOCK", block).replace("PYTHON", sys.executable).replace("MPI", str(mpi_environment("mpich")))
+    (recipe / "jobs.yaml").write_text(jobs, encoding="utf-8")
+    batchtrain.environment.update(BATCHTRAIN_LOCAL="1", BATCHTRAIN_CONFIGDIR=str(recipe))
+    batchtrain("pool", "add")
+    batchtrain("jobs", "add")
+    until(lambda: list(batchtrain.home.rglob("gang/*/train/wd/stands")))
+    printed = batchtrain("jobs", "stacks", "gang").stdout
+    groups = printed.split("\nrank ")
+    assert len(groups) == 2, printed
+    (hung,) = [group for group in groups if group.removeprefix("rank ").startswith("1:")]
+    assert hung.splitlines()[1].startswith("  wait_for_data (")
+    assert "wait_for_data" not in printed.replace(hung, "")
+    rows = json.loads(batchtrain("jobs", "stacks", "gang", "-o", "json").stdout)
+    assert [(row["rank"], row["node"]) for row in rows] == [("0", "n0"), ("1", "n1")]

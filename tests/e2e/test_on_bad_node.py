@@ -76,7 +76,7 @@ FAULTS = {
 
 def fake_hardware(monkeypatch: pytest.MonkeyPatch, bad: str, fault: str) -> None:
     """Preflight sees eight ports and eight GPUs on each emulated node, and a fault on one."""
-    text = runtime.PREFLIGHT.decode().replace("/sys/class/infiniband", "$fake/infiniband")
+    text = runtime.read("preflight.sh").decode().replace("/sys/class/infiniband", "$fake/infiniband")
     begin = "for pair; do want[${pair%%=*}]=${pair#*=}; done\n"
     assert begin in text
     text = text.replace(begin, begin + FAKE.replace("@BAD@", bad).replace("@FAULT@", fault))

@@ -20,7 +20,8 @@ from batchtrain.client.limits import Limits
 from batchtrain.config.types import Credentials, Recipe, Secret, StopWhen, StorageCredentials
 from batchtrain.emulator import steering
 from batchtrain.emulator.interface import StorageAccount
-from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.emulator.server import Settings
+from batchtrain.emulator.serving import Emulator
 from batchtrain.errors import NotFound, ServiceError, TaskFailed
 from batchtrain.runs.finished import Runs
 from batchtrain.runs.recording import Origin

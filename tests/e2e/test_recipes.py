@@ -15,7 +15,7 @@ from typing import Any
 import numpy
 import pytest
 
-from tests import needs, trained_models
+from tests import examples, needs, trained_models
 
 from .conftest import IMAGES, left_running
 
@@ -28,7 +28,7 @@ COMMAND = "job_specifications[0].tasks[0].command"
 PRE = "job_specifications[0].tasks[0].multi_instance.pre_execution_command"
 
 pytestmark = [pytest.mark.mpi, pytest.mark.process]
-each_mpi = pytest.mark.parametrize("mpi", needs.mpis(MPIS))
+each_mpi = pytest.mark.parametrize("mpi", examples.first(MPIS))
 
 
 def pre_execution(mpi: str) -> str:

@@ -26,6 +26,7 @@ CHILDREN = {
     ),
     "batchtrain/emulator/machine/ssh.py": ("tests/contract/test_multi_instance.py",),
     "batchtrain/emulator/server.py": ("tests/contract/test_emulator_process.py",),
+    "batchtrain/emulator/serving.py": ("tests/contract/test_emulator_process.py",),
     "batchtrain/connections.py": ("tests/contract/test_emulator_process.py",),
     "batchtrain/emulator/certificates.py": ("tests/contract/test_https_and_identity.py",),
 }  # fmt: skip

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from batchtrain.client import recovering
 from batchtrain.client.detach import refuse_unfit
+from batchtrain.client.node_watch import NodeWatch
 from batchtrain.client.operations import Operations
-from batchtrain.client.placement import place
+from batchtrain.client.placement import Placement
 from batchtrain.client.planning import refuse_unattended
 from batchtrain.config.candidates import Candidate, ordered
 from batchtrain.config.types import Alternative, Candidates, Job, Recipe, Secret, Task, convert
@@ -52,7 +52,7 @@ def tried(*outcomes: Exception | None) -> tuple[list[str], list[CandidateTried]]
         return Pool("p")
 
     try:
-        place(CLIENT, options(), create, Register(Marks("run")), events.append)
+        Placement(CLIENT, options(), create, Register(Marks("run")), events.append).find()
     finally:
         attempts = [event for event in events if isinstance(event, CandidateTried)]
     return sizes, attempts
@@ -116,7 +116,7 @@ class Watched:
         monkeypatch.setattr(read, "nodes", lambda *_: tuple(map(self._node, self.states)))
         client = Operations(Account("https://a.westus.batch.azure.com", "a", Secret("a2V5")))
         client.pace = Pace(1.0, 1.0)
-        self.nodes = recovering.NodeWatch(client, "p", patience, self.events.append, lambda: self.seconds)
+        self.nodes = NodeWatch(client, "p", self.events.append, lambda: self.seconds, patience=patience)
 
     def _node(self, state: str) -> Node:
         return Node("n", state=state)

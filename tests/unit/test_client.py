@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from batchtrain.client.client import where
+from batchtrain.client.client import Client, where
 from batchtrain.client.logins import words
 from batchtrain.config.types import Credentials, Secret
 from batchtrain.config.user_settings import is_for_emulator
@@ -67,3 +70,23 @@ def test_signing_in_by_token_needs_https() -> None:
 )
 def test_a_login_is_said_as_the_command_that_uses_it(key: str, line: str) -> None:
     assert shlex.join(words("al", key, Endpoint("n", "1.2.3.4", 49001))) == line
+
+
+CALLS: list[Callable[[Client], Callable[[Any], object]]] = [
+    lambda client: client.run,
+    lambda client: client.detach,
+    lambda client: client.plan,
+    lambda client: client.compare,
+    lambda client: client.pools.add,
+    lambda client: client.jobs.add,
+    lambda client: client.jobs.add_all,
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_path_in_place_of_a_recipe_is_answered_with_what_to_call(call: Callable[[Client], Any]) -> None:
+    client = Client(Account("https://a.b.batch.azure.com", "a", Secret("a2V5")))
+    with pytest.raises(UsageError, match=r"give it `batchtrain\.script\('src/train\.py'\)`"):
+        call(client)("src/train.py")
+    with pytest.raises(UsageError, match=r"give it `batchtrain\.load\('recipe'\)`"):
+        call(client)(Path("recipe"))

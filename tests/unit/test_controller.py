@@ -153,6 +153,28 @@ def control(service: BatchServer) -> None:
     Controller(Operations(service.account), CONTROLS, "j-controller", lambda event: None).control()
 
 
+def test_a_job_whose_addition_was_cut_short_is_added_again_at_its_candidate(
+    world: BatchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = list[str]()
+    world.documents["/jobs/j-controller"]["metadata"] = []
+
+    def delete(controller: Controller) -> None:
+        steps.append("delete")
+        controller._has_deleted = True
+        del world.documents["/jobs/j"]
+
+    def add(_: Controller) -> None:
+        raise Added
+
+    monkeypatch.setattr(Controller, "_delete", delete)
+    monkeypatch.setattr(Controller, "_add", add)
+    monkeypatch.setattr(controller_program.job_actions, "is_whole", lambda _: False)
+    with pytest.raises(Added):
+        control(world)
+    assert steps == ["delete"]
+
+
 def test_the_job_of_another_run_is_not_moved(world: BatchServer) -> None:
     world.documents["/jobs/j"]["metadata"] = [{"name": "batchtrain:run", "value": "B"}]
     control(world)

@@ -24,7 +24,8 @@ from batchtrain.client.local import emulator_faults
 from batchtrain.config import catalog_file, projects, user_settings
 from batchtrain.emulator import account_key, mapped_images, own_catalog, server
 from batchtrain.emulator.machine import mounted_containers
-from batchtrain.emulator.server import DATABASE, KEPT_FILE, KEY_FILE, LOCK_FILE, LOG, STATUS_FILE, Emulator, Settings
+from batchtrain.emulator.server import DATABASE, KEPT_FILE, KEY_FILE, LOCK_FILE, LOG, STATUS_FILE, Settings
+from batchtrain.emulator.serving import Emulator
 from batchtrain.errors import BatchtrainError, DamagedState
 from batchtrain.records import RanksRecord
 from batchtrain.runs import compare, lease, report, source_copy

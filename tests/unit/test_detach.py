@@ -195,6 +195,7 @@ def test_a_run_whose_command_ends_before_its_last_request_has_failed(
     monkeypatch.setattr(detach, "registered", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(detach, "put_run", put_run)
     client: Any = SimpleNamespace(
+        with_storage=lambda recipe: recipe,
         account=SimpleNamespace(region="", emulated=False),
         batch=None,
         foresee=lambda *_, **__: SimpleNamespace(jobs=(), sources=(), blobs=()),
@@ -258,7 +259,13 @@ NO_RESULTS = "collect '' '' '!' './ranks/*' './.batchtrain*' './.cache/*' '*/__p
         ({"multi_instance": {"num_instances": 2}, "results": {"include": ["x"]}}, ""),
         ({"multi_instance": {"num_instances": 2, "jax": {}}}, ""),
         ({"multi_instance": {"num_instances": 2, "jax": {}}, "results": ALL_OF}, "collect '' 'a b' x '!'"),
-        ({"multi_instance": {"num_instances": 2}, "resource_files": [{"blob_source": "https://x/y"}]}, ""),
+        (
+            {
+                "multi_instance": {"num_instances": 2},
+                "resource_files": [{"file_path": "y", "blob_source": "https://x/y"}],
+            },
+            "",
+        ),
         ({}, ""),
     ],
 )
@@ -288,31 +295,33 @@ def test_the_job_of_another_run_is_not_stopped(monkeypatch: pytest.MonkeyPatch) 
 def test_a_follower_waits_for_a_job_that_its_controller_moves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     looks = []
 
-    def watch_job(*_: Any, **__: Any) -> Any:
+    def tasks_ended(*_: Any, **__: Any) -> None:
         looks.append("look")
         if len(looks) < 3:
             raise NotFound("job train is gone", code="JobNotFound")
-        return SimpleNamespace(reason_to_wait=lambda: None)
 
     run = SimpleNamespace(tasks=lambda: ())
     for name in ("begin", "fetch"):
         monkeypatch.setattr(detached_results, name, lambda *_: run)
-    monkeypatch.setattr(account_runs, "watch_job", watch_job)
+    monkeypatch.setattr(watch, "tasks_ended", tasks_ended)
+    monkeypatch.setattr(watch, "show_nodes", lambda *_: None)
+    monkeypatch.setattr(read, "job", lambda *_: SimpleNamespace(pool="p"))
     monkeypatch.setattr(account_runs, "check", lambda *_: None)
     monkeypatch.setattr(read, "job_document", lambda *_: {"state": "active"})
     monkeypatch.setattr(job_actions, "until", lambda *_: looks.append("end"))
     monkeypatch.setattr(controller, "moves", lambda *_: len(looks) < 3)
-    client: Any = SimpleNamespace(batch=None, pace=watch.Pace(0, 0))
+    job = SimpleNamespace(id="train", reason_to_wait=lambda: None)
+    client: Any = SimpleNamespace(batch=None, pace=watch.Pace(0, 0), jobs=SimpleNamespace(handle=lambda _: job))
     storage: Any = None
     texts = list[str]()
     tell = lambda event: texts.append(event.text)  # noqa: E731
-    account_runs.attach(client, storage, tmp_path, "A", "train", tell=tell, timeout=60)
+    account_runs.attach(client, lambda: storage, tmp_path, "A", "train", tell=tell, timeout=60)
     assert texts == [f"job train {account_runs.INCOMPLETE}"]
     assert looks == ["look", "look", "look", "end"]
     monkeypatch.setattr(controller, "moves", lambda *_: False)
     looks.clear()
     with pytest.raises(NotFound, match="job train is gone"):
-        account_runs.attach(client, storage, tmp_path, "A", "train", tell=lambda _: None, timeout=60)
+        account_runs.attach(client, lambda: storage, tmp_path, "A", "train", tell=lambda _: None, timeout=60)
 
 
 ONE = {"action": "task.add", "body": {"id": "t", "commandLine": "true"}}

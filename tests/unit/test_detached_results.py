@@ -12,11 +12,12 @@ import pytest
 
 from batchtrain.client import detached_results
 from batchtrain.client.client import Client
-from batchtrain.errors import ResultsLeft, ServiceError
+from batchtrain.errors import NotFound, ResultsLeft, ServiceError
 from batchtrain.runs.recording import Recording
 from batchtrain.storage import blob
 from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.run_container import container_of, control_of
+from tests import examples
 from tests.unit.runs import batch_server
 from tests.unit.runs.batch_server import START, BatchServer, task
 from tests.unit.storage import blob_server
@@ -88,27 +89,19 @@ def test_a_task_cannot_change_the_beginning_of_its_run(world: World) -> None:
     assert content(world.fetch().run.path) == content(expected)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "/abs/run.json",
-        "../../../run.json",
-        "..",
-        "a\\..\\..\\b",
-        "logs/../../x",
-        "x/" * 400 + "y",
-        "n" * 1000,
-        "RUN.JSON",
-        "run.json/x",
-        "config",
-    ],
-)
+NAMES_THAT_LEAD_OUT = (
+    "/abs/run.json", "../../../run.json", "..", "a\\..\\..\\b", "logs/../../x", "x/" * 400 + "y", "n" * 1000,
+    "RUN.JSON", "run.json/x", "config",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "top",
     ["run", "tasks/t/wd/output", "tasks/t/.batchtrain-nodes", "tasks/t/.batchtrain-nodes/n1", "live/t", "live/t/1"],
 )
-def test_no_name_of_a_blob_leads_out_of_the_run_directory(world: World, top: str, name: str) -> None:
-    world.put(f"{top}/{name}", b"hostile")
+def test_no_name_of_a_blob_leads_out_of_the_run_directory(world: World, top: str) -> None:
+    for name in NAMES_THAT_LEAD_OUT:
+        world.put(f"{top}/{name}", b"hostile")
     recording = world.fetch()
     assert_home(world, recording)
     assert {path.name for path in world.root.parent.iterdir()} == {"runs"}
@@ -150,40 +143,24 @@ CONTENTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "tasks/t/stdout.txt",
-        "tasks/t/stderr.txt",
-        "tasks/t/wd/ranks/ends.jsonl",
-        "tasks/t/wd/ranks/attempts.jsonl",
-        "tasks/t/wd/ranks/stream.jsonl",
-        "tasks/t/wd/ranks/0.stdout.txt",
-        "tasks/t/wd/ranks/0.metrics.jsonl",
-        "tasks/t/wd/ranks/attempt-99999999999999999999/0.metrics.jsonl",
-        "tasks/t/wd/ranks/\u00b2.metrics.jsonl",
-        "tasks/t/wd/.batchtrain-lineage.json",
-        "tasks/t/wd/.batchtrain-packages.json",
-        "run/config/plan.json",
-        "run/config/effective.yaml",
-        "run/tasks.jsonl",
-        "run/attempts.jsonl",
-        "run/files.jsonl",
-        "run/nodes.json",
-        "run/fabric.json",
-        "run/events.jsonl",
-        "run/metrics/t.jsonl",
-        "run/lease.json",
-    ],
-)
-@pytest.mark.parametrize(
-    ("world", "exit_code"),
-    [(True, 3), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((True, 0), (False, 0), (False, 3)))],
-    indirect=["world"],
-)
-def test_whatever_a_file_contains_the_rest_comes_home(world: World, name: str, exit_code: int) -> None:
-    world.add(task("t", exit_code=exit_code))
-    for number, content in enumerate(CONTENTS):
+HOSTILE_FILES = (
+    "tasks/t/stdout.txt", "tasks/t/stderr.txt", "tasks/t/wd/ranks/ends.jsonl", "tasks/t/wd/ranks/attempts.jsonl",
+    "tasks/t/wd/ranks/stream.jsonl", "tasks/t/wd/ranks/0.stdout.txt", "tasks/t/wd/ranks/0.metrics.jsonl",
+    "tasks/t/wd/ranks/attempt-99999999999999999999/0.metrics.jsonl", "tasks/t/wd/ranks/\u00b2.metrics.jsonl",
+    "tasks/t/wd/.batchtrain-lineage.json", "tasks/t/wd/.batchtrain-packages.json", "run/config/plan.json",
+    "run/config/effective.yaml", "run/tasks.jsonl", "run/attempts.jsonl", "run/files.jsonl", "run/nodes.json",
+    "run/fabric.json", "run/events.jsonl", "run/metrics/t.jsonl", "run/lease.json",
+)  # fmt: skip
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("world", [True], ids=["one container"], indirect=True)
+@pytest.mark.parametrize("name", HOSTILE_FILES)
+def test_whatever_a_file_contains_the_rest_comes_home(world: World, name: str) -> None:
+    """In one container, a task can write all of them."""
+    for number, content in enumerate(examples.some(CONTENTS, HOSTILE_FILES.index(name))):
+        exit_code = (0, 3)[number % 2]
+        world.add(task("t", exit_code=exit_code))
         world.put(name, content + b"\n")
         world.root = world.root.with_name(f"runs-{number}")
         recording = world.fetch()
@@ -242,6 +219,18 @@ def test_a_fault_of_this_machine_at_the_beginning_of_a_run_is_mended_by_the_next
         world.fetch()
     plan.rmdir()
     assert world.fetch().run.record().results == "complete"
+
+
+@pytest.mark.parametrize("world", [False], ids=["two containers"], indirect=True)
+def test_a_job_that_was_added_in_part_has_no_container_of_results_and_its_run_ends(world: World) -> None:
+    world.blobs.blobs = {n: data for n, data in world.blobs.blobs.items() if not n.startswith(f"{container_of(NAME)}/")}
+    job = world.service.documents["/jobs/j"]
+    job["executionInfo"]["terminateReason"] = "MaxWallClockTimeExpiry"
+    job["onAllTasksComplete"] = "terminatejob"  # of a whole job: somebody has deleted the results
+    with pytest.raises(NotFound, match="ContainerNotFound"):
+        world.fetch()
+    job["onAllTasksComplete"] = "noaction"
+    assert world.fetch().run.tasks()[0].id == "t"
 
 
 def test_results_of_any_size_wait_until_they_are_asked_for(world: World) -> None:

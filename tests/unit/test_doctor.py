@@ -226,7 +226,7 @@ def test_a_size_is_judged_by_its_day_of_retirement(size: str, result: str) -> No
 
 
 def test_a_gone_size_comes_with_today_s() -> None:
-    assert "Standard_ND96isr_H100_v5" in check("VM size", facts(recipe=recipe("STANDARD_NC24R"))).next_step
+    assert "Standard_ND40rs_v2" in check("VM size", facts(recipe=recipe("STANDARD_NC24R"))).next_step
 
 
 def test_a_size_of_the_person_s_own_catalogue_is_known() -> None:

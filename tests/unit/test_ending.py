@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from batchtrain.client import ending
-from batchtrain.client.ending import HURRY_SECONDS, TOGETHER_SECONDS, Ending, Interrupts, unrelated
+from batchtrain.client.ending import Ending
+from batchtrain.client.interrupts import HURRY_SECONDS, TOGETHER_SECONDS, Interrupts
 from batchtrain.config.types import Secret
 from batchtrain.errors import (
     Differs,
@@ -22,11 +23,13 @@ from batchtrain.errors import (
     TimedOut,
     Unreachable,
 )
+from batchtrain.life.endings import cause_of
+from batchtrain.life.intents import Intent
 from batchtrain.plan.marks import Marks
 from batchtrain.records.events import Event
 from batchtrain.service import read, register
 from batchtrain.service.connect import Account
-from batchtrain.service.register import Kind, State, Thing
+from batchtrain.service.register import KINDS, Kind, State, Thing
 from tests.submitting import RUN
 from tests.unit.service import test_retry
 from tests.waiting import GUARD
@@ -56,8 +59,7 @@ class Client:
     """An account with things, each of a run; notes the requests in order."""
 
     def __init__(self, *things: Thing, account: Account = LOCAL) -> None:
-        self.account, self.batch = account, self
-        self.pools, self.jobs = Group(self, "pool"), Group(self, "job")
+        self.account, self.batch, self.pace = account, self, None
         self.things: dict[Thing, str] = dict.fromkeys(things, RUN)
         self.unreachable: set[Thing] = set()
         self.asked: list[str] = []
@@ -70,26 +72,11 @@ class Client:
             steps.pop(0)()
 
 
-class Group:
-    """The pools or the jobs of a client."""
-
-    def __init__(self, client: Client, kind: Kind, name: str = "") -> None:
-        self.client, self.kind, self.name = client, kind, name
-
-    def handle(self, name: str) -> Group:
-        return Group(self.client, self.kind, name)
-
-    def delete(self, name: str = "", **_: Any) -> None:
-        self.client.ask(f"delete {name or self.name}")
-
-    def gone(self, name: str = "", **_: Any) -> None:
-        self.client.ask(f"gone {name or self.name}")
-
-
 @pytest.fixture(autouse=True)
 def _used_by_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`pool_users` has its own tests."""
-    monkeypatch.setattr(ending.pool_users, "end", lambda client, name, _: client.pools.delete(name) or ())
+    """`deletion` and `pool_users` have their own tests."""
+    monkeypatch.setattr(ending.deletion, "request", lambda client, thing, *_: client.ask(f"delete {thing.id}") or "")
+    monkeypatch.setattr(ending.deletion, "gone", lambda client, thing, *_: client.ask(f"gone {thing.id}"))
 
 
 class Seconds:
@@ -133,7 +120,7 @@ class Command:
         for thing, state in (dict.fromkeys(client.things, "ours") if things is None else things).items():
             registered.note(thing, state)
         self.client: Any = client
-        self.ending = Ending(self.client, registered, self.said.append, interrupts, keep)
+        self.ending = Ending(self.client, registered, self.said.append, interrupts, Intent("x", keep))
 
     @property
     def texts(self) -> list[str]:
@@ -150,7 +137,7 @@ class Command:
 def lines(command: Command, error: BaseException | None, *, submitted: bool = False) -> list[str]:
     """What is said to be left after an error."""
     command.ending.submitted = submitted
-    command.ending.say_left(error)
+    command.ending.end(error)
     return [line.strip() for text in command.texts for line in text.splitlines()]
 
 
@@ -172,8 +159,8 @@ def lines(command: Command, error: BaseException | None, *, submitted: bool = Fa
 def test_a_registered_pool_is_named_in_every_state_with_a_wait_if_the_error_is_not_of_the_work(
     state: State, error: BaseException | None, waits: bool, interrupts: Interrupts
 ) -> None:
-    assert unrelated(error) is waits
-    command = Command(Client(), interrupts, things={POOL: state})
+    assert cause_of(error).waits is waits
+    command = Command(Client(POOL), interrupts, keep=KINDS, things={POOL: state})
     wait = ["wait: batchtrain pool wait p --local"] if waits else []
     assert lines(command, error) == ["left as it is: pool p", *wait, "delete: batchtrain pool del p --local"]
 
@@ -184,7 +171,7 @@ def test_nothing_is_said_if_nothing_is_registered(error: BaseException | None, i
 
 
 def test_every_job_and_schedule_is_named_before_the_pool(interrupts: Interrupts) -> None:
-    command = Command(Client(), interrupts, things={POOL: "existing", SCHEDULE: "ours", JOB: "ours"})
+    command = Command(Client(), interrupts, keep=KINDS, things={POOL: "existing", SCHEDULE: "ours", JOB: "ours"})
     assert lines(command, ServiceError("refused")) == [
         "left as they are: job j, job schedule s, pool p",
         "delete: batchtrain jobs del j --local",
@@ -196,7 +183,7 @@ def test_every_job_and_schedule_is_named_before_the_pool(interrupts: Interrupts)
 def test_of_a_whole_submission_the_jobs_that_have_not_ended_have_a_wait_and_all_have_files(
     interrupts: Interrupts,
 ) -> None:
-    command = Command(Client(), interrupts, things={POOL: "ours", JOB: "ours", OTHER: "ours"})
+    command = Command(Client(), interrupts, keep=KINDS, things={POOL: "ours", JOB: "ours", OTHER: "ours"})
     command.ending.ended = {"j"}
     assert lines(command, TimedOut("long"), submitted=True)[1:4] == [
         "wait: batchtrain jobs wait k --local",
@@ -221,8 +208,7 @@ def test_a_pending_thing_is_decided_before_it_is_named(
     client = Client()
     if run is not None:
         client.things[POOL] = run
-    command = Command(client, interrupts, things={POOL: "pending"})
-    command.ending.settle()
+    command = Command(client, interrupts, keep=KINDS, things={POOL: "pending"})
     assert (lines(command, KeyboardInterrupt()) != []) is left
 
 
@@ -230,20 +216,16 @@ def test_a_thing_that_nobody_answers_about_is_named(interrupts: Interrupts) -> N
     client = Client()
     client.unreachable.add(POOL)
     command = Command(client, interrupts, things={POOL: "pending"})
-    command.ending.settle()
     assert lines(command, Unreachable("x"))[0] == "left as it is: pool p"
 
 
 def test_a_signal_ends_the_look_at_a_pending_thing_which_is_deleted_nevertheless(
     interrupts: Interrupts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = Command(Client(POOL), interrupts, things={POOL: "pending"})
-    with monkeypatch.context() as patched:
-        patched.setattr(Register, "is_ours", lambda *_: interrupt())
-        command.ending.settle()
-    assert (command.ending.register.state(POOL), interrupts.further) == ("pending", 1)
-    command.ending.delete()
-    assert command.client.asked == ["delete p"]
+    command, looks = Command(Client(POOL), interrupts, things={POOL: "pending"}), [interrupt]
+    monkeypatch.setattr(Register, "is_ours", lambda *_: (looks.pop()() if looks else None) or True)
+    command.ending.end()
+    assert (command.client.asked, interrupts.further) == (["delete p"], 1)
 
 
 # --- what is deleted ------------------------------------------------------------------------------------------------
@@ -251,15 +233,15 @@ def test_a_signal_ends_the_look_at_a_pending_thing_which_is_deleted_nevertheless
 
 def test_every_deletion_is_requested_before_the_first_wait_and_the_pool_is_last(interrupts: Interrupts) -> None:
     command = Command(Client(POOL, JOB, OTHER), interrupts)
-    command.ending.delete()
+    command.ending.end()
     assert command.client.asked == ["delete j", "delete k", "delete p", "gone j", "gone k", "gone p"]
-    assert command.texts == ["deleted job j", "deleted job k", "deleted pool p"]
+    assert command.texts == ["deleted job j, job k, pool p"]
     assert command.ending.failure(successful=True) is None
 
 
 def test_what_was_deleted_is_not_said_to_be_left(interrupts: Interrupts) -> None:
     command = Command(Client(POOL, JOB), interrupts)
-    command.ending.delete()
+    command.ending.end()
     assert command.ending.register.things() == ()
 
 
@@ -268,7 +250,7 @@ def test_what_was_deleted_is_not_said_to_be_left(interrupts: Interrupts) -> None
 )
 def test_a_kind_that_is_kept_is_not_deleted(keep: tuple[Kind, ...], deleted: list[str], interrupts: Interrupts) -> None:
     command = Command(Client(POOL, JOB), interrupts, keep=keep)
-    command.ending.delete()
+    command.ending.end()
     assert [text for text in command.client.asked if text.startswith("delete")] == deleted
     assert {thing.kind for thing in command.ending.register.things()} == set(keep)
 
@@ -289,7 +271,7 @@ def test_only_what_carries_this_run_and_did_not_exist_before_is_deleted(
     client = Client(POOL)
     client.things[POOL] = run
     command = Command(client, interrupts, things={POOL: state})
-    command.ending.delete()
+    command.ending.end()
     assert (client.asked != []) is deleted
 
 
@@ -297,14 +279,14 @@ def test_what_another_run_added_in_place_of_ours_is_said_to_be_left(interrupts: 
     client = Client(POOL, JOB)
     client.things[POOL] = "another"
     command = Command(client, interrupts)
-    command.ending.delete()
+    command.ending.end()
     assert command.texts == ["left as it is: pool p, which this command did not add", "deleted job j"]
     assert command.ending.failure(successful=True) is None
 
 
 def test_what_is_gone_already_is_no_leftover(interrupts: Interrupts) -> None:
     command = Command(Client(POOL), interrupts, things={POOL: "ours", JOB: "ours"})
-    command.ending.delete()
+    command.ending.end()
     assert (command.client.asked, command.kinds) == (["delete p", "gone p"], ["deleted"])
 
 
@@ -319,7 +301,7 @@ def test_an_error_of_a_deletion_prevents_no_other_deletion(
     client = Client(POOL, JOB)
     client.steps[request_] = [raising(error)]
     command = Command(client, interrupts)
-    command.ending.delete()
+    command.ending.end()
     assert {"delete p", "gone p"} <= set(client.asked)
     assert command.kinds == ["leftover", "deleted"]
     assert command.texts[0].endswith("; delete it: batchtrain jobs del j --local")
@@ -331,7 +313,7 @@ def test_a_thing_that_nobody_answers_about_is_a_leftover(interrupts: Interrupts)
     client = Client(POOL, JOB)
     client.unreachable.add(POOL)
     command = Command(client, interrupts)
-    command.ending.delete()
+    command.ending.end()
     assert command.texts == [
         "pool p was not deleted (the answer was lost); delete it: batchtrain pool del p --local",
         "deleted job j",
@@ -352,7 +334,7 @@ def test_a_leftover_is_an_error_of_the_command(
     client = Client(POOL, JOB, account=account)
     client.steps = {"delete j": [raising(ServiceError("no"))], "delete p": [raising(Unreachable("no"))]}
     command = Command(client, interrupts)
-    command.ending.delete()
+    command.ending.end()
     failure = command.ending.failure(successful=successful)
     assert isinstance(failure, Unreachable)
     assert str(failure).startswith(text)
@@ -366,9 +348,8 @@ def test_a_terminal_that_is_gone_ends_no_ending(error: Exception, interrupts: In
     registered = Register(client)
     for thing in (POOL, JOB):
         registered.note(thing, "ours")
-    ending = Ending(client, registered, lambda _: raising(error)(), interrupts)
-    ending.say_left(KeyboardInterrupt())
-    ending.delete()
+    ending = Ending(client, registered, lambda _: raising(error)(), interrupts, Intent("x"))
+    ending.end(KeyboardInterrupt())
     assert client.asked == ["delete j", "delete p", "gone p"]
 
 
@@ -554,7 +535,7 @@ def test_a_signal_while_a_job_is_deleted_deletes_the_pool_first_and_then_the_job
     client = Client(POOL, JOB)
     client.steps["delete j"] = [interrupt]
     command = Command(client, interrupts)
-    command.ending.delete()
+    command.ending.end()
     assert client.asked == ["delete j", "delete p", "delete j"]
     assert sorted(command.texts) == ["job j is being deleted", "pool p is being deleted"]
     assert command.ending.failure(successful=False) is None
@@ -563,7 +544,7 @@ def test_a_signal_while_a_job_is_deleted_deletes_the_pool_first_and_then_the_job
 def test_a_signal_before_the_deletion_deletes_the_pool_first_and_waits_for_nothing(interrupts: Interrupts) -> None:
     interrupt()
     command = Command(Client(POOL, JOB, OTHER), interrupts)
-    command.ending.delete()
+    command.ending.end()
     assert command.client.asked == ["delete p", "delete k", "delete j"]
     assert set(command.kinds) == {"deleted"}
 
@@ -572,7 +553,7 @@ def test_a_second_signal_stops_the_deletion_and_names_what_is_left(interrupts: I
     client = Client(POOL, JOB)
     client.steps = {"delete j": [interrupt], "delete p": [interrupt]}
     command = Command(client, interrupts)
-    command.ending.delete()
+    command.ending.end()
     assert client.asked == ["delete j", "delete p"]
     assert sorted(command.texts) == [
         "job j was not deleted (interrupted); delete it: batchtrain jobs del j --local",
@@ -585,7 +566,7 @@ def test_after_two_signals_nothing_is_requested(interrupts: Interrupts) -> None:
     interrupt()
     interrupt()
     command = Command(Client(POOL, JOB), interrupts)
-    command.ending.delete()
+    command.ending.end()
     assert (command.client.asked, set(command.kinds)) == ([], {"leftover"})
 
 
@@ -593,7 +574,7 @@ def test_a_signal_while_a_deletion_is_waited_for_ends_the_waits(interrupts: Inte
     client = Client(POOL, JOB)
     client.steps["gone j"] = [interrupt]
     command = Command(client, interrupts)
-    command.ending.delete()
+    command.ending.end()
     assert client.asked == ["delete j", "delete p", "gone j"]
     assert command.texts == ["job j is being deleted", "pool p is being deleted"]
     assert command.ending.failure(successful=True) is None

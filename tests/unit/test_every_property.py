@@ -15,6 +15,7 @@ import pytest
 from azure.batch import models
 from azure.batch._utils.model_base import Model
 
+from batchtrain.catalog import api_versions
 from batchtrain.client import logins, operations, pools
 from batchtrain.client.late_values import Placeholders
 from batchtrain.client.notices import Notices
@@ -24,6 +25,7 @@ from batchtrain.config.check import RULES
 from batchtrain.config.reference import PropertyPath
 from batchtrain.config.task_results import settings_of
 from batchtrain.config.types import Credentials, Secret, StorageCredentials
+from batchtrain.emulator import models as tables
 from batchtrain.errors import UsageError
 from batchtrain.frameworks import FRAMEWORKS
 from batchtrain.launchers.rules import RULES as DECISIONS
@@ -55,6 +57,9 @@ NAMED = {path_of(place): place for place in PROPERTIES}
 SUBNET = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/n"
 IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i"
 IMAGE_ID = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/g/images/i/versions/1.0.0"
+COMPUTE = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute"
+ARTIFACT = f"{COMPUTE}/galleries/g/serviceArtifacts/a/vmArtifactsProfiles/p"
+PROFILE = f"{COMPUTE}/galleries/g/inVMAccessControlProfiles/p/versions/1"
 SECRET = "https://vault.vault.azure.net/secrets/name"
 POOL = "pool_specification"
 VM = f"{POOL}.vm_configuration"
@@ -130,6 +135,7 @@ BY_NAME = {
     f"{POOL}.virtual_network.subnet.name": "sub",
     "credentials.management.subscription_id": "subscription",
 }
+CREATED = {**BY_NAME, f"{POOL}.virtual_network.create_nonexistant": True}
 SOURCE = {"src/train.py": "print(1)", "src/.env": ""}
 BROUGHT = {f"{TASK}.source": "src"}
 LISTED = {"global_resources.docker_images": ["busybox"]}
@@ -162,7 +168,11 @@ CONTEXT: dict[str, dict[str, Any]] = {
     f"{VM}.custom_image": {**ENTRA, **other_image("custom_image")},
     f"{VM}.shared_gallery_image": {**ENTRA, **other_image("shared_gallery_image")},
     f"{VM}.community_gallery_image": {**ENTRA, **other_image("community_gallery_image")},
-    f"{VM}.disk_encryption.customer_managed_key": IDENTITIES,
+    f"{VM}.disk_encryption.customer_managed_key": {
+        **IDENTITIES,
+        **WINDOWS,
+        f"{VM}.disk_encryption.targets": ["osdisk", "temporarydisk"],
+    },
     f"{POOL}.vm_sizes": {f"{POOL}.vm_sizes.alternatives": ["STANDARD_D4AS_V5"]},
     f"{POOL}.autoscale": {f"{POOL}.autoscale.formula": "$TargetDedicatedNodes = 1;"},
     f"{POOL}.autoscale.scenario": {
@@ -230,6 +240,7 @@ REQUIRED: dict[str, Any] = {
     "start": 1,
     "stop": 5,
     "subnet_id": SUBNET,
+    "key_url": "https://v.vault.azure.net/keys/k/1",
     "identity": IDENTITY,
     "fs_spec": "server:/x",
     "fs_vfstype": "lustre",
@@ -264,6 +275,11 @@ def secret(name: str) -> Effect:
             return [name]
 
     return effect
+
+
+def advised(text: str) -> Effect:
+    """A value in the command that a warning prints."""
+    return lambda seen: [text for problem in seen.problems if f"--address-prefixes {text}" in problem.message]
 
 
 def from_vault(read: Callable[[Credentials], Any]) -> Effect:
@@ -650,6 +666,12 @@ ROWS: dict[str, Row] = {
         beside={".image": "library://a/b:2", ".signing_key.fingerprint": "AB12"}
     ),
     "global_resources.additional_registries.docker": Row(["other.example.org"], beside=CONTAINER),
+    "global_resources.additional_registries.singularity": Row(
+        ["reg.example.org"],
+        effect=lambda seen: ["reg.example.org" for text in [sent(seen)] if "PASSWORD_0" in text],
+        shown="reg.example.org",
+        beside={'credentials.singularity_registry."reg.example.org"': {"username": "u", "password": "x"}},
+    ),
     f"{SHARE}.volume_driver": Row("nfs", shown="server:/export", beside={VOLUME: NFS}),
     f"{SHARE}.storage_account_settings": Row("other"),
     f"{SHARE}.azure_file_share_name": Row(beside={VOLUME: FILES_SHARE}),
@@ -700,9 +722,15 @@ ROWS: dict[str, Row] = {
         wire="pool.virtualMachineConfiguration.securityProfile.proxyAgentSettings.wireServer.mode"
     ),
     f"{VM}.security_profile.proxy_agent.wire_server.access_control_profile": Row(
+        PROFILE,
         wire="pool.virtualMachineConfiguration.securityProfile.proxyAgentSettings.wireServer"
-        ".inVMAccessControlProfileReferenceId"
+        ".inVMAccessControlProfileReferenceId",
     ),
+    f"{VM}.security_profile.proxy_agent.imds.access_control_profile": Row(PROFILE),
+    f"{VM}.service_artifact": Row(ARTIFACT),
+    f"{VM}.os_disk.disk_encryption_set": Row(f"{COMPUTE}/diskEncryptionSets/d"),
+    f"{VM}.data_disks.disk_encryption_set": Row(f"{COMPUTE}/diskEncryptionSets/d"),
+    f"{VM}.disk_encryption.customer_managed_key.key_url": Row("https://v.vault.azure.net/keys/k/2"),
     f"{VM}.platform_image.native": Row(shown="dockerCompatible"),
     f"{VM}.platform_image.publisher": Row("somebody", beside={".node_agent": "batch.node.ubuntu 24.04"}),
     f"{VM}.platform_image.offer": Row("something", beside={".node_agent": "batch.node.ubuntu 24.04"}),
@@ -747,9 +775,9 @@ ROWS: dict[str, Row] = {
     f"{POOL}.virtual_network.name": Row("vnet", beside=BY_NAME),
     f"{POOL}.virtual_network.resource_group": Row("group", beside=BY_NAME),
     f"{POOL}.virtual_network.create_nonexistant": Row(beside=BY_NAME),
-    f"{POOL}.virtual_network.address_space": Row("10.0.0.0/16", beside=BY_NAME),
+    f"{POOL}.virtual_network.address_space": Row("10.0.0.0/16", effect=advised("10.0.0.0/16"), beside=CREATED),
     f"{POOL}.virtual_network.subnet.name": Row("nodes", beside=BY_NAME),
-    f"{POOL}.virtual_network.subnet.address_prefix": Row("10.0.0.0/24", beside=BY_NAME),
+    f"{POOL}.virtual_network.subnet.address_prefix": Row("10.0.0.0/24", effect=advised("10.0.0.0/24"), beside=CREATED),
     f"{POOL}.network.ip_families": Row(["IPv4", "IPv6"]),
     f"{POOL}.network.inbound_nat_pools.frontend_port_range": Row([41000, 41200], shown=41000),
     f"{POOL}.network.inbound_nat_pools.rules.source_address_prefix": Row("192.0.2.0/24"),
@@ -860,7 +888,6 @@ ROWS: dict[str, Row] = {
     f"{TASKS}.multi_instance.num_instances": Row(2),
     f"{TASKS}.multi_instance.coordination_command": Row("my-coordination", effect=launched),
     f"{TASKS}.multi_instance.pre_execution_command": Row("source my-vars.sh", effect=launched),
-    f"{TASKS}.link_source": Row(True, shown="cp -rs", beside={f"{TASK}.source": "src"}, files=SOURCE, effect=launched),
     "pool_specification.on_bad_node": Row("replace", shown="replace=600", beside=GANG, effect=launched),
     f"{TASKS}.multi_instance.preflight": Row(False, instead=True, shown=(), effect=launched),
     f"{TASKS}.multi_instance.rank_logs": Row(False, instead=True, shown=(), effect=launched),
@@ -884,6 +911,12 @@ ROWS: dict[str, Row] = {
     f"{GANGS}.accelerate.mixed_precision": Row("bf16", effect=launched),
     f"{GANGS}.accelerate.gradient_accumulation_steps": Row(
         3, shown='"gradient_accumulation_steps": 3', effect=launched
+    ),
+    f"{GANGS}.accelerate.options": Row(
+        ["--use_fsdp"],
+        shown='accelerated.py\\" --use_fsdp -- python',
+        beside={f"{TASK}.command": "python /data/train.py"},
+        effect=launched,
     ),
     f"{GANGS}.deepspeed.backend": Row("ccl", effect=launched),
     f"{GANGS}.deepspeed.accelerator": Row("xpu", effect=launched),
@@ -1117,6 +1150,36 @@ def test_a_wire_field_is_one_of_the_sdks() -> None:
     assert [wire for wire in named if not is_of_the_sdk(wire)] == []
 
 
+EMULATED = {
+    "pool": "BatchPoolCreateOptions",
+    "job": "BatchJobCreateOptions",
+    "task": "BatchTaskCreateOptions",
+    "schedule": "BatchJobScheduleCreateOptions",
+    "node user": "BatchNodeUserCreateOptions",
+}
+
+
+def test_the_emulator_has_every_field() -> None:
+    fields = [wire.partition(".") for wire in WIRES if not wire.startswith(("batchtrain:", "*."))]
+    paths = [(request, path) for request, _, path in fields if "*" not in path]
+    lacking = [path for request, path in paths if tables.field_at(EMULATED[request], path.replace(".", "/")) is None]
+    assert lacking == []
+
+
+def test_a_field_of_a_newer_version_can_be_said() -> None:
+    wires = {f"{item.wire}." for item in reference.properties().values()}
+    newer = [f"{field}." for field in api_versions.NEWER if field.partition(".")[0] in EMULATED]
+    assert newer and [field for field in newer if not any(wire.startswith(field) for wire in wires)] == []
+
+
+@pytest.mark.parametrize(("place", "name"), dict(api_versions.spans()))
+def test_the_table_of_versions_names_what_the_emulator_has(place: str, name: str) -> None:
+    root, _, path = place.partition(".")
+    model = EMULATED.get(root, root)
+    there = tables.field_at(model, "/".join(filter(None, (path.replace(".", "/"), name))))
+    assert there is not None or name in tables.enums()[place]
+
+
 def test_a_warning_is_one_that_can_be_silenced() -> None:
     warned = {wire.partition("warning `")[2].rstrip("`") for wire in WIRES if "warning `" in wire}
     assert warned - {check.name for check in RULES} == set()
@@ -1164,6 +1227,7 @@ def test_what_is_left_out_is_a_field() -> None:
 # --- decisions nobody wrote -----------------------------------------------------------------------------------------
 
 NCCL = {f"{POOL}.vm_size": "STANDARD_ND96ASR_V4", f"{TASK}.multi_instance": {"num_instances": 2, "pytorch": {}}}
+NVLINK = {**NCCL, **ENTRA, **other_image("custom_image"), f"{POOL}.vm_size": "STANDARD_ND128ISR_GB300_V6"}
 OPENMPI = {f"{TASK}.multi_instance": {"num_instances": 2, "mpi": {"runtime": "openmpi"}}}
 INTELMPI_OFA = {f"{TASK}.multi_instance": {"num_instances": 2, "mpi": {"runtime": "intelmpi-ofa"}}}
 DECIDED: dict[str, dict[str, Any]] = {
@@ -1174,6 +1238,7 @@ DECIDED: dict[str, dict[str, Any]] = {
         'credentials.docker_registry."reg.example.org"': {"username": "u", "password": "x"},
         **REGISTRY,
     },
+    "shell-functions": {f"{TASK}.command": "module load a"},
     "mpi4py-abort": {f"{TASK}.command": "python /data/train.py", **GANG},
     "ends-at-once": {
         f"{TASK}.command": "python /data/train.py",
@@ -1203,6 +1268,7 @@ DECIDED: dict[str, dict[str, Any]] = {
     ),
     **dict.fromkeys(("libfabric-tcp", "intelmpi-tcp", "intelmpi-yield"), INTELMPI_OFA),
     "ucx-tcp": OPENMPI,
+    "openmpi-hcoll": {**OPENMPI, f"{POOL}.vm_size": "STANDARD_ND96ISR_H100_V5"},
     "nccl-tcp": {**NCCL, f"{TASK}.infiniband": False},
     "nccl-graph": {**NCCL, f"{POOL}.vm_size": "STANDARD_NC24ADS_A100_V4"},
     "infiniband-by-size": RDMA,
@@ -1216,6 +1282,14 @@ DECIDED: dict[str, dict[str, Any]] = {
     "omp-threads": NCCL,
     "python-unbuffered": NCCL,
     "nccl-warnings": {**NCCL, f"{TASK}.infiniband": False},
+    "locked-memory": RDMA,
+    "imex-domain": NVLINK,
+    "nccl-nvlink": NVLINK,
+    "imex-device": {
+        **NVLINK,
+        f"{TASK}.docker_image": "a/openmpi:digits",
+        "global_resources.docker_images": ["a/openmpi:digits"],
+    },
     "nccl-launch-file": {**NCCL, f"{POOL}.vm_size": "STANDARD_ND96ISR_H100_V5"},
     "resize-timeout-by-nodes": {f"{POOL}.vm_count.dedicated": 64},
     "cuda-device-order": NCCL,

@@ -172,6 +172,7 @@ def test_results_are_written_as_the_service_writes_them() -> None:
         ("x = 1\ny = 2;", "`;` is missing before `y`", 2, 1),
         ("x = (1;", "`)` is missing before `;`", 1, 7),
         ("x = 1 # 2;", "`#` is not valid here", 1, 7),
+        ('x = time(\\"2027-01-01\\");', 'a text of JSON is written with `"` in place of `\\"` here', 1, 10),
         ("x = foo(1);", "there is no function `foo`", 1, 5),
         ("x =\n  nobody;", "`nobody` was never set", 2, 3),
         ("x = 1 + time();", "`+` does not take a number and a timestamp", 1, 7),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from batchtrain.metrics.stream import MetricStream
 from batchtrain.records import Rank
-from batchtrain.records.gang import StepTimes, after_failure, compared
+from batchtrain.records.gang import StepTimes, at_end, compared
+from batchtrain.records.position import Front, Position
+from batchtrain.records.rank_end import RankEnd
 from batchtrain.records.rates import is_rate, rate_unit
 
 NOW = 1000.0
@@ -95,10 +99,34 @@ def test_step_times_begin_again_at_a_checkpoint_and_only_the_last_are_kept() -> 
 
 
 def test_after_a_failure_the_ranks_that_failed_are_first_with_how_they_ended() -> None:
-    states = after_failure(compared(ranks((9, 99.0), (9, 99.0), (7, 99.0)), {}, NOW), {1: "exited with code 7"})
+    ends = {1: RankEnd(exit_code=7), 2: RankEnd(signal=15, signal_name="SIGTERM", by_launcher=True)}
+    states = at_end(compared(ranks((9, 99.0), (9, 99.0), (7, 99.0)), {}, NOW), ends)
     assert [(state.rank.number, state.condition, state.end) for state in states] == [
-        (1, "failed", "exited with code 7"), (2, "", ""), (0, "", ""),
+        (1, "failed", "exited with code 7"), (2, "ended", "ended by the launcher (SIGTERM)"), (0, "ended", ""),
     ]  # fmt: skip
+
+
+PARTS = (None, 0, 1, 2)
+PAIRS = tuple(itertools.product(PARTS, repeat=2))
+
+
+@pytest.mark.parametrize("epochs", PAIRS)
+@pytest.mark.parametrize("steps", PAIRS)
+def test_the_front_of_positions_is_after_those_that_are_before_one_of_them(
+    epochs: tuple[int | None, ...], steps: tuple[int | None, ...]
+) -> None:
+    def is_before(one: Position, other: Position) -> bool:
+        if None not in (one.epoch, other.epoch) and one.epoch != other.epoch:
+            return bool(one.epoch < other.epoch)  # type: ignore[operator]
+        return None not in (one.global_step, other.global_step) and bool(
+            one.global_step < other.global_step  # type: ignore[operator]
+        )
+
+    positions = [Position(epoch, None, step) for epoch, step in zip(epochs, steps, strict=True)]
+    front = Front(iter(positions))  # each is looked at once, however many there are
+    for epoch, step in PAIRS:
+        position = Position(epoch, None, step)
+        assert front.is_after(position) == any(is_before(position, other) for other in positions)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ ALLOWED: dict[str, set[str]] = {
     "containers": {"config", "errors", "service", "shipped", "state_files"},
     "emulator": {"catalog", "connections", "errors", "foreign", "formula", "state_files", "version"},
     "testing": {"emulator"},
-    "diagnosis": {"errors", "life", "markup", "records", "service"},
+    "diagnosis": {"errors", "launchers", "life", "markup", "records", "service"},
     "display": {"catalog", "config", "errors", "hints", "markup", "plan", "records", "runs", "service"},
     "client": {
         "catalog",
@@ -67,6 +67,7 @@ ALLOWED: dict[str, set[str]] = {
         "display",
         "emulator",
         "errors",
+        "foreign",
         "frameworks",
         "life",
         "markup",
@@ -97,6 +98,7 @@ ALLOWED: dict[str, set[str]] = {
         "config",
         "errors",
         "launchers",
+        "life",
         "metrics",
         "plan",
         "records",
@@ -113,6 +115,7 @@ ALLOWED: dict[str, set[str]] = {
         "connections",
         "errors",
         "hints",
+        "markup",
         "metrics",
         "records",
         "runs",
@@ -131,6 +134,8 @@ ALLOWED: dict[str, set[str]] = {
         "errors",
         "formula",
         "hints",
+        "life",
+        "markup",
         "metrics",
         "plan",
         "records",
@@ -228,7 +233,7 @@ EDGE = frozenset(
     {
         "__main__", "account_key", "alarms", "blob_store", "certificates", "connections", "control", "drive", "examine",
         "files", "http", "logfile", "machine", "mapped_images", "own_catalog", "package_files", "pytest_plugin",
-        "routes", "server", "steering", "store", "testing", "trust",
+        "routes", "server", "serving", "steering", "store", "testing", "trust",
     }
 )  # fmt: skip
 """The emulator's modules that use files, sockets, processes or the event loop; all others only decide."""

@@ -9,42 +9,43 @@ from typing import Any
 import pytest
 
 from batchtrain.catalog.prices import Hour, Price
-from batchtrain.client.leaving import Leaver, leave, leaver_of
+from batchtrain.client.leaving import Leaver, has_storage, leave
 from batchtrain.client.limits import UNLIMITED, Guard, Limits
 from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import TerminalClosed, Terminated, TimedOut
 from batchtrain.formula import Seen, evaluate
+from batchtrain.life.endings import SeenEnd, SeenJob, cause_of, decide
+from batchtrain.life.intents import RUN
 from batchtrain.service import job_actions
 from tests.unit.plan.jobs import recipe
 
 STORED = {"output_data": {"azure_storage": [{"storage_account_settings": "s", "remote_path": "models"}]}}
 NOW = datetime(2026, 11, 23, tzinfo=timezone.utc)
-CONTINUE = lambda hour: True  # noqa: E731
 
 
 def of(*tasks: dict[str, Any]) -> Recipe:
     return recipe({"id": "j", "tasks": [{"command": "x", **task} for task in tasks]})
 
 
-def ending(**fields: Any) -> Any:
-    return SimpleNamespace(**{"submitted": True, "ended": set(), "kept_kinds": frozenset(), "hour": "", **fields})
+RUNNING = SeenEnd(cause_of(None), jobs=(SeenJob("j", runs=True),), is_submitted=True)
 
 
 @pytest.mark.parametrize(
-    ("error", "tasks", "leaver"),
+    ("error", "tasks", "act"),
     [
-        (KeyboardInterrupt(), ({},), "user"),
-        (TerminalClosed(), (STORED,), "terminal"),
-        (TerminalClosed(), (STORED, {}), ""),
-        (Terminated(), (STORED,), ""),
-        (TimedOut(""), (STORED,), ""),
-        (None, (STORED,), ""),
+        (KeyboardInterrupt(), ({},), "ask"),
+        (TerminalClosed(), (STORED,), "leave"),
+        (TerminalClosed(), (STORED, {}), "write"),
+        (Terminated(), (STORED,), "write"),
+        (TimedOut(""), (STORED,), "write"),
+        (None, (STORED,), "write"),
     ],
 )
 def test_an_interrupt_leaves_a_run_by_its_signal_and_its_storage(
-    error: BaseException | None, tasks: tuple[dict[str, Any], ...], leaver: str
+    error: BaseException | None, tasks: tuple[dict[str, Any], ...], act: str
 ) -> None:
-    assert leaver_of(error, of(*tasks), ending(), CONTINUE) == leaver
+    rule = decide(RUNNING._replace(cause=cause_of(error), is_stored=has_storage(of(*tasks))))
+    assert rule is not None and rule.act == act
 
 
 def handed_over(
@@ -61,8 +62,11 @@ def handed_over(
     hour = Hour("p", "D4s_v5", 2, 0, price) if limits.price is not None else None
     guard = Guard(limits, hour, lambda: datetime(2026, 11, 23, tzinfo=timezone.utc))
     client: Any = SimpleNamespace(batch=None, carry_out=print)
-    fake = ending(error_of=error_of, tell=lambda event: None)
-    return leave(client, recipe, fake, guard, leaver), steps
+    ending: Any = SimpleNamespace(
+        client=client, recipe=recipe, intent=RUN, error_of=error_of, tell=lambda event: None,
+        register=SimpleNamespace(runs=frozenset({"r"})),
+    )  # fmt: skip
+    return leave(ending, guard, leaver), steps
 
 
 POOL = {
@@ -111,6 +115,6 @@ def test_a_run_whose_end_could_not_be_set_is_left_only_where_somebody_reads_it(l
     assert handed_over(with_pool({}), leaver, TimedOut("no answer"))[0] == is_left
 
 
-@pytest.mark.parametrize("state", [{"submitted": False}, {"ended": {"j"}}, {"kept_kinds": {"job"}}])
+@pytest.mark.parametrize("state", [{"is_submitted": False}, {"jobs": (SeenJob("j"),)}, {"keeps": frozenset({"job"})}])
 def test_a_run_that_does_not_train_is_left_by_nobody(state: dict[str, Any]) -> None:
-    assert leaver_of(TerminalClosed(), of(STORED), ending(**state), CONTINUE) == ""
+    assert not RUNNING._replace(**state).may_continue

@@ -20,6 +20,14 @@ def test_all_run_after_a_change_or_without_a_history_and_else_a_third_of_them() 
     assert [chosen("same", "same", commits)[0] for commits in (3, 4, 5)] == [*THIRDS]
 
 
+def test_the_digest_is_that_of_their_own_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = legacy_frameworks.digest()
+    for name, same in (("jax", True), ("mxnet", False)):
+        environment = ENVIRONMENTS[name]._replace(packages=("another==1",))
+        monkeypatch.setattr(legacy_frameworks, "ALL_ENVIRONMENTS", {**ENVIRONMENTS, name: environment})
+        assert (legacy_frameworks.digest() == before) is same
+
+
 def test_every_pattern_finds_files() -> None:
     assert [pattern for pattern in legacy_frameworks.FILES if not any(legacy_frameworks.ROOT.glob(pattern))] == []
 

@@ -248,7 +248,7 @@ def test_an_environment_of_another_python_is_made_for_this_one_after_its_size_is
     image = image_of_this_python(account, other_python, lines.append)
     assert image == f"example/jax:cpu-python{OWN}"
     assert lines[0].startswith(f"the environment {tmp_path}/other of {other_python} has Python 2.7, and this is")
-    assert lines[1] == "the environment jax needs about 10 MB and a minute:"
+    assert lines[1] == "the environment jax needs about 10 MB, and a minute:"
     prefix = Path(mapped_images.prefix_of(Path(account.home), image) or "")
     assert make_environment.version_of(prefix) == OWN
     assert list(prefix.glob("lib/python*/site-packages/tiny.py"))

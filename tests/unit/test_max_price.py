@@ -24,6 +24,7 @@ from batchtrain.emulator import autoscale, jobs, node_reports, pools, reports, s
 from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.interface import Exit
 from batchtrain.errors import LimitReached, UsageError
+from batchtrain.life.intents import RUN
 from batchtrain.plan import Plan, plan_jobs, plan_pool
 from batchtrain.plan.wire_times import duration
 from batchtrain.records import Node
@@ -33,7 +34,7 @@ from tests import examples
 from tests.emulation import Stage
 from tests.unit.plan.jobs import recipe
 
-STEP, LOOK = 30, 60
+STEP, LOOK = 60, 60
 """Seconds of a step of the clock, and between two looks of a client."""
 LONGEST = 12 * 3600
 FORMULAS = (
@@ -189,6 +190,8 @@ def follow(account: Account, guard: Guard, seconds: int) -> None:
                 for node in pool.nodes.values()
             )
             guard.note(NodesSeen(pool.record.id, nodes=tuple(nodes)))
+            if guard.reason:
+                raise LimitReached(guard.reason)
 
 
 def hand_over(account: Account, guard: Guard) -> bool:
@@ -204,10 +207,11 @@ def hand_over(account: Account, guard: Guard) -> bool:
         stage.do(jobs.update_job, job_id, body={"onAllTasksComplete": "terminatejob"})
 
     acts = {job_actions.limit: limit, job_actions.complete: complete}
-    ending: Any = SimpleNamespace(kept_kinds=(), tell=lambda _: None)
+    ending: Any = SimpleNamespace(recipe=account.case.recipe, intent=RUN, tell=lambda _: None)
+    ending.register = SimpleNamespace(runs={"r": None})
     ending.error_of = lambda step: acts.get(step.func, step.func)(*step.args)
-    client: Any = SimpleNamespace(batch=None, carry_out=lambda plan, *_: account.add(plan))
-    return leave(client, account.case.recipe, ending, guard, "user")
+    ending.client = SimpleNamespace(batch=None, carry_out=lambda plan, *_: account.add(plan))
+    return leave(ending, guard, "user")
 
 
 def spend(account: Account, limits: Limits, hour: Hour) -> None:
@@ -231,7 +235,7 @@ def spend(account: Account, limits: Limits, hour: Hour) -> None:
 
 
 @pytest.mark.property
-@examples.of(600)
+@examples.of(200)
 @given(cases())
 def test_what_nodes_cost_stays_within_the_limit_however_a_pool_is_sized(case: Case) -> None:
     pool = case.recipe.pool

@@ -140,3 +140,14 @@ def test_a_task_that_runs_again_on_another_node_shows_no_rank_of_the_node_before
         follow.look(Glance((Task("train", "running", node=node),), Counts(), 1))
     found = [[rank.number for rank in event.ranks] for event in seen if isinstance(event, MetricsSeen)]
     assert found == [[0, 1], [0]]
+
+
+def test_the_last_event_of_a_task_says_that_all_its_numbers_were_read(
+    client: BatchClient, service: BatchServer
+) -> None:
+    seen: list[Event] = []
+    follow = Follow(client, type("Job", (), {"id": "j"})(), seen.append)
+    service.files["/jobs/j/tasks/train"] = {}
+    for state in ("running", "completed"):
+        follow.look(Glance((Task("train", state, node="tvm-1"),), Counts(), 1))
+    assert [event.ended for event in seen if isinstance(event, MetricsSeen)] == [True]

@@ -5,21 +5,20 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
 
-from batchtrain.client import orphans
+from batchtrain.client import leaving, orphans
 from batchtrain.client.orphans import Orphan
 from batchtrain.config.types import Secret
 from batchtrain.errors import AlreadyExists, ResultsLeft
 from batchtrain.plan.marks import Marks
-from batchtrain.records.events import Event
+from batchtrain.records.events import Event, Results
 from batchtrain.runs import directory, lease
 from batchtrain.runs.directory import Cost, RunRecord
 from batchtrain.service.connect import Account
-from batchtrain.service.register import Register, Thing
 
 START = datetime(2026, 11, 28, 10, 5, tzinfo=timezone.utc)
 HERE = Account("https://acct.westeurope.batch.azure.com", "acct", Secret("a2V5"))
@@ -55,7 +54,7 @@ class World:
         if self.unsaved.intersection(orphan.record.job for orphan in met):
             raise ResultsLeft("its results are on a node")
         self.ended += [orphan.record.job for orphan in met]
-        return [SimpleNamespace(conclusion=lambda: "results: there") for _ in met]
+        return [SimpleNamespace(outcome=lambda: Results("j", "results: there")) for _ in met]
 
     def adopt(self, root: Path, **needs: Any) -> str:
         orphans.adopt(self.client, root, self.said.append, **needs)
@@ -146,33 +145,38 @@ def test_a_lost_run_whose_tasks_run_is_refused_only_in_the_way(
         assert "still runs" in world.adopt(tmp_path, **needs)
 
 
+class Fetched:
+    """What was recorded of a lost run whose results were fetched, or not."""
+
+    has_fetched, is_on_nodes_alone, exceeds_limit = True, True, False
+
+    def __init__(self, unsaved: tuple[str, ...], released: list[str], job_id: str) -> None:
+        self.unsaved, self._released, self._job_id = unsaved, released, job_id
+
+    def release(self) -> None:
+        self._released.append(self._job_id)
+
+
 def test_no_lost_run_is_deleted_while_results_of_one_are_on_its_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deleted, released, bounded, client = list[str](), list[str](), list[str](), SimpleNamespace(account=HERE)
+    released, said = list[str](), list[Event]()
+    client: Any = SimpleNamespace(account=HERE)
 
-    def fetched(_: Any, orphan: Orphan, *__: Any) -> Any:
-        job = orphan.record.job
-        unsaved = ["model.pt: no space"] if job == "b" else []
-        return SimpleNamespace(unsaved=unsaved, release=lambda: released.append(job)), None
+    def recording(_: Any, orphan: Orphan) -> Fetched:
+        job_id = orphan.record.job
+        return Fetched(("model.pt: no space",) if job_id == "b" else (), released, job_id)
 
-    def ending(client: Any, orphan: Orphan, *_: Any) -> Any:
-        register = Register(Marks(orphan.run.name))
-        register.note(Thing("pool", orphan.record.pool), "ours")
-        return SimpleNamespace(client=client, register=register, bound="")
-
-    def keep(ending: Any) -> None:
-        bounded.extend(thing.id for thing in ending.register.things())
-        ending.bound = ", for 30 min"
-
-    monkeypatch.setattr(orphans, "_fetched", fetched)
-    monkeypatch.setattr(orphans, "_ending", ending)
-    monkeypatch.setattr(orphans, "keep_nodes", keep)
-    monkeypatch.setattr(orphans, "_delete", lambda _, orphan, *__: deleted.append(orphan.record.job))
-    for name in ("a", "b", "c"):
-        lost(tmp_path, name)
-    kept = "its nodes stay, 0.50 EUR an hour, for 30 min; delete what it created with `batchtrain pool del p-b`"
-    with pytest.raises(ResultsLeft, match=rf"model\.pt: no space; `batchtrain jobs fetch b` fetches them; {kept}"):
-        orphans.end(cast("Any", client), tuple(orphans.lost_runs(tmp_path)), lambda event: None)
-    assert (deleted, sorted(released)) == ([], ["a", "b", "c"])
-    assert sorted(bounded) == ["p-a", "p-b", "p-c"]
+    runs = {job: lost(tmp_path, job) for job in ("a", "b", "c")}
+    monkeypatch.setattr(orphans, "_recording", recording)
+    monkeypatch.setattr(orphans, "_fetched", lambda *_: None)
+    monkeypatch.setattr(orphans, "_marks", lambda _, thing: Marks(runs[thing.id.removeprefix("p-")]))
+    emptied = list[str]()
+    monkeypatch.setattr(leaving, "_own_pool_of", lambda *_: "")
+    monkeypatch.setattr(leaving, "_empty_later", lambda _, pool: emptied.append(pool))
+    with pytest.raises(ResultsLeft, match=r"job b: model\.pt: no space; `batchtrain jobs fetch b` tries again"):
+        orphans.end(client, tuple(orphans.lost_runs(tmp_path)), said.append)
+    assert (sorted(released), emptied) == (["a", "b", "c"], ["p-a", "p-b", "p-c"])
+    kept = said[-1].text
+    assert "pool p-b, 0.50 EUR an hour" in kept and "for 30 min at most after the last task" in kept
+    assert "delete: batchtrain jobs del b" in kept and "delete: batchtrain pool del p-b" in kept

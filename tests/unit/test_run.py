@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from batchtrain.client import ending
 from batchtrain.client.limits import Limits
-from batchtrain.client.run import _look_at_nodes, leaves, run, seconds_for
+from batchtrain.client.run import run
+from batchtrain.client.work import Work, seconds_for
 from batchtrain.config.types import Secret
 from batchtrain.errors import (
     AlreadyExists,
@@ -30,6 +31,8 @@ from batchtrain.errors import (
     Unreachable,
     UsageError,
 )
+from batchtrain.life.endings import SeenEnd, cause_of
+from batchtrain.life.intents import KEEP, REUSE, Intent
 from batchtrain.plan.marks import Marks
 from batchtrain.records import Pool, Task
 from batchtrain.records.events import Event, JobAdded, JobAdding, PoolAdded, PoolAdding, PoolReused, TasksAdded, Waiting
@@ -84,9 +87,10 @@ DELETES, LEAVES = False, True
 def test_what_each_error_leaves_standing(
     error: BaseException, nothing_added: bool, some_added: bool, all_submitted: bool
 ) -> None:
-    assert leaves(error, has_tasks=False, is_submitted=False) is nothing_added
-    assert leaves(error, has_tasks=True, is_submitted=False) is some_added
-    assert leaves(error, has_tasks=True, is_submitted=True) is all_submitted
+    seen = SeenEnd(cause_of(error))
+    assert seen.stays is nothing_added
+    assert seen._replace(has_tasks=True).stays is some_added
+    assert seen._replace(has_tasks=True, is_submitted=True).stays is all_submitted
 
 
 HOUR = 3600.0
@@ -134,6 +138,7 @@ class Service:
     def __init__(self, *, deleting: BaseException | None = None, adding: BaseException | None = None) -> None:
         self.account = Account("http://127.0.0.1:1", "x", Secret("a2V5"), emulated=True)
         self.pools = self.jobs = self
+        self.others: list[Any] = []
         self.batch: Any = self
         self.pace = NEAR
         self.id = "j"
@@ -160,7 +165,10 @@ class Service:
         return Register(self)
 
     def send_request(self, request: Any, **_: Any) -> Any:
-        """The job."""
+        """The job, or the answer to its deletion."""
+        if request.method == "DELETE":
+            self.delete()
+            return SimpleNamespace(content=b"", request=request)
         document = {"id": "j", "state": self.job_state, "creationTime": f"2026-01-0{self.creation_time}T00:00:00Z"}
         return SimpleNamespace(content=msgspec.json.encode(document), request=request)
 
@@ -205,6 +213,10 @@ class Service:
             raise self.deleting
         self.deleted.append(name)
 
+    def request(self, thing: Thing) -> str:
+        self.delete(thing.id if thing.kind == "pool" else "job")
+        return ""
+
     def gone(self, name: str = "", **_: Any) -> None:
         pass
 
@@ -212,7 +224,9 @@ class Service:
 @pytest.fixture(autouse=True)
 def _used_by_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """`pool_users` has its own tests."""
-    monkeypatch.setattr(ending.pool_users, "end", lambda client, name, _: client.delete(name) or ())
+    monkeypatch.setattr("batchtrain.client.existing.observe.has_work", lambda service, _: service.open)
+    monkeypatch.setattr(ending.deletion, "request", lambda client, thing, *_: client.request(thing))
+    monkeypatch.setattr(ending.deletion, "gone", lambda client, thing, _, tell: client.gone(thing.id, tell=tell))
 
 
 @pytest.fixture
@@ -224,7 +238,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
         if raised:
             raise raised[0]
 
-    monkeypatch.setattr("batchtrain.client.run.watch.tasks_ended", ended)
+    monkeypatch.setattr("batchtrain.client.watching.watch.tasks_ended", ended)
     return raised
 
 
@@ -266,31 +280,45 @@ def test_a_limit_does_not_end_the_clean_up_of_a_run_that_succeeded(
 
 def test_a_limit_ends_the_pause_between_two_looks_at_the_tasks_and_stops_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "batchtrain.client.run.watch.tasks_ended", lambda _client, _job, deadline, *_, moves: deadline.pause(3600)
+        "batchtrain.client.watching.watch.tasks_ended", lambda _client, _job, deadline, *_, moves: deadline.pause(3600)
     )
-    monkeypatch.setattr("batchtrain.client.run.Follow.look", lambda *_: 0)
+    monkeypatch.setattr("batchtrain.client.watching.Follow.look", lambda *_: 0)
     stopped: list[str] = []
-    monkeypatch.setattr("batchtrain.client.run.job_actions.stop", lambda _client, job_id, *_: stopped.append(job_id))
+    monkeypatch.setattr(
+        "batchtrain.client.watching.job_actions.stop", lambda _client, job_id, *_: stopped.append(job_id)
+    )
     with pytest.raises(LimitReached):
         runs(Service(), [], limits=Limits(seconds=0), timeout=0.1)
     assert stopped == ["j"]
 
 
+def test_a_run_that_moves_deletes_its_jobs_and_not_its_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    things, registered = list[Thing](), register.Register(Marks(RUN))
+    for thing in (JOB, POOL):
+        registered.note(thing, "ours")
+    monkeypatch.setattr(ending.deletion, "request", lambda _client, thing, _runs: things.append(thing))
+    work: Any = SimpleNamespace(client=Service(), tell=lambda _: None)
+    work.ending = SimpleNamespace(recordings={}, register=registered, submitted=True, ended={"j"})
+    Work.withdraw(work)
+    assert (things, registered.things()) == ([JOB], (POOL,))
+    assert not work.ending.submitted and not work.ending.ended
+
+
 def test_a_limit_of_the_price_counts_the_nodes_of_all_automatic_pools_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     pools, looks = {"a": "pool-of-a", "b": "pool-of-b", "c": ""}, dict[str, Any]()
-    monkeypatch.setattr("batchtrain.client.run.read.job", lambda _, job_id: SimpleNamespace(pool=pools[job_id]))
-    monkeypatch.setattr("batchtrain.client.run.watch.show_nodes", lambda _, *look: looks.update([look]))
+    monkeypatch.setattr("batchtrain.client.work.read.job", lambda _, job_id: SimpleNamespace(pool=pools[job_id]))
+    monkeypatch.setattr("batchtrain.client.work.watch.show_nodes", lambda _, *look: looks.update([look]))
     jobs = tuple(recipe({"id": job_id, "auto_pool": {}}).jobs[0] for job_id in pools)
-    client, guard = SimpleNamespace(batch=None), SimpleNamespace(note="limits")
+    client, guard = SimpleNamespace(batch=None), SimpleNamespace(note="limits", due=lambda: True)
     work: Any = SimpleNamespace(client=client, recipe=replace(recipe(), jobs=jobs), tell="views", guard=guard)
-    _look_at_nodes(work, "b")
+    Work._count_nodes(work, "b")
     assert looks == {"pool-of-a": "limits", "pool-of-b": "views"}
 
 
-@pytest.mark.parametrize("how", ["keep", "reuse"])
-def test_a_limit_of_the_price_refuses_to_keep_the_pool(how: str) -> None:
+@pytest.mark.parametrize("intent", [KEEP, REUSE], ids=lambda intent: intent.command)
+def test_a_limit_of_the_price_refuses_to_keep_the_pool(intent: Intent) -> None:
     with pytest.raises(UsageError, match="give one of them"):
-        runs(Service(), [], limits=Limits(price=1.0), **{how: True})
+        runs(Service(), [], limits=Limits(price=1.0), intent=intent)
 
 
 @pytest.mark.parametrize("name", ["p", "j"])
@@ -307,7 +335,7 @@ def test_a_second_run_is_told_which_living_run_uses_the_pool_and_may_use_it_too(
 ) -> None:
     user = pool_users.PoolUser("a", "j", datetime(2026, 11, 28, 10, 5, tzinfo=timezone.utc), ends=True)
     monkeypatch.setattr(pool_users, "users", lambda *_: (user,))
-    monkeypatch.setattr("batchtrain.client.run.read_marks", lambda *_: Marks("a"))
+    monkeypatch.setattr("batchtrain.client.existing.read_marks", lambda *_: Marks("a"))
     service = Service()
     service.standing = ("p",)
     with pytest.raises(AlreadyExists) as caught:
@@ -323,7 +351,7 @@ def test_a_second_run_is_told_which_living_run_uses_the_pool_and_may_use_it_too(
 def test_a_job_that_a_living_run_follows_is_not_to_be_deleted(
     ends_with: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("batchtrain.client.run.read_marks", lambda *_: Marks("a", ends_with=ends_with))
+    monkeypatch.setattr("batchtrain.client.existing.read_marks", lambda *_: Marks("a", ends_with=ends_with))
     service = Service()
     service.standing = ("j",)
     with pytest.raises(AlreadyExists) as caught:
@@ -428,11 +456,11 @@ def raises(error: BaseException) -> None:
 def test_what_is_kept_is_said_however_the_run_ends(error: BaseException | None, watched: list[BaseException]) -> None:
     service, said = Service(), list[Event]()
     if error is None:
-        runs(service, said, keep=True)
+        runs(service, said, intent=KEEP)
     else:
         watched.append(error)
         with pytest.raises(type(error)):
-            runs(service, said, keep=True)
+            runs(service, said, intent=KEEP)
     assert service.deleted == []
     assert said[-1].text.startswith("left as they are: job j, pool p\n")
     assert ("wait: batchtrain jobs wait j" in said[-1].text) is (error is not None)
@@ -444,7 +472,7 @@ def test_a_reused_pool_stays_with_what_it_costs_where_it_costs(
 ) -> None:
     service, said = Service(), list[Event]()
     service.account = account or service.account
-    runs(service, said, reuse=True)
+    runs(service, said, intent=REUSE)
     assert service.deleted == ["job"]
     assert said[-1].text.startswith(f"left as it is: pool p{cost}")
 
@@ -453,12 +481,12 @@ def test_a_completed_job_is_replaced_on_a_reused_pool_only(watched: list[BaseExc
     service, said = Service(), list[Event]()
     service.standing = ("j",)
     with pytest.raises(AlreadyExists, match=r"job j is active.*batchtrain jobs wait j"):
-        runs(service, said, reuse=True)
+        runs(service, said, intent=REUSE)
     service.job_state = "completed"
     with pytest.raises(AlreadyExists, match="and is completed"):
         runs(service, said)
     assert (said, service.deleted) == ([], [])
-    runs(service, said, reuse=True)
+    runs(service, said, intent=REUSE)
     kinds = [event.kind for event in said]
     assert kinds.index("pool.reused") < kinds.index("job.replaced") < kinds.index("job.adding")
     assert service.deleted == ["job", "job"]
@@ -470,11 +498,11 @@ def test_a_completed_job_whose_run_fetches_its_results_is_not_replaced(
     other = directory.make(tmp_path, "j", datetime(2026, 11, 28, tzinfo=timezone.utc))
     other.write(RunRecord(id=other.name, job="j", started=datetime(2026, 11, 28, tzinfo=timezone.utc), state="running"))
     held = lease.take(other.path)
-    monkeypatch.setattr("batchtrain.client.run.read_marks", lambda *_: Marks(other.name, ends_with=other.name))
+    monkeypatch.setattr("batchtrain.client.existing.read_marks", lambda *_: Marks(other.name, ends_with=other.name))
     service = Service()
     service.standing, service.job_state, service.open = ("j",), "completed", False
     with pytest.raises(AlreadyExists, match=f"job j is used by run {other.name}"):
-        runs(service, [], reuse=True, origin=Origin(tmp_path))
+        runs(service, [], intent=REUSE, origin=Origin(tmp_path))
     assert held and service.deleted == []
 
 
@@ -487,7 +515,7 @@ def test_a_completed_job_that_another_run_has_replaced_meanwhile_is_not_deleted(
     service = Slow()
     service.standing, service.job_state = ("j",), "completed"
     with pytest.raises(AlreadyExists, match="job j was added anew while this run waited"):
-        runs(service, [], reuse=True)
+        runs(service, [], intent=REUSE)
     assert service.deleted == []
 
 

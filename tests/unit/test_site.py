@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -60,14 +61,17 @@ def test_without_chromium_the_build_says_so_and_keeps_the_committed_pictures(
 
 
 @pytest.mark.browser
-def test_the_build_takes_the_pictures_of_each_page_light_and_dark_of_the_block_and_of_a_notebook(
-    tmp_path: Path,
+def test_the_build_takes_the_pictures_of_pages_light_and_dark_of_the_block_and_of_a_notebook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of two pages: `tests/e2e/test_dashboard.py` looks at each of them."""
+    names = ("overview", "run")
+    monkeypatch.setattr(screenshots, "take", partial(screenshots.take, pages=names))
     site.take_pictures(tmp_path)
-    pages = {f"dashboard-{name}{scheme}.png" for name in screenshots.PAGES for scheme in ("", "-dark")}
+    pages = {f"dashboard-{name}{scheme}.png" for name in names for scheme in ("", "-dark")}
     terminal = {"first-run.svg"} if shutil.which("tmux") else set()
-    names = {*pages, *terminal, "notebook-run.png", "live-block-80.svg", "live-block-40.svg"}
-    assert {file.name for file in tmp_path.iterdir()} == names
+    expected = {*pages, *terminal, "notebook-run.png", "live-block-80.svg", "live-block-40.svg"}
+    assert {file.name for file in tmp_path.iterdir()} == expected
     assert f"![{min(pages)[:-4]}](images/{min(pages)})" in "\n".join(site._pictures(tmp_path))
 
 

@@ -1,8 +1,9 @@
-"""A variable is named after the thing it holds: these names say nothing about it."""
+"""A variable is named after the thing it holds: these names say nothing about it, and a constant has one value."""
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -60,3 +61,26 @@ def test_an_empty_name_is_found(code: str) -> None:
 
 def test_a_field_may_have_any_name() -> None:
     assert empty_names(ast.walk(ast.parse("class Row:\n    found: str\n"))) == []
+
+
+def rebound(module: ast.Module) -> list[str]:
+    """The constants of a file that are bound more than once: functions above use the later value too."""
+    targets = [
+        target
+        for node in module.body
+        if isinstance(node, (ast.Assign, ast.AnnAssign))
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+    ]
+    count = Counter(target.id for target in targets if isinstance(target, ast.Name))
+    return [name for name, times in count.items() if name.isupper() and times > 1]
+
+
+def test_no_file_gives_one_constant_two_values() -> None:
+    tests = modules.PACKAGE.parent / "tests"
+    files = (*modules.files(), *tests.rglob("*.py"))
+    wrong = {str(path): names for path in files if (names := rebound(modules.tree(path)))}
+    assert wrong == {}
+
+
+def test_a_constant_with_two_values_is_found() -> None:
+    assert rebound(ast.parse("A = 1\nB: int = 2\nA = 3\nb = 1\nb = 2\nC[0] = C[1] = 4")) == ["A"]

@@ -48,6 +48,6 @@ def test_every_rule_that_the_how_to_names_is_one() -> None:
 
 
 def test_every_recipe_of_the_tests_is_named_by_the_how_to() -> None:
-    named = {mode.recipe for modes in (tested.MODES, tested.MORE_MODES, tested.GPU_MODES) for mode in modes.values()}
+    named = {case.recipe for case in (*tested.MODES.values(), *tested.MORE_MODES.values(), *tested.ON_GPUS)}
     short = {name for name in named if f"`{name}`" not in HOW_TO}
     assert short == {"TensorFlow-Distributed-GPU", "CNTK-GPU-OpenMPI"}  # there with their family's name

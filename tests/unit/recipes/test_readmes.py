@@ -7,7 +7,7 @@ import re
 import pytest
 
 from batchtrain.cli import shipped_recipes
-from tests import recipe_readmes, trained_models
+from tests import recipe_copies, recipe_readmes, trained_models
 
 ALL = [place.name for place in shipped_recipes.every()]
 LOAD = "Load the model"
@@ -41,6 +41,14 @@ def test_three_commands_copy_the_recipe_and_run_it_or_plan_it(recipe: str) -> No
 @pytest.mark.parametrize("recipe", trained_models.EVALUATIONS)
 def test_three_lines_load_the_model(recipe: str) -> None:
     assert len(trained_models.lines(recipe).splitlines()) == 3
+
+
+def test_a_copy_of_a_program_has_the_lines_that_load_the_model_of_the_first() -> None:
+    """Only the first recipe trains in the tests, and its model is loaded."""
+    shared = {name.partition("/")[0]: copies for name, copies in recipe_copies.SHARED.items() if "src/train.py" in name}
+    for first, copies in shared.items():
+        lines = {trained_models.lines(recipe) for recipe in (first, *copies)}
+        assert len(lines) == 1, first
 
 
 def test_every_recipe_with_a_program_has_a_model_or_measures() -> None:
