@@ -4,8 +4,8 @@ An option that is not in the table goes to the `options` of the block, or is nam
 
 Sources: PyTorch: torch/distributed/run.py; Accelerate 1.15: commands/launch.py; DeepSpeed 0.19: launcher/runner.py;
 Horovod 0.28: runner/launch.py, common/util/config_parser.py; Open MPI 5: PRRTE, schizo/ompi/schizo_ompi.c; MPICH 5:
-pm/hydra/mpiexec/options.c; Slurm: srun(1), from memory. Options that only Intel MPI or older versions have are
-`any other`.
+pm/hydra/mpiexec/options.c; Slurm 22.05: srun(1); Pyxis 0.9: README. Options that only Intel MPI or older versions have
+are `any other`.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ _LOGS = "each process has files of its own below `ranks/`"
 _OF_BLOCK = "`options` of the `{block}` block"
 _NO_PLACE = "no property has its place; the launch starts the script itself"
 
+_NO_SLURM = "no property has its place: nodes of Azure Batch have no Slurm"
 _ELASTIC = "no property has its place: the nodes of a gang are fixed; `max_task_retries` of the task"
 _HOROVOD_VALUES = {
     "cycle-time-ms": "CYCLE_TIME", "cache-capacity": "CACHE_CAPACITY", "autotune-log-file": "AUTOTUNE_LOG",
@@ -166,20 +167,36 @@ LAUNCHERS = {
     ), _OF_BLOCK, ("mpi", "horovod"), starts_python=False, one_dash=True),
     "srun": Launcher((
         Option(("-n", "--ntasks"), "`num_instances` times `processes_per_node`"), Option(("-N", "--nodes"), _NODES),
-        Option(("--ntasks-per-node", "--ntasks-per-gpu"), _EACH),
+        Option(("--ntasks-per-node", "--ntasks-per-gpu", "--ntasks-per-socket", "--ntasks-per-core"), _EACH),
         Option(("-c", "--cpus-per-task"), "OMP_NUM_THREADS in `environment_variables`"),
-        Option(("-G", "--gpus", "--gpus-per-node", "--gpus-per-task", "--gres", "--mem", "--mem-per-gpu", "-C",
-                "--constraint"), "`vm_size` of the pool"),
+        Option(("-G", "--gpus", "--gpus-per-node", "--gpus-per-task", "--gpus-per-socket", "--cpus-per-gpu", "--gres",
+                "--mem", "--mem-per-gpu", "--mem-per-cpu", "--mincpus", "--tmp", "-C", "--constraint", "--prefer",
+                "-B", "--extra-node-info", "--cores-per-socket", "--sockets-per-node", "--threads-per-core"),
+               "`vm_size` of the pool"),
+        Option(("--cpu-bind", "--mem-bind", "--gpu-bind", "-m", "--distribution", "--hint", "--accel-bind"),
+               "`binding`"),
         Option(("-t", "--time"), "`max_wall_time: {value}`"), Option(("--container-image",), "`docker_image: {value}`"),
         Option(("--container-mounts",), "`data_volumes` of the task"),
+        Option(("--container-workdir", "--container-name", "--container-save"), "properties of the container"),
+        Option(("--container-mount-home", "--no-container-mount-home", "--container-remap-root",
+                "--no-container-remap-root", "--container-entrypoint", "--no-container-entrypoint"),
+               "properties of the container", False),
         Option(("--export",), "`environment_variables`: each rank has the variables of the launch"),
-        Option(("-o", "--output", "-e", "--error"), _LOGS),
-        Option(("-l", "--label", "-u", "--unbuffered"), _LOGS, False),
-        Option(("--mpi", "-w", "--nodelist", "-x", "--exclude", "--jobid", "-D", "--chdir"), _SET),
-        Option(("-p", "--partition", "-A", "--account", "-q", "--qos", "-J", "--job-name", "-K", "--kill-on-bad-exit"),
+        Option(("-o", "--output", "-e", "--error", "--open-mode"), _LOGS),
+        Option(("-l", "--label", "-u", "--unbuffered", "-Q", "--quiet"), _LOGS, False),
+        Option(("--mpi", "-w", "--nodelist", "-F", "--nodefile", "-x", "--exclude", "--jobid", "-D", "--chdir",
+                "--het-group", "-r", "--relative", "-T", "--threads", "-W", "--wait"), _SET),
+        Option(("-p", "--partition", "-A", "--account", "-q", "--qos", "-J", "--job-name", "-M", "--clusters",
+                "--reservation", "--priority", "--comment", "-d", "--dependency"),
                "properties of the job and the pool"),
-        Option(("--exclusive", "--overlap", "--verbose", "-v"), _SET, False),
-    ), "no property has its place: nodes of Azure Batch have no Slurm", starts_python=False),
+        Option(("--prolog", "--task-prolog"), "`pre_execution_command` of `multi_instance`"),
+        Option(("-K", "--kill-on-bad-exit", "--exclusive", "--exact", "--overlap", "-v", "--verbose", "-O",
+                "--overcommit", "-s", "--oversubscribe", "-E", "--preserve-env", "-X", "--disable-status", "-k",
+                "--no-kill", "--bcast", "--propagate", "--resv-ports", "--contiguous", "--spread-job",
+                "--use-min-nodes"), _SET, False),
+        Option(("--multi-prog", "--pty", "--x11", "--test-only"), _NO_SLURM, False),
+        Option(("-V", "--version", "-h", "--help", "--usage"), "a task of its own: it prints and ends", False),
+    ), _NO_SLURM, starts_python=False),
 }  # fmt: skip
 """The launchers of frameworks and MPIs. Names are compared with `-` in place of `_`."""
 TWO_VALUES = (

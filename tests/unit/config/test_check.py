@@ -1276,6 +1276,7 @@ CASES = [
           "mpirun -np 2 -genv A": "`-genv A`", "mpirun -np": "`-np`",
           "mpirun -np 4 --report-bindings python train.py data": "write `python train.py data`",
           "mpirun -n 1 a : -n 2 b": "`:`: no property has its place", "srun -N2 -n4 a": "`-n4`: `num_instances` times",
+          "srun --label --kill-on-bad-exit --cpu-bind=none --mpi pmix ./a b": "write `./a b`; its options: `--label`",
           "module load x\nA=1 conda run -n e torchrun t.py": "write `A=1 conda run -n e python t.py`, and",
           "/opt/bin/torchrun --nproc-per-node=gpu t.py": "write `python t.py`, and",
           "torchrun --nproc-per-node=gpu t.py": "`--nproc-per-node=gpu`: `processes_per_node: auto`",
