@@ -181,7 +181,7 @@ class Ending:
     def _stop(self, seen: SeenEnd) -> None:
         self._say_why()
         job_id = seen.running[0].id
-        error = self.error_of(partial(stop_tasks, self.client, job_id, self.tell))
+        error = self.error_of(partial(stop_tasks, self.client, job_id, self.register.runs, self.tell))
         self._stopped.add(job_id)
         if isinstance(error, Unreachable):
             self.tell(ResultsFailed(job_id, f"the results could not be fetched: {error}"))

@@ -412,7 +412,7 @@ class Job:
 
     def terminate(self) -> None:
         """Terminate the tasks of the job. The job is not deleted."""
-        submit.terminate_job(self._client.batch, self.id)
+        submit.terminate(self._client.batch, Thing("job", self.id))
 
     @displayed("interrupted; the deletion continues", quiet=True)
     def delete(self, *, wait: bool = True, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:

@@ -207,7 +207,7 @@ class JobSchedule:
 
     def terminate(self) -> None:
         """Terminate the schedule: it creates no more jobs, and its running job is terminated."""
-        submit.terminate_schedule(self._client.batch, self.id)
+        submit.terminate(self._client.batch, Thing("job schedule", self.id))
 
     def delete(self, *, wait: bool = True, timeout: float = GONE_SECONDS) -> None:
         """Delete the schedule with its jobs. Raises NotFound."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from batchtrain.client.log_follower import Follow, Followed
@@ -41,13 +41,14 @@ def until_ended(
     nodes: Nodes | None = None,
     count_nodes: Callable[[], int] = lambda: 0,
     comes_back: Callable[[], bool] = lambda: False,
+    runs: Collection[str] = (),
 ) -> Follow:
     """Show what `intent` wants of the tasks of a job until all have ended, or never start; returns what showed them. At
     a limit of the command they are stopped and shown to their last line.
 
     lines and ranks: as for `Follow`. count_nodes: looks at the nodes that cost money; returns its requests. comes_back:
-    whether a job that is gone is being moved. Raises as `watch.tasks_ended` does, and LimitReached, NodesLost and
-    ReplacementFailed.
+    whether a job that is gone is being moved. runs: those whose job is stopped. Raises as `watch.tasks_ended` does, and
+    LimitReached, NodesLost and ReplacementFailed.
     """
     batch, pace, tell = client.batch, client.pace, nodes.note if nodes is not None else deadline.tell
     while True:
@@ -66,7 +67,7 @@ def until_ended(
                 raise
         except LimitReached:
             with watch.limited(None), contextlib.suppress(BatchtrainError):  # it ends, or the service does not answer
-                stop_tasks(client, job.id, deadline.tell)
+                stop_tasks(client, job.id, runs, deadline.tell)
                 follow.look(tasks.glance(batch, job.id))
             raise
         deadline.pause(pace.most, "its controller moves it")
@@ -89,7 +90,8 @@ def watch_job(
     until_ended(client, job, intent, deadline, ranks=ranks, comes_back=comes_back)
 
 
-def stop_tasks(client: Session, job_id: str, tell: Tell) -> None:
-    """End the tasks of a job, whose results are fetched then. Raises NotFound, and TimedOut if tasks still run."""
+def stop_tasks(client: Session, job_id: str, runs: Collection[str], tell: Tell) -> None:
+    """End the tasks of a job of one of the runs; its results are fetched then. Raises NotFound, also for a job of
+    another run, and TimedOut if tasks still run."""
     deadline = watch.Deadline(STOP_SECONDS, f"{watch.tasks_of(job_id)} to end", tell)
-    job_actions.stop(client.batch, job_id, deadline, client.pace)
+    job_actions.stop(client.batch, job_id, runs, deadline, client.pace)

@@ -164,6 +164,7 @@ class Work:
             ranks=self.ranks,
             nodes=nodes,
             count_nodes=partial(self._count_nodes, job.id),
+            runs=self.ending.register.runs,
         )
         tasks = job.tasks
         if settings.merge_task is not None:

@@ -13,6 +13,7 @@ from batchtrain.plan.marks import marks_of
 from batchtrain.records.events import Event
 from batchtrain.service import pool_users, read, submit
 from batchtrain.service.deadlines import GONE_SECONDS
+from batchtrain.service.read import Version
 from batchtrain.service.register import COLLECTIONS, Thing
 from batchtrain.service.watch import Deadline, Pace
 
@@ -25,8 +26,13 @@ def request(client: BatchClient, thing: Thing, runs: Collection[str], option: st
     if thing.kind == "pool":
         others = pool_users.end(client, thing.id, runs)
         return pool_users.stays(thing.id, others, option) if others else ""
-    submit.delete_meant(client, thing, lambda version: marks_of(version.metadata).run in runs)
+    submit.delete_meant(client, thing, of_runs(runs))
     return ""
+
+
+def of_runs(runs: Collection[str]) -> Callable[[Version], bool]:
+    """Whether a pool or a job was created by one of these runs."""
+    return lambda version: marks_of(version.metadata).run in runs
 
 
 def request_named(

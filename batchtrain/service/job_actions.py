@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,8 @@ from batchtrain.errors import PlanError, ServiceError, UsageError
 from batchtrain.plan.wire_times import duration
 from batchtrain.records.events import Event, JobDisabled
 from batchtrain.records.jobs import OVER
-from batchtrain.service import read, submit, tasks
+from batchtrain.service import deletion, read, submit, tasks
+from batchtrain.service.register import Thing
 from batchtrain.service.requests import ask, quoted
 from batchtrain.service.task_actions import ACTIONS, Changed, change
 from batchtrain.service.watch import Deadline, Pace
@@ -87,16 +88,17 @@ def _movable(document: dict[str, Any], pool_id: str) -> str:
     return str(info.get("poolId", ""))
 
 
-def stop(client: BatchClient, job_id: str, deadline: Deadline, pace: Pace) -> None:
-    """End the running tasks of a job, start no more, and wait until they have ended. Their files stay on their nodes: a
-    job with a pool of its own is only disabled, because the service deletes that pool as soon as its job has ended."""
-    document = read.job_document(client, job_id)
+def stop(client: BatchClient, job_id: str, runs: Collection[str], deadline: Deadline, pace: Pace) -> None:
+    """End the running tasks of a job that one of the runs added, start no more, and wait until they have ended. Their
+    files stay on their nodes: a job with a pool of its own is only disabled, because the service deletes that pool as
+    soon as its job has ended."""
+    document, is_meant = read.job_document(client, job_id), deletion.of_runs(runs)
     with deadline:
         if document.get("state") not in STOPPED:
             if "autoPoolSpecification" in document.get("poolInfo", {}):
-                submit.disable_job(client, job_id, "terminate")
+                submit.disable_job(client, job_id, "terminate", is_meant)
             else:
-                submit.terminate_job(client, job_id)
+                submit.terminate(client, Thing("job", job_id), is_meant)
             until(client, job_id, STOPPED, deadline, pace)
 
 

@@ -218,15 +218,23 @@ def remove_nodes(client: BatchClient, pool_id: str, node_ids: Sequence[str]) -> 
 
 
 def delete_meant(client: BatchClient, thing: Thing, is_meant: Callable[[Version], bool]) -> None:
-    """Delete a thing if it is the one that is meant, and none that gets its id later: a request may arrive after it was
-    given up. Raises NotFound, with the code REPLACED for another one."""
+    """Delete a thing if it is the one that is meant. Raises as `change_meant` does."""
+    change_meant(client, thing, "delete", is_meant, partial(delete_version, client, thing))
+
+
+def change_meant(
+    client: BatchClient, thing: Thing, verb: str, is_meant: Callable[[Version], bool], change: Callable[[str], None]
+) -> None:
+    """Change a thing if it is the one that is meant, and none that gets its id later: a request may arrive after it was
+    given up. change: sends the request for the version with this ETag. Raises NotFound, with the code REPLACED for
+    another thing."""
     created: datetime | None = None
     for version in versions(client, thing):
         created = created or version.created
         if version.created != created or not is_meant(version):
-            raise NotFound(f"{thing.name} was replaced", operation=f"delete {thing.name}", code=REPLACED)
+            raise NotFound(f"{thing.name} was replaced", operation=f"{verb} {thing.name}", code=REPLACED)
         try:
-            delete_version(client, thing, version.etag)
+            change(version.etag)
         except ServiceError as error:
             if error.code != CHANGED:
                 raise
@@ -251,23 +259,26 @@ def delete_version(client: BatchClient, thing: Thing, etag: str) -> None:
             raise
 
 
-def terminate_schedule(client: BatchClient, schedule_id: str) -> None:
-    """Terminate a job schedule: it creates no more jobs, and its running job is terminated. Raises NotFound."""
-    path = f"/jobschedules/{quoted(schedule_id)}/terminate"
-    ask(client, "POST", path, f"terminate job schedule {schedule_id}", done=in_state("terminating", "completed"))
+def is_there(version: Version) -> bool:
+    """The thing that has the id now is meant."""
+    return True
 
 
-def terminate_job(client: BatchClient, job_id: str) -> None:
-    """Terminate the tasks of a job. Raises NotFound."""
-    path, body = f"/jobs/{quoted(job_id)}/terminate", {"terminateReason": "UserTerminate"}
-    ask(client, "POST", path, f"terminate job {job_id}", body, done=in_state("terminating", "completed"))
+def terminate(client: BatchClient, thing: Thing, is_meant: Callable[[Version], bool] = is_there) -> None:
+    """Terminate the tasks of a job; or a job schedule with its running job, which creates no more jobs. Raises as
+    `change_meant` does."""
+    path, body = f"{thing.path}/terminate", {"terminateReason": "UserTerminate"} if thing.kind == "job" else None
+    operation, done = f"terminate {thing.name}", in_state("terminating", "completed")
+    send = partial(ask, client, "POST", path, operation, body, done=done)
+    change_meant(client, thing, "terminate", is_meant, lambda etag: send(etag=etag))
 
 
-def disable_job(client: BatchClient, job_id: str, running: str) -> None:
+def disable_job(client: BatchClient, job_id: str, running: str, is_meant: Callable[[Version], bool] = is_there) -> None:
     """Disable a job: it starts no more tasks. running: what happens to its running tasks (`requeue`, `terminate`,
-    `wait`)."""
-    path, body = f"/jobs/{quoted(job_id)}/disable", {"disableTasks": running}
-    ask(client, "POST", path, f"disable job {job_id}", body, done=in_state("disabling", "disabled"))
+    `wait`). Raises as `change_meant` does."""
+    job, body, done = Thing("job", job_id), {"disableTasks": running}, in_state("disabling", "disabled")
+    send = partial(ask, client, "POST", f"{job.path}/disable", f"disable {job.name}", body, done=done)
+    change_meant(client, job, "disable", is_meant, lambda etag: send(etag=etag))
 
 
 def enable_job(client: BatchClient, job_id: str) -> None:

@@ -12,7 +12,7 @@ from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 from batchtrain.plan import Plan, Step
-from batchtrain.plan.marks import Marks
+from batchtrain.plan.marks import RUN, Marks
 from batchtrain.plan.types import Upload
 from batchtrain.records import Task
 from batchtrain.records.events import Event, FilesUploaded
@@ -25,6 +25,7 @@ from tests.unit.service import test_retry
 from tests.unit.service.test_retry import EMPTY, NO_ANSWER, NO_CONNECTION, Service
 
 DONE = (204, None)
+VERSION = {"id": "j", "eTag": "0x1", "creationTime": "2026-01-01T00:00:00Z"}
 MISSING = test_retry.refusal("TaskNotFound", 404)
 
 
@@ -197,19 +198,19 @@ def migrate(service: Service, pool_id: str = "new", seconds: float = 60) -> list
 
 
 def test_a_job_that_moves_is_disabled_until_it_has_its_new_pool() -> None:
-    service = Service(job("active"), POOL, DONE, job("disabling"), job("disabled"), DONE, DONE)
+    service = Service(job("active"), POOL, job("active"), DONE, job("disabling"), job("disabled"), DONE, DONE)
     assert migrate(service) == []
     assert service.asked == [
-        "GET /jobs/j", "GET /pools/new", "POST /jobs/j/disable", "GET /jobs/j", "GET /jobs/j", "PATCH /jobs/j",
-        "POST /jobs/j/enable",
+        "GET /jobs/j", "GET /pools/new", "GET /jobs/j", "POST /jobs/j/disable", "GET /jobs/j", "GET /jobs/j",
+        "PATCH /jobs/j", "POST /jobs/j/enable",
     ]  # fmt: skip
-    assert (service.bodies[2], service.bodies[5]) == ({"disableTasks": "wait"}, {"poolInfo": {"poolId": "new"}})
+    assert (service.bodies[3], service.bodies[6]) == ({"disableTasks": "wait"}, {"poolInfo": {"poolId": "new"}})
     assert service.time.pauses == [2.0]
 
 
 @pytest.mark.parametrize(("state", "disables"), [("disabled", False), ("disabling", True)])
 def test_a_job_that_was_disabled_before_stays_disabled_on_its_new_pool(state: str, disables: bool) -> None:
-    service = Service(job(state), POOL, *[DONE] * disables, job("disabled"), DONE)
+    service = Service(job(state), POOL, *[job(state), DONE] * disables, job("disabled"), DONE)
     assert migrate(service) == ["job j stays disabled: `batchtrain jobs enable j`"]
     assert ("POST /jobs/j/disable" in service.asked) == disables
     assert service.asked[-1] == "PATCH /jobs/j"
@@ -220,7 +221,7 @@ def test_a_job_that_was_disabled_before_stays_disabled_on_its_new_pool(state: st
                              ((job("disabled"), DONE, NO_CONNECTION), "new")],
 )  # fmt: skip
 def test_an_interrupted_move_says_where_the_disabled_job_is(answers: Sequence[Any], pool_id: str) -> None:
-    last = migrate(Service(job("active"), POOL, DONE, *answers), seconds=1)[-1]
+    last = migrate(Service(job("active"), POOL, job("active"), DONE, *answers), seconds=1)[-1]
     assert last == f"job j is disabled; `batchtrain jobs enable j` continues it on pool {pool_id}"
 
 
@@ -249,11 +250,30 @@ def test_a_job_that_cannot_move_is_left_as_it_is(document: Any, error: type[Exce
 def test_a_job_is_stopped_so_that_the_files_of_its_tasks_stay(
     document: Any, request_sent: str, body: dict[str, str], state: str
 ) -> None:
-    service = Service(document, DONE, job("active"), job(state))
+    service = Service(
+        document, (200, {**VERSION, "metadata": [{"name": RUN, "value": "run"}]}), DONE, job("active"), job(state)
+    )
     deadline = Deadline(60, "its tasks to end", clock=service.policy.clock)
-    job_actions.stop(service.client, "j", deadline, Pace(2.0, 2.0))
-    assert service.asked == ["GET /jobs/j", request_sent, "GET /jobs/j", "GET /jobs/j"]
-    assert service.bodies[1] == body
+    job_actions.stop(service.client, "j", {"run"}, deadline, Pace(2.0, 2.0))
+    assert service.asked == ["GET /jobs/j", "GET /jobs/j", request_sent, "GET /jobs/j", "GET /jobs/j"]
+    assert service.bodies[2] == body
+    assert service.transport.requests[2].headers["If-Match"] == '"0x1"'
+
+
+@pytest.mark.parametrize("info", [{}, {"autoPoolSpecification": {}}])
+def test_a_job_that_another_run_added_meanwhile_is_not_stopped(info: dict[str, Any]) -> None:
+    service = Service(job("active", **info), (200, {**VERSION, "metadata": [{"name": RUN, "value": "other"}]}))
+    with pytest.raises(NotFound, match="job j was replaced"):
+        job_actions.stop(service.client, "j", {"run"}, Deadline(60, "x", clock=service.policy.clock), Pace(2.0, 2.0))
+    assert service.asked == ["GET /jobs/j", "GET /jobs/j"]
+
+
+def test_a_job_is_terminated_in_the_version_that_was_read_and_never_its_successor() -> None:
+    later = {"id": "j", "eTag": "0x2", "creationTime": "2026-01-01T00:00:01Z"}
+    service = Service((200, VERSION), test_retry.refusal("ConditionNotMet", 412), (200, later))
+    with pytest.raises(NotFound, match="job j was replaced"):
+        submit.terminate(service.client, Thing("job", "j"))
+    assert service.asked == ["GET /jobs/j", "POST /jobs/j/terminate", "GET /jobs/j"]
 
 
 def test_a_change_has_the_content_type_that_the_service_requires() -> None:
@@ -264,7 +284,7 @@ def test_a_change_has_the_content_type_that_the_service_requires() -> None:
 
 def test_a_job_that_is_stopped_already_is_only_read() -> None:
     service = Service(job("completed"))
-    job_actions.stop(service.client, "j", Deadline(60, "x", clock=service.policy.clock), Pace(2.0, 2.0))
+    job_actions.stop(service.client, "j", {"run"}, Deadline(60, "x", clock=service.policy.clock), Pace(2.0, 2.0))
     assert service.asked == ["GET /jobs/j"]
 
 
@@ -276,9 +296,6 @@ def test_a_job_that_is_stopped_already_is_only_read() -> None:
     [
         (lambda c: submit.delete_version(c, Thing("pool", "p"), ""), "DELETE /pools/p", None),
         (lambda c: submit.delete_version(c, Thing("job schedule", "s"), ""), "DELETE /jobschedules/s", None),
-        (lambda c: submit.terminate_schedule(c, "s"), "POST /jobschedules/s/terminate", None),
-        (lambda c: submit.terminate_job(c, "j"), "POST /jobs/j/terminate", {"terminateReason": "UserTerminate"}),
-        (lambda c: submit.disable_job(c, "j", "requeue"), "POST /jobs/j/disable", {"disableTasks": "requeue"}),
         (lambda c: submit.enable_job(c, "j"), "POST /jobs/j/enable", None),
         (lambda c: submit.reboot_node(c, "p", "n"), "POST /pools/p/nodes/n/reboot", {"nodeRebootOption": "requeue"}),
         (lambda c: submit.resize_pool(c, "p", 3, None, "terminate"), "POST /pools/p/resize",
@@ -294,10 +311,27 @@ def test_an_action_is_one_request(act: Callable[[BatchClient], None], sent: str,
 
 
 @pytest.mark.parametrize(
+    ("act", "sent", "body"),
+    [
+        (lambda c: submit.terminate(c, Thing("job schedule", "s")), "POST /jobschedules/s/terminate", None),
+        (lambda c: submit.terminate(c, Thing("job", "j")), "POST /jobs/j/terminate",
+         {"terminateReason": "UserTerminate"}),
+        (lambda c: submit.disable_job(c, "j", "requeue"), "POST /jobs/j/disable", {"disableTasks": "requeue"}),
+    ],
+)  # fmt: skip
+def test_what_ends_work_is_sent_for_the_version_that_was_read(
+    act: Callable[[BatchClient], None], sent: str, body: Any
+) -> None:
+    service = Service((200, VERSION), (202, None))
+    act(service.client)
+    assert (service.asked[1:], service.bodies[1]) == ([sent], body)
+    assert service.transport.requests[1].headers["If-Match"] == '"0x1"'
+
+
+@pytest.mark.parametrize(
     ("act", "refused", "state"),
     [
         (lambda c: submit.delete_version(c, Thing("pool", "p"), ""), "OperationInvalidForCurrentState", "active"),
-        (lambda c: submit.terminate_job(c, "j"), "JobDisabled", "disabled"),
         (lambda c: submit.enable_job(c, "j"), "JobCompleted", "completed"),
         (lambda c: submit.reboot_node(c, "p", "n"), "NodeNotReady", "unusable"),
     ],

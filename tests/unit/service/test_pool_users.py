@@ -134,7 +134,7 @@ def test_only_the_command_of_a_user_deletes_a_pool_without_asking_who_uses_it() 
     requests = ("delete_version(", "delete_version,", "delete_meant(", named_pool)
     assert [sorted(path for path, text in texts.items() if request in text) for request in requests] == [
         ["service/submit.py"],
-        ["service/pool_users.py"],
+        ["service/pool_users.py", "service/submit.py"],
         ["service/deletion.py", "service/submit.py"],
         ["client/pools.py"],
     ]

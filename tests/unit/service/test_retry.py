@@ -543,9 +543,9 @@ ENDINGS: dict[str, tuple[Callable[[BatchClient], None], tuple[int, Any], Any]] =
         {"state": "deleting"},
     ),
     "delete, gone": (lambda c: submit.delete_version(c, Thing("job", "j"), ""), refusal("JobNotFound", 404), None),
-    "terminate": (lambda c: submit.terminate_job(c, "j"), refusal("JobCompleted"), {"state": "completed"}),
+    "terminate": (lambda c: submit.terminate(c, Thing("job", "j")), refusal("JobCompleted"), {"state": "completed"}),
     "terminate a schedule": (
-        lambda c: submit.terminate_schedule(c, "s"),
+        lambda c: submit.terminate(c, Thing("job schedule", "s")),
         refusal("JobScheduleBeingTerminated"),
         {"state": "terminating"},
     ),
@@ -558,14 +558,17 @@ ENDINGS: dict[str, tuple[Callable[[BatchClient], None], tuple[int, Any], Any]] =
         {"targetDedicatedNodes": 3, "targetLowPriorityNodes": 0},
     ),
 }
+OF_A_VERSION = ("terminate", "terminate a schedule", "disable")
+"""Those that read the version which they change."""
 
 
 @pytest.mark.parametrize("name", ENDINGS)
 def test_a_request_without_an_id_that_arrived_is_a_success_and_refused_at_first_it_is_an_error(name: str) -> None:
     act, refused, standing = ENDINGS[name]
-    act(Service(NO_ANSWER, refused, (200, standing)).client)
+    version = [(200, {"id": "x"})] if name in OF_A_VERSION else []
+    act(Service(*version, NO_ANSWER, refused, (200, standing)).client)
     with pytest.raises(ServiceError):
-        act(Service(refused, (200, standing)).client)
+        act(Service(*version, refused, (200, standing)).client)
 
 
 def test_a_resize_that_stands_with_other_numbers_did_not_arrive() -> None:
