@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import ClassVar, NamedTuple
 from unicodedata import combining, east_asian_width
@@ -94,6 +94,15 @@ _NODE = re.compile(r"\b(tvm(?:ps)?_[0-9a-f]{4})[0-9a-f]{60}(_[a-z])\b")
 def shortened(text: str) -> str:
     """The text with every 64-digit node id shortened in the middle: `tvmps_732a…_d`."""
     return _NODE.sub(r"\1…\2", text)
+
+
+def nodes_called(name: str, ids: Iterable[str], *, by_number: bool = True) -> list[str]:
+    """The ids that a name matches: itself, those that it abbreviates, or its number in their order (`n0` or `0`)."""
+    node_ids = list(ids)
+    matches = [full for full in node_ids if name in (full, shortened(full))]
+    if matches or not by_number:
+        return matches
+    return [full for number, full in enumerate(node_ids) if name in (f"n{number}", f"{number}")]
 
 
 def counted(number: int, noun: str) -> str:

@@ -412,7 +412,10 @@ def clear_faults(number: int | None, data_dir: str | None) -> None:
 )
 @click.option("--notice", type=FINITE, help="Seconds between the notice to the node and its preemption. Default: 0.")
 def befall(node: str, act: str, data_dir: str | None, seconds: float | None, notice: float | None) -> None:
-    """Make a NODE preempted, lost or unusable now."""
+    """Make a NODE preempted, lost or unusable now.
+
+    NODE is an id or a short id as `pool show` has it, or its number there (n0 or 0) if only one pool has nodes.
+    """
     with _faults():
         steering.befall(_running(data_dir), node, act, seconds, notice)
     show({"node": node, "act": act}, f"{act}: {node}" + (f" in {notice:g} s" if notice else ""))

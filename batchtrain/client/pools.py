@@ -28,6 +28,7 @@ from batchtrain.errors import (
     ServiceError,
     Unreachable,
     UsageError,
+    nodes_called,
 )
 from batchtrain.life import pools as rules
 from batchtrain.life.pools import PoolRule, SeenNodes
@@ -35,7 +36,7 @@ from batchtrain.plan import diff, plan_pool
 from batchtrain.plan.marks import MAX_PRICE, marks_of, values_of
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
-from batchtrain.records import Node, Pool, Table, nodes_called
+from batchtrain.records import Node, Pool, Table
 from batchtrain.records.events import NodeLogin, NodeReady, NodeRebooted, NodeUserAdded, PoolResized, PoolReused
 from batchtrain.records.record import minute
 from batchtrain.runs.recording import QUIET, Progress

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from azure.batch import BatchClient
 
-from batchtrain.errors import NotFound, ServiceError, UsageError, printable
-from batchtrain.records import File, Table, nodes_called
+from batchtrain.errors import NotFound, ServiceError, UsageError, nodes_called, printable
+from batchtrain.records import File, Table
 from batchtrain.runs.local_names import LocalNames
 from batchtrain.runs.recording import QUIET, Progress
 from batchtrain.runs.results import Part, parts, selects, there

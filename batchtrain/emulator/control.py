@@ -18,6 +18,7 @@ from batchtrain.emulator.interface import NodeLost, StorageMissing
 from batchtrain.emulator.machine import docker_engine
 from batchtrain.emulator.reply import Reply
 from batchtrain.emulator.world import Quotas, World
+from batchtrain.errors import nodes_called
 
 PREFIX = "/_emulator/"
 PATIENCE = 2.0
@@ -192,12 +193,9 @@ class Control:
         return Reply(202)
 
     def _node_called(self, name: str) -> str:
-        """The id of a node by itself or, as tables show it, shortened in the middle. Raises Fault."""
-        node_ids = self.driver.world.pool_of_node
-        if name in node_ids:
-            return name
-        start, mark, end = name.partition("…")
-        matches = [node_id for node_id in node_ids if mark and node_id.startswith(start) and node_id.endswith(end)]
+        """The id of a node by any name that a view shows; a number (`n0`) counts in its pool. Raises Fault."""
+        pools = self.driver.world.pools.values()
+        matches = [node_id for entry in pools for node_id in nodes_called(name, sorted(entry.nodes))]
         if len(matches) != 1:
             count = f"{len(matches)} nodes are" if matches else "there is no node"
             raise Fault("NodeNotFound", Reason=f"{count} {name}; `batchtrain pool show POOL` lists the nodes of a pool")

@@ -9,7 +9,6 @@ from typing import ClassVar
 import msgspec
 
 from batchtrain.catalog.prices import Price
-from batchtrain.errors import shortened
 from batchtrain.records.failure import Failure
 from batchtrain.records.record import Int32, Record, Time
 
@@ -137,15 +136,6 @@ class Image(Record, frozen=True):
     """In the service's words (`service_words` of the catalogue)."""
     ends: Time | None = None
     """The end of Batch's support."""
-
-
-def nodes_called(name: str, ids: Iterable[str], *, by_number: bool = True) -> list[str]:
-    """The ids that a name matches: itself, those that it abbreviates, or its number in their order (`n0` or `0`)."""
-    node_ids = list(ids)
-    matches = [full for full in node_ids if name in (full, shortened(full))]
-    if matches or not by_number:
-        return matches
-    return [full for number, full in enumerate(node_ids) if name in (f"n{number}", f"{number}")]
 
 
 def node_hours(nodes: Iterable[Node], now: datetime, *, since: datetime | None = None) -> float:

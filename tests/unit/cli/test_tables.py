@@ -11,7 +11,8 @@ from batchtrain import records
 from batchtrain.cli import tables
 from batchtrain.cli.documents import escaped
 from batchtrain.client.task_files import FileRow
-from batchtrain.records import Failure, Job, Node, Pool, Task, nodes_called
+from batchtrain.errors import nodes_called
+from batchtrain.records import Failure, Job, Node, Pool, Task
 
 NODE = "tvmps_" + "732a" * 16 + "_d"
 FAILURE = Failure("FailureExitCode", "The task exited with an exit code representing a failure")

@@ -15,13 +15,14 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 import pytest
 
-from batchtrain.emulator import arm_applications, arm_request, control, http, identity, sign_in, tokens, wire
+from batchtrain.emulator import arm_applications, arm_request, control, http, identity, pools, sign_in, tokens, wire
 from batchtrain.emulator.blob_store import BlobStore
 from batchtrain.emulator.interface import NodeLogin, NodeLost, StorageAccount, StorageMissing
 from batchtrain.emulator.machine import packages
 from batchtrain.emulator.package_files import FOLDER, PackageFolder
 from batchtrain.emulator.reply import Reply, Slice
 from batchtrain.emulator.world import USER_SUBSCRIPTION
+from batchtrain.errors import shortened
 from tests.emulation import POOL, START, Account, tell
 
 KEY = base64.b64encode(b"secret").decode()
@@ -578,18 +579,24 @@ def test_a_node_is_taken_away_only_in_ways_that_there_are(tmp_path: Path) -> Non
     served(tmp_path, story)
 
 
-def test_a_node_is_struck_by_its_id_or_its_short_id_and_any_other_name_is_refused(tmp_path: Path) -> None:
+def test_a_node_is_struck_by_each_name_that_a_view_shows_and_any_other_name_is_refused(tmp_path: Path) -> None:
     async def story(service: Service) -> None:
-        await service.account.begin("wait")
-        (node,) = service.account.world.pools["pool"].nodes.values()
+        account = service.account
+        await account.begin("wait", targetDedicatedNodes=4)
+        nodes = account.world.pools["pool"].nodes
+        node_ids = sorted(nodes)
 
         async def strike(name: str) -> int:
             return (await service.ask("POST", f"/_emulator/{quote(f'nodes/{name}')}", {"act": "break"})).status
 
-        for name in ("tvm_732a…_d", "…x", "é", "a b", "a\nb", "../x", "%zz", "\U0001f600"):
+        for name in ("tvm_732a…_d", "…x", "é", "a b", "a\nb", "../x", "%zz", "\U0001f600", "n4", "-1"):
             assert await strike(name) == 404, name
-        assert await strike(f"{node.id[:4]}…{node.id[-1]}") == 202
-        assert node.state == "unusable"
+        for number, name in enumerate((node_ids[0], shortened(node_ids[1]), "n2", "3")):
+            assert await strike(name) == 202, name
+            assert [nodes[node_id].state for node_id in node_ids[: number + 1]] == ["unusable"] * (number + 1)
+        account.do(pools.create_pool, body={**POOL, "id": "other", "targetDedicatedNodes": 1})
+        await account.until(lambda: account.world.pools["other"].nodes)
+        assert await strike("n0") == 404
 
     served(tmp_path, story)
 
