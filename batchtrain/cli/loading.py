@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -14,8 +16,10 @@ from batchtrain.config import catalog_file
 from batchtrain.config import load as files
 from batchtrain.config.candidates import selected
 from batchtrain.config.check import RULES
+from batchtrain.config.dialect import OLDER
 from batchtrain.config.load import Examined, Loaded
 from batchtrain.config.types import Recipe
+from batchtrain.errors import Problem
 
 
 def load(directory: str | None = None, *, needs: tuple[str, ...] = (), checks: bool = True) -> Loaded:
@@ -25,7 +29,14 @@ def load(directory: str | None = None, *, needs: tuple[str, ...] = (), checks: b
     config = Loaded(examination.recipe, examination.problems)
     for warning in config.warnings:
         say(str(warning))
+    advise(config.warnings, config.recipe.directory)
     return config
+
+
+def advise(warnings: Iterable[Problem], directory: str | Path) -> None:
+    """Names the command that replaces what is older in the files."""
+    if any(warning.rule in OLDER for warning in warnings):
+        say(f"`batchtrain config migrate {shlex.quote(str(directory))} --write` replaces what is older in these files")
 
 
 def examined(directory: str | None = None, *, needs: tuple[str, ...] = (), checks: bool = True) -> Examined:

@@ -62,3 +62,4 @@ def _report(source: Path, files: Collection[str], config: Examined) -> None:
         print(broken(warning.rendered(color=colored(sys.stdout)), sys.stdout))
     read = ", ".join(Path(file).name for file in files)
     print(broken(f"{source} is valid ({read})", sys.stdout))
+    loading.advise(config.problems, source)

@@ -21,6 +21,9 @@ from batchtrain.config.types import (
 
 Path = tuple[str | int, ...]
 
+OLDER = frozenset({"renamed", "size-retired", "image-retired"})
+"""The rules whose findings `config migrate` replaces."""
+
 OLD_SECTIONS = {"batch_shipyard": "batchtrain"}
 """Older names of top-level sections, and the current ones."""
 

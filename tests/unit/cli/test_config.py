@@ -159,6 +159,13 @@ def test_migrating_shows_a_difference_and_writes_on_request(tmp_path: Path, batc
     assert "nothing to change" in batchtrain("config", "migrate", str(place)).stderr
 
 
+def test_validating_older_files_names_the_command_that_replaces_what_is_older(tmp_path: Path, batchtrain: Any) -> None:
+    place = written(tmp_path / "old", pool=OLD_POOL, config="batch_shipyard: {storage_account_settings: a}\n")
+    assert f"batchtrain config migrate {place} --write` replaces" in batchtrain("config", "validate", str(place)).stderr
+    batchtrain("config", "migrate", str(place), "--write")
+    assert "config migrate" not in batchtrain("config", "validate", str(place)).stderr
+
+
 def test_files_of_other_parts_of_batch_shipyard_are_answered(tmp_path: Path, batchtrain: Any) -> None:
     place = written(tmp_path / "old", pool=OLD_POOL, fs="remote_fs: {}\n", slurm="slurm: {}\n")
     found = json.loads(batchtrain("config", "validate", str(place), "-o", "json").stdout)["problems"]
