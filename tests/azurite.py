@@ -1,4 +1,4 @@
-"""One Azurite for all tests of a session, started as the emulator starts its own."""
+"""One Azurite for all tests of a session, started as the emulator starts its own; `python -m tests.azurite` installs it."""
 
 from __future__ import annotations
 
@@ -44,3 +44,8 @@ def credentials(account: StorageAccount, link: str = "link") -> str:
     """A credentials.yaml with the account behind a link."""
     told = f"{{account: {account.account}, account_key: {account.key}, endpoint: {account.endpoint}}}"
     return f"credentials: {{storage: {{{link}: {told}}}}}\n"
+
+
+if __name__ == "__main__":
+    share()
+    require()
