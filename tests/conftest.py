@@ -109,7 +109,6 @@ LONGEST = (
     "test_clients.py",
     "test_saving.py",
     "test_checkpoints.py",
-    "test_late_answers.py",
 )
 """The files of the tests that take longest. One that begins last would run alone at the end."""
 

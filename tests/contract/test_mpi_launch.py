@@ -149,6 +149,12 @@ def test_a_rank_that_dies_ends_the_gang_and_is_named(
     assert gang.left() == []
 
 
+def test_ranks_that_make_no_call_of_the_mpi_end_when_another_died(gang: Gang, name: str) -> None:
+    line = "sh -c 'case $PMI_RANK$OMPI_COMM_WORLD_RANK in 3) sleep 1; exit 7;; *) sleep 100000;; esac'"
+    outcome = run(gang, name, launched("mpi", line, Shape(2), runtime=RUNTIMES[name], processes_per_node=2))
+    assert (outcome.code, gang.left()) == (7, [])
+
+
 def test_the_end_of_the_task_ends_the_gang(gang: Gang, name: str) -> None:
     async def story() -> Outcome:
         running = await all_waiting(gang, name)

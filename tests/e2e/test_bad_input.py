@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import GUARD, until
+from tests.waiting import GUARD
 
 from .conftest import SCRIPT, left_running
 
@@ -91,30 +91,12 @@ def test_a_key_that_is_refused_while_a_run_is_followed_ends_it_with_one_sentence
     assert json.loads(batchtrain("jobs", "show", "j", "--local", "-o", "json").stdout)["running"] == 1
 
 
-@pytest.mark.slow
-def test_a_job_that_is_there_already_is_refused_with_the_way_out(recipe: Path, batchtrain: Any) -> None:
-    batchtrain("emulator", "start", "--port", "0")
-    batchtrain("pool", "add", "--configdir", str(recipe), "--local")
-    batchtrain("jobs", "add", "--configdir", str(recipe), "--local")
-    said = batchtrain("jobs", "add", "--configdir", str(recipe), "--local", code=4).stderr
-    assert "job j is completed, and takes no more tasks" in said
-    assert "--recreate" in said
-
-
 def test_an_image_that_nothing_stands_for_is_refused_before_the_pool_is_made(recipe: Path, batchtrain: Any) -> None:
     (recipe / "config.yaml").write_text("global_resources: {docker_images: [a/b:1]}\n", encoding="utf-8")
     (recipe / "jobs.yaml").write_text(JOBS + "    docker_image: a/b:1\n", encoding="utf-8")
     said = batchtrain("run", str(recipe), "--local", code=2).stderr
     assert "emulator images map a/b:1 PREFIX" in said
     assert "added pool" not in said
-
-
-@pytest.mark.slow
-def test_deleting_without_a_terminal_needs_a_yes(recipe: Path, batchtrain: Any) -> None:
-    batchtrain("emulator", "start", "--port", "0")
-    batchtrain("pool", "add", "--configdir", str(recipe), "--local")
-    assert "add -y" in batchtrain("pool", "del", "p", "--local", code=2).stderr
-    batchtrain("pool", "del", "p", "--local", "-y")
 
 
 def test_a_terminated_run_deletes_what_it_made(recipe: Path, batchtrain: Any) -> None:
@@ -153,22 +135,6 @@ def test_a_run_whose_output_nobody_reads_goes_on_to_its_own_result(recipe: Path,
 def test_a_command_whose_output_nobody_reads_ends_in_silence_as_by_the_signal(batchtrain: Any) -> None:
     done = unread(batchtrain, "config", "checks")
     assert (done.stderr, done.returncode) == ("", 141)
-
-
-@pytest.mark.slow
-def test_a_service_that_goes_mid_wait_is_waited_for_until_the_deadline(recipe: Path, batchtrain: Any) -> None:
-    batchtrain("emulator", "start", "--port", "0")
-    pid = json.loads(batchtrain("emulator", "status", "-o", "json").stdout)["pid"]
-    process = batchtrain.start("run", command(recipe, "echo started; sleep 60"), "--local", "--timeout", "10")
-    assert process.stdout is not None
-    assert process.stdout.readline() == "started\n"
-    os.kill(pid, signal.SIGKILL)
-    _, said = process.communicate()
-    assert process.returncode == 5, said
-    assert "Traceback" not in said
-    assert re.search(r"wait: \S*batchtrain jobs wait j --local\n", said)
-    assert re.search(r"delete: \S*batchtrain pool del p --local\n", said)
-    until(lambda: not left_running(batchtrain.home))
 
 
 @pytest.mark.slow

@@ -22,20 +22,19 @@ WEIGHTS = re.compile(r"rank (\d) of 2 host \S+ loss \S+ weights ([0-9a-f]{64})")
 
 
 @pytest.mark.framework
-def test_a_training_that_is_preempted_twice_ends_with_the_weights_of_an_undisturbed_one(
+def test_a_training_that_is_preempted_ends_with_the_weights_of_an_undisturbed_one(
     batchtrain: Any, framework_environment: Callable[[str], Path]
 ) -> None:
+    """`test_attempts.py` preempts a training twice, with a program that imports nothing."""
     directory = mapped(batchtrain.home, framework_environment, LANGUAGE_MODEL)
     command = (COMMAND, f"python -u {SHARED}/train.py --steps 60 --save-every 10")
     undisturbed = interrupted(batchtrain, directory, (command, (f"{JOB}.id", "undisturbed")), ())
-    faults = (("checkpoint step 10", "preempt", 1), ("step 30 ", "preempt", 0))
-    preempted = interrupted(batchtrain, directory, (command, (f"{JOB}.id", "preempted")), faults)
+    fault = ("checkpoint step 10", "preempt", 1)
+    preempted = interrupted(batchtrain, directory, (command, (f"{JOB}.id", "preempted")), (fault,))
     begun = [int(step) for step in re.findall(r"begins at step (\d+)", preempted)]
-    assert len(begun) == 3
-    assert begun == sorted(begun)
+    assert len(begun) == 2
     assert begun[0] == 0
     assert begun[1] >= 10
-    assert begun[2] in (20, 30)  # the checkpoint of step 30 was being written
     assert sorted(WEIGHTS.findall(preempted)) == sorted(WEIGHTS.findall(undisturbed))
     assert len({weights for _, weights in WEIGHTS.findall(undisturbed)}) == 1
     assert recorded(batchtrain.cwd / "runs/latest") >= {"loss", "perplexity", "total_samples_per_second"}

@@ -17,7 +17,7 @@ import pytest
 
 from tests import examples, needs, trained_models
 
-from .conftest import IMAGES, left_running
+from .conftest import IMAGES
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 MPIS = ("MPICH", "OpenMPI", "IntelMPI")
@@ -25,17 +25,9 @@ RANK_LINE = re.compile(r"epoch (\d+) rank (\d+) node (\S+) host (\S+) shard (\d+
 TRAIN = "python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --epochs 20"
 OUTPUT = "--output $AZ_BATCH_TASK_WORKING_DIR/output"
 COMMAND = "job_specifications[0].tasks[0].command"
-PRE = "job_specifications[0].tasks[0].multi_instance.pre_execution_command"
 
 pytestmark = [pytest.mark.mpi, pytest.mark.process]
 each_mpi = pytest.mark.parametrize("mpi", examples.first(MPIS))
-
-
-def pre_execution(mpi: str) -> str:
-    """What the recipe itself does before the launch."""
-    text = (RECIPES / f"mpi4py-{mpi}" / "config" / "jobs.yaml").read_text(encoding="utf-8")
-    found = re.search(r"pre_execution_command: (?:>-\n)?(.*?)\n      mpi:", text, flags=re.S)
-    return " ".join(found[1].split()) if found else ":"
 
 
 @pytest.mark.smoke
@@ -88,23 +80,6 @@ def test_open_mpi_which_needs_a_network_says_so(mpi: str, offline: Any) -> None:
     assert "Open MPI's daemons do not use the loopback interface, and this machine has no other" in done.stderr
 
 
-@each_mpi
-def test_a_rank_that_dies_ends_the_job_with_its_name(mpi: str, trained: Any) -> None:
-    failing = f"{TRAIN} --fail-rank 3 --fail-epoch 2 --fail-code 7"
-    done = trained("run", str(RECIPES / f"mpi4py-{mpi}"), "--local", "--set", f"{COMMAND}={failing}", code=10)
-    assert re.search(r"rank 3 on node tvmps_\w+…_d \(127\.\S+\) exited with code 7", done.stderr)
-    assert "with exit code 7" in done.stderr
-    assert not left_running(trained.home)
-
-
-@pytest.mark.slow
-@each_mpi
-def test_ranks_that_do_nothing_end_when_another_died(mpi: str, trained: Any) -> None:
-    line = "sh -c 'case $PMI_RANK$OMPI_COMM_WORLD_RANK in 3) sleep 1; exit 7;; *) sleep 100000;; esac'"
-    trained("run", str(copied(trained, mpi, line)), "--local", code=10)
-    assert not left_running(trained.home)
-
-
 def copied(trained: Any, mpi: str, command: str) -> Path:
     """The recipe with another command."""
     recipe = Path(shutil.copytree(RECIPES / f"mpi4py-{mpi}", trained.cwd / mpi))
@@ -113,15 +88,6 @@ def copied(trained: Any, mpi: str, command: str) -> Path:
     head = text[: text.index("    command: >-")]
     jobs.write_text(head + "    command: |-\n      " + command + "\n", encoding="utf-8")
     return recipe
-
-
-@each_mpi
-def test_a_variable_of_pre_execution_reaches_every_rank(mpi: str, trained: Any) -> None:
-    recipe = copied(trained, mpi, "sh -c 'echo seen=$ONLY_HERE node=$AZ_BATCH_NODE_ID'")
-    done = trained("run", str(recipe), "--local", "--set", f"{PRE}={pre_execution(mpi)}; export ONLY_HERE='a b;c'")
-    seen = re.findall(r"seen=(.*) node=(\S+)", done.stdout)
-    assert [value for value, _ in seen] == ["a b;c"] * 4
-    assert len({node for _, node in seen}) == 2
 
 
 def test_the_output_of_the_ranks_is_on_the_screen_as_it_happens(trained: Any) -> None:

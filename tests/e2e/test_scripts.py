@@ -32,7 +32,6 @@ CASES: Mapping[str, Case] = {
     "nanogpt": Case(
         "train.py", "pytorch", frozenset({"out/ckpt.pt"}), options=("--processes-per-node", "2", "--", "--epochs", "8")
     ),
-    "keras": Case("train.py", "tensorflow", frozenset({"model.keras"})),
     "trainer": Case(
         "finetune.py", "accelerate",
         frozenset({"model/config.json", "model/model.safetensors", "model/training_args.bin"}),
