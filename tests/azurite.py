@@ -1,4 +1,7 @@
-"""One Azurite for all tests of a session, started as the emulator starts its own; `python -m tests.azurite` installs it."""
+"""One Azurite for all tests of a session, started as the emulator starts its own.
+
+`python -m tests.azurite` installs it.
+"""
 
 from __future__ import annotations
 
