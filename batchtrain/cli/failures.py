@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import json
 import os
 import re
@@ -16,7 +15,7 @@ from typing import Any
 import click
 
 from batchtrain.cli.messages import TONES, colored
-from batchtrain.cli.options import FORMATS, Settings
+from batchtrain.cli.options import Settings, global_options
 from batchtrain.cli.wrapping import broken, terminal_width, wrapped
 from batchtrain.config.masking import masked_document, masked_text, secrets_in
 from batchtrain.display.terminal import plain_text
@@ -42,12 +41,14 @@ OF_A_NODE = re.compile(r'"[^"]*/workitems/[^/"]+/[^/"]+/(?=[^/"]+/)')
 
 def report(error: BaseException, options: Settings) -> int:
     """Print the failure to stderr, without secrets; returns the exit code."""
+    if isinstance(error, click.UsageError):
+        _read_anyway(options)
     secrets = secrets_in(options.recipe, options.values)
     if debugging() and isinstance(error, Exception) and not isinstance(error, click.ClickException):
         print(masked_text(printable_lines("".join(traceback.format_exception(error))), secrets), file=sys.stderr)
     message, code = message_of(error)
     message = options.pasted(message)
-    if _form(options) == "table":
+    if options.output == "table":
         for part in _for_people(error, message, options):
             print(masked_text(part, secrets), file=sys.stderr)
     else:
@@ -158,16 +159,13 @@ def _code(error: BaseException) -> str:
     return "Bug"
 
 
-def _form(options: Settings) -> str:
-    """The output format, also if the command line failed before `-o` was parsed."""
-    if options.output != "table":
-        return options.output
-    for option, value in itertools.pairwise([*sys.argv[1:], ""]):
-        name, _, suffix = option.partition("=")
-        if name in ("-o", "--output") and (suffix or value) in FORMATS:
-            return suffix or value
-    variable = os.environ.get("BATCHTRAIN_OUTPUT", "")
-    return variable if variable in FORMATS else "table"
+def _read_anyway(options: Settings) -> None:
+    """Read the global options of a command line that failed before they were read, so that the message has the format
+    and the target that the user chose."""
+    lenient = {"ignore_unknown_options": True, "allow_extra_args": True}
+    options_of_all = list[click.Parameter](global_options(variables=True))
+    reader = click.Command("", params=options_of_all, context_settings=lenient, add_help_option=False)
+    reader.make_context("", sys.argv[1:], obj=options, resilient_parsing=True)
 
 
 def debugging() -> bool:

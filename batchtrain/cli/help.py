@@ -61,6 +61,12 @@ class Command(_Command):
             )
         )  # fmt: skip
 
+    @property
+    def valued(self) -> frozenset[str]:
+        """The names of the options with a value."""
+        options = (option for option in self.params if isinstance(option, click.Option))
+        return frozenset(name for option in options if not (option.is_flag or option.count) for name in option.opts)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Options of Batch Shipyard are taken for their equals here, or answered."""
         words = list(args)
@@ -70,7 +76,9 @@ class Command(_Command):
             from batchtrain.cli import shipyard  # only for an unknown option
 
             try:
-                again = shipyard.renamed(" ".join(_path(ctx)), words, interspersed=ctx.allow_interspersed_args)
+                again = shipyard.renamed(
+                    " ".join(_path(ctx)), words, interspersed=ctx.allow_interspersed_args, valued=self.valued
+                )
             except shipyard.OtherOption as answer:
                 raise click.UsageError(str(answer), ctx) from None
             if again is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shlex
 from typing import NoReturn
 
@@ -101,8 +100,10 @@ def stacks_(task_id: str | None, job_id: str) -> None:
 def _line(verb: str, name: str, words: tuple[str, ...]) -> str:
     """The user's command. Raises UsageError for an option in its place: no program begins with a dash."""
     if words and words[0].startswith("-") and words[0] != "--":
-        options = itertools.takewhile(lambda word: word.startswith("-"), words)
-        end = words.index("--") if "--" in words else len(tuple(options))
+        command, end = click.get_current_context().command, 0
+        assert isinstance(command, Command)
+        while end < len(words) and words[end].startswith("-") and words[end] != "--":
+            end += 1 + (words[end] in command.valued)
         again = shlex.join(("batchtrain", *verb.split(), *words[:end], name, *words[end:]))
         raise UsageError(f"options of batchtrain come before {name}: `{again}`")
     words = words[1:] if words[:1] == ("--",) else words

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 PAGE = "from-batch-shipyard"
@@ -229,9 +229,12 @@ class OtherOption(ValueError):
     """An option of Batch Shipyard that has no equal here; the message says what to write."""
 
 
-def renamed(command: str, words: Sequence[str], *, interspersed: bool = True) -> list[str] | None:
+def renamed(
+    command: str, words: Sequence[str], *, interspersed: bool = True, valued: Container[str] = ()
+) -> list[str] | None:
     """The words of a command with the options of this project in place of those of Batch Shipyard; None if there are
-    none. interspersed: options may follow arguments. Raises OtherOption."""
+    none. interspersed: options may follow arguments. valued: the options of the command with a value. Raises
+    OtherOption."""
     rest, options, arguments, at = list[str](), list[str](), list[tuple[int, str]](), None
     queue = list(words)
     while queue:
@@ -242,7 +245,8 @@ def renamed(command: str, words: Sequence[str], *, interspersed: bool = True) ->
         name, equals, value = word.partition("=")
         option = next((option for option in OPTIONS.get(name, ()) if command.startswith(option.commands)), None)
         if option is None:
-            rest.append(word)
+            rest += [word, *(queue[:1] if word in valued else ())]
+            del queue[: word in valued]
             continue
         if not option.is_flag and not equals:
             value = queue.pop(0) if queue else ""

@@ -44,7 +44,7 @@ PLANS = FILES | {"client", "hints", "markup", "plan", "runs", "runtime", "servic
     [
         (["--version"], set(), {"cli"}),
         (["--help"], {"click"}, {"cli"}),
-        (["config", "validate", RECIPE], {"click", "msgspec", "yaml"}, FILES),
+        (["config", "validate", RECIPE], {"click", "msgspec", "yaml"}, FILES | {"hints"}),
         (["config", "plan", RECIPE], {"click", "msgspec", "yaml"}, PLANS),
     ],
 )

@@ -79,6 +79,7 @@ def test_the_page_is_made_of_the_answers() -> None:
         ("jobs disable", "--jobid j --terminate", "--running terminate j"),
         ("jobs logs", "--jobid j --taskid t", "--task t j"),
         ("pool ssh", "--cardinal 0 --poolid p nvidia-smi --raw", "--pool-id p 0 nvidia-smi --raw"),
+        ("pool ssh", "--local --configdir d --cardinal 0 ls", "--local --configdir d 0 ls"),
         ("pool reboot", "--nodeid tvm-1 --pool-id p", "p tvm-1"),
         ("pool del", "--poolid p --wait", "p"),
         ("pool list", "--raw", "--output json"),
@@ -86,9 +87,10 @@ def test_the_page_is_made_of_the_answers() -> None:
 )
 def test_an_option_of_batch_shipyard_that_means_the_same_is_taken(command: str, words: str, here: str) -> None:
     interspersed = command != "pool ssh"
-    again = renamed(command, words.split(), interspersed=interspersed)
+    valued = COMMANDS[command].valued
+    again = renamed(command, words.split(), interspersed=interspersed, valued=valued)
     assert again == here.split()
-    assert renamed(command, again, interspersed=interspersed) is None
+    assert renamed(command, again, interspersed=interspersed, valued=valued) is None
 
 
 @pytest.mark.parametrize("words", [("--poolid",), ("--poolid=",), ("--poolid", "--wait"), ("-y", "--poolid")])
@@ -108,6 +110,8 @@ def test_an_option_without_its_value_means_no_pool_of_a_file(words: tuple[str, .
         (("jobs", "tasks", "list", "--jobid", "j"), "`jobs tasks list` is `batchtrain jobs tasks j` here"),
         (("jobs", "tasks", "term", "--jobid", "j", "--taskid", "t"), "is `batchtrain jobs task term j t` here"),
         (("pool", "list", "--aad-user", "me"), "Write `aad` into credentials.yaml"),
+        (("jobs", "tasks", "list", "--jobid", "j", "--local"), "`batchtrain jobs tasks j --local` here"),
+        (("pool", "ssh", "0", "--local", "--configdir", "d", "ls"), "`batchtrain pool ssh --local --configdir d 0 ls`"),
     ],
 )
 def test_another_option_of_batch_shipyard_is_answered_with_the_command(
