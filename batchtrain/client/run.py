@@ -16,7 +16,7 @@ from batchtrain.client.limits import UNLIMITED, Guard, Limits, hour_for
 from batchtrain.client.local import lost_isolation
 from batchtrain.client.notices import Notices
 from batchtrain.client.placement import Placement, patience_of
-from batchtrain.client.work import Work, whole
+from batchtrain.client.work import Command, Work, whole
 from batchtrain.config.candidates import ordered, region_at
 from batchtrain.config.types import Recipe
 from batchtrain.errors import (
@@ -105,20 +105,8 @@ def run(
         if afterwards is not None:
             afterwards(register)
 
-    return _outcome(
-        client,
-        recipe,
-        work_through,
-        foreseen=plans[0][1],
-        intent=intent,
-        guard=guard,
-        timeout=timeout,
-        tell=tell,
-        origin=origin,
-        progress=progress,
-        beginning=beginning,
-        ask=ask,
-    )
+    command = Command(client, recipe, intent, tell, origin, progress, guard, timeout, beginning, ask)
+    return _outcome(command, plans[0][1], work_through)
 
 
 def follow(
@@ -156,36 +144,13 @@ def follow(
         work.ending.submitted, work.ranks = True, tuple(ranks)
         work.follow()
 
-    return _outcome(
-        client,
-        recipe,
-        add_and_follow,
-        foreseen=foreseen,
-        intent=intents.FOLLOW,
-        guard=Guard(UNLIMITED, None, now),
-        timeout=None,
-        tell=tell,
-        origin=origin,
-        progress=progress,
-    )
+    command = Command(client, recipe, intents.FOLLOW, tell, origin, progress, Guard(UNLIMITED, None, now))
+    return _outcome(command, foreseen, add_and_follow)
 
 
-def _outcome(
-    client: Operations,
-    recipe: Recipe,
-    work_through: Callable[[Work], None],
-    *,
-    foreseen: Foreseen,
-    intent: Intent,
-    guard: Guard,
-    timeout: float | None,
-    tell: Tell,
-    origin: Origin | None,
-    progress: Progress,
-    beginning: Beginning | None = None,
-    ask: Ask = stops,
-) -> Outcome:
+def _outcome(command: Command, foreseen: Foreseen, work_through: Callable[[Work], None]) -> Outcome:
     """Do the work, and end the command however the work ends. Raises what ended it before the tasks had ended."""
+    client, recipe, tell, origin, intent = command.client, command.recipe, command.tell, command.origin, command.intent
     error: BaseException | None = None
     with Interrupts() as interrupts:
         recordings = dict[str, Recording]()
@@ -197,7 +162,7 @@ def _outcome(
             )
             tell(events.RunRecorded(job.id, run=recordings[job.id].run.name))
         names = {job_id: recording.run.name for job_id, recording in recordings.items()}
-        register = client.register(recipe, names, beginning)
+        register = client.register(recipe, names, command.beginning)
         register.temporary_kinds = frozenset(KINDS).difference(intent.keeps)
         notices = Notices(recipe, client.account, tell)
         record = _recorded(tell, recordings, notices)
@@ -209,17 +174,17 @@ def _outcome(
             intent,
             recordings,
             write=lambda: _written(ending, notices, error, next(iter(work.failures), None)),
-            progress=progress,
-            ask=ask,
-            guard=guard,
+            progress=command.progress,
+            ask=command.ask,
+            guard=command.guard,
         )
         ending.recipe = recipe
-        work = Work(client, recipe, ending, record, guard, timeout=timeout, origin=origin, progress=progress)
+        work = Work(command, ending, record)
         try:
             try:
                 if lacks := "; ".join(filter(None, lost_isolation(client.account))):
                     record(events.IsolationMissing("", lacks))
-                with watch.limited(guard):
+                with watch.limited(command.guard):
                     work_through(work)
             finally:
                 interrupts.hold()

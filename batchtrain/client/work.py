@@ -6,10 +6,11 @@ import contextlib
 from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.client.ending import Ending
 from batchtrain.client.existing import refuse_existing, refuse_used, replace_job
+from batchtrain.client.leaving import Ask, stops
 from batchtrain.client.limits import UNLIMITED, Guard, hour_for
 from batchtrain.client.node_watch import NodeWatch
 from batchtrain.client.placement import patience_of, recovery_of
@@ -20,9 +21,11 @@ from batchtrain.config.task_resources import longest_seconds
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, seconds_of
 from batchtrain.errors import AlreadyExists, NotFound, TaskFailed
+from batchtrain.life.intents import Intent
 from batchtrain.plan.cost import hour_of, price_of
 from batchtrain.plan.types import Plan
 from batchtrain.records import Pool, Task, events
+from batchtrain.runs.beginnings import Beginning
 from batchtrain.runs.recording import Origin, Progress
 from batchtrain.service import deletion, pool_users, read, watch
 from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS, POOL_SECONDS
@@ -35,26 +38,33 @@ if TYPE_CHECKING:
     from batchtrain.client.shown_progress import Tell
 
 
+class Command(NamedTuple):
+    """What a command was called with."""
+
+    client: Operations
+    recipe: Recipe
+    intent: Intent
+    tell: Tell
+    origin: Origin | None
+    """Where the run directories are made; none without it."""
+    progress: Progress
+    guard: Guard
+    timeout: float | None = None
+    """Seconds for each wait."""
+    beginning: Beginning | None = None
+    ask: Ask = stops
+
+
 class Work:
     """The pool and the jobs of a command, at one candidate of the pool after the other."""
 
-    def __init__(
-        self,
-        client: Operations,
-        recipe: Recipe,
-        ending: Ending,
-        record: Tell,
-        guard: Guard,
-        *,
-        timeout: float | None,
-        origin: Origin | None,
-        progress: Progress,
-    ) -> None:
-        """record: records an event, and passes it on. timeout: seconds for each wait."""
-        self.client, self.recipe, self.ending, self._record, self.guard = client, recipe, ending, record, guard
-        self._timeout, self._origin, self._progress = timeout, origin, progress
+    def __init__(self, command: Command, ending: Ending, record: Tell) -> None:
+        """record: records an event, and passes it on."""
+        self.client, self.recipe, self.guard, self.ending = command.client, command.recipe, command.guard, ending
+        self._timeout, self._origin, self._progress = command.timeout, command.origin, command.progress
+        self._record, timeout = record, command.timeout
         self._addition_timeout = POOL_SECONDS if timeout is None else timeout
-        self._patience, self._recovery = patience_of(recipe), recovery_of(recipe)
+        self._patience, self._recovery = patience_of(self.recipe), recovery_of(self.recipe)
         self.foreseen: Foreseen | None = None
         self.ranks: tuple[int, ...] = ()
         """Those whose output is shown; all if empty."""
