@@ -44,10 +44,10 @@ from batchtrain.config.types import (
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.plan.cost import hour_of
 from batchtrain.plan.inputs import ListedFile
-from batchtrain.plan.marks import CONTROLS, marks_of
+from batchtrain.plan.marks import CONTROLS
 from batchtrain.plan.types import Plan
-from batchtrain.service import deletion, read
-from batchtrain.service.register import COLLECTIONS, Kind, Register, Thing, read_marks
+from batchtrain.service import deletion
+from batchtrain.service.register import Kind, Register, Thing, marks_or_none
 from batchtrain.storage import blob
 from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.run_container import container_of, control_of
@@ -213,13 +213,10 @@ class Addition(NamedTuple):
 
 def end(client: Operations, job_id: str, run: str) -> bool:
     """Delete the job and the pool of the controller of a run. Returns whether it has one."""
-    own_id, has_one = id_of(job_id), False
+    has_one = False
     for kind in KINDS:
         with contextlib.suppress(NotFound):
-            document = read.document(client.batch, kind, COLLECTIONS[kind], own_id)
-            if marks_of(document.get("metadata", ())).run == run and document.get("state") != "deleting":
-                has_one = True
-                deletion.request(client.batch, Thing(kind, own_id), {run})
+            has_one |= not deletion.request(client.batch, Thing(kind, id_of(job_id)), {run})
     return has_one
 
 
@@ -231,8 +228,5 @@ def forget(storage: Storage, run: str) -> None:
 
 def moves(client: Operations, job_id: str, run: str) -> bool:
     """Whether a controller follows a run: its job may be away while it is moved."""
-    own_id = id_of(job_id)
-    try:
-        return read_marks(client.batch, Thing("job", own_id)).run == run and client.jobs.state(own_id) == "active"
-    except NotFound:
-        return False
+    own = Thing("job", id_of(job_id))
+    return marks_or_none(client.batch, own).run == run and client.jobs.state(own.id) == "active"

@@ -124,12 +124,17 @@ class Job:
         """Raise TaskFailed, with its last lines and its cause, for the first task that failed by the most frequent
         cause. known: all its tasks, if they are listed already. logs: the directory of this machine that keeps their
         output."""
+        if error := self.first_failure(known, logs=logs):
+            raise error
+
+    def first_failure(self, known: Iterable[Task] | None = None, *, logs: str = "") -> TaskFailed | None:
+        """What `raise_failed` raises; None if all tasks succeeded."""
         if known is None:
             still_open = read.tasks(self._client.batch, self.id, where=tasks.OPEN, limit=1)
             known = itertools.chain(self.iter_tasks("failed", limit=GROUPED), still_open)
         not_done = [task for task in known if task.state != "completed" or task.failed]
         if not not_done:
-            return
+            return None
         failures = statistics.by_cause(task for task in not_done if task.failed).values()
         task = max(failures, key=len, default=not_done)[0]
         error = self.failure_of(task)
@@ -138,7 +143,7 @@ class Job:
             step = self.reason_to_wait() if any(task.state == "active" for task in not_done) else None
             if step is not None and step.rule.exit_code == rules.FAILED:
                 error.args = (f"{error}; {step.reason.text}",)
-        raise error
+        return error
 
     def reason_to_wait(self, seen: records.Job | None = None) -> Decision | None:
         """Why its tasks wait: by `rule.name`, and in words as `text`. None while one runs, and if none is left. Raises
@@ -254,15 +259,10 @@ class Job:
         try:
             tasks = self.tasks
             recording.fetch(tasks, all_tasks=True, everything=everything, progress=progress)
-            failed = next((task for task in tasks if task.failed), None)
+            failed = [task for task in tasks if task.failed][:1]
             open_tasks = not tasks or any(task.state != "completed" for task in tasks)
-            if failed is None or open_tasks:
-                recording.end("fetched" if open_tasks else "completed")
-            else:
-                try:
-                    self.raise_failed((failed,), logs=str(recording.run.path / "logs"))
-                except TaskFailed as failure:
-                    recording.end("failed", failure)
+            failure = None if open_tasks else self.first_failure(failed, logs=str(recording.run.path / "logs"))
+            recording.end("fetched" if open_tasks else "failed" if failure else "completed", failure)
         finally:
             recording.release()
         return recording, (*recording.unsaved, *recording.lost)

@@ -25,7 +25,7 @@ from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.runs.recording import QUIET, Progress, Recording, is_of_account, secrets_of_job
 from batchtrain.service import pool_users
 from batchtrain.service.connect import Account, loopback
-from batchtrain.service.register import KINDS, Kind, Register, Thing, read_marks
+from batchtrain.service.register import KINDS, Kind, Register, Thing, marks_or_none
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
@@ -225,15 +225,12 @@ def _fetched(
     client: Operations, orphan: Orphan, recording: Recording, everything: bool, progress: Progress
 ) -> TaskFailed | None:
     """Fetch the results of an orphan; returns the failure of its first failed task."""
-    if _has_mark(client, orphan.job, orphan):
-        job = client.jobs.handle(orphan.record.job)
-        try:
-            tasks = job.tasks
-            recording.fetch(tasks, all_tasks=True, everything=everything, progress=progress)
-            job.raise_failed(tasks, logs=str(orphan.run.path / "logs"))
-        except TaskFailed as error:
-            return error
-    return None
+    if not _has_mark(client, orphan.job, orphan):
+        return None
+    job = client.jobs.handle(orphan.record.job)
+    tasks = job.tasks
+    recording.fetch(tasks, all_tasks=True, everything=everything, progress=progress)
+    return job.first_failure(tasks, logs=str(orphan.run.path / "logs"))
 
 
 def _recording(client: Operations, orphan: Orphan) -> Recording:
@@ -259,7 +256,7 @@ def _ending(
     register = Register(Marks(met[0].run.name))
     for orphan in met:
         for thing in (item for item in orphan.things if item.kind not in kept_kinds):
-            marks = _marks(client, thing)
+            marks = marks_or_none(client.batch, thing)
             if marks.run == orphan.run.name and thing.kind in orphan.kept_kinds:
                 register.note(thing, "existing")
             elif marks.run == orphan.run.name:
@@ -290,12 +287,4 @@ def _last_state(run: RunDirectory) -> str:
 
 def _has_mark(client: Operations, thing: Thing, orphan: Orphan) -> bool:
     """Whether a thing exists and was created by the run."""
-    return _marks(client, thing).run == orphan.run.name
-
-
-def _marks(client: Operations, thing: Thing) -> Marks:
-    """The marks of a thing; empty ones if it does not exist."""
-    try:
-        return read_marks(client.batch, thing)
-    except NotFound:
-        return Marks("")
+    return marks_or_none(client.batch, thing).run == orphan.run.name

@@ -143,13 +143,13 @@ class Work:
             tasks = self._followed(job, settings)
             self.ending.ended.add(job.id)
             self.tasks.extend(tasks)
-            recording, failure = self.ending.recordings.get(job.id), None
+            recording, logs = self.ending.recordings.get(job.id), ""
             if recording is not None:
                 recording.fetch(tasks, progress=self._progress)
-            try:
-                job.raise_failed(tasks, logs=str(recording.run.path / "logs") if recording is not None else "")
-            except TaskFailed as error:  # made now, while the task's files can still be read
-                self.failures.append(failure := error)
+                logs = str(recording.run.path / "logs")
+            failure = job.first_failure(tasks, logs=logs)  # made now, while the task's files can still be read
+            if failure is not None:
+                self.failures.append(failure)
                 if number < len(jobs):
                     self.tell(events.JobFailed(job.id, f"{failure}; the next jobs continue"))
             if recording is not None:

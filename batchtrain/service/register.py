@@ -143,3 +143,11 @@ class Register:
 def read_marks(client: BatchClient, thing: Thing) -> Marks:
     """The marks of an existing thing. Raises NotFound."""
     return marks_of(read.document(client, thing.kind, COLLECTIONS[thing.kind], thing.id).get("metadata", ()))
+
+
+def marks_or_none(client: BatchClient, thing: Thing) -> Marks:
+    """The marks of a thing; those of no run if it does not exist."""
+    try:
+        return read_marks(client, thing)
+    except NotFound:
+        return Marks("")

@@ -42,7 +42,7 @@ def test_the_run_of_a_job_without_tasks_is_not_complete(monkeypatch: pytest.Monk
     monkeypatch.setattr(job, "adopt", lambda *_: recording)
     monkeypatch.setattr(Job, "tasks", ())
     Job(Mock(), "job").fetch(Mock())
-    recording.end.assert_called_once_with("fetched")
+    recording.end.assert_called_once_with("fetched", None)
 
 
 def refuse(error: ServiceError) -> Any:

@@ -161,7 +161,7 @@ def test_no_lost_run_is_deleted_while_results_of_one_are_on_its_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released, said = list[str](), list[Event]()
-    client: Any = SimpleNamespace(account=HERE)
+    client: Any = SimpleNamespace(account=HERE, batch=None)
 
     def recording(_: Any, orphan: Orphan) -> Fetched:
         job_id = orphan.record.job
@@ -170,7 +170,7 @@ def test_no_lost_run_is_deleted_while_results_of_one_are_on_its_nodes(
     runs = {job: lost(tmp_path, job) for job in ("a", "b", "c")}
     monkeypatch.setattr(orphans, "_recording", recording)
     monkeypatch.setattr(orphans, "_fetched", lambda *_: None)
-    monkeypatch.setattr(orphans, "_marks", lambda _, thing: Marks(runs[thing.id.removeprefix("p-")]))
+    monkeypatch.setattr(orphans, "marks_or_none", lambda _, thing: Marks(runs[thing.id.removeprefix("p-")]))
     emptied = list[str]()
     monkeypatch.setattr(leaving, "_own_pool_of", lambda *_: "")
     monkeypatch.setattr(leaving, "_empty_later", lambda _, pool: emptied.append(pool))

@@ -204,9 +204,8 @@ class Service:
         self.id = name
         return self
 
-    def raise_failed(self, tasks: Any, **_: Any) -> None:
-        if self.failure:
-            raise self.failure
+    def first_failure(self, tasks: Any, **_: Any) -> TaskFailed | None:
+        return self.failure
 
     def delete(self, name: str = "job", **_: Any) -> None:
         if self.deleting and name != "job":
@@ -442,7 +441,7 @@ def test_every_job_is_followed_to_its_end_and_the_first_failure_counts(
     watched: list[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, said = Service(), list[Event]()
-    monkeypatch.setattr(service, "raise_failed", lambda tasks, **_: raises(TaskFailed(f"{service.id} failed")))
+    monkeypatch.setattr(service, "first_failure", lambda tasks, **_: TaskFailed(f"{service.id} failed"))
     outcome = runs(service, said, "one", "two")
     assert (str(outcome.failure), len(outcome.tasks)) == ("one failed", 2)
     assert [event.text for event in said if event.kind == "job.failed"] == ["one failed; the next jobs continue"]
@@ -521,7 +520,7 @@ def test_a_completed_job_that_another_run_has_replaced_meanwhile_is_not_deleted(
 
 def test_what_another_run_added_in_place_of_ours_is_left(watched: list[BaseException]) -> None:
     class Replaced(Service):
-        def raise_failed(self, tasks: Any, **_: Any) -> None:
+        def first_failure(self, tasks: Any, **_: Any) -> None:
             self.replaced.add("job")
 
     service, said = Replaced(), list[Event]()
