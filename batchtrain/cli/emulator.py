@@ -317,9 +317,12 @@ def reset(data_dir: str | None) -> None:
 @click.option("--advance", "span", metavar="SPAN", help="Advance the clock by [d.]HH:MM:SS, from event to event.")
 @click.option("--scale", type=POSITIVE, metavar="N", help="Run the clock N times as fast.")
 @click.option("--step", is_flag=True, help="Stop the clock; only --advance moves it.")
-@click.option("--real", is_flag=True, help="Use the clock of the machine.")
+@click.option("--real", is_flag=True, help="Run the clock as fast as that of the machine, from its present time on.")
 def clock(data_dir: str | None, span: str | None, scale: float | None, step: bool, real: bool) -> None:
-    """Show or set the clock of the emulator, for example to run a week of schedules in a second."""
+    """Show or set the clock of the emulator, for example to run a week of schedules in a second.
+
+    It never goes back while there are pools and jobs: `batchtrain emulator reset` sets it to the time of the machine.
+    """
     if sum((scale is not None, step, real)) > 1:
         raise UsageError("give only one of --scale, --step and --real")
     if span is not None and not re.match(SPAN, span):

@@ -130,7 +130,10 @@ def coordination(shape: Shape, command: str | None) -> tuple[Step, ...]:
     implicit: tuple[Implicit, ...] = ()
     if starts_sshd(shape, command):
         last_step = shell.block("The ranks are started through the container's own ssh server:", "bt_start_sshd")
-        because = "a container needs its own ssh server"
+        replaced = (
+            f"; it replaces `{command}`, because a server with `-D` never ends" if "-D" in (command or "") else ""
+        )
+        because = f"a container needs its own ssh server{replaced}"
         implicit = (Implicit("coordination_command", f"/usr/sbin/sshd -p {SSHD_PORT}", because, "container-sshd"),)
     title = "Runs on every instance. This node's own AZ_BATCH_* values, for its ranks:"
     imex = shell.block("NVLink between the nodes:", "bt_join_imex") if links_nodes(shape) else ""

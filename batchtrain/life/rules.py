@@ -258,7 +258,9 @@ def _formula_gives_too_few(view: View, task: Task) -> Reason | None:
         return None
     cause = f"the autoscale formula of pool {pool.id} gives {counted(pool.target, 'node')}{_next_evaluation(pool)}"
     more = f"; the task needs {instances}" if instances > 1 else ""
-    return Reason(cause + more, f"wait; `batchtrain pool autoscale evaluate {pool.id}` shows what the formula gives")
+    return Reason(
+        cause + more, "wait; `batchtrain pool autoscale evaluate DIR` evaluates the formula of the files in DIR"
+    )
 
 
 def _next_evaluation(pool: Pool) -> str:

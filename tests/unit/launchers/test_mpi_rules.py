@@ -125,7 +125,9 @@ def test_only_open_mpi_in_a_container_is_allowed_to_run_as_root() -> None:
 )
 def test_batch_shipyards_own_line_is_the_default(said: str) -> None:
     shape = Shape(2, container=True)
-    assert launch(shape=shape, coordination_command=said) == launch(shape=shape)
+    written, default = launch(shape=shape, coordination_command=said), launch(shape=shape)
+    assert written._replace(implicit=()) == default._replace(implicit=())
+    assert any(f"it replaces `{said}`" in item.because for item in written.implicit) == ("-D" in said)
 
 
 def test_a_container_gets_an_sshd_on_port_23_unless_it_brings_a_command() -> None:
