@@ -90,7 +90,7 @@ ANSWERS: Mapping[str, Answer] = {
     "pool autoscale evaluate": Answer(
         "pool autoscale evaluate", "It evaluates the formula on this machine, without an account."
     ),
-    "pool autoscale lastexec": Answer("pool diagnose", "It reports an error of the last evaluation."),
+    "pool autoscale lastexec": Answer("pool diagnose POOL", "It reports an error of the last evaluation."),
     "pool del": Answer("pool del"),
     "pool exists": Answer("pool show", "The exit code is 3 if the pool does not exist."),
     "pool images list": Answer("", "`batchtrain config show` prints `docker_images`, the images of the pool."),
@@ -240,6 +240,7 @@ def renamed(
     while queue:
         word = queue.pop(0)
         if word == "--" or not (interspersed or word.startswith("-")):
+            at = at if interspersed or at is None else len(rest)
             rest += [word, *queue]
             break
         name, equals, value = word.partition("=")
@@ -277,8 +278,8 @@ def answer(groups: Sequence[str], words: Sequence[str]) -> str | None:
     for name in names:
         if name in ANSWERS:
             command, remark = ANSWERS[name]
-            if name == _STREAM:
-                command = _streaming(words) or command
+            if name == _STREAM and (line := _streaming(words)):
+                command, remark = line, ""
             sentence = f"is `batchtrain {command}` here." if command else "does not exist here."
             return f"Batch Shipyard's `{name}` {sentence} {remark}".rstrip()
     for group in names:

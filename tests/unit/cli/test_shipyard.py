@@ -80,6 +80,7 @@ def test_the_page_is_made_of_the_answers() -> None:
         ("jobs logs", "--jobid j --taskid t", "--task t j"),
         ("pool ssh", "--cardinal 0 --poolid p nvidia-smi --raw", "--pool-id p 0 nvidia-smi --raw"),
         ("pool ssh", "--local --configdir d --cardinal 0 ls", "--local --configdir d 0 ls"),
+        ("pool ssh", "--cardinal 0 --local --configdir d ls", "--local --configdir d 0 ls"),
         ("pool reboot", "--nodeid tvm-1 --pool-id p", "p tvm-1"),
         ("pool del", "--poolid p --wait", "p"),
         ("pool list", "--raw", "--output json"),
