@@ -218,6 +218,7 @@ bt.PyTorch(launcher="env", proces=1)
 """
 
 
+@pytest.mark.slow
 def test_a_type_checker_finds_wrong_arguments(tmp_path: Path) -> None:
     (tmp_path / "calls.py").write_text(CALLS)
     root = Path(bt.__file__).parents[1]
