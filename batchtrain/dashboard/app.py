@@ -27,7 +27,7 @@ from starlette.types import Receive, Scope, Send
 from batchtrain.config.masking import masked_text
 from batchtrain.dashboard import recorded
 from batchtrain.dashboard.actions import ACTIONS, Action
-from batchtrain.dashboard.board import Board, Viewer
+from batchtrain.dashboard.board import Board, Viewer, Watched
 from batchtrain.dashboard.budget import Budget
 from batchtrain.dashboard.connection import Connection
 from batchtrain.dashboard.guard import API, SIGN_IN, Guard, Keys, same
@@ -182,21 +182,21 @@ async def _news(board: Board, viewer: Viewer, positions: list[str]) -> AsyncIter
         for index, entry in enumerate(viewer.watched):
             if (news := entry.topic.since(positions[index])) is not None:
                 positions[index], has_news = news.position, True
-                yield _event("news", entry.name, entry.at, positions, news.body)
+                yield _event("news", entry, positions, news.body)
             if entry.trouble != troubles[index]:
                 troubles[index] = entry.trouble
-                yield _event("trouble", entry.name, entry.at, positions, msgspec.json.encode(entry.trouble))
+                yield _event("trouble", entry, positions, msgspec.json.encode(entry.trouble))
         if time.monotonic() - beaten >= BEAT:
             beaten = time.monotonic()
-            ages = {entry.name: entry.at for entry in viewer.watched}
-            yield b"event: beat\ndata: " + msgspec.json.encode(ages) + b"\n\n"
+            states = {entry.name: {"at": entry.at, "live": board.is_live(entry)} for entry in viewer.watched}
+            yield b"event: beat\ndata: " + msgspec.json.encode(states) + b"\n\n"
         if not has_news:
             await viewer.wait(BEAT)
         await asyncio.sleep(0)
 
 
-def _event(kind: str, topic: str, at: float | None, positions: list[str], value: bytes) -> bytes:
-    head = msgspec.json.encode({"topic": topic, "at": at})[:-1]
+def _event(kind: str, entry: Watched, positions: list[str], value: bytes) -> bytes:
+    head = msgspec.json.encode({"topic": entry.name, "at": entry.at, "live": not entry.trouble})[:-1]
     return b"event: %b\nid: %b\ndata: %b,\"value\":%b}\n\n" % (
         kind.encode(), ",".join(positions).encode(), head, value,
     )  # fmt: skip

@@ -27,6 +27,8 @@ SHARE = 10
 LONGEST_PAUSE, LONGEST_NEAR_PAUSE = 60.0, 2.0
 THROTTLED = frozenset({"TooManyRequests", "ServerBusy", "429"})
 THROTTLED_SECONDS = 30.0
+LONGEST_READ = 10.0
+"""While a read takes longer, nothing that is shown is live."""
 
 
 class News(NamedTuple):
@@ -126,6 +128,8 @@ class Board:
         self._closed = False
         self._left = clock.now()
         """When the last viewer left."""
+        self._began = float("inf")
+        """When the current read began; later than any time without one."""
         self._thread = threading.Thread(target=self._run, name="dashboard", daemon=True)
         self._thread.start()
 
@@ -133,6 +137,10 @@ class Board:
     def closed(self) -> bool:
         """Whether the server is ending."""
         return self._closed
+
+    def is_live(self, entry: Watched) -> bool:
+        """Whether what was read last is as new as it should be: that read succeeded, and none hangs."""
+        return not entry.trouble and self._clock.now() - self._began < LONGEST_READ
 
     def idle(self) -> float:
         """The seconds without a viewer."""
@@ -196,7 +204,7 @@ class Board:
         return max(delay, self._budget.delay()) if entry.topic.remote else delay
 
     def _read(self, entry: Watched) -> None:
-        began = self._clock.now()
+        began = self._began = self._clock.now()
         try:
             with retry.until(began):  # one attempt: this thread itself repeats, and the page shows why
                 self._budget.spend(entry.topic.read())
@@ -212,6 +220,8 @@ class Board:
                 least = NEAR_SECONDS if entry.topic.remote else DISK_SECONDS
                 pause = max(least, SHARE * (self._clock.now() - began))
             entry.due = self._clock.now() + pause
+        finally:
+            self._began = float("inf")
 
     def _failed(self, entry: Watched, error: Exception, text: str) -> None:
         entry.trouble = masked_text(self._completed(text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from batchtrain.dashboard.app import application
-from batchtrain.dashboard.board import Board, DocumentTopic, Viewer
+from batchtrain.dashboard.board import LONGEST_READ, Board, DocumentTopic, Viewer
 from batchtrain.dashboard.budget import Budget, Unlimited
 from batchtrain.dashboard.connection import Connection
 from batchtrain.dashboard.guard import Keys
@@ -76,9 +77,23 @@ def test_the_age_and_the_reason_of_a_failure_are_known_and_the_last_value_stays(
         at = until(lambda: topic.at)
         source.error = ServiceError("too many requests", code="TooManyRequests")
         assert until(lambda: topic.trouble) == "too many requests"
-        assert topic.at >= at and topic.topic.since("") is not None
+        assert topic.at >= at and topic.topic.since("") is not None and not watched.is_live(topic)
         source.error = None
-        until(lambda: not topic.trouble)
+        until(lambda: watched.is_live(topic))
+
+
+def test_nothing_is_live_while_a_read_hangs() -> None:
+    source, gate, elapsed = Source(), threading.Event(), [0.0]
+    clock = Clock(now=lambda: elapsed[0])
+    made = DocumentTopic(lambda: gate.wait(GUARD) and source.read(), 1, 0.0)
+    watched = Board(lambda _: made, Unlimited(), near=True, clock=clock)
+    with contextlib.closing(watched), watch(watched, "/jobs") as viewer:
+        (topic,) = viewer.watched
+        assert watched.is_live(topic)
+        elapsed[0] = LONGEST_READ
+        until(lambda: not watched.is_live(topic))
+        gate.set()
+        until(lambda: watched.is_live(topic))
 
 
 def test_a_bug_in_one_topic_does_not_stop_the_others() -> None:

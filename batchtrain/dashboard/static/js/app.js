@@ -30,7 +30,6 @@ const NOWHERE = {
 };
 const main = document.getElementById("main");
 const live = document.getElementById("live");
-const AGE_SHOWN = 20;
 let account = null;
 let current = null;
 
@@ -131,7 +130,7 @@ function show() {
   current?.stream?.close();
   for (const component of current?.context.components.values() ?? []) component.close?.();
   const [page, params] = matched(location.pathname);
-  current = { page, context: new Context(params), topics: "", stream: null, at: {}, lost: null };
+  current = { page, context: new Context(params), topics: "", stream: null, seen: {}, lost: null };
   for (const anchor of document.querySelectorAll("header nav a"))
     anchor.toggleAttribute("aria-current", location.pathname.startsWith(anchor.getAttribute("href")));
   main.replaceChildren();
@@ -151,22 +150,23 @@ function follow() {
     for (const topic of current.watched ?? []) if (!(topic in topics)) delete context.trouble[topic];
     current.watched = Object.keys(topics);
     current.topics = JSON.stringify(list);
-    current.at = {};
+    current.seen = {};
     current.stream = new Stream(list, {
-      news: ({ topic, at, value }) => {
-        mine.at[topic] = at;
+      news: ({ topic, at, live, value }) => {
+        mine.seen[topic] = { at, live };
         mine.lost = null;
         context.trouble[names[topic]] = "";
         take(context, page, names[topic], value);
       },
-      trouble: ({ topic, value }) => {
+      trouble: ({ topic, at, live, value }) => {
         const name = names[topic];
+        mine.seen[topic] = { at, live };
         if (page.silent?.includes(name)) context.came.add(name);
         else context.trouble[name] = value;
         draw();
       },
-      beat: (ages) => {
-        Object.assign(mine.at, ages);
+      beat: (states) => {
+        mine.seen = states;
         mine.lost = null;
         beat();
       },
@@ -209,19 +209,13 @@ function draw() {
 }
 
 function beat() {
-  const lost = current?.lost;
-  const ages = Object.values(current?.at ?? {}).filter(Boolean);
-  const age = ages.length ? Date.now() / 1000 - Math.min(...ages) : null;
-  const trouble = Object.values(current?.context.trouble ?? {}).some(Boolean);
-  const text = lost
-    ? "the dashboard does not answer; trying again"
-    : age === null
-      ? ""
-      : age > AGE_SHOWN || trouble
-        ? `as of ${Math.round(age)} s ago`
-        : "live";
+  const seen = Object.values(current?.seen ?? {}).filter(({ at }) => at);
+  const isLive = !current?.lost && seen.every((each) => each.live);
+  const age = () => Math.round(Date.now() / 1000 - Math.min(...seen.map(({ at }) => at)));
+  const old = isLive ? "live" : `as of ${age()} s ago`;
+  const text = current?.lost ? "the dashboard does not answer; trying again" : seen.length ? old : "";
   if (live.textContent !== text) live.textContent = text;
-  live.className = lost || trouble ? "bad" : text === "live" ? "good" : "";
+  live.className = !isLive ? "bad" : text && "good";
 }
 
 setInterval(() => {
