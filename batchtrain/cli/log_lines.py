@@ -36,15 +36,13 @@ class LogLine(NamedTuple):
         """For programs."""
         return {"line": self.text, "rank": self.rank, "node": None if self.node is None else f"n{self.node}"}
 
-    def on_terminal(self, *, color: bool) -> str:
-        """For a terminal: safe, with its prefix in the colour of its rank."""
-        return self._after(self.prefix, color=color)
-
-    def of_ranks(self, ranks: Iterable[int], *, color: bool) -> str:
-        """For a terminal: with the ranks that printed it."""
-        return self._after(f"[{spans(ranks)}] ", color=color)
-
-    def _after(self, prefix: str, *, color: bool) -> str:
+    def on_terminal(self, others: Iterable[LogLine] = (), *, color: bool) -> str:
+        """For a terminal: safe, after `[NODE:RANK]` or `[RANK]` in the colour of its rank. others: the equal lines of
+        other ranks, which are counted in."""
+        every = (self, *others)
+        ranks, nodes = (spans(values) for values in ({line.rank for line in every}, {line.node for line in every}))
+        numbers = f"[{nodes}:{ranks}] " if nodes else f"[{ranks}] "
+        prefix = numbers if ranks and (len(every) > 1 or not nodes) else self.prefix
         text, task = terminal_text(self.text), f"{printable(self.task)}: " if self.task else ""
         if not prefix or not color:
             return task + prefix + text
@@ -67,29 +65,29 @@ def of_event(event: Output) -> LogLine:
 def folded(lines: Iterable[LogLine], *, color: bool) -> Iterator[str]:
     """Lines that came together, for a terminal. Equal lines of several ranks are one; those of each rank keep their
     order."""
-    rows: list[tuple[LogLine, list[int]]] = []
+    rows: list[list[LogLine]] = []
     last_rows: dict[tuple[str, str], int] = {}
     ends: dict[tuple[str, int], int] = {}
     """The row of the last line of each rank."""
     for line in lines:
         if line.rank is None:
-            rows.append((line, []))
+            rows.append([line])
             continue
         rank, key = (line.task, line.rank), (line.task, line.text)
         row = last_rows.get(key, -1)
         if row <= ends.get(rank, -1):
             row = last_rows[key] = len(rows)
-            rows.append((line, []))
-        rows[row][1].append(line.rank)
+            rows.append([])
+        rows[row].append(line)
         ends[rank] = row
-    for line, ranks in rows:
-        yield line.of_ranks(ranks, color=color) if len(ranks) > 1 else line.on_terminal(color=color)
+    for first, *others in rows:
+        yield first.on_terminal(others, color=color)
 
 
-def spans(numbers: Iterable[int]) -> str:
-    """Numbers as `0-3,5`."""
+def spans(numbers: Iterable[int | None]) -> str:
+    """Numbers as `0-3,5`, without None."""
     parts: list[list[int]] = []
-    for number in sorted(numbers):
+    for number in sorted(number for number in numbers if number is not None):
         if parts and number == parts[-1][-1] + 1:
             parts[-1].append(number)
         else:

@@ -98,12 +98,16 @@ def shown(*lines: str) -> list[str]:
 
 
 def test_equal_lines_of_several_ranks_are_one_line() -> None:
-    assert shown("[0:0] step 1", "[1:2] step 1", "[0:1] step 1", "[1:3] step 2") == ["[0-2] step 1", "[1:3] step 2"]
+    assert shown("[0:0] step 1", "[1:2] step 1", "[0:1] step 1", "[1:3] step 2") == ["[0-1:0-2] step 1", "[1:3] step 2"]
 
 
 def test_the_lines_of_each_rank_keep_their_order_when_they_are_folded() -> None:
-    assert shown("[0:0] a", "[0:0] b", "[0:1] b", "[0:1] a") == ["[0:0] a", "[0-1] b", "[0:1] a"]
-    assert shown("[0:0] a", "[0:0] a", "[0:1] a") == ["[0:0] a", "[0-1] a"]
+    assert shown("[0:0] a", "[0:0] b", "[0:1] b", "[0:1] a") == ["[0:0] a", "[0:0-1] b", "[0:1] a"]
+    assert shown("[0:0] a", "[0:0] a", "[0:1] a") == ["[0:0] a", "[0:0-1] a"]
+
+
+def test_the_ranks_of_an_mpi_have_one_notation_alone_and_together() -> None:
+    assert shown("[1,0]<stdout>: a", "[1,1]<stdout>: a", "[1,1]<stdout>: b") == ["[0-1] a", "[1] b"]
 
 
 def test_lines_without_a_rank_are_not_folded() -> None:
@@ -112,7 +116,7 @@ def test_lines_without_a_rank_are_not_folded() -> None:
 
 def test_lines_of_several_tasks_are_folded_by_task() -> None:
     events = [Stdout(task, f"{task}: [0:{rank}] a") for task in ("t1", "t2") for rank in (0, 1)]
-    assert list(folded(map(of_event, events), color=False)) == ["t1: [0-1] a", "t2: [0-1] a"]
+    assert list(folded(map(of_event, events), color=False)) == ["t1: [0:0-1] a", "t2: [0:0-1] a"]
 
 
 def test_spans_are_the_shortest_text_of_numbers() -> None:
