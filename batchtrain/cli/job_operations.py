@@ -139,7 +139,8 @@ def _show_stats(totals: Stats) -> None:
             print(f"{name:7} median {median}, 95th percentile {p95}, longest {longest}")
     if totals.first_start and totals.last_end:
         total = (totals.last_end - totals.first_start).total_seconds()
-        print(f"from the first start to the last end {total:.1f} s, {totals.node_hours:.2f} node hours")
+        last = " of the last attempts" if totals.retries or totals.requeues else ""
+        print(f"from the first start to the last end{last} {total:.1f} s, {totals.node_hours:.2f} node hours")
     if totals.retries or totals.requeues:
         print(f"{totals.retries:,} retries, {totals.requeues:,} requeues")
     if totals.slowest:

@@ -13,6 +13,8 @@ from batchtrain.records.failure import Failure
 Row = TypeVar("Row")
 MOST_ROWS = 100
 """Rows of a table that a notebook shows."""
+DECIMALS = {"seconds": 1, "node_hours": 2}
+"""The decimals of a column, by its name: of values below 1 two digits. Others have the digits that they need."""
 
 
 class Table(tuple[Row, ...], Generic[Row]):
@@ -63,8 +65,8 @@ def columns(rows: Iterable[Any]) -> tuple[str, ...]:
 
 def cells(row: Any) -> tuple[str, ...]:
     """A row's values as text in one line that does not control a terminal: a file name may have any character."""
-    values = row.values() if isinstance(row, dict) else (getattr(row, name) for name in _names(row))
-    return tuple(printable(_cell(value)) for value in values)
+    values = row.items() if isinstance(row, dict) else ((name, getattr(row, name)) for name in _names(row))
+    return tuple(printable(_cell(value, DECIMALS.get(name))) for name, value in values)
 
 
 def shown(row: Any, names: Iterable[str] = ()) -> dict[str, Any]:
@@ -85,11 +87,12 @@ def _text_of_failures(value: Any) -> Any:
     return tuple(map(_text_of_failures, value)) if type(value) is tuple else value
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, decimals: int | None) -> str:
     if value is None or value == ():
         return ""
     if isinstance(value, float):
-        return f"{value:.2f}" if value == round(value, 2) else markup.short(value)
+        exact = markup.short(value) if value != round(value, 2) else f"{value:.2f}"
+        return exact if decimals is None else f"{value:.{decimals}f}" if value >= 1 else f"{value:.2g}"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, datetime):

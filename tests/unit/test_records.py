@@ -81,6 +81,11 @@ def test_a_task_may_have_run_for_any_time(seconds: float) -> None:
     assert Task(id="t", state="completed", started=started, seconds=seconds).ended is None
 
 
+@pytest.mark.parametrize(("value", "cell"), [(11.13621, "11.1"), (0.05123, "0.051"), (3600.0, "3600.0")])
+def test_seconds_have_one_decimal_in_every_table_and_below_one_two_digits(value: float, cell: str) -> None:
+    assert cells({"seconds": value}) == (cell,)
+
+
 @pytest.mark.parametrize(
     ("value", "cell"), [(0.0013, "0.0013"), (0.0023, "0.0023"), (2.0, "2.00"), (0.98765, "0.98765")]
 )
