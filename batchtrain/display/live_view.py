@@ -259,7 +259,7 @@ class View:
         if width < 60:
             count = (f"{ready}/{total} nodes", "green" if ready == total else "yellow")
             return (count, (self._spent(now), ""), *_named(states))
-        hours = node_hours(self.nodes, datetime.fromtimestamp(now, timezone.utc))
+        hours = node_hours(self.nodes, _moment(now), since=_moment(self.began))
         right = f"{ready} of {total}" + (f"   {hours:.2f} node hours{self._spent(now)}" if hours else "")
         by_state: dict[str, list[str]] = {}
         for number, node in enumerate(self.nodes):
@@ -272,9 +272,8 @@ class View:
         return _apart(tuple(parts), ((right, ""),), width)
 
     def _spent(self, now: float) -> str:
-        """What the nodes have cost so far; empty without prices."""
-        moment = datetime.fromtimestamp(now, timezone.utc)
-        cost = node_cost(self.nodes, self.price, moment) if self.price else None
+        """What the nodes have cost since it began; empty without prices."""
+        cost = node_cost(self.nodes, self.price, _moment(now), since=_moment(self.began)) if self.price else None
         return f"   {money(cost, self.price.currency)}" if cost and self.price else ""
 
     def _progress(self, width: int, states: list[RankState]) -> Line:
@@ -391,6 +390,10 @@ class View:
 def number(value: float | None) -> Part:
     """The last value of a metric."""
     return ("NaN ", "red") if value is None else (f"{value:.4g} ", "bold")
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, timezone.utc)
 
 
 def _joined(rendezvous: Rendezvous) -> str:

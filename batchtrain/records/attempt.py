@@ -83,6 +83,8 @@ class Attempt(Record, frozen=True):
     """The last step of its metrics."""
     dedicated: bool | None = None
     """Whether the primary is no spot node."""
+    instances: int | None = None
+    """The number of its nodes, also while only the primary is known."""
 
     @property
     def seconds(self) -> float | None:
@@ -94,7 +96,7 @@ class Attempt(Record, frozen=True):
     @property
     def node_hours(self) -> float | None:
         """The hours of its nodes while it ran."""
-        return None if self.seconds is None else self.seconds * max(len(self.nodes), 1) / 3600
+        return None if self.seconds is None else self.seconds * max(len(self.nodes), self.instances or 1) / 3600
 
 
 def number_of(task: Task) -> int:
@@ -168,7 +170,7 @@ def _merged(attempt: Attempt, *sources: Attempt | None) -> Attempt:
     for source in filter(None, sources):
         if _PROOF.get(source.reason, 0) > _PROOF.get(attempt.reason, 0):
             attempt = replace(attempt, reason=source.reason, lost=source.lost)
-        for name in ("nodes", "started", "ended", "exit_code", "checkpoint", "step", "dedicated"):
+        for name in ("nodes", "started", "ended", "exit_code", "checkpoint", "step", "dedicated", "instances"):
             mine, other = getattr(attempt, name), getattr(source, name)
             longer = name == "nodes" and len(other) > len(mine)
             if mine in (None, "", ()) or longer:

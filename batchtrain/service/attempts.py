@@ -65,7 +65,8 @@ class Attempts:
                 self._failed[task.id] = _Failed(attempt, before)
             self._current[task.id] = attempt = Attempt(task.id, attempt.number + again)
         if task.state in ("running", "completed") and attempt.started != task.started:
-            attempt = replace(attempt, nodes=(task.node,) if task.node else (), started=task.started)
+            primary, instances = (task.node,) if task.node else (), task.request.instances
+            attempt = replace(attempt, nodes=primary, started=task.started, instances=instances)
             self._current[task.id] = attempt
             yield AttemptSeen(task.id, attempt=attempt)
         if failed := self._failed.pop(task.id, None):

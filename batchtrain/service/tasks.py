@@ -69,7 +69,7 @@ def both(where: str, term: str) -> str:
 
 def glance(client: BatchClient, job_id: str, most: int = FEW) -> Glance:
     """The state of a job's tasks: one request for a job of up to `most` tasks, two for a larger one."""
-    first = tuple(read.tasks(client, job_id, limit=most + 1))
+    first = tuple(read.tasks(client, job_id, select=read.TIMED_TASK, limit=most + 1))
     if len(first) <= most:
         numbers = dict.fromkeys(Counts._fields, 0)
         for task in first:

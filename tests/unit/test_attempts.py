@@ -94,6 +94,10 @@ def test_node_hours_are_those_of_all_nodes_while_the_attempt_ran() -> None:
     assert Attempt("t", 1, ("a", "b"), at(0)).node_hours is None
 
 
+def test_an_attempt_of_a_gang_has_the_hours_of_all_nodes_while_only_its_primary_is_known() -> None:
+    assert Attempt("t", 1, ("a",), at(0), at(1800), instances=2).node_hours == 1.0
+
+
 RUN = Attempt("t", 1, ("n1",), at(0), reason="requeued", dedicated=True)
 
 

@@ -89,6 +89,13 @@ def test_the_block_at_80_columns() -> None:
     ]
 
 
+def test_nodes_that_another_run_left_count_from_the_begin_of_this_one_as_in_its_record() -> None:
+    view = View("digits", "", BEGAN)
+    earlier = datetime.fromtimestamp(BEGAN - 7200, timezone.utc)
+    view.note(NodesSeen("gpu2", target=1, nodes=(Node("n0", "idle", "", allocated=earlier),)), BEGAN)
+    assert shown(view, 80, BEGAN + 3600)[1].endswith("1 of 1   1.00 node hours")
+
+
 def test_with_a_price_the_block_shows_what_the_nodes_have_cost() -> None:
     view = View("digits", "", BEGAN, price=Price("D4s_v5", "westeurope", "USD", 0.24, 0.05))
     nodes = tuple(Node(f"n{number}", "idle", "", allocated=ALLOCATED, dedicated=number < 2) for number in range(3))
