@@ -14,7 +14,7 @@ from batchtrain.records import Attempt, Task
 from batchtrain.records.events import MetricsSeen
 from batchtrain.records.failure import EXIT_CODE, Failure
 from batchtrain.records.rank_end import RankEnd
-from batchtrain.runs import directory, report
+from batchtrain.runs import directory, lease, report
 from batchtrain.runs.directory import RunDirectory, RunFailure, RunRecord
 from batchtrain.runs.numbers import Recorded
 from batchtrain.runs.recording import joined
@@ -120,6 +120,8 @@ def recorded(root: Path, name: str) -> RunDirectory:
             summary=summary if is_over else {}, failure=story.failure, is_by_task=is_by_task,
         )
     )  # fmt: skip
+    if not is_over:
+        lease.take(run.path)  # without that of a living process it would be lost
     run.replace(run.report, report.html(run).encode())
     return run
 

@@ -175,7 +175,7 @@ def plan(connection: Connection, request: Asked) -> dict[str, Any]:
 def timeline(connection: Connection, request: Asked) -> dict[str, Any]:
     """When which task ran on which node: the tasks of a job whose state changed last."""
     tasks = service_tasks.last(connection.batch, request.names["job"], BARS)
-    names = ("id", "state", "result", "exit_code", "node", "started", "ended")
+    names = ("id", "outcome", "node", "started", "ended")
     return {"tasks": [shown(task, names) for task in tasks], "more": len(tasks) == BARS}
 
 

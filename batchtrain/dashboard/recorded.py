@@ -25,7 +25,7 @@ from batchtrain.runs.so_far import so_far
 from batchtrain.service.connect import Account, loopback
 
 ROWS = 200
-TASK = (*records.Task.columns, "parameters")
+TASK = (*records.Task.columns, "parameters", "outcome")
 """What is shown of a task."""
 MOST_EVENTS, MOST_FILES = 500, 1000
 FILES = ("outputs/**/*", "report.html", "metrics/**/*", "*.json*", "logs/**/*", "config/**/*")

@@ -185,7 +185,7 @@ class TaskOutputs:
 
 TASK = (
     "id", "state", "result", "exit_code", "node", "pool", "created", "started", "ended", "seconds", "failure",
-    "retries", "requeues",
+    "retries", "requeues", "outcome",
 )  # fmt: skip
 
 

@@ -101,6 +101,11 @@ class Task(Record, frozen=True):
         return self.result == "failure" or bool(self.exit_code)
 
     @property
+    def outcome(self) -> str:
+        """Its state; of one that has ended, whether it succeeded."""
+        return self.state if self.state != "completed" else "failed" if self.failed else "succeeded"
+
+    @property
     def blocks(self) -> bool:
         """Whether it has ended so that the tasks which depend on it never start; needs the conditions of its exits."""
         action = self.request.exits.of(self.exit_code, self.failure).dependency_action

@@ -426,10 +426,14 @@ class RunDirectory(NamedTuple):
         return tuple(self.each_task())
 
     def each_task(self) -> Iterator[Task]:
-        """The same, one by one. The failure of an earlier version is a text."""
-        return _lines(
+        """The same, one by one. In a lost run, a task without an end is lost. The failure of an earlier version is a
+        text."""
+        record = self.record_or_none()
+        is_lost = record is not None and record.state == "lost"
+        for task in _lines(
             self.path / "tasks.jsonl", Task, lambda line: {**line, "failure": {"message": line.get("failure")}}
-        )
+        ):
+            yield task if task.state == "completed" or not is_lost else msgspec.structs.replace(task, state="lost")
 
     def attempts(self) -> tuple[Attempt, ...]:
         """The attempts of attempts.jsonl by task and number; of several lines about one, the last."""

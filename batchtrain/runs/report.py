@@ -140,7 +140,7 @@ def _task(task: Task) -> Sequence[str]:
     code = "" if task.exit_code is None else str(task.exit_code)
     return (
         task.id,
-        "failed" if task.failed else task.state,
+        task.outcome,
         code,
         "" if task.seconds is None else f"{task.seconds:.1f}",
         shortened(task.node),

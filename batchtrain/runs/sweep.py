@@ -93,7 +93,7 @@ def sweep(
     for task in swept_tasks:
         last = summaries.get(task.id, {}).get(metric)
         has_diverged = last is not None and last.last is None
-        state = "failed" if task.failed else in_words(task.state, has_diverged=has_diverged)
+        state = in_words(task.outcome, has_diverged=has_diverged and not task.failed)
         rows.append(SweepRow(task.id, state, task.parameters or {}, last.last if last else None))
     return Table(sorted(rows, key=lambda row: math.inf if row.value is None else sign * row.value))
 

@@ -143,7 +143,7 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
         "block at 80": "loss NaN", "block at 40": "loss NaN", "plain lines": "loss is NaN since step 16",
         "end of run": r"^nan succeeded, diverged after 60 s\n  loss  NaN since step 16 \(best 0\.125\)$",
         "jobs show": "loss NaN since step 16", "jobs wait": "loss NaN since step 16",
-        "jobs sweep": "completed, diverged", "list": "succeeded, diverged.*loss NaN since step 16",
+        "jobs sweep": "succeeded, diverged", "list": "succeeded, diverged.*loss NaN since step 16",
         "show": "loss is NaN since step 16", "compare": "NaN since step 16", "notebook": "succeeded, diverged",
         "page": r'succeeded, diverged.*"name":"loss","text":"NaN since step 16 \(best 0\.125\)","diverged":true',
         "list of the page": "succeeded, diverged.*loss NaN since step 16",
@@ -226,7 +226,7 @@ def test_each_view_has_a_row_in_the_table() -> None:
 
 
 def test_the_ranks_of_a_run_are_those_of_the_page(recorded: Recorded) -> None:
-    expected = {"failed": {2: "failed"}, "stopped": {3: "stands"}}.get(recorded.name, {})
+    expected = {"failed": {2: "failed"}, "hung": {3: "stands"}, "stopped": {3: "stands"}}.get(recorded.name, {})
     document = page.ranks(recorded.run.path.parent, recorded.run.name, next(iter(STORIES[recorded.name].tasks)))
     marked = {row["rank"]: row["condition"] for row in document["rows"] if row["condition"] in ("failed", "stands")}
     assert marked == expected

@@ -327,11 +327,11 @@ def test_a_stream_begins_with_each_value_and_the_positions_of_all_topics() -> No
             board._read(watched)
             watched.at = 5.0
         first, second, beat = events_of(board, viewer, ["", ""], 3)
-    assert (first[0], first[2]) == ("event: news", 'data: {"topic":"a","at":5.0,"value":1}')
-    assert (second[0], second[2]) == ("event: news", 'data: {"topic":"b","at":5.0,"value":2}')
+    assert (first[0], first[2]) == ("event: news", 'data: {"topic":"a","at":5.0,"live":true,"value":1}')
+    assert (second[0], second[2]) == ("event: news", 'data: {"topic":"b","at":5.0,"live":true,"value":2}')
     positions = [watched.topic.since("").position for watched in viewer.watched]  # type: ignore[union-attr]
     assert (first[1], second[1]) == (f"id: {positions[0]},", f"id: {positions[0]},{positions[1]}")
-    assert beat[:2] == ["event: beat", 'data: {"a":5.0,"b":5.0}']
+    assert beat[:2] == ["event: beat", 'data: {"a":{"at":5.0,"live":true},"b":{"at":5.0,"live":true}}']
 
 
 def test_a_viewer_who_comes_back_gets_only_what_has_changed() -> None:

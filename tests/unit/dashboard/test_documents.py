@@ -179,7 +179,7 @@ def test_a_timeline_has_the_times_and_nodes_of_tasks(client: Client, service: Se
             "nodeInfo": {"nodeId": "n"},
         }
     ]
-    row = {"id": "t", "state": "completed", "result": "failure", "exit_code": 3, "node": "n"}
+    row = {"id": "t", "outcome": "failed", "node": "n"}
     assert client.get("/jobs/j/timeline") == {"tasks": [{**row, "started": started, "ended": ended}], "more": False}
 
 

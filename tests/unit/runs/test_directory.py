@@ -42,6 +42,13 @@ def test_a_run_is_named_by_time_and_job_and_is_the_latest(tmp_path: Path) -> Non
     assert (tmp_path / "runs" / ".gitignore").read_text() == "*\n"
 
 
+def test_a_task_of_a_lost_run_that_had_not_ended_is_lost(tmp_path: Path) -> None:
+    run = directory.make(tmp_path, "digits", NOW)
+    run.write(msgspec.structs.replace(_record(run), state="running"))  # without the lease of a process
+    run.write_tasks([Task("a", "running"), Task("b", "completed", exit_code=0)])
+    assert [task.outcome for task in run.tasks()] == ["lost", "succeeded"]
+
+
 def test_only_the_user_can_read_a_run_whatever_the_umask(tmp_path: Path) -> None:
     umask = os.umask(0)
     try:

@@ -76,10 +76,10 @@ def test_the_best_task_is_first_and_one_without_a_value_last(
     )
     assert swept(client, service, tmp_path) == [
         SweepRow("t2", "failed", {"lr": 0.3}, 0.25),
-        SweepRow("t0", "completed", {"lr": 0.1}, 0.5),
-        SweepRow("t3", "completed", {"lr": 0.4}, 0.75),
-        SweepRow("t1", "completed", {"lr": 0.2}, None),
-        SweepRow("t4", "completed, diverged", {"lr": 0.5}, None),
+        SweepRow("t0", "succeeded", {"lr": 0.1}, 0.5),
+        SweepRow("t3", "succeeded", {"lr": 0.4}, 0.75),
+        SweepRow("t1", "succeeded", {"lr": 0.2}, None),
+        SweepRow("t4", "succeeded, diverged", {"lr": 0.5}, None),
     ]
 
 
@@ -158,7 +158,7 @@ def test_a_job_that_is_gone_is_read_from_its_run_directory(
     directory.replace(run.logs("t2") / "stdout.txt", b"nothing\n")
     assert swept(client, service, tmp_path) == [
         SweepRow("t1", "failed", {"lr": 0.2}, 0.25),
-        SweepRow("t0", "completed", {"lr": 0.1}, 0.75),
+        SweepRow("t0", "succeeded", {"lr": 0.1}, 0.75),
         SweepRow("t2", "failed", {"lr": 0.3}, None),
     ]
 
@@ -224,8 +224,8 @@ def test_a_metric_is_found_in_the_forms_that_programs_print(output: bytes, value
 
 
 def test_the_flat_form_has_a_column_for_each_parameter() -> None:
-    rows = [SweepRow("t0", "completed", {"lr": 0.1}, 0.5), SweepRow("t1", "failed", {"batch": 8}, None)]
+    rows = [SweepRow("t0", "succeeded", {"lr": 0.1}, 0.5), SweepRow("t1", "failed", {"batch": 8}, None)]
     assert flat(rows, "loss") == [
-        {"task": "t0", "loss": 0.5, "lr": 0.1, "batch": None, "state": "completed"},
+        {"task": "t0", "loss": 0.5, "lr": 0.1, "batch": None, "state": "succeeded"},
         {"task": "t1", "loss": None, "lr": None, "batch": 8, "state": "failed"},
     ]

@@ -155,7 +155,7 @@ function tasks(context, seen) {
 const taskRow = (context, task) =>
   ui.row(task.id, [
     ui.link(ui.path("jobs", context.params.job, "tasks", task.id), task.id),
-    ui.outcome(task),
+    ui.state(task.outcome),
     ui.right(task.exit_code ?? ""),
     ui.right(duration(task.seconds ?? lasted(task.started))),
     task.node ? ui.link(ui.path("pools", task.pool, "nodes", task.node), short(task.node)) : "",
@@ -208,12 +208,11 @@ function timeline(context) {
       [...nodes].slice(0, MOST_NODES).map(([node, items], at) => {
         const height = `${Math.max(1, stacked(items)) * 16}px`;
         const blocks = items.map((task) => {
-          const text = `${task.id}: ${duration(lasted(task.started, task.ended))}, ${task.result || task.state}`;
-          const look = task.result === "failure" ? "failed" : task.state === "completed" ? "succeeded" : task.state;
+          const text = `${task.id}: ${duration(lasted(task.started, task.ended))}, ${task.outcome}`;
           const start = share(Date.parse(task.started)),
             stop = share(task.ended ? Date.parse(task.ended) : Date.now()),
             href = ui.path("jobs", context.params.job, "tasks", task.id);
-          return ui.block(ui.kind(look), text, start, stop, 0.4, { key: task.id, href }, task.lane * 16 + 1);
+          return ui.block(ui.kind(task.outcome), text, start, stop, 0.4, { key: task.id, href }, task.lane * 16 + 1);
         });
         return ui.lane(node, `n${at} ${short(node)}`, blocks, { height });
       }),

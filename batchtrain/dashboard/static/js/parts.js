@@ -12,12 +12,6 @@ export const kind = (state) => looks[state] ?? "idle";
 /** A state as a mark and a word. */
 export const state = (word) => h("span", { class: `state ${kind(word)}` }, word);
 
-/** The state of a task or run: a completed one succeeded or failed. */
-export function outcome(row) {
-  if (row.state !== "completed") return state(row.state);
-  return state(row.result === "failure" || row.exit_code ? "failed" : "succeeded");
-}
-
 export const link = (to, ...text) => h("a", { href: to }, ...text);
 export const path = (...parts) => `/${parts.map(encodeURIComponent).join("/")}`;
 export const when = (time) => h("time", { datetime: time ?? "", title: moment(time) }, ago(time));

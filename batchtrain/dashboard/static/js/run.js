@@ -425,7 +425,7 @@ function tasks(context, seen) {
     rows.map((task) =>
       ui.row(task.id, [
         ui.link(context.with({ view: "output", task: task.id }), task.id),
-        ui.outcome(task),
+        ui.state(task.outcome),
         ui.right(task.exit_code ?? ""),
         ui.right(duration(task.seconds ?? (over(seen) ? null : lasted(task.started)))),
         ui.id(task.node ?? ""),

@@ -42,7 +42,7 @@ export const page = {
       ]);
     return [
       ui.crumbs(ui.link("/jobs", "Jobs"), ui.link(ui.path("jobs", job), job)),
-      ui.head(task, seen && ui.outcome(seen)),
+      ui.head(task, seen && ui.state(seen.outcome)),
       ui.trouble(context.trouble.task),
       ui.tabs(context, "Views of the task", Object.keys(VIEW), { look: "" }),
       ...(seen ? (VIEW[ui.view(context)] ?? VIEW.overview)(context, seen) : [ui.loading(context.trouble.task)]),
