@@ -139,7 +139,7 @@ class Board:
         return self._closed
 
     def is_live(self, entry: Watched) -> bool:
-        """Whether what was read last is as new as it should be: that read succeeded, and none hangs."""
+        """Whether the last read of a topic succeeded, and no read hangs."""
         return not entry.trouble and self._clock.now() - self._began < LONGEST_READ
 
     def idle(self) -> float:
