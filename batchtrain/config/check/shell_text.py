@@ -1,4 +1,4 @@
-"""Rules about texts of Batch Shipyard's files that its own runner on a node expanded. Here no shell reads them."""
+"""Rules about who reads the shell text of a file: texts that no shell reads here, and texts that two shells read."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from batchtrain.config.check.storage import VOLUMES, resource_files
 from batchtrain.config.check.subject import Path, Subject
-from batchtrain.config.check.table import ALL, CREDENTIALS, ERROR, Found, Rule
+from batchtrain.config.check.table import ALL, CREDENTIALS, ERROR, JOBS, WARNING, Found, Rule
 from batchtrain.config.patterns import late
+from batchtrain.frameworks.mpi import MPIS
 
 _SHELL = late(
     r"(?P<command>\$\(|`)|(?P<home>(?:^|(?<=[\s=:,]))~(?=/|:|$))|\$(?:\{(?P<braces>[^}]*)\}|(?P<name>[A-Za-z_]\w*))"
@@ -88,7 +89,31 @@ def _mounts_of_shipyard(subject: Subject) -> Found:
             yield path, f"`{match[0]}` is where Batch Shipyard mounted a volume; here it is `{mount}`"
 
 
+_OF_ANOTHER_SHELL = late(r'(?:^|[\s;&|(/])(?:ba|da|k|z)?sh[ \t]+(?:-\w+[ \t]+)*-\w*c[ \t]+"((?:[^"\\]|\\.)*)"')
+_READ = late(r"(?<!\\)\$\{?([A-Za-z_]\w*|[0-9#@*?!$])")
+_SET = late(r"\b(?:for|read(?:[ \t]+-\w+)*)[ \t]+(\w+)|(?:^|[\s;&|(])(\w+)=")
+_OF_RANKS = frozenset(name for mpi in MPIS.values() for name in (*mpi.rank, *mpi.ranks, *mpi.sizes))
+
+
+def _read_twice(subject: Subject) -> Found:
+    """Commands whose shell has its text in double quotes, and in it what only that shell, or a rank, knows."""
+    for path, _, task in subject.tasks:
+        if task.docker_image is not None and task.multi_instance is None:
+            continue  # Batch itself starts the words of such a command
+        for text in _OF_ANOTHER_SHELL.findall(task.command or ""):
+            names = {name for pair in _SET.findall(text) for name in pair} | _OF_RANKS
+            name = next((name for name in _READ.findall(text) if name in names or not name.isidentifier()), None)
+            if name is not None:
+                yield (
+                    (*path, "command"),
+                    f"the shell that starts the command replaces `${name}` in the double quotes, where it has no value"
+                    " yet; write the text in single quotes",
+                )
+
+
 RULES = (
+    Rule("shell-twice", WARNING, JOBS, "A text in double quotes has no variables of the shell inside it.",
+         "bash: Double Quotes; the launch runs the command in a shell", _read_twice),
     Rule("shell-text", ERROR, ALL, "A property that no shell reads has no shell text.",
          "Batch Shipyard: its task runner evaluated these texts; azure-batch 15.1, BatchTaskContainerSettings",
          _unread),

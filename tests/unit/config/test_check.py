@@ -914,6 +914,14 @@ CASES = [
     Case("shell-text", "task.resource_files[0].file_path", "the home directory",
          task(resource_files=[{"file_path": "~/x", "blob_source": "https://h/x"}]),
          task(resource_files=[{"file_path": "x~", "blob_source": "https://h/x"}])),
+    *(Case("shell-twice", "task.command", f"replaces `${name}` in the double quotes",
+           both(gang(), task(command=f'{shell} "{text}"')), both(gang(), task(command=f"{shell} '{text}'")))
+      for shell, text, name in (
+          ("/bin/bash -c", "for h in a b; do ssh $h true; done", "h"),
+          ("bash -e -xc", "n=$(nproc); ./a ${n}", "n"),
+          ("cd x && sh -c", "./a; echo $?", "?"),
+          ("mpirun -n 4 bash -c", "./a $OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK"),
+      )),
     Case("mount-path", "task.command", "here it is `$AZ_BATCH_NODE_MOUNTS_DIR/v`",
          both(shared(volume_driver="azurefile", storage_account_settings="link", azure_file_share_name="box"),
               accounts(storage={"link": {"account": "one", "account_key": "a2V5"}}),
