@@ -56,13 +56,19 @@ def _place(kind: str, root: Path, path: Path, name: str) -> Path:
     return (*root, *([inner] if inner else []), name)
 
 
+_OURS = ("batchtrain:", "BATCHTRAIN_")
+"""How the names begin by which batchtrain knows what it added."""
+
+
 def _pairs(recipe: Recipe, kind: str, root: Path, path: Path, value: Any) -> None:
     """Names and values as a mapping."""
     name = "metadata" if str(path[-1]).lower() == "metadata" else "environment_variables"
     start = ("additional_node_prep",) if kind == "pool" and name != "metadata" else ()
     target = (*root, *start, name) if start else _place(kind, root, path, name)
     for index, pair in enumerate(value):
-        if isinstance(pair.get("value"), Unknown):
+        if pair["name"].startswith(_OURS):
+            recipe.leave((*path, index), "batchtrain writes it anew for each run")
+        elif isinstance(pair.get("value"), Unknown):
             recipe.walk(kind, root, pair["value"], (*path, index, "value"))
         else:
             recipe.put((*target, pair["name"]), pair.get("value", ""))
@@ -256,8 +262,10 @@ def _mounts(recipe: Recipe, kind: str, root: Path, path: Path, value: Any) -> No
             recipe.put((*at, "azure_file_share_name"), _container(settings.get("azureFileUrl", ""))[1])
         if identity := settings.get("identityReference"):
             recipe.put((*at, "identity"), identity["resourceId"])
-        options = settings.get("blobfuseOptions") or settings.get("mountOptions")
-        if options:
+            _identities(recipe, kind, root, (*path, index), [identity["resourceId"]])
+        if options := settings.get("blobfuseOptions"):
+            recipe.put((*at, "mount_options"), [options])
+        elif options := settings.get("mountOptions"):
             recipe.put((*at, "mount_options"), _mount_options(options))
         for secret in ("accountKey", "sasKey", "password", "username", "userName"):
             if settings.get(secret):
@@ -274,6 +282,18 @@ def _mount_options(text: str) -> list[str]:
         if word != "-o":
             options += word.split(",") if before == "-o" else [word]
     return options
+
+
+def _identities(recipe: Recipe, kind: str, root: Path, path: Path, value: Any) -> None:
+    """Identities of the nodes, to which those that they use belong."""
+    resource_ids = list(recipe.sections.get(str(root[0]), {}).get("identities", ()))
+    for index, resource_id in enumerate(value):
+        if isinstance(resource_id, Unknown):
+            recipe.walk(kind, root, resource_id, (*path, index))
+        elif resource_id not in resource_ids:
+            resource_ids.append(resource_id)
+    if resource_ids:
+        recipe.put((*root, "identities"), resource_ids)
 
 
 def _start(recipe: Recipe, kind: str, root: Path, path: Path, value: Any) -> None:
@@ -357,6 +377,6 @@ CONVERTERS: Mapping[str, Converter] = {
     "taskfactory": _factory,
     "maxtaskspernode": lambda recipe, kind, root, path, value: recipe.put((*root, "task_slots_per_node"), value),
     "targetdedicated": lambda recipe, kind, root, path, value: recipe.put((*root, "vm_count", "dedicated"), value),
-    "identities": lambda recipe, kind, root, path, value: recipe.put((*root, "identities"), value),
+    "identities": _identities,
 }
 """Name of a property of a request, or its path -> what carries it where the language has another shape."""

@@ -90,6 +90,9 @@ def _documents(files: Mapping[str, bytes]) -> Iterator[tuple[str, str, Document]
 
 
 def _parsed(file: str, content: bytes) -> Any:
+    if file.endswith((".bicep", ".bicepparam")):
+        build = "build-params" if file.endswith("param") else "build"
+        raise UsageError(f"compile {file} first: `az bicep {build} --file {file}`, and import the JSON that it writes")
     document, problems = parse(file, content)
     if errors := tuple(problem for problem in problems if problem.level == "error"):
         raise ConfigError(errors)

@@ -160,7 +160,7 @@ def _pool(resource: Document, names: Names) -> Document:
         "autoScaleFormula": automatic.get("formula"),
         "autoScaleEvaluationInterval": automatic.get("evaluationInterval"),
         "enableInterNodeCommunication": None if communication is None else str(communication).lower() == "enabled",
-        "identities": [*identities] or None,
+        "identities": _resolved([*identities], names) or None,
         "resourceTags": properties.get("resourceTags") or resource.get("tags"),
     }
     return {name: value for name, value in document.items() if value is not None}

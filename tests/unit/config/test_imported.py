@@ -84,6 +84,34 @@ def test_no_secret_is_carried_and_each_is_named() -> None:
     ]  # fmt: skip
 
 
+def test_a_mount_keeps_its_options_and_its_identity_which_the_nodes_get() -> None:
+    identity = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/n"
+    blob = {
+        "accountName": "acct", "containerName": "box", "relativeMountPath": "data",
+        "blobfuseOptions": "-o attr_timeout=240 --read-only", "identityReference": {"resourceId": identity},
+    }  # fmt: skip
+    result = made({**POOL, "mountConfiguration": [{"azureBlobFileSystemConfiguration": blob}]})
+    volume = result.recipe.resources.volumes.shared_data_volumes["data"]
+    pool = result.recipe.pool
+    assert pool is not None and pool.identities == (volume.identity,) == (identity,)
+    assert volume.mount_options == ("-o attr_timeout=240 --read-only",)
+    assert result.left == ()
+
+
+def test_what_batchtrain_wrote_into_a_pool_or_a_job_is_left_out_and_named() -> None:
+    metadata = [{"name": "batchtrain:run", "value": "r"}, {"name": "team", "value": "a"}]
+    variables = [{"name": "BATCHTRAIN_RUN", "value": "r"}]
+    result = made({**POOL, "metadata": metadata}, {**JOB, "commonEnvironmentSettings": variables})
+    assert result.recipe.pool is not None and result.recipe.pool.metadata == {"team": "a"}
+    assert [item.path for item in result.left] == ["metadata[0]", "commonEnvironmentSettings[0]"]
+
+
+@pytest.mark.parametrize(("file", "words"), [("a.bicep", "build --file a.bicep"), ("b.bicepparam", "build-params")])
+def test_a_file_of_bicep_is_to_be_compiled_first(file: str, words: str) -> None:
+    with pytest.raises(UsageError, match=f"`az bicep {words}"):
+        imported({file: b"resource p 'x@2024-07-01' = {}"})
+
+
 PARAMETERS = {"parameters": {"count": {"value": 3}}}
 
 
@@ -92,6 +120,7 @@ def test_a_pool_of_a_template_is_read_with_its_parameters(is_bicep: bool) -> Non
     pool = {
         "type": "Microsoft.Batch/batchAccounts/pools",
         "name": "[format('{0}/{1}', parameters('account'), parameters('name'))]",
+        "identity": {"userAssignedIdentities": {"[resourceId('a/b', 'n')]": {}}},
         "properties": {
             "vmSize": "[variables('size')]",
             "deploymentConfiguration": {"virtualMachineConfiguration": {
@@ -117,8 +146,9 @@ def test_a_pool_of_a_template_is_read_with_its_parameters(is_bicep: bool) -> Non
     assert (read.id, read.vm_size, read.vm_count.dedicated) == ("from-template", "STANDARD_D2S_V5", 3)
     assert read.node_fill_type == "pack"
     assert read.inter_node_communication_enabled
-    (left,) = result.left
-    assert left.path == "startTask.commandLine" and "variables('unknown')" in left.reason
+    lefts = {left.path: left.reason for left in result.left}
+    assert lefts.keys() == {"identities[0]", "startTask.commandLine"}
+    assert "resourceId" in lefts["identities[0]"] and "variables('unknown')" in lefts["startTask.commandLine"]
 
 
 def test_a_template_of_az_batch_is_a_recipe_with_a_task_for_each_number_or_of_its_list() -> None:
