@@ -335,6 +335,9 @@ def _image(pool: Section, recipe: Recipe) -> Iterator[_Edit]:
     path = (pool.key, "vm_configuration", "platform_image")
     if str(_below(pool.data, path[1:]).get("version", "latest")) != "latest":
         news["version"] = "latest"  # the other image does not have this version
+    successor_image = recipe.catalog.image(*today.split(":"))
+    if "node_agent" in _below(pool.data, path[1:]) and successor_image is not None:
+        news["node_agent"] = successor_image.node_agent
     positions = pool.document.positions(((*path, name), False) for name in news)
     if any(not position.exact for position in positions.values()):
         return

@@ -63,13 +63,17 @@ def _retired(subject: Subject) -> Found:
 
 
 def successor(subject: Subject, image: Image) -> str:
-    """The current image that meets the pool's needs, on the current size if its own is retiring; otherwise the table's
-    entry."""
+    """The current image for the needs of the pool, on the current size if its own is retiring: that of the table if it
+    does, else the nearest. InfiniBand is a need of gangs, and of pools whose image had it."""
     size = subject.size
     if size is not None and size.retired is not None:
         size = subject.catalog.size(size_of_today(subject, size).today or "") or size
-    capabilities = fit.needs(size, os=image.os, containers=subject.containers, rdma=bool(subject.gangs))
-    fitting = fit.image_for(subject.catalog.images, capabilities, os=image.os, size=size, like=image)
+    rdma = bool(subject.gangs) or RDMA in image.capabilities
+    capabilities = fit.needs(size, os=image.os, containers=subject.containers, rdma=rdma)
+    own = [each for each in subject.catalog.images if ":".join(each[:3]) == image.replacement]
+    choices = (fit.image_for(images, capabilities, os=image.os, size=size, like=image)
+               for images in (own, subject.catalog.images))  # fmt: skip
+    fitting = next(filter(None, choices), None)
     return ":".join(fitting[:3]) if fitting is not None else image.replacement
 
 

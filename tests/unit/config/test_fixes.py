@@ -210,6 +210,13 @@ def test_a_pool_on_infiniband_gets_an_image_with_its_drivers() -> None:
     assert "-hpc" in text
 
 
+@pytest.mark.parametrize("size", ["STANDARD_HB120RS_V3", "STANDARD_D4S_V5"])
+def test_an_hpc_image_becomes_the_next_one_with_its_agent(size: str) -> None:
+    old = "{publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2204', node_agent: batch.node.ubuntu 22.04}"
+    text = migrated(old, size, containers=False)
+    assert "offer: ubuntu-hpc, sku: '2404', node_agent: batch.node.ubuntu 24.04" in text
+
+
 def test_windows_with_containers_stays_so() -> None:
     windows = "{publisher: MicrosoftWindowsServer, offer: WindowsServerSemiAnnual, sku: Datacenter-Core-1709}"
     assert "with-containers" in migrated(windows, "STANDARD_D4S_V5")
