@@ -22,10 +22,10 @@ from batchtrain.cli.help import Command
 from batchtrain.cli.messages import completed, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
-from batchtrain.client import diagnose
 from batchtrain.client.local import emulator_directory, emulator_faults
 from batchtrain.config.load import Loaded
 from batchtrain.config.masking import masked_document, masked_text, secrets_in
+from batchtrain.diagnosis import diagnose
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.emulator import server
 from batchtrain.emulator.examine import examine

@@ -397,7 +397,7 @@ class Job:
     def _examined(
         self, task_id: str | None, *, hints: tuple[str, ...] = (), logs: str = "", seen: tuple[Attempt, ...] = ()
     ) -> Diagnosis:
-        from batchtrain.client import diagnose  # compiles the pattern of every rule, and only here
+        from batchtrain.diagnosis import diagnose  # compiles the pattern of every rule, and only here
 
         return diagnose.job(self._client.batch, self.id, task_id, hints, logs, seen)
 

@@ -330,7 +330,7 @@ class Pools:
 
     def diagnose(self, pool_id: str) -> Diagnosis:
         """Why the pool has no usable nodes. Raises NotFound. Changes nothing."""
-        from batchtrain.client import diagnose  # compiles the pattern of every rule, and only here
+        from batchtrain.diagnosis import diagnose  # compiles the pattern of every rule, and only here
 
         return diagnose.pool(self._client.batch, pool_id)
 

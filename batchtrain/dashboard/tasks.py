@@ -9,9 +9,9 @@ from typing import Any
 
 from azure.batch import BatchClient
 
-from batchtrain.client import diagnose
 from batchtrain.dashboard.figures import Numbers
 from batchtrain.dashboard.output import Numbered, Output
+from batchtrain.diagnosis import diagnose
 from batchtrain.metrics.extract import Pattern, patterns_of
 from batchtrain.metrics.line_times import LineTimes, output_name
 from batchtrain.metrics.stream import OWN, RECORDS

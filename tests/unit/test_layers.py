@@ -58,7 +58,7 @@ ALLOWED: dict[str, set[str]] = {
     "containers": {"config", "errors", "service", "shipped", "state_files"},
     "emulator": {"catalog", "connections", "errors", "foreign", "formula", "state_files", "version"},
     "testing": {"emulator"},
-    "diagnosis": {"errors", "launchers", "life", "markup", "records", "service"},
+    "diagnosis": {"errors", "launchers", "life", "markup", "metrics", "records", "service"},
     "display": {"catalog", "config", "errors", "hints", "markup", "plan", "records", "runs", "service"},
     "client": {
         "catalog",
@@ -113,6 +113,7 @@ ALLOWED: dict[str, set[str]] = {
         "client",
         "config",
         "connections",
+        "diagnosis",
         "errors",
         "hints",
         "markup",
