@@ -97,6 +97,7 @@ def test_a_wrong_number_of_nodes_changes_nothing(client: Client, service: Servic
 
 
 def test_a_change_by_the_cookie_of_the_page_needs_its_origin(client: Client, service: Service) -> None:
+    service.documents["/jobs/j"] = {"id": "j"}
     for origin, status in (({}, 403), ({"origin": "http://evil.example"}, 403), ({"origin": f"http://{HOST}"}, 202)):
         assert client("POST", "/api/v1/jobs/j/terminate", **origin, **COOKIE).status == status
     assert len(service.changes) == 1
