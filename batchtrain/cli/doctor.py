@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import datetime, timezone
+from functools import partial
 
 import click
 
@@ -12,13 +13,14 @@ from batchtrain.cli.connecting import connect
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show_rows
-from batchtrain.client import doctor
+from batchtrain.client.local import emulator_quotas
 from batchtrain.client.placement import client_at
 from batchtrain.client.session import Session
 from batchtrain.config import catalog_file, user_settings
 from batchtrain.config.candidates import ordered
 from batchtrain.config.load import Loaded, find
 from batchtrain.config.types import Recipe
+from batchtrain.diagnosis import doctor
 from batchtrain.errors import FAIL, ServiceError, Unreachable, UsageError
 
 
@@ -37,7 +39,7 @@ def command(directory: str | None) -> int:
     def examined(session: Session, recipe: Recipe | None) -> doctor.Facts:
         return doctor.examine(
             session.account, session.batch, recipe, catalog, lambda: datetime.now(timezone.utc), os.environ,
-            user_settings.load().registry,
+            user_settings.load().registry, partial(emulator_quotas, session.account),
         )  # fmt: skip
 
     facts = examined(client, recipe)

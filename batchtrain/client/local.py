@@ -158,16 +158,6 @@ def emulator_faults() -> Iterator[None]:
         raise NotFound(f"{error}; `batchtrain emulator start` starts it") from None
 
 
-def lost_isolation(account: Account) -> tuple[str, str]:
-    """What the nodes of an emulator lack without namespaces, and the next step; both empty if they lack nothing."""
-    lacks = (
-        f"the nodes are plain processes of this machine, because {account.plain_nodes}: they share its files and its"
-        " host name, so a program counts one host where Azure has several, Open MPI does not run across nodes, and"
-        " paths of an image (`container_path`) are not there"
-    )
-    return (lacks, account.plain_nodes_remedy) if account.plain_nodes else ("", "")
-
-
 def storage(account: Account, say: Callable[[str], None]) -> StorageCredentials:
     """The storage account of the emulator: Azurite, installed and started at its first use. Raises UsageError, with the
     reason, if this machine cannot run it. say: receives the message about an installation."""

@@ -13,7 +13,6 @@ from batchtrain.client.idling import with_idle_timeout
 from batchtrain.client.interrupts import Interrupts
 from batchtrain.client.leaving import Ask, stops
 from batchtrain.client.limits import UNLIMITED, Guard, Limits, hour_for
-from batchtrain.client.local import lost_isolation
 from batchtrain.client.notices import Notices
 from batchtrain.client.placement import Placement, patience_of
 from batchtrain.client.work import Command, Work, whole
@@ -182,8 +181,9 @@ def _outcome(command: Command, foreseen: Foreseen, work_through: Callable[[Work]
         work = Work(command, ending, record)
         try:
             try:
-                if lacks := "; ".join(filter(None, lost_isolation(client.account))):
-                    record(events.IsolationMissing("", lacks))
+                if lacks := client.account.lost_isolation:
+                    text = "; ".join(filter(None, (lacks, client.account.plain_nodes_remedy)))
+                    record(events.IsolationMissing("", text))
                 with watch.limited(command.guard):
                     work_through(work)
             finally:

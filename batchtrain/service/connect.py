@@ -77,6 +77,16 @@ class Account(NamedTuple):
         return self.key.reveal() if self.emulated and self.key is not None else ""
 
     @property
+    def lost_isolation(self) -> str:
+        """What the nodes of an emulator lack without namespaces; empty if they lack nothing."""
+        lacks = (
+            f"the nodes are plain processes of this machine, because {self.plain_nodes}: they share its files and its"
+            " host name, so a program counts one host where Azure has several, Open MPI does not run across nodes, and"
+            " paths of an image (`container_path`) are not there"
+        )
+        return lacks if self.plain_nodes else ""
+
+    @property
     def region(self) -> str | None:
         """Its region, by its endpoint, whose prices apply; empty if it is unknown. None for the emulator, which costs
         nothing."""

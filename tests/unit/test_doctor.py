@@ -14,8 +14,6 @@ from batchtrain import records
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
 from batchtrain.catalog.sizes import VmSize
-from batchtrain.client import doctor
-from batchtrain.client.doctor import Facts, Region, Unknown
 from batchtrain.config.candidates import candidates_of
 from batchtrain.config.types import (
     Alternative,
@@ -35,6 +33,8 @@ from batchtrain.config.types import (
     VmConfiguration,
     VmCount,
 )
+from batchtrain.diagnosis import doctor
+from batchtrain.diagnosis.doctor import Facts, Region, Unknown
 from batchtrain.errors import Check
 from batchtrain.frameworks.jax import JaxBlock
 from batchtrain.records import Image

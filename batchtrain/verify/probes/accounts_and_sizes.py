@@ -74,7 +74,7 @@ PROBES = (
     Probe("roles", "The roles Contributor and Azure Batch Data Contributor allow everything that the commands do",
         "documentation", "`batchtrain doctor` and `batchtrain run`, signed in with each",
         "service/roles", role_is_enough,
-        right=role(201), wrong=role(403), unread=role(201, denied=()), code="batchtrain/client/doctor.py",
+        right=role(201), wrong=role(403), unread=role(201, denied=()), code="batchtrain/diagnosis/doctor.py",
         not_local=NO_ENTRA),
     by_hand("device-code", "A sign-in by device code is kept between commands if the machine has a key ring",
         "azure-identity's documentation", "`batchtrain pool list` twice with `aad: {user: …}`",
@@ -85,7 +85,7 @@ PROBES = (
         "`allowedAuthenticationModes`", "azure-rest-api-specs", "`batchtrain doctor` beside `az batch account show`",
         "service/account", lambda value: bool(value["sign_ins"]) and value["pools"] > 0,
         right={"sign_ins": ["SharedKey", "AAD"], "pools": 20}, wrong={"sign_ins": [], "pools": 20}, unread=None,
-        code="batchtrain/service/arm.py batchtrain/client/doctor.py", not_local=NO_MANAGEMENT),
+        code="batchtrain/service/arm.py batchtrain/diagnosis/doctor.py", not_local=NO_MANAGEMENT),
     Probe("batch-sizes",
         "`GET …/Microsoft.Batch/locations/REGION/virtualMachineSkus` lists the sizes that Batch offers, with "
         "`vCPUsAvailable`, `MemoryGB`, `GPUs`, `RdmaEnabled` and the family, named as in the quotas of the account",

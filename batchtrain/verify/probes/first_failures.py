@@ -12,7 +12,7 @@ PROBES = (
         "recipes name images of `docker/`, which somebody must build and push", "`batchtrain images check DIR`",
         "pools/container", image_is_usable,
         right="", wrong="ContainerInvalidImage", unread="AccountCoreQuotaReached",
-        code="batchtrain/containers/recipe_images.py batchtrain/client/doctor.py", shape=str),
+        code="batchtrain/containers/recipe_images.py batchtrain/diagnosis/doctor.py", shape=str),
     Probe("allocation",
         "The nodes of a pool are allocated within 15 minutes, the default of `resizeTimeout`, and within the quota",
         "documentation of pools; the default of 15 minutes is short for ND sizes",

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import key
 from batchtrain.catalog.successors import today_for
-from batchtrain.client.local import emulator_quotas, lost_isolation
 from batchtrain.config.image_names import EXAMPLE
 from batchtrain.config.scaling import most_nodes, unlimited
 from batchtrain.config.types import PlatformImage, Recipe
@@ -91,8 +90,15 @@ def examine(
     clock: Callable[[], datetime],
     environment: Mapping[str, str],
     registry: str = "",
+    quotas: Callable[[], Mapping[str, int]] = dict,
 ) -> Facts:
-    """Look up everything; failed look-ups become Unknown. Changes nothing."""
+    """Look up everything; failed look-ups become Unknown. Changes nothing. quotas: reads those of an account of the
+    emulator."""
+
+    def region() -> Region | Unknown:
+        emulated = account.emulated
+        return _emulated(account, recipe, quotas()) if emulated else _region(account, recipe, environment)
+
     pools = _try(lambda: read.pools(client))
     out_of_reach = isinstance(pools, Unknown)
     return Facts(
@@ -102,7 +108,7 @@ def examine(
         pools=pools,
         jobs=pools if isinstance(pools, Unknown) else _try(lambda: read.jobs(client)),
         images=pools if isinstance(pools, Unknown) else _try(lambda: read.images(client)),
-        region=_region(account, recipe, environment) if not out_of_reach else Unknown("the account cannot be used"),
+        region=Unknown("the account cannot be used") if out_of_reach else region(),
         recipe=recipe,
         catalog=catalog,
         schedules=pools if isinstance(pools, Unknown) else _try(lambda: read.schedules(client)),
@@ -118,8 +124,6 @@ def _try(question: Callable[[], Found]) -> Found | Unknown:
 
 
 def _region(account: Account, recipe: Recipe | None, environment: Mapping[str, str]) -> Region | Unknown:
-    if account.emulated:
-        return _emulated(account, recipe)
     credentials = recipe.credentials if recipe is not None else None
     subscription = credentials.management.subscription_id if credentials and credentials.management else None
     vm_size = recipe.pool.vm_size if recipe is not None and recipe.pool is not None else ""
@@ -140,9 +144,8 @@ def _region(account: Account, recipe: Recipe | None, environment: Mapping[str, s
     return _try(ask)
 
 
-def _emulated(account: Account, recipe: Recipe | None) -> Region | Unknown:
+def _emulated(account: Account, recipe: Recipe | None, quotas: Mapping[str, int]) -> Region | Unknown:
     """The quotas of the emulator, if it has some."""
-    quotas = emulator_quotas(account)
     if not quotas.keys() & {"dedicated_cores", "low_priority_cores"}:
         return Unknown(EMBEDDED)
     pool = recipe.pool if recipe is not None else None
@@ -173,8 +176,9 @@ def checks(facts: Facts) -> tuple[Check, ...]:
     """Every check, in the order in which to fix failures. Of a pool with candidates those that all of them share."""
     pool = _pool(facts)
     judges = [judge for judge in CHECKS if pool is None or pool.candidates is None or judge not in OF_CANDIDATE]
-    lacks, remedy = lost_isolation(facts.account)
-    isolation = Check("isolation", WARN if lacks else OK, lacks or "each node has its own root and host name", remedy)
+    lacks, remedy = facts.account.lost_isolation, facts.account.plain_nodes_remedy
+    text = lacks or "each node has its own root and host name"
+    isolation = Check("isolation", WARN if lacks else OK, text, remedy if lacks else "")
     return (*(judge(facts) for judge in judges), *((isolation,) if facts.account.emulated else ()))
 
 
