@@ -172,26 +172,29 @@ def test_an_environment_whose_libraries_a_step_changes_has_copies(index: Path, t
     assert module.stat().st_nlink == 1
 
 
+BUILDS = (
+    (["torch 2.14", "torch 2.14+cpu"], ["torch"], ()),  # the newest is the build for CPUs already
+    (["torch 2.15", "torch 2.13.0+cpu"], ["torch>=2"], ("torch==2.13.0+cpu",)),
+    (["torch 2.15", "torch 2.13.0+cpu"], ["torch>2.13.0"], ()),
+    (["torch 2.15", "torch 2.13.0+cpu", "torchvision 1 torch==2.15"], ["torch", "torchvision"], ()),
+    (
+        ["torch 2.13.0+cpu", "torchvision 1 torch==2.13.0", "torchvision 1+cpu torch==2.13.0"],
+        ["torchvision==1"],
+        (),
+    ),
+    (
+        ["torch 2.13.0+cpu", "torch 3", "torchvision 2 torch==3", "torchvision 1+cpu torch==2.13.0"],
+        ["torchvision"],
+        ("torch==2.13.0+cpu",),
+    ),
+    (["torch 3", "torch 2.13.0+cpu"], ["torch==3"], ()),
+    (["torch 3", "torch 2.13.0+cpu", "torch 3+cu13"], ["torch==3+cu13"], ()),
+)
+"""Wheels of an index, the lines of a list, and the builds for CPUs that are taken in their place."""
+
+
 @pytest.mark.parametrize(
-    ("wheels", "lines", "builds"),
-    [
-        (["torch 2.14", "torch 2.14+cpu"], ["torch"], ()),  # the newest is the build for CPUs already
-        (["torch 2.15", "torch 2.13.0+cpu"], ["torch>=2"], ("torch==2.13.0+cpu",)),
-        (["torch 2.15", "torch 2.13.0+cpu"], ["torch>2.13.0"], ()),
-        (["torch 2.15", "torch 2.13.0+cpu", "torchvision 1 torch==2.15"], ["torch", "torchvision"], ()),
-        (
-            ["torch 2.13.0+cpu", "torchvision 1 torch==2.13.0", "torchvision 1+cpu torch==2.13.0"],
-            ["torchvision==1"],
-            (),
-        ),
-        (
-            ["torch 2.13.0+cpu", "torch 3", "torchvision 2 torch==3", "torchvision 1+cpu torch==2.13.0"],
-            ["torchvision"],
-            ("torch==2.13.0+cpu",),
-        ),
-        (["torch 3", "torch 2.13.0+cpu"], ["torch==3"], ()),
-        (["torch 3", "torch 2.13.0+cpu", "torch 3+cu13"], ["torch==3+cu13"], ()),
-    ],
+    ("wheels", "lines", "builds"), [*BUILDS[:2], *(pytest.param(*row, marks=pytest.mark.slow) for row in BUILDS[2:])]
 )
 def test_builds_for_cpus_are_taken_where_an_index_has_them(
     wheels: list[str], lines: list[str], builds: tuple[str, ...], index: Path, tmp_path: Path

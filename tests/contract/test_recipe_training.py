@@ -20,7 +20,7 @@ RANKS = 4
 SHORT = ("--epochs", "5", "--verify")
 RANK_LINE = re.compile(r"epoch (\d+) rank (\d+) node (\S+) host (\S+) shard (\d+) weights ([0-9a-f]{64})")
 
-pytestmark = [pytest.mark.mpi, pytest.mark.process]
+pytestmark = [pytest.mark.mpi, pytest.mark.process, pytest.mark.slow]
 Environments = Callable[[str], Path]
 
 
@@ -45,7 +45,6 @@ def weights_by_epoch(printed: tuple[str, ...]) -> dict[int, list[str]]:
     return dict(found)
 
 
-@pytest.mark.slow
 def test_only_rank_0_prints_once_an_epoch_and_leaves_a_checkpoint_and_no_half_written_one(
     mpi_environment: Environments, tmp_path: Path
 ) -> None:
@@ -57,14 +56,12 @@ def test_only_rank_0_prints_once_an_epoch_and_leaves_a_checkpoint_and_no_half_wr
     assert sorted(path.name for path in (tmp_path / "output").iterdir()) == ["metrics.json", "weights.npz"]
 
 
-@pytest.mark.slow  # the smoke test of tests/e2e/test_recipes.py makes this claim, too
 def test_all_ranks_have_the_same_weights_in_every_epoch(mpi_environment: Environments) -> None:
     epochs = weights_by_epoch(lines(mpi_environment("mpich"), *SHORT))
     counted = {epoch: (len(hashes), len(set(hashes))) for epoch, hashes in epochs.items()}
     assert counted == dict.fromkeys(range(1, 6), (RANKS, 1))
 
 
-@pytest.mark.slow
 def test_without_the_all_reduce_no_two_ranks_have_the_same_weights(mpi_environment: Environments) -> None:
     epochs = weights_by_epoch(lines(mpi_environment("mpich"), "--epochs", "2", "--no-allreduce", "--verify"))
     assert {epoch: len(set(hashes)) for epoch, hashes in epochs.items()} == {1: RANKS, 2: RANKS}

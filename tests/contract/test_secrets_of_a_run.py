@@ -22,12 +22,11 @@ from batchtrain.emulator.server import Settings
 from batchtrain.emulator.serving import Emulator
 from batchtrain.runs.recording import Origin
 from batchtrain.service.connect import Account
-from tests import examples
 from tests.dashboards import SCRIPT, dashboard
 from tests.emulation import FakeMachine
 from tests.unit.test_secrets import MARKER, MARKERS, files_of, plant
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 Z = "zQ81mark"
@@ -133,7 +132,7 @@ class Left(NamedTuple):
         return tuple(path for path in (self.place / "runs").rglob("*") if not path.is_symlink())
 
 
-@pytest.fixture(scope="module", params=examples.first(CASES))
+@pytest.fixture(scope="module", params=CASES)
 def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
     place, umask, case = tmp_path_factory.mktemp("left"), os.umask(0), CASES[request.param]
     try:
@@ -191,7 +190,6 @@ def _shown(emulator: Emulator, place: Path, case: Case) -> dict[str, bytes]:
     return {**shown, "events": "\n".join(told).encode()}
 
 
-@pytest.mark.slow
 def test_a_run_and_its_views_show_no_secret(left: Left) -> None:
     files = {str(path.relative_to(left.place)): path.read_bytes() for path in left.files if path.is_file()}
     names = {Path(name).name.replace("jobs.yaml", "jobs.json") for name in files}
