@@ -22,7 +22,7 @@ import click
 
 import batchtrain
 from batchtrain.cli.app import root
-from batchtrain.cli.help import Doors
+from batchtrain.cli.help import Doors, docstring
 from batchtrain.config.check import RULES
 from batchtrain.frameworks.block import Block
 from tests import environments
@@ -170,7 +170,8 @@ def _commands() -> Iterator[str]:
 def _described(context: click.Context) -> Iterator[str]:
     """The help of a command, or of a group with all its commands."""
     command = context.command
-    yield f"{inspect.cleandoc(command.help or '').replace(chr(8), '')}\n"
+    text = command.help if isinstance(command, Doors) else docstring(command.function)
+    yield f"{inspect.cleandoc(text or '').replace(chr(8), '')}\n"
     if not isinstance(command, Doors):
         yield f"```text\n{context.command_path} {' '.join(command.collect_usage_pieces(context))}\n```\n"
         yield from _options(command, context)

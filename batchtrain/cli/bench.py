@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 import msgspec
 import yaml
 
@@ -18,12 +17,10 @@ from batchtrain.cli import loading
 from batchtrain.cli.children import Child, Children, Ended
 from batchtrain.cli.connecting import connect
 from batchtrain.cli.failures import INTERRUPTED
-from batchtrain.cli.help import Command
 from batchtrain.cli.hourly_cost import hour_of
 from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show_rows
-from batchtrain.cli.parameters import FINITE
 from batchtrain.cli.run_directories import runs_root
 from batchtrain.config import travel
 from batchtrain.config.load import Loaded
@@ -77,12 +74,6 @@ class Planned(NamedTuple):
         return pool.vm_count.total if pool else 0
 
 
-@click.command("bench", cls=Command)
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--recipe", type=click.Path(exists=True, path_type=Path), help="The recipe, for a config.json of DLBS.")
-@click.option("--parallel", type=click.IntRange(1, 64), default=1, show_default=True, help="Runs at a time.")
-@click.option("--minutes", type=FINITE, default=10, show_default=True, help="Expected minutes of a run, for the plan.")
-@click.option("--plan", "only_plan", is_flag=True, help="Show the runs and their node hours; start nothing.")
 def command(file: Path, recipe: Path | None, parallel: int, minutes: float, only_plan: bool) -> None:
     """Run a recipe with each combination of settings, and report speed-up and efficiency.
 

@@ -6,23 +6,17 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
-
 from batchtrain.catalog import offer
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.catalog.successors import today_for
 from batchtrain.catalog.vm_images import DOCKER, NVIDIA, RDMA, ROCM, Image
 from batchtrain.cli.documents import plain
-from batchtrain.cli.help import Command
 from batchtrain.cli.messages import say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show_rows
 from batchtrain.config import catalog_file
 from batchtrain.errors import NotFound
-
-SHOWN = "Include retired entries."
-GOING = "Only retired entries, or entries with a retirement date."
 
 
 class SizeRow(NamedTuple):
@@ -48,14 +42,6 @@ class ImageRow(NamedTuple):
     today: str
 
 
-@click.command(cls=Command)
-@click.argument("pattern", required=False)
-@click.option("--gpu", is_flag=True, help="Only those with GPUs.")
-@click.option("--infiniband", is_flag=True, help="Only those with InfiniBand.")
-@click.option("--vendor", type=click.Choice(["nvidia", "amd"]), help="Only those with GPUs of this vendor.")
-@click.option("--family", metavar="SERIES", help="Only this series, such as `ND H100 v5` or HBv3.")
-@click.option("--retired", is_flag=True, help=GOING)
-@click.option("--all", "everything", is_flag=True, help=SHOWN)
 def sizes(
     pattern: str | None,
     gpu: bool,
@@ -108,14 +94,6 @@ def _size_row(size: VmSize) -> SizeRow:
     return SizeRow(size.name, size.family, size.cores, size.memory_gib, gpus, network, size.retired, today or "")
 
 
-@click.command(cls=Command)
-@click.argument("pattern", required=False)
-@click.option("--gpu", is_flag=True, help="Only those with a GPU driver.")
-@click.option("--rdma", is_flag=True, help="Only those with InfiniBand drivers.")
-@click.option("--docker", is_flag=True, help="Only those with a container engine.")
-@click.option("--os", "system", type=click.Choice(["linux", "windows"]), help="Only this operating system.")
-@click.option("--retired", is_flag=True, help=GOING)
-@click.option("--all", "everything", is_flag=True, help=SHOWN)
 def images(
     pattern: str | None, gpu: bool, rdma: bool, docker: bool, system: str | None, retired: bool, everything: bool
 ) -> None:

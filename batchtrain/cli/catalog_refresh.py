@@ -6,11 +6,8 @@ import os
 from datetime import date
 from pathlib import Path
 
-import click
-
 from batchtrain.catalog.offer import Catalog
 from batchtrain.cli.documents import plain
-from batchtrain.cli.help import Command
 from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show
@@ -24,12 +21,6 @@ from batchtrain.service.connect import CA_VARIABLE, account_of
 MADE_BY = "made by `batchtrain catalog refresh`"
 
 
-@click.command(cls=Command)
-@click.option("--location", metavar="REGION", help="The region. Default: the region of the account.")
-@click.option("--subscription", metavar="ID", help="The subscription. Default: the subscription of the account.")
-@click.option("--prices", is_flag=True, help="Read the prices of the region instead. Needs no sign-in.")
-@click.option("--currency", default="USD", show_default=True, metavar="CODE", help="Currency of the prices.")
-@click.option("--to", "target", metavar="FILE", help="File to write. Default: the catalog.yaml of the user.")
 def refresh(location: str | None, subscription: str | None, prices: bool, currency: str, target: str | None) -> None:
     """Write the sizes that Batch supports in a region, and that the built-in tables lack or describe differently, to a
     catalog.yaml. With --prices: what an hour of each size costs there.

@@ -7,7 +7,6 @@ import re
 import shutil
 from pathlib import Path
 
-import click
 from msgspec.structs import replace
 
 from batchtrain import state_files
@@ -15,11 +14,9 @@ from batchtrain.catalog import sizes
 from batchtrain.catalog.fabric_marks import METRICS, Mark, is_published
 from batchtrain.cli import loading, shipped_recipes
 from batchtrain.cli.connecting import connect
-from batchtrain.cli.help import Command
 from batchtrain.cli.messages import say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
-from batchtrain.cli.parameters import directory, seconds
 from batchtrain.cli.run import carried_out
 from batchtrain.cli.run_directories import origin
 from batchtrain.client.run import Outcome
@@ -38,13 +35,6 @@ _MARK = re.compile(
 )
 
 
-@click.command(cls=Command)
-@directory
-@click.option("--size", help="The VM size of a pool for this check alone.")
-@click.option("--nodes", type=click.IntRange(1), help="Its number of nodes. Default: 2.")
-@click.option("--mark", "marks", multiple=True, metavar="METRIC=EXPECTED[:WARN[:REPORT]]", help="In place of Azure's.")
-@click.option("--keep", is_flag=True, help="Keep a pool that this command creates.")
-@click.option("--timeout", type=float, callback=seconds, help="Maximum seconds for each wait.")
 def fabric(
     directory: str | None,
     size: str | None,

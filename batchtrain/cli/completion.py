@@ -16,25 +16,19 @@ from batchtrain.client.local import account_dir, emulator_directory
 from batchtrain.config.load import load_credentials
 from batchtrain.emulator import server
 
-Complete = Callable[[click.Context, click.Parameter, str], list[str]]
-
 NEAR, FAR = 0.2, 1.5
 """Seconds to wait for the emulator, and for an account."""
 QUESTION = "api-version=2025-06-01&%24select=id"
 
 
-def ids(kind: str) -> Complete:
+def ids(kind: str, ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Completes an id. kind: `pools` or `jobs`."""
-
-    def offered(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-        options = ctx.find_root().ensure_object(Settings)
-        if _has_account(options):
-            names = _within(FAR, lambda: _of_account(kind, options))
-        else:
-            names = _within(NEAR, _of_emulator(kind, options.batch_account))
-        return [name for name in names if name.startswith(incomplete) and name.isprintable()]
-
-    return offered
+    options = ctx.find_root().ensure_object(Settings)
+    if _has_account(options):
+        names = _within(FAR, lambda: _of_account(kind, options))
+    else:
+        names = _within(NEAR, _of_emulator(kind, options.batch_account))
+    return [name for name in names if name.startswith(incomplete) and name.isprintable()]
 
 
 def _has_account(flags: Settings) -> bool:

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import click
 
-from batchtrain.cli import loading, parameters
-from batchtrain.cli.help import Command
+from batchtrain.cli import loading
 from batchtrain.cli.messages import colored, say
 from batchtrain.cli.options import from_environment, settings
 from batchtrain.cli.output import show, show_rows
@@ -43,10 +42,6 @@ def _judge(source: Path) -> fixes.Judge:
     return judge
 
 
-@click.command("show", cls=Command)
-@parameters.directory
-@click.option("--origin", is_flag=True, help="Show the origin of each value.")
-@click.option("--no-defaults", is_flag=True, help="Omit defaults.")
 def show_merged(directory: str | None, origin: bool, no_defaults: bool) -> None:
     """Print the effective configuration of all files and settings; secrets are masked."""
     options = settings()
@@ -58,9 +53,6 @@ def show_merged(directory: str | None, origin: bool, no_defaults: bool) -> None:
     show({"values": view.values, "origins": view.origins} if origin else view.values)
 
 
-@click.command(cls=Command)
-@parameters.directory
-@click.option("--write", is_flag=True, help="Change the files. Without it, the changes are only shown.")
 def migrate(directory: str | None, write: bool) -> int:
     """Replace deprecated properties and retired VM sizes and images. Comments are kept."""
     source = loading.directory_of(directory)
@@ -98,9 +90,6 @@ def _tell_migrated(result: fixes.Fixed, remaining: list[Problem], write: bool) -
         say("nothing was written; add --write to change the files")
 
 
-@click.command("import", cls=Command)
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
-@click.option("--to", metavar="DIR", default=".", help="Directory of the recipe. Default: the working directory.")
 def import_(files: tuple[str, ...], to: str) -> int:
     """Write a recipe of JSON documents of Azure Batch: those of `az batch pool|job|task create` with `--json-file` or
     `--template`, and pools of ARM and compiled Bicep templates, with their files of parameters.
@@ -119,7 +108,6 @@ def import_(files: tuple[str, ...], to: str) -> int:
     return 0
 
 
-@click.command(cls=Command)
 def checks() -> None:
     """List the checks by name; `--ignore NAME` silences one."""
 
@@ -133,8 +121,6 @@ def checks() -> None:
     show_rows([Check(rule.name, rule.level, rule.sentence, ", ".join(rule.reads), rule.source) for rule in RULES])
 
 
-@click.command(cls=Command)
-@click.argument("name", type=click.Choice(["credentials", "config", "pool", "jobs"]))
 def schema(name: str) -> None:
     """Print the JSON Schema of one file."""
     click.echo((shipped("schemas") / f"{name}.json").read_text(encoding="utf-8"), nl=False)
@@ -147,9 +133,6 @@ class Setting(NamedTuple):
     value: str
 
 
-@click.command("set", cls=Command)
-@click.argument("name")
-@click.argument("value")
 def set_(name: str, value: str) -> None:
     """Store a setting of this user. `set registry NAME`: recipes take their images from NAME instead of `example`.
     `set prices_url URL`: `catalog refresh --prices` reads URL instead of Azure's Retail Prices API.
@@ -162,8 +145,6 @@ def set_(name: str, value: str) -> None:
     show(setting, f"{name} is {setting.value or 'not set'} (in {file})")
 
 
-@click.command(cls=Command)
-@click.argument("name", required=False)
 def get(name: str | None) -> None:
     """Print the settings of this user, or the value of one."""
     values = user_settings.load().texts

@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 
-import click
 import msgspec
 
 from batchtrain.cli.connecting import connect
-from batchtrain.cli.help import Command
 from batchtrain.cli.logins import login_files
 from batchtrain.cli.messages import say
 from batchtrain.cli.options import settings
-from batchtrain.cli.parameters import FINITE
 from batchtrain.cli.run_directories import runs_root
 from batchtrain.cli.run_page import open_page
 from batchtrain.dashboard.serve import Options, Served, serve
@@ -21,19 +18,6 @@ from batchtrain.errors import NoAccount
 from batchtrain.service.connect import Account
 
 
-@click.command("dashboard", cls=Command)
-@click.option("--port", type=click.IntRange(0, 65535), help="Port on 127.0.0.1; 0 for any. Default: 8265, else any.")
-@click.option("--no-open", is_flag=True, help="Do not open the browser; print the link.")
-@click.option(
-    "--allow-changes",
-    is_flag=True,
-    help="Allow to resize and delete pools, reboot nodes, run failed tasks again, label runs, and disable, enable,"
-    " terminate and delete jobs.",
-)
-@click.option(
-    "--allow-host", "hosts", multiple=True, metavar="NAME", help="Accept requests for this host name, from a proxy."
-)
-@click.option("--until-idle", type=FINITE, hidden=True, help="End when no page was open for so many seconds.")
 def command(
     port: int | None, no_open: bool, allow_changes: bool, hosts: tuple[str, ...], until_idle: float | None
 ) -> None:

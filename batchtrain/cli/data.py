@@ -8,10 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import click
-
-from batchtrain.cli import loading, parameters
-from batchtrain.cli.help import Command
+from batchtrain.cli import loading
 from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
@@ -26,8 +23,6 @@ from batchtrain.storage import sync as transfers
 from batchtrain.storage.moving import Progress, Tally, Watcher
 
 
-@click.command(cls=Command)
-@parameters.directory
 def ingress(directory: str | None) -> None:
     """Upload `global_resources.files` to storage.
 
@@ -46,8 +41,6 @@ def ingress(directory: str | None) -> None:
     _show(tallies)
 
 
-@click.command("list", cls=Command)
-@click.argument("address", metavar="LINK/CONTAINER[/PATH]")
 def list_(address: str) -> None:
     """List what a container holds, at PATH and below it."""
     at = remote(address)
@@ -61,9 +54,6 @@ def list_(address: str) -> None:
     show_rows(tuple(rows), empty=f"nothing at {address}")
 
 
-@click.command(cls=Command)
-@click.argument("address", metavar="LINK/CONTAINER/PATH")
-@click.argument("destination", default=".", type=click.Path(path_type=Path))
 def get(address: str, destination: Path) -> None:
     """Download a blob, or the directory PATH with its contents, to DESTINATION.
 
@@ -80,9 +70,6 @@ def get(address: str, destination: Path) -> None:
     _show((tally,))
 
 
-@click.command(cls=Command)
-@click.argument("address", metavar="LINK/CONTAINER[/PATH]")
-@click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
 def rm(address: str, patterns: tuple[str, ...]) -> None:
     """Delete a blob, or what is below the directory PATH.
 
@@ -102,10 +89,6 @@ def rm(address: str, patterns: tuple[str, ...]) -> None:
     tally.check("deleted from")
 
 
-@click.command(cls=Command)
-@click.argument("source", metavar="SOURCE")
-@click.argument("destination", metavar="DESTINATION")
-@click.option("--delete", is_flag=True, help="Also delete at DESTINATION what SOURCE does not have.")
 def sync(source: str, destination: str, delete: bool) -> None:
     """Make DESTINATION the same as SOURCE: a directory of this machine and LINK/CONTAINER[/PATH], or the reverse.
 

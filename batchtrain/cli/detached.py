@@ -11,10 +11,9 @@ from datetime import timedelta
 import click
 
 from batchtrain.catalog.prices import money
-from batchtrain.cli import live, parameters
+from batchtrain.cli import live
 from batchtrain.cli.connecting import connect, service_of, waiting
-from batchtrain.cli.event_lines import ranks, tell
-from batchtrain.cli.help import Command
+from batchtrain.cli.event_lines import tell
 from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
@@ -29,7 +28,6 @@ from batchtrain.records.record import minute
 from batchtrain.runs.directory import RunDirectory, named
 from batchtrain.runs.recording import Origin, Recording
 from batchtrain.service import read
-from batchtrain.service.deadlines import JOB_SECONDS
 
 
 def run(client: Client, recipe: Recipe, origin: Origin, limits: Limits, *, controller: bool) -> None:
@@ -46,14 +44,6 @@ def run(client: Client, recipe: Recipe, origin: Origin, limits: Limits, *, contr
         say(f"  batchtrain runs stop {made.run.name}")
 
 
-_run = click.argument("run", default="latest")
-_link = click.option("--link", help="Storage account of the run. Default: the one of credentials.yaml.")
-
-
-@click.command(cls=Command)
-@_run
-@_link
-@click.option("--all", "everything", is_flag=True, help="Also results that are larger than `results.max_size`.")
 def fetch(run: str, link: str | None, everything: bool) -> None:
     """Fetch what the tasks of a detached run have uploaded, on any machine; once its job has ended, write its end.
 
@@ -69,11 +59,6 @@ def fetch(run: str, link: str | None, everything: bool) -> None:
         say(f"job {record.job} has not ended; fetch again")
 
 
-@click.command(cls=Command)
-@_run
-@_link
-@ranks
-@parameters.timeout(JOB_SECONDS, "Maximum seconds to follow.")
 def attach(run: str, link: str | None, timeout: float) -> None:
     """Follow a detached run, on any machine, until it ends, and complete its run directory. Fails if a task failed.
 
@@ -101,8 +86,6 @@ def attach(run: str, link: str | None, timeout: float) -> None:
         raise failure
 
 
-@click.command(cls=Command)
-@_run
 def stop(run: str) -> None:
     """End the tasks and the job of a run, on any machine. `runs fetch` fetches what a detached run has uploaded.
 

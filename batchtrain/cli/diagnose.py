@@ -12,13 +12,9 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-import click
-
 from batchtrain.cli import loading
-from batchtrain.cli.completion import ids
 from batchtrain.cli.connecting import connect
 from batchtrain.cli.documents import plain
-from batchtrain.cli.help import Command
 from batchtrain.cli.messages import completed, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
@@ -36,18 +32,8 @@ LABELS = ("cause", "where", "proof", "next")
 OUTPUT = "  |"
 """The start of a line of output."""
 SENT = "{} has everything that was read; look through it before you send it"
-_bundle = click.option(
-    "--bundle",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write everything that was read to a zip file, without secrets, to attach it to a question.",
-)
 
 
-@click.command("diagnose", cls=Command)
-@click.argument("job_id", shell_complete=ids("jobs"))
-@click.argument("task_id", required=False)
-@_bundle
 def of_job(job_id: str, task_id: str | None, bundle: Path | None) -> None:
     """Find out why a job fails or waits: the first cause, the line that proves it, and what to do.
 
@@ -59,9 +45,6 @@ def of_job(job_id: str, task_id: str | None, bundle: Path | None) -> None:
     _show(job.diagnose(task_id, hints=tuple(hints(job_id)), runs_dir=settings().runs_dir), bundle, config)
 
 
-@click.command("diagnose", cls=Command)
-@click.argument("pool_id", shell_complete=ids("pools"))
-@_bundle
 def of_pool(pool_id: str, bundle: Path | None) -> None:
     """Find out why a pool has no usable nodes: errors of the resize, start tasks that failed, and faulty nodes.
 
@@ -72,9 +55,6 @@ def of_pool(pool_id: str, bundle: Path | None) -> None:
     _show(diagnose.pool(client.batch, pool_id), bundle, config)
 
 
-@click.command("diagnose", cls=Command)
-@click.option("--data-dir", envvar="BATCHTRAIN_EMULATOR_DIR", metavar="DIR", help="The data directory of the emulator.")
-@_bundle
 def of_emulator(data_dir: str | None, bundle: Path | None) -> None:
     """Examine the emulator: whether it runs, its directory, its nodes, its log, and the programs that it can use."""
     with emulator_faults():

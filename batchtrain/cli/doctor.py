@@ -6,11 +6,8 @@ import os
 from datetime import datetime, timezone
 from functools import partial
 
-import click
-
-from batchtrain.cli import loading, parameters
+from batchtrain.cli import loading
 from batchtrain.cli.connecting import connect
-from batchtrain.cli.help import Command
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show_rows
 from batchtrain.client.local import emulator_quotas
@@ -24,8 +21,6 @@ from batchtrain.diagnosis import doctor
 from batchtrain.errors import FAIL, ServiceError, Unreachable, UsageError
 
 
-@click.command("doctor", cls=Command)
-@parameters.directory
 def command(directory: str | None) -> int:
     """Check the account, and for a recipe its image, size and quota. Creates nothing and costs nothing.
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
 from batchtrain.cli.documents import plain
-from batchtrain.cli.help import Command
+from batchtrain.cli.emulator_commands import ACCOUNT, DEFAULT_ACCOUNT
 from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.output import show, show_rows
-from batchtrain.cli.parameters import FINITE, POSITIVE
 from batchtrain.client.local import account_dir, emulator_directory, emulator_faults, use
 from batchtrain.config import catalog_file
 from batchtrain.config.types import SPAN, seconds_of
@@ -30,8 +28,6 @@ from batchtrain.emulator.machine.agent import KERNEL
 from batchtrain.emulator.mapped_images import write_atomically
 from batchtrain.emulator.server import Settings, Status
 from batchtrain.errors import BatchtrainError, DamagedState, NotFound, UsageError
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class Mapped(NamedTuple):
@@ -60,10 +56,7 @@ class Request(NamedTuple):
     struck: int
 
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
-def _directory_of_account(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+def directory_of_account(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """The data directory that an option names, or that of --account."""
     account = ctx.meta.get(ACCOUNT, DEFAULT_ACCOUNT)
     if account == DEFAULT_ACCOUNT or ctx.get_parameter_source(str(parameter.name)) == ParameterSource.COMMANDLINE:
@@ -71,78 +64,6 @@ def _directory_of_account(ctx: click.Context, parameter: click.Parameter, value:
     return str(account_dir(_data_directory(value), account))
 
 
-def _note_account(ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
-    ctx.meta[ACCOUNT] = value
-    return value
-
-
-ACCOUNT, DEFAULT_ACCOUNT = "batchtrain.account", "batchtrain"
-_data_dir_only = click.option(
-    "--data-dir",
-    envvar="BATCHTRAIN_EMULATOR_DIR",
-    metavar="DIR",
-    callback=_directory_of_account,
-    help="The data directory of the emulator.",
-)
-
-
-def _account(*, as_parameter: bool) -> Callable[[_Function], _Function]:
-    return click.option(
-        "--account",
-        default=DEFAULT_ACCOUNT,
-        show_default=True,
-        metavar="NAME",
-        is_eager=True,
-        expose_value=as_parameter,
-        callback=_note_account,
-        help="Name of the account. Each has its own endpoint, pools, quotas and capacity.",
-    )
-
-
-def _data_dir(function: _Function) -> _Function:
-    return _account(as_parameter=False)(_data_dir_only(function))
-
-
-@click.command(cls=Command)
-@_account(as_parameter=True)
-@_data_dir_only
-@click.option(
-    "--port", type=click.IntRange(0, 65535), help="Port; 0: any free port. Default: 10010, and 0 with --account."
-)
-@click.option("--nodes-max", type=click.IntRange(0, 65535), metavar="N", help="Limit of nodes of all pools (256).")
-@click.option(
-    "--quota",
-    "quotas",
-    multiple=True,
-    metavar="NAME=N",
-    help="Quota of the account; NAME is pools, dedicated-cores, low-priority-cores or active-jobs.",
-)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Loopback address to listen on.")
-@click.option("--https", is_flag=True, help="Use https; `emulator env` prints the certificate that clients must trust.")
-@click.option(
-    "--name",
-    "names",
-    multiple=True,
-    metavar="HOST",
-    help="Additional host name for the certificate, such as NAME.REGION.batch.azure.com (with --https).",
-)
-@click.option(
-    "--pace",
-    type=click.Choice(["instant", "azure"]),
-    default="instant",
-    show_default=True,
-    help="Duration of allocations and removals of nodes, by the clock of the emulator.",
-)
-@click.option(
-    "--allocation",
-    type=click.Choice(["BatchService", "UserSubscription"]),
-    default="BatchService",
-    show_default=True,
-    help="Pool allocation mode of the account. With UserSubscription, it accepts tokens only.",
-)
-@click.option("--certificate", type=_FILE, metavar="FILE", help="PEM file of a certificate of your own, for https.")
-@click.option("--private-key", type=_FILE, metavar="FILE", help="PEM file of its key.")
-@click.option("--foreground", is_flag=True, help="Run in the foreground until Ctrl-C.")
 def start(
     data_dir: str | None,
     port: int | None,
@@ -206,8 +127,6 @@ def _keep(running: Status, options: Settings) -> None:
     show({**plain(running), "differences": differences}, text)
 
 
-@click.command(cls=Command)
-@_data_dir
 def stop(data_dir: str | None) -> None:
     """Stop the emulator and its nodes, and those of its other accounts. Its data is kept."""
     directory = _data_directory(data_dir)
@@ -231,8 +150,6 @@ def _stopped(data_dir: Path) -> bool | DamagedState:
         return error
 
 
-@click.command(cls=Command)
-@_data_dir
 def status(data_dir: str | None) -> int:
     """Show the endpoint, the account key and what is running. Exit code 3 if the emulator is not running."""
     running = _running(data_dir)
@@ -242,13 +159,6 @@ def status(data_dir: str | None) -> int:
     return 0
 
 
-@click.command(cls=Command)
-@_data_dir
-@click.option(
-    "--entra",
-    is_flag=True,
-    help="Also print the tenant, the application with its secret, a file with a federated token, and the authority.",
-)
 def env(data_dir: str | None, entra: bool) -> None:
     """Print the account as shell variables: after `eval "$(batchtrain emulator env)"`, `az batch` uses it.
 
@@ -283,16 +193,6 @@ def _entra(running: Status) -> dict[str, str]:
     return sign_in.variables(running.endpoint, running.key, str(token_file))
 
 
-@click.command(cls=Command)
-@_data_dir
-@click.option(
-    "--resource",
-    default="https://batch.core.windows.net/",
-    show_default=True,
-    metavar="URL",
-    help="Audience of the token.",
-)
-@click.option("--minutes", type=click.IntRange(1, 1440), default=60, show_default=True, help="Lifetime of the token.")
 def token(data_dir: str | None, resource: str, minutes: int) -> None:
     """Print an access token of the emulator, used like one of Microsoft Entra ID: `Authorization: Bearer TOKEN`."""
     running = _running(data_dir)
@@ -301,8 +201,6 @@ def token(data_dir: str | None, resource: str, minutes: int) -> None:
     show({"accessToken": access_token, "expiresOn": tokens.seconds(now) + life, "resource": resource}, access_token)
 
 
-@click.command(cls=Command)
-@_data_dir
 def reset(data_dir: str | None) -> None:
     """Delete all pools, jobs and nodes of the emulator."""
     directory = _data_directory(data_dir)
@@ -312,12 +210,6 @@ def reset(data_dir: str | None) -> None:
     show({"reset": str(directory)}, "reset")
 
 
-@click.command(cls=Command)
-@_data_dir
-@click.option("--advance", "span", metavar="SPAN", help="Advance the clock by [d.]HH:MM:SS, from event to event.")
-@click.option("--scale", type=POSITIVE, metavar="N", help="Run the clock N times as fast.")
-@click.option("--step", is_flag=True, help="Stop the clock; only --advance moves it.")
-@click.option("--real", is_flag=True, help="Run the clock as fast as that of the machine, from its present time on.")
 def clock(data_dir: str | None, span: str | None, scale: float | None, step: bool, real: bool) -> None:
     """Show or set the clock of the emulator, for example to run a week of schedules in a second.
 
@@ -338,9 +230,6 @@ def clock(data_dir: str | None, span: str | None, scale: float | None, step: boo
     show(_snake(clock), f"{clock['now']} ({clock['mode']}, {ahead} ahead)")
 
 
-@click.command(cls=Command)
-@click.argument("limits", nargs=-1, metavar="[NAME=N]...")
-@_data_dir
 def capacity(limits: tuple[str, ...], data_dir: str | None) -> None:
     """Show or set how many nodes the region has of a VM size, such as STANDARD_ND96ISR_H100_V5=1.
 
@@ -357,21 +246,6 @@ def capacity(limits: tuple[str, ...], data_dir: str | None) -> None:
     show_rows([row for row in rows if row.most is not None])
 
 
-@click.command("add", cls=Command)
-@click.argument("kind")
-@_data_dir
-@click.option("--operation", metavar="NAME", help="Only operations with this name, such as create_task or list_*.")
-@click.option("--resource", metavar="PATH", help="Only paths that match, such as pools/POOL/nodes/* or jobs/JOB*.")
-@click.option("--rate", type=FINITE, metavar="SHARE", help="Probability of the fault, 0 to 1.")
-@click.option("--count", type=int, metavar="N", help="Occur at most N times.")
-@click.option("--seed", type=int, metavar="N", help="Random seed, for a reproducible run.")
-@click.option("--code", metavar="CODE", help="Error code of the service (error, allocation-refused).")
-@click.option("--retry-after", type=FINITE, metavar="SECONDS", help="Retry-After of the answer (error).")
-@click.option("--seconds", type=FINITE, metavar="SECONDS", help="Delay or clock difference (latency, skew, …-slow).")
-@click.option(
-    "--fraction", type=FINITE, metavar="SHARE", help="Share that is delivered (allocation-partial, truncate)."
-)
-@click.option("--exit-code", type=int, metavar="N", help="Exit code (start-task-fails).")
 def add_fault(kind: str, data_dir: str | None, **numbers: object) -> None:
     """Inject faults of KIND from now on.
 
@@ -385,8 +259,6 @@ def add_fault(kind: str, data_dir: str | None, **numbers: object) -> None:
     show({"id": fault_id}, f"fault {fault_id} is active; {ends} removes it")
 
 
-@click.command("list", cls=Command)
-@_data_dir
 def list_faults(data_dir: str | None) -> None:
     """List the injected faults, and how often each occurred."""
     faults = steering.faults(_running(data_dir))
@@ -396,9 +268,6 @@ def list_faults(data_dir: str | None) -> None:
     show_rows(rows, empty="no faults")
 
 
-@click.command("clear", cls=Command)
-@click.argument("number", type=int, required=False)
-@_data_dir
 def clear_faults(number: int | None, data_dir: str | None) -> None:
     """Remove fault NUMBER, or all faults."""
     with _faults():
@@ -406,14 +275,6 @@ def clear_faults(number: int | None, data_dir: str | None) -> None:
     show({"cleared": number or "all"}, "cleared")
 
 
-@click.command("node", cls=Command)
-@click.argument("node")
-@click.argument("act", type=click.Choice(["preempt", "lose", "break"]))
-@_data_dir
-@click.option(
-    "--seconds", type=FINITE, help="Time until a preempted node comes back. Default: 10; 300 with `--pace azure`."
-)
-@click.option("--notice", type=FINITE, help="Seconds between the notice to the node and its preemption. Default: 0.")
 def befall(node: str, act: str, data_dir: str | None, seconds: float | None, notice: float | None) -> None:
     """Make a NODE preempted, lost or unusable now.
 
@@ -437,23 +298,6 @@ def _running(data_dir: str | None) -> Status:
     return running
 
 
-@click.command("map", cls=Command)
-@click.argument("image")
-@click.argument("prefix")
-@click.option(
-    "--entrypoint",
-    default="",
-    metavar="CMD",
-    help="Entry point: the program that gets the command line of a task as its arguments, as in Docker.",
-)
-@click.option(
-    "--path",
-    "paths",
-    multiple=True,
-    metavar="PATH=DIR",
-    help="Show the local directory DIR, read-only, at PATH of the image, such as /opt/intel. Repeat for more.",
-)
-@_data_dir
 def map_(image: str, prefix: str, entrypoint: str, paths: tuple[str, ...], data_dir: str | None) -> None:
     """Use PREFIX, such as a virtual environment, in place of IMAGE."""
     environment = Path(prefix).absolute()
@@ -481,9 +325,6 @@ def _row(image: str, mapping: mapped_images.Mapped) -> Mapped:
     return Mapped(image, str(mapping.prefix), mapping.entrypoint, paths)
 
 
-@click.command("unmap", cls=Command)
-@click.argument("image")
-@_data_dir
 def unmap(image: str, data_dir: str | None) -> None:
     """Remove the mapping of IMAGE."""
     if not mapping.unmap(_data_directory(data_dir), image):
@@ -491,8 +332,6 @@ def unmap(image: str, data_dir: str | None) -> None:
     show({"unmapped": image}, f"the mapping of {image} is removed")
 
 
-@click.command("list", cls=Command)
-@_data_dir
 def list_(data_dir: str | None) -> None:
     """List the mapped images."""
     environments = mapping.list_images(_data_directory(data_dir))

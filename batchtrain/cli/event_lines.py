@@ -83,11 +83,6 @@ def numbers(_ctx: click.Context, _parameter: click.Parameter, value: str | None)
         raise click.BadParameter(f"`{value}` is no list of numbers; write it as 0,3 or 0-7") from None
 
 
-def _choose_ranks(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+def choose_ranks(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    """Stores the ranks whose output is printed."""
     ctx.find_root().ensure_object(Settings).ranks = numbers(ctx, parameter, value)
-
-
-ranks = click.option(
-    "--rank", "--ranks", metavar="N,N", callback=_choose_ranks, expose_value=False,
-    help="Print only the output of these ranks, such as 0,3 or 0-7. All is recorded.",
-)  # fmt: skip

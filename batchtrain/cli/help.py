@@ -6,9 +6,9 @@ import ast
 import importlib
 import linecache
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import click
 
@@ -50,8 +50,10 @@ WIDEST_EXAMPLE = 76
 class Command(_Command):
     """A command with the global options behind its own. Its help shows its own, and examples of the documentation."""
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
+    def __init__(self, *arguments: Any, function: str, **settings: Any) -> None:
+        """function: MODULE.NAME, whose docstring is the help."""
         super().__init__(*arguments, **settings)
+        self.function = function
         self._shared = global_options()
         self.params += self._shared
         self.params.append(
@@ -90,6 +92,7 @@ class Command(_Command):
         is_whole = ctx.meta.get(_WHOLE, False)
         for option in self._shared:
             option.hidden = not is_whole
+        self.help = docstring(self.function)
         try:
             lines = [*_examples(ctx.command_path), *(() if is_whole else (SHARED,))]
             self.epilog = "\n\n".join(lines) if IS_RICH else "\b\n" + "\n".join(lines)
@@ -161,53 +164,98 @@ class Group(_Group):
             ) from None
 
 
+def late_bound(path: str) -> Callable[..., Any]:
+    """The function MODULE.NAME of this package, or .MODULE.NAME of the one above; a call imports it."""
+
+    def function(*arguments: Any, **options: Any) -> Any:
+        return _member(path)(*arguments, **options)
+
+    return function
+
+
+def late_callback(path: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """The same as the callback of a parameter. Completion, which needs no values, does not call it."""
+
+    def callback(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
+        return value if ctx.resilient_parsing else _member(path)(ctx, parameter, value)
+
+    return callback
+
+
+def _member(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(f".{module}", __package__), name)
+
+
+class Action:
+    """A command: its parameters, and the function that it calls, whose docstring is its help."""
+
+    def __init__(self, function: str, *parameters: Callable[[Any], Any], **settings: Any) -> None:
+        """function: MODULE.NAME of this package; only a call imports the module. settings: those of click.Command."""
+        self.function, self._parameters, self._settings = function, parameters, settings
+
+    def command(self, name: str) -> Command:
+        """The command as click has it."""
+        callback = late_bound(self.function)
+        for add in reversed(self._parameters):
+            callback = add(callback)
+        return click.command(name, cls=Command, function=self.function, **self._settings)(callback)
+
+
 class Door(NamedTuple):
-    """A command that is imported when it is called, with its sentence in the list of commands."""
+    """A command or a group with its sentence in the list of commands."""
 
     command: str | Doors
-    """MODULE.FUNCTION of this package, or a group."""
+    """MODULE.NAME of an action of this package, or a group."""
     summary: str
 
 
-class Doors(Group):
-    """A group whose commands are imported when they are called."""
+Table = Mapping[str, "Action | Door | Doors"]
 
-    def __init__(self, about: str, doors: Mapping[str, Door | Doors | str], **settings: Any) -> None:
-        """doors: the commands in the order of their list; a text is MODULE.FUNCTION, whose docstring is the help."""
+
+class Doors(Group):
+    """A group whose commands, and what they call, are imported when they are needed."""
+
+    def __init__(self, about: str, commands: Table | str, **settings: Any) -> None:
+        """commands: in the order of their list; or MODULE.NAME of such a table."""
         super().__init__(help=about, **settings)
-        self.doors = doors
+        self._table = commands
+
+    @property
+    def doors(self) -> Table:
+        """The commands by name."""
+        if isinstance(self._table, str):
+            self._table = cast(Table, _member(self._table))
+        return self._table
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(self.doors)
 
     def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
-        """The entry in a list of commands, which needs no import: name and summary."""
+        """The entry in a list of commands: name and summary."""
         match self.doors.get(name):
             case None:
                 return None
             case Door(summary=summary):
                 return _Entry(name, help=summary)
-            case Doors() as group:
+            case Action() as action:
+                return _Entry(name, help=docstring(action.function))
+            case group:
                 return _Entry(name, help=group.help)
-            case str() as function:
-                return _Entry(name, help=_docstring(function))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Import the command, to run it or to complete its arguments."""
-        name, entry, arguments = super().resolve_command(ctx, args)
-        return name, self.member(name) if name and entry else None, arguments
+        """The command itself, to run it or to complete its arguments."""
+        name, *arguments = args
+        return (name, self.member(name), arguments) if name in self.doors else super().resolve_command(ctx, args)
 
     def member(self, name: str) -> click.Command:
-        """A command of the group, imported."""
+        """A command of the group."""
         door = self.doors[name]
-        command = door.command if isinstance(door, Door) else door
-        if isinstance(command, Doors):
-            return command
-        module, _, function = command.rpartition(".")
-        member: click.Command = getattr(importlib.import_module(f"{__package__}.{module}"), function)
-        return member
+        if isinstance(door, Door):
+            door = door.command if isinstance(door.command, Doors) else cast(Action, _member(door.command))
+        return door.command(name) if isinstance(door, Action) else door
 
 
 class _Entry(click.Command):
@@ -218,8 +266,8 @@ class _Entry(click.Command):
         return super().get_short_help_str(1000)
 
 
-def _docstring(function: str) -> str | None:
-    """The docstring of a command, read from its source: to import each for a list would take half a second."""
+def docstring(function: str) -> str | None:
+    """The docstring of MODULE.NAME, read from its source: to import each for a list would take half a second."""
     module, _, name = function.rpartition(".")
     definitions = (node for node in _source(module).body if isinstance(node, ast.FunctionDef) and node.name == name)
     return next(map(ast.get_docstring, definitions), None)

@@ -9,15 +9,11 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-import click
-
 from batchtrain.catalog.arm_images import misfit
 from batchtrain.cli import loading, shipped_recipes
-from batchtrain.cli.help import Command
 from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
-from batchtrain.cli.parameters import duration
 from batchtrain.cli.storage_accounts import Remote, remote
 from batchtrain.client.local import emulator_directory
 from batchtrain.config import source_packages
@@ -46,10 +42,6 @@ from batchtrain.storage import blob, sync
 from batchtrain.storage.ingress import bring, walk
 
 STORAGE = "storage:"
-ARCHITECTURE = click.option(
-    "--architecture", default="amd64", show_default=True, help="Architecture of the nodes, such as amd64 or arm64."
-)
-PURPOSES = ("any", "mpi", "framework", "single")
 
 
 class ImageRow(NamedTuple):
@@ -97,8 +89,6 @@ class CheckRow(NamedTuple):
     next_step: str
 
 
-@click.command("list", cls=Command)
-@click.option("--bases", is_flag=True, help="List the bases for --on instead of the images.")
 def list_(bases: bool) -> None:
     """List the images that `images build` can build."""
     if bases:
@@ -108,19 +98,6 @@ def list_(bases: bool) -> None:
     show_rows(rows)
 
 
-@click.command(cls=Command)
-@click.argument("name", metavar="NAME|RECIPE|DIRECTORY")
-@click.option(
-    "--on", default="", help="The base, listed by `images list --bases`. Default: cpu, or that of the recipe."
-)
-@click.option("--base", default="", metavar="IMAGE", help="An image to use instead of the base.")
-@click.option(
-    "--tag", default="", metavar="IMAGE", help="Name of the image. Default: batchtrain/NAME:ON, or that of the recipe."
-)
-@click.option("--build-arg", "arguments", multiple=True, metavar="A=B", help="A build argument for every build.")
-@click.option("--network", default="", metavar="NET", help="Network of the build commands, such as host.")
-@click.option("--pull", is_flag=True, help="Pull the base again.")
-@click.option("--push", is_flag=True, help="Push the image to the registry of its name.")
 def build(
     name: str, on: str, base: str, tag: str, arguments: tuple[str, ...], network: str, pull: bool, push: bool
 ) -> None:
@@ -170,10 +147,6 @@ def _steps(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...]) 
     return tuple(step._replace(architecture=architecture) for step in every)
 
 
-@click.command("env", cls=Command)
-@click.argument("name", metavar="[RECIPE|DIRECTORY]", required=False, shell_complete=shipped_recipes.offered)
-@click.option("--dry-run", is_flag=True, help="Only print what would be installed.")
-@click.option("--data-dir", envvar="BATCHTRAIN_EMULATOR_DIR", metavar="DIR", help="The data directory of the emulator.")
 def env(name: str | None, dry_run: bool, data_dir: str | None) -> None:
     """Make the local environment of a recipe (default: of --configdir) and use it in place of the recipe's image.
 
@@ -201,7 +174,6 @@ def env(name: str | None, dry_run: bool, data_dir: str | None) -> None:
     show(EnvironmentRow(image, environment.name, str(environment.prefix), environment.ready), str(environment.prefix))
 
 
-@click.command(cls=Command)
 def environments() -> None:
     """List the local environments that were made, with their sizes and the days since their last use."""
     home = make_environment.home(emulator_directory(), os.environ)
@@ -213,11 +185,6 @@ def _made(prefix: Path) -> MadeRow:
     return MadeRow(prefix.name, make_environment.megabytes(prefix), round(days, 1), str(prefix))
 
 
-@click.command(cls=Command)
-@click.option(
-    "--older-than", "age", callback=duration, default="30d", show_default=True, metavar="TIME",
-    help="Time since the last use.",
-)  # fmt: skip
 def prune(age: float) -> None:
     """Delete the local environments that were not used for some time. They are made again when they are needed."""
     data = emulator_directory()
@@ -234,19 +201,6 @@ def prune(age: float) -> None:
     show_rows(rows)
 
 
-@click.command(cls=Command)
-@click.argument("names", nargs=-1, required=True, metavar="IMAGE...")
-@click.option(
-    "--for",
-    "purpose",
-    type=click.Choice(PURPOSES),
-    default="any",
-    show_default=True,
-    help="Purpose of the image: a gang launched by mpirun, by a framework block or by either; or a single task.",
-)
-@click.option("--layers", is_flag=True, help="Read every layer, to find private keys that a later layer deletes.")
-@click.option("--no-pull", is_flag=True, help="Do not pull images.")
-@ARCHITECTURE
 def check(names: tuple[str, ...], purpose: str, layers: bool, no_pull: bool, architecture: str) -> int:
     """Check images against the image contract.
 
@@ -269,12 +223,6 @@ def check(names: tuple[str, ...], purpose: str, layers: bool, no_pull: bool, arc
     return PlanError.exit_code if any(row.result == FAIL for row in rows) else 0
 
 
-@click.command(cls=Command)
-@click.argument("names", nargs=-1, metavar="[IMAGE...]")
-@click.option(
-    "--to", "target", metavar="SERVER[/PATH]", help="The target registry. Default: `fallback_registry` of config.yaml."
-)
-@ARCHITECTURE
 def mirror(names: tuple[str, ...], target: str | None, architecture: str) -> None:
     """Copy images to another registry; by default all `docker_images` of config.yaml.
 
@@ -295,9 +243,6 @@ def mirror(names: tuple[str, ...], target: str | None, architecture: str) -> Non
         show_rows([mirroring.mirror(session, name, copy, architecture, say) for name, copy in copies])
 
 
-@click.command(cls=Command)
-@click.argument("names", nargs=-1, required=True, metavar="IMAGE...")
-@click.argument("target", metavar="FILE|storage:LINK/CONTAINER/PATH")
 def save(names: tuple[str, ...], target: str) -> None:
     """Write images to one archive, compressed if its name ends in .gz. An archive on storage can replace a registry."""
     docker = engine.find()
@@ -314,8 +259,6 @@ def save(names: tuple[str, ...], target: str) -> None:
     show({"blob": target, "bytes": archive.size}, f"{target.removeprefix(STORAGE)}: {archive.size / 1e9:.2f} GB")
 
 
-@click.command(cls=Command)
-@click.argument("source", metavar="FILE|storage:LINK/CONTAINER/PATH")
 def load(source: str) -> None:
     """Load the images of an archive into the container engine."""
     docker = engine.find()

@@ -8,10 +8,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-import click
-
 from batchtrain.cli import scripts
-from batchtrain.cli.help import Command
 from batchtrain.cli.messages import completed, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show
@@ -33,9 +30,6 @@ class New(NamedTuple):
     next: tuple[str, ...]
 
 
-@click.command("init", cls=Command)
-@click.argument("script", metavar="[SCRIPT]", required=False)
-@click.option("--image", is_flag=True, help="Name an image, also without a registry and without --local.")
 @scripts.options
 def command(script: str | None, image: bool, wish: scripts.Options) -> None:
     """Write batchtrain.yaml beside a script: pool, launch, image and command, found as `run SCRIPT` does.

@@ -10,13 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
-
 from batchtrain.cli import loading
-from batchtrain.cli.completion import ids
 from batchtrain.cli.connecting import connect
 from batchtrain.cli.event_lines import tell
-from batchtrain.cli.help import Command
 from batchtrain.cli.messages import say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
@@ -30,28 +26,13 @@ from batchtrain.config.types.base import ID
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.runs import export
 
-_job_id = click.argument("job_id", shell_complete=ids("jobs"))
-_node = click.option("--node", metavar="NODE", help="Another node of the task: its id, or n1 for the second.")
-_all_nodes = click.option("--all-nodes", is_flag=True, help="All nodes of the task.")
 
-
-@click.command(cls=Command)
-@_job_id
-@click.argument("task_id", required=False)
-@_node
-@_all_nodes
 def files(job_id: str, task_id: str | None, node: str | None, all_nodes: bool) -> None:
     """List the files of a task (by default the first task) on the node of its primary."""
     job = connect().jobs.handle(job_id)
     show_rows(job.files(task_id, node=node, all_nodes=all_nodes), empty="no files")
 
 
-@click.command(cls=Command)
-@_job_id
-@click.argument("words", metavar="[TASK] [PATTERN]...", nargs=-1)
-@click.option("-d", "--directory", help="Where to put the files. Default: a directory named after the job.")
-@_node
-@_all_nodes
 def get(job_id: str, words: tuple[str, ...], directory: str | None, node: str | None, all_nodes: bool) -> None:
     """Download files of a task (by default the first task), byte for byte.
 
@@ -76,9 +57,6 @@ def _task_and_patterns(job: Job, words: tuple[str, ...]) -> tuple[str, tuple[str
     return job.seen_task().id, words
 
 
-@click.command(cls=Command)
-@click.argument("job_id", required=False, shell_complete=ids("jobs"))
-@click.option("--all", "everything", is_flag=True, help="Also results that are larger than the limits of `results`.")
 def fetch(job_id: str | None, everything: bool) -> None:
     """Fetch logs and results of all tasks of a job into its run directory; files that are already there are skipped."""
     name, config = named(job_id)
@@ -100,9 +78,6 @@ def fetch(job_id: str | None, everything: bool) -> None:
         raise recording.missing
 
 
-@click.command(cls=Command)
-@click.argument("job_id", required=False, shell_complete=ids("jobs"))
-@click.option("--port", type=click.IntRange(1, 65535), default=6006, show_default=True, help="Port on 127.0.0.1.")
 def tensorboard(job_id: str | None, port: int) -> None:
     """Fetch a job and show its metrics and event files in TensorBoard until Ctrl-C.
 

@@ -3,71 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
-from typing import TypeVar
 
 import click
 
-from batchtrain.cli import parameters
-from batchtrain.cli.completion import ids
 from batchtrain.cli.connecting import connect, service_of
 from batchtrain.cli.documents import plain
 from batchtrain.cli.event_lines import tell
-from batchtrain.cli.help import Command
-from batchtrain.cli.job_tasks import STATES
 from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows, write
 from batchtrain.client.job import Job
 from batchtrain.errors import UsageError, counted
 from batchtrain.runs.sweep import flat
-from batchtrain.service.deadlines import GONE_SECONDS
 from batchtrain.service.statistics import Stats
 from batchtrain.service.task_actions import Changed
 
-Wrapped = TypeVar("Wrapped", bound=Callable[..., object])
 AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
-_job_id = click.argument("job_id", shell_complete=ids("jobs"))
-running = click.option(
-    "--running",
-    type=click.Choice(["requeue", "terminate", "wait"]),
-    default="requeue",
-    show_default=True,
-    help="What happens to running tasks.",
-)
-_task_ids = click.argument("task_ids", metavar="[TASK]...", nargs=-1)
 
-
-def _in_state(*states: str) -> Callable[[Wrapped], Wrapped]:
-    return click.option("--state", type=click.Choice(states), help="All tasks in this state.")
-
-
-@click.command(cls=Command)
-@_job_id
-@_task_ids
-@_in_state("active", "running")
 def term(job_id: str, task_ids: tuple[str, ...], state: str | None) -> None:
     """Terminate tasks: they end as failed. The other tasks of the job continue."""
     job, ids = _chosen(job_id, task_ids, state, "Terminate {} of job {}")
     _report(job.terminate_tasks(*ids, tell=tell), "terminated", job_id)
 
 
-@click.command("del", cls=Command)
-@_job_id
-@_task_ids
-@_in_state(*STATES)
 def del_(job_id: str, task_ids: tuple[str, ...], state: str | None) -> None:
     """Delete tasks with their files."""
     job, ids = _chosen(job_id, task_ids, state, "Delete {} of job {} with their files")
     _report(job.delete_tasks(*ids, tell=tell), "deleted", job_id)
 
 
-@click.command(cls=Command)
-@_job_id
-@_task_ids
-@_in_state("failed")
 def reactivate(job_id: str, task_ids: tuple[str, ...], state: str | None) -> None:
     """Run failed tasks again. Their files of the last run are lost."""
     job, ids = _chosen(job_id, task_ids, state)
@@ -94,9 +61,6 @@ def _report(changed: Changed, past: str, job_id: str) -> None:
     show({"job": job_id, past: plain(changed.done), "unchanged": plain(changed.needless)}, text)
 
 
-@click.command(cls=Command)
-@_job_id
-@click.option("--failed", is_flag=True, help="The failed tasks.")
 def resubmit(job_id: str, failed: bool) -> None:
     """Run the failed tasks of a job again. The job must not have completed."""
     if not failed:
@@ -107,11 +71,6 @@ def resubmit(job_id: str, failed: bool) -> None:
     _report(connect().jobs.handle(job_id).resubmit_failed(tell=tell), "reactivated", job_id)
 
 
-@click.command(cls=Command)
-@_job_id
-@click.argument("pool_id", shell_complete=ids("pools"))
-@running
-@parameters.timeout(GONE_SECONDS)
 def migrate(job_id: str, pool_id: str, running: str, timeout: float) -> None:
     """Move a job to another pool: it is disabled, gets the pool, and is enabled."""
     client = connect(changes=f"moving job {job_id} to pool {pool_id}")
@@ -119,8 +78,6 @@ def migrate(job_id: str, pool_id: str, running: str, timeout: float) -> None:
     show({"job": job_id, "pool": pool_id}, f"job {job_id} runs on pool {pool_id}")
 
 
-@click.command(cls=Command)
-@_job_id
 def stats(job_id: str) -> None:
     """Show the tasks of a job in numbers: times, node hours, the slowest, and why tasks failed."""
     totals = connect().jobs.handle(job_id).stats()
@@ -152,17 +109,14 @@ def _show_stats(totals: Stats) -> None:
             write(f"  {failed.message}")
 
 
-def _age(_ctx: click.Context, _parameter: click.Parameter, value: str) -> timedelta:
+def age_of(_ctx: click.Context, _parameter: click.Parameter, value: str) -> timedelta:
+    """An age such as 12h, 7d or 4w."""
     match = re.fullmatch(r"(\d{1,6})([smhdw])", value)
     if match is None:
         raise click.BadParameter(f"`{value}` is not an age; write 12h, 7d or 4w")
     return timedelta(seconds=int(match[1]) * AGES[match[2]])
 
 
-@click.command(cls=Command)
-@click.option("--older-than", "age", metavar="AGE", required=True, callback=_age, help="Since their end: 12h, 7d, 4w.")
-@click.option("--dry-run", is_flag=True, help="Only list the jobs.")
-@click.option("--no-wait", is_flag=True, help="Do not wait until the deletions have finished.")
 def gc(age: timedelta, dry_run: bool, no_wait: bool) -> None:
     """Delete the jobs of the account that completed some time ago, with their tasks and files."""
     client = connect()
@@ -181,10 +135,6 @@ def gc(age: timedelta, dry_run: bool, no_wait: bool) -> None:
         show_rows(deleted_jobs)
 
 
-@click.command(cls=Command)
-@_job_id
-@click.option("--metric", required=True, metavar="NAME", help="A metric that the tasks print or write.")
-@click.option("--max/--min", "highest", default=None, help="Whether the highest or the lowest value is the best.")
 def sweep(job_id: str, metric: str, highest: bool | None) -> None:
     """Show the tasks of a sweep with their parameters and a metric, best first.
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 
-import click
-
-from batchtrain.cli.completion import ids
 from batchtrain.cli.connecting import connect
-from batchtrain.cli.help import Command
 from batchtrain.cli.job_files import named
 from batchtrain.cli.messages import say
 from batchtrain.cli.options import settings
@@ -27,16 +23,6 @@ SCREEN = 1000
 """The default number of tasks on a terminal."""
 
 
-@click.command(cls=Command)
-@click.argument("job_id", required=False, shell_complete=ids("jobs"))
-@click.option("--state", type=click.Choice(STATES), help="Only the tasks in this state.")
-@click.option("--tail", type=click.IntRange(min=1), metavar="N", help="Only the N tasks whose state changed last.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help=f"At most N tasks. Default: all; {SCREEN} of them on a terminal.",
-)
 def tasks(job_id: str | None, state: str | None, tail: int | None, limit: int | None) -> None:
     """List a job's tasks. `jobs task` terminates, deletes and reactivates them."""
     if tail and limit:

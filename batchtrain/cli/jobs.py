@@ -13,12 +13,10 @@ from typing import TypeVar
 
 import click
 
-from batchtrain.cli import diagnose, job_operations, job_tasks, live, loading, parameters
-from batchtrain.cli.completion import ids
+from batchtrain.cli import diagnose, job_tasks, live, loading
 from batchtrain.cli.connecting import connect, registered, settle_copy, waiting
 from batchtrain.cli.documents import plain
-from batchtrain.cli.event_lines import numbers, ranks, results_last, tell
-from batchtrain.cli.help import Command
+from batchtrain.cli.event_lines import results_last, tell
 from batchtrain.cli.job_files import opened
 from batchtrain.cli.log_lines import EVERYTHING, Selection, Wanted, read
 from batchtrain.cli.messages import colored, say
@@ -38,34 +36,24 @@ from batchtrain.errors import BatchtrainError, NotFound, TaskFailed, UsageError
 from batchtrain.life.intents import WAIT
 from batchtrain.records import JobSchedule
 from batchtrain.records.events import Event
-from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.files import lines_of
 
 SEARCHED = 8192
 """The first bytes of a file, in which a zero says that it is no text."""
 Result = TypeVar("Result")
 Other = TypeVar("Other")
+FEW_RUNNING = 4
+"""Running tasks whose progress `jobs show` reads; if none runs, it reads that of one that has ended."""
 
 
-def _pattern(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> re.Pattern[str] | None:
+def regular_expression(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> re.Pattern[str] | None:
+    """An option that is a regular expression, compiled."""
     try:
         return re.compile(value) if value is not None else None
     except re.error as error:
         raise click.BadParameter(f"`{value}` is no regular expression: {error}") from None
 
 
-FEW_RUNNING = 4
-"""Running tasks whose progress `jobs show` reads; if none runs, it reads that of one that has ended."""
-_job_id = click.argument("job_id", required=False, shell_complete=ids("jobs"))
-
-
-@click.command(cls=Command)
-@parameters.directory
-@parameters.timeout(POOL_SECONDS, "Seconds to wait while the pool grows.")
-@ranks
-@click.option("-f", "--follow", is_flag=True, help="Show the output until the tasks have ended, and fetch the results.")
-@click.option("--recreate", is_flag=True, help="Delete the jobs first, if they exist.")
-@click.option("--fail-fast", is_flag=True, help="Stop at the first refused task instead of adding the others.")
 def add(directory: str | None, timeout: float, follow: bool, recreate: bool, fail_fast: bool) -> None:
     """Add the jobs of jobs.yaml with their tasks; one with a recurrence becomes a job schedule.
 
@@ -112,8 +100,6 @@ def _followed(
         raise outcome.problem
 
 
-@click.command("list", cls=Command)
-@click.option("--schedules", is_flag=True, help="List the job schedules instead of the jobs.")
 def list_(schedules: bool) -> None:
     """List the jobs, or the job schedules."""
     client = connect()
@@ -123,8 +109,6 @@ def list_(schedules: bool) -> None:
         show_rows(client.jobs.list(counted=True), empty="no jobs")
 
 
-@click.command("show", cls=Command)
-@_job_id
 def show_(job_id: str | None) -> None:
     """Show a job, its tasks and, if known, why they are waiting; or a job schedule."""
     name, client = opened(job_id)
@@ -151,9 +135,6 @@ def show_(job_id: str | None) -> None:
         show({**plain(row), "tasks": plain(tasks), **more})
 
 
-@click.command(cls=Command)
-@_job_id
-@parameters.timeout(JOB_SECONDS)
 def wait(job_id: str | None, timeout: float) -> None:
     """Wait until the tasks of a job have ended. Fails if a task failed.
 
@@ -193,10 +174,6 @@ def _end_orphan(client: Client, orphan: Orphan) -> None:
         raise recording.missing
 
 
-@click.command(cls=Command)
-@_job_id
-@ranks
-@parameters.timeout(JOB_SECONDS, "Maximum seconds to watch.")
 def watch(job_id: str | None, timeout: float) -> None:
     """Watch a job: its nodes, its ranks, its numbers and its output, until its tasks have ended. Fails if one failed.
 
@@ -227,21 +204,6 @@ def _show_ended(job: Job, *, logs: str = "") -> None:
     job.raise_failed(logs=logs)
 
 
-@click.command(cls=Command)
-@_job_id
-@click.option("--task", "task_id", help="The task. Default: the first task of the job.")
-@click.option("--file", default="stdout.txt", show_default=True, help="The file, as `wd/train.log`.")
-@click.option("-f", "--follow", is_flag=True, help="Follow the output until the task has ended.")
-@click.option("--rank", "ranks", callback=numbers, metavar="N,N", help="Only lines of these ranks, such as 0,3 or 0-7.")
-@click.option("--node", "nodes", callback=numbers, metavar="N,N", help="Only lines of these nodes, such as n1.")
-@click.option("--grep", "pattern", callback=_pattern, metavar="REGEX", help="Only lines that match.")
-@click.option(
-    "--since", callback=parameters.since, metavar="TIME", help="Only from then on: 10m ago, or 2027-01-31T09:00Z."
-)
-@click.option(
-    "--json", "as_json", is_flag=True, help="A JSON document for each line, with `rank` and `node`; -o jsonl."
-)
-@parameters.timeout(JOB_SECONDS, "Maximum seconds to follow.")
 def logs(
     job_id: str | None,
     task_id: str | None,
@@ -319,8 +281,6 @@ def _say_failed(job: Job, task_id: str | None, file: str) -> None:
     say(f"task {job.id}/{task.id} failed with {how}{why}")
 
 
-@click.command(cls=Command)
-@_job_id
 def term(job_id: str | None) -> None:
     """Terminate the tasks of a job, or a job schedule. It is not deleted."""
     name, client = opened(job_id, "terminating job {}", "Terminate job {}")
@@ -328,9 +288,6 @@ def term(job_id: str | None) -> None:
     show({"terminated": name}, f"terminated job {name}")
 
 
-@click.command(cls=Command)
-@_job_id
-@job_operations.running
 def disable(job_id: str | None, running: str) -> None:
     """Disable a job: it starts no more tasks until `jobs enable`."""
     name, client = opened(job_id, "disabling job {}")
@@ -338,8 +295,6 @@ def disable(job_id: str | None, running: str) -> None:
     show({"disabled": name}, f"disabled job {name}")
 
 
-@click.command(cls=Command)
-@_job_id
 def enable(job_id: str | None) -> None:
     """Enable a disabled job."""
     name, client = opened(job_id, "enabling job {}")
@@ -347,9 +302,6 @@ def enable(job_id: str | None) -> None:
     show({"enabled": name}, f"enabled job {name}")
 
 
-@click.command("del", cls=Command)
-@_job_id
-@click.option("--no-wait", is_flag=True, help="Do not wait until the deletion has finished.")
 def del_(job_id: str | None, no_wait: bool) -> None:
     """Delete a job with its tasks and their files, or a job schedule with its jobs."""
     name, client = opened(job_id, "deleting job {}", "Delete job {} with its tasks")

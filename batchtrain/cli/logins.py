@@ -8,7 +8,6 @@ from typing import NoReturn
 import click
 
 from batchtrain.cli import loading
-from batchtrain.cli.completion import ids
 from batchtrain.cli.connecting import connect
 from batchtrain.cli.help import Command
 from batchtrain.cli.messages import say
@@ -20,15 +19,7 @@ from batchtrain.errors import UsageError
 from batchtrain.records.stacks import in_words
 from batchtrain.service.connect import Account
 
-_pool_id = click.option("--pool-id", metavar="ID", help="The pool of the node. Default: the one of pool.yaml.")
-WORDS_LAST = {"allow_interspersed_args": False}
-"""Everything after the first argument belongs to the command of the user."""
 
-
-@click.command(cls=Command, context_settings=WORDS_LAST)
-@_pool_id
-@click.argument("node")
-@click.argument("words", metavar="[COMMAND]...", nargs=-1, type=click.UNPROCESSED)
 def ssh(pool_id: str | None, node: str, words: tuple[str, ...]) -> None:
     """Run COMMAND on a node, or open a shell, with the login of the pool (`ssh` in pool.yaml).
 
@@ -40,13 +31,6 @@ def ssh(pool_id: str | None, node: str, words: tuple[str, ...]) -> None:
     _end(client.pools.ssh(pool, node, line, recipe=recipe))
 
 
-@click.command(cls=Command)
-@_pool_id
-@click.argument("node")
-@click.argument("port", type=click.IntRange(1, 65535))
-@click.option(
-    "--local-port", type=click.IntRange(0, 65535), metavar="N", help="Port here. Default: PORT; 0: a free one."
-)
 def forward(pool_id: str | None, node: str, port: int, local_port: int | None) -> None:
     """Forward a port of this machine (127.0.0.1) to PORT of a node until Ctrl-C."""
     client, pool, recipe = _pool(pool_id)
@@ -60,10 +44,6 @@ def forward(pool_id: str | None, node: str, port: int, local_port: int | None) -
     client.pools.forward(pool, node, port, local_port=local_port, recipe=recipe, ready=ready)
 
 
-@click.command("exec", cls=Command, context_settings=WORDS_LAST)
-@click.option("--task", "task_id", help="The task. Default: the first that runs.")
-@click.argument("job_id", shell_complete=ids("jobs"))
-@click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def exec_(task_id: str | None, job_id: str, words: tuple[str, ...]) -> None:
     """Run COMMAND in a running task: in its directory, with its environment, as its user, and in its container.
 
@@ -77,9 +57,6 @@ def exec_(task_id: str | None, job_id: str, words: tuple[str, ...]) -> None:
     _end(client.jobs.handle(job_id).exec(line, task_id, recipe=recipe))
 
 
-@click.command("stacks", cls=Command)
-@click.option("--task", "task_id", help="The task. Default: the first that runs.")
-@click.argument("job_id", shell_complete=ids("jobs"))
 def stacks_(task_id: str | None, job_id: str) -> None:
     """Show where the Python processes of a running task are: the calls of their main threads, the last call first.
 

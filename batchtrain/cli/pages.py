@@ -13,7 +13,7 @@ from typing import NamedTuple
 import click
 
 from batchtrain.cli.app import root
-from batchtrain.cli.help import FIRST_WORDS, Command
+from batchtrain.cli.help import FIRST_WORDS
 from batchtrain.cli.messages import say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
@@ -33,12 +33,11 @@ class Page(NamedTuple):
     about: str
 
 
-def _topics(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+def topics(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The topics for shell completion."""
     return [topic for topic in pages() if topic.startswith(incomplete)]
 
 
-@click.command("help", cls=Command)
-@click.argument("topic", metavar="[TOPIC]", required=False, shell_complete=_topics)
 def command(topic: str | None) -> None:
     """Show a page of the documentation, or list the pages.
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
+from batchtrain.cli.help import late_bound, late_callback
 from batchtrain.config import times
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -78,6 +81,43 @@ def _idle_time(ctx: click.Context, parameter: click.Parameter, value: str | None
     return value
 
 
+def ids(kind: str) -> Callable[..., list[str]]:
+    """Completes an id. kind: `pools` or `jobs`."""
+    return partial(late_bound("completion.ids"), kind)
+
+
+def data_dir(callback: Callable[..., Any] | None = None) -> Callable[[_Function], _Function]:
+    """The option for the directory of the emulator."""
+    variable, text = "BATCHTRAIN_EMULATOR_DIR", "The data directory of the emulator."
+    return click.option("--data-dir", envvar=variable, metavar="DIR", callback=callback, help=text)
+
+
+WORDS_LAST = {"allow_interspersed_args": False}
+"""Everything after the first argument belongs to the command of the user."""
+recipes = late_bound("shipped_recipes.offered")
 idle = click.option(
     "--idle", callback=_idle_time, metavar="TIME", help="No nodes after this time without a task, such as 30m."
 )
+ranks = click.option(
+    "--rank", "--ranks", metavar="N,N", callback=late_callback("event_lines.choose_ranks"), expose_value=False,
+    help="Print only the output of these ranks, such as 0,3 or 0-7. All is recorded."
+)  # fmt: skip
+bundle = click.option(
+    "--bundle",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write everything that was read to a zip file, without secrets, to attach it to a question.",
+)
+SCRIPT = (
+    click.option("--nodes", type=click.IntRange(min=1), help="Number of nodes. Default of a script: 1."),
+    click.option("--processes-per-node", type=click.IntRange(min=1), help="Processes on each node."),
+    click.option("--gpus-per-node", type=click.IntRange(min=1), help="The same, with one process per GPU."),
+    click.option("--size", metavar="SIZE", help="The VM size, such as ND96isr_H100_v5."),
+    click.option("--spot", is_flag=True, help="Use spot nodes."),
+    click.option(
+        "--checkpoints", metavar="NAME", help="Keep checkpoints of a script in a file share of this storage account."
+    ),
+    click.option("--framework", metavar="NAME", help="How a script is launched. Default: by its imports."),
+    click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]", type=click.UNPROCESSED),
+)
+"""The options of a bare script, and its arguments: the fields of `scripts.Options`."""

@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 from datetime import datetime, timezone
 
-import click
-
-from batchtrain.cli import loading, parameters
-from batchtrain.cli.help import Command
+from batchtrain.cli import loading
 from batchtrain.cli.hourly_cost import hour_of
 from batchtrain.cli.messages import say
 from batchtrain.cli.options import settings
@@ -19,7 +16,7 @@ from batchtrain.config.projects import has_former, project_of
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.travel import BLOB_STORE
 from batchtrain.config.types import Recipe
-from batchtrain.errors import Differs, UsageError
+from batchtrain.errors import UsageError
 from batchtrain.plan import Facts, Plan, plan_recipe, render
 from batchtrain.plan.candidate_rows import rows
 from batchtrain.plan.cost import region_for
@@ -28,14 +25,7 @@ from batchtrain.plan.pool_users import with_dates
 from batchtrain.runs.beginnings import lineage_of
 from batchtrain.runs.lease import marks_here
 
-DIFFERS = Differs.exit_code
-"""Exit code of `config plan --diff --exit-code` if something differs from the plan."""
 
-
-@click.command("plan", cls=Command)
-@parameters.directory
-@click.option("--diff", is_flag=True, help="Compare the plan with the existing pool and jobs. Nothing is changed.")
-@click.option("--exit-code", is_flag=True, help=f"With --diff: exit with {DIFFERS} if something differs from the plan.")
 def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     """Print the exact requests for the pool and the jobs; nothing is sent."""
     config = examined(directory)

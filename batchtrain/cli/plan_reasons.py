@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
-from batchtrain.cli import parameters
-from batchtrain.cli.help import Command
 from batchtrain.cli.options import from_environment, settings
 from batchtrain.cli.output import show
 from batchtrain.cli.plan import examined, planned
@@ -16,9 +12,6 @@ from batchtrain.errors import UsageError
 from batchtrain.plan import explain as explaining
 
 
-@click.command("explain", cls=Command)
-@click.argument("path", required=False)
-@parameters.directory
 def explain(path: str | None, directory: str | None) -> None:
     """Explain the plan: list its implicit settings with their reasons, or what a property becomes.
 

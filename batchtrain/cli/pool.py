@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-import click
 from msgspec.structs import replace
 
 from batchtrain import formula as language
-from batchtrain.cli import live, loading, parameters, samples
-from batchtrain.cli.completion import ids
+from batchtrain.cli import live, loading, samples
 from batchtrain.cli.connecting import connect, registered, waiting
 from batchtrain.cli.documents import plain
 from batchtrain.cli.event_lines import tell
-from batchtrain.cli.help import Command
 from batchtrain.cli.messages import say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
@@ -24,17 +21,9 @@ from batchtrain.config.load import Loaded
 from batchtrain.errors import UsageError, counted
 from batchtrain.records import Pool, node_hours
 from batchtrain.service import read
-from batchtrain.service.deadlines import POOL_SECONDS
 from batchtrain.service.watch import pool_states
 
-_pool_id = click.argument("pool_id", required=False, shell_complete=ids("pools"))
 
-
-@click.command(cls=Command)
-@parameters.directory
-@click.option("--no-wait", is_flag=True, help="Do not wait until the nodes are ready.")
-@parameters.timeout(POOL_SECONDS)
-@parameters.idle
 def add(directory: str | None, no_wait: bool, timeout: float, idle: str | None) -> None:
     """Create the pool of pool.yaml and wait until its nodes are ready for tasks.
 
@@ -62,9 +51,6 @@ def _size(pool: Pool) -> str:
     return f"pool {pool.id} has {counted(pool.nodes, 'node')} ({pool.allocation})"
 
 
-@click.command(cls=Command)
-@_pool_id
-@parameters.timeout(POOL_SECONDS)
 def wait(pool_id: str | None, timeout: float) -> None:
     """Wait until the nodes of a pool (by default the one of pool.yaml) are ready for tasks."""
     name, config = _named(pool_id)
@@ -74,8 +60,6 @@ def wait(pool_id: str | None, timeout: float) -> None:
     show_rows(nodes, empty="no nodes")
 
 
-@click.command(cls=Command)
-@_pool_id
 def watch(pool_id: str | None) -> None:
     """Watch the nodes of a pool (by default the one of pool.yaml) until it is gone. Ctrl-C ends only the watching."""
     name, config = _named(pool_id)
@@ -84,7 +68,6 @@ def watch(pool_id: str | None) -> None:
         pool_states(client.batch, name, client.pace, block)
 
 
-@click.command("list", cls=Command)
 def list_() -> None:
     """List the pools, with the paid hours of their current nodes."""
 
@@ -92,8 +75,6 @@ def list_() -> None:
     show_rows(read.with_node_hours(client.batch, client.pools.list(), datetime.now(timezone.utc)), empty="no pools")
 
 
-@click.command("show", cls=Command)
-@_pool_id
 def show_(pool_id: str | None) -> None:
     """Show a pool and its nodes (by default the one of pool.yaml)."""
 
@@ -113,19 +94,6 @@ def show_(pool_id: str | None) -> None:
         show({**plain(pool), "nodes": plain(nodes), "waits": waits})
 
 
-@click.command(cls=Command)
-@_pool_id
-@click.option("--dedicated", type=click.IntRange(0), metavar="N", help="Number of dedicated nodes.")
-@click.option("--spot", type=click.IntRange(0), metavar="N", help="Number of spot nodes.")
-@click.option(
-    "--leaving",
-    type=click.Choice(["requeue", "terminate", "taskcompletion"]),
-    default="requeue",
-    show_default=True,
-    help="What happens to the tasks of removed nodes.",
-)
-@click.option("--no-wait", is_flag=True, help="Do not wait until the nodes are ready.")
-@parameters.timeout(POOL_SECONDS)
 def resize(
     pool_id: str | None, dedicated: int | None, spot: int | None, leaving: str, no_wait: bool, timeout: float
 ) -> None:
@@ -154,9 +122,6 @@ def resize(
     show(pool, _size(pool))
 
 
-@click.command(cls=Command)
-@click.argument("pool_id", shell_complete=ids("pools"))
-@click.argument("node_ids", nargs=-1, required=True)
 def reboot(pool_id: str, node_ids: tuple[str, ...]) -> None:
     """Reboot nodes of a pool; their tasks are requeued. NODE_IDS may be short, as in `pool show`."""
     client = connect(changes=f"rebooting {', '.join(node_ids)} of pool {pool_id}")
@@ -165,8 +130,6 @@ def reboot(pool_id: str, node_ids: tuple[str, ...]) -> None:
     show({"rebooting": full_ids}, f"rebooting {', '.join(node_ids)}")
 
 
-@click.command(cls=Command)
-@parameters.directory
 def login(directory: str | None) -> None:
     """Create the login of `ssh` or `rdp` on every current node, and show how to use it."""
     config = loading.load(directory, needs=("pool_specification",))
@@ -175,9 +138,6 @@ def login(directory: str | None) -> None:
     client.pools.log_in(config.recipe, tell=tell)
 
 
-@click.command("del", cls=Command)
-@_pool_id
-@click.option("--no-wait", is_flag=True, help="Do not wait until the deletion has finished.")
 def del_(pool_id: str | None, no_wait: bool) -> None:
     """Delete a pool with its nodes (by default the one of pool.yaml)."""
     name, config = _named(pool_id)
@@ -187,16 +147,6 @@ def del_(pool_id: str | None, no_wait: bool) -> None:
     show({"deleted": name}, f"deleted pool {name}")
 
 
-@click.command(cls=Command)
-@click.argument("formula")
-@click.option("--sample", "given", multiple=True, metavar="NAME=N,…", help="Samples of a metric, the last one current.")
-@click.option(
-    "--samples", "file", type=click.Path(dir_okay=False), help="JSON file: name -> numbers or [time, number]."
-)
-@click.option("--now", metavar="TIME", help="The time, such as 2027-01-31T09:00:00Z. Default: now.")
-@click.option("--dedicated", type=int, default=0, help="Current number of dedicated nodes.")
-@click.option("--low-priority", type=int, default=0, help="Current number of low-priority nodes.")
-@click.option("--seed", type=int, default=0, help="Of rand().")
 def evaluate(
     formula: str,
     given: tuple[str, ...],
@@ -237,19 +187,11 @@ def _named(pool_id: str | None) -> tuple[str, Loaded | None]:
     return config.recipe.pool.id, config
 
 
-@click.command(cls=Command)
-@click.argument("pool_id", shell_complete=ids("pools"))
-@click.argument("node")
 def files(pool_id: str, node: str) -> None:
     """List the files of a node."""
     show_rows(connect().pools.files(pool_id, node), empty="no files")
 
 
-@click.command(cls=Command)
-@click.argument("pool_id", shell_complete=ids("pools"))
-@click.argument("node")
-@click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
-@click.option("-d", "--directory", default=".", show_default=True, help="Where to put the files.")
 def get(pool_id: str, node: str, patterns: tuple[str, ...], directory: str) -> None:
     """Download files of a node, such as `startup/**`, byte for byte."""
     pools = connect().pools

@@ -8,14 +8,10 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-import click
-
 from batchtrain.cli import loading, shipped_recipes
-from batchtrain.cli.help import Command
 from batchtrain.cli.messages import completed
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
-from batchtrain.cli.parameters import directories
 from batchtrain.config import projects
 from batchtrain.config.source_directory import SCHEMAS
 from batchtrain.containers.recipe_images import behind, environment_of
@@ -43,10 +39,6 @@ class New(NamedTuple):
     next: tuple[str, ...]
 
 
-recipe_name = click.argument("name", shell_complete=shipped_recipes.offered)
-
-
-@click.command("list", cls=Command)
 def list_() -> None:
     """List the recipes, and what each needs on this machine."""
     rows = [_listed(recipe) for recipe in shipped_recipes.every()]
@@ -77,8 +69,6 @@ def _lines(row: RecipeRow) -> tuple[str, str]:
     return short if len(short) <= WIDEST else f"{row.name}: runs here ({cost})", f" {row.about}"
 
 
-@click.command("show", cls=Command)
-@recipe_name
 def show_(name: str) -> None:
     """Print a recipe's README."""
     recipe = shipped_recipes.find(name)
@@ -87,9 +77,6 @@ def show_(name: str) -> None:
     show({"name": name, "readme": text, "files": files}, text.rstrip("\n"))
 
 
-@click.command(cls=Command)
-@recipe_name
-@click.argument("directory", metavar="[DIR]", required=False, shell_complete=directories)
 def new(name: str, directory: str | None) -> None:
     """Copy a recipe to a new directory; by default one with its name."""
     recipe = shipped_recipes.find(name)

@@ -10,17 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
-from batchtrain.cli import detached, live, loading, parameters, scripts
+from batchtrain.cli import detached, live, loading, scripts
 from batchtrain.cli.connecting import connect, settle_copy
 from batchtrain.cli.documents import plain
-from batchtrain.cli.event_lines import ranks, results_last
-from batchtrain.cli.help import Command
+from batchtrain.cli.event_lines import results_last
 from batchtrain.cli.messages import say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show_rows
-from batchtrain.cli.parameters import POSITIVE, duration, seconds
 from batchtrain.cli.progress import bar
 from batchtrain.cli.run_directories import origin
 from batchtrain.cli.run_page import RunPage
@@ -43,35 +39,9 @@ from batchtrain.service import read
 
 NAMED = 20
 """Tasks that did not succeed and are named at the end; more are counted."""
-DETACH = "Return after the job is added: the service ends it, deletes its pool, and uploads its results to storage."
-CONTROLLER = "With --detach: a job on a small node moves the job if its pool loses nodes (`candidates.recover`)."
-MAX_PRICE = "End the run when its nodes have cost this, by the prices of the catalogue. The emulator counts the same."
 
 
-@click.command("run", cls=Command)
-@click.argument("directory", metavar="[DIR|SCRIPT]", required=False, shell_complete=parameters.directories)
 @scripts.options
-@click.option(
-    "--timeout",
-    type=float,
-    callback=seconds,
-    help="Maximum seconds for each wait. Default: the tasks' wall-clock limits and an hour; else 24 hours.",
-)
-@click.option("--detach", is_flag=True, help=DETACH)
-@click.option("--controller", is_flag=True, help=CONTROLLER)
-@click.option("--keep", is_flag=True, help="Keep the pool and the jobs. Results are always kept, in the run directory.")
-@click.option("--reuse", is_flag=True, help="Use the existing pool, or create it, and keep it for the next run.")
-@parameters.idle
-@click.option("--max-price", type=POSITIVE, metavar="AMOUNT", help=MAX_PRICE)
-@click.option(
-    "--max-duration", callback=duration, metavar="TIME", help="End the run after this time, such as 90m or 2h."
-)
-@ranks
-@click.option("--fresh", is_flag=True, help="Start anew, although there are checkpoints. They are kept.")
-@click.option("--dashboard", is_flag=True, help="Open the page of the run in the browser.")
-@click.option("--resume", metavar="RUN", help="Continue the checkpoints of this run, also of another project.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag for `runs list` and `runs cost`; repeatable.")
-@click.option("--note", default="", help="A remark for `runs list`.")
 def command(
     directory: str | None,
     wish: scripts.Options,

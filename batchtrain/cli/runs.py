@@ -13,16 +13,12 @@ from datetime import datetime
 from difflib import SequenceMatcher
 from pathlib import Path
 
-import click
-
-from batchtrain.cli import parameters
 from batchtrain.cli.documents import plain
-from batchtrain.cli.help import Command
 from batchtrain.cli.messages import say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows, write
-from batchtrain.cli.parameters import directories
 from batchtrain.cli.run_directories import runs_root
+from batchtrain.cli.runs_commands import NEWEST
 from batchtrain.errors import BatchtrainError, UsageError, printable, printable_lines
 from batchtrain.runs import compare, restore
 from batchtrain.runs import export as exporting
@@ -32,8 +28,6 @@ from batchtrain.runs.so_far import so_far
 from batchtrain.runs.source_copy import equal
 from batchtrain.service.connect import loopback
 
-NEWEST = 50
-"""Runs that `runs list` shows on a terminal without --all."""
 MOST_METRICS = 20
 """Metrics that `runs show` shows on a terminal; those that matter are first."""
 WIDEST = 40
@@ -67,14 +61,6 @@ def _labels_of(run: RunDirectory) -> Labels:
         return Labels()
 
 
-@click.command("list", cls=Command)
-@click.option("--account", is_flag=True, help="The runs of all users and machines whose jobs the account still has.")
-@click.option("--tag", metavar="TAG", help="Only runs with this tag.")
-@click.option("--job", metavar="JOB", help="Only runs of this job.")
-@click.option("--state", metavar="STATE", help="Only runs in this state, such as failed, running or succeeded.")
-@click.option("--since", callback=parameters.since, metavar="TIME", help="Only runs that began since: 30d, 2027-01-31.")
-@click.option("--sort", metavar="METRIC", help="The best last value of this metric first.")
-@click.option("--all", "lists_all", is_flag=True, help=f"All runs. A terminal shows the newest {NEWEST}.")
 def list_(
     account: bool,
     tag: str | None,
@@ -111,11 +97,6 @@ def list_(
         say(f"{hidden:,} more; --all lists them")
 
 
-@click.command(cls=Command)
-@click.argument("run", default="latest")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Add a tag. May be repeated.")
-@click.option("--untag", "untags", multiple=True, metavar="TAG", help="Remove a tag. May be repeated.")
-@click.option("--note", help="Replace the note; an empty text removes it.")
 def label(run: str, tags: tuple[str, ...], untags: tuple[str, ...], note: str | None) -> None:
     """Print or change the tags and the note of a run, also while it runs. `runs list` and `runs cost` select by tag."""
     directory = _run(run)
@@ -131,8 +112,6 @@ def label(run: str, tags: tuple[str, ...], untags: tuple[str, ...], note: str | 
     show(labels, str(labels) or "no tags and no note")
 
 
-@click.command("show", cls=Command)
-@click.argument("run", default="latest")
 def show_(run: str) -> None:
     """Show a run, its metrics (last and best value, throughput after warm-up), the attempts of tasks that ran more than
     once, and how long each phase took.
@@ -177,8 +156,6 @@ def show_(run: str) -> None:
         say(f"warning: {text}", "warning")
 
 
-@click.command("compare", cls=Command)
-@click.argument("names", nargs=-1, required=True, metavar="RUN RUN...")
 def compare_(names: tuple[str, ...]) -> None:
     """Compare runs: the settings and packages that differ, the phases, the last and best values of their metrics, and
     how their sources differ."""
@@ -286,9 +263,6 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: (width - 1) // 2]}…{text[-(width // 2) :]}"
 
 
-@click.command("restore", cls=Command)
-@click.argument("run")
-@click.argument("directory", metavar="DIR", shell_complete=directories)
 def restore_(run: str, directory: str) -> None:
     """Write a recipe that runs RUN again to a new directory: its settings and the copy of its source.
 
@@ -310,12 +284,6 @@ def restore_(run: str, directory: str) -> None:
     show(result, "\n".join(lines))
 
 
-@click.command(cls=Command)
-@click.argument("run", default="latest")
-@click.option("--csv", "form", flag_value="csv", default=True, help="One line per value, on stdout. The default.")
-@click.option("--dlbs", "form", flag_value="dlbs", help="rank_N.log files for the log parser of DLBS.")
-@click.option("--tensorboard", "form", flag_value="tensorboard", help="Event files for TensorBoard.")
-@click.option("-d", "--directory", type=click.Path(path_type=Path), help="Directory to write to. Default: in the run.")
 def export(run: str, form: str, directory: Path | None) -> None:
     """Export the metrics of a run for another program."""
     run_directory = _run(run)

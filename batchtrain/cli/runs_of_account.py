@@ -5,15 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-import click
-
-from batchtrain.cli import parameters
 from batchtrain.cli.connecting import connect
-from batchtrain.cli.help import Command
 from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show_rows
-from batchtrain.cli.parameters import duration
 from batchtrain.cli.run_directories import runs_root
 from batchtrain.client import account_runs, spent
 from batchtrain.config import catalog_file
@@ -23,10 +18,6 @@ from batchtrain.runs.recording import now
 from batchtrain.runs.spending import By
 
 
-@click.command(cls=Command)
-@click.option("--by", type=click.Choice(["tag", "user", "job", "size"]), default="job", show_default=True)
-@click.option("--since", callback=parameters.since, default="30d", show_default=True, metavar="TIME")
-@click.option("--account", is_flag=True, help="Also the pools of the account whose runs are not recorded here.")
 def cost(by: By, since: datetime, account: bool) -> None:
     """What the runs of this directory have cost since a time, by the prices of the catalogue.
 
@@ -45,10 +36,6 @@ def cost(by: By, since: datetime, account: bool) -> None:
     show_rows(spending.rows(expenses, by) if expenses else (), empty=nothing)
 
 
-@click.command(cls=Command)
-@click.option("--all-users", is_flag=True, help="Also what the runs of other users left.")
-@click.option("--older-than", callback=duration, metavar="TIME", help="Only what is older, such as 12h or 1d.")
-@click.option("--elsewhere", is_flag=True, help="Also delete what belongs to runs that are not known here.")
 def clean(all_users: bool, older_than: float | None, elsewhere: bool) -> None:
     """List the pools and jobs that runs left in the account, and delete them after a question.
 

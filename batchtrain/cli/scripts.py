@@ -25,18 +25,6 @@ from batchtrain.scripts.detection import NONE, Undecided
 from batchtrain.scripts.recipe import Prepared
 
 FILE = "batchtrain.yaml"
-_OPTIONS = (
-    click.option("--nodes", type=click.IntRange(min=1), help="Number of nodes. Default of a script: 1."),
-    click.option("--processes-per-node", type=click.IntRange(min=1), help="Processes on each node."),
-    click.option("--gpus-per-node", type=click.IntRange(min=1), help="The same, with one process per GPU."),
-    click.option("--size", metavar="SIZE", help="The VM size, such as ND96isr_H100_v5."),
-    click.option("--spot", is_flag=True, help="Use spot nodes."),
-    click.option(
-        "--checkpoints", metavar="NAME", help="Keep checkpoints of a script in a file share of this storage account."
-    ),
-    click.option("--framework", metavar="NAME", help="How a script is launched. Default: by its imports."),
-)
-_ARGUMENTS = click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]", type=click.UNPROCESSED)
 
 
 class Options(NamedTuple):
@@ -84,15 +72,13 @@ class Options(NamedTuple):
 
 
 def options(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Adds the options of a script to a command, and its arguments as the last one; they are the parameter `wish`."""
+    """Collects the options and arguments of a script, which a command has as parameters, in its parameter `wish`."""
 
     @functools.wraps(function)
     def command(**values: Any) -> int | None:
         wish = Options(**{name: values.pop(name) for name in Options._fields})
         return function(wish=wish, **values)
 
-    for parameter in (_ARGUMENTS, *reversed(_OPTIONS)):
-        command = parameter(command)
     return command
 
 

@@ -7,10 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-import click
-
-from batchtrain.cli import loading, parameters
-from batchtrain.cli.help import Command
+from batchtrain.cli import loading
 from batchtrain.cli.messages import colored
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show
@@ -20,9 +17,6 @@ from batchtrain.config.load import Examined
 from batchtrain.errors import ConfigError
 
 
-@click.command(cls=Command)
-@parameters.directory
-@click.option("--fix", is_flag=True, help="Fix problems that have exactly one solution. Comments are kept.")
 def validate(directory: str | None, fix: bool) -> int:
     """Report every problem of every file, with its position."""
     source = loading.directory_of(directory)

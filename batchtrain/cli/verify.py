@@ -9,20 +9,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import money
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.cli.connecting import connect
 from batchtrain.cli.documents import plain
 from batchtrain.cli.event_lines import tell
-from batchtrain.cli.help import Command
 from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
-from batchtrain.cli.parameters import POSITIVE
 from batchtrain.cli.run_directories import origin
+from batchtrain.cli.single_commands import IMAGE, SIZE
 from batchtrain.client.local import OWN_IMAGE, own_environment
 from batchtrain.config import catalog_file, user_settings
 from batchtrain.config.image_names import EXAMPLE
@@ -38,35 +35,11 @@ from batchtrain.verify.report_page import page
 from batchtrain.verify.shared_pools import Work, refuse_above, work_of
 from batchtrain.verify.verification import Report, Settings, Verification
 
-SIZE = "Standard_D4s_v5"
-"""The size without --size."""
-IMAGE = "openmpi:digits"
-"""The image of the containers: it has Python, an sshd and an MPI."""
 NO_IMAGE = (
     "no image: `batchtrain config set registry NAME` names the registry of the images of recipes, or give --image"
 )
 
 
-@click.command("verify", cls=Command)
-@click.option(
-    "--size", "sizes", multiple=True, metavar="SIZE", help=f"VM size of the pools; repeatable. Default: {SIZE}."
-)
-@click.option("--nodes", type=click.IntRange(2, 64), default=2, show_default=True, help="Nodes of each pool.")
-@click.option("--only", "names", multiple=True, metavar="AREA", help="Only the probes of this area; repeatable.")
-@click.option(
-    "--budget", type=POSITIVE, default=20, show_default=True, metavar="AMOUNT",
-    help="The most that the nodes may cost; the service removes them before.",
-)  # fmt: skip
-@click.option("--plan", "only_plan", is_flag=True, help="Show the pools, minutes and price; send nothing.")
-@click.option("--image", help=f"Image of the containers. Default: {IMAGE} of your registry.")
-@click.option(
-    "--answers", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-    help="JSON with your answers to the probes by hand: true or false, by probe.",
-)  # fmt: skip
-@click.option(
-    "--report", "folder", type=click.Path(file_okay=False, path_type=Path), default="verified", show_default=True,
-    metavar="DIR", help="Where the reports are written.",
-)  # fmt: skip
 def command(
     sizes: tuple[str, ...],
     nodes: int,

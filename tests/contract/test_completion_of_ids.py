@@ -10,6 +10,7 @@ import pytest
 
 from batchtrain.cli import completion
 from batchtrain.cli.options import Settings
+from batchtrain.cli.parameters import ids
 from batchtrain.client.client import Client
 from batchtrain.client.local import account_dir
 from batchtrain.config.types import Secret
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.process
 
 def completed(kind: str, incomplete: str, chosen: Settings | None = None) -> list[str]:
     context = click.Context(click.Command("x"), obj=chosen or Settings(local=True))
-    return completion.ids(kind)(context, click.Argument(["name"]), incomplete)
+    return ids(kind)(context, click.Argument(["name"]), incomplete)
 
 
 def test_the_pools_and_jobs_of_the_running_emulator_are_offered(

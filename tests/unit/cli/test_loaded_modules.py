@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,16 +15,19 @@ from tests.environments import ROOT
 RECIPE = str(ROOT / "recipes" / "CNTK-GPU-Infiniband-IntelMPI")
 LOADED = """
 import atexit, json, os, sys
+name = sys.argv.pop(1)
 def note():
-    with open(sys.argv[0], "w") as file:
+    with open(name, "w") as file:
         json.dump(list(sys.modules), file)
 atexit.register(note)
 end, os._exit = os._exit, lambda code: (note(), end(code))
-sys.argv.pop(0)
+sys.argv[0] = "batchtrain"
 from batchtrain.cli.__main__ import main
 main()
 """
 LIBRARIES = {"azure", "click", "cryptography", "jsonschema", "msgspec", "pathspec", "requests", "rich", "yaml"}
+HELP = {"cli", "config", "shipped"}
+"""Of `config` the spelling of times, of `service` the deadlines, and of `shipped` the folder of the documentation."""
 FILES = {
     "catalog",
     "cli",
@@ -44,6 +48,11 @@ PLANS = FILES | {"client", "hints", "markup", "plan", "runs", "runtime", "servic
     [
         (["--version"], set(), {"cli"}),
         (["--help"], {"click"}, {"cli"}),
+        (["run", "--help"], {"click"}, HELP),
+        (["jobs", "--help"], {"click"}, HELP - {"shipped"} | {"service"}),
+        (["jobs", "add", "--help"], {"click"}, HELP | {"service"}),
+        (["emulator", "start", "--help"], {"click"}, HELP),
+        (["COMPLETE", "jobs", "logs", "--fo"], {"click"}, HELP - {"shipped"} | {"errors", "service"}),
         (["config", "validate", RECIPE], {"click", "msgspec", "yaml"}, FILES | {"hints"}),
         (["config", "plan", RECIPE], {"click", "msgspec", "yaml"}, PLANS),
     ],
@@ -51,8 +60,11 @@ PLANS = FILES | {"client", "hints", "markup", "plan", "runs", "runtime", "servic
 def test_a_command_loads_these_libraries_and_parts(
     words: list[str], libraries: set[str], parts: set[str], tmp_path: Path
 ) -> None:
-    noted = tmp_path / "modules.json"
-    subprocess.run([sys.executable, "-c", LOADED, noted, *words], capture_output=True, check=True)
+    noted, completes = tmp_path / "modules.json", words[0] == "COMPLETE"
+    line = {"COMP_WORDS": " ".join(["batchtrain", *words[1:]]), "COMP_CWORD": str(len(words) - 1)}
+    environment = os.environ | ({"_BATCHTRAIN_COMPLETE": "bash_complete"} | line if completes else {})
+    command = [sys.executable, "-c", LOADED, noted, *(() if completes else words)]
+    subprocess.run(command, capture_output=True, check=not completes, env=environment)
     modules = [name.split(".") for name in json.loads(noted.read_text())]
     assert {name[0] for name in modules} & LIBRARIES == libraries
     assert {name[1] for name in modules if name[0] == "batchtrain" and len(name) > 1} == {*parts, "version"}

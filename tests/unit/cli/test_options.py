@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import contextvars
 import importlib
+import inspect
 import pkgutil
+import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 
 from batchtrain import cli
-from batchtrain.cli.app import JOBS, root
-from batchtrain.cli.help import Command, Doors
+from batchtrain.cli.app import root
+from batchtrain.cli.help import Command, Doors, docstring
 from batchtrain.cli.options import Settings, settings
 from batchtrain.cli.parameters import POSITIVE
 from batchtrain.errors import counted
+
+LATE_BOUND = re.compile(r'late_(?:bound|callback)\("([^"]+)"\)')
 
 
 def commands(command: click.Command, path: str = "batchtrain") -> Iterator[tuple[str, click.Command]]:
@@ -28,12 +33,20 @@ def commands(command: click.Command, path: str = "batchtrain") -> Iterator[tuple
             yield from commands(command.member(name), f"{path} {name}")
 
 
-def test_every_command_is_in_the_table_of_commands() -> None:
-    reached = {id(command) for _, command in commands(root)}
+def test_the_function_of_every_command_takes_its_parameters() -> None:
+    for path, command in commands(root):
+        if isinstance(command, Command):
+            module, _, name = command.function.rpartition(".")
+            function = getattr(importlib.import_module(f"batchtrain.cli.{module}"), name)
+            values = {parameter.name: None for parameter in command.params if parameter.expose_value}
+            assert inspect.signature(function, follow_wrapped=False).bind(**values), path
+
+
+def test_every_late_bound_function_exists() -> None:
     for module in pkgutil.iter_modules(cli.__path__):
-        members = vars(importlib.import_module(f"batchtrain.cli.{module.name}"))
-        lost = [name for name, member in members.items() if isinstance(member, Command) and id(member) not in reached]
-        assert lost == [], module.name
+        for path in LATE_BOUND.findall(Path(cli.__path__[0], f"{module.name}.py").read_text(encoding="utf-8")):
+            name, _, function = path.rpartition(".")
+            assert callable(getattr(importlib.import_module(f".{name}", "batchtrain.cli"), function)), path
 
 
 def test_no_command_has_an_option_twice() -> None:
@@ -58,7 +71,7 @@ def test_a_speed_or_a_price_is_above_0() -> None:
 
 def test_every_command_says_in_a_sentence_what_it_does() -> None:
     for path, command in commands(root):
-        assert (command.help or "").strip(), path
+        assert (command.help if isinstance(command, Doors) else docstring(command.function) or "").strip(), path
 
 
 @pytest.mark.parametrize(
@@ -73,8 +86,9 @@ def test_every_command_says_in_a_sentence_what_it_does() -> None:
     ],
 )
 def test_jobs_tasks_with_the_verb_of_jobs_task_and_a_job_is_jobs_task(words: str, path: str) -> None:
-    context = click.Context(JOBS)
-    name, _, left = JOBS.resolve_command(context, words.split())
+    jobs = root.member("jobs")
+    assert isinstance(jobs, Doors)
+    name, _, left = jobs.resolve_command(click.Context(jobs), words.split())
     assert [name, *left] == [*path.split(), *words.split()[len(path.split()) :]]
 
 

@@ -74,8 +74,7 @@ def test_a_full_disk_leaves_no_half_recipe_and_is_no_bug(
         raise shutil.Error([("jobs.yaml", str(target / "config/jobs.yaml"), said)])
 
     monkeypatch.setattr(shutil, "copytree", full)
-    assert recipe.new.callback is not None
     with pytest.raises(OSError, match="No space left") as caught:
-        recipe.new.callback(name="JAX", directory=str(target))
+        recipe.new(name="JAX", directory=str(target))
     assert message_of(caught.value) == (f"{target}/config/jobs.yaml: No space left on device", 2)
     assert list(tmp_path.rglob("*")) == ([target] if there else [])
