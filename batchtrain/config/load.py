@@ -500,14 +500,21 @@ class Reading:
     def _rest(self, name: str, data: Any, flaws: Iterable[Flaw]) -> Any:
         """The section without its invalid parts. Returns None if too much depends on them."""
         wrong = {flaw.path for flaw in flaws}
-        while items := {path for path in wrong if isinstance(path[-1], int)}:  # items have no names: the whole list
-            wrong = wrong - items | {path[:-1] for path in items}
-        if any(len(path) < 2 or path[-1] == "id" for path in wrong):  # other rules look up these names
-            return None
-        valid_parts = override.without(data, (path[1:] for path in wrong))
-        try:
-            value = convert(valid_parts, schema.SECTIONS[name])
-        except (msgspec.ValidationError, RecursionError):
+        for _ in range(_PRUNINGS):
+            while items := {path for path in wrong if isinstance(path[-1], int)}:  # items have no names: the whole list
+                wrong = wrong - items | {path[:-1] for path in items}
+            if any(len(path) < 2 or path[-1] == "id" for path in wrong):  # other rules look up these names
+                return None
+            valid_parts = override.without(data, (path[1:] for path in wrong))
+            try:
+                value = convert(valid_parts, schema.SECTIONS[name])
+                break
+            except (msgspec.ValidationError, RecursionError):
+                from batchtrain.config import judge  # as in `convert`
+
+                blocks = {flaw.path for flaw in judge.judged(name, valid_parts).flaws}  # they lack a value now
+                wrong = blocks | {path for path in wrong if blocks.isdisjoint(path[:n] for n in range(len(path)))}
+        else:
             return None
         self._pruned[name] = wrong
         self._above.update(path[:n] for path in wrong for n in range(len(path)))
@@ -530,12 +537,12 @@ class Reading:
     def _hangs_on_mistakes(self, finding: CheckFinding) -> bool:
         """Whether omitted parts or placeholders may cause a finding: it is about one of them, or its rule reads a
         section that lacks some."""
-        path, section = finding.path, str(finding.path[0])
+        path, section, rule = finding.path, str(finding.path[0]), _rules()[finding.rule]
         omissions = self._pruned.get(section, ())
         return (
             path in self._unfilled
             or path in self._above
-            or any(name in self._pruned for name in _rules()[finding.rule].reads if name != section)
+            or (not rule.apart and any(name in self._pruned for name in rule.reads if name != section))
             or any(path[:n] in omissions for n in range(1, len(path) + 1))
         )
 

@@ -162,14 +162,14 @@ _LOADER = "batchtrain.config.load"
 _PLANNER = "batchtrain.plan"
 
 RULES = (
-    Rule("gone", WARNING, EVERYTHING, "A property has an effect.", _GONE, _gone),
+    Rule("gone", WARNING, EVERYTHING, "A property has an effect.", _GONE, _gone, apart=True),
     Rule("file-share", ERROR, BOTH, "Files are transferred as blobs, not through a file share.",
          "azure-batch 15.1, ResourceFile, OutputFile", _file_shares),
     Rule("filter-approximate", ERROR, BOTH, "A file filter has an exact equivalent in Batch.",
          "azure-batch 15.1, OutputFile.filePattern", _filters),
     Rule("task-file-input", ERROR, BOTH, "Files of other tasks are passed through storage.", _SHIPYARD, _task_files),
     Rule("transfer-options", ERROR, (*GLOBAL, *POOL, *JOBS), "The options of a transfer are supported.", _SHIPYARD,
-         _transfer_options),
+         _transfer_options, apart=True),
     Rule("mpi-ofa", WARNING, JOBS, "The MPI supports the requested fabric.", "Intel MPI 2019: release notes", _ofa),
     Rule("copy-to-nodes", ERROR, GLOBAL, "Files are copied to the nodes through storage.", _SHIPYARD, _copies),
     Rule("renamed", WARNING, EVERYTHING, "A property has its current name.", _LOADER),

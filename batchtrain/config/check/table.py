@@ -36,7 +36,7 @@ class CheckFinding(NamedTuple):
 
 class Rule(NamedTuple):
     """A named check: its level, the sections it reads, its requirement in one sentence, the source of the requirement,
-    and the function (None if the loader or the planner reports it)."""
+    and the function (None if the loader or the planner reports it). apart: it reads each section by itself."""
 
     name: str
     level: str
@@ -44,12 +44,13 @@ class Rule(NamedTuple):
     sentence: str
     source: str
     find: Callable[[Subject], Found] | None = None
+    apart: bool = False
 
 
 def findings(rules: Iterable[Rule], subject: Subject, broken: frozenset[str]) -> Iterator[CheckFinding]:
     """All findings, without the rules that need an unreadable section."""
     for rule in rules:
-        if rule.find is None or broken.intersection(rule.reads):
+        if rule.find is None or (not rule.apart and broken.intersection(rule.reads)):
             continue
         for path, message in rule.find(subject):
             yield CheckFinding(rule.name, rule.level, path, message)

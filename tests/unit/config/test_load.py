@@ -516,6 +516,14 @@ def test_a_mistake_hides_findings_about_the_omitted_part(tmp_path: Path) -> None
     ]
 
 
+def test_a_mistake_in_one_block_hides_only_what_hangs_on_that_block(tmp_path: Path) -> None:
+    volumes = "{a: {volume_driver: none}, b: {volume_driver: glusterfs_on_compute, container_path: /b}}"
+    config = f"global_resources: {{volumes: {{shared_data_volumes: {volumes}}}}}\n"
+    pool = POOL + "  batch_insights_enabled: true\n"
+    told = {path.rpartition("shared_data_volumes.")[2] for path, _ in said(write(tmp_path, config=config, pool=pool))}
+    assert told == {"a.volume_driver", "b.volume_driver", "pool_specification.batch_insights_enabled"}
+
+
 def test_rules_across_files_wait_for_a_section_without_mistakes(tmp_path: Path) -> None:
     config = "global_resources: {docker_images: [5: 6]}\n"
     jobs = "job_specifications: [{id: j, tasks: [{command: echo, docker_image: some/image}]}]\n"
