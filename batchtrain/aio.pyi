@@ -11,7 +11,6 @@ from batchtrain.client.account_runs import AccountRun
 from batchtrain.client.detach import Detached
 from batchtrain.client.planning import Foreseen
 from batchtrain.client.shown_progress import Tell
-from batchtrain.client.task_files import FileRow, GotRow, TaskFiles
 from batchtrain.config.types import Credentials, Recipe, StorageCredentials
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.diagnosis.finding import Diagnosis
@@ -28,6 +27,7 @@ from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.finished import Result, Run, Runs
 from batchtrain.runs.recording import Origin, Progress, Recording
 from batchtrain.runs.sweep import SweepRow
+from batchtrain.runs.task_files import FileRow, GotRow, TaskFiles
 from batchtrain.service.job_addition import AddOptions
 from batchtrain.service.register import Register
 from batchtrain.service.statistics import Stats

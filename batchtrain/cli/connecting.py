@@ -13,7 +13,7 @@ from batchtrain.cli.hourly_cost import hour_of
 from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.run_directories import runs_root
-from batchtrain.client import client, ending, spent
+from batchtrain.client import client, ending
 from batchtrain.client.client import Client
 from batchtrain.client.ending import Ending, left
 from batchtrain.config import projects, user_settings
@@ -22,6 +22,7 @@ from batchtrain.config.types import Recipe
 from batchtrain.errors import LimitReached, NotFound, TimedOut, Unreachable
 from batchtrain.life.intents import ADD
 from batchtrain.records.events import Event, ServiceUnreachable
+from batchtrain.runs import spent
 from batchtrain.runs.beginnings import copied_from
 from batchtrain.runs.recording import now
 from batchtrain.runs.spending import Budget

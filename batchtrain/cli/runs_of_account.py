@@ -10,9 +10,9 @@ from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show_rows
 from batchtrain.cli.run_directories import runs_root
-from batchtrain.client import account_runs, spent
+from batchtrain.client import account_runs
 from batchtrain.config import catalog_file
-from batchtrain.runs import leftovers, spending
+from batchtrain.runs import leftovers, spending, spent
 from batchtrain.runs.lease import user
 from batchtrain.runs.recording import now
 from batchtrain.runs.spending import By

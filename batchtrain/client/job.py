@@ -15,7 +15,6 @@ from batchtrain.client import logins, stacks
 from batchtrain.client.log_follower import together
 from batchtrain.client.session import Session
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
-from batchtrain.client.task_files import FileRow, GotRow, TaskFiles
 from batchtrain.client.watching import until_ended
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe
@@ -31,6 +30,7 @@ from batchtrain.runs.directory import RunDirectory, root_of
 from batchtrain.runs.finished import Run
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt, recorded_job
 from batchtrain.runs.sweep import SweepRow, progress, sweep
+from batchtrain.runs.task_files import FileRow, GotRow, TaskFiles
 from batchtrain.service import (
     deletion,
     files,

@@ -15,7 +15,6 @@ from batchtrain.client.idling import enabling, idles
 from batchtrain.client.planning import Foreseen, pool_id_of, refuse_path
 from batchtrain.client.session import Session
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
-from batchtrain.client.task_files import FileRow, GotRow, get_node_files, node_files
 from batchtrain.config.candidates import Candidate, ordered
 from batchtrain.config.login_ports import SSH_PORT
 from batchtrain.config.types import Recipe
@@ -40,6 +39,7 @@ from batchtrain.records import Node, Pool, Table
 from batchtrain.records.events import NodeLogin, NodeReady, NodeRebooted, NodeUserAdded, PoolResized, PoolReused
 from batchtrain.records.record import minute
 from batchtrain.runs.recording import QUIET, Progress
+from batchtrain.runs.task_files import FileRow, GotRow, get_node_files, node_files
 from batchtrain.service import deletion, read, submit, watch
 from batchtrain.service.deadlines import GONE_SECONDS, POOL_SECONDS
 from batchtrain.service.register import Register, Thing

@@ -11,7 +11,6 @@ from batchtrain.client.late_values import Placeholders
 from batchtrain.client.local import Kept, add_catalog, storage
 from batchtrain.client.planning import Foreseen, foresee, pool_id_of
 from batchtrain.client.shown_progress import Tell
-from batchtrain.client.task_files import Service
 from batchtrain.config import local_storage
 from batchtrain.config.local_storage import account_names, without_accounts
 from batchtrain.config.travel import LargeSource
@@ -26,6 +25,7 @@ from batchtrain.runs.directory import new_name, root_of
 from batchtrain.runs.finished import Runs
 from batchtrain.runs.lease import marks_here
 from batchtrain.runs.recording import now
+from batchtrain.runs.task_files import Service
 from batchtrain.service import connect as signing
 from batchtrain.service import submit, watch
 from batchtrain.service.connect import Account

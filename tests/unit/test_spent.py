@@ -15,13 +15,12 @@ from batchtrain.catalog.prices import Hour, Price, Prices
 from batchtrain.cli import connecting
 from batchtrain.cli.connecting import check_budget
 from batchtrain.cli.options import Settings
-from batchtrain.client import spent
 from batchtrain.client.client import Client
 from batchtrain.config import user_settings
 from batchtrain.config.types import Recipe
 from batchtrain.errors import LimitReached
 from batchtrain.plan.marks import Marks
-from batchtrain.runs import directory
+from batchtrain.runs import directory, spent
 from batchtrain.runs.directory import Cost, RunRecord
 from tests.unit.runs.batch_server import START, BatchServer, moment, serve
 

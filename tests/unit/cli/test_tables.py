@@ -10,9 +10,9 @@ import pytest
 from batchtrain import records
 from batchtrain.cli import tables
 from batchtrain.cli.documents import escaped
-from batchtrain.client.task_files import FileRow
 from batchtrain.errors import nodes_called
 from batchtrain.records import Failure, Job, Node, Pool, Task
+from batchtrain.runs.task_files import FileRow
 
 NODE = "tvmps_" + "732a" * 16 + "_d"
 FAILURE = Failure("FailureExitCode", "The task exited with an exit code representing a failure")
