@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from batchtrain.client.custom_factories import read_made
 from batchtrain.config import override, reference
+from batchtrain.config.custom_factories import read_made
 from batchtrain.config.load import load
 from batchtrain.config.reference import ITEM, KEY, PropertyPath
 from batchtrain.config.source_directory import read_sources

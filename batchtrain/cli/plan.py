@@ -10,7 +10,7 @@ from batchtrain.cli.hourly_cost import hour_of
 from batchtrain.cli.messages import say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, write
-from batchtrain.client.custom_factories import read_made
+from batchtrain.config.custom_factories import read_made
 from batchtrain.config.load import Examined
 from batchtrain.config.projects import has_former, project_of
 from batchtrain.config.source_directory import read_sources

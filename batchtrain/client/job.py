@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from batchtrain import markup, records
 from batchtrain.client import logins, stacks
-from batchtrain.client.log_follower import together
 from batchtrain.client.session import Session
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.client.watching import until_ended
@@ -28,6 +27,7 @@ from batchtrain.records.rank_end import RankEnd
 from batchtrain.records.stacks import Stack
 from batchtrain.runs.directory import RunDirectory, root_of
 from batchtrain.runs.finished import Run
+from batchtrain.runs.log_follower import together
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt, recorded_job
 from batchtrain.runs.sweep import SweepRow, progress, sweep
 from batchtrain.runs.task_files import FileRow, GotRow, TaskFiles

@@ -43,7 +43,7 @@ def gathered(
 ) -> tuple[Facts, Sources]:
     """Read everything that a recipe's tasks need from outside. listed: also list storage, for tasks made from files.
     results: where the service uploads what the tasks leave behind."""
-    from batchtrain.client.custom_factories import read_made  # needed only to plan, as what plans is
+    from batchtrain.config.custom_factories import read_made  # needed only to plan, as what plans is
     from batchtrain.config.source_directory import read_sources
     from batchtrain.storage.source import read_listings
 

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from batchtrain.client.log_follower import Follow, Followed
 from batchtrain.errors import BatchtrainError, LimitReached, NotFound
 from batchtrain.life import intents
 from batchtrain.life.intents import Intent
+from batchtrain.runs.log_follower import Follow, Followed
 from batchtrain.service import job_actions, read, tasks, watch
 from batchtrain.service.deadlines import JOB_SECONDS, STOP_SECONDS
 from batchtrain.service.tasks import Glance

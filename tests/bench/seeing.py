@@ -33,7 +33,6 @@ from rich.live import Live
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from batchtrain.cli.live_block import _Shown
 from batchtrain.client.client import Client, connect
-from batchtrain.client.log_follower import Follow
 from batchtrain.config.types import Secret
 from batchtrain.dashboard import recorded
 from batchtrain.dashboard.app import STATIC
@@ -43,6 +42,7 @@ from batchtrain.dashboard.connection import Connection
 from batchtrain.dashboard.reading import topic
 from batchtrain.runs import compare, directory
 from batchtrain.runs.curves import columns
+from batchtrain.runs.log_follower import Follow
 from batchtrain.service import watch
 from batchtrain.service.connect import Account
 from batchtrain.service.requests import ask

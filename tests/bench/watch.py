@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from batchtrain.client.client import Client  # noqa: E402
-from batchtrain.client.log_follower import Follow  # noqa: E402
 from batchtrain.config.types import Secret  # noqa: E402
+from batchtrain.runs.log_follower import Follow  # noqa: E402
 from batchtrain.service import watch  # noqa: E402
 from batchtrain.service.connect import Account  # noqa: E402
 from tests.bench.emulator import SIMULATED, Service, emulator, send  # noqa: E402

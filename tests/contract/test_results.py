@@ -16,11 +16,12 @@ import pytest
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
-from batchtrain.client import custom_factories, orphans
+from batchtrain.client import orphans
 from batchtrain.client.client import Client
 from batchtrain.client.ending import Ending
 from batchtrain.client.limits import Limits
 from batchtrain.client.run import follow, run
+from batchtrain.config import custom_factories
 from batchtrain.config.types import AutoPool, Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Settings

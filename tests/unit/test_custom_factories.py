@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.client.custom_factories import read_made
+from batchtrain.config.custom_factories import read_made
 from batchtrain.config.types import Recipe
 from batchtrain.errors import UsageError
 

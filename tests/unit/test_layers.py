@@ -182,8 +182,9 @@ IMPURE = {
 }
 READERS = {
     "load.py", "saving.py", "source_directory.py", "projects.py", "catalog_file.py", "user_settings.py", "__main__.py",
+    "custom_factories.py",
 }  # fmt: skip
-"""The modules of config that read or write files."""
+"""The modules of config that read or write files, or run Python of the user."""
 
 
 SEEDED = {"factories.py": {"random"}, "injection.py": {"random"}}  # each of their numbers has a seed

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from azure.batch import BatchClient
 
-from batchtrain.client.log_follower import Follow
 from batchtrain.config.types import FETCH_VARIABLE
 from batchtrain.dashboard.tasks import TaskOutputs
 from batchtrain.display.live_view import View
@@ -21,6 +20,7 @@ from batchtrain.records import Counts, Point, Task
 from batchtrain.records.events import Event, MetricsSeen
 from batchtrain.runs import directory, sweep
 from batchtrain.runs.directory import RunRecord, points_of
+from batchtrain.runs.log_follower import Follow
 from batchtrain.runs.recording import Recording
 from batchtrain.service import read
 from batchtrain.service.tasks import Glance

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from batchtrain.client.custom_factories import read_made
 from batchtrain.config import override, reference
+from batchtrain.config.custom_factories import read_made
 from batchtrain.config.load import examine
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import INSTANCES, read_path

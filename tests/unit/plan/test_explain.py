@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from batchtrain.client.custom_factories import read_made
 from batchtrain.config import origin
+from batchtrain.config.custom_factories import read_made
 from batchtrain.config.load import Examined, examine, find, read
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import read_path

@@ -18,14 +18,14 @@ import pytest
 from azure.batch import BatchClient
 from azure.core.rest import HttpRequest
 
-from batchtrain.client import log_follower
-from batchtrain.client.log_follower import AGAIN_LOOKS, EXPLAINED, FIRST, OUTPUT, Follow
 from batchtrain.config.types import FetchSettings
 from batchtrain.errors import NotFound, TimedOut, UsageError
 from batchtrain.metrics.stream import OWN, RECORDS
 from batchtrain.records import Counts, Task, TaskNode, TaskRequest
 from batchtrain.records.events import Event, FailuresSeen, MetricsSeen, RanksFailed, Stdout, StillWaiting
 from batchtrain.records.rank_end import RankEnd
+from batchtrain.runs import log_follower
+from batchtrain.runs.log_follower import AGAIN_LOOKS, EXPLAINED, FIRST, OUTPUT, Follow
 from batchtrain.service import files, read, retry, tasks, watch
 from batchtrain.service.answers import TaskAnswer
 from batchtrain.service.tasks import FEW, Glance
