@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from batchtrain.catalog.prices import Price
 from batchtrain.cli.documents import plain
-from batchtrain.errors import shortened
+from batchtrain.errors import nodes_called, shortened
 from batchtrain.plan.wire import Environment, Placeholder, Template, VaultSettings, filled
 from batchtrain.records import (
     Counts,
@@ -23,7 +23,6 @@ from batchtrain.records import (
     cells,
     node_cost,
     node_hours,
-    nodes_called,
 )
 from batchtrain.service.tasks import Glance
 
