@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -66,7 +65,7 @@ class Options(NamedTuple):
             "processes_per_node": self.processes_each,
             "size": self.size,
             "spot": "true" if self.spot else None,
-            "arguments": shlex.join(self.arguments),
+            "arguments": " ".join(map(recipe.quoted, self.arguments)),
         }
         return {name: str(text) for name, text in texts.items() if text}
 

@@ -181,7 +181,7 @@ def _recipe(script: imports.Script, name: str, wish: Wish, choice: Choice, image
     launcher, kind = detection.block_of(choice, wish.processes_per_node), "low_priority" if wish.spot else "dedicated"
     task = Task(
         id=TASK,
-        command=" ".join((f"python -u {shlex.quote(name)}", *map(shlex.quote, wish.arguments))),
+        command=" ".join((f"python -u {shlex.quote(name)}", *map(quoted, wish.arguments))),
         docker_image=image,
         source=".",
         checkpoint=Checkpoint(volume=CHECKPOINTS) if wish.checkpoints else None,
@@ -197,6 +197,20 @@ def _recipe(script: imports.Script, name: str, wish: Wish, choice: Choice, image
     )
     volumes = Volumes(shared_data_volumes={CHECKPOINTS: share} if wish.checkpoints else {})
     return Recipe(directory=str(directory), pool=pool, jobs=(job,), resources=GlobalResources(volumes=volumes))
+
+
+_VARIABLE = re.compile(r"(\$(?:BATCHTRAIN|AZ_BATCH)_\w+|\$\{(?:BATCHTRAIN|AZ_BATCH)_\w+\})")
+
+
+def quoted(argument: str) -> str:
+    """An argument of the program for the shell of the node, which replaces only the variables of Batch and batchtrain,
+    such as $BATCHTRAIN_CHECKPOINT_DIR."""
+    if not _VARIABLE.search(argument):
+        return shlex.quote(argument)
+    parts = (
+        part if at % 2 else re.sub(r'([\\$"`])', r"\\\1", part) for at, part in enumerate(_VARIABLE.split(argument))
+    )
+    return f'"{"".join(parts)}"'
 
 
 def _without_image(

@@ -19,7 +19,7 @@ from batchtrain.config.source_packages import READY, digest, of_recipe
 from batchtrain.containers.environments import TORCH_INDEX
 from batchtrain.errors import BatchtrainError, UsageError
 from batchtrain.scripts.detection import LAUNCHES, NAMES
-from batchtrain.scripts.recipe import Wish, prepare
+from batchtrain.scripts.recipe import Wish, prepare, quoted
 from tests import examples
 from tests.detection_table import SHAPES, judged
 
@@ -70,6 +70,19 @@ def test_a_script_becomes_a_recipe_with_its_directory_as_source(train: Path) -> 
     assert recipe.pool is not None
     assert recipe.pool.vm_count.low_priority == 2
     assert [warning.rule for warning in recipe.warnings] == ["spot-inter-node"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "here"),
+    [
+        ("a b", "'a b'"),
+        ("$HOME", "'$HOME'"),
+        ("snap=$BATCHTRAIN_CHECKPOINT_DIR/s.pt", '"snap=$BATCHTRAIN_CHECKPOINT_DIR/s.pt"'),
+        ('${AZ_BATCH_TASK_ID} "$(x)" `y`', r'''"${AZ_BATCH_TASK_ID} \"\$(x)\" \`y\`"'''),
+    ],
+)
+def test_variables_of_batch_and_batchtrain_in_an_argument_are_replaced_on_the_node(argument: str, here: str) -> None:
+    assert quoted(argument) == here
 
 
 def test_scripts_of_one_name_in_two_directories_have_their_own_ids(train: Path) -> None:
