@@ -51,9 +51,11 @@ def resume_of(recipe: Recipe, beginning: Beginning | None) -> Resume | None:
     if fresh and run:
         raise UsageError("`fresh` starts anew, and `resume` continues a run; give one of them")
     if not jobs and (fresh or run):
+        wish = "fresh" if fresh else "resume"
         raise UsageError(
-            f"`{'fresh' if fresh else 'resume'}` is about checkpoints, and no task of {recipe.directory} has"
-            " `checkpoint` (docs/how-to/checkpoints.md)"
+            f"`{wish}` is about checkpoints, and no task of {recipe.directory} has `checkpoint`;"
+            " `--checkpoints NAME` gives a script one. Without it, copy what a run left in runs/RUN/outputs beside"
+            " the program, and run it again (`batchtrain help checkpoints`)"
         )
     if run is None:
         return None

@@ -56,9 +56,11 @@ def begin(training: str, former: str, run: "dict[str, Any]", facts: "dict[str, A
     record = {"run": "", "commit": "", "dirty": False, **run, **facts, "time": now}
     record["line"] = (lines[-1] + 1 if anew else lines[-1]) if lines else 1
     path, before = (None, {}) if anew else newest(training, record["line"], records)
+    source = ""
     if run.get("resume"):
-        path, before, records = source_of(training, run["resume"])
-    own = {} if path or anew else own_files(directory(training, record["line"]))
+        source, before, records = source_of(training, run["resume"])
+        path = source if os.path.basename(source).startswith("step-") else None
+    own = {} if path or (anew and not source) else own_files(source or directory(training, record["line"]))
     if path or own:
         record["continues"] = continuation(path, before, record, records)
         record["own"] = own
@@ -66,8 +68,8 @@ def begin(training: str, former: str, run: "dict[str, Any]", facts: "dict[str, A
     elif not anew:
         record["earlier"] = last_step(training, lines[:-1], records)
     os.makedirs(training, exist_ok=True)
-    if path and run.get("resume"):
-        copy(path, directory(training, record["line"]))
+    if source:
+        copy(source, directory(training, record["line"]), os.path.basename(path or ""))
     append(training, record)  # before its line is made: a line that no run has begun would be continued
     return use(training, record)
 
@@ -85,12 +87,13 @@ def own_files(line: str) -> "dict[str, list[int]]":
     return files
 
 
-def copy(path: str, line: str) -> None:
-    """Make a line with a checkpoint of another one. A copy that fails leaves no line, which would be continued."""
+def copy(path: str, line: str, name: str) -> None:
+    """Make a line with a checkpoint of another one, or, without a name, with all of that line. A copy that fails leaves
+    no line, which would be continued."""
     part = line + ".part"
     shutil.rmtree(part, ignore_errors=True)
     try:
-        shutil.copytree(path, os.path.join(part, os.path.basename(path)))
+        shutil.copytree(path, os.path.join(part, name) if name else part)
         os.rename(part, line)
     except OSError:
         shutil.rmtree(part, ignore_errors=True)
@@ -154,8 +157,8 @@ def newest(training: str, line: int, records: "list[dict[str, Any]]") -> "tuple[
 
 
 def source_of(training: str, resume: "dict[str, Any]") -> "tuple[str, dict[str, Any], list[dict[str, Any]]]":
-    """The newest checkpoint of the run that is to be continued, which may be of another project, with the record of
-    that run and those of its training. Raises Refused."""
+    """The newest checkpoint of the run that is to be continued, which may be of another project, or its line if the
+    program keeps files of its own there, with the record of that run and those of its training. Raises Refused."""
     every = os.path.dirname(os.path.dirname(os.path.dirname(training)))
     job, name = os.path.join(every, resume["training"]), os.path.basename(training)
     task, row = parts(name)
@@ -178,7 +181,7 @@ def source_of(training: str, resume: "dict[str, Any]") -> "tuple[str, dict[str, 
             "run %s began no training in %s (runs that did: %s). Resume one of these, or start anew with --fresh"
             % (resume["run"], source, ", ".join(runs_of(records)) or "none")
         )
-    directory(source, attempts[-1]["line"])
+    line = directory(source, attempts[-1]["line"])
     only_writer = runs_of(records, attempts[-1]["line"]) == [resume["run"]]
     steps = []
     for path in checkpoint.every_complete():
@@ -186,6 +189,9 @@ def source_of(training: str, resume: "dict[str, Any]") -> "tuple[str, dict[str, 
         if writer == resume["run"] or (only_writer and not writer):
             return path, attempts[-1], records
         steps.append("step %d of %s" % (checkpoint.step_of(path), writer or "an unknown run"))
+    last = [record["run"] for record in records if record.get("line") == attempts[-1]["line"]][-1]
+    if not steps and last == resume["run"] and own_files(line):
+        return line, attempts[-1], records
     raise Refused(
         "no checkpoint of run %s is kept in %s (there: %s). Resume a run whose checkpoint is there, or start anew"
         " with --fresh" % (resume["run"], checkpoint.directory(), ", ".join(steps) or "nothing")
@@ -230,10 +236,12 @@ def continuation(
 def refuse_reshard(record: "dict[str, Any]") -> None:
     """Raise Refused for checkpoints of another number of ranks, if the task says that it cannot read them."""
     before, now = counts(record["continues"])
+    step = record["continues"]["step"]
     if before != now and not record.get("reshard", True):
         raise Refused(
-            "the checkpoint of step %d is of %s, and this run has %s: `checkpoint.reshard: false` refuses it. Run on as"
-            " many ranks as before, or start anew with --fresh" % (record["continues"]["step"], before, now)
+            "the checkpoint%s is of %s, and this run has %s: `checkpoint.reshard: false` refuses it. Run on as"
+            " many ranks as before, or start anew with --fresh"
+            % ("" if step is None else " of step %d" % step, before, now)
         )
 
 

@@ -329,6 +329,19 @@ def test_resume_finds_the_task_under_another_key(node: Node) -> None:
     assert node.run("b", task="p/job/train@new", resume={"run": "a", "training": "p/job"}).steps == ["step-10"]
 
 
+def test_resume_copies_what_a_program_keeps_without_the_contract_unless_a_later_run_continued_it(node: Node) -> None:
+    first = node.run("a").directory
+    Path(first, "snapshots").mkdir()
+    Path(first, "snapshots", "last.pt").write_text("of a")
+    resume = {"run": "a", "training": "p/job"}
+    again = node.run("b", task="q/job/train", resume=resume)
+    assert Path(again.directory, "snapshots", "last.pt").read_text() == "of a"
+    assert again.said[0] == "continues with snapshots/last.pt of run a, as far as the program reads it"
+    node.run("c")
+    assert node.run("d", task="q/job/train", resume=resume).code == 1
+    assert "no checkpoint of run a is kept in" in node.said[0]
+
+
 def test_resume_without_a_checkpoint_is_refused_and_changes_nothing(node: Node) -> None:
     node.run("b", resume={"run": "a", "training": "p/elsewhere"})
     assert node.code == 1
