@@ -27,7 +27,8 @@ def refuse_existing(
     """Raise AlreadyExists for a pool or job that exists: whatever ends this run later, it is not to be deleted. The
     user may delete it then, so results of its run that are still on its nodes are fetched before.
 
-    With `reuse`, returns the creation times of the existing completed jobs, which may be replaced.
+    Returns the creation times of the existing completed jobs that may be replaced: all with `reuse`, otherwise those
+    whose results are in the directory of the runs.
     """
     pools = [recipe.pool] if recipe.needs_pool and not reuse and recipe.pool is not None else []
     standing_pools = [pool.id for pool in pools if client.pools.stands(pool.id)]
@@ -38,18 +39,29 @@ def refuse_existing(
     for pool_id in standing_pools:
         refuse_used(client, Thing("pool", pool_id), origin)
         raise faults.failure(f"add pool {pool_id}", "PoolExists", "The specified pool already exists.")
+    replaced = []
     for job_id, state in states.items():
         refuse_used(client, Thing("job", job_id), origin)
-        if reuse and state != "completed":
+        record = None if reuse else _record(_run_of(client, job_id), origin)
+        if state == "completed" and (reuse or (record is not None and record.results == "complete")):
+            replaced.append(job_id)
+        elif state == "completed" and record is not None and record.state == "detached":
+            raise AlreadyExists(
+                f"job {job_id} of the detached run {record.id} has completed; `batchtrain runs fetch {record.id}` gets"
+                " its results, and then this command replaces the job",
+                operation=f"add job {job_id}",
+                code="JobExists",
+            )
+        elif reuse:
             raise AlreadyExists(
                 f"job {job_id} is {state}, and only a completed job is replaced; wait for it with"
                 f" `batchtrain jobs wait {job_id}`, or delete it with `batchtrain jobs del {job_id}`",
                 operation=f"replace job {job_id}",
                 code="JobExists",
             )
-        if not reuse:
+        else:
             raise faults.failure(f"add job {job_id}", "JobExists", f"The specified job already exists, and is {state}.")
-    return {job_id: read.job(client.batch, job_id).created for job_id in states}
+    return {job_id: read.job(client.batch, job_id).created for job_id in replaced}
 
 
 def refuse_used(client: Operations, thing: Thing, origin: Origin | None) -> None:
@@ -59,22 +71,33 @@ def refuse_used(client: Operations, thing: Thing, origin: Origin | None) -> None
         for user in (pool_users.users(client.batch, thing.id) if thing.kind == "pool" else ())
         if observe.is_used(client.batch, user.job, _state(_record(user.run, origin)))
     )
+    state = ""
     with contextlib.suppress(NotFound):
         marks = read_marks(client.batch, thing)
-        record, is_job = _record(marks.run, origin), thing.kind == "job" and bool(marks.ends_with)
+        record = _record(marks.run, origin)
         state = _state(record)
+        is_job = thing.kind == "job" and (bool(marks.ends_with) or state == "detached")
         if not users and (state == "running" or (is_job and observe.is_used(client.batch, thing.id, state))):
             users = (pool_users.PoolUser(marks.run, "", record.started if record else None, ends=True),)
     if not users:
         return
     step = f"`batchtrain jobs wait {thing.id}` waits for it; or use another id"
-    if thing.kind == "pool":
+    if state == "detached":
+        step = f"`batchtrain runs attach {marks.run}` follows it, and `batchtrain runs stop {marks.run}` ends it"
+    elif thing.kind == "pool":
         step = "`batchtrain run --reuse` runs on it, too; or use another id"
     raise AlreadyExists(
         f"{thing.name} is used by {', '.join(map(str, users))}; {step}",
         operation=f"add {thing.name}",
         code=f"{thing.kind.capitalize()}Exists",
     )
+
+
+def _run_of(client: Operations, job_id: str) -> str:
+    """The run that added a job; empty if the job is gone."""
+    with contextlib.suppress(NotFound):
+        return read_marks(client.batch, Thing("job", job_id)).run
+    return ""
 
 
 def _record(run: str, origin: Origin | None) -> RunRecord | None:

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from batchtrain.client import ending
+from batchtrain.client.existing import refuse_existing
 from batchtrain.client.limits import Limits
 from batchtrain.client.run import run
 from batchtrain.client.work import Work, seconds_for
@@ -503,6 +504,31 @@ def test_a_completed_job_whose_run_fetches_its_results_is_not_replaced(
     with pytest.raises(AlreadyExists, match=f"job j is used by run {other.name}"):
         runs(service, [], intent=REUSE, origin=Origin(tmp_path))
     assert held and service.deleted == []
+
+
+@pytest.mark.parametrize(
+    ("job_state", "state", "results", "message"),
+    [
+        ("active", "detached", "", "job j is used by run .*batchtrain runs attach 2"),
+        ("completed", "detached", "", "job j of the detached run .*`batchtrain runs fetch 2"),
+        ("completed", "completed", "complete", ""),
+    ],
+)
+def test_the_job_of_a_detached_run_is_replaced_once_its_results_are_here(
+    job_state: str, state: str, results: str, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started = datetime(2026, 11, 28, tzinfo=timezone.utc)
+    other = directory.make(tmp_path, "j", started)
+    other.write(RunRecord(id=other.name, job="j", started=started, state=state, results=results))
+    monkeypatch.setattr("batchtrain.client.existing.read_marks", lambda *_: Marks(other.name))
+    service = Service()
+    service.standing, service.job_state = ("j",), job_state
+    wanted = recipe(jobs=[{"id": "j", "tasks": [{"command": "x"}]}])
+    if message:
+        with pytest.raises(AlreadyExists, match=message):
+            refuse_existing(service, wanted, Origin(tmp_path), print, reuse=False)
+    else:
+        assert list(refuse_existing(service, wanted, Origin(tmp_path), print, reuse=False)) == ["j"]
 
 
 def test_a_completed_job_that_another_run_has_replaced_meanwhile_is_not_deleted(watched: list[BaseException]) -> None:
