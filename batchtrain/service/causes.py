@@ -16,9 +16,10 @@ PREFIX = re.compile(rf"^(?:\[\d+:(?P<label>[^\]]+)\] )?{_RANK}")
 _OF_PYTORCH = re.compile(_RANK)
 TRACEBACK = "Traceback (most recent call last):"
 FRAME = re.compile(
-    r'\s+File "[^"]*/workitems/[^/"]+/[^/"]+/[^/"]+/(?!\.batchtrain/)(?P<file>[^"]+)", line (?P<line>\d+)'
+    r'\s+File "(?:[^"]*/workitems/[^/"]+/[^/"]+/[^/"]+/(?!\.batchtrain/)(?:wd/)?|(?![/<]))(?P<file>[^"]+)", line'
+    r" (?P<line>\d+)"
 )
-"""A line of a traceback in a file of the task's directory that is not batchtrain's own."""
+"""A line of a traceback in a file where the task starts, or in another one of its directory, but not batchtrain's."""
 _ANY_FRAME = re.compile(r'\s+File "[^"]+", line \d+')
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 """The beginnings of lines between the tracebacks of one failure."""

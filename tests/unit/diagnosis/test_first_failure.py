@@ -105,7 +105,7 @@ def test_the_exception_of_the_process_that_failed_first_is_the_cause(engine: str
         lines = (*VICTIMS[victim][:-1], *OWN)  # one process alone, which went on after it had lost another one
     (finding,) = judged(of_job(failed(*lines, end=end))).findings
     assert (finding.rule, finding.cause) == ("exception", "the program raised ValueError: bad data")
-    assert finding.evidence == "wd/train.py:12: ValueError: bad data"
+    assert finding.evidence == "train.py:12: ValueError: bad data"
 
 
 @pytest.mark.parametrize("victim", [name for name, lines in VICTIMS.items() if lines[0] == HEADING])

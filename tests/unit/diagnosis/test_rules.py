@@ -299,7 +299,7 @@ def test_a_known_exception_is_shown_with_its_file_and_line(name: str) -> None:
     frame = '  File "/mnt/batch/tasks/workitems/digits/job-1/train/wd/train.py", line 12, in <module>'
     lines = ("Traceback (most recent call last):", frame, LINES[name])
     (finding,) = judged(of_job(failed(*lines))).findings
-    assert (finding.rule, finding.evidence) == (name, f"wd/train.py:12: {LINES[name]}")
+    assert (finding.rule, finding.evidence) == (name, f"train.py:12: {LINES[name]}")
 
 
 def test_the_source_that_a_traceback_quotes_proves_nothing() -> None:
@@ -400,7 +400,7 @@ def test_an_exception_without_a_rule_is_shown_with_the_line_that_raised_it() -> 
     frame = '  File "/mnt/batch/tasks/workitems/digits/job-1/train/wd/train.py", line 12, in <module>'
     lines = ("Traceback (most recent call last):", frame, "ValueError: negative batch size")
     (finding,) = judged(of_job(failed(*lines))).findings
-    assert (finding.rule, finding.evidence) == ("exception", "wd/train.py:12: ValueError: negative batch size")
+    assert (finding.rule, finding.evidence) == ("exception", "train.py:12: ValueError: negative batch size")
 
 
 def test_the_rank_that_failed_first_is_judged_and_not_its_victims() -> None:

@@ -19,7 +19,9 @@ RANK_3 = RankEnd("rank 3", 3, NODE, exit_code=1)
 
 
 def test_a_task_without_a_gang_has_its_exception() -> None:
-    assert cause(("a warning", *TRACEBACK), RankEnd()) == Cause(exception="ZeroDivisionError: division by zero")
+    assert cause(("a warning", *TRACEBACK), RankEnd()) == Cause(
+        exception="ZeroDivisionError: division by zero", raised="train.py:3"
+    )
 
 
 def test_the_innermost_line_of_the_task_s_own_files_is_where_an_exception_was_raised() -> None:
@@ -97,7 +99,19 @@ def test_a_syntax_error_of_the_script_has_its_file_and_line() -> None:
         "SyntaxError: invalid syntax",
     ]
     found = cause(lines, RankEnd())
-    assert (found.exception, found.raised) == ("SyntaxError: invalid syntax", "wd/train.py:2")
+    assert (found.exception, found.raised) == ("SyntaxError: invalid syntax", "train.py:2")
+
+
+@pytest.mark.parametrize("file", ["pkg/model.py", "/mnt/batch/tasks/workitems/digits/job-1/train/wd/pkg/model.py"])
+def test_an_exception_is_at_the_line_as_the_source_has_it(file: str) -> None:
+    lines = [
+        "Traceback (most recent call last):",
+        f'  File "{file}", line 37, in forward',
+        '  File "<frozen importlib._bootstrap>", line 241, in f',
+        '  File "/usr/lib/python3/dist-packages/torch/nn.py", line 5, in g',
+        "IndexError: 3",
+    ]
+    assert cause(lines, RankEnd()).raised == "pkg/model.py:37"
 
 
 def test_a_line_of_faulthandler_is_no_exception() -> None:
