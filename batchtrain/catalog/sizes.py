@@ -466,7 +466,8 @@ MOST_MISTAKES = 2
 
 
 def nearest(name: str, among: Iterable[VmSize] | None = None) -> tuple[str, ...]:
-    """At most three names similar to `name`: fewest differences first, then equal length, then equal beginning."""
+    """At most three names similar to `name`: fewest differences first, then equal length, then equal beginning;
+    otherwise those that lack only the version in `name`."""
     target = key(name)
     most = MOST_MISTAKES if len(target) > 5 else 1
     ranking = []
@@ -475,7 +476,8 @@ def nearest(name: str, among: Iterable[VmSize] | None = None) -> tuple[str, ...]
         if abs(len(other) - len(target)) <= most and (wrong := mistakes(target, other)) <= most:
             alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(other, target, strict=False)))
             ranking.append((wrong, abs(len(other) - len(target)), -alike, size.name))
-    return tuple(name for *_, name in sorted(ranking)[:3])
+    versions = (size.name for size in SIZES if not ranking and key(size.name).startswith(f"{target}_v"))
+    return (*(name for *_, name in sorted(ranking)[:3]), *versions)
 
 
 def gone(size: VmSize) -> bool:

@@ -77,6 +77,10 @@ def read(path: Path) -> Script:
         )
     if not path.is_file():
         raise UsageError(f"{path} does not exist; name a recipe directory or a Python script")
+    with path.open("rb") as script:
+        first_line = script.readline(200)
+    if path.suffix == ".sh" or (first_line.startswith(b"#!") and b"python" not in first_line):
+        raise UsageError(f"{path} is no Python script; name the script that it starts: `batchtrain run train.py`")
     search_path = [path.parent]
     modules = list(_modules(path, search_path))
     imports: dict[str, Place] = {}

@@ -37,6 +37,7 @@ def test_each_size_stands_once_in_the_whole_list() -> None:
 def test_near_names_are_looked_for_among_the_own_ones_too() -> None:
     catalog = Catalog((OWN._replace(name="Standard_ZZTOP9"),), (MINE,))
     assert catalog.nearest_sizes("zztop8") == ("Standard_ZZTOP9",)
+    assert catalog.nearest_sizes("ND96isr_H100") == ("Standard_ND96isr_H100_v5",)
     assert "me:mine:1" in catalog.nearest_images("me:mine:2")
 
 

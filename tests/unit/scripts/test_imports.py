@@ -105,6 +105,13 @@ def test_other_functions_of_os_start_no_program(text: str, tmp_path: Path) -> No
     assert read(script(tmp_path, text)).programs == ()
 
 
+def test_a_shell_script_is_answered_with_what_to_name(tmp_path: Path) -> None:
+    for name, text in (("run.sh", "x=1\ntorchrun train.py"), ("launch", "#!/bin/bash\ntorchrun train.py\n")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(UsageError, match="is no Python script; name the script that it starts"):
+            read(tmp_path / name)
+
+
 def test_a_computed_command_is_not_read(tmp_path: Path) -> None:
     assert read(script(tmp_path, "import os\nos.system(command)")).programs == ()
 
