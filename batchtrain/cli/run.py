@@ -64,7 +64,7 @@ def command(
     SCRIPT is a Python script without a recipe, such as train.py. --nodes, --processes-per-node, --size and --spot are
     for both, and so are ARGUMENTS after --: those of the script, or of the command of a recipe with one task.
 
-    Results are the files below `output` in the working directory of each task, or what its `results` say. At
+    Results are the files that the program creates where it starts, or what the `results` of its task say. At
     --max-price or --max-duration the tasks are terminated, the results are fetched, and the exit code is 7.
     """
     if (keep or reuse) and max_price is not None:
