@@ -27,12 +27,14 @@ which MPI waits in MPI_Finalize for the others, unless the script runs as `pytho
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import json
 import os
 import socket
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when numpy loads: ranks share the cores, threads would fight
@@ -71,7 +73,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 def train(options: argparse.Namespace, comm) -> None:
     rank, size = comm.Get_rank(), comm.Get_size()
-    train_set, test_set = comm.bcast(load() if rank == 0 else None)  # one rank reads, so one pays scikit-learn's import
+    train_set, test_set = comm.bcast(load() if rank == 0 else None)  # one rank reads for all
     own = shard(len(train_set[1]), rank, size)
     check_shards(comm.gather((own, socket.gethostname())), len(train_set[1]))
     images, labels = train_set[0][own], train_set[1][own]
@@ -116,10 +118,10 @@ def train(options: argparse.Namespace, comm) -> None:
 
 def load() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """(images, labels) to train on and to test on: 8x8 pixels from 0 to 1, in an order that never changes."""
-    from sklearn.datasets import load_digits  # here because it takes a second, and only rank 0 needs it
-
-    digits = load_digits()
-    images, labels = (digits.data / 16).astype(np.float32), digits.target
+    (package,) = find_spec("sklearn").submodule_search_locations
+    with gzip.open(Path(package, "datasets/data/digits.csv.gz")) as file:  # as load_digits(), without a second's import
+        rows = np.loadtxt(file, dtype=np.float32, delimiter=",")
+    images, labels = rows[:, :-1] / 16, rows[:, -1].astype(np.int64)
     order = np.random.default_rng(0).permutation(len(labels))
     test, rest = order[:TEST_IMAGES], order[TEST_IMAGES:]
     return (images[rest], labels[rest]), (images[test], labels[test])
