@@ -33,6 +33,8 @@ class Story(NamedTuple):
     tasks: Mapping[str, Sequence[Sequence[str]]]
     state: str = "completed"
     failed: frozenset[str] = frozenset()
+    waiting: frozenset[str] = frozenset()
+    """The tasks that never started."""
     failure: RunFailure | None = None
     ends: Sequence[RankEnd] = ()
     silence: float = 0.0
@@ -73,13 +75,17 @@ STORIES: Mapping[str, Story] = {
     "healthy": Story({"train": [_gang(4, 20)]}),
     "nan": Story({"train": [NAN]}),
     "hung": Story({"train": [_gang(4, 40, silent=3, until=12)]}, "running"),
-    "failed": Story({"train": [_gang(4, 40, silent=2, until=8)]}, "failed", frozenset({"train"}), RAISED, ENDS),
+    "failed": Story(
+        {"train": [_gang(4, 40, silent=2, until=8)]}, "failed", frozenset({"train"}), failure=RAISED, ends=ENDS
+    ),
     "preempted": Story({"train": list(PREEMPTED)}),
     "sweep": Story(
         {f"task-{n:05}": [[f"step 1/1 loss {1 + n / 1000:.4f}"]] for n in range(500)},
         "failed", frozenset(f"task-{n:05}" for n in range(7, 500, 50)),
     ),
     "stopped": Story({"train": [_gang(4, 40, silent=3, until=12)]}, "interrupted", failure=STOPPED, silence=80),
+    "waits": Story({"good": [_steps(5)], "bad": [_steps(2)], "after": [[""]]}, "failed", frozenset({"bad"}),
+                   frozenset({"after"})),
     "same-id": Story({"train": [_steps(5)]}),
     "many-metrics": Story({"train": [[f"step {n} {MANY}" for n in (1, 2, 3)]]}),
     "layers": Story({"train": [[f'{{"step": {n}, {LAYERS}}}' for n in (1, 2)]]}),
@@ -101,7 +107,8 @@ def recorded(root: Path, name: str) -> RunDirectory:
         failure = Failure(EXIT_CODE, "the task exited with an exit code") if has_failed else Failure()
         code, result = (7, "failure") if has_failed else (0, "success")
         ended = Task(task, "completed", result, code, "node", SECONDS, failure, started=START)
-        tasks.append(ended if story.state != "running" else Task(task, "running", node="node", started=START))
+        is_running, open_task = story.state == "running", Task(task, "running", node="node", started=START)
+        tasks.append(Task(task, "active") if task in story.waiting else open_task if is_running else ended)
         if len(printed) > 1:
             attempts += _attempts(task, len(printed))
     metrics = numbers.end({})

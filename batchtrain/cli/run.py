@@ -220,8 +220,8 @@ def failed_tasks(tasks: Sequence[Task]) -> Iterator[str]:
     """How those of several tasks ended that did not succeed."""
     failed = [task for task in tasks if task.failed or task.state != "completed"] if len(tasks) > 1 else []
     for task in failed[:NAMED]:
-        how = "without an exit code" if task.exit_code is None else f"with exit code {task.exit_code}"
-        yield f"task {task.id} ended {how}"
+        how = "ended without an exit code" if task.exit_code is None else f"ended with exit code {task.exit_code}"
+        yield f"task {task.id} {how if task.state == 'completed' else f'is still {task.state}'}"
     if len(failed) > NAMED:
         yield f"{len(failed) - NAMED:,} more of {len(failed):,} tasks that did not succeed"
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import ClassVar, NamedTuple
 
 from batchtrain.records.failure import Failure
 from batchtrain.records.record import Int32, Record, Time
+from batchtrain.records.tasks import Task
 
 OVER = frozenset({"completed", "terminating", "deleting"})
 """The states of a job none of whose tasks starts any more."""
@@ -88,6 +91,11 @@ class Counts(NamedTuple):
     running: int = 0
     succeeded: int = 0
     failed: int = 0
+
+    @classmethod
+    def of(cls, tasks: Iterable[Task]) -> Counts:
+        """The numbers of these tasks."""
+        return cls(**Counter(task.counts_as for task in tasks))
 
     @property
     def ended(self) -> int:

@@ -106,6 +106,11 @@ class Task(Record, frozen=True):
         return self.state if self.state != "completed" else "failed" if self.failed else "succeeded"
 
     @property
+    def counts_as(self) -> str:
+        """The number of `Counts` that the service adds it to."""
+        return self.outcome if self.outcome in ("active", "succeeded", "failed") else "running"
+
+    @property
     def blocks(self) -> bool:
         """Whether it has ended so that the tasks which depend on it never start; needs the conditions of its exits."""
         action = self.request.exits.of(self.exit_code, self.failure).dependency_action

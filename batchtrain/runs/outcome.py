@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from batchtrain.errors import counted
-from batchtrain.records import Task
+from batchtrain.records import Counts, Task
 from batchtrain.records.rates import is_rate
 from batchtrain.runs import compare
 from batchtrain.runs.directory import FileRecord, RunRecord
@@ -40,10 +40,9 @@ def title(record: RunRecord, attempts: int = 1) -> str:
 
 def facts(record: RunRecord, tasks: Iterable[Task] = (), files: Iterable[FileRecord] = ()) -> Iterator[Fact]:
     """The main results, the cost, and the file with the model in the run directory."""
-    has_failed = [task.failed for task in tasks]
-    if len(has_failed) > 1:
-        failed = sum(has_failed)
-        yield Fact("tasks", f"{len(has_failed) - failed:,} succeeded" + (f", {failed:,} failed" if failed else ""))
+    counts = Counts.of(tasks)
+    if counts.total > 1:
+        yield Fact("tasks", str(counts))
     if best := compare.best_of_tasks(record):
         yield Fact(best.metric, f"best {best.value:.4g} of {counted(best.tasks, 'task')}")
     else:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from batchtrain.records import Counts, FailedBy, Task
 from batchtrain.records.failure import EXIT_CODE
 from batchtrain.service.failed import MEANINGS
-from batchtrain.service.tasks import count_of
 
 SLOWEST = 5
 BY_EXIT_CODE = frozenset({"", EXIT_CODE})
@@ -70,7 +69,7 @@ class Collector:
 
     def add(self, task: Task) -> None:
         """Take one task."""
-        self._counts[count_of(task)] += 1
+        self._counts[task.counts_as] += 1
         self._retries, self._requeues = self._retries + task.retries, self._requeues + task.requeues
         if task.started is not None:
             self._first = task.started if self._first is None else min(self._first, task.started)

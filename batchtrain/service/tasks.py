@@ -71,18 +71,8 @@ def glance(client: BatchClient, job_id: str, most: int = FEW) -> Glance:
     """The state of a job's tasks: one request for a job of up to `most` tasks, two for a larger one."""
     first = tuple(read.tasks(client, job_id, select=read.TIMED_TASK, limit=most + 1))
     if len(first) <= most:
-        numbers = dict.fromkeys(Counts._fields, 0)
-        for task in first:
-            numbers[count_of(task)] += 1
-        return Glance(first, Counts(**numbers), 1)
+        return Glance(first, Counts.of(first), 1)
     return Glance(first[:most], read.counts(client, job_id), 2)
-
-
-def count_of(task: Task) -> str:
-    """The count that the service adds a task to."""
-    if task.state == "completed":
-        return "failed" if task.failed else "succeeded"
-    return "active" if task.state == "active" else "running"
 
 
 def last(client: BatchClient, job_id: str, count: int, where: str = "") -> list[Task]:

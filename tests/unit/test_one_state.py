@@ -51,9 +51,7 @@ def block(width: int) -> Callable[[Recorded], str]:
         for task in story.tasks:
             for event, _ in recorded_runs.events(story, task):
                 view.note(event, START.timestamp() + SECONDS)
-        failed, tasks = len(story.failed), len(story.tasks)
-        counts = Counts(0, tasks, 0, 0) if story.state == "running" else Counts(0, 0, tasks - failed, failed)
-        view.note(TasksSeen("j", counts=counts), START.timestamp() + SECONDS)
+        view.note(TasksSeen("j", counts=Counts.of(recorded.run.tasks())), START.timestamp() + SECONDS)
         if story.ends:
             view.note(RanksFailed("train", ends=tuple(story.ends)), START.timestamp() + SECONDS)
         later = START.timestamp() + SECONDS + 60 * (story.state == "running")
@@ -173,6 +171,15 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
         "notebook": "rank 3 stood still for 84 s", "plain lines": "rank 3 stood still for 84 s",
         "end of run": "^stopped interrupted after 2 min",
     },
+    "waits": dict.fromkeys(("jobs show", "jobs wait"), r"bad +completed +failure +7.*after +active") | {
+        "block at 80": "2/3.*1 waiting  1 failed", "block at 40": "1 failed",
+        "end of run": (
+            r"^task bad ended with exit code 7\ntask after is still active\nwaits failed after 60 s\n"
+            r"  tasks +1 active, 1 succeeded, 1 failed\n"
+        ),
+        "page": '"name":"tasks","text":"1 active, 1 succeeded, 1 failed"', "report": r"after\s+●\s+active",
+        "notebook": r"after\s+●\s+active",
+    },
     "healthy": {"end of run": r"^healthy succeeded after 60 s\n  loss  0\.09520*$"},
     "preempted": {"end of run": r"^preempted succeeded after 60 s, 3 attempts\n  loss  0\.025$"},
     "many-metrics": {"end of run": r"m5    5\n  more  39 metrics$"},
@@ -183,6 +190,7 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
 }  # fmt: skip
 NEVER: Mapping[str, str] = {
     "layers": r"\d tasks",
+    "waits": "[23] succeeded|after ended",
     "silent": "NaN",
     "stopped": "KeyboardInterrupt",
     "healthy": ", diverged|NaN",

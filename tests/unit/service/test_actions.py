@@ -129,7 +129,7 @@ def test_one_task_is_looked_up_by_its_id() -> None:
 )
 def test_a_task_is_counted_as_the_service_counts_it(document: Any, count: str) -> None:
     (seen,) = tasks.glance(Service((200, {"value": [{"id": "t", **document}]})).client, "j").first
-    assert tasks.count_of(seen) == count
+    assert seen.counts_as == count
 
 
 # --- jobs -----------------------------------------------------------------------------------------------------------
