@@ -285,6 +285,7 @@ class FakeMachine:
         self.data_dir = data_dir
         self.specs: dict[str, NodeSpec] = {}
         self.runs: list[tuple[str, Run]] = []
+        self.uploaded: list[Run] = []
         self.logs: list[tuple[str, str, str]] = []
         self._waiting: dict[tuple[str, str], asyncio.Future[Exit]] = {}
         self._lost: dict[str, Callable[[str], None]] = {}
@@ -320,6 +321,9 @@ class FakeMachine:
         future = self._waiting.pop((node_id, scope), None)
         if future is not None and not future.done():
             future.set_result(Exit(143))
+
+    async def upload(self, node_id: str, run: Run) -> None:
+        self.uploaded.append(run)
 
     async def shutdown(self, node_id: str) -> None:
         self.specs.pop(node_id, None)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine
 from email.utils import formatdate
 from typing import Any, TypeVar
 
-from batchtrain.emulator import job_preparation, node_reports, recovery, reports, scheduler, task_environment
+from batchtrain.emulator import endings, job_preparation, node_reports, recovery, reports, scheduler, task_environment
 from batchtrain.emulator.alarms import Alarms
 from batchtrain.emulator.blob_store import BlobStore
 from batchtrain.emulator.injection import Injection
@@ -337,6 +337,9 @@ class Driver:
             return
         node = task.instances[number].node
         await self.machine.end(node, task_environment.scope(task, effect.run, number), GRACE)
+        job = self.world.job_of.get(task.job)
+        if number == 0 and job is not None and endings.leaves_outputs(job, task) and self.world.find_node(node):
+            await self.machine.upload(node, task_environment.application_run(self.world, job, task))
         self._report(reports.scope_ended, task, effect.run, number)
 
     async def _run_on_node(self, effect: scheduler.RunOnNode) -> None:

@@ -60,6 +60,11 @@ def condemn_all(world: World, entry: JobEntry, verdict: str, now: int) -> None:
         condemn(world, task, verdict, now)
 
 
+def leaves_outputs(entry: JobEntry, task: Task) -> bool:
+    """Whether output files are uploaded after a run was ended: not of deleted tasks, nor before the task runs again."""
+    return task.verdict == "terminate" and entry.tasks.has(task) and entry.record.state != "deleting"
+
+
 def conclude(world: World, entry: JobEntry, task: Task, now: int) -> None:
     """The run has left nothing on any node: free the nodes, then retry, requeue or complete the task."""
     release(world, entry, task, now)

@@ -299,6 +299,9 @@ class Machine(Protocol):
     async def end(self, node_id: str, scope: str, grace: float = 0.0) -> None:
         """End every process of a scope: SIGTERM, and SIGKILL after `grace` seconds. Returns when none is left."""
 
+    async def upload(self, node_id: str, run: Run) -> None:
+        """Send the output files of a command that was ended from outside; nothing if the node is gone."""
+
     async def shutdown(self, node_id: str) -> None:
         """End a node and all its processes; idempotent. Its directory is kept."""
 

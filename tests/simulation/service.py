@@ -313,7 +313,7 @@ class Machine(SimulatedMachine):
             if writes and outcome.code == 0 and node_id in self.roots and self._service.driver is not None:
                 self._write(node_id, f"{run.directory}/wd/result.txt", f"result of {run.directory}\n" * 20)
             self._service.invariants.exited(run, outcome)
-            return await self._uploaded(node_id, run, outcome)
+            return outcome if outcome.code == KILLED else await self._uploaded(node_id, run, outcome)
         finally:
             self._service.invariants.ended(truth)
 
@@ -350,10 +350,14 @@ class Machine(SimulatedMachine):
         blob = boxes.get(name, {}).get(controller_program.FILE)
         return msgspec.json.decode(blob.data, type=Requests) if blob is not None else None
 
+    async def upload(self, node_id: str, run: Run) -> None:
+        with contextlib.suppress(NodeLost):
+            await self._uploaded(node_id, run, Exit(None))
+
     async def _uploaded(self, node_id: str, run: Run, outcome: Exit) -> Exit:
         """The end of a command after its output files were uploaded."""
         uploads = [item for item in run.uploads if output_files.applies(item, outcome.code)]
-        if not uploads or outcome.code == KILLED:
+        if not uploads:
             return outcome
         service = self._service
         place = f"upload of {run.scope}"

@@ -247,7 +247,7 @@ class ProcessMachine:
         await self._storage.copy(node.spec)
         outcome = await (self._in_container(node, run, program) if in_container else self._on_host(node, run, program))
         await self._storage.copy(node.spec)
-        if outcome.code is None:
+        if outcome.code is None or run.scope in node.ended:
             return outcome
         return await self._send(node, run, outcome)
 
@@ -322,6 +322,11 @@ class ProcessMachine:
             )
             with contextlib.suppress(NodeLost):
                 await node.mounts.unmount_unused()
+
+    async def upload(self, node_id: str, run: Run) -> None:
+        """Send the output files of a command that was ended from outside; nothing if the node is gone."""
+        if (node := self._nodes.get(node_id)) is not None:
+            await self._send(node, run, Exit(None))
 
     async def shutdown(self, node_id: str) -> None:
         """End a node and everything on it; idempotent. Its directory stays."""
@@ -463,9 +468,8 @@ class ProcessMachine:
 
     async def _send(self, node: _Node, run: Run, outcome: Exit) -> Exit:
         """Upload the output files that are due; cancelled with the scope."""
-        assert outcome.code is not None
         uploads = tuple(item for item in run.uploads if output_files.applies(item, outcome.code))
-        if not uploads or run.scope in node.ended:
+        if not uploads:
             return outcome
         environment = self._environment(node, run)
         files = files_of(node.up, mounted_at(self._data_dir, node.spec))

@@ -27,6 +27,9 @@ class RoutingMachine:
     async def end(self, node_id: str, scope: str, grace: float = 0.0) -> None:
         await self._of(node_id).end(node_id, scope, grace)
 
+    async def upload(self, node_id: str, run: Run) -> None:
+        await self._of(node_id).upload(node_id, run)
+
     async def shutdown(self, node_id: str) -> None:
         await self._of(node_id).shutdown(node_id)
 

@@ -92,6 +92,9 @@ class SimulatedMachine:
         if end is not None and not end.done():
             end.set_result(Exit(KILLED))
 
+    async def upload(self, node_id: str, run: Run) -> None:
+        """Does nothing: simulated nodes have no files."""
+
     async def shutdown(self, node_id: str) -> None:
         self._lost.pop(node_id, None)
         for key in [key for key in self._running if key[0] == node_id]:

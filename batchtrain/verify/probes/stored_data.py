@@ -34,6 +34,13 @@ PROBES = (
         wrong={"plain": ["dir/plain"], "hidden": []}, unread={"plain": ["link", "folder/plain"]},
         code="batchtrain/plan/outputs.py batchtrain/runtime/before_upload.sh", shape=dict[str, list[str]],
         not_local=NO_UPLOADS),
+    by_hand("stopped-uploads",
+        "The output files of a task whose job is terminated or reaches its wall clock are uploaded before the job is "
+        "`completed`, and its automatic pool is deleted", "memory of the word `taskcompletion`: after the process "
+        "exits, whatever its exit code", "`batchtrain run SCRIPT --detach`, then `batchtrain runs stop RUN` and "
+        "`batchtrain runs fetch RUN`: the files that the script wrote are here",
+        code="batchtrain/client/account_runs.py batchtrain/emulator/endings.py",
+        why="the job of the probes is never terminated while a task runs", not_local=NO_UPLOADS),
     by_hand("shipyard-secret", "Batch Shipyard's `keyvault add` stored a credentials file as zlib in base64",
         "its source", "`batchtrain pool list` with `keyvault.credentials_secret_id` of such a secret",
         code="batchtrain/service/vault.py", why="only Batch Shipyard writes such a secret", not_local=NO_ENTRA),

@@ -17,7 +17,7 @@ from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.interface import Exit, NodeUnfit, NodeUp
 from batchtrain.emulator.pace import Pace
 from batchtrain.emulator.records import Node
-from batchtrain.emulator.reply import Call, Reply, Slice
+from batchtrain.emulator.reply import Call, Reply, Slice, Steps
 from batchtrain.emulator.store import Store
 from batchtrain.emulator.world import Change, World
 from tests.emulation import POOL, START, Account, Stage, tell
@@ -245,6 +245,24 @@ def test_a_preparation_that_is_called_off_is_ended_on_its_node(tmp_path: Path) -
         account.do(jobs.delete_job, "job")
         await account.until(lambda: not account.world.jobs)
         assert ended[0] == (node.id, run.scope, drive.GRACE)
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("end", "uploads"),
+    [(tasks.terminate_task, 1), (tasks.delete_task, 0), (jobs.terminate_job, 1), (jobs.delete_job, 0)],
+)
+def test_the_output_of_a_task_that_is_ended_but_not_deleted_is_uploaded_before_it_is_complete(
+    tmp_path: Path, end: Callable[[World, Call], Reply | Steps], uploads: int
+) -> None:
+    async def story(account: Account) -> None:
+        await account.begin("wait")
+        await account.until(lambda: account.machine.runs)
+        (entry,) = account.world.jobs.values()
+        account.do(end, *("job", "task")[: 2 if "task" in end.__name__ else 1])
+        await account.until(lambda: not entry.running)
+        assert account.machine.uploaded == [account.machine.runs[0][1]] * uploads
 
     tell(tmp_path, story)
 

@@ -576,6 +576,27 @@ def test_an_upload_is_called_off_by_the_end_of_its_scope(play: Play, monkeypatch
     play(story)
 
 
+def test_a_command_that_was_ended_sends_its_output_files_afterwards(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+
+    async def story(nodes: Nodes) -> None:
+        monkeypatch.setattr(output_files, "send", lambda uploads, *_: sent.extend(item.pattern for item in uploads))
+        await nodes.boot()
+        conditions = ("taskcompletion", "taskfailure", "tasksuccess")
+        uploads = tuple(Upload(name, "https://store/c", condition=name) for name in conditions)
+        run = asyncio.ensure_future(nodes.run("wait", uploads=uploads))
+        await reached(lambda: nodes.requests)
+        await nodes.machine.end("a", "s")
+        assert (await run, sent) == (Exit(143), [])
+        await nodes.machine.upload("a", Run("s", TASK, "wait", {}, uploads=uploads))
+        assert sent == ["taskcompletion", "taskfailure"]
+        await nodes.machine.upload("none", Run("s", TASK, "wait", {}))
+
+    play(story)
+
+
 def test_a_mapped_image_gives_its_programs_after_the_stand_ins(play: Play, tmp_path: Path) -> None:
     (tmp_path / "env/bin").mkdir(parents=True)
     shutil.copy("/bin/true", tmp_path / "env/bin/python")
