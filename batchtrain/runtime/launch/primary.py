@@ -569,8 +569,7 @@ class Primary:
         self.fail(Failure(at, end, end.code, identity))
 
     def fail(self, failure: Failure) -> None:
-        printed = self.screen.last_lines(failure.process) if failure.process >= 0 else []
-        failure.lines = [*printed, *failure.lines]
+        failure.printed = self.screen.last_lines(failure.process) if failure.process >= 0 else []
         self.failures.append(failure)
         self.end(QUICK)
 
@@ -646,7 +645,8 @@ class Primary:
             self.screen.say(f"the ends of the ranks are kept in no file: {error}")
         cause = self.failures[0]
         self.screen.say(str(cause.what))
-        for line in cause.lines[-ECHOED:]:
+        printed = cause.printed if self.screen.has_passed(cause.process) else []
+        for line in (printed + cause.lines)[-ECHOED:]:
             self.screen.say("    " + line)
 
     def code(self) -> int:

@@ -12,7 +12,7 @@ from .spec import Any, Message, Node
 FILE = "ends.jsonl"
 """Beside the output of the ranks on the primary: a record on each line, that of the cause first, with its lines."""
 ECHOED = 10
-"""The last lines of the process that failed first that are printed again."""
+"""The last lines of the process that failed first that are printed again, if they stand no longer on the screen."""
 LONGEST = 2000
 """Characters of a program's own message that a record keeps."""
 FULL = {"cgroup": "the memory limit of its container was reached", "node": "the memory of the node was full"}
@@ -47,8 +47,10 @@ class Failure:
 
     def __init__(self, at: float, what: "End | str", code: int, process: int = -1) -> None:
         self.at, self.what, self.code, self.process = at, what, code, process
-        self.lines: "list[str]" = []
+        self.printed: "list[str]" = []
         """The last lines that the process had printed when it failed."""
+        self.lines: "list[str]" = []
+        """What is known besides."""
         self.error: "Message" = {}
         """What the program wrote about its exception."""
 
@@ -95,8 +97,9 @@ def write(folder: str, failures: "list[Failure]") -> None:
     os.makedirs(folder, exist_ok=True)
     path, number = os.path.join(folder, FILE), attempt()
     records = [failure.record(number) for failure in failures]
-    if failures[0].lines:
-        records[0]["lines"] = failures[0].lines
+    lines = failures[0].printed + failures[0].lines
+    if lines:
+        records[0]["lines"] = lines
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.writelines(json.dumps(record) + "\n" for record in records)
     os.replace(path + ".new", path)

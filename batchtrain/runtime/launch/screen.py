@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 PARTIAL = 0.1
 """Seconds after which an unfinished line is shown."""
+SCREEN = 40
+"""The lines of a terminal."""
 
 
 class Sink:
@@ -87,6 +89,9 @@ class Screen:
         """When the last part of each unfinished line came."""
         self.prefixes: "dict[Any, bytes]" = {}
         self.last: "dict[int, bytes]" = collections.defaultdict(bytes)
+        self.lines = 0
+        self.line_of: "dict[int, int]" = collections.defaultdict(int)
+        """The number of lines of all processes when each printed last."""
         self.due = False
         self.debts: "list[tuple[Session, int]]" = []
         for sink in set(self.sinks):
@@ -97,6 +102,8 @@ class Screen:
 
     def show(self, process: int, stream: int, data: bytes) -> None:
         self.last[process] = (self.last[process] + data)[-32768:]
+        self.lines += data.count(b"\n")
+        self.line_of[process] = self.lines
         key = (process, stream)
         data = self.partial.pop(key, b"") + data
         cut = data.rfind(b"\n") + 1
@@ -146,6 +153,10 @@ class Screen:
     def last_lines(self, process: int) -> "list[str]":
         lines = self.last[process][-16384:].decode("utf-8", "backslashreplace").rstrip("\n").split("\n")
         return [line for line in lines if line.strip()]
+
+    def has_passed(self, process: int) -> bool:
+        """Whether other processes have printed more than a screen of lines since this one did."""
+        return self.lines - self.line_of[process] > SCREEN
 
     def is_empty(self) -> bool:
         return not any(sink.waiting for sink in self.sinks)

@@ -16,10 +16,22 @@ from batchtrain.runtime.launch.kernel import cpu_numbers, port_range, share_cpus
 from batchtrain.runtime.launch.primary import Primary, remote_text, sentence
 from batchtrain.runtime.launch.process_end import Failure, error_of
 from batchtrain.runtime.launch.processes import prepared
+from batchtrain.runtime.launch.screen import SCREEN, Screen
 from batchtrain.runtime.launch.spec import LaunchError
 from tests.memory_kills import KILLS
 
 TWO_NODES = {0: [0, 4, 1, 5], 1: [2, 6, 3, 7]}
+
+
+def test_the_lines_of_a_rank_have_passed_once_others_have_printed_a_screen_of_lines() -> None:
+    silent: Any = SimpleNamespace(watch=lambda *_, **__: None, forget=lambda _: None, write=lambda *_, **__: None)
+    screen = Screen(silent)
+    screen.sinks, screen.prefixes = (silent, silent), {0: b"", 3: b""}
+    screen.show(3, 1, b"ValueError: no\n")
+    screen.show(0, 0, b"step\n" * SCREEN)
+    assert not screen.has_passed(3)
+    screen.show(0, 0, b"step\n")
+    assert (screen.has_passed(3), screen.has_passed(0)) == (True, False)
 
 
 @pytest.mark.parametrize(
