@@ -45,7 +45,7 @@ def image_of(directory: Path, recipe: Recipe) -> str:
     """The only image of a recipe. Raises UsageError if it names none or several."""
     images = recipe.resources.docker_images
     if len(images) != 1:
-        listing = ", ".join(images) or "none"
+        listing = ", ".join(images) or "none, and `batchtrain init SCRIPT --local` writes a recipe with an environment"
         raise UsageError(f"{directory} must name one image in `docker_images` of config.yaml; it names {listing}")
     return images[0]
 

@@ -286,7 +286,8 @@ OUTPUT_RULES = (
         r"ModuleNotFoundError: No module named '(?P<name>[^']+)'|ImportError: No module named (?P<other>\S+)",
         "Python has no module {name}",
         "list it in requirements.txt of the source, which scripts and local environments install, or install it in the"
-        " image; a module of the recipe must be below `source`",
+        " image; a task without an image has the Python of its node, and `batchtrain init SCRIPT` writes a recipe that"
+        " installs requirements.txt; a module of the recipe must be below `source`",
     ),
     _rule(
         "import-failed",
