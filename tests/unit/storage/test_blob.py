@@ -163,6 +163,19 @@ def test_a_long_list_is_read_page_by_page_as_it_is_needed(storage: Storage, blob
     assert list(names) == ["2", "3", "4"]
 
 
+def test_a_list_that_leads_back_to_one_of_its_pages_is_an_error(
+    storage: Storage, blobs: BlobServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    markers = iter(("a", "a", ""))
+
+    def listing(above: str, **_: str) -> bytes:
+        return f"<EnumerationResults><Blobs/><NextMarker>{next(markers)}</NextMarker></EnumerationResults>".encode()
+
+    monkeypatch.setattr(blobs, "_listing", listing)
+    with pytest.raises(ServiceError, match="its next page is one that was read before"):
+        list(blob.stored(storage, "box"))
+
+
 def test_a_listed_blob_has_its_size_time_md5_and_version(storage: Storage, blobs: BlobServer) -> None:
     blobs.store("a/<b>", b"abc")
     blobs.store("none", b"")

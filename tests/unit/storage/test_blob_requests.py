@@ -20,6 +20,7 @@ from azure.storage.blob._shared.authentication import SharedKeyCredentialPolicy
 from batchtrain.config.types import Secret
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable, UsageError
 from batchtrain.service import clock_difference, retry
+from batchtrain.service.answer_body import InvalidAnswer
 from batchtrain.service.retry import NEAR, Clock
 from batchtrain.storage import blob_requests
 from batchtrain.storage.blob_requests import Answer, LocalFault, Request, Span, Storage, blob_path, fault, transient
@@ -258,6 +259,12 @@ def test_an_account_whose_name_does_not_resolve_is_given_up_soon(monkeypatch: py
 
 def test_a_long_error_document_is_not_parsed() -> None:
     assert answer(400, b"<Error>" + b" " * (1 << 16) + b"<Code>x</Code></Error>").code == ""
+
+
+@pytest.mark.parametrize(("body", "why"), [(b" \n", "it is empty"), (b"<a", "unclosed token")])
+def test_a_list_that_is_no_document_says_why(body: bytes, why: str) -> None:
+    with pytest.raises(InvalidAnswer, match=why):
+        blob_requests.document(Answer(200, {}, body), "EnumerationResults")
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,17 @@ def test_an_interrupted_download_continues_with_the_missing_ranges(
     assert os.listdir(tmp_path) == ["model"]  # noqa: PTH208
 
 
+def test_the_ranges_that_are_there_are_noted_while_others_come(
+    storage: Storage, blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs.store("model", CONTENT)
+    monkeypatch.setattr(download, "NOTED_SECONDS", 0.0)
+    noted: list[int] = []
+    monkeypatch.setattr(PartialFile, "keep", lambda file, version, ranges: noted.append(len(ranges)))
+    down(storage, tmp_path).check()
+    assert noted == [1, 2, 3, 4]
+
+
 def test_a_damaged_partial_file_is_fetched_again(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
     blobs.store("model", CONTENT)
     blobs.refuse = lambda asked: 400 if asked.endswith("bytes=192-199") else 0
@@ -207,6 +218,18 @@ def test_a_file_whose_name_is_no_utf_8_does_not_stop_the_others(
     with pytest.raises(ServiceError, match="its name is not UTF-8"):
         up(storage, data).check()
     assert set(blobs.blobs) == {"a", "c"}
+
+
+@pytest.mark.parametrize("status", [400, 404, 409, 412])
+@pytest.mark.parametrize("refused", ["PUT small", "PUT model block", "PUT model blocklist"])
+def test_a_file_that_the_service_refuses_does_not_count_as_copied(
+    storage: Storage, blobs: BlobServer, data: Path, refused: str, status: int
+) -> None:
+    (data / "small").write_bytes(b"x")
+    (data / "model").write_bytes(CONTENT)
+    blobs.refuse = lambda asked: status if asked == refused else 0
+    tally = up(storage, data)
+    assert (tally.total.copied, tally.total.failed) == (1, 1)
 
 
 def test_a_refused_signature_ends_the_upload_at_once(storage: Storage, blobs: BlobServer, data: Path) -> None:
