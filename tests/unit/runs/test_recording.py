@@ -716,6 +716,12 @@ def test_a_long_output_is_read_in_parts(
     assert max(len(line) for group in groups for line in group) == 1000
 
 
+def test_the_output_of_an_attempt_is_read_from_where_it_begins(tmp_path: Path) -> None:
+    output = tmp_path / "stdout.txt"
+    output.write_bytes(b"first\nsecond\n")
+    assert [*recording._line_groups(output, len(b"first\n"))] == [["second"]]
+
+
 PRICES = Cost(currency="USD", region="r", dedicated=2.0, spot=1.0, hour=6.0)
 
 

@@ -55,3 +55,12 @@ def test_too_many_names_of_metrics_are_refused_before_they_fill_the_memory(
     run.replace_lines(run.metrics_file("t"), (b'{"loss%d":1}\n' % number for number in range(1000)))
     with pytest.raises(UsageError, match=r"too many for a table.*`batchtrain runs export`"):
         run.metrics()
+
+
+def test_a_table_of_metrics_may_have_as_many_cells_as_its_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory, "MOST_CELLS", 4)
+    run = directory.make(tmp_path, "job", datetime(2026, 11, 24, tzinfo=timezone.utc))
+    run.replace_lines(run.metrics_file("t"), (b'{"loss":1,"rate":1}\n',) * 2)
+    assert run.metrics().values == {"loss": [1, 1], "rate": [1, 1]}

@@ -395,6 +395,19 @@ def test_a_run_of_somebody_else_is_restored_below_its_directory_or_refused(name:
     assert not (tmp_path / "mine/again/config/train.py").exists()
 
 
+@pytest.mark.parametrize(
+    ("names", "folders"),
+    [
+        (("a/src", "b/src"), ["src", "source-0"]),
+        (("a/Src", "b/src", "c/SRC"), ["Src", "source-0", "source-1"]),
+        (("config",), ["source-0"]),
+    ],
+)
+def test_each_source_is_restored_to_a_folder_of_its_own(names: tuple[str, ...], folders: list[str]) -> None:
+    sources = tuple(source_copy.SourceDirectory(name, "0", ()) for name in names)
+    assert [*restore._folders(sources).values()] == folders
+
+
 def tree(directory: Path) -> dict[Path, tuple[int, bytes]]:
     """Every file below a directory, with its mode and content."""
     files = (path for path in sorted(directory.rglob("*")) if not path.is_dir())
