@@ -47,6 +47,11 @@ def test_a_beginning_needs_checkpoints(tmp_path: Path, word: str) -> None:
         lineage_of(recipe(directory=str(tmp_path)), beginning)
 
 
+@pytest.mark.parametrize(("beginning", "fresh"), [(Beginning(fresh=True), True), (Beginning(), False), (None, False)])
+def test_a_run_begins_afresh_only_if_its_user_says_so(tmp_path: Path, beginning: Beginning | None, fresh: bool) -> None:
+    assert lineage_of(training(tmp_path), beginning) == Lineage(frozenset({"j"}), fresh=fresh)
+
+
 def test_a_resumed_run_is_named_with_the_place_of_its_checkpoints(tmp_path: Path) -> None:
     run = run_of(tmp_path, "nightly:job-1")
     lineage = lineage_of(training(tmp_path), Beginning(resume=run))

@@ -26,7 +26,7 @@ from batchtrain.config.types import Recipe, Secret, convert
 from batchtrain.errors import Finding, NotFound, TaskFailed, Terminated, UsageError
 from batchtrain.metrics.stream import RECORDS, MetricStream
 from batchtrain.plan import Plan, plan_jobs
-from batchtrain.records import Attempt, AttemptEvent, Failure, Job, Metric, Rank, Task
+from batchtrain.records import Attempt, AttemptEvent, Failure, Job, Metric, Node, Rank, Task
 from batchtrain.records.attempt import ATTEMPTS
 from batchtrain.records.events import (
     AttemptEnded,
@@ -34,6 +34,7 @@ from batchtrain.records.events import (
     CandidateTried,
     MetricsSeen,
     NodeReady,
+    NodesSeen,
     PoolAdded,
     PoolReused,
     Stdout,
@@ -699,6 +700,18 @@ def test_files_of_the_last_node_are_of_the_last_attempts(
     recorded.fetch([replace(ran(), requeues=1, retries=1)])
     recorded.end("completed")
     assert curve(recorded) == [(3, 7), (2, 6)]
+
+
+def test_the_nodes_of_an_attempt_have_their_ids_although_they_are_gone_at_the_end(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    begins = [AttemptEvent("began", number, START, node="tvm-1", hosts=("10.0.0.7",)) for number in (1, 2)]
+    service.files["/jobs/j/tasks/train"] = {ATTEMPTS: b"".join(map(line_of, begins))}
+    recorded = started(client, service, tmp_path)
+    recorded.tell(NodesSeen("p", nodes=(Node("tvm-2", "idle", address="10.0.0.7"),)))
+    recorded.fetch([replace(ran(), requeues=1)])
+    recorded.end("completed")
+    assert [attempt.nodes for attempt in recorded.run.attempts()] == [("tvm-1", "tvm-2")] * 2
 
 
 def test_a_long_output_is_read_in_parts(
