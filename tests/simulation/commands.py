@@ -17,7 +17,6 @@ from batchtrain.client.limits import Limits
 from batchtrain.config import load
 from batchtrain.config.types import Alternative, Candidates, Recipe
 from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound
-from batchtrain.runs import directory
 from batchtrain.runs.finished import Runs
 from batchtrain.runs.recording import Origin
 from tests.simulation.owned import current
@@ -32,14 +31,15 @@ LOOKS = (
     "jobs gc --older-than 12h --dry-run", "pool list", "pool show {pool}", "pool diagnose {pool}",
     "pool files {pool} {node}", "pool get {pool} {node} *.txt -d {folder}/node", "config plan --diff",
     "runs list", "runs list --account", "runs show", "runs compare latest latest", "runs export --csv",
-    "runs export --dlbs", "runs export --tensorboard", "data list {link}/data-{job}",
+    "runs export --dlbs", "runs export --tensorboard", "data list {link}/data-{job}", "runs cost",
+    "runs cost --account --by user",
 )  # fmt: skip
 """Commands that change nothing in the account."""
 CHANGES = (
     "jobs task term {job} task-0 -y", "jobs task reactivate {job} task-0", "jobs disable {job} --running requeue -y",
     "jobs enable {job}", "jobs task del {job} task-0 -y", "pool resize {pool} --dedicated 2 --no-wait -y",
     "jobs term {job} -y", "jobs disable {job} --running wait -y", "pool reboot {pool} {node} -y",
-    "jobs migrate {job} {pool} --timeout 600 -y",
+    "jobs migrate {job} {pool} --timeout 600 -y", "pool add --idle 30m --no-wait", "jobs task del {job} task-1 -y",
 )  # fmt: skip
 """Commands that change a job or a pool of the user."""
 USAGE = 2
@@ -64,8 +64,9 @@ def cli_looks(client: bt.Client, work: Work, told: Told, checks: Checks) -> None
     _some(LOOKS, 4, work, checks)
     with contextlib.suppress(BatchtrainError):
         _shown(checks)
-    with contextlib.suppress(BatchtrainError):
-        _read(client, work, checks)
+    for read in random.sample(READS, 3):
+        with contextlib.suppress(BatchtrainError):
+            read(client, work, checks)
 
 
 def _shown(checks: Checks) -> None:
@@ -80,13 +81,31 @@ def _shown(checks: Checks) -> None:
 
 
 def _read(client: bt.Client, work: Work, checks: Checks) -> None:
-    """What a program reads of a job: a result has the bytes that were written."""
+    """A result has the bytes that were written."""
     job = client.jobs.handle(work.recipe.jobs[0].id)
-    checks.service.sim.note(f"{job!r}: {len(job._repr_html_())}, {len(client.account_runs())} runs of the account")
     lines = job.task("task-0").open("result.txt").read().splitlines()
     if len(lines) != 20 or len(set(lines)) != 1:
         checks.invariants.fail(f"a result is read as it was written: {lines[:2]}")
-    checks.service.sim.note(f"{len(list(job.logs('task-0', follow=True, timeout=30)))} lines")
+
+
+def _read_job(client: bt.Client, work: Work, checks: Checks) -> None:
+    job = client.jobs.get(work.recipe.jobs[0].id)
+    checks.service.sim.note(f"{job!r}: {len(job._repr_html_())}, {len(client.jobs.list(counted=True))} jobs")
+    checks.service.sim.note(f"{job.stats()}, {len(list(job.logs(follow=True, timeout=30)))} lines")
+
+
+def _read_account(client: bt.Client, work: Work, checks: Checks) -> None:
+    finding = client.pools.diagnose(work.pool_id)
+    checks.service.sim.note(f"{len(client.account_runs())} runs of the account, {finding}")
+
+
+def _planned(client: bt.Client, work: Work, checks: Checks) -> None:
+    recipe = bt.load(str(work.folder))
+    checks.service.sim.note(f"{len(client.plan(recipe).steps)} steps, {client.compare(recipe)}")
+
+
+READS = (_read, _read_job, _read_account, _planned)
+"""What a program reads of a job and of its account."""
 
 
 def cli_changes(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
@@ -218,4 +237,5 @@ def wait_detached(client: bt.Client, work: Work, told: Told, checks: Checks) -> 
     """Wait until the service has ended the job, then fetch."""
     if code := cli(work, checks, "runs", "fetch", find_detached(work, checks)):
         raise Exited(f"exit code {code}")
-    checks.fetched(work, directory.find(checks.runs, find_detached(work, checks)))
+    name, client.credentials = find_detached(work, checks), load.load(work.folder).recipe.credentials
+    checks.fetched(work, client.fetch_run(name, runs_dir=checks.runs).directory)

@@ -10,6 +10,8 @@ from batchtrain.emulator.world import Change
 from tests.simulation.storage import Answer
 
 Thing = TypeVar("Thing")
+COLLECTION = r"/jobs/[^/]+/addtaskcollection"
+"""Where tasks are added, several at a time."""
 
 
 class Sent(NamedTuple):
@@ -47,8 +49,8 @@ class Plant:
         """What the service finds when it starts."""
         return changes
 
-    def written(self, name: str, content: bytes) -> bytes:
-        """What a client writes: a file, or a part of a download."""
+    def written(self, process: str, name: str, content: bytes) -> bytes:
+        """What a client writes: a file that it replaces."""
         return content
 
 
@@ -72,11 +74,11 @@ class Doors:
         before = list(changes)
         return self._changed(before, self._plant.loaded(list(before)))
 
-    def written(self, name: str, lines: Iterable[bytes]) -> Iterable[bytes]:
+    def written(self, process: str, name: str, lines: Iterable[bytes]) -> Iterable[bytes]:
         if type(self._plant).written is Plant.written:
             return lines
         before = b"".join(lines)
-        return (self._changed(before, self._plant.written(name, before)),)
+        return (self._changed(before, self._plant.written(process, name, before)),)
 
     def _changed(self, before: Thing, after: Thing) -> Thing:
         if before != after:

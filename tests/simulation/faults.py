@@ -25,6 +25,8 @@ REQUEST = ("lost before", "lost after", "late", "twice", "cut", "429", "429+", "
 minutes."""
 OF_STORAGE = tuple(kind for kind in REQUEST if not kind.startswith("service"))
 """What befalls a request to storage."""
+TOO_LARGE = "413"
+"""What befalls a collection of tasks: halves of it may be accepted."""
 UPLOAD = "upload of a node fails"
 COMMIT = ("service dies before the commit", "service dies after the commit", "service's disk is full")
 
@@ -95,8 +97,10 @@ CLIENT: Mapping[str, Plan] = {
 }
 """What befalls the process of a command. It counts when it strikes, not when it is planned."""
 OFTEN = ("client dies",) * 20 + ("client dies in a write",) * 3 + ("client's disk is full", "client's disk fails") * 2
-KINDS = (*REQUEST, UPLOAD, *COMMIT, *NODE, *ACCOUNT, *CLIENT)
+KINDS = (*REQUEST, TOO_LARGE, UPLOAD, *COMMIT, *NODE, *ACCOUNT, *CLIENT)
 
+REFUSED = 0.15
+"""How often a collection of tasks is too large; few are sent."""
 WRITES, UNSURE = 4, ("lost after", "outage", "outage", "outage", "service dies before its answer")
 """How much more often a fault strikes a request that changes something: there are few of them. These faults are more
 frequent then: the client cannot know what has happened."""
@@ -142,6 +146,10 @@ class Fates:
         kinds = (REQUEST if is_read else (*REQUEST, *UNSURE)) if is_of_service else OF_STORAGE
         struck, kind = rng.random() < rate, rng.choice(kinds)
         return kind if struck and self.strike(kind, place) else "delivered"
+
+    def of_collection(self, place: str, rng: random.Random) -> str:
+        """The fault of a request that adds several tasks; empty for none."""
+        return TOO_LARGE if rng.random() < REFUSED and self.strike(TOO_LARGE, place) else ""
 
     def of_commit(self, place: str, rng: random.Random) -> str:
         """The fault of a commit, which is not counted yet; empty for none."""

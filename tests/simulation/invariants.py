@@ -357,6 +357,14 @@ class Invariants:
         self._ended = {(job, number) for job, tasks in self._tasks.items()
                        for number, (_, state) in tasks.items() if state == "completed"}  # fmt: skip
 
+    def loaded(self, changes: Iterable[Change]) -> None:
+        """What the service finds when it starts: nothing of what was deleted."""
+        changes = tuple(changes)
+        jobs = {str(change.record.seq) for change in changes if isinstance(change.record, Job)}
+        for change in changes:
+            if change.kind in ("task", "met", "jobnode") and change.owner not in jobs:
+                self.fail(f"nothing of a deleted job stays in the store: a {change.kind} of job {change.owner}")
+
     def restarted(self, world: World) -> None:
         """A restart gives the same world."""
         for kind, name in self._accepted:

@@ -15,7 +15,7 @@ from requests.adapters import BaseAdapter, HTTPAdapter
 from urllib3 import HTTPResponse
 from urllib3.exceptions import ProtocolError
 
-from tests.simulation.doors import Doors, Sent
+from tests.simulation.doors import COLLECTION, Doors, Sent
 from tests.simulation.faults import Fates
 from tests.simulation.owned import Process, Simulation, current
 from tests.simulation.service import Down, Service
@@ -26,7 +26,7 @@ DONE = {
     for verb, status in (("GET", 200), ("HEAD", 200), ("POST", 201), ("PUT", 201), ("PATCH", 200), ("DELETE", 202))
 }
 """The answer to a request that a planted bug leaves out."""
-REFUSALS = {429: "TooManyRequests", 500: "InternalError", 503: "ServerBusy"}
+REFUSALS = {413: "RequestBodyTooLarge", 429: "TooManyRequests", 500: "InternalError", 503: "ServerBusy"}
 
 
 Server = Callable[[str, str, Mapping[str, str], bytes], Awaitable[Answer]]
@@ -49,6 +49,8 @@ class Wire:
         place = f"{name} request {number}"
         rng = self._fates.at(place)
         fate = self._fates.of_request(sent.verb, place, rng, is_of_service=to == self._service.answer)
+        if sent.at("POST", COLLECTION) and len(json.loads(sent.body)["value"]) > 1:
+            fate = self._fates.of_collection(place, rng) or fate
         if self._sim.loop.now < self._unreachable.get(name, 0.0):
             fate = "lost before"
         elif fate == "outage":

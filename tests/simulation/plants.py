@@ -7,14 +7,17 @@ product is written in another way.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
+from batchtrain.config.types import MASK
 from batchtrain.emulator.records import Job, Task
 from batchtrain.emulator.world import Change
-from tests.simulation.doors import Plant, Sent
+from tests.simulation.doors import COLLECTION, Plant, Sent
+from tests.simulation.service import TOKEN
 from tests.simulation.storage import Answer
 
 THING = r"/(pools|jobs)/[^/]+"
@@ -62,7 +65,7 @@ class LastTaskOfACollectionIsLost(Plant):
 
     @staticmethod
     def _is_collection(sent: Sent) -> bool:
-        return sent.at("POST", r"/jobs/[^/]+/addtaskcollection")
+        return sent.at("POST", COLLECTION)
 
 
 class ExistingJobIsAnsweredAsNew(Plant):
@@ -172,6 +175,13 @@ class RetryIsNotRecorded(Plant):
         return altered(changes, Task, lambda task: replace(task, retries=0) if task.retries else task)
 
 
+class DeletedJobLeavesItsTasks(Plant):
+    """In the store."""
+
+    def stored(self, changes: list[Change]) -> list[Change]:
+        return [change for change in changes if change.kind != "tasks" or change.record is not None]
+
+
 class CommitIsOneTooLate(Plant):
     def __init__(self) -> None:
         self._waiting: list[Change] = []
@@ -207,14 +217,35 @@ class StartFindsNoEndedTasks(Plant):
 
 
 class FailedRunIsRecordedAsCompleted(Plant):
-    def written(self, name: str, content: bytes) -> bytes:
+    def written(self, process: str, name: str, content: bytes) -> bytes:
         return content.replace(b'"state": "failed"', b'"state": "completed"') if name == "run.json" else content
+
+
+class InterruptedDetachIsRecordedAsDetached(Plant):
+    def written(self, process: str, name: str, content: bytes) -> bytes:
+        is_of_detach = name == "run.json" and "detach" in process
+        return content.replace(b'"state": "failed"', b'"state": "detached"') if is_of_detach else content
+
+
+class AttemptsAreCountedTwice(Plant):
+    def written(self, process: str, name: str, content: bytes) -> bytes:
+        attempts = [json.loads(line) for line in content.splitlines()] if name == "attempts.jsonl" else []
+        counts = Counter(attempt["task"] for attempt in attempts)
+        again = ({**attempt, "number": attempt["number"] + counts[attempt["task"]]} for attempt in attempts)
+        return content + b"".join(json.dumps(attempt).encode() + b"\n" for attempt in again)
+
+
+class SecretsAreRecorded(Plant):
+    """The message of a failure has what a server answered."""
+
+    def written(self, process: str, name: str, content: bytes) -> bytes:
+        return content.replace(MASK.encode(), TOKEN.encode()) if name == "run.json" else content
 
 
 class RecordOfFilesIsCut(Plant):
     """What is fetched is recorded with other sizes."""
 
-    def written(self, name: str, content: bytes) -> bytes:
+    def written(self, process: str, name: str, content: bytes) -> bytes:
         return content.replace(b'"size":', b'"size":1') if name == "files.jsonl" else content
 
 
@@ -231,11 +262,15 @@ PLANTS: Mapping[str, Callable[[], Plant]] = {
     "a job does not end with its tasks": JobDoesNotEndWithItsTasks,
     "a blob that was not uploaded counts as uploaded": BlobIsAnsweredAsStored,
     "a retry is not recorded": RetryIsNotRecorded,
+    "a deleted job leaves its tasks in the store": DeletedJobLeavesItsTasks,
     "the service acts before it stores": CommitIsOneTooLate,
     "a gang starts on fewer nodes": GangHasOneNodeLess,
     "a start of the service forgets dependencies": StartForgetsDependencies,
     "a start of the service forgets what has ended": StartFindsNoEndedTasks,
     "a failed run is recorded as completed": FailedRunIsRecordedAsCompleted,
+    "a detach that was interrupted is recorded as detached": InterruptedDetachIsRecordedAsDetached,
+    "attempts are counted twice": AttemptsAreCountedTwice,
+    "a failure is recorded with a secret": SecretsAreRecorded,
     "the record of the files is wrong": RecordOfFilesIsCut,
 }
 """Each plant by what the product does with it."""

@@ -241,6 +241,8 @@ class _User:
         self.world.checks.all_results()
         if error is None:
             self.world.checks.written(process)
+        elif "detach" in self.todo[0].__name__:
+            self.world.checks.interrupted(self.work, process)
         is_of_disk = process.has_bad_disk and isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO)
         if error is not None and not is_of_disk and not isinstance(error, (BatchtrainError, KeyboardInterrupt)):
             lines = "".join(traceback.format_exception(error))
@@ -275,7 +277,8 @@ def _own_processes(sim: Simulation, doors: Doors) -> None:
     lease.Lease.__init__ = init  # type: ignore[method-assign]
 
     def replace(path: Path, lines: Iterable[bytes], root: Path | None = None) -> None:
-        process, lines = _process(), doors.written(path.name, lines)
+        process = _process()
+        lines = doors.written(process.name if process else "", path.name, lines)
         if process is not None and process.writes + 1 == process.dies_in_write:
             process.on_fault()
             moment = sim.random.choice(("before", "in", "after"))

@@ -45,6 +45,8 @@ from tests.simulation.owned import Process, Simulation, real_utime
 from tests.simulation.storage import HOST, Answer, BlobService
 
 ACCOUNT, KEY = "simulation", "c2ltdWxhdGlvbg=="
+TOKEN = "quite-a-long-secret"
+"""Of the program of a task, which prints it."""
 ENDPOINT = "https://simulation.region.batch.example"
 PACE = watch.Pace(3.0, 600.0, 2.0, request=5.0)
 """Slower than in the product: what happens between two looks is not faster for it."""
@@ -234,7 +236,9 @@ class _Store(Store):
             raise Died
 
     def load(self) -> Iterator[Change]:
-        return iter(self._service.doors.loaded(super().load()))
+        changes = self._service.doors.loaded(super().load())
+        self._service.invariants.loaded(changes)
+        return iter(changes)
 
     def note(self, name: str, value: str) -> None:
         if not self.dead:
@@ -308,7 +312,7 @@ class Machine(SimulatedMachine):
                     f"{run.directory}/stdout.txt",
                     f"attempt {number}\nEpoch 1 loss=0.{number + 1} accuracy=0.5\n",
                 )
-                self._write(node_id, f"{run.directory}/stderr.txt", "")
+                self._write(node_id, f"{run.directory}/stderr.txt", run.environment.get("API_TOKEN", ""))
             outcome = await super().run(node_id, run._replace(command_line=f"sleep {seconds}; exit {code}"))
             if writes and outcome.code == 0 and node_id in self.roots and self._service.driver is not None:
                 self._write(node_id, f"{run.directory}/wd/result.txt", f"result of {run.directory}\n" * 20)

@@ -30,7 +30,7 @@ from batchtrain.service.connect import Account
 from tests.simulation import storage
 from tests.simulation.invariants import Invariants
 from tests.simulation.owned import Process, current
-from tests.simulation.service import ACCOUNT, ENDPOINT, KEY, Service
+from tests.simulation.service import ACCOUNT, ENDPOINT, KEY, TOKEN, Service
 from tests.simulation.storage import md5_of
 
 IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
@@ -114,7 +114,7 @@ def work(rng: random.Random, name: str, directory: Path) -> Work:
             task["depends_on"] = [previous]
             features.append("dependencies")
         task["command"] = f"sim {rng.choice((0, 1, 20, 120, 600))} {ends}"
-        task["environment_variables"] = {"SIM": task["command"]}  # the text of a gang is packed
+        task["environment_variables"] = {"SIM": task["command"], "API_TOKEN": TOKEN}  # the text of a gang is packed
         tasks.append(task)
     total = count
     if not gang and rng.random() < 0.3:
@@ -279,6 +279,8 @@ class Checks:
             self._fetched[run.path] = fetched
             with contextlib.suppress(NotFound):  # its client died before it wrote the record
                 self._record(run, run.record())
+                if TOKEN in (run.path / "run.json").read_text():
+                    self.invariants.fail(f"no secret is recorded: {run.name} has that of a task")
 
     def _record(self, run: Any, record: Any) -> None:
         """The record of a run has the truth about its tasks."""
@@ -300,6 +302,14 @@ class Checks:
             successful = {task.id for task in run.tasks() if task.result == "success" and codes.get(task.id) == 0}
             if lost := successful - self._with_result(run):
                 self.invariants.fail(f"the record of a run is true: {run.name} has all results, but of {sorted(lost)}")
+
+    def interrupted(self, work: Work, process: Process) -> None:
+        """After a command that failed, no run waits for a job that the service does not have."""
+        for path in dict.fromkeys(lease.path.parent for lease in process.leases):
+            record = directory.RunDirectory(path).record_or_none()
+            is_gone = self.service.driver is not None and not self.has_job_of(work, path.name)
+            if is_gone and record is not None and record.state == "detached" and not process.has_bad_disk:
+                self.invariants.fail(f"the record of a run is true: {path.name} is detached, and its job is gone")
 
     @staticmethod
     def _with_result(run: Any) -> set[str]:
