@@ -66,6 +66,8 @@ class Mpi(NamedTuple):
     """Libraries whose programs its launcher can start."""
     in_names: tuple[str, ...] = ()
     """The part of an image name that identifies it."""
+    module: str = ""
+    """Its environment module on Azure's HPC images; empty if they do not have it."""
     prepared: tuple[str, ...] = ()
     """What happens before the line: a sentence, then shell text, in which {executable} is the launcher."""
     counted: tuple[str, ...] = ()
@@ -137,6 +139,7 @@ _INTEL = Mpi(
     },
     starts=_PMI,
     in_names=("intelmpi", "impi"),
+    module="mpi/impi-2021",
     counted=(
         "With more ranks than processors, those that wait must let others run:",
         "! bt_is_crowded {each} || bt_default I_MPI_THREAD_YIELD=3",
@@ -186,6 +189,7 @@ MPIS: dict[str, Mpi] = {
         sizes=(*_HYDRA_SIZES, "MV2_COMM_WORLD_SIZE"),
         world_size=("PMI_SIZE", "MV2_COMM_WORLD_SIZE"),
         in_names=("mvapich",),
+        module="mpi/mvapich",
         own_binding="MV2_ENABLE_AFFINITY=0 MVP_ENABLE_AFFINITY=0",  # up to 2.3, and from 3.0
         binding=r"\bbind|ENABLE_AFFINITY|CPU_(?:BINDING|MAPPING)",
         binding_names=("HYDRA_BINDING", "MV[2P]_ENABLE_AFFINITY", "MV[2P]_CPU_*"),
@@ -206,6 +210,7 @@ MPIS: dict[str, Mpi] = {
         },
         starts=frozenset({"Open MPI"}),
         in_names=("openmpi",),
+        module="mpi/hpcx",
         prepared=(
             "Open MPI finds its daemons on the other nodes by --prefix, started from here alone, by this shell's ssh;"
             " and nothing of this shell's environment reaches the ranks there but what -x names:",

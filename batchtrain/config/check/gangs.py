@@ -9,6 +9,7 @@ from batchtrain.config import task_resources
 from batchtrain.config.check import launcher_advice
 from batchtrain.config.check.subject import Gang, Path, Subject, command_of
 from batchtrain.config.check.table import BOTH, ERROR, INFO, JOBS, WARNING, Found, Rule
+from batchtrain.config.patterns import late
 from batchtrain.config.types import INSTANCES, whole_number
 from batchtrain.frameworks import FRAMEWORKS, counts
 from batchtrain.frameworks.base import AUTO, Fabric
@@ -248,6 +249,29 @@ def _nested(subject: Subject) -> Found:
             )
 
 
+_ON_PATH = late(r"\b(?:module|ml|spack|conda|source)\b|\bPATH=|(?:^|[\s;&|])\.\s")
+
+
+def _module(subject: Subject) -> Found:
+    image, commands = subject.image, subject.pool.additional_node_prep.commands
+    if image is None or "hpc" not in image.offer or any("mpi" in text for text in (*commands.pre, *commands.post)):
+        return
+    for path, _, task, gang in subject.gangs:
+        block, on_host = gang.mpi, task.docker_image is None and task.singularity_image is None
+        if block is None or not on_host or block.executable_path != "mpirun":
+            continue
+        if _ON_PATH.search(gang.pre_execution_command or "") is None:
+            step = f"write `pre_execution_command: module load {block.mpi.module}`"
+            absent = (
+                f"they have no {block.mpi.library}: install it by `additional_node_prep`, and set `executable_path`"
+            )
+            yield (
+                (*path, "mpi"),
+                "no `mpirun` is on PATH: the HPC images have their MPIs as environment modules;"
+                f" {step if block.mpi.module else absent}",
+            )
+
+
 def _counted_twice(subject: Subject) -> Found:
     for path, _, _, gang in subject.gangs:
         for name, block in gang.launches:
@@ -273,6 +297,8 @@ RULES = (
     Rule("gang-autoscale", WARNING, BOTH, "The nodes of a gang exist when the gang is counted.",
          "Batch Shipyard issue 343", _scaling),
     Rule("gang-alone", INFO, JOBS, "A multi-instance task has several instances.", _MULTI, _alone),
+    Rule("mpi-module", WARNING, BOTH, "A launch by an MPI of the image loads its environment module.",
+         "azhpc-images: README, modules below /usr/share/modules/modulefiles/mpi", _module),
     Rule("processes-per-node", ERROR, JOBS, "Processes a node are a number from 1 up, `auto`, or a command.", _MPI,
          _processes),
     Rule("processes-word", WARNING, JOBS, "A command that counts processes is a known one.", _MPI, _processes_word),

@@ -183,6 +183,12 @@ def both(*given: Parts) -> Parts:
     return merged
 
 
+def on_host(parts: Parts) -> Parts:
+    """The same task without a container, on an HPC image."""
+    container = {"task": {**parts["task"], "docker_image": None}, "global": {"docker_images": None}}
+    return {**container, **pool(**image(UBUNTU_HPC))}
+
+
 def shared(**volume: Any) -> Parts:
     return {"global": {"volumes": {"shared_data_volumes": {"v": {"container_path": "/v"} | volume}}}}
 
@@ -1273,6 +1279,11 @@ CASES = [
     Case("launcher-inside", "task.command",
          "write `./t --x`, or an `mpi` block in place of this one; its options: `--mca a b`: `options` of the",
          both(launched("horovod"), task(command="mpirun --mca a b ./t --x")), both(launched("horovod"))),
+    Case("mpi-module", "task.multi_instance.mpi", "write `pre_execution_command: module load mpi/hpcx`",
+         on_host(gang()),
+         on_host(both(gang(), task(multi_instance={"pre_execution_command": "module load mpi/hpcx"})))),
+    Case("mpi-module", "task.multi_instance.mpi", "they have no MPICH", on_host(gang(runtime="mpich")),
+         on_host(gang(runtime="mpich", executable_path="/opt/mpich/bin/mpirun"))),
     Case("nested-launch", "task.command", "its options: `-ppn 4`: `processes_per_node: 4`",
          both(gang(), task(command="mpiexec -ppn 4 ./a")), gang()),
     Case("accelerate-options", "task.command", "starts with Python",
