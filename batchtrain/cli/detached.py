@@ -26,6 +26,7 @@ from batchtrain.config.types import Recipe
 from batchtrain.errors import TerminalClosed, Terminated, UsageError
 from batchtrain.records.record import minute
 from batchtrain.runs.directory import RunDirectory, named
+from batchtrain.runs.finished import failure_of
 from batchtrain.runs.recording import Origin, Recording
 from batchtrain.service import read
 
@@ -81,7 +82,7 @@ def attach(run: str, link: str | None, timeout: float) -> None:
             say(f"  batchtrain runs stop {name}")
         raise
     _show_results(recording)
-    if failure := detached_results.failure_of(client, recording.run, job_id):
+    if failure := failure_of(client.batch, recording.run, job_id):
         settings().rest = f"its output is above, and in {recording.run.path}"
         raise failure
 

@@ -18,7 +18,7 @@ from batchtrain.plan import addition
 from batchtrain.plan.marks import is_controller, marks_of
 from batchtrain.records import Table
 from batchtrain.records.events import Event, Output, Stderr, Stdout, Waiting
-from batchtrain.runs import directory
+from batchtrain.runs import directory, stored_results
 from batchtrain.runs.directory import LATEST
 from batchtrain.service import deletion, job_actions, read, retry, submit, watch
 from batchtrain.service.register import Thing, read_marks
@@ -149,7 +149,7 @@ def attach(
         (recording,) = orphans.end(client, [orphan], tell)
         return recording
     storage = connect()
-    run = detached_results.begin(storage, root, name)
+    run = stored_results.begin(storage, root, name)
     check(client, name, job_id)
     with contextlib.suppress(NotFound):  # while its controller moves it
         document = read.job_document(client.batch, job_id)

@@ -28,7 +28,7 @@ from batchtrain.plan.types import Facts, Plan
 from batchtrain.records import Table
 from batchtrain.runs.beginnings import Beginning, lineage_of
 from batchtrain.runs.directory import LATEST, find, root_of
-from batchtrain.runs.finished import Result, Run
+from batchtrain.runs.finished import Result, Run, failure_of
 from batchtrain.runs.lease import marks_here
 from batchtrain.runs.recording import Origin
 from batchtrain.service import read
@@ -205,7 +205,7 @@ class Client(Operations):
         connect, root = partial(detached_results.storage_of, self, link), root_of(runs_dir, os.environ)
         name, job_id = account_runs.find(self, root, run)
         recording = account_runs.attach(self, connect, root, name, job_id, tell=tell, timeout=timeout)
-        if check and (failure := detached_results.failure_of(self, recording.run, job_id)):
+        if check and (failure := failure_of(self.batch, recording.run, job_id)):
             raise failure
         return Run(recording.run)
 

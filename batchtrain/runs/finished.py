@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+from azure.batch import BatchClient
+
 from batchtrain import markup, state_files
 from batchtrain.errors import NotFound, TaskFailed, UsageError, printable
 from batchtrain.records import MOST_ROWS, Attempt, Table, Task, aligned
-from batchtrain.records.rank_end import RankEnd
+from batchtrain.records.rank_end import ENDS, RankEnd
 from batchtrain.runs import compare, directory, report, restore
 from batchtrain.runs.continuations import LineageRecord, continuations
 from batchtrain.runs.curves import Plot
 from batchtrain.runs.directory import RunDirectory, RunRecord
-from batchtrain.service.failed import SEARCHED_LINES, explained, summary
+from batchtrain.service import read
+from batchtrain.service.failed import SEARCHED_LINES, ended_early, explained, failed, summary, unfinished
+from batchtrain.service.files import local_records
 
 MOST_CURVES = 12
 """Tasks or runs in one figure."""
@@ -28,6 +34,10 @@ LAST_LINES, END_BYTES = 200, 2**18
 
 MOST_LOG = 64 << 20
 """Bytes of a log that are read."""
+
+
+ENDED_BY_TASKS = ("AllTasksComplete", "JMComplete", "TaskFailed")
+"""Why a job of Azure Batch ends whose tasks were all added and have ended."""
 
 
 class Lines(tuple[str, ...]):
@@ -219,6 +229,57 @@ def stderr_end(folder: Path) -> tuple[str, ...]:
             return tuple(file.read().decode("utf-8", "replace").splitlines()[-SEARCHED_LINES:])
     except OSError:
         return ()
+
+
+def failure_of(batch: BatchClient, run: RunDirectory, job_id: str) -> TaskFailed | None:
+    """Why the first task that failed did so, from the fetched files, or what ended the job before its tasks had; None
+    if all tasks succeeded."""
+    count = 0
+    for task in run.each_task():
+        count += 1
+        if task.state != "completed":
+            return unfinished(job_id, task)
+        if task.failed:
+            logs = run.logs(task.id)
+            ends = local_records(logs / ENDS.removeprefix("wd/"), RankEnd)
+            return failed(job_id, task, stderr_end(logs), next(iter(ends), RankEnd()))
+    try:
+        reason = read.job(batch, job_id).reason
+    except NotFound:  # a run that was left, and has been ended
+        return None
+    return None if reason in ENDED_BY_TASKS or count >= _planned_tasks(run) else ended_early(job_id, reason)
+
+
+class _PlanBody(msgspec.Struct, frozen=True):
+    """What the body of a request in plan.json says of the number of tasks."""
+
+    value: list[Any] | None = None
+    commandLine: str | None = None
+    jobManagerTask: dict[str, Any] | None = None
+
+
+class _PlanStep(msgspec.Struct, frozen=True):
+    action: str
+    body: _PlanBody = _PlanBody()
+
+    @property
+    def tasks(self) -> float:
+        if self.action == "job.add":
+            return self.body.jobManagerTask is not None
+        if self.action != "task.add":
+            return 0
+        return len(self.body.value) if self.body.value is not None else 1 if self.body.commandLine else math.inf
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    steps: list[_PlanStep]
+
+
+def _planned_tasks(run: RunDirectory) -> float:
+    """The number of tasks in the plan of a run, with its job manager; infinite if they are made only while they are
+    added, and if the plan cannot be read."""
+    plan = state_files.cached(run.config / "plan.json", _Plan)
+    return sum(step.tasks for step in plan.steps) if plan else math.inf
 
 
 class Result(Run):

@@ -19,7 +19,6 @@ from click.testing import CliRunner
 from batchtrain import state_files
 from batchtrain.catalog.offer import Catalog
 from batchtrain.cli.app import root
-from batchtrain.client import detached_results
 from batchtrain.client.local import emulator_faults
 from batchtrain.config import catalog_file, projects, user_settings
 from batchtrain.emulator import account_key, mapped_images, own_catalog, server
@@ -28,7 +27,7 @@ from batchtrain.emulator.server import DATABASE, KEPT_FILE, KEY_FILE, LOCK_FILE,
 from batchtrain.emulator.serving import Emulator
 from batchtrain.errors import BatchtrainError, DamagedState
 from batchtrain.records import RanksRecord
-from batchtrain.runs import compare, lease, report, source_copy
+from batchtrain.runs import compare, finished, lease, report, source_copy
 from batchtrain.runs.continuations import continuations
 from batchtrain.runs.directory import RunDirectory, RunRecord, runs
 from batchtrain.service import entra
@@ -97,9 +96,7 @@ REFUSED = {
 }
 """States that count."""
 IGNORED = {
-    "plan of a run": State(
-        f"{RUN}/config/plan.json", lambda home: detached_results._planned_tasks(recorded(home)), math.inf
-    ),
+    "plan of a run": State(f"{RUN}/config/plan.json", lambda home: finished._planned_tasks(recorded(home)), math.inf),
     "lease": State(f"{RUN}/{lease.FILE}", lambda home: lease.holder(recorded(home).path), "none"),
     "ranks": State(f"{RUN}/metrics/t.ranks.json", lambda home: recorded(home).ranks("t"), RanksRecord()),
     "lineage": State(f"{RUN}/logs/t/lineage.json", lambda home: continuations(recorded(home)), {}),

@@ -34,6 +34,7 @@ from batchtrain.errors import NotFound, PlanError, UsageError
 from batchtrain.plan import Plan, outputs, plan_jobs, wire
 from batchtrain.plan.types import Facts
 from batchtrain.records import Job, Task
+from batchtrain.runs import finished, stored_results
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.recording import Origin
 from batchtrain.service import job_actions, read, watch
@@ -301,8 +302,8 @@ def test_a_follower_waits_for_a_job_that_its_controller_moves(monkeypatch: pytes
             raise NotFound("job train is gone", code="JobNotFound")
 
     run = SimpleNamespace(tasks=lambda: ())
-    for name in ("begin", "fetch"):
-        monkeypatch.setattr(detached_results, name, lambda *_: run)
+    for module, name in ((stored_results, "begin"), (detached_results, "fetch")):
+        monkeypatch.setattr(module, name, lambda *_: run)
     monkeypatch.setattr(watch, "tasks_ended", tasks_ended)
     monkeypatch.setattr(watch, "show_nodes", lambda *_: None)
     monkeypatch.setattr(read, "job", lambda *_: SimpleNamespace(pool="p"))
@@ -352,7 +353,7 @@ def test_a_job_that_ended_before_all_its_tasks_were_added_has_failed(
     (run.config / "plan.json").write_bytes(msgspec.json.encode({"steps": steps}))
     tasks = [Task(f"t{number}", "completed", "success", exit_code=0) for number in range(count)]
     (tmp_path / "tasks.jsonl").write_bytes(b"".join(msgspec.json.encode(task) + b"\n" for task in tasks))
-    failure = detached_results.failure_of(SimpleNamespace(batch=None), run, "job")  # type: ignore[arg-type]
+    failure = finished.failure_of(cast("Any", None), run, "job")
     assert (failure is None) == is_complete
 
 

@@ -53,6 +53,7 @@ ALLOWED: dict[str, set[str]] = {
         "runtime",
         "service",
         "state_files",
+        "storage",
         "version",
     },
     "containers": {"config", "errors", "service", "shipped", "state_files"},
