@@ -15,10 +15,10 @@ from batchtrain.cli.messages import say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.cli.progress import bar
-from batchtrain.client.idling import costs_while_idle, with_idle_timeout
 from batchtrain.client.operations import Operations
 from batchtrain.config.load import Loaded
 from batchtrain.errors import UsageError, counted
+from batchtrain.plan.idling import costs_while_idle, with_idle_timeout
 from batchtrain.records import Pool, node_hours
 from batchtrain.service import read
 from batchtrain.service.watch import pool_states

@@ -21,7 +21,6 @@ from batchtrain.cli.progress import bar
 from batchtrain.cli.run_directories import origin
 from batchtrain.cli.run_page import RunPage
 from batchtrain.client.client import Client
-from batchtrain.client.idling import with_idle_timeout
 from batchtrain.client.limits import Limits
 from batchtrain.client.local import alone, emulator_faults
 from batchtrain.client.run import Outcome, run
@@ -31,6 +30,7 @@ from batchtrain.config.types import Recipe
 from batchtrain.emulator import server
 from batchtrain.errors import ServiceError, TaskFailed, UsageError, counted
 from batchtrain.life.intents import of_run
+from batchtrain.plan.idling import with_idle_timeout
 from batchtrain.records import Task
 from batchtrain.runs.beginnings import Beginning
 from batchtrain.runs.directory import Labels, RunDirectory, checked_tags, find, of_job

@@ -10,7 +10,6 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from batchtrain import records
-from batchtrain.client.idling import idles
 from batchtrain.client.job import Job
 from batchtrain.client.local import refuse
 from batchtrain.client.planning import Foreseen, gathered, pool_id_of, refuse_path, refuse_unattended
@@ -20,6 +19,7 @@ from batchtrain.config.types import Recipe
 from batchtrain.config.unfilled import require_filled
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.plan import plan_jobs, planned_facts
+from batchtrain.plan.idling import idles
 from batchtrain.plan.types import Plan, PoolFacts
 from batchtrain.records import Table
 from batchtrain.records.events import Deleted, JobKept, RecipeCopied

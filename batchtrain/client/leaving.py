@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from batchtrain.client.idling import DEFAULT, SHORTEST, emptying, emptying_of
 from batchtrain.config.times import duration
 from batchtrain.config.types import Recipe
 from batchtrain.errors import ServiceError
 from batchtrain.life.endings import SeenEnd
 from batchtrain.life.intents import Intent
+from batchtrain.plan.idling import DEFAULT, SHORTEST, emptying, emptying_of
 from batchtrain.plan.marks import marks_of
 from batchtrain.records.events import Event, Leftover, RunContinues, Waiting
 from batchtrain.runs.recording import now

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from batchtrain.client import logins, placement
 from batchtrain.client.identities import refuse_identities
-from batchtrain.client.idling import enabling, idles
 from batchtrain.client.planning import Foreseen, pool_id_of, refuse_path
 from batchtrain.client.session import Session
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
@@ -32,6 +31,7 @@ from batchtrain.errors import (
 from batchtrain.life import pools as rules
 from batchtrain.life.pools import PoolRule, SeenNodes
 from batchtrain.plan import diff, plan_pool
+from batchtrain.plan.idling import enabling, idles
 from batchtrain.plan.marks import MAX_PRICE, marks_of, values_of
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan

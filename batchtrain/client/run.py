@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from batchtrain.client import orphans
 from batchtrain.client.ending import Ending
 from batchtrain.client.existing import refuse_existing
-from batchtrain.client.idling import with_idle_timeout
 from batchtrain.client.interrupts import Interrupts
 from batchtrain.client.leaving import Ask, stops
 from batchtrain.client.limits import UNLIMITED, Guard, Limits, hour_for
@@ -26,6 +25,7 @@ from batchtrain.errors import (
 from batchtrain.life import intents
 from batchtrain.life.endings import cause_of
 from batchtrain.life.intents import Intent
+from batchtrain.plan.idling import with_idle_timeout
 from batchtrain.records import Metric, Table, Task, events
 from batchtrain.runs import directory
 from batchtrain.runs.beginnings import Beginning, resume_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from batchtrain.client.idling import costs_while_idle, with_idle_timeout
 from batchtrain.config.types import Recipe
 from batchtrain.errors import UsageError
+from batchtrain.plan.idling import costs_while_idle, with_idle_timeout
 from tests.unit.plan.jobs import recipe
 
 
