@@ -29,6 +29,7 @@ from batchtrain.records import events
 from batchtrain.runs import directory
 from batchtrain.runs.recording import Origin, begin, now
 from batchtrain.service import retry
+from batchtrain.service.register import Thing
 from batchtrain.storage.run_container import container_of, put_run
 
 if TYPE_CHECKING:
@@ -80,19 +81,15 @@ def detach(
     refuse_short_links(replace(recipe, jobs=tuple(bounded(job, seconds[job.id]) for job in recipe.jobs)), link)
     orphans.adopt(client, origin.root, tell, job_ids=seconds)
     own_ids = [overseer.pool.id] if overseer else []
-    for job_id in (*seconds, *own_ids):
-        if state := client.jobs.state(job_id):
+    jobs = [Thing("job", job_id) for job_id in (*seconds, *own_ids)]
+    for thing in (*jobs, *(Thing("pool", pool_id) for pool_id in own_ids)):
+        is_job = thing.kind == "job"
+        if state := client.jobs.state(thing.id) if is_job else client.pools.stands(thing.id):
             raise AlreadyExists(
-                f"job {job_id} exists, and is {state}; delete it with `batchtrain jobs del {job_id}`",
-                operation=f"add job {job_id}",
-                code="JobExists",
-            )
-    for pool_id in own_ids:
-        if client.pools.stands(pool_id):
-            raise AlreadyExists(
-                f"pool {pool_id} exists; delete it with `batchtrain pool del {pool_id}`",
-                operation=f"add pool {pool_id}",
-                code="PoolExists",
+                f"{thing.name} exists{f', and is {state}' if is_job else ''}; delete it with"
+                f" `{thing.command('del', '')}`",
+                operation=f"add {thing.name}",
+                code=f"{thing.kind.capitalize()}Exists",
             )
     for text in (*remarks(recipe, seconds), *((overseer.remark(recipe, region),) if overseer else ())):
         tell(events.Waiting("", text))
