@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from batchtrain.dashboard.figures import newest
 from batchtrain.dashboard.job_numbers import BARS, PAGE, at_a_glance, bars, by_cause, retry_alike
 from batchtrain.records import Task
+from batchtrain.runs.curves import Series
 
 BEGAN = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 
@@ -16,6 +18,11 @@ def ended(number: int, seconds: float = 1.0, code: int = 0) -> Task:
     start = BEGAN + timedelta(seconds=number)
     result = "failure" if code else "success"
     return Task(f"t{number}", "completed", result, code, node="n", started=start, seconds=seconds)
+
+
+def test_a_node_shows_the_last_value_of_each_of_its_metrics() -> None:
+    measured: Series = {"gpu": {"n0": [(0, 0.0, 1.0, None), (1, 1.0, 2.0, None)], "n1": []}}
+    assert newest(measured) == {"n0": {"gpu": 2.0}}
 
 
 def test_every_value_is_in_one_of_the_equal_parts() -> None:

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from batchtrain.dashboard import recorded
 from batchtrain.dashboard.reading import topic
-from batchtrain.runs import curves
+from batchtrain.runs import curves, source_copy
 from tests import dashboards
 from tests.dashboards import GANG
 from tests.unit.dashboard.asking import BEARER, NEAR, Client, Service, dashboard
@@ -50,6 +51,13 @@ def test_the_rank_that_stood_still_is_first_with_what_it_is_behind(client: Clien
 def test_the_ranks_of_a_run_that_succeeded_have_ended(client: Client, runs: Path) -> None:
     change(runs, state="completed")
     assert {row["condition"] for row in client.get(f"{TASK}/ranks")["rows"]} == {"ended"}
+
+
+def test_a_configuration_lists_the_files_of_the_source(client: Client, runs: Path) -> None:
+    file = source_copy.SourceFile("train.py", 3, 0o644, "")
+    record = source_copy.SourceRecord(kept=True, sources=(source_copy.SourceDirectory("program", "0", (file,)),))
+    (runs / GANG / source_copy.RECORD).write_bytes(msgspec.json.encode(record))
+    assert client.get(f"/runs/{GANG}/configuration")["source"] == [{"path": "program/train.py", "size": 3}]
 
 
 def test_without_a_record_of_the_ranks_their_metrics_tell_them(client: Client, runs: Path) -> None:

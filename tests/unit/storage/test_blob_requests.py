@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 from datetime import datetime, timezone
-from http.client import IncompleteRead
+from http.client import HTTPConnection, HTTPSConnection, IncompleteRead
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -165,6 +165,13 @@ def test_a_host_that_needs_no_proxy_is_reached_directly(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     assert storage.send("look", Request("HEAD", "/box/a")).status == 200
+
+
+@pytest.mark.parametrize(("url", "secure"), [(URL, True), ("http://127.0.0.1:10000/acct", False)])
+def test_a_connection_is_encrypted_if_the_url_says_so(monkeypatch: pytest.MonkeyPatch, url: str, secure: bool) -> None:
+    for kind in (HTTPConnection, HTTPSConnection):
+        monkeypatch.setattr(kind, "connect", lambda connection: None)
+    assert isinstance(Storage(url, "acct", Secret("a2V5"))._opened(), HTTPSConnection) is secure
 
 
 def test_a_connection_is_kept_for_the_next_request(storage: Storage, blobs: BlobServer) -> None:
