@@ -21,6 +21,7 @@ from batchtrain.records.events import Event, Output, Stderr, Stdout, Waiting
 from batchtrain.runs import directory, stored_results
 from batchtrain.runs.directory import LATEST
 from batchtrain.service import deletion, job_actions, read, retry, submit, watch
+from batchtrain.service.deadlines import GONE_SECONDS
 from batchtrain.service.register import Thing, read_marks
 
 if TYPE_CHECKING:
@@ -128,6 +129,9 @@ def fetch(
     account of a detached run."""
     orphan = _left(client, root, name, job_id)
     if orphan is None:
+        if client.jobs.state(job_id) == "terminating":  # the service still uploads
+            with watch.Deadline(GONE_SECONDS, f"the end of job {job_id}", tell) as deadline:
+                job_actions.until(client.batch, job_id, frozenset({"completed"}), deadline, client.pace)
         return detached_results.fetch(client, connect(), root, name, everything=everything)
     return orphans.fetch(client, orphan, tell, everything=everything)
 

@@ -162,7 +162,7 @@ class Ending:
 
     def _ask_user(self, seen: SeenEnd) -> None:
         with contextlib.suppress(Exception, KeyboardInterrupt), self._interrupts.answering():
-            self._continues = self._ask(self.hour)
+            self._continues = self._ask("" if self.client.account.emulated else self.hour)
 
     def _leave(self, seen: SeenEnd) -> None:
         leaver: Leaver = "terminal" if seen.cause is TERMINAL else "user"

@@ -74,6 +74,7 @@ class View:
         metric that are kept for its curve. joins: whether the view may begin after its first task, whose start counts.
         """
         self._joins = self._counts_first = joins
+        self._planned = 0 if joins else ranks
         self.price = price
         self.title, self.target, self.began, self.emulated = title, target, began, emulated
         self.expected, self._many, self._recent = ranks, many, recent
@@ -362,7 +363,7 @@ class View:
             rows = [_row(state, now, width) for state in states[:WORST]]
         else:
             by_number = {state.rank.number: state for state in states}
-            numbers = sorted({*range(self.expected), *by_number})
+            numbers = sorted({*range(self._planned), *by_number})
             rows = [_row(by_number[n], now, width) if n in by_number else ((f"{n:4}", "dim"),) for n in numbers]
         head = "rank node    step      /s  quiet  state last line" if width >= 60 else "rank  quiet  last line"
         return [((head, "dim"),), *rows]
@@ -378,10 +379,10 @@ class View:
         if not self.ranks:
             if self.jobs or self.added:
                 return ()
-            return ((f"no rank of {self.expected} has started", "dim"),) if self.expected > 1 and width >= 60 else ()
+            return ((f"no rank of {self._planned} has started", "dim"),) if self._planned > 1 and width >= 60 else ()
         counts: TallyCounter[str] = TallyCounter(state.condition for state in states)
         fine = ", ".join(f"{counts[name]} {look.counted}" for name, look in LOOKS.items() if counts[name])
-        of = f" of {self.expected}" if len(self.ranks) < self.expected else ""
+        of = f" of {self._planned}" if len(self.ranks) < self._planned else ""
         name = f"{len(self.ranks)}{of} rank{'s' if len(self.ranks) != 1 or of else ''}: " if width >= 60 else ""
         worst: Condition = states[0].condition if states else ""
         return ((f"{name}{fine}", LOOKS[worst].style or "dim"),)

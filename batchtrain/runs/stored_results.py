@@ -45,7 +45,12 @@ def begin(storage: Storage, root: Path, name: str) -> RunDirectory:
 
     Raises NotFound for a run without a container in storage."""
     run = directory.named(root, name)
-    container, blobs = _beginning(storage, name)
+    try:
+        container, blobs = _beginning(storage, name)
+    except NotFound as error:
+        if (record := run.record_or_none()) is not None and record.state in ("completed", "failed", "interrupted"):
+            raise NotFound(f"run {name} has ended ({record.state}); its results are in {run.path}") from error
+        raise
     if not (run.path / "run.json").is_file():
         _bring_beginning(storage, container, run, blobs)
     return run
@@ -110,6 +115,9 @@ class StoredResults:
         files, left_out = list[_Remote](), list[Brought]()
         limits = limits_of(settings.results or Results(), f"batchtrain runs fetch {self._run.name} --all")
         items = {item.name.removeprefix(top): item for item in self._uploads(top)}
+        if not items and task.state == "completed" and task.started:  # every task has at least its output
+            reason = "the service uploaded nothing, because its node was lost or the upload failed"
+            yield Brought(FileRecord(task=task.id, path=f"what task {task.id} wrote", size=0, reason=reason))
         source = self._source if f"wd/{LINKED}" in items else {}
         primary = Part("n0", task.node or "", downloads.task_tree(self._job, task.id))
         others = self._other_nodes(task.id) if any(name.startswith(NODES) for name in items) else ()

@@ -190,8 +190,13 @@ def source_of(training: str, resume: "dict[str, Any]") -> "tuple[str, dict[str, 
             return path, attempts[-1], records
         steps.append("step %d of %s" % (checkpoint.step_of(path), writer or "an unknown run"))
     last = [record["run"] for record in records if record.get("line") == attempts[-1]["line"]][-1]
-    if not steps and last == resume["run"] and own_files(line):
-        return line, attempts[-1], records
+    if not steps and own_files(line):
+        if last == resume["run"]:
+            return line, attempts[-1], records
+        raise Refused(
+            "the files in %s may be those of run %s, which continued run %s. Leave out --resume to continue with them,"
+            " or start anew with --fresh" % (checkpoint.directory(), last, resume["run"])
+        )
     raise Refused(
         "no checkpoint of run %s is kept in %s (there: %s). Resume a run whose checkpoint is there, or start anew"
         " with --fresh" % (resume["run"], checkpoint.directory(), ", ".join(steps) or "nothing")

@@ -163,7 +163,8 @@ def _resize_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> event
         ask(client, "POST", step.path, operation, body, done=lambda pool: has(pool, body))
 
     retry.repeated(send, lambda error: getattr(error, "code", "") == "PoolBeingResized", retry.NOT_NOW)
-    return RESIZED[step.action](pool_id, f"pool {pool_id} gets its nodes")
+    text = "gets its nodes" if step.action == "pool.resize" else "has a new formula for its number of nodes"
+    return RESIZED[step.action](pool_id, f"pool {pool_id} {text}")
 
 
 def _add_user(client: BatchClient, step: Step, body: dict[str, Any]) -> events.Event:

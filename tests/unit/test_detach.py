@@ -293,6 +293,17 @@ def test_the_job_of_another_run_is_not_stopped(monkeypatch: pytest.MonkeyPatch) 
         account_runs.stop(client, "A", "train")
 
 
+def test_a_fetch_waits_until_the_service_has_uploaded_what_a_stopped_run_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = list[object]()
+    monkeypatch.setattr(account_runs, "_left", lambda *_: None)
+    monkeypatch.setattr(job_actions, "until", lambda _, job, states, *__: steps.append((job, *states)))
+    monkeypatch.setattr(detached_results, "fetch", lambda *_, **__: steps.append("fetch"))
+    client: Any = SimpleNamespace(batch=None, pace=None, jobs=SimpleNamespace(state=lambda _: "terminating"))
+    connect: Any = lambda: None  # noqa: E731
+    account_runs.fetch(client, connect, Path(), "A", "train", tell=lambda _: None)
+    assert steps == [("train", "completed"), "fetch"]
+
+
 def test_a_follower_waits_for_a_job_that_its_controller_moves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     looks = []
 

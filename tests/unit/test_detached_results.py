@@ -13,6 +13,8 @@ import pytest
 from batchtrain.client import detached_results
 from batchtrain.client.client import Client
 from batchtrain.errors import NotFound, ResultsLeft, ServiceError
+from batchtrain.runs import directory, stored_results
+from batchtrain.runs.directory import RunRecord
 from batchtrain.runs.recording import Recording
 from batchtrain.storage import blob
 from batchtrain.storage.blob_requests import Storage
@@ -231,6 +233,20 @@ def test_a_job_that_was_added_in_part_has_no_container_of_results_and_its_run_en
         world.fetch()
     job["onAllTasksComplete"] = "noaction"
     assert world.fetch().run.tasks()[0].id == "t"
+
+
+def test_a_task_of_which_nothing_was_uploaded_makes_the_results_partial(world: World) -> None:
+    world.add(task("u"))
+    recording = world.fetch()
+    assert recording.run.record().results == "partial"
+    assert "what task u wrote was not fetched: the service uploaded nothing" in recording.conclusion()
+
+
+def test_a_run_that_was_not_detached_and_has_ended_names_its_results(world: World, tmp_path: Path) -> None:
+    run = directory.make(tmp_path, "j", START)
+    run.write(RunRecord(id=run.name, job="j", started=START, state="interrupted"))
+    with pytest.raises(NotFound, match=f"has ended .interrupted.; its results are in {run.path}"):
+        stored_results.begin(world.storage, tmp_path, run.name)
 
 
 def test_results_of_any_size_wait_until_they_are_asked_for(world: World) -> None:

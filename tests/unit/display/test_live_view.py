@@ -128,6 +128,16 @@ def test_the_block_keeps_its_height_and_its_width(ranks: int) -> None:
         assert all(sum(len(text) for text, _ in line) <= width for line in (*before, *after)), width
 
 
+def test_a_view_that_joins_a_gang_shows_the_ranks_that_it_has_seen_and_counts_no_others() -> None:
+    view = View("digits", "pool gpu2", BEGAN, ranks=4, joins=True)
+    assert not any("rank of 4" in line for line in shown(view, 80, BEGAN + 1))
+    for rank in range(2):
+        printer(view)(f"[{rank}:{rank}] step 1/30 loss 2.0", BEGAN + 2)
+    lines = shown(view, 80, BEGAN + 3)
+    assert lines[-1] == "2 ranks: 2 fine"
+    assert not any(line.startswith(("   2", "   3")) for line in lines)
+
+
 @pytest.mark.parametrize("width", [40, 80, 140])
 def test_names_and_lines_with_wide_letters_fit_the_width(width: int) -> None:
     view = View("損失" * 30, "pool", BEGAN, ranks=2)

@@ -339,7 +339,7 @@ def test_resume_copies_what_a_program_keeps_without_the_contract_unless_a_later_
     assert again.said[0] == "continues with snapshots/last.pt of run a, as far as the program reads it"
     node.run("c")
     assert node.run("d", task="q/job/train", resume=resume).code == 1
-    assert "no checkpoint of run a is kept in" in node.said[0]
+    assert "may be those of run c, which continued run a. Leave out --resume to continue with them" in node.said[0]
 
 
 def test_resume_without_a_checkpoint_is_refused_and_changes_nothing(node: Node) -> None:

@@ -446,17 +446,20 @@ def test_a_login_that_is_refused_for_another_reason_is_an_error() -> None:
         carry_out(service, Step("node.user", "p", {"name": "me"}))
 
 
-@pytest.mark.parametrize(("action", "verb"), [("pool.resize", "resize"), ("pool.autoscale", "autoscale")])
+@pytest.mark.parametrize(
+    ("action", "text"),
+    [("pool.resize", "gets its nodes"), ("pool.autoscale", "has a new formula for its number of nodes")],
+)
 def test_a_fresh_pool_is_resized_as_soon_as_it_is_steady(
-    action: str, verb: str, monkeypatch: pytest.MonkeyPatch
+    action: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
     monkeypatch.setattr("time.sleep", pauses.append)
     busy = test_retry.refusal("PoolBeingResized")
     service = Service(busy, busy, (202, None))
     step = Step(action, "p", {"targetDedicatedNodes": 2})
-    assert carry_out(service, step) == [(action, "p", "pool p gets its nodes")]
+    assert carry_out(service, step) == [(action, "p", f"pool p {text}")]
     assert service.asked == [f"{step.method} {step.path}"] * 3
     assert len(pauses) == 2
-    with pytest.raises(ServiceError, match=f"{verb} pool p: No"):
+    with pytest.raises(ServiceError, match=f"{action.removeprefix('pool.')} pool p: No"):
         carry_out(Service(test_retry.refusal("PoolNotFound", 404)), step)
