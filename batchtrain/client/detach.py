@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from batchtrain.client import controller, orphans
 from batchtrain.client.ending import registered
+from batchtrain.client.existing import refuse_existing, replace_job
 from batchtrain.client.limits import UNLIMITED, Limits, hour_for
 from batchtrain.client.planning import refuse_unattended
 from batchtrain.config.link_life import THROUGH, Need, needs, too_short
@@ -78,11 +79,10 @@ def detach(
     if overseer is not None:
         hour += _hour(replace(recipe, pool=overseer.pool), limits, region)
     seconds = {job.id: wall_seconds(job, limits, hour, len(recipe.jobs)) for job in recipe.jobs}
-    refuse_short_links(replace(recipe, jobs=tuple(bounded(job, seconds[job.id]) for job in recipe.jobs)), link)
+    alone = replace(recipe, jobs=tuple(bounded(job, seconds[job.id]) for job in recipe.jobs))
+    refuse_short_links(alone, link)
     orphans.adopt(client, origin.root, tell, job_ids=seconds)
-    own_ids = [overseer.pool.id] if overseer else []
-    jobs = [Thing("job", job_id) for job_id in (*seconds, *own_ids)]
-    for thing in (*jobs, *(Thing("pool", pool_id) for pool_id in own_ids)):
+    for thing in (Thing("job", overseer.pool.id), Thing("pool", overseer.pool.id)) if overseer else ():
         is_job = thing.kind == "job"
         if state := client.jobs.state(thing.id) if is_job else client.pools.stands(thing.id):
             raise AlreadyExists(
@@ -91,6 +91,8 @@ def detach(
                 operation=f"add {thing.name}",
                 code=f"{thing.kind.capitalize()}Exists",
             )
+    for job_id, created in refuse_existing(client, alone, origin, tell, reuse=False).items():
+        replace_job(client, job_id, created, tell)
     for text in (*remarks(recipe, seconds), *((overseer.remark(recipe, region),) if overseer else ())):
         tell(events.Waiting("", text))
     return tuple(_detached(client, recipe, job, link, seconds[job.id], tell, origin, overseer) for job in recipe.jobs)
