@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "az account get-access-token": READS,
     "az account list-locations": READS,
     "az acr import": FAILS,
+    "az bicep": NAMED,
     "az batch account list": READS,
     "az batch account show": READS,
     "az batch job create": FAILS,
