@@ -14,7 +14,9 @@ from batchtrain.config.check.table import BOTH, CREDENTIALS, ERROR, GLOBAL, JOBS
 from batchtrain.config.image_names import EXAMPLE, HUB, below, is_name, is_registry, server_of
 from batchtrain.config.patterns import late
 from batchtrain.config.types import Job, JobManager, JobPreparation, JobRelease, Task, UserIdentity
+from batchtrain.errors import counted
 
+_CPU_BUILD = re.compile(r"[:_-]cpu(?:-|$)")
 _PORTS = r"[0-9]{1,5}(?:-[0-9]{1,5})?"
 PUBLISHED = rf"(?:(?:[0-9]+(?:\.[0-9]+){{3}}|\[[0-9a-fA-F:]+\]):)?(?:(?:{_PORTS})?:)?{_PORTS}(?:/(?:tcp|udp|sctp))?"
 """[[ADDRESS:]PORT:]PORT[/PROTOCOL], as docker run --publish has it."""
@@ -65,6 +67,19 @@ def _processors(subject: Subject) -> Found:
     for path, _, image in _docker_images(subject):
         if image.startswith(EXAMPLE) and (reason := arm_images.misfit(image, subject.size)):
             yield path, reason
+
+
+def _for_cpus(subject: Subject) -> Found:
+    size = subject.size
+    if size is None or not size.gpus:
+        return
+    for path, job, task in subject.tasks:
+        if _CPU_BUILD.search(task.docker_image or "") and "disable" not in (task.gpus, job.gpus):
+            yield (
+                (*path, "docker_image"),
+                f"`{task.docker_image}` is for CPUs, so the {counted(size.gpus, 'GPU')} of {size.name} would be idle;"
+                " name an image for GPUs, or write the recipe again with `batchtrain init SCRIPT --size SIZE`",
+            )
 
 
 def _docker_images(subject: Subject) -> Iterator[tuple[Path, Job, str]]:
@@ -456,6 +471,8 @@ _DOCKER = "docker run: --shm-size"
 RULES = (
     Rule("container-processors", ERROR, BOTH, "A recipe's image is made for the nodes' processors.",
          "azure_batch: sizes; PyPI", _processors),
+    Rule("image-for-cpus", WARNING, BOTH, "The image of a task on nodes with GPUs is no build for CPUs.",
+         "docker/ of batchtrain: the tags of its images", _for_cpus),
     Rule("image-not-listed", ERROR, (*GLOBAL, *JOBS), "A task's image is fetched by the nodes.",
          "Batch Shipyard: `global_resources.docker_images`", _listed),
     Rule("image-name", ERROR, (*GLOBAL, *JOBS), "The name of a container image has the syntax of container engines.",

@@ -965,6 +965,9 @@ CASES = [
     Case("ports", "task.ports[0]", "`abc` is not a port", task(ports=["abc"]),
          task(ports=["80", "80:8080/udp", "127.0.0.1:80:8080", "127.0.0.1::8080", "7000-7001:7000-7001"])),
     Case("ports", "task.ports[1]", "`80:65536`", task(ports=["80", "80:65536"]), task(ports=["80:65535"])),
+    Case("image-for-cpus", "task.docker_image", "so the 8 GPUs of Standard_ND96isr_H100_v5 would be idle",
+         both(pool(vm_size=H100), task(docker_image="example/script:base-cpu-72222bef")),
+         both(pool(vm_size=H100), task(docker_image="example/script:base-gpu-72222bef"))),
     Case("gpus-impossible", "job.gpus", "Standard_D4s_v5 has none", job(gpus="all"), job(gpus="disable")),
     Case("gpus-too-many", "task.gpus", "more than the 8 of", both(pool(vm_size=H100), task(gpus="9")), both(
         pool(vm_size=H100), task(gpus="8"))),
