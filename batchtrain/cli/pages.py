@@ -142,12 +142,11 @@ def _narrow(text: str) -> str:
 def _leaf(text: str) -> None:
     """On a terminal: formatted by rich, in the pager if the page is longer than the screen. No colours and links,
     because pagers handle them differently."""
-    from rich.console import Console  # 60 ms, and only for a terminal
-    from rich.markdown import Markdown
+    from rich import console, markdown  # 60 ms, and only for a terminal
 
-    console = Console(color_system=None, width=min(shutil.get_terminal_size().columns, WIDEST))
-    with console.capture() as capture:
-        console.print(Markdown(_narrow(text), hyperlinks=False))
+    terminal = console.Console(color_system=None, width=min(shutil.get_terminal_size().columns, WIDEST))
+    with terminal.capture() as capture:
+        terminal.print(markdown.Markdown(_narrow(text), hyperlinks=False))
     page = "\n".join(line.rstrip() for line in capture.get().splitlines())
     if page.count("\n") + 2 < shutil.get_terminal_size().lines:
         print(page)

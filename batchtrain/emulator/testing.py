@@ -14,6 +14,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from azure.batch import BatchClient
+from azure.core.credentials import AzureNamedKeyCredential
+from azure.core.pipeline.transport import RequestsTransport
+from azure.storage.blob import BlobServiceClient
+
 from batchtrain.emulator import mapped_images, server, steering, wire
 from batchtrain.emulator.interface import StorageAccount
 from batchtrain.emulator.machine.azurite import FOLDER as STORAGE
@@ -22,9 +27,7 @@ from batchtrain.emulator.server import Hint, Settings, Status
 from batchtrain.emulator.serving import Emulator
 
 if TYPE_CHECKING:
-    from azure.batch import BatchClient
     from azure.batch.aio import BatchClient as AsyncBatchClient
-    from azure.storage.blob import BlobServiceClient
 
 C = TypeVar("C")
 
@@ -83,8 +86,6 @@ class BatchService:
     def storage(self) -> BlobServiceClient:
         """A client of the account's blob storage, which starts at its first use (Azurite, installed by npm). Raises
         server.Refused if this machine cannot run it."""
-        from azure.storage.blob import BlobServiceClient
-
         account = self._storage_account
         credential = {"account_name": account.account, "account_key": account.key}
         return self._stack.enter_context(BlobServiceClient(account.endpoint, credential=credential))
@@ -103,10 +104,6 @@ class BatchService:
 
     def connect(self, **options: Any) -> BatchClient:
         """A new client; `options` are those of the SDK. Its pollers ask every POLLING_SECONDS."""
-        from azure.batch import BatchClient
-        from azure.core.credentials import AzureNamedKeyCredential
-        from azure.core.pipeline.transport import RequestsTransport
-
         if "transport" not in options:
             options["transport"] = RequestsTransport(use_env_settings=False)  # no proxy
         return _quick(BatchClient(self.endpoint, AzureNamedKeyCredential(self.account, self.key), **options))
@@ -114,7 +111,6 @@ class BatchService:
     def connect_async(self, **options: Any) -> AsyncBatchClient:
         """The same for async programs; the SDK needs aiohttp for it."""
         from azure.batch.aio import BatchClient
-        from azure.core.credentials import AzureNamedKeyCredential
         from azure.core.pipeline.transport import AioHttpTransport
 
         if "transport" not in options:

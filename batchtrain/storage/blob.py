@@ -196,14 +196,12 @@ def link(
     storage: Storage, credentials: StorageCredentials, container: str, name: str, *, days: int | None = None
 ) -> str:
     """A URL that can read one blob for a number of days."""
-    from azure.storage.blob import BlobSasPermissions, generate_blob_sas  # see below
-
     signature = _signature(storage, credentials, days)
-    token = generate_blob_sas(
+    token = _sdk().generate_blob_sas(
         account_name=credentials.account,
         container_name=container,
         blob_name=name,
-        permission=BlobSasPermissions(read=True),
+        permission=_sdk().BlobSasPermissions(read=True),
         **signature,
     )
     return f"{storage.url}/{container}/{quote(name)}?{token}"
@@ -220,13 +218,11 @@ def container_link(
 ) -> str:
     """A URL that is valid for `days`: it lists and reads a container, and writes to it, as requested. Creates a
     container for writing."""
-    from azure.storage.blob import ContainerSasPermissions, generate_container_sas  # see below
-
     if write:
         make_container(storage, container)
-    permission = ContainerSasPermissions(read=read, list=read, write=write, create=write, add=write)
+    permission = _sdk().ContainerSasPermissions(read=read, list=read, write=write, create=write, add=write)
     signature = _signature(storage, credentials, days)
-    token = generate_container_sas(
+    token = _sdk().generate_container_sas(
         account_name=credentials.account, container_name=container, permission=permission, **signature
     )
     return f"{storage.url}/{container}?{token}"
@@ -245,12 +241,10 @@ def _signature(storage: Storage, credentials: StorageCredentials, days: int | No
 
 def _delegation_key(storage: Storage, start: datetime, expiry: datetime) -> UserDelegationKey:
     """A key that signs links in the name of the signed-in identity."""
-    from azure.storage.blob import UserDelegationKey  # see above
-
     operation = f"ask for a key that signs links of {storage.account}"
     times = (f"<{name}>{time:%Y-%m-%dT%H:%M:%SZ}</{name}>" for name, time in (("Start", start), ("Expiry", expiry)))
     query, body = {"restype": "service", "comp": "userdelegationkey"}, f"<KeyInfo>{''.join(times)}</KeyInfo>".encode()
-    key = UserDelegationKey()  # type: ignore[no-untyped-call]  # as it is
+    key: UserDelegationKey = _sdk().UserDelegationKey()
     with faults(operation), unquoted():
         answer = storage.send(operation, Request("POST", "/", query, {"Content-Type": "application/xml"}, body))
         element = document(answer, "UserDelegationKey")
@@ -259,3 +253,10 @@ def _delegation_key(storage: Storage, start: datetime, expiry: datetime) -> User
                 raise InvalidAnswer(f"it has no {tag}", answer.url)
             setattr(key, name, text)
     return key
+
+
+def _sdk() -> Any:
+    """azure-storage-blob, which only signs links: a slow import."""
+    from azure.storage import blob
+
+    return blob
