@@ -40,7 +40,7 @@ FILES = {
     "state_files",
     "version",
 }
-PLANS = FILES | {"client", "hints", "markup", "plan", "runs", "runtime", "service"}
+PLANS = FILES | {"hints", "markup", "plan", "runs", "runtime", "service"}
 
 
 @pytest.mark.parametrize(
