@@ -126,7 +126,9 @@ def follow(
     stops the addition. recreate: delete the jobs that exist before they are added; nothing else is deleted. ranks:
     those of a gang whose output is shown.
     """
-    _refuse_unfit(recipe)
+    _refuse_schedules(recipe)
+    if recipe.needs_pool:
+        client.jobs.pool_of(recipe)  # no run directory is made for jobs that cannot be added
     foreseen = client.foresee(recipe)
     directory.check(origin.root)
 
@@ -241,21 +243,27 @@ def _written(
     return unwritten
 
 
-def _refuse_unfit(recipe: Recipe) -> None:
-    """Refuse a job that `run` cannot end well: a job schedule has no end, a pool that is kept alive outlives its job,
-    and a pool that ends with its job has no results any more."""
+def _refuse_schedules(recipe: Recipe) -> None:
+    """Refuse to follow a job schedule, which has no end."""
     for job in recipe.jobs:
         if job.recurrence is not None:
             raise UsageError(
                 f"job {job.id} has a `recurrence`, and a job schedule has no end; add it with"
                 " `batchtrain jobs add`, and end it with `batchtrain jobs del`"
             )
+
+
+def _refuse_unfit(recipe: Recipe) -> None:
+    """Refuse a job that `run` cannot end well: a job schedule has no end, a pool that is kept alive outlives its job,
+    and a pool that ends with its job has no results any more."""
+    _refuse_schedules(recipe)
+    for job in recipe.jobs:
         if job.auto_pool is not None and job.auto_pool.keep_alive:
             raise UsageError(
                 f"job {job.id} keeps its pool alive (`auto_pool.keep_alive`), and `run` deletes what it creates;"
                 " remove that, or add the job with `batchtrain jobs add`"
             )
-        if job.auto_pool is not None and job.auto_complete:
+        if job.loses_files:
             raise UsageError(
                 f"job {job.id} ends by itself (`auto_complete`), and the service deletes its `auto_pool` at once,"
                 " before `run` has fetched the results; remove `auto_complete`, because `run` ends the job, or send the"

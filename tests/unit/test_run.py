@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from batchtrain.client import ending
 from batchtrain.client.existing import refuse_existing
 from batchtrain.client.limits import Limits
-from batchtrain.client.run import run
+from batchtrain.client.run import follow, run
 from batchtrain.client.work import Work, seconds_for
-from batchtrain.config.types import Secret
+from batchtrain.config.types import Recipe, Secret
 from batchtrain.errors import (
     AlreadyExists,
     BatchtrainError,
@@ -62,6 +62,16 @@ from tests.unit.plan.jobs import recipe
 def test_what_has_no_end_is_refused(job: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         run(None, recipe(job), tell=lambda event: None, timeout=1)  # type: ignore[arg-type]
+
+
+def test_jobs_without_their_pool_leave_no_run(tmp_path: Path) -> None:
+    def pool_of(recipe: Recipe) -> Pool:
+        raise NotFound("there is no pool p for the jobs")
+
+    client = SimpleNamespace(jobs=SimpleNamespace(pool_of=pool_of))
+    with pytest.raises(NotFound, match="no pool p"):
+        follow(client, recipe(), tell=lambda event: None, origin=Origin(tmp_path / "runs"))  # type: ignore[arg-type]
+    assert not (tmp_path / "runs").exists()
 
 
 DELETES, LEAVES = False, True

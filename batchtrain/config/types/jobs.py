@@ -625,6 +625,12 @@ class Job(TaskSettings, frozen=True, kw_only=True):
         "Which pools of a federation may run the job.", IGNORED)] = None
 
     @property
+    def loses_files(self) -> bool:
+        """Whether the service deletes its pool, with the files of its tasks, as soon as they have ended."""
+        pool = self.auto_pool
+        return self.auto_complete and pool is not None and not pool.keep_alive and pool.pool_lifetime != "job_schedule"
+
+    @property
     def is_watched(self) -> bool:
         """Whether a launcher watches the processes of one of its gangs: that of a framework's block."""
         return any(task.multi_instance is not None and task.multi_instance.is_watched for task in self.tasks)
