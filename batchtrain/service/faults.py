@@ -51,6 +51,7 @@ NEXT_STEPS = {
     "PoolExists": "delete it with `batchtrain pool del ID`, run on it with `batchtrain run --reuse`, or use another id",
     "JobExists": "delete it with `batchtrain jobs del ID`, replace it with `batchtrain run --reuse` once it has"
     " completed, or use another id",
+    "JobScheduleExists": "`batchtrain jobs add --recreate` replaces it, and `batchtrain jobs del ID` deletes it",
     "PoolBeingDeleted": "wait until it is gone; `batchtrain pool list` shows it",
     "JobBeingDeleted": "wait until it is gone; `batchtrain jobs list` shows it",
     "PoolNotFound": "`batchtrain pool list` shows the pools there are",

@@ -45,6 +45,11 @@ def raised(error: Exception) -> ServiceError:
     return caught.value
 
 
+def test_a_schedule_that_exists_names_the_commands_that_replace_and_delete_it() -> None:
+    text = str(raised(refusal(409, "JobScheduleExists", "It exists.")))
+    assert "jobs add --recreate" in text and "jobs del" in text
+
+
 def test_a_connection_that_another_service_refuses_says_nothing_of_batch() -> None:
     lost = azure.ServiceRequestError("refused")
     vars(lost).update(met=False)
