@@ -40,7 +40,8 @@ stateDiagram-v2
 - If nothing can start any of the open tasks, the wait ends at once. If a task failed, the command fails with its
   cause.
 - Otherwise the line of each minute has the reason. If the row has a patience, the line says when the wait ends. A job
-  with `recover` moves to another candidate of its pool instead.
+  with `recover` moves to another candidate of its pool instead. If a user or another client has to act, the first of
+  these lines has the next step, which is also that of a run that is interrupted during such a wait.
 - A wait of `run` that ends for one of these reasons stops the tasks, fetches the results, and deletes what the run
   created. `jobs wait` and `jobs watch` delete nothing.
 - A limit of the price or of the duration ends every wait of `run` when it is reached, with exit code 7.

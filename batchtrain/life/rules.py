@@ -52,6 +52,11 @@ class Rule(NamedTuple):
         """Whether nothing can start the task any more."""
         return not self.can_change
 
+    @property
+    def needs_help(self) -> bool:
+        """Whether a user or another client has to act; else only time is needed."""
+        return any(who in self.can_change for who in ("user", "client", "new resize"))
+
 
 class Decision(NamedTuple):
     """What comes next, and why."""
@@ -200,7 +205,8 @@ def _waits_for_missing_task(view: View, task: Task) -> Reason | None:
     for first, last in task.request.depends_on_ranges:
         if sum(name.isdigit() and first <= int(name) <= last for name in view.ids) <= last - first:
             missing.append(f"all tasks from {first} to {last}")
-    step = "add the tasks, or delete the one that waits"
+    delete = f"`batchtrain jobs task del {view.seen.job.id} {task.id}`"
+    step = f"add the tasks, delete the one that waits ({delete}), or correct its `depends_on` or `depends_on_range`"
     return Reason(f"{task.id} waits for {missing[0]}, and the job does not have them", step) if missing else None
 
 
@@ -338,7 +344,7 @@ RULES: tuple[Rule, ...] = (
     Rule("job-disabled", "the job is disabled, by a user or by the `exit_conditions` of a failed task",
         _job_disabled, USER, OVER, source="shipyard#227; BatchJobState"),
     Rule("waits-for-missing-task", "a task that it depends on does not exist",
-        _waits_for_missing_task, "the client that adds tasks", OVER, source="BatchTaskDependencies"),
+        _waits_for_missing_task, "the client that adds tasks", OVER, HOUR, "BatchTaskDependencies"),
     BEHIND_ANOTHER,
     Rule("too-few-nodes", "the pool has a fixed size, and is to have fewer nodes than the task needs",
         _too_few_nodes, USER, OVER, HOUR, "MultiInstanceSettings.numberOfInstances"),

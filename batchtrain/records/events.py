@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
+from batchtrain.errors import Finding
 from batchtrain.records import Attempt, Counts, FailedBy, Node, Point, Rank, Rendezvous, TrainingProgress
 from batchtrain.records.pools import PoolAttempt
 from batchtrain.records.rank_end import RankEnd
@@ -312,6 +313,13 @@ class Waiting(Event, frozen=True):
 
 class StillWaiting(Waiting, frozen=True):
     """What a wait is for, after a minute without another event. A live block shows it all the time."""
+
+
+class TasksWait(Observed, frozen=True, kw_only=True):
+    """Why the open tasks of a job wait changed."""
+
+    finding: Finding | None
+    """Why they wait, and the next step; None if they wait for nothing, or for what ends without a user."""
 
 
 class ServiceUnreachable(Event, frozen=True):

@@ -29,10 +29,6 @@ class Moments(NamedTuple):
     started: datetime
     ready: datetime | None = None
     """All nodes were ready."""
-    tasks_added: datetime | None = None
-    """The tasks were added."""
-    tasks_ended: datetime | None = None
-    """All tasks had ended."""
 
 
 def phases(
@@ -56,27 +52,27 @@ def phases(
         for before, after in pairwise(run for run in of_task if run.started):
             if before.started and after.started and not before.ended and after.started > before.started:
                 unknown.append((before.started, after.started))  # an attempt whose end is unknown, and a wait
-    total, beside = _whole(tasks, attempts, (*gaps, *unknown))
+    created, first, last, beside = _whole(tasks, attempts, (*gaps, *unknown))
     restarts = _outside(gaps, beside) if gaps else None
-    training = None if total is None else total - _outside((*gaps, *unknown), beside)
+    training = (last - first).total_seconds() - _outside((*gaps, *unknown), beside) if first and last else None
     seconds: dict[str, float | None] = {"preparation": preparation, "training": training, "fetch": fetch}
     seconds["restarts"] = restarts
     if moments.ready is not None:
         seconds["pool"] = (moments.ready - moments.started).total_seconds() - (preparation or 0.0)
-    if moments.tasks_added is not None and moments.tasks_ended is not None and total is not None:
-        seconds["start"] = (moments.tasks_ended - moments.tasks_added).total_seconds() - total
+    seconds["start"] = (first - created).total_seconds() if first and created else None
     return {name: round(max(value, 0.0), 3) for name in PHASES if (value := seconds.get(name)) is not None}
 
 
 def _whole(
     tasks: Iterable[Task], attempts: Mapping[str, Sequence[Attempt]], gaps: Sequence[Span]
-) -> tuple[float | None, list[Span]]:
-    """The seconds from the first start of a task to the last end, and the runs during gaps. There may be a million
-    tasks. An attempt whose end is unknown is no run, but the first start may be its own."""
-    first = last = None
+) -> tuple[datetime | None, datetime | None, datetime | None, list[Span]]:
+    """When the first task was added, the first start of a task, the last end, and the runs during gaps. There may be a
+    million tasks. An attempt whose end is unknown is no run, but the first start may be its own."""
+    created = first = last = None
     from_, to = min((start for start, _ in gaps), default=None), max((end for _, end in gaps), default=None)
     beside = []
     for task in tasks:
+        created = min(created or task.created, task.created) if task.created else created
         of_task = attempts.get(task.id, ())
         for run in of_task:
             first = min(first or run.started, run.started) if run.started else first
@@ -84,7 +80,7 @@ def _whole(
             first, last = min(first or start, start), max(last or end, end)
             if from_ and to and start < to and end > from_:
                 beside.append((start, end))
-    return (last - first).total_seconds() if first and last else None, beside
+    return created, first, last, beside
 
 
 def _runs(task: Task, attempts: Sequence[Attempt]) -> Iterator[Span]:

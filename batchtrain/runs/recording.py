@@ -136,6 +136,8 @@ class Recording:
         self._client, self._patience, self._record = client, patience(account.endpoint), record
         self._job, self._job_ended, self._secrets = job, job_ended, secrets
         self._moments, self._fetching = Moments(record.started), 0.0
+        self._waits: Finding | None = None
+        """What keeps all open tasks from starting, until a user or another client acts."""
         self._stopped: datetime | None = None
         """When the tasks were left, and their results fetched."""
         self.metrics: dict[str, dict[str, Metric]] = {}
@@ -189,8 +191,8 @@ class Recording:
         """Record an event: of the output of a task only what it measures."""
         if isinstance(event, (events.NodeReady, events.PoolReused)):
             self._moments = self._moments._replace(ready=now())
-        elif isinstance(event, (events.JobAdded, events.TasksAdded)):
-            self._moments = self._moments._replace(tasks_added=now())
+        elif isinstance(event, events.TasksWait) and event.subject == self.job_id:
+            self._waits = event.finding
         elif isinstance(event, events.ResultsFetching):
             self._stopped = self._stopped or now()
         elif isinstance(event, events.NodesSeen):
@@ -297,7 +299,6 @@ class Recording:
             self.run.write_files(self._files.values())
             self._write_nodes()
             self._attempts.conclude(tasks, self._addresses, self._nodes.values())
-            self._moments = self._moments._replace(tasks_ended=began)
             self._fetching += (now() - began).total_seconds()
         self.has_fetched = True
 
@@ -421,7 +422,7 @@ class Recording:
                 self._record,
                 state=state,
                 ended=end_time,
-                failure=_failure(error, self._secrets, self._standstill()) if error is not None else None,
+                failure=_failure(error, self._secrets, self._standstill(), self._waits) if error is not None else None,
                 node_hours=node_hours(self._nodes.values(), end_time, since=self._record.started) if end_time else None,
                 cost=self._cost(end_time),
                 phases=phases(
@@ -701,12 +702,15 @@ _STOPPED = {TerminalClosed: "stopped because its terminal was closed", Terminate
 """What ended a command that its user did not end with Ctrl-C."""
 
 
-def _failure(error: BaseException, secrets: tuple[Secret, ...], standing: str = "") -> RunFailure:
-    """Why a run ended. standing: which ranks stood still then."""
+def _failure(
+    error: BaseException, secrets: tuple[Secret, ...], standing: str = "", waits: Finding | None = None
+) -> RunFailure:
+    """Why a run ended. standing: which ranks stood still then. waits: what kept the open tasks from starting."""
     failure: dict[str, Any] = {"message": str(error) or type(error).__name__}
     if isinstance(error, KeyboardInterrupt):
-        reason = _STOPPED.get(type(error), "stopped by the user") + (f" while {standing}" if standing else "")
-        next_step = "read the output of that rank" if standing else "run it again"
+        doing = standing or (waits.cause if waits else "")
+        reason = _STOPPED.get(type(error), "stopped by the user") + (f" while {doing}" if doing else "")
+        next_step = "read the output of that rank" if standing else waits.next_step if waits else "run it again"
         finding = Finding("stopped", "the run", reason, "", next_step)
         failure |= {"message": reason, "cause": reason, "finding": finding._asdict()}
     if isinstance(error, TaskFailed):

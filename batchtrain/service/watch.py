@@ -12,13 +12,22 @@ from typing import NamedTuple, Protocol
 
 from azure.batch import BatchClient
 
-from batchtrain.errors import CannotRun, LimitReached, NotFound, ServiceError, TimedOut, UsageError, WaitOver
+from batchtrain.errors import CannotRun, Finding, LimitReached, NotFound, ServiceError, TimedOut, UsageError, WaitOver
 from batchtrain.life import pools, rules
 from batchtrain.life.pools import SeenNodes
 from batchtrain.life.rules import Decision
 from batchtrain.life.seen import NEVER_READY, Seen
 from batchtrain.records import Counts, Failure, Node, Pool
-from batchtrain.records.events import Event, NodesSeen, PoolGone, PoolState, PoolWaits, ServiceUnreachable, StillWaiting
+from batchtrain.records.events import (
+    Event,
+    NodesSeen,
+    PoolGone,
+    PoolState,
+    PoolWaits,
+    ServiceUnreachable,
+    StillWaiting,
+    TasksWait,
+)
 from batchtrain.records.record import minute
 from batchtrain.service import files, observe, read, retry, submit, tasks
 from batchtrain.service.downloads import node_tree
@@ -120,6 +129,7 @@ class Deadline:
         self._inside = contextlib.ExitStack()
         self.progress: Callable[[], str] = str
         """How far what it waits for is, in a sentence."""
+        self._told_step = ""
 
     def __enter__(self) -> Deadline:
         outage = None if self._tell is None else lambda text: self.tell(ServiceUnreachable("", text))
@@ -144,23 +154,25 @@ class Deadline:
         """A message was just printed."""
         self._said = self.now()
 
-    def pause(self, seconds: float, state: str = "") -> None:
+    def pause(self, seconds: float, state: str = "", next_step: str = "") -> None:
         """Sleep, but not longer than until a limit of the command. After a minute without an event, report what the
-        wait is for. Raises TimedOut after the deadline, and LimitReached."""
+        wait is for. next_step: what the user can do, which is reported once. Raises TimedOut after the deadline, and
+        LimitReached."""
         now, limit = self._clock.now(), LIMIT.get()
         seconds_left = self._began + self._seconds - now
         if seconds_left <= 0:
-            last_state = "; last seen: " * bool(state) + self._in_words(state)
+            last_state = "; last seen: " * bool(state) + self._in_words(state, next_step)
             raise TimedOut(f"waiting for {self._waits_for} took longer than {self._seconds:g} s{last_state}")
         if now - self._said >= retry.EVERY:
             text = f"waiting for {self._waits_for} for {retry.span(now - self._began)}"
-            self.tell(StillWaiting("", ": ".join(filter(None, (text, self._in_words(state))))))
+            new_step, self._told_step = next_step if next_step != self._told_step else "", next_step
+            self.tell(StillWaiting("", ": ".join(filter(None, (text, self._in_words(state, new_step))))))
         self._clock.sleep(min(seconds, seconds_left, math.inf if limit is None else limit.remaining))
         if limit is not None and (reason := limit.reason):
             raise LimitReached(reason)
 
-    def _in_words(self, state: str) -> str:
-        return "; ".join(filter(None, (state, self.progress())))
+    def _in_words(self, state: str, next_step: str) -> str:
+        return "; ".join(filter(None, (state, self.progress(), next_step)))
 
 
 class Reboots:
@@ -346,7 +358,8 @@ def tasks_ended(
             is_due = wait.is_due(glance.counts)  # at the next turn, so that its requests are allowed for
             more = wait.cost(glance.counts) if is_due or (turn + 1) % JOB_TURNS == 0 else 0
             least = last_minute.delay(deadline.now(), requests, more) if pace.request else 0.0
-            deadline.pause(max(pause, requests * pace.request, least), _task_state(glance, wait))
+            seconds = max(pause, requests * pace.request, least)
+            deadline.pause(seconds, _task_state(glance, wait), wait.finding.next_step if wait.finding else "")
 
 
 class _Wait:
@@ -381,7 +394,9 @@ class _Wait:
         step = rules.decide(seen)
         if step is None or self._step is None or step.rule is not self._step.rule:
             self._began = self._deadline.now()
-        self._step = step
+        before, self._step = self.finding, step
+        if self.finding != before:
+            self._deadline.tell(TasksWait(self._job_id, finding=self.finding))
         self.is_over = seen.job.state == "completed" or (step is not None and self._ends(step))
         return requests
 
@@ -395,6 +410,11 @@ class _Wait:
         if self.patience == 0:
             raise WaitOver(f"the tasks of job {job_id} have waited too long: {text}; {step.reason.next_step}")
         return step.act == "end"
+
+    @property
+    def finding(self) -> Finding | None:
+        """Why no task starts before a user or another client acts, and the next step."""
+        return self._step.finding if self._step is not None and self._step.rule.needs_help else None
 
     @property
     def patience(self) -> float | None:

@@ -109,6 +109,12 @@ def test_a_task_that_waits_for_its_pool_is_told_why(
     assert text in decided.text
 
 
+def test_the_next_step_of_a_missing_task_names_the_one_that_waits() -> None:
+    decided = step(task("b", "gone"))
+    assert decided is not None and decided.rule.needs_help
+    assert "`batchtrain jobs task del j b`" in decided.reason.next_step
+
+
 def test_a_job_that_a_failed_task_disabled_names_it() -> None:
     decided = step(ended("a", 3, DISABLES), task("b"), job=Job("j", "disabled", "p"))
     assert decided is not None and "by the `exit_conditions` of a, which failed" in decided.text

@@ -18,18 +18,23 @@ def after(seconds: float) -> datetime:
 
 def task(begin: float, seconds: float | None) -> Task:
     """A task by the clock of the service, which is an hour ahead."""
-    return Task("t", "completed", seconds=seconds, started=after(3600 + begin))
+    return Task("t", "completed", seconds=seconds, started=after(3600 + begin), created=after(3600 - 30))
 
 
 def test_the_parts_of_a_run_add_up_to_its_time() -> None:
-    moments = Moments(START, ready=after(200), tasks_added=after(210), tasks_ended=after(300))
+    moments = Moments(START, ready=after(200))
     found = phases(moments, [task(10, 40), task(20, 50), task(0, None)], 80.0, 5.0)
-    assert found == {"pool": 120.0, "preparation": 80.0, "start": 30.0, "training": 60.0, "fetch": 5.0}
+    assert found == {"pool": 120.0, "preparation": 80.0, "start": 40.0, "training": 60.0, "fetch": 5.0}
 
 
 def test_a_part_that_is_not_known_is_left_out() -> None:
     assert phases(Moments(START), [], None, 2.0) == {"fetch": 2.0}
-    assert phases(Moments(START, tasks_added=after(1), tasks_ended=after(9)), [], None, 0.0) == {"fetch": 0.0}
+    assert phases(Moments(START), [Task("t", "active", created=START)], None, 0.0) == {"fetch": 0.0}
+
+
+def test_a_task_that_never_starts_does_not_make_the_start_of_the_others_longer() -> None:
+    found = phases(Moments(START), [task(0, 1), Task("after", "active", created=after(3600))], None, 500.0)
+    assert found == {"start": 30, "training": 1, "fetch": 500}
 
 
 def attempt(number: int, start: float, end: float | None) -> Attempt:
@@ -37,16 +42,15 @@ def attempt(number: int, start: float, end: float | None) -> Attempt:
 
 
 def test_a_lost_attempt_is_training_and_the_time_until_the_next_one_is_a_restart() -> None:
-    moments = Moments(START, tasks_added=after(5), tasks_ended=after(105))
-    again = task(60, 40)
+    moments, again = Moments(START), task(60, 40)
     known = {again.id: (attempt(1, 10, 40), attempt(2, 60, 100))}
     found = phases(moments, [again], None, 0.0, known)
-    assert found == {"start": 10, "training": 70, "restarts": 20, "fetch": 0}
+    assert found == {"start": 40, "training": 70, "restarts": 20, "fetch": 0}
     other = replace(task(30, 20), id="other")
     assert phases(moments, [again, other], None, 0.0, known)["restarts"] == 10
 
 
 def test_an_attempt_whose_end_nobody_saw_is_not_invented_and_its_time_is_no_start() -> None:
-    moments, again = Moments(START, tasks_added=after(5), tasks_ended=after(105)), task(60, 40)
+    moments, again = Moments(START), task(60, 40)
     found = phases(moments, [again], None, 0.0, {again.id: (attempt(1, 10, None), attempt(2, 60, 100))})
-    assert found == {"start": 10, "training": 40, "fetch": 0}
+    assert found == {"start": 40, "training": 40, "fetch": 0}

@@ -39,6 +39,7 @@ from batchtrain.records.events import (
     PoolReused,
     Stdout,
     TasksAdded,
+    TasksWait,
 )
 from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs import directory, lease, recording
@@ -247,12 +248,12 @@ def test_the_parts_of_a_run_are_measured_by_its_events(
     client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service.pool(node("tvm-1", allocated=5, prepared=20), node("tvm-2", allocated=0, prepared=30))
-    clock = itertools.chain([after(100), after(100), after(110), after(110), after(200)], itertools.repeat(after(207)))
+    clock = itertools.chain([after(100), after(100), after(110), after(200)], itertools.repeat(after(207)))
     monkeypatch.setattr(recording, "now", lambda: next(clock))
     recorded = started(client, service, tmp_path)
     recorded.tell(PoolReused("p", "ready"))
     recorded.tell(TasksAdded("j", "added"))
-    recorded.fetch([ran()])
+    recorded.fetch([replace(ran(), created=after(-40))])
     recorded.end("completed")
     assert recorded.run.record().phases == {
         "pool": 70.0, "preparation": 30.0, "start": 50.0, "training": 40.0, "fetch": 7.0,
@@ -846,6 +847,15 @@ def test_a_hang_that_the_user_stops_names_the_rank_that_stood_still(
     recorded.end("interrupted", KeyboardInterrupt())
     why = "stopped by the user while rank 1 stood still for 84 s"
     assert recorded.run.record().failure == stopped(why, "read the output of that rank")
+
+
+def test_a_wait_that_the_user_stops_has_its_next_step(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    recorded = started(client, service, tmp_path)
+    recorded.tell(TasksWait("j", finding=Finding("job-disabled", "task t", "the job is disabled", "", "enable it")))
+    recorded.end("interrupted", KeyboardInterrupt())
+    assert recorded.run.record().failure == stopped("stopped by the user while the job is disabled", "enable it")
 
 
 def test_the_finding_of_a_failure_is_recorded(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:

@@ -26,6 +26,14 @@ def test_each_minute_without_an_event_says_what_is_waited_for_and_for_how_long()
     ]
 
 
+def test_the_next_step_is_said_once_and_again_when_it_changes() -> None:
+    time, said = Time(), list[Event]()
+    wait = deadline(time, said)
+    for step in ["enable the job"] * 14 + ["add the task"] * 7:
+        wait.pause(10, "it waits", step)
+    assert [event.text.partition("it waits")[2] for event in said] == ["; enable the job", "", "; add the task"]
+
+
 def test_events_and_news_put_the_next_word_off() -> None:
     time, said = Time(), list[Event]()
     wait = deadline(time, said)
