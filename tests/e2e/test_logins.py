@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from tests import dashboards
+from tests.browsers import browser
+from tests.waiting import GUARD, until
 
 from .conftest import Shell
 
@@ -139,20 +142,41 @@ job_specifications:
 """
 
 
-@pytest.mark.parametrize("block", ["pytorch: {processes_per_node: 1}", "mpi: {runtime: mpich, processes_per_node: 1}"])
-def test_the_stacks_of_a_hung_rank_name_its_function(
-    block: str, batchtrain: Shell, mpi_environment: Callable[[str], Path], tmp_path: Path
-) -> None:
-    recipe = tmp_path / "recipe"
+PYTORCH = "pytorch: {processes_per_node: 1}"
+
+
+def hang(batchtrain: Shell, recipe: Path, block: str, mpi: str) -> None:
+    """Start a gang whose rank 1 stands in a function."""
     (recipe / "src").mkdir(parents=True)
     (recipe / "src/train.py").write_text(HANGS, encoding="utf-8")
     (recipe / "pool.yaml").write_text(GANG_POOL, encoding="utf-8")
-    jobs = GANG.replace("BLOCK", block).replace("PYTHON", sys.executable).replace("MPI", str(mpi_environment("mpich")))
+    jobs = GANG.replace("BLOCK", block).replace("PYTHON", sys.executable).replace("MPI", mpi)
     (recipe / "jobs.yaml").write_text(jobs, encoding="utf-8")
     batchtrain.environment.update(BATCHTRAIN_LOCAL="1", BATCHTRAIN_CONFIGDIR=str(recipe))
     batchtrain("pool", "add")
     batchtrain("jobs", "add")
     until(lambda: list(batchtrain.home.rglob("gang/*/train/wd/stands")))
+
+
+@pytest.mark.browser
+def test_a_button_of_the_page_shows_where_a_hung_rank_stands(batchtrain: Shell, tmp_path: Path) -> None:
+    hang(batchtrain, tmp_path / "recipe", PYTORCH, "")
+    with dashboards.dashboard(batchtrain.environment, "--local", runs=tmp_path) as running, browser() as chromium:
+        page = chromium.new_page()
+        page.set_default_timeout(GUARD * 1000)
+        page.goto(running.link)
+        page.wait_for_selector("main[data-ready]")
+        page.goto(f"{running.url}/jobs/gang/tasks/train?view=ranks")
+        page.click("button >> text=Show stacks")
+        shown = page.inner_text(".document pre")
+    assert re.search(r"^rank 1:.*\n  wait_for_data \(", shown, re.M), shown
+
+
+@pytest.mark.parametrize("block", [PYTORCH, "mpi: {runtime: mpich, processes_per_node: 1}"])
+def test_the_stacks_of_a_hung_rank_name_its_function(
+    block: str, batchtrain: Shell, mpi_environment: Callable[[str], Path], tmp_path: Path
+) -> None:
+    hang(batchtrain, tmp_path / "recipe", block, str(mpi_environment("mpich")))
     printed = batchtrain("jobs", "stacks", "gang").stdout
     groups = printed.split("\nrank ")
     assert len(groups) == 2, printed

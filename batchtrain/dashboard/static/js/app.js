@@ -37,18 +37,9 @@ let current = null;
 
 function matched(pathname) {
   for (const [pattern, page] of PAGES) {
-    const names = pattern.split("/"),
-      parts = pathname.split("/");
-    if (names.length !== parts.length) continue;
-    const params = {};
-    if (
-      names.every((name, at) =>
-        name.startsWith(":")
-          ? parts[at] && (params[name.slice(1)] = decodeURIComponent(parts[at]))
-          : name === parts[at],
-      )
-    )
-      return [page, params];
+    const found = new RegExp(`^${pattern.replaceAll(/:(\w+)/g, "(?<$1>[^/]+)")}$`).exec(pathname);
+    const names = Object.entries(found?.groups ?? {});
+    if (found) return [page, Object.fromEntries(names.map(([name, text]) => [name, decodeURIComponent(text)]))];
   }
   return [NOWHERE, {}];
 }

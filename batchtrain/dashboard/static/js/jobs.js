@@ -4,7 +4,7 @@ import { actions, disable, terminate } from "./actions.js";
 import { h } from "./dom.js";
 import { count, duration, lasted, short } from "./format.js";
 import { numbers } from "./many.js";
-import { jobRow } from "./overview.js";
+import { jobTable } from "./overview.js";
 import * as ui from "./parts.js";
 
 /** Tasks of a job whose page is that of its run, also while it runs. */
@@ -50,10 +50,7 @@ export const list = {
       !jobs
         ? ui.quiet("Loading…")
         : jobs.rows.length
-          ? [
-              ui.table(["Job", "State", "Tasks", "Pool", "Time"], jobs.rows.map(jobRow), "Jobs"),
-              ui.more(context, jobs.next, jobs.rows.length),
-            ]
+          ? [jobTable(jobs.rows), ui.more(context, jobs.next, jobs.rows.length)]
           : filtered
             ? ui.quiet("No job matches.")
             : ui.empty("There are no jobs. Start one:", ...context.account.start),
@@ -110,12 +107,12 @@ function summary(seen) {
   return [
     ui.progressLine(ui.taskBar(seen), `${count(done)} of ${count(all)} tasks done`),
     ui.facts({
-      Pool: seen.pool && ui.link(ui.path("pools", seen.pool), seen.pool),
+      Pool: seen.pool && ui.toPool(seen.pool),
       Created: ui.when(seen.created),
       Time: duration(lasted(seen.created, seen.ended)),
       Ended: seen.ended && ui.when(seen.ended),
       Reason: seen.reason,
-      "Recorded run": seen.run && ui.link(ui.path("runs", seen.run), seen.run),
+      "Recorded run": seen.run && ui.toRun(seen.run),
     }),
   ];
 }
@@ -141,26 +138,19 @@ function tasks(context, seen) {
       ? ui.quiet("Loading…")
       : rows.length
         ? [
-            ui.table(
-              ["Task", "State", "#Exit code", "#Time", "Node", "Failure"],
-              rows.map((task) => taskRow(context, task)),
-              "Tasks",
-            ),
+            ui.records("Tasks", rows, {
+              Task: ({ id }) => ui.toTask(context.params.job, id),
+              State: ({ outcome }) => ui.state(outcome),
+              "#Exit code": "exit_code",
+              "#Time": (task) => duration(task.seconds ?? lasted(task.started)),
+              Node: (task) => task.node && ui.toNode(task.pool, task.node),
+              Failure: ({ failure }) => h("span", { class: "cut", title: failure ?? "" }, failure),
+            }),
             ui.more(context, page.next, rows.length),
           ]
         : ui.quiet(all ? "No task matches." : "This job has no tasks yet."),
   ];
 }
-
-const taskRow = (context, task) =>
-  ui.row(task.id, [
-    ui.link(ui.path("jobs", context.params.job, "tasks", task.id), task.id),
-    ui.state(task.outcome),
-    ui.right(task.exit_code ?? ""),
-    ui.right(duration(task.seconds ?? lasted(task.started))),
-    task.node ? ui.link(ui.path("pools", task.pool, "nodes", task.node), short(task.node)) : "",
-    h("span", { class: "cut", title: task.failure ?? "" }, task.failure ?? ""),
-  ]);
 
 function request(context) {
   const at = `${ui.path("jobs", context.params.job)}/plan`,

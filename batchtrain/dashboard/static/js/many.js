@@ -23,37 +23,29 @@ function histogram(title, bars, name) {
 export function numbers(context) {
   const found = context.data.numbers;
   if (!found) return ui.awaited(context.trouble.numbers);
-  const job = context.params.job,
-    task = (id) => ui.link(ui.path("jobs", job, "tasks", id), id);
+  const { job } = context.params;
   return [
-    ui.section(
-      "Failures by cause",
-      ["#Tasks", "Cause", "Example", ""],
-      found.failures.map((failure) =>
-        ui.row(failure.cause, [
-          ui.right(count(failure.tasks)),
-          failure.cause,
-          task(failure.example),
-          actions(context, [
-            "Retry these",
-            `Run all failed tasks again that ended with ${failure.cause}?`,
-            ui.path("jobs", job, "tasks", failure.example, "retry-alike"),
-          ]) ?? "",
+    ui.section("Failures by cause", found.failures, {
+      "#Tasks": ({ tasks }) => count(tasks),
+      Cause: "cause",
+      Example: ({ example }) => ui.toTask(job, example),
+      "": ({ cause, example }) =>
+        actions(context, [
+          "Retry these",
+          `Run all failed tasks again that ended with ${cause}?`,
+          ui.path("jobs", job, "tasks", example, "retry-alike"),
         ]),
-      ),
-    ),
+    }),
     found.tasks
       ? [
           ui.quiet(`From the ${count(found.tasks)} tasks that ended last.`),
           histogram("Ended tasks over time", found.throughput, clock),
           histogram("Duration of a task", found.durations, seconds),
-          ui.section(
-            "The slowest tasks",
-            ["Task", "#Time", "Node"],
-            found.slowest.map((slow) =>
-              ui.row(slow.id, [task(slow.id), ui.right(duration(slow.seconds)), short(slow.node)]),
-            ),
-          ),
+          ui.section("The slowest tasks", found.slowest, {
+            Task: ({ id }) => ui.toTask(job, id),
+            "#Time": (slow) => duration(slow.seconds),
+            Node: ({ node }) => short(node),
+          }),
         ]
       : ui.quiet("No task has ended yet."),
   ];

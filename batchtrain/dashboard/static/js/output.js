@@ -172,8 +172,8 @@ class OutputView {
 export const outputView = (context, base, file) =>
   context.component(`output ${base} ${file}`, () => new OutputView(context, base, file));
 
-/** `subject`: base, name, state, failed, cause (a text of the line that proves it, and its rank), ranks,
- * files, raw (of a file). */
+/** `subject`: base, name, state, failed, cause (a text of the line that proves it, and its rank), files,
+ * raw (of a file). */
 export function output(context, subject) {
   const { query } = context,
     file = chosenFile(context, subject.failed, subject.files),
@@ -183,7 +183,8 @@ export function output(context, subject) {
     one = query.get("rank") ?? "",
     rank = file.startsWith("ranks/") ? "" : one,
     isSplit = query.get("split") === "on";
-  const panes = isSplit ? subject.ranks.slice(0, MOST_PANES).map(String) : [rank];
+  const numbers = (context.data.ranks?.rows ?? []).map((each) => each.rank).sort((a, b) => a - b);
+  const panes = isSplit ? numbers.slice(0, MOST_PANES).map(String) : [rank];
   view.show(
     panes.length ? panes : [""],
     {
@@ -203,7 +204,7 @@ export function output(context, subject) {
   const choices = [
     ["", "merged"],
     ["split", "side by side"],
-    ...subject.ranks.map((number) => [String(number), `only r${number}`]),
+    ...numbers.map((number) => [String(number), `only r${number}`]),
   ];
   const earlier = subject.files.filter((name) => name.startsWith("attempt-"));
   return h("section", { class: "output" }, [
@@ -224,7 +225,7 @@ export function output(context, subject) {
             context.set({ file: name }),
           )
         : null,
-      subject.ranks.length > 1
+      numbers.length > 1
         ? select("Ranks", isSplit ? "split" : one, choices, (chosen) =>
             context.set({ rank: chosen === "split" ? "" : chosen, split: chosen === "split" ? "on" : "" }),
           )
@@ -251,9 +252,7 @@ export function output(context, subject) {
     ]),
     trouble(context.trouble.log),
     h("div", { keep: `output ${subject.base} ${file}` }),
-    isSplit && subject.ranks.length > MOST_PANES
-      ? quiet(`The first ${MOST_PANES} of ${count(subject.ranks.length)} ranks.`)
-      : null,
+    isSplit && numbers.length > MOST_PANES ? quiet(`The first ${MOST_PANES} of ${count(numbers.length)} ranks.`) : null,
   ]);
 }
 

@@ -32,34 +32,32 @@ function now(context, jobs) {
     ended = jobs.filter((job) => job.state === "completed").slice(0, 5);
   return [
     h("h2", null, "Jobs"),
-    jobs.length
-      ? ui.table(["Job", "State", "Tasks", "Pool", "Time"], [...open, ...ended].map(jobRow), "Jobs")
-      : ui.empty("There are no jobs. Start one:", ...context.account.start),
+    jobs.length ? jobTable([...open, ...ended]) : ui.empty("There are no jobs. Start one:", ...context.account.start),
     jobs.length ? h("p", { class: "more" }, ui.link("/jobs", "All jobs")) : null,
   ];
 }
 
-export function jobRow(job) {
-  const counted = job.active !== null && job.active !== undefined;
+export const jobTable = (jobs) =>
+  ui.records("Jobs", jobs, {
+    Job: ({ id }) => ui.toJob(id),
+    State: ({ state }) => ui.state(state),
+    Tasks: tasksOf,
+    Pool: ({ pool }) => (pool ? ui.toPool(pool) : "–"),
+    Time: ({ created, ended }) => took(ended && lasted(created, ended), ended ?? created),
+  });
+
+function tasksOf(job) {
+  if (job.active === null || job.active === undefined) return h("span", { class: "quiet", title: job.reason }, "–");
   const { done, all } = ui.counts(job);
-  return ui.row(job.id, [
-    ui.link(ui.path("jobs", job.id), job.id),
-    ui.state(job.state),
-    counted
-      ? h("span", { class: "tasks" }, [
-          ui.taskBar(job),
-          h("span", { class: "quiet" }, `${count(done)}/${count(all)}`),
-          job.failed ? h("strong", { class: "bad" }, ` ${count(job.failed)} failed`) : null,
-        ])
-      : h("span", { class: "quiet", title: job.reason }, "–"),
-    job.pool ? ui.link(ui.path("pools", job.pool), job.pool) : "–",
-    h("span", null, [
-      job.ended ? duration(lasted(job.created, job.ended)) : "",
-      " ",
-      h("span", { class: "quiet" }, ui.when(job.ended ?? job.created)),
-    ]),
+  return h("span", { class: "tasks" }, [
+    ui.taskBar(job),
+    h("span", { class: "quiet" }, `${count(done)}/${count(all)}`),
+    job.failed ? h("strong", { class: "bad" }, ` ${count(job.failed)} failed`) : null,
   ]);
 }
+
+/** How long something took, and when it was. */
+const took = (seconds, at) => h("span", null, duration(seconds), " ", h("span", { class: "quiet" }, ui.when(at)));
 
 function pooled(context, pools) {
   return [
@@ -71,7 +69,7 @@ function pooled(context, pools) {
 function strip(pool) {
   const states = Object.entries(pool.node_states ?? {});
   return h("li", { key: pool.id }, [
-    ui.link(ui.path("pools", pool.id), pool.id),
+    ui.toPool(pool.id),
     ui.bar(states),
     h("span", { class: "quiet" }, [
       plural(pool.dedicated + pool.spot, "node"),
@@ -86,18 +84,18 @@ function recent(context, runs) {
   return [
     h("h2", null, "Recorded runs"),
     runs.length
-      ? ui.table(["Run", "Outcome", "Results", "Time"], runs.map(runRow), "Recorded runs")
+      ? ui.records("Recorded runs", runs, {
+          Run: ({ id }) => ui.toRun(id),
+          Outcome: ({ outcome }) => ui.state(outcome),
+          Results: resultsOf,
+          Time: ({ seconds, started }) => took(seconds, started),
+        })
       : ui.quiet("No run is recorded here yet. A run leaves its directory below ./runs."),
     runs.length ? h("p", { class: "more" }, ui.link("/runs", "All runs")) : null,
   ];
 }
 
-const runRow = (run) =>
-  ui.row(run.id, [
-    ui.link(ui.path("runs", run.id), run.id),
-    ui.state(run.outcome),
-    h("td", { class: "results" }, [
-      run.results ? results(run) : h("span", { class: "quiet cut", title: run.failure }, run.failure || "–"),
-    ]),
-    h("span", null, duration(run.seconds), " ", h("span", { class: "quiet" }, ui.when(run.started))),
+const resultsOf = (run) =>
+  h("td", { class: "results" }, [
+    run.results ? results(run) : h("span", { class: "quiet cut", title: run.failure }, run.failure || "–"),
   ]);

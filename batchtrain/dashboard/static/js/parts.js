@@ -106,24 +106,50 @@ export function table(heads, rows, label) {
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, node);
 }
 
-/** A table below its title; nothing without rows. */
-export const section = (title, heads, rows) => rows.length > 0 && [h("h2", null, title), table(heads, rows, title)];
-
 export const row = (key, cells) =>
   h("tr", { key }, [cells.map((cell) => (cell instanceof HTMLTableCellElement ? cell : h("td", null, cell)))]);
 export const right = (...text) => h("td", { class: "number" }, ...text);
 
+/** A table of records. columns: by head, the name of a value or a function that makes a cell; `#` aligns at the right. */
+export function records(label, all, columns) {
+  const cell = (record, head) => {
+    const content = typeof columns[head] === "string" ? record[columns[head]] : columns[head](record);
+    return head.startsWith("#") ? right(content ?? "") : content;
+  };
+  const heads = Object.keys(columns);
+  const rows = all.map((record, at) =>
+    row(
+      record.id ?? `${at}`,
+      heads.map((head) => cell(record, head)),
+    ),
+  );
+  return table(heads, rows, label);
+}
+
+/** The same below its title; nothing without records. */
+export const section = (title, all, columns) => all.length > 0 && [h("h2", null, title), records(title, all, columns)];
+
+/** The values of `--set` of a run. */
+export const settings = (run) =>
+  Object.entries(run.settings)
+    .map(([name, value]) => `${name}=${value}`)
+    .join(", ");
+
+/** Links to things of the API by their ids. */
+export const toRun = (run) => link(path("runs", run), run);
+export const toJob = (job) => link(path("jobs", job), job);
+export const toTask = (job, task) => link(path("jobs", job, "tasks", task), task);
+export const toPool = (pool) => link(path("pools", pool), pool);
+export const toNode = (pool, node) => link(path("pools", pool, "nodes", node), short(node));
+
 /** Files to look at and to download; the empty ones are folded. `base`: the address of what has them. */
 export function fileTable(context, files, base) {
-  const fileRow = ({ path, size }) => {
-    const download = {
-      href: url(fileAt(base, path)),
-      download: path.split("/").pop(),
-      "aria-label": `Download ${path}`,
-    };
-    return row(path, [link(context.with({ look: path }), path), right(bytes(size)), h("a", download, "Download")]);
+  const download = ({ path }) => {
+    const name = path.split("/").pop();
+    return h("a", { href: url(fileAt(base, path)), download: name, "aria-label": `Download ${path}` }, "Download");
   };
-  const shown = (some) => table(["File", "#Size", ""], some.map(fileRow), "Files");
+  const look = ({ path }) => link(context.with({ look: path }), path);
+  const shown = (some) => records("Files", some, { File: look, "#Size": ({ size }) => bytes(size), "": download });
   const empty = files.filter(({ size }) => !size);
   return [
     shown(files.filter(({ size }) => size)),

@@ -19,7 +19,7 @@ export const list = {
       !pools
         ? ui.quiet("Loading…")
         : pools.length
-          ? ui.table(["Pool", "State", "Nodes", "Size", "#Dedicated", "#Spot", "#Slots"], pools.map(poolRow), "Pools")
+          ? ui.records("Pools", pools, COLUMNS)
           : ui.empty("There are no pools. A run creates one:", ...context.account.start),
     ];
   },
@@ -27,19 +27,17 @@ export const list = {
 
 const target = (now, wanted) => (now === wanted ? count(now) : `${count(now)} of ${count(wanted)}`);
 
-const poolRow = (pool) =>
-  ui.row(pool.id, [
-    ui.link(ui.path("pools", pool.id), pool.id),
-    h("span", null, [
-      ui.state(pool.state === "active" ? pool.allocation : pool.state),
-      pool.resize_errors.length ? h("strong", { class: "bad" }, " resize failed") : null,
-    ]),
-    h("span", { class: "tasks" }, ui.bar(Object.entries(pool.node_states))),
-    pool.vm_size,
-    ui.right(target(pool.dedicated, pool.target_dedicated)),
-    ui.right(target(pool.spot, pool.target_spot)),
-    ui.right(count(pool.slots)),
-  ]);
+const COLUMNS = {
+  Pool: ({ id }) => ui.toPool(id),
+  State: (pool) => [state(pool), pool.resize_errors.length ? h("strong", { class: "bad" }, " resize failed") : null],
+  Nodes: (pool) => h("span", { class: "tasks" }, ui.bar(Object.entries(pool.node_states))),
+  Size: "vm_size",
+  "#Dedicated": (pool) => target(pool.dedicated, pool.target_dedicated),
+  "#Spot": (pool) => target(pool.spot, pool.target_spot),
+  "#Slots": ({ slots }) => count(slots),
+};
+
+const state = (pool) => ui.state(pool.state === "active" ? pool.allocation : pool.state);
 
 export const pool = {
   title: (context) => context.params.pool,
@@ -50,7 +48,7 @@ export const pool = {
     return [
       ui.crumbs(ui.link("/pools", "Pools")),
       ui.head(name, [
-        seen && ui.state(seen.state === "active" ? seen.allocation : seen.state),
+        seen && state(seen),
         actions(
           context,
           [
@@ -131,15 +129,12 @@ function timeline(nodes) {
       : names.join(", ");
   return rows.length
     ? [
-        ui.table(
-          ["Time", "Change", "#Nodes", "Names"],
-          rows
-            .slice(0, MOST_CHANGES)
-            .map(({ time, what, names }) =>
-              ui.row(`${time} ${what}`, [moment(time), ui.state(what), ui.right(count(names.length)), named(names)]),
-            ),
-          "Changes of the nodes",
-        ),
+        ui.records("Changes of the nodes", rows.slice(0, MOST_CHANGES), {
+          Time: ({ time }) => moment(time),
+          Change: ({ what }) => ui.state(what),
+          "#Nodes": ({ names }) => count(names.length),
+          Names: ({ names }) => named(names),
+        }),
         rows.length > MOST_CHANGES && ui.quiet(`${count(rows.length - MOST_CHANGES)} older changes are not shown.`),
       ]
     : ui.quiet("No node has been allocated yet.");
@@ -172,19 +167,11 @@ function heat(context, nodes, slots) {
         .filter(([node]) => !chosen || node.state === chosen)
         .map(([node, at]) => nodeTile(context, node, at, slots)),
     ]),
-    ui.section(
-      "Nodes with errors",
-      ["Node", "State", "Errors"],
-      broken
-        .slice(0, 50)
-        .map((node) =>
-          ui.row(node.id, [
-            ui.link(ui.path("pools", context.params.pool, "nodes", node.id), short(node.id)),
-            ui.state(node.state),
-            node.errors.map(short).join("; ") || `start task: ${node.start_task}`,
-          ]),
-        ),
-    ),
+    ui.section("Nodes with errors", broken.slice(0, 50), {
+      Node: ({ id }) => ui.toNode(context.params.pool, id),
+      State: (node) => ui.state(node.state),
+      Errors: (node) => node.errors.map(short).join("; ") || `start task: ${node.start_task}`,
+    }),
   ];
 }
 
@@ -203,7 +190,7 @@ export const node = {
     const seen = context.data.node,
       { pool: poolId, node: nodeId } = context.params;
     return [
-      ui.crumbs(ui.link("/pools", "Pools"), ui.link(ui.path("pools", poolId), poolId)),
+      ui.crumbs(ui.link("/pools", "Pools"), ui.toPool(poolId)),
       ui.head(ui.id(nodeId), [
         seen && ui.state(seen.state),
         ui.copy(nodeId),
@@ -232,20 +219,14 @@ export const node = {
             }),
             h("h2", null, "Recent tasks"),
             seen.recent?.length
-              ? ui.table(
-                  ["Task", "Job", "State"],
-                  seen.recent.map((each, at) =>
-                    ui.row(`${at}`, [
-                      h("span", null, [
-                        ui.link(ui.path("jobs", each.jobId, "tasks", each.taskId), each.taskId),
-                        each.subtaskId ? ` (subtask ${each.subtaskId})` : "",
-                      ]),
-                      ui.link(ui.path("jobs", each.jobId), each.jobId),
-                      ui.state(each.taskState),
-                    ]),
-                  ),
-                  "Recent tasks",
-                )
+              ? ui.records("Recent tasks", seen.recent, {
+                  Task: (each) => [
+                    ui.toTask(each.jobId, each.taskId),
+                    each.subtaskId ? ` (subtask ${each.subtaskId})` : "",
+                  ],
+                  Job: ({ jobId }) => ui.toJob(jobId),
+                  State: ({ taskState }) => ui.state(taskState),
+                })
               : ui.quiet("No task has run on this node yet."),
           ],
     ];

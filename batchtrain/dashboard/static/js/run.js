@@ -125,18 +125,15 @@ function which(context, seen) {
 const fabric = ({ fabric: check }) => {
   if (!check) return null;
   const digits = (value) => (value === null ? "" : value.toPrecision(3));
-  const values = check.rows.map((each) =>
-    ui.row(each.metric, [
-      each.metric,
-      ui.right(digits(each.value)),
-      ui.right(digits(each.expected)),
-      each.verdict,
-      each.source,
-    ]),
-  );
   const pairs = check.matrix.map(([name, ...rates]) => ui.row(name, [name, ...rates.map((rate) => ui.right(rate))]));
   return h("section", null, [
-    ui.section("Fabric", ["Metric", "Value", "Expected", "Verdict", "Source"], values),
+    ui.section("Fabric", check.rows, {
+      Metric: "metric",
+      "#Value": ({ value }) => digits(value),
+      "#Expected": ({ expected }) => digits(expected),
+      Verdict: "verdict",
+      Source: "source",
+    }),
     check.slow_nodes.length ? ui.warned(`Slow: ${check.slow_nodes.map(short).join(", ")}`) : null,
     pairs.length > 1 ? ui.table(["GB/s", ...check.matrix.map(([name]) => name)], pairs, "Pairs of nodes") : null,
   ]);
@@ -174,9 +171,7 @@ const VIEW = {
         Cost: over(seen) ? "" : cost(seen),
         Commit: seen.commit && `${seen.commit.id.slice(0, 12)}${seen.commit.dirty ? " with changes" : ""}`,
         Command: seen.command.length ? ui.command(seen.command.join(" ")) : "",
-        Settings: Object.entries(seen.settings)
-          .map(([name, value]) => `${name}=${value}`)
-          .join(", "),
+        Settings: ui.settings(seen),
       }),
       fabric(seen),
       metrics(seen),
@@ -216,7 +211,6 @@ const VIEW = {
         state: row_?.state ?? (over(seen) ? "completed" : "running"),
         failed: failed(context, seen),
         cause: failed(context, seen) && seen.failure ? proof(seen.failure) : null,
-        ranks: (context.data.ranks?.rows ?? []).map((each) => each.rank).sort((a, b) => a - b),
         files: outputFiles(context, seen),
         raw: (file) => ui.fileAt(base(context), `${seen.log_folders[task] ?? `logs/${task}`}/${file}`),
       }),
@@ -254,31 +248,18 @@ const VIEW = {
       all = context.once(at);
     if (!all) return [ui.awaited(context.trouble[at])];
     return [
-      h(
-        "h2",
-        null,
-        all.previous ? ["Differences to ", ui.link(ui.path("runs", all.previous), all.previous)] : "Differences",
-      ),
+      h("h2", null, all.previous ? ["Differences to ", ui.toRun(all.previous)] : "Differences"),
       !all.previous
         ? ui.quiet("No earlier run of this job is recorded here.")
         : all.differences.length
-          ? ui.table(
-              ["", "Before", "This run"],
-              all.differences.map((each) =>
-                ui.row(
-                  each.name,
-                  [each.name, ...each.values].map((text) => h("code", null, text)),
-                ),
-              ),
-              "Differences",
-            )
+          ? ui.records("Differences", all.differences, {
+              "": ({ name }) => h("code", null, name),
+              Before: ({ values }) => h("code", null, values[0]),
+              "This run": ({ values }) => h("code", null, values[1]),
+            })
           : ui.quiet("No setting differs."),
       all.source_difference && ui.document_("Difference of the source", all.source_difference),
-      ui.section(
-        "Source",
-        ["File", "#Size"],
-        all.source.map((each) => ui.row(each.path, [each.path, ui.right(bytes(each.size))])),
-      ),
+      ui.section("Source", all.source, { File: "path", "#Size": ({ size }) => bytes(size) }),
       all.settings && ui.document_("Settings", all.settings),
       all.plan && ui.document_("Plan", all.plan),
       seen.live &&
@@ -322,46 +303,32 @@ function counted(context) {
 /** A main result, as the end of a run names it; the model is a file to look at. */
 const fact = ({ name, text, diverged }) => [name, diverged ? h("span", { class: "bad" }, text) : text];
 
-const phases = (seen) =>
-  ui.section(
-    "Phases",
-    ["Phase", "#Time", "What"],
-    seen.phases.map(({ phase, seconds, content }) => ui.row(phase, [phase, ui.right(duration(seconds)), content])),
-  );
+const time = ({ seconds }) => duration(seconds);
+
+const phases = (seen) => ui.section("Phases", seen.phases, { Phase: "phase", "#Time": time, What: "content" });
 
 const continued = (seen) =>
-  ui.section(
-    "Continues",
-    ["Task", "Run", "#Step", "Commit", "Changed"],
-    seen.continues.map(({ task, continues: run, step, commit, changed }) =>
-      ui.row(task, [task, ui.link(ui.path("runs", run), run), ui.right(step), commit, changed]),
-    ),
-  );
+  ui.section("Continues", seen.continues, {
+    Task: "task",
+    Run: ({ continues: run }) => ui.toRun(run),
+    "#Step": "step",
+    Commit: "commit",
+    Changed: "changed",
+  });
 
 /** The last values; of many tasks one click away. */
 function metrics(seen) {
   if (!seen.metrics.length) return null;
-  const table = ui.table(
-    ["Metric", "#Last", "#Best", "#Step", "Unit"],
-    seen.metrics.map(({ metric, last, best, step, unit, finite }) => {
-      const value = finite ? last : h("span", { class: "bad" }, last);
-      return ui.row(metric, [metric, ui.right(value), ui.right(best), ui.right(step ?? ""), unit]);
-    }),
-    "Results",
-  );
+  const last = (metric) => (metric.finite ? metric.last : h("span", { class: "bad" }, metric.last));
+  const columns = { Metric: "metric", "#Last": last, "#Best": "best", "#Step": "step", Unit: "unit" };
+  const table = ui.records("Results", seen.metrics, columns);
   const fold = h("details", { key: "results" }, h("summary", null, seen.results), table);
   return [h("h2", null, "Results"), seen.metrics.length > MOST_TASKS ? fold : table];
 }
 
 /** Where the nodes of the pool were looked for. */
 const placements = (seen) =>
-  ui.section(
-    "Candidates",
-    ["Candidate", "Result", "#Time"],
-    seen.candidates.map(({ candidate, result, seconds }, number) =>
-      ui.row(number, [candidate, result, ui.right(duration(seconds))]),
-    ),
-  );
+  ui.section("Candidates", seen.candidates, { Candidate: "candidate", Result: "result", "#Time": time });
 
 /** Attempts as bands over the time of the run. */
 function bands(context, seen) {
@@ -394,22 +361,16 @@ function bands(context, seen) {
         ),
       ),
     ]),
-    ui.table(
-      ["Task", "#Attempt", "Ended by", "#Time", "#Last step", "Next from", "#Node hours", "#Cost"],
-      seen.attempts.map((attempt) =>
-        ui.row(`${attempt.task} ${attempt.attempt}`, [
-          attempt.task,
-          ui.right(attempt.attempt),
-          attempt.ended_by,
-          ui.right(duration(attempt.seconds)),
-          ui.right(attempt.last_step ?? ""),
-          attempt.next_from,
-          ui.right(attempt.node_hours?.toFixed(2) ?? ""),
-          ui.right(attempt.cost),
-        ]),
-      ),
-      "Attempts",
-    ),
+    ui.records("Attempts", seen.attempts, {
+      Task: "task",
+      "#Attempt": "attempt",
+      "Ended by": "ended_by",
+      "#Time": time,
+      "#Last step": "last_step",
+      "Next from": "next_from",
+      "#Node hours": (attempt) => attempt.node_hours?.toFixed(2),
+      "#Cost": "cost",
+    }),
   ];
 }
 
@@ -419,19 +380,13 @@ function tasks(context, seen) {
   if (!rows.length) return null;
   const of =
     seen.task_count > rows.length ? ` (${count(rows.length)} of ${count(seen.task_count)}, the failed first)` : "";
-  const table = ui.section(
-    `Tasks${of}`,
-    ["Task", "Outcome", "#Exit code", "#Time", "Node"],
-    rows.map((task) =>
-      ui.row(task.id, [
-        ui.link(context.with({ view: "output", task: task.id }), task.id),
-        ui.state(task.outcome),
-        ui.right(task.exit_code ?? ""),
-        ui.right(duration(task.seconds ?? (over(seen) ? null : lasted(task.started)))),
-        ui.id(task.node ?? ""),
-      ]),
-    ),
-  );
+  const table = ui.section(`Tasks${of}`, rows, {
+    Task: ({ id }) => ui.link(context.with({ view: "output", task: id }), id),
+    Outcome: ({ outcome }) => ui.state(outcome),
+    "#Exit code": "exit_code",
+    "#Time": (task) => duration(task.seconds ?? (over(seen) ? null : lasted(task.started))),
+    Node: ({ node }) => ui.id(node ?? ""),
+  });
   return [table, ui.more(context, seen.next, rows.length)];
 }
 

@@ -36,23 +36,7 @@ export const list = {
                   ? h("a", { class: "button", href: comparison(chosen) }, `Compare ${chosen.length} runs`)
                   : h("span", { class: "quiet" }, "Choose two or more runs to compare them."),
               ),
-              ui.table(
-                [
-                  "",
-                  "Run",
-                  "Outcome",
-                  "#Time",
-                  "#Cost",
-                  "#Node hours",
-                  "Started",
-                  "Nodes",
-                  "Results",
-                  "Labels",
-                  "Settings",
-                ],
-                runs.rows.map((run) => runRow(context, run, chosen)),
-                "Runs",
-              ),
+              ui.records("Runs", runs.rows, columns(context, chosen)),
               ui.more(context, runs.next, runs.rows.length),
             ],
     ];
@@ -67,31 +51,23 @@ const sorts = (rows, chosen) => [
 
 const comparison = (names) => `/runs/compare?${names.map((name) => `id=${encodeURIComponent(name)}`).join("&")}`;
 
-const runRow = (context, run, chosen) =>
-  ui.row(run.id, [
-    h("td", { class: "check" }, [
-      h("input", {
-        type: "checkbox",
-        "aria-label": `Compare ${run.id}`,
-        checked: chosen.includes(run.id),
-        onchange: () => context.toggle("id", run.id),
-      }),
-    ]),
-    ui.link(ui.path("runs", run.id), run.id),
-    result(run),
-    ui.right(duration(run.seconds)),
-    ui.right(run.cost),
-    ui.right(run.node_hours?.toFixed(2) ?? ""),
-    ui.when(run.started),
-    h("span", { class: "line1" }, run.nodes ? `${run.nodes} × ${run.vm_size}` : ""),
-    h("td", { class: "results" }, results(run)),
-    run.labels,
-    h("span", { class: "cut" }, [
-      Object.entries(run.settings)
-        .map(([name, value]) => `${name}=${value}`)
-        .join(", "),
-    ]),
-  ]);
+const columns = (context, chosen) => ({
+  "": ({ id }) => {
+    const choice = { "aria-label": `Compare ${id}`, checked: chosen.includes(id) };
+    choice.onchange = () => context.toggle("id", id);
+    return h("td", { class: "check" }, h("input", { type: "checkbox", ...choice }));
+  },
+  Run: ({ id }) => ui.toRun(id),
+  Outcome: result,
+  "#Time": ({ seconds }) => duration(seconds),
+  "#Cost": "cost",
+  "#Node hours": (run) => run.node_hours?.toFixed(2),
+  Started: ({ started }) => ui.when(started),
+  Nodes: (run) => h("span", { class: "line1" }, run.nodes ? `${run.nodes} × ${run.vm_size}` : ""),
+  Results: (run) => h("td", { class: "results" }, results(run)),
+  Labels: "labels",
+  Settings: (run) => h("span", { class: "cut" }, ui.settings(run)),
+});
 
 export const compare = {
   title: () => "Compare runs",

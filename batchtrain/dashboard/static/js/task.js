@@ -41,7 +41,7 @@ export const page = {
         `Job ${job}`,
       ]);
     return [
-      ui.crumbs(ui.link("/jobs", "Jobs"), ui.link(ui.path("jobs", job), job)),
+      ui.crumbs(ui.link("/jobs", "Jobs"), ui.toJob(job)),
       ui.head(task, seen && ui.state(seen.outcome)),
       ui.trouble(context.trouble.task),
       ui.tabs(context, "Views of the task", Object.keys(VIEW), { look: "" }),
@@ -85,7 +85,6 @@ const VIEW = {
       state: seen.state,
       failed: failed(context),
       cause: seen.cause && { text: seen.cause.exception || seen.cause.lines.at(-1)?.trim(), rank: seen.cause.rank },
-      ranks: (context.data.ranks?.rows ?? []).map((each) => each.rank).sort((a, b) => a - b),
       files: [],
       raw: (file) => ui.fileAt(base(context), file),
     }),
