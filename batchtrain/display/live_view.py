@@ -5,6 +5,7 @@ Every line fits the width and the number of lines never changes, so that the blo
 
 from __future__ import annotations
 
+import functools
 from collections import Counter as TallyCounter
 from collections import deque
 from datetime import datetime, timezone
@@ -359,14 +360,14 @@ class View:
 
     def _table(self, width: int, now: float, states: list[RankState]) -> list[Line]:
         """A row for each rank, also for one that has not started; of a large gang, those that matter first."""
-        if max(self.expected, len(states)) > MOST_RANKS:
-            rows = [_row(state, now, width) for state in states[:WORST]]
-        else:
-            by_number = {state.rank.number: state for state in states}
-            numbers = sorted({*range(self._planned), *by_number})
-            rows = [_row(by_number[n], now, width) if n in by_number else ((f"{n:4}", "dim"),) for n in numbers]
-        head = "rank node    step      /s  quiet  state last line" if width >= 60 else "rank  quiet  last line"
-        return [((head, "dim"),), *rows]
+        by_number = {state.rank.number: state for state in states}
+        are_many = max(self.expected, len(states)) > MOST_RANKS
+        numbers = list(by_number)[:WORST] if are_many else sorted({*range(self._planned), *by_number})
+        words = 6 * any(LOOKS[state.condition].row for state in states)
+        head = f"rank node    step      /s  quiet  {'state':{words}.{words}}last line"
+        row = functools.partial(_row, now=now, width=width, words=words)
+        rows = [row(by_number[n]) if n in by_number else ((f"{n:4}", "dim"),) for n in numbers]
+        return [((head if width >= 60 else "rank  quiet  last line", "dim"),), *rows]
 
     def _last(self, width: int, states: list[RankState]) -> Line:
         """Which ranks have a problem, how many are fine, and how old what is shown is, if it is old."""
@@ -416,7 +417,8 @@ def _named(states: list[RankState]) -> Line:
     return ((f"  {len(numbers)} {LOOKS[condition].counted}: {names}{more}", LOOKS[condition].style),)
 
 
-def _row(state: RankState, now: float, width: int) -> Line:
+def _row(state: RankState, *, now: float, width: int, words: int) -> Line:
+    """A rank. words: the columns for the word of its condition; 0 if all are fine."""
     rank, style = state.rank, LOOKS[state.condition].style
     rate = "" if state.rate is None else _number(state.rate)
     quiet = span(now - rank.heard)
@@ -424,7 +426,7 @@ def _row(state: RankState, now: float, width: int) -> Line:
     if width < 60:
         return ((f"{rank.number:4} {quiet:>6}  {last}", style),)
     label = f"{rank.number:4} {rank.node:<4} {rank.position!s:>7}"
-    return (f"{label} {rate:>7} {quiet:>6}  {LOOKS[state.condition].row:<5} ", style), (last, style or "dim")
+    return (f"{label} {rate:>7} {quiet:>6}  {LOOKS[state.condition].row:{words}}", style), (last, style or "dim")
 
 
 def _number(value: float) -> str:

@@ -89,6 +89,14 @@ def test_the_block_at_80_columns() -> None:
     ]
 
 
+def test_ranks_have_no_column_for_states_while_all_are_fine() -> None:
+    fine, quiet = trained(2, stops=99), trained(2)
+    assert [shown(view, 80, BEGAN + 185)[4].split()[-3:] for view in (fine, quiet)] == [
+        ["quiet", "last", "line"],
+        ["state", "last", "line"],
+    ]
+
+
 def test_nodes_that_another_run_left_count_from_the_begin_of_this_one_as_in_its_record() -> None:
     view = View("digits", "", BEGAN)
     earlier = datetime.fromtimestamp(BEGAN - 7200, timezone.utc)
