@@ -45,7 +45,7 @@ class Frame(NamedTuple):
     seconds: float
 
 
-def recorded(command: str, directory: Path, home: Path) -> list[Frame]:
+def recorded(command: str, directory: Path, home: Path, width: int = WIDTH) -> list[Frame]:
     """The frames of a command, from its start to its end. home: the directory of the emulator."""
     server = f"batchtrain-{uuid.uuid4().hex[:8]}"
     environment = {
@@ -64,7 +64,7 @@ def recorded(command: str, directory: Path, home: Path) -> list[Frame]:
         ).stdout
 
     shell = f"{command}; touch ended; sleep 1d"
-    tmux("new-session", "-d", "-x", str(WIDTH), "-y", str(HEIGHT), f"bash -c {shlex.quote(shell)}")
+    tmux("new-session", "-d", "-x", str(width), "-y", str(HEIGHT), f"bash -c {shlex.quote(shell)}")
     shown: list[tuple[float, tuple[str, ...]]] = []
     began, is_over = time.monotonic(), False
     try:
@@ -84,13 +84,14 @@ def recorded(command: str, directory: Path, home: Path) -> list[Frame]:
     return [Frame(lines, pause) for (_, lines), pause in zip(chosen, [*seconds, LAST_SECONDS], strict=True)]
 
 
-def picture(frames: list[Frame], title: str) -> str:
-    """The frames as an SVG that moves by CSS; who wants less motion sees the last one."""
+def picture(frames: list[Frame], title: str, columns: int = WIDTH, rows: int = HEIGHT) -> str:
+    """The frames as an SVG that moves by CSS, from the last one on: the first look is not an empty terminal. Who wants
+    less motion sees the last one."""
     texts = {
         line: f"l{number}"
         for number, line in enumerate(dict.fromkeys(line for frame in frames for line in frame.lines if line))
     }
-    width, height = round(WIDTH * COLUMN + 2 * EDGE), round(TOP + HEIGHT * LINE + EDGE)
+    width, height = round(columns * COLUMN + 2 * EDGE), round(TOP + rows * LINE + EDGE)
     last = len(frames) - 1
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img"'
@@ -103,13 +104,13 @@ def picture(frames: list[Frame], title: str) -> str:
         "</defs>",
     ]
     for number, frame in enumerate(frames):
-        rows = (
+        lines = (
             f'<use href="#{texts[line]}" x="{EDGE}" y="{TOP + LINE * (row + 0.8):g}"/>'
             for row, line in enumerate(frame.lines)
             if line
         )
         name = ' class="last"' if number == last else ""
-        parts.append(f'<g id="f{number}"{name}>{"".join(rows)}</g>')
+        parts.append(f'<g id="f{number}"{name}>{"".join(lines)}</g>')
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -122,7 +123,7 @@ def _rules(frames: list[Frame]) -> Iterator[str]:
         hidden = "" if number == 0 else "0%{visibility:hidden}"
         rest = "" if number == len(frames) - 1 else f"{end:.2f}%{{visibility:hidden}}"
         yield f"@keyframes k{number}{{{hidden}{start:.2f}%{{visibility:visible}}{rest}100%{{}}}}"
-        yield f"#f{number}{{animation:k{number} {total:.1f}s step-end infinite}}"
+        yield f"#f{number}{{animation:k{number} {total:.1f}s step-end {frames[-1].seconds - total:.1f}s infinite}}"
     yield "@media(prefers-reduced-motion){g{animation:none!important}g.last{visibility:visible}}"
 
 
