@@ -754,6 +754,29 @@ def test_runs_are_chosen_and_compared_by_the_keyboard(chromium: Any, running: Da
 
 
 @pytest.mark.browser
+def test_the_page_of_a_run_is_not_live_once_its_service_is_gone(chromium: Any, batchtrain: Any, tmp_path: Path) -> None:
+    """What it reads of the service has no card of its own; its directory is read all the time."""
+    runs, recipe = tmp_path / "runs", tmp_path / "recipe"
+    runs.mkdir()
+    recipe.mkdir()
+    (recipe / "pool.yaml").write_text(ONE_NODE)
+    tasks = [{"id": "train", "command": "sleep 1d"}]
+    (recipe / "jobs.yaml").write_text(json.dumps({"job_specifications": [{"id": "digits", "tasks": tasks}]}))
+    with dashboards.dashboard(batchtrain.environment, "--local", runs=runs) as running:
+        command = batchtrain.start("run", str(recipe), "--local")
+        name = until(lambda: next((row["id"] for row in running.get("/runs")), None))
+        until(lambda: running.ask("/api/v1/jobs/digits/tasks/train")[0] == 200)
+        page = signed_in(chromium, running)
+        page.goto(f"{running.url}/runs/{name}")
+        page.wait_for_selector("#live.good >> text=live")
+        psutil.Process(json.loads((batchtrain.home / "emulator.json").read_text())["pid"]).kill()
+        page.wait_for_selector("#live.bad >> text=as of")
+        page.context.close()
+        command.kill()
+        command.communicate()
+
+
+@pytest.mark.browser
 def test_a_page_says_that_the_dashboard_has_ended(chromium: Any, tmp_path: Path) -> None:
     with dashboards.dashboard({"HOME": str(tmp_path)}, runs=tmp_path) as running:
         page = signed_in(chromium, running)

@@ -160,7 +160,7 @@ def hang(batchtrain: Shell, recipe: Path, block: str, mpi: str) -> None:
 
 @pytest.mark.browser
 def test_a_button_of_the_page_shows_where_a_hung_rank_stands(batchtrain: Shell, tmp_path: Path) -> None:
-    hang(batchtrain, tmp_path / "recipe", PYTORCH, "")
+    hang(batchtrain, tmp_path / "recipe", PYTORCH, "/nowhere")
     with dashboards.dashboard(batchtrain.environment, "--local", runs=tmp_path) as running, browser() as chromium:
         page = chromium.new_page()
         page.set_default_timeout(GUARD * 1000)
