@@ -69,7 +69,7 @@ def shown(
         try:
             yield tell
         except KeyboardInterrupt:
-            screen.transient = False
+            screen.transient, view.phase = False, "interrupted"
             raise
         finally:
             current.drawing, current.undrawn = False, contextlib.nullcontext

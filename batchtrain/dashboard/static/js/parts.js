@@ -110,7 +110,7 @@ export const row = (key, cells) =>
   h("tr", { key }, [cells.map((cell) => (cell instanceof HTMLTableCellElement ? cell : h("td", null, cell)))]);
 export const right = (...text) => h("td", { class: "number" }, ...text);
 
-/** A table of records. columns: by head, the name of a value or a function that makes a cell; `#` aligns at the right. */
+/** A table of records. columns: by head, the name of a value, or what makes a cell; `#` aligns at the right. */
 export function records(label, all, columns) {
   const cell = (record, head) => {
     const content = typeof columns[head] === "string" ? record[columns[head]] : columns[head](record);
