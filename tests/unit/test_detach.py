@@ -195,7 +195,13 @@ def test_a_run_whose_command_ends_before_its_last_request_has_failed(
     monkeypatch.setattr(detach, "begin", lambda *_, **__: recording)
     monkeypatch.setattr(detach, "registered", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(detach, "put_run", put_run)
-    client: Any = SimpleNamespace(
+    with pytest.raises(type(error)):
+        detach.detach(without_service(), stored("link"), tell=lambda _: None, origin=Origin(tmp_path))
+    assert states == ["detached", "failed"]
+
+
+def without_service() -> Any:
+    return SimpleNamespace(
         with_storage=lambda recipe: recipe,
         account=SimpleNamespace(region="", emulated=False),
         batch=None,
@@ -204,9 +210,17 @@ def test_a_run_whose_command_ends_before_its_last_request_has_failed(
         register=lambda *_: None,
         storage=lambda _: lambda link: None,
     )
-    with pytest.raises(type(error)):
-        detach.detach(client, stored("link"), tell=lambda _: None, origin=Origin(tmp_path))
-    assert states == ["detached", "failed"]
+
+
+def test_the_job_of_an_earlier_run_is_replaced_before_a_detached_run_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    monkeypatch.setattr(detach, "refuse_existing", lambda *_, **__: {"j": None})
+    monkeypatch.setattr(detach, "replace_job", lambda _, job, *__: steps.append(f"replace {job}"))
+    monkeypatch.setattr(detach, "_detached", lambda *_: steps.append("begin"))
+    detach.detach(without_service(), stored("link"), tell=lambda _: None, origin=Origin(tmp_path))
+    assert steps == ["replace j", "begin"]
 
 
 def sent(plan: Plan) -> Iterator[Plan]:
