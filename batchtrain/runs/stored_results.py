@@ -49,7 +49,7 @@ def begin(storage: Storage, root: Path, name: str) -> RunDirectory:
         container, blobs = _beginning(storage, name)
     except NotFound as error:
         if (record := run.record_or_none()) is not None and record.state in ("completed", "failed", "interrupted"):
-            raise NotFound(f"run {name} has ended ({record.state}); its results are in {run.path}") from error
+            raise NotFound(f"run {name} has ended; its results are in {run.path}") from error
         raise
     if not (run.path / "run.json").is_file():
         _bring_beginning(storage, container, run, blobs)

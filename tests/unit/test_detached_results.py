@@ -245,7 +245,7 @@ def test_a_task_of_which_nothing_was_uploaded_makes_the_results_partial(world: W
 def test_a_run_that_was_not_detached_and_has_ended_names_its_results(world: World, tmp_path: Path) -> None:
     run = directory.make(tmp_path, "j", START)
     run.write(RunRecord(id=run.name, job="j", started=START, state="interrupted"))
-    with pytest.raises(NotFound, match=f"has ended .interrupted.; its results are in {run.path}"):
+    with pytest.raises(NotFound, match=f"has ended; its results are in {run.path}"):
         stored_results.begin(world.storage, tmp_path, run.name)
 
 
