@@ -70,9 +70,9 @@ def successor(subject: Subject, image: Image) -> str:
         size = subject.catalog.size(size_of_today(subject, size).today or "") or size
     rdma = bool(subject.gangs) or RDMA in image.capabilities
     capabilities = fit.needs(size, os=image.os, containers=subject.containers, rdma=rdma)
-    own = [each for each in subject.catalog.images if ":".join(each[:3]) == image.replacement]
+    listed_images = [each for each in subject.catalog.images if ":".join(each[:3]) == image.replacement]
     choices = (fit.image_for(images, capabilities, os=image.os, size=size, like=image)
-               for images in (own, subject.catalog.images))  # fmt: skip
+               for images in (listed_images, subject.catalog.images))  # fmt: skip
     fitting = next(filter(None, choices), None)
     return ":".join(fitting[:3]) if fitting is not None else image.replacement
 
