@@ -109,22 +109,13 @@ class Jobs:
         return plan_jobs(recipe, foreseen.facts._replace(pool=pool), foreseen.sources)
 
     def _pool_facts(self, recipe: Recipe, timeout: float, tell: Tell) -> PoolFacts:
-        pool, planned = self.pool_of(recipe), planned_facts(recipe) if idles(recipe) else None
+        pool, planned = pool_of(self._client, recipe), planned_facts(recipe) if idles(recipe) else None
         if planned is not None and pool.autoscale:
             # It may have no nodes now, and a task brings them back.
             return read.facts_of(pool)._replace(dedicated=planned.dedicated, low_priority=planned.low_priority)
         if not any(task.multi_instance for job in recipe.jobs if job.auto_pool is None for task in job.tasks):
             return read.facts_of(pool)
         return read.facts_of(watch.pool_steady(self._client.batch, pool.id, timeout, self._client.pace, tell))
-
-    def pool_of(self, recipe: Recipe) -> records.Pool:
-        """The pool to which the jobs of a recipe are added. Raises NotFound."""
-        pool_id = pool_id_of(recipe)
-        pool = read.pool_or_none(self._client.batch, pool_id)
-        if pool is None:
-            text = f"there is no pool {pool_id} for the jobs; `batchtrain pool add` creates it"
-            raise NotFound(text, operation=f"look at pool {pool_id}", code="PoolNotFound")
-        return pool
 
     def remove_all(self, recipe: Recipe, *, tell: Tell = SHOW) -> None:
         """Delete the jobs and job schedules of the recipe that exist, and wait until they are gone."""
@@ -223,3 +214,12 @@ class JobSchedule:
         deletion.request_named(self._client.batch, thing, None, seconds=timeout)
         if wait:
             deletion.gone(self._client.batch, thing, self._client.pace, None, timeout)
+
+
+def pool_of(client: Session, recipe: Recipe) -> records.Pool:
+    """The pool to which the jobs of a recipe are added. Raises NotFound."""
+    pool_id = pool_id_of(recipe)
+    if (pool := read.pool_or_none(client.batch, pool_id)) is None:
+        text = f"there is no pool {pool_id} for the jobs; `batchtrain pool add` creates it"
+        raise NotFound(text, operation=f"look at pool {pool_id}", code="PoolNotFound")
+    return pool

@@ -10,6 +10,7 @@ from batchtrain.client import orphans
 from batchtrain.client.ending import Ending
 from batchtrain.client.existing import refuse_existing
 from batchtrain.client.interrupts import Interrupts
+from batchtrain.client.jobs import pool_of
 from batchtrain.client.leaving import Ask, stops
 from batchtrain.client.limits import UNLIMITED, Guard, Limits, hour_for
 from batchtrain.client.notices import Notices
@@ -128,7 +129,7 @@ def follow(
     """
     _refuse_schedules(recipe)
     if recipe.needs_pool:
-        client.jobs.pool_of(recipe)  # no run directory is made for jobs that cannot be added
+        pool_of(client, recipe)  # no run directory is made for jobs that cannot be added
     foreseen = client.foresee(recipe)
     directory.check(origin.root)
 

@@ -16,7 +16,7 @@ from batchtrain.client.existing import refuse_existing
 from batchtrain.client.limits import Limits
 from batchtrain.client.run import follow, run
 from batchtrain.client.work import Work, seconds_for
-from batchtrain.config.types import Recipe, Secret
+from batchtrain.config.types import Secret
 from batchtrain.errors import (
     AlreadyExists,
     BatchtrainError,
@@ -41,7 +41,7 @@ from batchtrain.records.jobs import Counts
 from batchtrain.runs import directory, lease
 from batchtrain.runs.directory import RunRecord
 from batchtrain.runs.recording import Origin
-from batchtrain.service import pool_users, register
+from batchtrain.service import pool_users, read, register
 from batchtrain.service.connect import Account
 from batchtrain.service.faults import NO_CONNECTION
 from batchtrain.service.register import Kind, Thing
@@ -64,12 +64,10 @@ def test_what_has_no_end_is_refused(job: dict[str, Any], reason: str) -> None:
         run(None, recipe(job), tell=lambda event: None, timeout=1)  # type: ignore[arg-type]
 
 
-def test_jobs_without_their_pool_leave_no_run(tmp_path: Path) -> None:
-    def pool_of(recipe: Recipe) -> Pool:
-        raise NotFound("there is no pool p for the jobs")
-
-    client = SimpleNamespace(jobs=SimpleNamespace(pool_of=pool_of))
-    with pytest.raises(NotFound, match="no pool p"):
+def test_jobs_without_their_pool_leave_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read, "pool_or_none", lambda *_: None)
+    client = SimpleNamespace(batch=None)
+    with pytest.raises(NotFound, match="there is no pool p for the jobs"):
         follow(client, recipe(), tell=lambda event: None, origin=Origin(tmp_path / "runs"))  # type: ignore[arg-type]
     assert not (tmp_path / "runs").exists()
 

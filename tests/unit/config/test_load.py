@@ -476,7 +476,8 @@ def test_a_message_about_the_credentials_shows_signs_and_names_of_ours_and_no_mo
 
 def test_credentials_that_cannot_be_read_are_not_missed(tmp_path: Path) -> None:
     config = "batchtrain: {storage_account_settings: link}\n"
-    place = write(tmp_path, credentials="credentials: [\n", config=config, pool=POOL, jobs=JOBS)
+    jobs = "job_specifications: [{id: j, tasks: [{command: echo}]}]\n"
+    place = write(tmp_path, credentials="credentials: [\n", config=config, pool=POOL, jobs=jobs)
     assert {path for path, _ in said(place)} == {""}
 
 
