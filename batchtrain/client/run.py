@@ -13,7 +13,6 @@ from batchtrain.client.interrupts import Interrupts
 from batchtrain.client.jobs import pool_of
 from batchtrain.client.leaving import Ask, stops
 from batchtrain.client.limits import UNLIMITED, Guard, Limits, hour_for
-from batchtrain.client.notices import Notices
 from batchtrain.client.placement import Placement, patience_of
 from batchtrain.client.work import Command, Work, whole
 from batchtrain.config.candidates import ordered, region_at
@@ -34,6 +33,7 @@ from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin, now
 from batchtrain.service import watch
 from batchtrain.service.deadlines import POOL_SECONDS
+from batchtrain.service.notices import Notices
 from batchtrain.service.register import KINDS, Register
 
 if TYPE_CHECKING:

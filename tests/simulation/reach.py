@@ -21,7 +21,7 @@ LEFT_OUT = {
     "client/identities.py": "asks Resource Manager",
     "client/local.py": "starts a real process of the emulator",
     "client/logins.py": "starts ssh",
-    "client/notices.py": "sends to a host that a user names",
+    "service/notices.py": "sends to a host that a user names",
     "client/stacks.py": "starts programs on nodes",
     "runs/experiment.py": "is for `bench`, which makes one run after the other",
     "runs/scaling_report.py": "is for `bench`",

@@ -18,7 +18,6 @@ from azure.batch._utils.model_base import Model
 from batchtrain.catalog import api_versions
 from batchtrain.client import logins, operations, pools
 from batchtrain.client.late_values import Placeholders
-from batchtrain.client.notices import Notices
 from batchtrain.config import reference
 from batchtrain.config.candidates import ordered, selected
 from batchtrain.config.check import RULES
@@ -39,6 +38,7 @@ from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.results import Part
 from batchtrain.service import downloads, entra, vault, webhook
 from batchtrain.service.connect import Account, account_of
+from batchtrain.service.notices import Notices
 from batchtrain.service.register import Thing
 from tests import judge
 from tests.left_out import LEFT_OUT

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from batchtrain.client.notices import Notices
 from batchtrain.config.types import Credentials, Happening, Notify, Recipe, Secret, Settings, StorageCredentials
 from batchtrain.errors import LimitReached, TaskFailed
 from batchtrain.records import Attempt
 from batchtrain.records.events import AttemptEnded, Event
 from batchtrain.service import webhook
 from batchtrain.service.connect import Account
+from batchtrain.service.notices import Notices
 from tests.raw_server import answer, serve
 from tests.unit.plan.jobs import recipe
 

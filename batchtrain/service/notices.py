@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from batchtrain.config.masking import masked_text, secrets_in
 from batchtrain.config.types import Happening, Recipe
 from batchtrain.errors import LimitReached
-from batchtrain.records.events import AttemptEnded, NotNotified
+from batchtrain.records.events import AttemptEnded, Event, NotNotified
 from batchtrain.service import webhook
-
-if TYPE_CHECKING:
-    from batchtrain.client.shown_progress import Tell
-    from batchtrain.service.connect import Account
+from batchtrain.service.connect import Account
 
 PREEMPTED = "preempted"
 """The reason of an attempt, and what a webhook may ask for."""
@@ -21,7 +18,7 @@ PREEMPTED = "preempted"
 class Notices:
     """Sends what happens to the runs of a recipe to its webhook; without one it does nothing."""
 
-    def __init__(self, recipe: Recipe, account: Account, tell: Tell) -> None:
+    def __init__(self, recipe: Recipe, account: Account, tell: Callable[[Event], None]) -> None:
         self._notify, self._account, self._tell = recipe.settings.notify, account, tell
         self._secrets = secrets_in(recipe) if self._notify else ()
 
