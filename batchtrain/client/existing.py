@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,8 @@ from batchtrain.records import events
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunRecord
 from batchtrain.runs.recording import Origin
-from batchtrain.service import deletion, faults, observe, pool_users, read, submit
-from batchtrain.service.register import Thing, read_marks
+from batchtrain.service import deletion, faults, observe, pool_users, read, register, submit
+from batchtrain.service.register import Thing
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
@@ -42,7 +41,7 @@ def refuse_existing(
     replaced = []
     for job_id, state in states.items():
         refuse_used(client, Thing("job", job_id), origin)
-        record = None if reuse else _record(_run_of(client, job_id), origin)
+        record = None if reuse else _record(register.marks_or_none(client.batch, Thing("job", job_id)).run, origin)
         if state == "completed" and (reuse or (record is not None and record.results == "complete")):
             replaced.append(job_id)
         elif state == "completed" and record is not None and record.state == "detached":
@@ -71,14 +70,12 @@ def refuse_used(client: Operations, thing: Thing, origin: Origin | None) -> None
         for user in (pool_users.users(client.batch, thing.id) if thing.kind == "pool" else ())
         if observe.is_used(client.batch, user.job, _state(_record(user.run, origin)))
     )
-    state = ""
-    with contextlib.suppress(NotFound):
-        marks = read_marks(client.batch, thing)
-        record = _record(marks.run, origin)
-        state = _state(record)
-        is_job = thing.kind == "job" and (bool(marks.ends_with) or state == "detached")
-        if not users and (state == "running" or (is_job and observe.is_used(client.batch, thing.id, state))):
-            users = (pool_users.PoolUser(marks.run, "", record.started if record else None, ends=True),)
+    marks = register.marks_or_none(client.batch, thing)
+    record = _record(marks.run, origin)
+    state = _state(record)
+    is_job = thing.kind == "job" and (bool(marks.ends_with) or state == "detached")
+    if not users and (state == "running" or (is_job and observe.is_used(client.batch, thing.id, state))):
+        users = (pool_users.PoolUser(marks.run, "", record.started if record else None, ends=True),)
     if not users:
         return
     step = f"`batchtrain jobs wait {thing.id}` waits for it; or use another id"
@@ -91,13 +88,6 @@ def refuse_used(client: Operations, thing: Thing, origin: Origin | None) -> None
         operation=f"add {thing.name}",
         code=f"{thing.kind.capitalize()}Exists",
     )
-
-
-def _run_of(client: Operations, job_id: str) -> str:
-    """The run that added a job; empty if the job is gone."""
-    with contextlib.suppress(NotFound):
-        return read_marks(client.batch, Thing("job", job_id)).run
-    return ""
 
 
 def _record(run: str, origin: Origin | None) -> RunRecord | None:
@@ -113,9 +103,9 @@ def _fetch_results_left(client: Operations, thing: Thing, origin: Origin, tell: 
     """Fetch the results of the run that added a thing, if that run could not, and its tasks have ended. Raises
     ResultsLeft."""
     try:
-        run = directory.named(origin.root, read_marks(client.batch, thing).run)
+        run = directory.named(origin.root, register.read_marks(client.batch, thing).run)
         record = run.record()
-        if record.results != "partial" or read_marks(client.batch, Thing("job", record.job)).run != run.name:
+        if record.results != "partial" or register.read_marks(client.batch, Thing("job", record.job)).run != run.name:
             return
     except NotFound:  # of another program or directory, or gone
         return

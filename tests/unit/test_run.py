@@ -343,7 +343,7 @@ def test_a_second_run_is_told_which_living_run_uses_the_pool_and_may_use_it_too(
 ) -> None:
     user = pool_users.PoolUser("a", "j", datetime(2026, 11, 28, 10, 5, tzinfo=timezone.utc), ends=True)
     monkeypatch.setattr(pool_users, "users", lambda *_: (user,))
-    monkeypatch.setattr("batchtrain.client.existing.read_marks", lambda *_: Marks("a"))
+    monkeypatch.setattr("batchtrain.service.register.read_marks", lambda *_: Marks("a"))
     service = Service()
     service.standing = ("p",)
     with pytest.raises(AlreadyExists) as caught:
@@ -359,7 +359,7 @@ def test_a_second_run_is_told_which_living_run_uses_the_pool_and_may_use_it_too(
 def test_a_job_that_a_living_run_follows_is_not_to_be_deleted(
     ends_with: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("batchtrain.client.existing.read_marks", lambda *_: Marks("a", ends_with=ends_with))
+    monkeypatch.setattr("batchtrain.service.register.read_marks", lambda *_: Marks("a", ends_with=ends_with))
     service = Service()
     service.standing = ("j",)
     with pytest.raises(AlreadyExists) as caught:
@@ -506,7 +506,7 @@ def test_a_completed_job_whose_run_fetches_its_results_is_not_replaced(
     other = directory.make(tmp_path, "j", datetime(2026, 11, 28, tzinfo=timezone.utc))
     other.write(RunRecord(id=other.name, job="j", started=datetime(2026, 11, 28, tzinfo=timezone.utc), state="running"))
     held = lease.take(other.path)
-    monkeypatch.setattr("batchtrain.client.existing.read_marks", lambda *_: Marks(other.name, ends_with=other.name))
+    monkeypatch.setattr("batchtrain.service.register.read_marks", lambda *_: Marks(other.name, ends_with=other.name))
     service = Service()
     service.standing, service.job_state, service.open = ("j",), "completed", False
     with pytest.raises(AlreadyExists, match=f"job j is used by run {other.name}"):
@@ -528,7 +528,7 @@ def test_the_job_of_a_detached_run_is_replaced_once_its_results_are_here(
     started = datetime(2026, 11, 28, tzinfo=timezone.utc)
     other = directory.make(tmp_path, "j", started)
     other.write(RunRecord(id=other.name, job="j", started=started, state=state, results=results))
-    monkeypatch.setattr("batchtrain.client.existing.read_marks", lambda *_: Marks(other.name))
+    monkeypatch.setattr("batchtrain.service.register.read_marks", lambda *_: Marks(other.name))
     service = Service()
     service.standing, service.job_state = ("j",), job_state
     wanted = recipe(jobs=[{"id": "j", "tasks": [{"command": "x"}]}])
