@@ -80,6 +80,7 @@ def shown(root: Path, name: str, account: Account | None = None, skip: int = 0) 
     return {
         **msgspec.to_builtins(record),
         "outcome": compare.state_of(record),
+        "goes_on": record.goes_on,
         "diverged": compare.diverged(record),
         "seconds": compare.seconds(record),
         "card": [pasted(row, option, "") for row in record.failure.card] if record.failure else [],

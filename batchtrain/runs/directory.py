@@ -141,6 +141,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     results: str = ""
     """`complete` if everything that was to be fetched is here, `partial` if not; empty if that is not known."""
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether its tasks may still run: followed by its command, or left to the service."""
+        return self.state in ("running", "detached", "left")
+
 
 class Labels(msgspec.Struct, frozen=True, omit_defaults=True):
     """labels.json: what the user calls a run."""

@@ -16,8 +16,6 @@ from batchtrain.errors import counted
 from batchtrain.runs.directory import RunRecord
 
 By = Literal["tag", "user", "job", "size"]
-LIVING = ("running", "detached")
-"""States of runs whose nodes may cost until now."""
 NO_GROUP = "(none)"
 UNPRICED = "no price"
 
@@ -77,7 +75,7 @@ def of_run(record: RunRecord, tags: tuple[str, ...], now: datetime) -> Expense:
         return expense._replace(cost=cost.run)
     if record.ended is not None:
         return expense._replace(why_unknown="its nodes are not known")
-    if record.state not in LIVING:
+    if not record.goes_on:
         return expense._replace(why_unknown=f"{record.state}, so its end is not known here")
     if cost.hour is None:
         return expense._replace(why_unknown="its number of nodes has no maximum")

@@ -146,6 +146,14 @@ def test_a_run_is_live_only_on_the_account_of_the_dashboard(runs: Path, service:
     assert recorded.shown(runs, GANG, NEAR)["live"] is False
 
 
+@pytest.mark.parametrize("state", ["detached", "left"])
+def test_a_run_without_its_command_goes_on(state: str, runs: Path) -> None:
+    change(runs, state=state)
+    assert recorded.shown(runs, GANG, None)["goes_on"] is True
+    change(runs, state="completed")
+    assert recorded.shown(runs, GANG, None)["goes_on"] is False
+
+
 def test_a_configuration_has_what_differs_from_the_run_of_the_same_job_before(tmp_path: Path) -> None:
     dashboards.record_three(tmp_path)
     config = tmp_path / "20261122T131502Z-digits-1c2e/config"

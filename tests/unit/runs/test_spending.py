@@ -36,7 +36,7 @@ def test_a_run_with_two_tags_is_in_both_rows_and_once_in_all() -> None:
     assert rows == {"lr": (1, "3.00 USD"), "paper": (2, "6.00 USD"), "(none)": (1, "3.00 USD"), "all": (3, "9.00 USD")}
 
 
-@pytest.mark.parametrize("state", ["running", "detached"])
+@pytest.mark.parametrize("state", ["running", "detached", "left"])
 def test_a_run_without_an_end_costs_at_most_all_its_nodes_until_now(state: str) -> None:
     expense = spending.of_run(record(state=state, ended=None), (), NOW)
     assert (expense.cost, expense.node_hours, expense.is_most) == (12.0, 6.0, True)

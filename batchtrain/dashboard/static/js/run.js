@@ -13,7 +13,7 @@ const MOST_TASKS = 50,
   MOST_OVERLAYS = 8;
 
 const base = (context) => ui.path("runs", context.params.run);
-const over = (seen) => seen.state !== "running";
+const over = (seen) => !seen.goes_on;
 
 export const result = (run) => ui.state(run.outcome);
 export const results = (run) => h("span", { class: run.diverged ? "bad" : null }, run.results);
