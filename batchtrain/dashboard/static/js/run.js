@@ -14,7 +14,6 @@ const MOST_TASKS = 50,
 
 const base = (context) => ui.path("runs", context.params.run);
 const over = (seen) => !seen.goes_on;
-
 export const result = (run) => ui.state(run.outcome);
 export const results = (run) => h("span", { class: run.diverged ? "bad" : null }, run.results);
 
