@@ -83,13 +83,18 @@ def test_the_age_and_the_reason_of_a_failure_are_known_and_the_last_value_stays(
 
 
 def test_nothing_is_live_while_a_read_hangs() -> None:
-    source, gate, elapsed = Source(), threading.Event(), [0.0]
+    source, begun, gate, elapsed = Source(), threading.Event(), threading.Event(), [0.0]
     clock = Clock(now=lambda: elapsed[0])
-    made = DocumentTopic(lambda: gate.wait(GUARD) and source.read(), 1, 0.0)
-    watched = Board(lambda _: made, Unlimited(), near=True, clock=clock)
+
+    def read() -> object:
+        begun.set()
+        return gate.wait(GUARD) and source.read()
+
+    watched = Board(lambda _: DocumentTopic(read, 1, 0.0), Unlimited(), near=True, clock=clock)
     with contextlib.closing(watched), watch(watched, "/jobs") as viewer:
         (topic,) = viewer.watched
         assert watched.is_live(topic)
+        assert begun.wait(GUARD)
         elapsed[0] = LONGEST_READ
         until(lambda: not watched.is_live(topic))
         gate.set()
