@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from batchtrain.catalog.sizes import SIZES
 from batchtrain.frameworks.base import AUTO, Fabric, Shape, Variable
 from batchtrain.frameworks.mpi import runs_cntk
 from batchtrain.launchers import variables
@@ -189,3 +190,23 @@ def test_the_plan_shows_what_is_found_on_the_node_in_words() -> None:
 )
 def test_cntk_is_known_by_its_command_or_its_image(command: str, image: str, is_cntk: bool) -> None:
     assert runs_cntk(command, image) is is_cntk
+
+
+NCCL_TABLES = {
+    "topology": variables.TOPOLOGIES,
+    "ordering": variables.RELAXED_ORDERING,
+    "launch": variables.LAUNCH_FILES,
+}
+DECIDED = {
+    "NC": "", "NCv2": "", "NCv3": "", "ND": "", "NDv2": "topology",
+    "ND A100 v4": "topology ordering", "NDm A100 v4": "topology ordering",
+    "ND H100 v5": "topology ordering launch", "ND H200 v5": "topology ordering launch",
+    "ND GB200 v6": "launch", "ND GB300 v6": "launch",
+}  # fmt: skip
+"""Which tables have a series. A new series needs a decision: Azure's HPC images (topologies) and its launch files."""
+
+
+def test_the_settings_of_nccl_are_decided_for_each_series_with_infiniband() -> None:
+    families = {size.family for size in SIZES if size.gpu_vendor == "nvidia" and size.rdma}
+    found = {family: [name for name, table in NCCL_TABLES.items() if family in table] for family in families}
+    assert found == {family: words.split() for family, words in DECIDED.items()}
