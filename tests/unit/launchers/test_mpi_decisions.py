@@ -9,7 +9,7 @@ import pytest
 
 from batchtrain import runtime
 from batchtrain.frameworks.base import Fabric, Shape
-from batchtrain.frameworks.mpi import MPIS
+from batchtrain.frameworks.mpi import MPIS, MpiBlock
 from batchtrain.launchers import mpi
 from batchtrain.launchers.launch import Launch
 from batchtrain.launchers.rules import RULES
@@ -99,3 +99,8 @@ def test_horovods_processes_have_their_share_of_the_cores_unless_its_block_says_
     told = [item.value for item in made.implicit if item.rule == "mpi-binding"]
     binds_by_itself = MPIS[runtime].unbound or MPIS[runtime].own_binding
     assert told or not (shared or binds_by_itself)
+
+
+@pytest.mark.parametrize("runtime", MPIS)
+def test_the_default_launcher_is_one_of_each_mpi(runtime: str) -> None:
+    assert MpiBlock(runtime=runtime).executable_path in MPIS[runtime].launchers
