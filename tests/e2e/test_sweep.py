@@ -44,9 +44,9 @@ def test_a_sweep_is_read_from_the_output_of_its_tasks(local: Shell) -> None:
     table = local("jobs", "sweep", "j", "--metric", "accuracy").stdout.splitlines()
     assert [line.split() for line in table] == [
         ["task", "accuracy", "lr", "net", "state"],
-        ["task-00001", "0.005", "0.005", "a", "completed"],
-        ["task-00002", "0.004", "0.004", "a", "completed"],
-        ["task-00000", "0.003", "0.003", "a", "completed"],
+        ["task-00001", "0.005", "0.005", "a", "succeeded"],
+        ["task-00002", "0.004", "0.004", "a", "succeeded"],
+        ["task-00000", "0.003", "0.003", "a", "succeeded"],
     ]
     rows = list(csv.DictReader(local("jobs", "sweep", "j", "--metric", "loss", "-o", "csv").stdout.splitlines()))
     assert [row["task"] for row in rows] == ["task-00000", "task-00002", "task-00001"]
