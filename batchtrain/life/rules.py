@@ -46,16 +46,13 @@ class Rule(NamedTuple):
     patience: float | None = None
     """Seconds until the wait ends; None if it lasts until its deadline."""
     source: str = ""
+    by_hand: bool = False
+    """Whether a user or another client has to act; else only time is needed."""
 
     @property
     def is_final(self) -> bool:
         """Whether nothing can start the task any more."""
         return not self.can_change
-
-    @property
-    def needs_help(self) -> bool:
-        """Whether a user or another client has to act; else only time is needed."""
-        return any(who in self.can_change for who in ("user", "client", "new resize"))
 
 
 class Decision(NamedTuple):
@@ -340,22 +337,22 @@ RULES: tuple[Rule, ...] = (
         _too_few_slots, "", REFUSED, source="BatchTaskCreateOptions.requiredSlots"),
     Rule(NOT_SCHEDULED, "the service could not schedule the job, usually because of its pool",
         lambda view, task: not_scheduled(view.seen.job) if view.seen.job.failure else None, USER, OVER,
-        source="BatchJobSchedulingError"),
+        source="BatchJobSchedulingError", by_hand=True),
     Rule("job-disabled", "the job is disabled, by a user or by the `exit_conditions` of a failed task",
-        _job_disabled, USER, OVER, source="shipyard#227; BatchJobState"),
+        _job_disabled, USER, OVER, source="shipyard#227; BatchJobState", by_hand=True),
     Rule("waits-for-missing-task", "a task that it depends on does not exist",
-        _waits_for_missing_task, "the client that adds tasks", OVER, HOUR, "BatchTaskDependencies"),
+        _waits_for_missing_task, "the client that adds tasks", OVER, HOUR, "BatchTaskDependencies", by_hand=True),
     BEHIND_ANOTHER,
     Rule("too-few-nodes", "the pool has a fixed size, and is to have fewer nodes than the task needs",
-        _too_few_nodes, USER, OVER, HOUR, "MultiInstanceSettings.numberOfInstances"),
+        _too_few_nodes, USER, OVER, HOUR, "MultiInstanceSettings.numberOfInstances", by_hand=True),
     Rule("autoscale-error", "the autoscale formula fails", _formula_fails, "the next evaluation, the user", OVER,
-        source="AutoScaleRun.error"),
+        source="AutoScaleRun.error", by_hand=True),
     Rule("formula-gives-too-few-nodes", "the autoscale formula gives fewer nodes than the task needs",
         _formula_gives_too_few, "the next evaluation", OVER, source="AutoScaleRun"),
     Rule("no-usable-node", "the nodes that are left take no tasks: unusable, lost, or their start task failed",
-        _no_usable_node, "Azure, or a reboot by the user", OVER, HOUR, "BatchNodeState"),
+        _no_usable_node, "Azure, or a reboot by the user", OVER, HOUR, "BatchNodeState", by_hand=True),
     Rule("resize-refused", "the last resize of the pool ended without the nodes that the task needs",
-        _resize_refused, "a new resize; spot nodes: Azure", OVER, HOUR, "ResizeError"),
+        _resize_refused, "a new resize; spot nodes: Azure", OVER, HOUR, "ResizeError", by_hand=True),
     Rule("waits-for-nodes", "the pool does not have all of its nodes yet, or they start",
         _waits_for_nodes, "Azure", OVER, source="BatchNodeState"),
     Rule("waits-for-turn", "the nodes run other tasks, or the service has not looked yet",

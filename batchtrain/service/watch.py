@@ -414,7 +414,7 @@ class _Wait:
     @property
     def finding(self) -> Finding | None:
         """Why no task starts before a user or another client acts, and the next step."""
-        return self._step.finding if self._step is not None and self._step.rule.needs_help else None
+        return self._step.finding if self._step is not None and self._step.rule.by_hand else None
 
     @property
     def patience(self) -> float | None:

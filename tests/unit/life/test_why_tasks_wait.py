@@ -111,7 +111,7 @@ def test_a_task_that_waits_for_its_pool_is_told_why(
 
 def test_the_next_step_of_a_missing_task_names_the_one_that_waits() -> None:
     decided = step(task("b", "gone"))
-    assert decided is not None and decided.rule.needs_help
+    assert decided is not None and decided.rule.by_hand
     assert "`batchtrain jobs task del j b`" in decided.reason.next_step
 
 
