@@ -40,8 +40,7 @@ def refuse_existing(
         raise faults.failure(f"add pool {pool_id}", "PoolExists", "The specified pool already exists.")
     replaced = []
     for job_id, state in states.items():
-        refuse_used(client, Thing("job", job_id), origin)
-        record = None if reuse else _record(register.marks_or_none(client.batch, Thing("job", job_id)).run, origin)
+        record = refuse_used(client, Thing("job", job_id), origin)
         if state == "completed" and (reuse or (record is not None and record.results == "complete")):
             replaced.append(job_id)
         elif state == "completed" and record is not None and record.state == "detached":
@@ -63,8 +62,9 @@ def refuse_existing(
     return {job_id: read.job(client.batch, job_id).created for job_id in replaced}
 
 
-def refuse_used(client: Operations, thing: Thing, origin: Origin | None) -> None:
-    """Raise AlreadyExists for a pool or a job that a living run uses, without advice to delete it."""
+def refuse_used(client: Operations, thing: Thing, origin: Origin | None) -> RunRecord | None:
+    """Raise AlreadyExists for a pool or a job that a living run uses, without advice to delete it. Returns the record
+    of the run that added it, if that is of the same directory."""
     users = tuple(
         user
         for user in (pool_users.users(client.batch, thing.id) if thing.kind == "pool" else ())
@@ -77,7 +77,7 @@ def refuse_used(client: Operations, thing: Thing, origin: Origin | None) -> None
     if not users and (state == "running" or (is_job and observe.is_used(client.batch, thing.id, state))):
         users = (pool_users.PoolUser(marks.run, "", record.started if record else None, ends=True),)
     if not users:
-        return
+        return record
     step = f"`batchtrain jobs wait {thing.id}` waits for it; or use another id"
     if state == "detached":
         step = f"`batchtrain runs attach {marks.run}` follows it, and `batchtrain runs stop {marks.run}` ends it"

@@ -146,6 +146,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         """Whether its tasks may still run: followed by its command, or left to the service."""
         return self.state in ("running", "detached", "left")
 
+    @property
+    def is_over(self) -> bool:
+        """Whether its end was recorded, however it went."""
+        return self.state in ("completed", "failed", "interrupted")
+
 
 class Labels(msgspec.Struct, frozen=True, omit_defaults=True):
     """labels.json: what the user calls a run."""

@@ -48,7 +48,7 @@ def begin(storage: Storage, root: Path, name: str) -> RunDirectory:
     try:
         container, blobs = _beginning(storage, name)
     except NotFound as error:
-        if (record := run.record_or_none()) is not None and record.state in ("completed", "failed", "interrupted"):
+        if (record := run.record_or_none()) is not None and record.is_over:
             raise NotFound(f"run {name} has ended; its results are in {run.path}") from error
         raise
     if not (run.path / "run.json").is_file():
