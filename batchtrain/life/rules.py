@@ -261,9 +261,8 @@ def _formula_gives_too_few(view: View, task: Task) -> Reason | None:
         return None
     cause = f"the autoscale formula of pool {pool.id} gives {counted(pool.target, 'node')}{_next_evaluation(pool)}"
     more = f"; the task needs {instances}" if instances > 1 else ""
-    return Reason(
-        cause + more, "wait; `batchtrain pool autoscale evaluate DIR` evaluates the formula of the files in DIR"
-    )
+    step = "wait; `batchtrain pool autoscale evaluate DIR` evaluates the formula of the files in DIR"
+    return Reason(cause + more, step)
 
 
 def _next_evaluation(pool: Pool) -> str:

@@ -364,10 +364,8 @@ def _lacking_engine(subject: Subject, *, retired: bool) -> Found:
     if image is None or (image.retired is not None and image.retired <= sizes.READ) != retired:
         return
     if subject.containers and DOCKER not in image.capabilities:
-        message = (
-            "the pool has container images, but the image of the nodes has no container engine, so Batch refuses it"
-        )
-        yield IMAGE, f"{message}; {_other(subject)}"
+        lacks = "the image of the nodes has no container engine, so Batch refuses it"
+        yield IMAGE, f"the pool has container images, but {lacks}; {_other(subject)}"
 
 
 def _container_type(subject: Subject) -> Found:
