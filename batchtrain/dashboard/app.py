@@ -182,10 +182,10 @@ async def _news(board: Board, viewer: Viewer, positions: list[str]) -> AsyncIter
         for index, entry in enumerate(viewer.watched):
             if (news := entry.topic.since(positions[index])) is not None:
                 positions[index], has_news = news.position, True
-                yield _event("news", entry, positions, news.body)
+                yield _event("news", entry, board.is_live(entry), positions, news.body)
             if entry.trouble != troubles[index]:
                 troubles[index] = entry.trouble
-                yield _event("trouble", entry, positions, msgspec.json.encode(entry.trouble))
+                yield _event("trouble", entry, board.is_live(entry), positions, msgspec.json.encode(entry.trouble))
         if time.monotonic() - beaten >= BEAT:
             beaten = time.monotonic()
             states = {entry.name: {"at": entry.at, "live": board.is_live(entry)} for entry in viewer.watched}
@@ -195,8 +195,8 @@ async def _news(board: Board, viewer: Viewer, positions: list[str]) -> AsyncIter
         await asyncio.sleep(0)
 
 
-def _event(kind: str, entry: Watched, positions: list[str], value: bytes) -> bytes:
-    head = msgspec.json.encode({"topic": entry.name, "at": entry.at, "live": not entry.trouble})[:-1]
+def _event(kind: str, entry: Watched, is_live: bool, positions: list[str], value: bytes) -> bytes:
+    head = msgspec.json.encode({"topic": entry.name, "at": entry.at, "live": is_live})[:-1]
     return b"event: %b\nid: %b\ndata: %b,\"value\":%b}\n\n" % (
         kind.encode(), ",".join(positions).encode(), head, value,
     )  # fmt: skip
