@@ -103,14 +103,14 @@ def _many(first: int, last: int | None, seconds: float, jobs: int, *, is_short: 
             outcome = _compared(outcome, again)
             measured, lines = measured + 1, lines | (again.lines if again else frozenset())
         if outcome is None:
-            print(f"seed {number}: its process died")
+            print(f"FAILED seed {number}: its process died")
             failed += 1
             continue
         done += 1
         counts.update(outcome.counts)
         for violation in outcome.violations:
             failed += 1
-            print(f"seed {number} after {owned.real_monotonic() - began:.0f} s: {violation}", flush=True)
+            print(f"FAILED seed {number} after {owned.real_monotonic() - began:.0f} s: {violation}", flush=True)
         if outcome.violations and outcome.trace and not is_short and explained < MOST_EXPLAINED:
             explained += 1
             _explain(_minimised(outcome))
@@ -118,7 +118,7 @@ def _many(first: int, last: int | None, seconds: float, jobs: int, *, is_short: 
             end = owned.real_monotonic()
     if counts["state changes"] < LEAST_CHANGES * done:
         failed += 1
-        print(f"only {counts['state changes']} state changes in {done} seeds: the users do not get far")
+        print(f"FAILED with only {counts['state changes']} state changes in {done} seeds: the users do not get far")
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = spent.ru_utime + spent.ru_stime
     print(f"{done} seeds from {first}, {failed} violations, {owned.real_monotonic() - began:.0f} s,"
@@ -131,9 +131,11 @@ def _many(first: int, last: int | None, seconds: float, jobs: int, *, is_short: 
 def _reached(lines: reach.Lines, measured: int) -> int:
     """Print the share of the lines of each folder that ran; returns how many shares are too low."""
     shares = reach.shares(lines)
+    low = {folder for folder, share in shares.items() if measured >= MEASURED and share < reach.FLOORS[folder]}
     for folder, share in shares.items():
-        print(f"{share:>10.0%}{reach.FLOORS[folder]:>10.0%}  lines of {folder}, in {measured} seeds")
-    return sum(share < reach.FLOORS[folder] for folder, share in shares.items()) if measured >= MEASURED else 0
+        result = "FAILED " * (folder in low)
+        print(f"{result}{share:>10.0%}{reach.FLOORS[folder]:>10.0%}  lines of {folder}, in {measured} seeds")
+    return len(low)
 
 
 def _planted(plants: Sequence[str], jobs: int) -> int:
@@ -144,8 +146,8 @@ def _planted(plants: Sequence[str], jobs: int) -> int:
         outcome, counts = _found(plant, jobs)
         changes = f"{counts['state changes']:,} state changes, its effect {counts[plant]:,} times"
         missed += outcome is None
-        result = f"seed {outcome.seed}: {outcome.violations[0]}" if outcome else "NOT FOUND"
-        print(f"planted: {plant}\n  {result if counts[plant] else 'HAS NO PLACE'} ({changes})", flush=True)
+        result = f"  seed {outcome.seed}: {outcome.violations[0]}" if outcome else "FAILED to find it"
+        print(f"planted: {plant}\n{result if counts[plant] else 'FAILED to find its place'} ({changes})", flush=True)
     print(f"{len(plants) - missed} of {len(plants)} planted bugs found")
     return 1 if missed else 0
 
