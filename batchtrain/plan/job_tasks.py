@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchtrain.config.types import JobPreparation
+from batchtrain.config.types import JobPreparation, Task
 from batchtrain.errors import PlanError
 from batchtrain.launchers import preparation as placing
 from batchtrain.launchers.launch import Implicit
@@ -75,6 +75,7 @@ def manager(frame: Frame) -> tuple[wire.JobManagerTask | None, tuple[Implicit, .
     identity, by_identity = container.identity_or_default(
         job_manager.user_identity, because, is_admin=in_container, where=f"{frame.path}.job_manager"
     )
+    as_task = Task(command=job_manager.command, resource_files=job_manager.resource_files)
     manager_task = wire.JobManagerTask(
         id=job_manager.id,
         display_name=job_manager.display_name,
@@ -84,7 +85,8 @@ def manager(frame: Frame) -> tuple[wire.JobManagerTask | None, tuple[Implicit, .
         environment_settings=inputs.environment(job_manager.environment_variables, command_variables),
         constraints=constraints(job_manager, job_manager.retention_time),
         kill_job_on_completion=job_manager.kill_job_on_completion,
-        output_files=outputs.outputs(frame.recipe, job_manager.output_data.azure_storage),
+        output_files=outputs.outputs(frame.recipe, job_manager.output_data.azure_storage)
+        + outputs.left(frame.recipe, frame.facts.results, as_task, job_manager.id, len(frame.job.tasks)),
         required_slots=job_manager.required_slots,
         user_identity=identity,
         run_exclusive=job_manager.run_exclusive,

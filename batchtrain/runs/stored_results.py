@@ -116,7 +116,7 @@ class StoredResults:
         limits = limits_of(settings.results or Results(), f"batchtrain runs fetch {self._run.name} --all")
         items = {item.name.removeprefix(top): item for item in self._uploads(top)}
         if not items and task.state == "completed" and task.started:  # every task has at least its output
-            reason = "the service uploaded nothing, because its node was lost or the upload failed"
+            reason = "the service uploaded nothing: its node was lost, the upload failed, or another program added it"
             yield Brought(FileRecord(task=task.id, path=f"what task {task.id} wrote", size=0, reason=reason))
         source = self._source if f"wd/{LINKED}" in items else {}
         primary = Part("n0", task.node or "", downloads.task_tree(self._job, task.id))

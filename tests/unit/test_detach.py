@@ -180,6 +180,16 @@ def test_a_task_uploads_what_run_would_fetch_into_the_container_of_the_run() -> 
     assert plan.steps[-1].document == {"onAllTasksComplete": "terminatejob", "constraints": job["constraints"]}
 
 
+def test_the_manager_of_a_job_uploads_its_output_as_every_task_does() -> None:
+    made = of({"job_manager": {"command": "a"}, "tasks": [{"id": "t", "command": "a"}]})
+    for results, paths in (("link/box", {"tasks/jobmanager", "tasks/jobmanager/wd"}), ("", set[str]())):
+        plan = plan_jobs(made, Facts(results=results))
+        [job] = [step.document for step in plan.steps if step.action == "job.add"]
+        files = job["jobManagerTask"].get("outputFiles", [])
+        assert paths <= {file["destination"]["container"]["path"] for file in files}
+        assert {file["filePattern"] for file in files} >= ({"../std*.txt", "**/*"} if results else set())
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), NotFound("no storage account"), OSError("no disk")])
 def test_a_run_whose_command_ends_before_its_last_request_has_failed(
     error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
