@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-from batchtrain.cli import loading
+from batchtrain.cli import job_files, loading, pool
 from batchtrain.cli.connecting import connect
 from batchtrain.cli.documents import plain
 from batchtrain.cli.messages import completed, say
@@ -34,25 +34,26 @@ OUTPUT = "  |"
 SENT = "{} has everything that was read; look through it before you send it"
 
 
-def of_job(job_id: str, task_id: str | None, bundle: Path | None) -> None:
+def of_job(job_id: str | None, task_id: str | None, bundle: Path | None) -> None:
     """Find out why a job fails or waits: the first cause, the line that proves it, and what to do.
 
     Reads at most 20 tasks; with TASK_ID only that one. Of a job that is gone, its newest run directory tells. Changes
     nothing.
     """
-    config = _recipe()
-    job = connect(config).jobs.handle(job_id)
-    _show(job.diagnose(task_id, hints=tuple(hints(job_id)), runs_dir=settings().runs_dir), bundle, config)
+    name, config = job_files.named(job_id)
+    config = config or _recipe()
+    job = connect(config).jobs.handle(name)
+    _show(job.diagnose(task_id, hints=tuple(hints(name)), runs_dir=settings().runs_dir), bundle, config)
 
 
-def of_pool(pool_id: str, bundle: Path | None) -> None:
-    """Find out why a pool has no usable nodes: errors of the resize, start tasks that failed, and faulty nodes.
-
-    Changes nothing.
+def of_pool(pool_id: str | None, bundle: Path | None) -> None:
+    """Find out why a pool (by default the one of pool.yaml) has no usable nodes: errors of the resize, start tasks that
+    failed, and faulty nodes. Changes nothing.
     """
-    config = _recipe()
+    name, config = pool.named(pool_id)
+    config = config or _recipe()
     client = connect(config)
-    _show(diagnose.pool(client.batch, pool_id), bundle, config)
+    _show(diagnose.pool(client.batch, name), bundle, config)
 
 
 def of_emulator(data_dir: str | None, bundle: Path | None) -> None:

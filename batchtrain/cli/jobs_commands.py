@@ -51,7 +51,7 @@ COMMANDS: Table = {
         _job_or_recipe,
         option("--no-wait", is_flag=True, help="Do not wait until the deletion has finished."),
     ),
-    "diagnose": Action("diagnose.of_job", _job_id, argument("task_id", required=False), bundle),
+    "diagnose": Action("diagnose.of_job", _job_or_recipe, argument("task_id", required=False), bundle),
     "disable": Action("jobs.disable", _job_or_recipe, _running),
     "enable": Action("jobs.enable", _job_or_recipe),
     "exec": Action(

@@ -53,7 +53,7 @@ def _size(pool: Pool) -> str:
 
 def wait(pool_id: str | None, timeout: float) -> None:
     """Wait until the nodes of a pool (by default the one of pool.yaml) are ready for tasks."""
-    name, config = _named(pool_id)
+    name, config = named(pool_id)
     client = connect(config)
     with waiting("pool", name, client):
         nodes = client.pools.wait(name, timeout=timeout, tell=tell, recipe=config.recipe if config else None)
@@ -62,7 +62,7 @@ def wait(pool_id: str | None, timeout: float) -> None:
 
 def watch(pool_id: str | None) -> None:
     """Watch the nodes of a pool (by default the one of pool.yaml) until it is gone. Ctrl-C ends only the watching."""
-    name, config = _named(pool_id)
+    name, config = named(pool_id)
     client = connect(config)
     with live.block(client.account, None, f"pool {name}") as block:
         pool_states(client.batch, name, client.pace, block)
@@ -78,7 +78,7 @@ def list_() -> None:
 def show_(pool_id: str | None) -> None:
     """Show a pool and its nodes (by default the one of pool.yaml)."""
 
-    name, config = _named(pool_id)
+    name, config = named(pool_id)
     client = connect(config)
     nodes = client.pools.nodes(name)
     pool = replace(client.pools.get(name), node_hours=node_hours(nodes, datetime.now(timezone.utc)))
@@ -103,7 +103,7 @@ def resize(
     """
     if dedicated is None and spot is None:
         raise UsageError("give the number of nodes: --dedicated N, --spot N or both")
-    name, config = _named(pool_id)
+    name, config = named(pool_id)
     client = connect(config, changes=f"resizing pool {name}")
     if config is None and settings().configdir:  # its files, if they describe this pool
         config = loading.load(needs=("pool_specification",), checks=False)
@@ -140,7 +140,7 @@ def login(directory: str | None) -> None:
 
 def del_(pool_id: str | None, no_wait: bool) -> None:
     """Delete a pool with its nodes (by default the one of pool.yaml)."""
-    name, config = _named(pool_id)
+    name, config = named(pool_id)
     question = f"Delete pool {name} with all its nodes"
     client = connect(config, changes=f"deleting pool {name}", question=question)
     client.pools.delete(name, wait=not no_wait)
@@ -178,7 +178,7 @@ def evaluate(
     show(document, str(result).replace(";", "\n"))
 
 
-def _named(pool_id: str | None) -> tuple[str, Loaded | None]:
+def named(pool_id: str | None) -> tuple[str, Loaded | None]:
     """The pool to use: the named one, otherwise the one of pool.yaml, with its files."""
     if pool_id:
         return pool_id, None

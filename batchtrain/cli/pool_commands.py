@@ -46,7 +46,7 @@ COMMANDS: Table = {
     "del": Action(
         "pool.del_", _pool_id, option("--no-wait", is_flag=True, help="Do not wait until the deletion has finished.")
     ),
-    "diagnose": Action("diagnose.of_pool", _that_pool, bundle),
+    "diagnose": Action("diagnose.of_pool", _pool_id, bundle),
     "files": Action("pool.files", _that_pool, argument("node")),
     "forward": Action(
         "logins.forward",

@@ -54,11 +54,18 @@ def test_an_account_that_is_named_nowhere_is_exit_code_2(batchtrain: Any) -> Non
     assert "nowhere to run" in batchtrain("doctor", code=2).stderr
 
 
+NOWHERE = {"AZURE_BATCH_ENDPOINT": "http://127.0.0.1:9", "AZURE_BATCH_ACCOUNT": "a", "AZURE_BATCH_ACCESS_KEY": "a2V5"}
+"""An account that does not answer."""
+
+
 def test_an_account_that_does_not_answer_ends_with_exit_code_5(batchtrain: Any) -> None:
-    nowhere = {"AZURE_BATCH_ENDPOINT": "http://127.0.0.1:9", "AZURE_BATCH_ACCOUNT": "a",
-               "AZURE_BATCH_ACCESS_KEY": "a2V5"}  # fmt: skip
-    done = batchtrain("doctor", "-o", "json", code=5, environment=nowhere)
+    done = batchtrain("doctor", "-o", "json", code=5, environment=NOWHERE)
     assert {row["check"]: row["result"] for row in json.loads(done.stdout)}["account"] == "fail"
+
+
+@pytest.mark.parametrize(("group", "subject"), [("pool", "pool p"), ("jobs", "job j")])
+def test_a_diagnosis_is_by_default_of_the_pool_or_the_job_of_the_files(small: Any, group: str, subject: str) -> None:
+    assert f"look at {subject}" in small(group, "diagnose", code=5, environment=NOWHERE).stderr
 
 
 def test_without_an_emulator_it_says_so(batchtrain: Any) -> None:
