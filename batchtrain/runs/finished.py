@@ -147,13 +147,14 @@ class Run:
         return _plot(curves, names)
 
     def logs(self, task: str | None = None, *, rank: int | None = None, file: str = "stdout") -> Lines:
-        """The output of a task (by default the first), of all ranks or of one: its last 64 MiB. file: `stdout` or
-        `stderr`.
+        """The output of a task (by default the first), of all ranks or of one: its last 64 MiB. A task without ranks is
+        rank 0. file: `stdout` or `stderr`.
 
         Raises NotFound if it was not fetched.
         """
-        name = f"{file}.txt" if rank is None else f"ranks/{rank}.{file}.txt"
-        path = self.directory.logs(task or self._first()) / name
+        folder = self.directory.logs(task or self._first())
+        is_whole = rank is None or (rank == 0 and not any(folder.glob("ranks/*.txt")))
+        path = folder / (f"{file}.txt" if is_whole else f"ranks/{rank}.{file}.txt")
         try:
             with state_files.opened(path) as content:
                 left_out = max(content.seek(0, os.SEEK_END) - MOST_LOG, 0)

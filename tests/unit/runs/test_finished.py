@@ -60,6 +60,14 @@ def test_logs_are_lines_of_all_ranks_or_of_one_and_never_markup(tmp_path: Path) 
         run.logs(rank=7)
 
 
+def test_the_output_of_rank_0_is_that_of_a_task_without_ranks(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    (run.directory.logs("train") / "ranks/1.stdout.txt").unlink()
+    assert run.logs(rank=0) == run.logs()
+    with pytest.raises(NotFound, match=r"ranks/1\.stdout\.txt does not exist"):
+        run.logs(rank=1)
+
+
 def test_a_log_of_any_size_is_its_last_lines_and_what_is_before_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
