@@ -20,6 +20,7 @@ from batchtrain.config.types import (
     Pool,
     Recipe,
     Task,
+    TaskFactory,
     VmConfiguration,
     VmCount,
     span_of,
@@ -82,6 +83,7 @@ def command(
     distribution: MpiBlock | Nodes | None = None,
     source: str | Path | None = None,
     inputs: Mapping[str, object] | None = None,
+    sweep: Mapping[str, Iterable[str | float]] | Iterable[Mapping[str, str | float]] | None = None,
     compute: str | Pool | None = None,
     environment_variables: Mapping[str, str] | None = None,
     name: str | None = None,
@@ -98,7 +100,8 @@ def command(
     ignore: Iterable[str] = (),
     local: bool | None = None,
 ) -> Recipe:
-    """A recipe with one job of one task. `client.run(recipe)` runs it, `recipe.save(DIR)` writes it as YAML files.
+    """A recipe with one job: one task, or those of a sweep. `client.run(recipe)` runs it, and `recipe.save(DIR)` writes
+    it as YAML files.
 
     command: the command to run; once, or once per process of the distribution. `${{inputs.NAME}}` is replaced.
     image: the container image. Without one, the command runs on the nodes themselves.
@@ -107,6 +110,8 @@ def command(
         Jax, Mxnet or Ray.
     source: a directory of this machine that is copied to every node. The command starts among its files.
     inputs: values for the command; each is also the environment variable AZURE_ML_INPUT_NAME.
+    sweep: {"lr": [0.1, 0.01]} makes a task for each combination of values, [{"lr": 0.1}, ...] for each set of them. In
+        the command `{lr}` stands for the value, and braces of the shell are written twice.
     compute: a VM size (STANDARD_ND96ISR_H100_V5), the id of a pool, or a Pool. The pool is created when the job runs.
     environment_variables: variables of every process.
     name: the id of the job, by default from `display_name`, otherwise `command`.
@@ -128,6 +133,7 @@ def command(
         command=_filled(command, input_texts),
         docker_image=_image(picture) if picture else None,
         source=folder,
+        task_factory=_factory(sweep) if sweep is not None else None,
         multi_instance=_gang(count, distribution),
         environment_variables={
             **{f"AZURE_ML_INPUT_{key}": value for key, value in input_texts.items()},
@@ -178,6 +184,15 @@ def _filled(text: str, inputs: Mapping[str, str]) -> str:
         raise UsageError(f"command: `{match[0]}` has no value. {hint or 'Add it to `inputs`.'}")
 
     return _INPUT.sub(value, text)
+
+
+def _factory(sweep: Mapping[str, Iterable[str | float]] | Iterable[Mapping[str, str | float]]) -> TaskFactory:
+    if isinstance(sweep, Mapping):
+        for name, values in sweep.items():
+            if isinstance(values, str) or not isinstance(values, Iterable):
+                raise UsageError(f"command: sweep[{name!r}] is {values!r}; give a list of values")
+        return TaskFactory(grid={name: tuple(values) for name, values in sweep.items()})
+    return TaskFactory(list=tuple(map(dict, sweep)))
 
 
 def _image(name: str) -> str:

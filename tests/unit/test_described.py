@@ -16,7 +16,7 @@ import batchtrain as bt
 from batchtrain.config.described import VM_SIZE
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.travel import BLOB_STORE
-from batchtrain.config.types import Recipe, Task
+from batchtrain.config.types import Recipe, Task, TaskFactory
 from batchtrain.errors import ConfigError, PlanError, UsageError
 from batchtrain.frameworks import FRAMEWORKS, PyTorchBlock
 from batchtrain.plan import plan_jobs
@@ -84,6 +84,19 @@ def test_a_described_job_is_loaded_from_its_files_as_an_equal_value(name: str, s
         assert gang is not None
         assert task_of(loaded).multi_instance == gang
         assert len(gang.launches) == 1
+
+
+def test_a_sweep_is_the_factory_that_its_file_would_have(source: Path) -> None:
+    grid = TaskFactory(grid={"lr": ("0.1", "1e-05"), "batch": ("32", "33")})
+    for sweep, factory in (
+        ({"lr": [0.1, 1e-5], "batch": range(32, 34)}, grid),
+        ([{"lr": 0.1}], TaskFactory(list=({"lr": "0.1"},))),
+    ):
+        recipe = bt.command("echo {lr}", sweep=sweep, name="list" if factory.list else "grid")
+        assert task_of(recipe).task_factory == factory
+        assert bt.load(recipe.save(source / recipe.jobs[0].id).directory).jobs == recipe.jobs
+    with pytest.raises(UsageError, match=r"sweep\['lr'\] is 0\.1; give a list of values"):
+        bt.command("echo {lr}", sweep={"lr": 0.1})  # type: ignore[dict-item]  # the mistake of the test
 
 
 def test_every_framework_of_the_registry_has_a_name_in_the_api() -> None:
