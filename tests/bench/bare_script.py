@@ -1,7 +1,7 @@
-"""The seconds of one bare script on two nodes of two processes: by batchtrain and by TorchX.
+"""The seconds of one bare script on several processes: by batchtrain and by TorchX, in turn.
 
-`python -m tests.bench.bare_script TORCHX [ROUNDS]`, where TORCHX is the program of an environment with `torchx` and
-`torch`. batchtrain's environment is made before the first round.
+`python -m tests.bench.bare_script TORCHX [NODESxPROCESSES] [ROUNDS]`, where TORCHX is the program of an environment
+with `torchx` and `torch`. By default two nodes of two processes. Our environment is made before the first round.
 """
 
 from __future__ import annotations
@@ -18,26 +18,29 @@ from pathlib import Path
 
 SCRIPT = Path(__file__).resolve().parents[1] / "data" / "scripts" / "nanogpt"
 ARGUMENTS = ("--", "--epochs", "8")
-ROUNDS = 5
+ROUNDS = "5"
 
 
-def main(torchx: str, rounds: int = ROUNDS) -> None:
-    ours, shape = str(Path(sys.executable).with_name("batchtrain")), ("--nodes", "2", "--processes-per-node", "2")
+def main(torchx: str, shape: str = "2x2", rounds: str = ROUNDS) -> None:
+    ours, (nodes, processes) = str(Path(sys.executable).with_name("batchtrain")), shape.split("x")
+    options = ("--nodes", nodes, "--processes-per-node", processes, "--local")
     words = {
-        "batchtrain": (ours, "run", "train.py", *shape, "--local", *ARGUMENTS),
-        "TorchX": (torchx, "run", "-s", "local_cwd", "dist.ddp", "-j", "2x2", "--script", "train.py", *ARGUMENTS),
+        "batchtrain": (ours, "run", "train.py", *options, *ARGUMENTS),
+        "TorchX": (torchx, "run", "-s", "local_cwd", "dist.ddp", "-j", shape, "--script", "train.py", *ARGUMENTS),
     }
     path = f"{Path(torchx).resolve().parent}{os.pathsep}{os.environ['PATH']}"
     variables: dict[str, Mapping[str, str]] = {"batchtrain": os.environ, "TorchX": {**os.environ, "PATH": path}}
     seconds: dict[str, list[float]] = {name: [] for name in words}
-    for number in range(rounds + 1):
+    for number in range(int(rounds) + 1):
         for name, command in words.items():
             took = _run(command, variables[name])
             if number:  # the first round makes environments and caches
                 seconds[name].append(took)
     for name, values in seconds.items():
-        listed = ", ".join(f"{value:.1f}" for value in values)
-        print(f"{name}: median {statistics.median(values):.1f} s of {listed}")
+        listed = ", ".join(f"{value:.2f}" for value in values)
+        print(f"{name}: median {statistics.median(values):.2f} s of {listed}")
+    ours_by_theirs = [one / other for one, other in zip(*seconds.values(), strict=True)]
+    print(f"batchtrain by TorchX, median of pairs: {statistics.median(ours_by_theirs):.2f}")
 
 
 def _run(command: tuple[str, ...], variables: Mapping[str, str]) -> float:
@@ -49,4 +52,4 @@ def _run(command: tuple[str, ...], variables: Mapping[str, str]) -> float:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:3]))
+    main(*sys.argv[1:])
