@@ -86,9 +86,12 @@ class BatchService:
     def storage(self) -> BlobServiceClient:
         """A client of the account's blob storage, which starts at its first use (Azurite, installed by npm). Raises
         server.Refused if this machine cannot run it."""
-        account = self._storage_account
-        credential = {"account_name": account.account, "account_key": account.key}
-        return self._stack.enter_context(BlobServiceClient(account.endpoint, credential=credential))
+        return self._stack.enter_context(BlobServiceClient.from_connection_string(self.storage_connection_string))
+
+    @property
+    def storage_connection_string(self) -> str:
+        """For programs that connect to the blob storage themselves; it contains the key."""
+        return self._storage_account.connection_string
 
     def container(self, name: str) -> str:
         """The URL of a container of the storage with a SAS, as output files and resource files take it; it is created
@@ -109,9 +112,13 @@ class BatchService:
         return _quick(BatchClient(self.endpoint, AzureNamedKeyCredential(self.account, self.key), **options))
 
     def connect_async(self, **options: Any) -> AsyncBatchClient:
-        """The same for async programs; the SDK needs aiohttp for it."""
+        """The same for async programs. Raises ImportError without aiohttp."""
         from azure.batch.aio import BatchClient
-        from azure.core.pipeline.transport import AioHttpTransport
+
+        try:
+            from azure.core.pipeline.transport import AioHttpTransport
+        except ImportError as error:
+            raise ImportError("the async client of the SDK needs aiohttp: `pip install aiohttp`") from error
 
         if "transport" not in options:
             options["transport"] = AioHttpTransport(use_env_settings=False)  # no proxy

@@ -92,6 +92,7 @@ def test_output_files_reach_a_container_and_a_reset_empties_the_storage(service:
     eventually(lambda: service.client.get_task("job", "task").state == "completed")
     blobs = service.storage.get_container_client("results")
     assert blobs.download_blob("answer.txt").readall() == b"42\n"
+    assert service.storage.credential.account_key in service.storage_connection_string
     service.reset()
     assert list(service.storage.list_containers()) == []
 
@@ -121,6 +122,13 @@ def test_async_programs_have_a_client_too(service: BatchService) -> None:
             return [one.id async for one in client.list_pools()]
 
     assert asyncio.run(pools()) == ["pool"]
+
+
+def test_without_aiohttp_an_async_client_names_it(service: BatchService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    monkeypatch.delitem(sys.modules, "azure.core.pipeline.transport._aiohttp", raising=False)
+    with pytest.raises(ImportError, match="pip install aiohttp"):
+        service.connect_async()
 
 
 # Under pytest --------------------------------------------------------------------------------------------------------

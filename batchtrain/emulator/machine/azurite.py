@@ -185,7 +185,7 @@ class Azurite:
 
     def _start(self) -> StorageAccount:
         node = find_node()
-        script = install(node, logger.info, lambda: self._ended)
+        script = install(node, logger.warning, lambda: self._ended)
         self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
         key = account_key.ensure(self._home / "key")
         last = self._home / "port"
