@@ -28,7 +28,7 @@ class Costs(NamedTuple):
 
     def __str__(self) -> str:
         after, before = money(self.today, self.currency), money(self.before, self.currency)
-        return f"{after} an hour instead of {before} ({self.where})"
+        return f"{after} an hour{f' instead of {before}' if before != after else ''} ({self.where})"
 
 
 class Successor(NamedTuple):

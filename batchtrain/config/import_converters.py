@@ -23,7 +23,7 @@ REASONS: Mapping[str, str] = {
     "cloudserviceconfiguration": "Azure retired Cloud Services in February 2024; choose a `platform_image`",
     "applicationlicenses": "Azure retired application licenses in February 2024",
     "authenticationtokensettings": "Azure retired authentication tokens of tasks in September 2024",
-    "targetnodecommunicationmode": "Azure chooses it: simplified",
+    "targetnodecommunicationmode": "Azure uses simplified node communication for every pool",
     "password": "write it in credentials.yaml",
     "accountkey": "write it as `storage.NAME.account_key` in credentials.yaml",
     "saskey": "write the account's key as `storage.NAME.account_key` in credentials.yaml",

@@ -52,6 +52,10 @@ def test_a_choice_that_costs_more_than_twice_is_the_user_s() -> None:
     assert not successors.today_for(named("NC24")).is_dear
 
 
+def test_two_prices_that_are_equal_when_rounded_are_one() -> None:
+    assert str(successors.Costs(0.188, 0.192, "USD", "eastus")) == "0.19 USD an hour (eastus)"
+
+
 def test_a_launch_within_its_nodes_needs_no_infiniband_for_its_gpus() -> None:
     assert successors.today_for(named("NC24r"), network=False).today == "Standard_NC64as_T4_v3"
     assert successors.today_for(named("H16r"), network=False).today == "Standard_HB120rs_v3"
