@@ -153,7 +153,8 @@ def _no_volume(subject: Subject, alias: str, name: str) -> str:
 
 
 def _volume_fields(subject: Subject) -> Found:
-    aliases = {alias for _, owner in subject.owners for alias in (*owner.data_volumes, *owner.shared_data_volumes)}
+    owners = [owner for _, owner in subject.owners if _has_container(owner)]
+    aliases = {alias for owner in owners for alias in (*owner.data_volumes, *owner.shared_data_volumes)}
     for alias, volume in subject.recipe.resources.volumes.shared_data_volumes.items():
         path = (*VOLUMES, "shared_data_volumes", alias)
         for name in NEEDED.get(volume.volume_driver, ()):
@@ -167,6 +168,22 @@ def _volume_fields(subject: Subject) -> Found:
     for alias, data in subject.recipe.resources.volumes.data_volumes.items():
         if not data.container_path and alias in aliases:
             yield (*VOLUMES, "data_volumes", alias), "containers mount this volume, so it needs a `container_path`"
+
+
+def _has_container(owner: TaskSettings) -> bool:
+    tasks = (*owner.tasks, owner.merge_task) if isinstance(owner, Job) else (owner,)
+    return any(isinstance(task, Task) and (task.docker_image or task.singularity_image) for task in tasks)
+
+
+def _volumes_on_host(subject: Subject) -> Found:
+    volumes = subject.recipe.resources.volumes
+    for path, owner in subject.owners:
+        for at, alias, inside in () if _has_container(owner) else _mounted(subject, path, owner):
+            is_data = at[-2] == "data_volumes"
+            on_node = volumes.data_volumes[alias].host_path if is_data else f"$AZ_BATCH_NODE_MOUNTS_DIR/{alias}"
+            if inside != on_node and (is_data or volumes.shared_data_volumes[alias].volume_driver not in GONE_DRIVERS):
+                where = f"the volume is `{on_node}`; name that in the command" if on_node else "no such volume exists"
+                yield at, f"`{inside}` is a path in a container, and this runs on the node itself, where {where}"
 
 
 def _volume_driver(subject: Subject) -> Found:
@@ -400,6 +417,8 @@ RULES = (
     Rule("checkpoint-volume", ERROR, (*GLOBAL, *POOL, *JOBS), "Checkpoints are on a volume that every node mounts.",
          "azure-batch 15.1, MountConfiguration", _checkpoint_volumes),
     Rule("volume-fields", ERROR, (*GLOBAL, *JOBS), "A volume has what its driver needs.", _MOUNT, _volume_fields),
+    Rule("volume-on-host", WARNING, (*GLOBAL, *JOBS), "A `container_path` is used in a container.",
+         "docker run --volume", _volumes_on_host),
     Rule("volume-driver", WARNING, GLOBAL, "The file system of a volume is one that Batch can mount.", _MOUNT,
          _volume_driver),
     Rule("volume-gone", ERROR, (*GLOBAL, *POOL, *JOBS), "A command names no path of a volume that is not mounted.",
