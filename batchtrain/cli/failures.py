@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import traceback
@@ -76,11 +77,25 @@ def _help_of(error: click.ClickException) -> str:
     """The command that lists the valid values."""
     if not isinstance(error, click.UsageError) or error.ctx is None:
         return ""
-    script = next((word for word in sys.argv[1:] if word.endswith(".py")), "")
-    if isinstance(error, click.NoSuchOption) and script:
-        command = f"{error.ctx.command_path} {script} -- {error.option_name}"
-        return f". The arguments of a script come after `--`: `{command}`"
+    command = error.ctx.command
+    if isinstance(error, click.NoSuchOption) and any(parameter.name == "arguments" for parameter in command.params):
+        return f"; the arguments of your program come after `--`: `{_separated(error.ctx, command)}`"
     return f"; `{error.ctx.command_path} --help` shows the usage."
+
+
+def _separated(ctx: click.Context, command: click.Command) -> str:
+    """The command line with the options that the command does not have, and what follows each of them, after `--`."""
+    names = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    own: list[str] = []
+    others: list[str] = []
+    words = sys.argv[1:]
+    words.remove(str(ctx.info_name))
+    part = own
+    for word in words:
+        if word.startswith("-"):
+            part = own if word.partition("=")[0] in names else others
+        (own if word.endswith(".py") else part).append(word)
+    return f"{ctx.command_path} {shlex.join((*own, '--', *others))}"
 
 
 def _of_the_machine(error: OSError) -> str:

@@ -15,6 +15,7 @@ from batchtrain.errors import NotFound, ResultsLeft, ServiceError, TaskFailed
 from batchtrain.records import Task
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.failed import failed
+from tests.unit.cli.conftest import Run
 
 STDERR = (
     "Traceback (most recent call last):",
@@ -85,8 +86,6 @@ def test_a_failed_task_hides_no_results_that_are_left(form: str, capsys: pytest.
     assert form == "table" or json.loads(printed)["problem"]["exit_code"] == ResultsLeft.exit_code
 
 
-def test_an_unknown_option_of_a_script_says_where_its_arguments_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["batchtrain", "run", "train.py", "--epochs", "3"])
-    context = click.Context(click.Command("run"), info_name="run")
-    text, code = failures.message_of(click.NoSuchOption("--epochs", ctx=context))
-    assert (text.rpartition(": ")[2], code) == ("`run train.py -- --epochs`", 2)
+def test_an_option_of_the_program_before_the_separator_is_shown_behind_it(batchtrain: Run) -> None:
+    message = batchtrain("run", "train.py", "--epochs", "3", "--local", "--nodes", "2", "--lr=1", code=2).stderr
+    assert "batchtrain run train.py --local --nodes 2 -- --epochs 3 --lr=1`" in " ".join(message.split())
