@@ -206,6 +206,7 @@ def _show_ended(job: Job, *, logs: str = "") -> None:
 
 def logs(
     job_id: str | None,
+    task: str | None,
     task_id: str | None,
     file: str,
     follow: bool,
@@ -225,7 +226,7 @@ def logs(
         settings().output = "jsonl"
     filters = Wanted(ranks, nodes, pattern, since)
     name, client = opened(job_id)
-    job = client.jobs.handle(name)
+    job, task_id = client.jobs.handle(name), task_id or task
     is_whole = not follow and filters == EVERYTHING and settings().output == "table"
     if is_whole and not sys.stdout.isatty():
         sys.stdout.buffer.writelines(job.blocks(task_id, file=file))

@@ -17,6 +17,7 @@ SCREEN = 1000
 _numbers = late_callback("event_lines.numbers")
 _job_id = argument("job_id", shell_complete=ids("jobs"))
 _job_or_recipe = argument("job_id", required=False, shell_complete=ids("jobs"))
+_task = argument("task", required=False)
 _task_ids = argument("task_ids", metavar="[TASK]...", nargs=-1)
 _first_running = option("--task", "task_id", help="The task. Default: the first that runs.")
 _node = option("--node", metavar="NODE", help="Another node of the task: its id, or n1 for the second.")
@@ -94,7 +95,8 @@ COMMANDS: Table = {
     "logs": Action(
         "jobs.logs",
         _job_or_recipe,
-        option("--task", "task_id", help="The task. Default: the first task of the job."),
+        _task,
+        option("--task", "task_id", help="The same as TASK. Default: the first task of the job."),
         option("--file", default="stdout.txt", show_default=True, help="The file, as `wd/train.log`."),
         option("-f", "--follow", is_flag=True, help="Follow the output until the task has ended."),
         option(
@@ -127,6 +129,7 @@ COMMANDS: Table = {
         "logins.stacks_",
         _first_running,
         _job_id,
+        _task,
     ),
     "stats": Action("job_operations.stats", _job_id),
     "sweep": Action(

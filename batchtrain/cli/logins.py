@@ -57,7 +57,7 @@ def exec_(task_id: str | None, job_id: str, words: tuple[str, ...]) -> None:
     _end(client.jobs.handle(job_id).exec(line, task_id, recipe=recipe))
 
 
-def stacks_(task_id: str | None, job_id: str) -> None:
+def stacks_(task_id: str | None, job_id: str, task: str | None) -> None:
     """Show where the Python processes of a running task are: the calls of their main threads, the last call first.
 
     Ranks at the same place are one group; those that differ from most come first. Each node of the task is asked, with
@@ -65,7 +65,7 @@ def stacks_(task_id: str | None, job_id: str) -> None:
     a gang write their calls themselves. -o json has all threads.
     """
     client, recipe = _client()
-    rows, problems = client.jobs.handle(job_id).stacks(task_id, recipe=recipe)
+    rows, problems = client.jobs.handle(job_id).stacks(task_id or task, recipe=recipe)
     for problem in problems:
         say(problem, "warning")
     if settings().output != "table":

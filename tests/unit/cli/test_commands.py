@@ -68,6 +68,11 @@ def test_a_diagnosis_is_by_default_of_the_pool_or_the_job_of_the_files(small: An
     assert f"look at {subject}" in small(group, "diagnose", code=5, environment=NOWHERE).stderr
 
 
+def test_the_task_of_jobs_logs_may_follow_the_job_as_of_its_siblings(batchtrain: Any) -> None:
+    for task in (["b"], ["--task", "b"]):
+        assert "stdout.txt of task j/b" in batchtrain("jobs", "logs", "j", *task, code=5, environment=NOWHERE).stderr
+
+
 def test_without_an_emulator_it_says_so(batchtrain: Any) -> None:
     assert "no emulator is running" in batchtrain("emulator", "env", code=3).stderr
 
