@@ -108,7 +108,7 @@ def unserved(image: str, missing: str, directory: str = "DIR") -> str:
         f"No container engine runs the image {image} here: {missing}. Start a Docker Engine, or run its tasks"
         f" in a local environment: `batchtrain images env {shlex.quote(directory)}` makes it for a recipe of"
         " batchtrain and for a `source` with requirements.txt or pyproject.toml,"
-        f" `batchtrain emulator images map {image} PREFIX` uses your own"
+        f" `batchtrain emulator images map {image} PREFIX` uses your own (PREFIX is its directory, such as `.venv`)"
     )
 
 

@@ -189,7 +189,7 @@ def test_an_image_that_nothing_stands_for_is_refused_where_no_engine_runs(
 ) -> None:
     refuse(recipe(job), account)
     engine["missing"] = "no Docker Engine answers"
-    with pytest.raises(PlanError, match=f"runs the image {IMAGE} here: no Docker.*images map {IMAGE} PREFIX"):
+    with pytest.raises(PlanError, match=f"runs the image {IMAGE} here: no Docker.*map {IMAGE} PREFIX` .*its directory"):
         refuse(recipe(job), account)
     refuse(recipe(job, pool={"metadata": {"batchtrain-nodes": "simulated"}}), account)
     mapped(account, tmp_path / "environment")

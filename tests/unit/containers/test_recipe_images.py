@@ -43,7 +43,7 @@ def test_an_image_is_known_in_each_registry() -> None:
 
 
 def test_an_image_that_is_no_recipe_s_gets_the_command_for_an_environment_of_ones_own() -> None:
-    with pytest.raises(UsageError, match=r"`batchtrain emulator images map mine/thing:1 PREFIX`"):
+    with pytest.raises(UsageError, match=r"`batchtrain emulator images map mine/thing:1 PREFIX` .PREFIX is its dir"):
         environment_of("mine/thing:1")
 
 
