@@ -14,7 +14,7 @@ from batchtrain.cli.options import settings
 from batchtrain.cli.output import show
 from batchtrain.config import load, projects
 from batchtrain.config.source_directory import SCHEMAS
-from batchtrain.errors import UsageError
+from batchtrain.errors import UsageError, counted
 from batchtrain.shipped import shipped
 
 USUAL = ("train.py", "main.py")
@@ -46,26 +46,37 @@ def command(script: str | None, image: bool, wish: scripts.Options) -> None:
     prepared = scripts.prepare(str(path), wish, in_image=True if image else None, runs=False)
     folder = path.parent if not prepared.above else Path(os.path.relpath(prepared.recipe.directory))
     target = folder / scripts.FILE
+    directory = shlex.quote(str(folder))
     if existing := next(load.configuration_files(folder), None):
-        raise UsageError(f"{existing} exists already; `batchtrain run {shlex.quote(str(folder))}` runs it")
+        again = _again(target, path, wish, local=bool(settings().local))
+        another = f", and `{again}` writes it again" if Path(existing).name == scripts.FILE else ""
+        raise UsageError(f"{existing} exists already; `batchtrain run {directory}` runs it{another}")
     for warning in prepared.recipe.warnings:
         say(str(warning))
     target.write_text(scripts.text_of(prepared.recipe), encoding="utf-8")
     shutil.copytree(shipped("schemas"), folder / SCHEMAS, dirs_exist_ok=True)
     projects.write(folder, projects.project_of(str(folder)).id)
-    directory = shlex.quote(str(folder))
     following = (
         f"batchtrain {'images env' if prepared.image else 'config validate'} {directory}",
         f"batchtrain run {directory} --local",
         f"batchtrain config plan {directory}",
     )
     lines = [f"{target} is written. Next:", *(completed(f"  {line}") for line in following)]
-    if prepared.nodes_install:
+    if spec := prepared.nodes_install:
+        listed, about = ("", "about") if not prepared.packages else (" and those that the script lists", "at least")
         lines.append(
-            "each node installs the packages when it starts, also with --local, which takes minutes; `batchtrain init`"
-            " with --local writes a recipe whose nodes share one environment of this machine"
+            f"each node installs {about} {spec.megabytes} MB of packages{listed} when it starts, also with --local, in"
+            f" {about} {counted(spec.minutes, 'minute')}; for a first try on this machine,"
+            f" `{_again(target, path, wish, local=True)}` writes a recipe whose nodes share one environment"
         )
     show(New(str(target), str(path), prepared.choice.name, following), "\n".join(lines))
+
+
+def _again(target: Path, script: Path, wish: scripts.Options, *, local: bool) -> str:
+    """The commands that write the file another time."""
+    behind = (*(("--local",) if local else ()), *(("--", *wish.arguments) if wish.arguments else ()))
+    words = ("batchtrain", "init", str(script), *wish.words, *behind)
+    return f"{shlex.join(('rm', str(target)))} && {shlex.join(words)}"
 
 
 def _script_here() -> Path:

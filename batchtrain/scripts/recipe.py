@@ -64,8 +64,8 @@ class Prepared(NamedTuple):
     packages: tuple[SourcePackages, ...]
     above: tuple[Path, ...]
     """Further directories whose modules the script imports."""
-    nodes_install: bool
-    """Whether the start task of each node installs packages."""
+    nodes_install: Environment | None
+    """What the start task of each node installs, without the packages that the script lists; None if nothing."""
 
     @property
     def image(self) -> str:
@@ -161,11 +161,11 @@ def prepare(
         *_alone(read_script, choice, wish.nodes > 1 or (wish.processes_per_node or (vm.gpus if vm else 1)) > 1),
     )
     draft = _recipe(read_script, script, wish, choice, image)
-    nodes_install = False
+    nodes_install = None
     if not (is_for_emulator(local) or user_settings.load().registry if in_image is None else in_image):
         environment, spec = recipe_images.environment_of(image)
         draft = _without_image(draft, environment, spec, packages, gpus=gpus)
-        nodes_install = bool(on_nodes.listed(spec, packages))
+        nodes_install = spec if on_nodes.listed(spec, packages) else None
     recipe = valid(
         draft, str(path), files=_credentials(directory, files or {}), settings=settings, ignore=ignore,
         remarks=remarks, local=local,

@@ -57,7 +57,10 @@ def test_it_writes_a_recipe_that_loads_and_its_schema(here: Path) -> None:
 def test_without_a_registry_the_start_task_makes_the_environment(here: Path) -> None:
     printed = init()
     assert "  batchtrain config validate .\n" in printed
-    assert "each node installs the packages when it starts" in printed
+    assert (
+        "each node installs about 1050 MB of packages when it starts, also with --local, in about 2 minutes" in printed
+    )
+    assert "`rm batchtrain.yaml && batchtrain init train.py --local` writes a recipe" in printed
     recipe = load(here).recipe
     assert recipe.jobs[0].tasks[0].docker_image is None
     assert recipe.pool is not None
@@ -78,8 +81,12 @@ def test_with_the_option_or_a_registry_the_recipe_names_an_image(here: Path, mon
 
 def test_an_existing_recipe_is_kept(here: Path) -> None:
     (here / "pool.yaml").write_text("{}", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"pool\.yaml exists already; `batchtrain run \.` runs it"):
+    with pytest.raises(UsageError, match=r"pool\.yaml exists already; `batchtrain run \.` runs it$"):
         init("train.py")
+    (here / "pool.yaml").rename(here / "batchtrain.yaml")
+    again = "rm batchtrain.yaml && batchtrain init train.py --nodes 2 -- --lr 1"
+    with pytest.raises(UsageError, match=f"runs it, and `{again}` writes it again$"):
+        init("train.py", "--nodes", "2", "--", "--lr", "1")
 
 
 def test_without_a_usual_name_the_script_must_be_named(here: Path) -> None:
