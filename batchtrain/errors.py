@@ -194,11 +194,21 @@ class BatchtrainError(Exception):
     finding: Finding | None = None
     """The cause with the next step, if the task or the pool was examined while it existed."""
 
+    def __str__(self) -> str:
+        """The message; its commands reach the account of the client whose call failed."""
+        text = super().__str__()
+        option = _option(self) if "batchtrain " in text else ""
+        return _completed(text, option, in_cell=False) if option else text
+
     def _render_traceback_(self) -> list[str]:
         """IPython calls it in place of a traceback of all frames."""
-        from batchtrain import hints  # only for an error in a notebook
+        return short_traceback(self, _completed(super().__str__(), _option(self), in_cell=True))
 
-        return short_traceback(self, hints.for_cell(str(self), _option(self)))
+
+def _completed(text: str, option: str, *, in_cell: bool) -> str:
+    from batchtrain import hints  # only for an error of a call
+
+    return hints.for_cell(text, option) if in_cell else hints.pasted(text, option, "", "batchtrain")
 
 
 def short_traceback(error: BaseException, text: str) -> list[str]:

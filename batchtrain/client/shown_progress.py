@@ -35,7 +35,8 @@ def displayed(interrupted: str, *, quiet: bool = False) -> Callable[[Callable[P,
             if options.get("tell", SHOW) is not SHOW or not wanted(getattr(client, "display", False)):
                 return method(*args, **options)
             subject = args[1] if len(args) > 1 else getattr(owner, "id", None) or options.get("recipe")
-            with shown(functools.partial(_view, client.account, subject), interrupted, quiet=quiet) as tell:
+            account = client.account
+            with shown(functools.partial(_view, account, subject), interrupted, account.option, quiet=quiet) as tell:
                 options["tell"] = tell
                 return method(*args, **options)
 

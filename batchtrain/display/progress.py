@@ -17,7 +17,7 @@ from batchtrain import markup
 from batchtrain.display.live_view import Line, View, number, span
 from batchtrain.display.terminal import plain_text, terminal_text
 from batchtrain.errors import printable, short_traceback, shortened
-from batchtrain.hints import for_cell
+from batchtrain.hints import for_cell, pasted
 from batchtrain.records.events import Event, Output, Stdout
 
 REDRAWS = 0.25
@@ -46,21 +46,22 @@ def wanted(display: bool | None) -> bool:
 
 
 @contextlib.contextmanager
-def shown(view: Callable[[], View], notice: str, *, quiet: bool = False) -> Iterator[Tell]:
-    """Yield a function that shows events, until the body ends. notice: a sentence, what Ctrl-C leaves. quiet: of a body
-    that succeeded, one line is left."""
+def shown(view: Callable[[], View], notice: str, target: str, *, quiet: bool = False) -> Iterator[Tell]:
+    """Yield a function that shows events, until the body ends. notice: a sentence, what Ctrl-C leaves. target: the
+    options that reach the account. quiet: of a body that succeeded, one line is left."""
     if not in_notebook():
-        yield line
+        yield functools.partial(line, target=target)
         return
     with Card(view(), handle(), quiet=quiet).drawn(notice) as card:
         yield card
 
 
-def line(event: Event) -> None:
+def line(event: Event, target: str = "") -> None:
     """An event as plain text; the output of tasks goes to stdout."""
     if event.text:
         stream = sys.stdout if isinstance(event, Stdout) else sys.stderr
-        print(terminal_text(event.text if isinstance(event, Stdout) else shortened(event.text)), file=stream)
+        text = event.text if isinstance(event, Output) else pasted(event.text, target, "")
+        print(terminal_text(text if isinstance(event, Stdout) else shortened(text)), file=stream)
 
 
 Draw = Callable[[str, str], None]

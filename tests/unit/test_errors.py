@@ -95,6 +95,7 @@ def test_the_command_of_an_error_in_a_notebook_runs_in_a_cell_and_reaches_the_ac
         Owner().get()
     shown = f"`{program} jobs stats --local` shows them, `client.run(recipe, reuse=True)` uses it"
     assert shown in caught.value._render_traceback_()[0]
+    assert str(caught.value) == "`batchtrain jobs stats --local` shows them, `batchtrain run --reuse --local` uses it"
 
 
 def test_a_notebook_shows_an_error_as_its_cause_and_the_users_line() -> None:

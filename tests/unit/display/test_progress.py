@@ -105,11 +105,11 @@ def test_ctrl_c_is_one_short_frame_that_says_what_stays() -> None:
 
 def test_lines_go_to_the_streams_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
     progress.line(Stdout("t", HOSTILE))
-    progress.line(PoolWaits("p", "pool p: resizing"))
+    progress.line(PoolWaits("p", "pool p: resizing; `batchtrain pool show p` shows it"), " --local")
     progress.line(TasksSeen("j"))
     printed = capsys.readouterr()
     assert printed.out == "loss 0.5 <script>alert(1)</script> \n"
-    assert printed.err == "pool p: resizing\n"
+    assert printed.err == "pool p: resizing; `batchtrain pool show p --local` shows it\n"
 
 
 @pytest.mark.parametrize(("chosen", "shows"), [(True, True), (False, False), (None, False)])
