@@ -1,0 +1,149 @@
+"""Whole runs: what they send, tell and leave, as files to read. BATCHTRAIN_UPDATE_GOLDEN=1 writes them anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from batchtrain.catalog.prices import Prices
+from batchtrain.client import run as commands
+from batchtrain.client.limits import Limits
+from batchtrain.config.types import Recipe
+from batchtrain.emulator.world import Quotas
+from batchtrain.life.intents import KEEP, REUSE
+from tests.unit.client.account import Site, told
+from tests.unit.plan.jobs import recipe
+
+SMALL = "STANDARD_D2S_V5"
+
+
+def of(command: str = "print hello", name: str = "j", *, pool: dict[str, Any] | None = None, **job: Any) -> Recipe:
+    """A job of one task on a pool of two nodes, whose price is known."""
+    made = recipe({"id": name, **job}, {"command": command}, {"id": f"p-{name}", **(pool or {})})
+    prices = Prices("westeurope", "EUR", {"STANDARD_D4S_V5": 0.25, SMALL: 0.125})
+    return replace(made, catalog=made.catalog._replace(prices=(prices,)))
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_job_that_fails_ends_a_run_no_sooner_than_the_next_one(site: Site) -> None:
+    jobs = [{"id": "a", "tasks": [{"command": "exit 3"}]}, {"id": "b", "tasks": [{"command": "print b"}]}]
+    site.run("run", recipe(jobs=jobs))
+    site.assert_as_written()
+
+
+def test_a_run_keeps_and_uses_again_what_it_is_asked_to(site: Site) -> None:
+    site.run("run --reuse without a pool", of(), intent=REUSE)
+    site.run("run --reuse with its pool", of(), intent=REUSE)
+    site.run("run --reuse with another pool", of(pool={"vm_size": SMALL}), intent=REUSE)
+    site.run("run with a pool", of())
+    site.run("run --keep", of(name="k"), intent=KEEP)
+    site.run("run with a pool and a job", of(name="k"))
+    site.run("run --reuse of the job that is there", of(name="k"), intent=REUSE)
+    site.assert_as_written()
+
+
+def test_a_run_leaves_what_still_works_after_a_limit_of_its_patience(site: Site) -> None:
+    site.run("run --timeout 0", of("wait"), timeout=0.0)
+    site.run("run again", of("wait"))
+    site.run("run --reuse", of("wait"), intent=REUSE)
+    site.assert_as_written()
+
+
+def test_a_limit_stops_the_tasks_of_a_run_and_deletes_what_it_made(site: Site) -> None:
+    site.run("run --max-duration 0", of("wait"), limits=Limits(seconds=0))
+    site.run("run --max-price 0", of("wait"), limits=Limits(price=0))
+    site.run("run --max-price without a price", recipe(pool={"vm_size": "STANDARD_ND40RS_V2"}), limits=Limits(price=1))
+    site.run("run --max-price --reuse", of(), limits=Limits(price=1), intent=REUSE)
+    site.assert_as_written()
+
+
+def test_the_jobs_of_a_run_bring_their_own_pools(site: Site) -> None:
+    site.run("run", of(auto_pool={}))
+    site.run("run that keeps alive", of(auto_pool={"keep_alive": True}))
+    site.run("run whose job ends by itself", of(auto_pool={}, auto_complete=True))
+    site.run("run of a schedule", of(recurrence={"schedule": {"recurrence_interval": "01:00:00"}}))
+    site.assert_as_written()
+
+
+KINDS = (
+    "pool.adding",
+    "pool.add",
+    "node.ready",
+    "job.adding",
+    "job.add",
+    "task.add",
+    "tasks.seen",
+    "stdout",
+    "deleted",
+)
+
+
+def test_ctrl_c_deletes_what_a_run_has_made_until_then(site: Site) -> None:
+    for kind in KINDS:
+        site.steps = {kind: interrupt}
+        site.run(f"run until {kind}", of(name=kind.replace(".", "-")))
+    site.assert_as_written()
+
+
+def test_a_run_tries_its_candidates_until_one_has_the_nodes(site: Site) -> None:
+    site.driver.world.quotas = Quotas(dedicated_cores=4)
+    candidates = of(pool={"candidates": {"alternatives": [{"vm_size": SMALL}]}})
+    site.run("run", candidates)
+    site.driver.world.quotas = Quotas(dedicated_cores=1)
+    site.run("run without any nodes", candidates)
+    site.assert_as_written()
+
+
+def test_a_run_that_loses_its_nodes_moves_to_its_next_candidate(site: Site) -> None:
+    moves = {"alternatives": [{"vm_size": SMALL}], "recover": True, "patience": "0s"}
+
+    def lose() -> None:
+        [node, *_] = site.driver.world.pools["p-j"].nodes.values()
+        site.inside.run(site.driver.befall(node.id, "break"))
+        site.steps = {"pool.candidate": lambda: site.steps.update({"task.add": finish})}
+
+    def finish() -> None:
+        site.steps = {"tasks.seen": site.finish}
+
+    site.steps = {"tasks.seen": lose}
+    site.run("run", of("wait", pool={"candidates": moves}))
+    site.assert_as_written()
+
+
+def test_two_runs_share_a_pool_which_ends_with_the_last_of_them(site: Site) -> None:
+    def other() -> None:
+        site.run("run --reuse, while the first runs", of("print other", "k", pool={"id": "p-j"}), intent=REUSE)
+        site.story.append("\n## the first")
+        site.finish()
+
+    site.steps = {"tasks.seen": other}
+    site.run("run", of("wait"))
+    site.assert_as_written()
+
+
+def test_jobs_are_followed_on_a_pool_that_is_there(site: Site) -> None:
+    def follow(made: Recipe, **options: Any) -> str:
+        return told(commands.follow(site.client, made, tell=site.tell, origin=site.origin, **options))
+
+    site.step("follow without a pool", follow, of())
+    site.step("pool add", site.client.pools.add, of(), tell=site.tell)
+    site.step("follow", follow, of())
+    site.step("follow again", follow, of("print again"))
+    site.step("follow --recreate", follow, of("exit 4"), recreate=True)
+    site.steps = {"tasks.seen": interrupt}
+    site.step("follow until Ctrl-C", follow, of("wait", "k", pool={"id": "p-j"}))
+    site.assert_as_written()
+
+
+def test_a_run_that_its_user_leaves_ends_with_a_later_command(site: Site) -> None:
+    site.steps = {"tasks.seen": interrupt}
+    site.run("run until Ctrl-C", of("wait"), ask=lambda _: True)
+    site.run("run of something else", of(name="k"))
+    site.run("run of the same", of("wait"))
+    site.finish()
+    site.run("run of the same, once its tasks have ended", of())
+    site.assert_as_written()

@@ -1,0 +1,132 @@
+"""Runs that continue without their command, as files to read. BATCHTRAIN_UPDATE_GOLDEN=1 writes them anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from batchtrain.client import account_runs, controller, detach
+from batchtrain.client.limits import Limits
+from batchtrain.config.types import Credentials, Recipe, Secret, StorageCredentials
+from batchtrain.storage.run_container import container_of
+from tests.unit.client.account import Site
+from tests.unit.client.test_runs import interrupt, of
+from tests.unit.storage import blob_server
+from tests.unit.storage.blob_server import BlobServer
+
+
+class Store:
+    """A storage account, and recipes that name it."""
+
+    def __init__(self, blobs: BlobServer, endpoint: str) -> None:
+        self.blobs = blobs
+        account = StorageCredentials(account="account", account_key=Secret("a2V5"), endpoint=endpoint)
+        self.credentials = Credentials(storage={"data": account})
+
+    def of(self, command: str = "print hello", name: str = "j", **more: Any) -> Recipe:
+        return replace(of(command, name, **more), credentials=self.credentials)
+
+
+@pytest.fixture
+def store(site: Site) -> Iterator[Store]:
+    blobs = BlobServer()
+    with blob_server.serve(blobs) as storage:
+        store = Store(blobs, storage.url)
+        site.client.credentials = store.credentials
+        yield store
+
+
+def uploaded(site: Site, store: Store) -> None:
+    """The service uploads what the tasks of the newest run have written."""
+    top = f"{container_of(max(row.run for row in site.client.account_runs()))}/tasks/task-00000"
+    store.blobs.store(f"{top}/stdout.txt", b"step=1 loss=0.5\nthe end\n")
+    store.blobs.store(f"{top}/wd/output/model.pt", b"model")
+
+
+def detached(site: Site, made: Recipe, **options: Any) -> str:
+    runs = detach.detach(site.client, made, tell=site.tell, origin=site.origin, **options)
+    return ", ".join(f"{run.job} for {run.seconds:g}" for run in runs)
+
+
+def test_a_detached_run_is_followed_stopped_and_fetched(site: Site, store: Store) -> None:
+    root = site.root / "runs"
+    site.step("run --detach", detached, site, store.of("wait"))
+    uploaded(site, store)
+    site.step("run --detach again", detached, site, store.of("wait"))
+    site.step("runs list --account", lambda: [(row.job, row.state, row.reason) for row in site.client.account_runs()])
+    site.step("runs fetch", lambda: site.client.fetch_run("latest", runs_dir=root).record.state)
+    site.steps = {"GET /jobs/j/tasks": site.finish}
+    site.step("runs attach", lambda: site.client.attach("latest", tell=site.tell, runs_dir=root).record.state)
+    site.step("runs attach again", lambda: site.client.attach("latest", tell=site.tell, runs_dir=root).record.state)
+    site.step("run --detach of one that is to be stopped", detached, site, store.of("wait", name="k"))
+    uploaded(site, store)
+    site.step("runs stop", site.client.stop_run, "latest", runs_dir=root)
+    site.step("runs stop again", site.client.stop_run, "latest", runs_dir=root)
+    site.step("runs fetch", lambda: site.client.fetch_run("latest", runs_dir=root).record.state)
+    site.assert_as_written()
+
+
+def test_a_run_is_found_by_a_part_of_its_name_on_any_machine(site: Site, store: Store) -> None:
+    elsewhere, find = site.root / "elsewhere", account_runs.find
+    site.step("run --detach", detached, site, store.of("exit 3", name="a"))
+    uploaded(site, store)
+    site.step("run --detach", detached, site, store.of("wait", name="b"))
+    first, second = (row.run for row in account_runs.listed(site.client))
+    assert find(site.client, elsewhere, "latest") == (second, "b")
+    assert find(site.client, elsewhere, first[-4:]) == find(site.client, elsewhere, first) == (first, "a")
+    assert find(site.client, site.root / "runs", first) == (first, "a")
+    site.step("what both are called", find, site.client, elsewhere, "20")
+    site.step("what none is called", find, site.client, elsewhere, "x")
+    site.step("the job of another run", account_runs.check, site.client, first, "b")
+    site.step("runs attach", lambda: site.client.attach(first, tell=site.tell, runs_dir=elsewhere).record.state)
+    site.assert_as_written()
+
+
+def test_what_a_detached_run_may_cost_bounds_its_time(site: Site, store: Store) -> None:
+    site.step("run --max-price", detached, site, store.of(name="a"), limits=Limits(price=3))
+    site.step("run --max-duration", detached, site, store.of(name="b"), limits=Limits(seconds=3600))
+    site.step("run for too short a time", detached, site, store.of(name="c"), limits=Limits(seconds=30))
+    site.steps = {"job.add": interrupt}
+    site.step("run until Ctrl-C", detached, site, store.of(name="d"))
+    site.step("its record", lambda: [row.job for row in site.client.account_runs()])
+    site.assert_as_written()
+
+
+def test_a_run_that_was_left_is_followed_and_fetched_on_its_machine(site: Site, store: Store) -> None:
+    root = site.root / "runs"
+
+    def left(name: str) -> None:
+        site.steps = {"tasks.seen": interrupt}
+        site.run("run until Ctrl-C, which continues", of("wait", name), ask=lambda _: True)
+
+    left("j")
+    site.step("runs fetch", lambda: site.client.fetch_run("latest", runs_dir=root).record.state)
+    site.steps = {"GET /jobs/j/tasks": site.finish}
+    site.step("runs attach", lambda: site.client.attach("latest", tell=site.tell, runs_dir=root).record.state)
+    left("k")
+    site.finish()
+    site.step("runs fetch", lambda: site.client.fetch_run("latest", runs_dir=root).record.state)
+    left("l")
+    site.step("runs stop", site.client.stop_run, "latest", runs_dir=root)
+    site.assert_as_written()
+
+
+def test_a_controller_is_added_beside_a_detached_run_and_ends_with_it(
+    site: Site, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "_package", lambda: b"program")
+    site.client.account = site.client.account._replace(emulated=True)
+    moves = {"alternatives": [{"vm_size": "STANDARD_D2S_V5"}], "recover": True, "patience": "6m"}
+    site.step("run --detach --controller", detached, site, store.of("wait", pool={"candidates": moves}),
+              limits=Limits(seconds=3600), has_controller=True)  # fmt: skip
+    site.step(
+        "its requests", lambda: sorted(name.partition("/")[2] for name in store.blobs.blobs if "controller" in name)
+    )
+    site.step("run it again", detached, site, store.of("wait", pool={"candidates": moves}), has_controller=True)
+    site.step("all jobs", lambda: [(row.id, row.state) for row in site.client.jobs.list()])
+    site.step("runs stop", site.client.stop_run, "latest", runs_dir=site.root / "runs")
+    site.step("its files", lambda: [name for name in store.blobs.blobs if name.endswith("requests.json")])
+    site.assert_as_written()
