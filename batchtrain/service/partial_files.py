@@ -50,13 +50,13 @@ class PartialFile:
         self._root, self._target, self._mode = root, target, mode
         self._part, self._notes = (path.name for path in partial(target))
         self._folder: Folder | None = None
-        self._descriptor = -1
+        self._descriptor: int | None = None
         self.is_finished = False
         """Whether the file has its name."""
 
     def open(self) -> int:
         """The descriptor of the file, which is made with its directories. Raises OSError."""
-        if self._descriptor < 0:
+        if self._descriptor is None:
             self._folder = self._folder or Folder(self._root, self._target.parent, self._mode)
             self._descriptor = self._folder.open(self._part, os.O_RDWR | os.O_CREAT, self._mode & 0o666)
         return self._descriptor
@@ -113,6 +113,6 @@ class PartialFile:
     """A download that is stopped drops its files without a result."""
 
     def _close_file(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
             os.close(descriptor)

@@ -61,7 +61,6 @@ class LocalFault(Exception):
     become shorter."""
 
     def __init__(self, error: OSError | None = None) -> None:
-        super().__init__(str(error))
         self.error = error
 
 
@@ -172,7 +171,7 @@ class Storage:
         def attempt() -> Answer:
             with self.answer(request) as response:
                 answer = received(response)
-            if request.method in ("PUT", "DELETE") and answer.body and answer.status < 300:
+            if request.method in ("PUT", "DELETE") and answer.body and answer.status < 400:
                 raise InvalidAnswer("it has a body, which no answer to such a request has", answer.url, answer.body)
             return answer
 
@@ -195,7 +194,7 @@ class Storage:
         except (OSError, HTTPException) as error:
             what = "`account` and `endpoint` in credentials.yaml, and this machine's network"
             raise unreachable(operation, self._split.netloc, self.url, error, what) from error
-        if answer.status >= 300 and answer.status not in allow:
+        if answer.status >= 400 and answer.status not in allow:
             raise fault(operation, answer)
         return answer
 

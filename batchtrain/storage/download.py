@@ -69,7 +69,6 @@ class _Download:
         self._operation = f"download {container.name}/{blob.name}"
         self._path = blob_path(container.name, blob.name)
         self._file = PartialFile(container.root, target, container.mode)
-        self._fd = -1
         self._hashing = threading.Lock()
         self._lock = threading.Lock()
         self._failed: Moved | None = None
@@ -167,12 +166,12 @@ class _Download:
             nonlocal at
             headers = {"Range": f"bytes={at}-{end - 1}", "If-Match": self._blob.version}
             with self._storage.answer(Request("GET", self._path, headers=headers)) as response:
-                if response.status >= 300:
+                if response.status >= 400:
                     return received(response)
                 if response.status != 206:
                     why = f"the status {response.status} is not that of a part of a blob"
                     raise InvalidAnswer(why, response.geturl(), response.read(QUOTED))
-                while at < end and (size := response.readinto(view[: end - at])):
+                while size := response.readinto(view[: end - at]):
                     self._write(view[:size], at)
                     at += size
                     self._moving.count(size)

@@ -106,7 +106,7 @@ def _local(path: str, name: str, status: os.stat_result) -> Local:
 
 
 def _unread(path: str, name: str) -> Local:
-    return Local(Path(path), name, 0, datetime.fromtimestamp(0, timezone.utc))
+    return Local(Path(path), name, 0, datetime.max.replace(tzinfo=timezone.utc))
 
 
 def fits(name: str, patterns: Iterable[str]) -> bool:

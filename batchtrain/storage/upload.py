@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from batchtrain.errors import ServiceError, printable
 from batchtrain.service.answer_body import is_size
@@ -63,7 +63,7 @@ class _Upload:
         self._operation = f"upload {container}/{name}"
         self._container, self._name = container, name
         self._known = existing if existing is not None and existing.size == file.size else None
-        self._fd = -1
+        self._opened: BinaryIO | None = None
         self._lock = threading.Lock()
         self._failed: Moved | None = None
 
@@ -91,9 +91,10 @@ class _Upload:
         self._open()
         if self._file.size <= BLOCK:
             return self._whole()
-        if self._known is not None and self._known.md5 == (md5 := self._digest()):
+        stored_md5 = self._known.md5 if self._known is not None else None
+        self._md5 = self._digest() if stored_md5 else b""
+        if self._md5 == stored_md5:
             return Moved(self._file.name)
-        self._md5 = md5 if self._known is not None and self._known.md5 else b""
         self._cut()
         return None
 
@@ -194,6 +195,6 @@ class _Upload:
             raise Changed
 
     def _closed(self, result: Moved | None) -> Moved | None:
-        if result is not None and self._fd >= 0:
+        if result is not None and self._opened is not None:
             self._opened.close()
         return result

@@ -88,4 +88,13 @@ def test_a_file_is_closed_before_it_gets_its_name(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Folder, "replace", lambda *_: descriptors.append(file._descriptor))
     file.open()
     file.finish(None)
-    assert descriptors == [-1]
+    assert descriptors == [None]
+
+
+def test_a_partial_file_that_is_closed_leaves_nothing_open(tmp_path: Path) -> None:
+    file = PartialFile(tmp_path, tmp_path / "below/model")
+    descriptor, folder = file.open(), file._folder
+    file.close()
+    assert folder is not None and folder._handle is None
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)

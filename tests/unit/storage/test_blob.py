@@ -279,7 +279,7 @@ def test_a_link_that_entra_id_signs_lasts_at_most_a_week(monkeypatch: pytest.Mon
     asked: list[str] = []
 
     def send(self: Storage, operation: str, request: Request) -> Answer:
-        assert isinstance(request.body, bytes)
+        assert (request.method, request.path) == ("POST", "/") and isinstance(request.body, bytes)
         asked.append(request.body.decode())
         parts = "".join(f"<{tag}>x</{tag}>" for tag in ("SignedOid", "SignedTid", "SignedService", "SignedVersion"))
         times = "".join(f"<{tag}>2026-11-22T00:00:00Z</{tag}>" for tag in ("SignedStart", "SignedExpiry"))

@@ -158,6 +158,13 @@ def test_a_proxy_that_cannot_be_used_is_named_without_its_login(proxy: str, monk
     assert "word" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "address"), [("http://proxy", ("proxy", 80)), ("proxy", ("proxy", 80)), ("proxy:3128", ("proxy", 3128))]
+)
+def test_a_proxy_may_be_named_without_its_scheme_and_port(url: str, address: tuple[str, int]) -> None:
+    assert blob_requests._proxy(url) == (*address, {})
+
+
 def test_a_host_that_needs_no_proxy_is_reached_directly(
     storage: Storage, blobs: BlobServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

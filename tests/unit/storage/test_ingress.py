@@ -155,6 +155,12 @@ def test_the_progress_of_files_is_reported(storage: Storage, tmp_path: Path) -> 
     assert reports[-1]._replace(name="") == Progress("link/box/in", "", copied=False, done=2, of=2, bytes=0)
 
 
+def test_what_cannot_be_read_is_no_copy_of_an_empty_blob(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+    blobs.blobs["gone"] = b""
+    (tmp_path / "gone").symlink_to("nowhere")
+    assert bring(storage, "link/box", "", list(walk(tmp_path))).total.failed == 1
+
+
 # --- the archive of a large source ----------------------------------------------------------------------------------
 
 

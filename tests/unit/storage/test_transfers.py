@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, SupportsIndex
 
 import pytest
@@ -16,10 +17,11 @@ from batchtrain.errors import NotAllowed, ServiceError
 from batchtrain.runs.local_names import names_of_data
 from batchtrain.service import at_once, retry
 from batchtrain.service.partial_files import PartialFile, partial
-from batchtrain.storage import blob, download, sync, upload
+from batchtrain.storage import blob, blob_requests, download, sync, upload
 from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.ingress import bring, walk
 from batchtrain.storage.moving import Moving, Tally, Watcher
+from tests.unit.service.test_retry import Time
 
 from .blob_server import BlobServer, serve
 
@@ -89,17 +91,17 @@ def test_an_interrupted_upload_continues_with_the_missing_blocks(
 def test_an_interrupted_download_continues_with_the_missing_ranges(
     storage: Storage, blobs: BlobServer, tmp_path: Path
 ) -> None:
-    blobs.store("model", CONTENT)
+    blobs.store("below/model", CONTENT)
     blobs.refuse = lambda asked: 400 if asked.endswith("bytes=128-191") else 0
     assert down(storage, tmp_path).total.failed == 1
-    assert not (tmp_path / "model").exists()
+    assert not (tmp_path / "below/model").exists()
     blobs.refuse, before = (lambda asked: 0), set(blobs.asked)
     blobs.asked = []
     down(storage, tmp_path).check()
-    assert (tmp_path / "model").read_bytes() == CONTENT
-    assert "GET model  bytes=0-63" in before
-    assert "GET model  bytes=0-63" not in blobs.asked
-    assert os.listdir(tmp_path) == ["model"]  # noqa: PTH208
+    assert (tmp_path / "below/model").read_bytes() == CONTENT
+    assert "GET below/model  bytes=0-63" in before
+    assert "GET below/model  bytes=0-63" not in blobs.asked
+    assert os.listdir(tmp_path / "below") == ["model"]  # noqa: PTH208
 
 
 def test_the_ranges_that_are_there_are_noted_while_others_come(
@@ -107,6 +109,7 @@ def test_the_ranges_that_are_there_are_noted_while_others_come(
 ) -> None:
     blobs.store("model", CONTENT)
     monkeypatch.setattr(download, "NOTED_SECONDS", 0.0)
+    monkeypatch.setattr(download, "time", SimpleNamespace(monotonic=lambda: 5.0))
     noted: list[int] = []
     monkeypatch.setattr(PartialFile, "keep", lambda file, version, ranges: noted.append(len(ranges)))
     down(storage, tmp_path).check()
@@ -156,6 +159,26 @@ def test_an_upload_that_is_stopped_makes_no_more_attempts(
     assert len(blobs.asked) == attempts
 
 
+def test_an_upload_that_is_stopped_reads_no_more_of_its_file(
+    storage: Storage, blobs: BlobServer, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blob_requests, "PIECE", 8)
+    (data / "model").write_bytes(CONTENT)
+    blobs.store("model", CONTENT[::-1])
+    read: list[int] = []
+
+    def read_at(fd: int, start: int, size: int) -> bytes:
+        read.append(start)
+        stop(moving)
+        return bytes(size)
+
+    monkeypatch.setattr(blob_requests, "read_at", read_at)
+    moving: Moving = Moving("upload", lambda size: None)
+    known = next(blob.stored(storage, "box"))
+    list(moving.results([upload._Upload(moving, storage, "box", next(walk(data)), "model", known).begin]))
+    assert read == [0]
+
+
 def test_a_pause_between_attempts_ends_with_a_stop() -> None:
     stopped = threading.Event()
     stopped.set()
@@ -195,6 +218,17 @@ def test_a_connection_that_breaks_costs_no_byte(
     blobs.md5["model"] = upload.hashlib.md5(CONTENT).digest()
     down(storage, tmp_path / "back").check()
     assert (tmp_path / "back" / "model").read_bytes() == CONTENT
+
+
+def test_a_blob_whose_answers_have_no_byte_is_given_up_after_pauses(
+    storage: Storage, blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time = Time()
+    monkeypatch.setattr(retry, "interruptible", lambda stopped: retry.Clock(time.now, time.sleep))
+    blobs.store("small", CONTENT[:64])
+    blobs.cut = lambda asked: None if asked == "GET  list" or len(blobs.asked) == 200 else 0
+    assert down(storage, tmp_path).total.failed == 1
+    assert time.pauses
 
 
 def test_a_file_that_fails_does_not_stop_the_others(storage: Storage, blobs: BlobServer, data: Path) -> None:
@@ -482,9 +516,10 @@ def test_a_downloaded_file_has_the_time_of_its_blob(storage: Storage, blobs: Blo
 def test_a_file_of_the_same_content_is_not_fetched_again(
     storage: Storage, blobs: BlobServer, tmp_path: Path, size: int
 ) -> None:
-    blobs.store("file", CONTENT[:size])
-    (tmp_path / "file").write_bytes(CONTENT[:size])
-    os.utime(tmp_path / "file", (1, 1))
+    blobs.store("below/file", CONTENT[:size])
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below/file").write_bytes(CONTENT[:size])
+    os.utime(tmp_path / "below/file", (1, 1))
     assert down(storage, tmp_path).total.unchanged == 1
     assert blobs.asked == ["GET  list"]
 
@@ -626,4 +661,4 @@ def test_files_are_closed_after_their_download(
         blobs.store(name, CONTENT if name == "model" else b"x")
     blobs.refuse = lambda asked: 400 if asked.startswith("GET refused") else 0
     assert down(storage, tmp_path).total.failed == 1
-    assert [(file._folder, file._descriptor) for file in opened] == [(None, -1)] * 3
+    assert [(file._folder, file._descriptor) for file in opened] == [(None, None)] * 3
