@@ -72,7 +72,7 @@ class Recorder(HTTPPolicy[Any, Any]):
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._directory / f"{time.time_ns():020d}.json"
         path.touch(mode=0o600)
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(_exchange(sent, received)), indent=1))
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(_exchange(sent, received))))
 
 
 def _exchange(sent: Any, received: Any) -> Exchange:

@@ -13,7 +13,7 @@ from azure.core.exceptions import HttpResponseError
 from batchtrain.emulator.server import Settings
 from batchtrain.emulator.serving import Emulator
 from batchtrain.service import submit
-from batchtrain.service.recording import VARIABLE, Exchange, _has_document
+from batchtrain.service.recording import VARIABLE, Exchange
 from batchtrain.service.register import Thing
 from tests.contract.conftest import completed, job, ours, pool, task
 from tests.emulation import FakeMachine
@@ -78,11 +78,6 @@ def test_another_value_and_another_key_are_found(recording: Path, other: Emulato
         "POST /jobs: code: 'JobThere' recorded, 'JobExists' here",
         "POST /jobs: more: only recorded",
     ]
-
-
-def test_the_content_of_a_file_is_not_recorded() -> None:
-    assert not _has_document({"content-type": "application/json", "ocp-batch-file-url": "x"})
-    assert _has_document({"content-type": "application/json;odata=minimalmetadata"})
 
 
 def test_no_secret_is_recorded(recording: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
+import pytest
 from msgspec.structs import replace
 
 from batchtrain.records import Attempt, Task
-from batchtrain.runs.phases import Moments, phases
+from batchtrain.runs.phases import Moments, _outside, phases
 
 START = datetime(2026, 11, 22, tzinfo=timezone.utc)
 
@@ -54,3 +55,32 @@ def test_an_attempt_whose_end_nobody_saw_is_not_invented_and_its_time_is_no_star
     moments, again = Moments(START), task(60, 40)
     found = phases(moments, [again], None, 0.0, {again.id: (attempt(1, 10, None), attempt(2, 60, 100))})
     assert found == {"start": 40, "training": 40, "fetch": 0}
+
+
+@pytest.mark.parametrize(
+    ("gaps", "runs", "seconds"),
+    [
+        ([(0, 10)], [], 10),
+        ([(0, 10), (20, 25)], [], 15),
+        ([(0, 10), (5, 15)], [], 15),
+        ([(0, 10)], [(3, 5), (4, 6)], 7),
+        ([(5, 10)], [(0, 6), (9, 20)], 3),
+        ([(5, 10), (30, 40)], [(0, 50)], 0),
+    ],
+)
+def test_the_time_of_gaps_in_which_nothing_runs_is_counted_once(
+    gaps: list[tuple[int, int]], runs: list[tuple[int, int]], seconds: float
+) -> None:
+    spans = ([(after(start), after(end)) for start, end in times] for times in (gaps, runs))
+    assert _outside(*spans) == seconds
+
+
+def test_the_wait_between_two_attempts_counts_once_although_two_tasks_wait() -> None:
+    both = [replace(task(60, 40), id=name) for name in ("a", "b")]
+    known = {item.id: (attempt(1, 10, 40), attempt(2, 60, 100)) for item in both}
+    assert phases(Moments(START), both, None, 0.0004, known) == {
+        "start": 40,
+        "training": 70,
+        "restarts": 20,
+        "fetch": 0,
+    }

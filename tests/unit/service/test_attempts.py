@@ -118,8 +118,16 @@ def test_a_failed_attempt_has_its_exit_code_when_the_runtime_shows_it(watched: A
 def test_an_exit_code_that_is_never_shown_is_unknown(watched: Attempts, account: Account) -> None:
     looked(watched, task(), account)
     looks = [looked(watched, task("running", "n1", LATER, retries=1), account) for _ in range(attempts.LOOKS + 2)]
-    ended = [event for events in looks for event in events if isinstance(event, AttemptEnded)]
-    assert [(event.attempt.exit_code, event.attempt.reason) for event in ended] == [(None, "exit code")]
+    ends = [[event for event in events if isinstance(event, AttemptEnded)] for events in looks]
+    assert [len(events) for events in ends] == [*[0] * attempts.LOOKS, 1, 0]
+    ((ended,),) = filter(None, ends)
+    assert (ended.attempt.exit_code, ended.attempt.reason) == (None, "exit code")
+
+
+def test_an_exit_code_is_not_waited_for_after_the_end_of_the_task(watched: Attempts, account: Account) -> None:
+    looked(watched, task(), account)
+    events = looked(watched, task("completed", "n1", LATER, retries=1), account)
+    assert [event.attempt.exit_code for event in events if isinstance(event, AttemptEnded)] == [None]
 
 
 def test_a_client_that_comes_later_knows_the_number(watched: Attempts, account: Account) -> None:

@@ -324,6 +324,23 @@ def test_an_addition_that_lost_its_job_says_how_many_tasks_it_has(adding: AddOpt
     assert (events[-1].kind, events[-1].text) == ("task.left", f"job j has at least 0 of 2 tasks{more}")
 
 
+CREATED = tuple(wire.TaskCreate(id=name, command_line="true") for name in "ab")
+
+
+@pytest.mark.parametrize("body", [wire.TaskCollection(value=CREATED), TaskStream((ListedTasks(CREATED),))])
+def test_the_planned_tasks_are_counted_in_each_of_their_forms(body: Any) -> None:
+    planned = Plan((Step("job.add", "j", JOB), Step("task.add", "j", body)))
+    answer = 200, {"value": [*refuse("a")[1]["value"], *stand("b")[1]["value"]]}
+    with pytest.raises(TasksRefused, match=r"1 of 2 tasks stand, 1 was refused"):
+        added(Service((201, None), answer), planned)
+
+
+def test_the_only_planned_task_of_a_job_that_is_continued_is_counted() -> None:
+    planned = Plan((Step("job.add", "j", JOB), Step("task.add", "j", task("a"))))
+    with pytest.raises(TasksRefused, match=r"0 of 1 tasks stand, 1 was refused"):
+        added(Service(*existing(planned), COUNTS, listed(), refuse("a")), planned)
+
+
 # --- the quota of active jobs ---------------------------------------------------------------------------------------
 
 QUOTA = refusal("ActiveJobAndScheduleQuotaReached")
