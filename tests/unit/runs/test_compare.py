@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -147,11 +149,24 @@ def test_a_plot_names_a_curve_unless_it_is_that_of_its_title() -> None:
     assert (str(Plot({})), Plot({})._repr_html_()) == ("no curves", "<i>no curves</i>")
 
 
-def test_matplotlib_draws_the_curves_of_a_plot() -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install matplotlib")
-    axes = Plot({"loss": {"t0": [(0, 1), (10, 2)], "t1": [(0, 2)]}, "speed": {"speed": [(0, 3)]}}).figure().axes
-    assert [drawn.get_title() for drawn in axes] == ["loss", "speed"]
-    assert [list(line.get_xdata()) for line in axes[0].lines] == [[0, 10], [0]]
+class Figure:
+    """Notes what it is told as matplotlib's figure is."""
+
+    def __init__(self, figsize: tuple[float, float], layout: str) -> None:
+        self.size, self.calls = figsize, list[Any]()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *values, **_: self.calls.append((name, *values)) or self
+
+
+def test_matplotlib_draws_the_curves_of_a_plot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", SimpleNamespace(Figure=Figure))  # type: ignore[arg-type]
+    plot = Plot({"loss": {"t0": [(0, 1), (10, 2)], "t1": [(0, 2)]}, "speed": {"speed": [(0, 3)]}})
+    assert plot.figure().calls == [
+        ("add_subplot", 2, 1, 1), ("plot", [0, 10], [1, 2]), ("plot", [0], [2]), ("set_title", "loss"), ("legend",),
+        ("add_subplot", 2, 1, 2), ("plot", [0], [3]), ("set_title", "speed"),
+    ]  # fmt: skip
+    assert plot.figure().size[1] == 2 * Plot({}).figure().size[1]
 
 
 def test_a_figure_without_matplotlib_names_the_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

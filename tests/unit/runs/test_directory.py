@@ -231,6 +231,15 @@ def test_runs_are_listed_by_age_without_the_link_to_the_latest(tmp_path: Path) -
     assert list(directory.runs(tmp_path / "none")) == []
 
 
+def test_the_runs_of_a_job_are_listed_without_those_that_cannot_be_read(tmp_path: Path) -> None:
+    made = [directory.make(tmp_path, "x", NOW) for _ in range(3)]
+    for run, job in zip(made, ("j", "other", "j"), strict=True):
+        run.write(RunRecord(id=run.name, state="completed", started=NOW, job=job))
+    broken = directory.make(tmp_path, "x", NOW)
+    (broken.path / "run.json").write_text("{")
+    assert {run.name for run in directory.of_job(tmp_path, "j")} == {made[0].name, made[2].name}
+
+
 def test_without_links_the_latest_run_is_the_newest(tmp_path: Path) -> None:
     first, second = (directory.make(tmp_path, "j", NOW.replace(second=second)) for second in (1, 2))
     for run in (first, second):

@@ -15,12 +15,14 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from batchtrain.config.types.settings import Settings
 from batchtrain.runs import lease
 from batchtrain.runs.lease import EVERY_SECONDS, FILE, STALE_SECONDS, Holder, LeaseRecord
 from tests.unit.service.test_retry import Time
 
 TAKES = """
 import pathlib, sys
+from batchtrain.config.types.settings import Settings
 from batchtrain.runs import lease
 held = lease.take(pathlib.Path(sys.argv[1]))
 print("taken" if held else "not taken", flush=True)
@@ -193,3 +195,17 @@ def test_a_lease_whose_file_was_deleted_is_touched_and_released_without_an_error
     monkeypatch.setattr(lease, "EVERY_SECONDS", 0.0)
     lease.touch()
     held.release()
+
+
+@pytest.mark.parametrize(("owner_metadata", "user"), [(True, "ann"), (False, "")])
+def test_a_run_is_marked_with_its_user_and_host_if_the_configuration_allows_it(
+    owner_metadata: bool, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease.getpass, "getuser", lambda: "ann")
+    marks = lease.marks_here(Settings(owner_metadata=owner_metadata), "r")
+    assert (marks.run, marks.user, marks.host) == ("r", user, platform.node() if owner_metadata else "")
+
+
+def test_a_user_without_a_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease.getpass, "getuser", lambda: (_ for _ in ()).throw(KeyError("no such user")))
+    assert lease.user() == str(os.getuid())

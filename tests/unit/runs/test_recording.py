@@ -715,6 +715,46 @@ def test_the_nodes_of_an_attempt_have_their_ids_although_they_are_gone_at_the_en
     assert [attempt.nodes for attempt in recorded.run.attempts()] == [("tvm-1", "tvm-2")] * 2
 
 
+def test_the_attempts_of_a_job_that_is_added_again_elsewhere_follow_those_before(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    recorded = begun(client, service, tmp_path, recipe())
+    recorded.tell(AttemptSeen("train", attempt=Attempt("train", 2, ("n1",), START)))
+    recorded.restart()
+    other = recipe(pool={"vm_size": "STANDARD_D8S_V5"})
+    recorded.move(client, service.account, other, plan_jobs(other))
+    recorded.tell(AttemptSeen("train", attempt=Attempt("train", 1, ("n2",), START)))
+    assert [(attempt.number, attempt.nodes) for attempt in recorded.run.attempts()] == [(2, ("n1",)), (3, ("n2",))]
+    assert recorded.run.record().vm_size == "STANDARD_D8S_V5"
+
+
+@pytest.mark.parametrize("leaver", ["user", "terminal"])
+def test_a_run_that_is_left_is_no_lost_one(
+    client: BatchClient, service: BatchServer, tmp_path: Path, leaver: str
+) -> None:
+    recorded = started(client, service, tmp_path)
+    recorded.leave(leaver)
+    assert (recorded.run.record().state, recorded.run.record().left_by) == ("left", leaver)
+    assert lease.holder(recorded.run.path) in ("lost", "none")
+
+
+def test_a_run_that_the_service_ends_is_detached(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:
+    recorded = started(client, service, tmp_path)
+    recorded.detach()
+    assert recorded.run.record().state == "detached"
+
+
+def test_the_output_that_was_followed_is_kept_by_stream(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    recorded = started(client, service, tmp_path)
+    recorded.lines("train", "stdout", ["a", "b"])
+    recorded.lines("train", "stderr", ["c"])
+    recorded.lines("train", "stdout", ["d"])
+    logs = recorded.run.logs("train")
+    assert [(logs / f"{stream}.txt").read_text() for stream in ("stdout", "stderr")] == ["a\nb\nd\n", "c\n"]
+
+
 def test_a_long_output_is_read_in_parts(
     client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -223,6 +223,12 @@ def test_a_metric_is_found_in_the_forms_that_programs_print(output: bytes, value
     assert (metric and metric.last) == value
 
 
+def test_the_progress_of_a_task_is_its_step_and_its_last_line(client: BatchClient, service: BatchServer) -> None:
+    of_service(service, point("t0", 1, "step 7 loss 0.5\n" + "10%\rthe end\n \n"), point("t1", 2))
+    texts = [sweep.progress(client, "j", Task(name, "completed"), 0.0) for name in ("t0", "t1")]
+    assert texts == ["t0: step 7, loss 0.5, it printed `the end`", ""]
+
+
 def test_the_flat_form_has_a_column_for_each_parameter() -> None:
     rows = [SweepRow("t0", "succeeded", {"lr": 0.1}, 0.5), SweepRow("t1", "failed", {"batch": 8}, None)]
     assert flat(rows, "loss") == [

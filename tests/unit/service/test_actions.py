@@ -288,6 +288,16 @@ def test_a_job_that_is_stopped_already_is_only_read() -> None:
     assert service.asked == ["GET /jobs/j"]
 
 
+@pytest.mark.parametrize(("own", "limit"), [(None, "PT2M40S"), ("PT2M41S", "PT2M40S"), ("PT2M40S", None)])
+def test_a_job_gets_a_limit_unless_its_own_ends_it_earlier(own: str | None, limit: str | None) -> None:
+    constraints = {"maxTaskRetryCount": 1, **({"maxWallClockTime": own} if own else {})}
+    document = {"id": "j", "creationTime": "2026-11-22T12:00:00Z", "constraints": constraints}
+    service = Service((200, document), (200, document), (200, None))
+    job_actions.limit(service.client, "j", 60, datetime(2026, 11, 22, 12, 1, 40, tzinfo=timezone.utc))
+    changes = [body and body["constraints"] for body in service.bodies[2:]]
+    assert changes == ([{**constraints, "maxWallClockTime": limit}] if limit else [])
+
+
 # --- single requests ------------------------------------------------------------------------------------------------
 
 
@@ -302,6 +312,9 @@ def test_a_job_that_is_stopped_already_is_only_read() -> None:
          {"targetDedicatedNodes": 3, "nodeDeallocationOption": "terminate"}),
         (lambda c: submit.resize_pool(c, "p", None, 0, "requeue"), "POST /pools/p/resize",
          {"targetLowPriorityNodes": 0, "nodeDeallocationOption": "requeue"}),
+        (lambda c: submit.remove_nodes(c, "p", ("n", "m")), "POST /pools/p/removenodes",
+         {"nodeList": ["n", "m"], "nodeDeallocationOption": "requeue"}),
+        (lambda c: job_actions.complete(c, "j"), "PATCH /jobs/j", {"onAllTasksComplete": "terminatejob"}),
     ],
 )  # fmt: skip
 def test_an_action_is_one_request(act: Callable[[BatchClient], None], sent: str, body: Any) -> None:

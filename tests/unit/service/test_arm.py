@@ -80,10 +80,20 @@ def test_a_new_size_gets_its_gpu_s_name_from_its_own() -> None:
     assert (size.cores, size.gpus, size.generation) == (256, 8, 2)
 
 
-def test_an_earlier_end_of_support_corrects_the_table() -> None:
-    size = arm.corrected(arm.sold_of(shapes.ENDING), sizes.find("D2_v2"))
-    assert size is not None
-    assert size.retired == date(2027, 1, 31)
+@pytest.mark.parametrize(
+    ("known", "retired"),
+    [
+        (None, date(2027, 1, 31)),
+        (date(2027, 2, 1), date(2027, 1, 31)),
+        (date(2027, 1, 31), date(2027, 1, 31)),
+        (date(2027, 1, 30), date(2027, 1, 30)),
+    ],
+)
+def test_an_earlier_end_of_support_corrects_the_table(known: date | None, retired: date) -> None:
+    table = sizes.find("D2_v2")
+    assert table is not None
+    size = arm.corrected(arm.sold_of(shapes.ENDING), table._replace(retired=known))
+    assert (size.retired if size else known) == retired
 
 
 @pytest.mark.parametrize("memory", [1899.5, 1900.9])

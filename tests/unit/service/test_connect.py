@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from azure.core.credentials import AccessToken
 
-from batchtrain.config.types import Aad, Secret
-from batchtrain.errors import UsageError
+from batchtrain.config.types import Aad, Credentials, Secret, convert
+from batchtrain.errors import ServiceError, UsageError
 from batchtrain.service import connect, read
 from batchtrain.service.connect import Account, OwnTokens
 from batchtrain.service.retry import FAR, NEAR
@@ -82,6 +82,16 @@ def test_the_environment_names_an_account_with_its_key() -> None:
     assert account[:3] == ("https://a", "b", KEY)
 
 
+def test_the_credentials_of_an_account_win_over_the_environment_and_its_sign_in_over_the_general_one() -> None:
+    environment = {"AZURE_BATCH_ENDPOINT": "https://a", "AZURE_BATCH_ACCOUNT": "b", "AZURE_BATCH_ACCESS_KEY": "a2V5"}
+    batch = {"account": "c", "account_service_url": "https://c", "aad": {"endpoint": "https://own"}}
+    credentials: Credentials = convert({"batch": batch, "aad": {"endpoint": "https://general"}}, Credentials)
+    account = connect.account_of(credentials, environment)
+    assert account is not None
+    assert (account.endpoint, account.name, account.key) == ("https://c", "c", None)
+    assert account.resource == "https://own/"
+
+
 def test_an_account_without_a_key_needs_https() -> None:
     with pytest.raises(UsageError, match="signing in by token needs https"):
         connect.account("http://127.0.0.1:10010")
@@ -113,6 +123,24 @@ def test_the_embedded_services_own_token_is_sent_over_http(transport: Plays) -> 
     where = Account("http://127.0.0.1:1", "a", token=OwnTokens("a", KEY, issued))
     assert read.pools(connect.connect(where)) == ()
     assert transport.sent[0][2]["Authorization"] == "Bearer a2V5 for a"
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_request_that_is_sent_once_is_signed_by_the_key_or_not_at_all(transport: Plays, signed: bool) -> None:
+    transport.answers = [(503, EMPTY)]
+    token = OwnTokens("acct", KEY, lambda key, account: AccessToken("x", 4_000_000_000))
+    client = connect.once(Account("http://127.0.0.1:1", "acct", KEY, token=token), signed=signed)
+    with pytest.raises(ServiceError):
+        read.pools(client)
+    ((_, _, headers),) = transport.sent
+    assert headers.get("Authorization", "").startswith("SharedKey acct:") is signed
+    with pytest.raises(UsageError, match="without a shared key"):
+        connect.once(Account("http://127.0.0.1:1", "acct", None), signed=signed)
+
+
+@pytest.mark.parametrize(("emulated", "key", "given"), [(True, KEY, "a2V5"), (False, KEY, ""), (True, None, "")])
+def test_only_a_node_of_the_emulator_gets_the_key(emulated: bool, key: Secret | None, given: str) -> None:
+    assert Account("http://127.0.0.1:1", "acct", key, emulated=emulated).node_key == given
 
 
 def test_a_request_with_a_key_is_signed_for_its_account(transport: Plays) -> None:

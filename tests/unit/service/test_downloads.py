@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -20,7 +20,7 @@ from azure.batch import BatchClient
 from azure.core.exceptions import ServiceRequestError
 
 from batchtrain.config.types import Secret
-from batchtrain.errors import NotFound
+from batchtrain.errors import NotFound, ServiceError, Unreachable
 from batchtrain.records import File
 from batchtrain.service import connect, downloads
 from batchtrain.service.connect import Account
@@ -445,3 +445,20 @@ def test_a_long_list_is_read_page_by_page_as_it_is_needed(service: Service, clie
     files = listed(client, TREE)
     assert [next(files).path for _ in range(150)][-1] == "f0149"
     assert len(pages) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "same", "other"),
+    [
+        (Unreachable("no network"), "no network", "no network"),
+        (ServiceError("no node", code="NodeNotFound"), "no node", ""),
+        (NotFound("no file", code="FileNotFound"), "", ""),
+    ],
+)
+def test_no_file_is_requested_any_more_from_what_was_lost(
+    error: ServiceError, same: str, other: str, tmp_path: Path
+) -> None:
+    batch = downloads._Batch(cast(BatchClient, None), tmp_path, lambda _: None, FAR, PRIVATE)
+    batch.note(TREE, error)
+    batch.note(TREE, type(error)("later", code=error.code))
+    assert (batch.why_not(TREE), batch.why_not(task_tree("j", "other"))) == (same, other)

@@ -43,6 +43,19 @@ def test_a_link_in_place_of_a_directory_is_refused(root: Path) -> None:
     assert os.listdir(root.parent / "outside") == ["file"]  # noqa: PTH208
 
 
+def test_a_folder_that_is_refused_leaves_nothing_open(root: Path) -> None:
+    def lowest_free() -> int:
+        descriptor = os.open(root, os.O_RDONLY)
+        os.close(descriptor)
+        return descriptor
+
+    (root / "link").symlink_to("../outside")
+    before = lowest_free()
+    with pytest.raises(OSError, match="is a link") as raised:
+        Folder(root, root / "link")
+    assert lowest_free() == before, raised
+
+
 def test_a_link_in_place_of_a_file_is_replaced_and_never_written_to(root: Path) -> None:
     (root / "link").symlink_to("../outside/file")
     with Folder(root, root) as folder:
@@ -82,13 +95,17 @@ def test_a_pipe_is_not_waited_for(root: Path) -> None:
                 folder.open("pipe", flags)
 
 
-def test_a_file_is_closed_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows renames no open file."""
-    file, descriptors = PartialFile(tmp_path, tmp_path / "model"), list[int]()
-    monkeypatch.setattr(Folder, "replace", lambda *_: descriptors.append(file._descriptor))
-    file.open()
-    file.finish(None)
-    assert descriptors == [None]
+def test_a_file_is_closed_before_it_gets_its_name_or_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows renames and deletes no open file."""
+    file, descriptors = PartialFile(tmp_path, tmp_path / "model"), list[int | None]()
+    for method in ("replace", "unlink"):
+        monkeypatch.setattr(Folder, method, lambda *_: descriptors.append(file._descriptor))
+    for end in (lambda: file.finish(None), file.drop):
+        file.open()
+        end()
+    assert descriptors == [None] * 4
 
 
 def test_a_partial_file_that_is_closed_leaves_nothing_open(tmp_path: Path) -> None:

@@ -68,7 +68,9 @@ def test_a_job_on_a_pool_uses_it_until_it_is_over(document: Any, uses: bool) -> 
         ([pool(), jobs(USER), DONE, pool(LAST_USER), jobs(USER)], {"a"}, ["PATCH"], ["b"]),
         ([pool(), jobs(USER), DONE, pool(LAST_USER), jobs(), DELETED], {"a"}, ["PATCH", "DELETE"], []),
         ([pool(), jobs(), CHANGED, pool(LAST_USER), jobs(USER)], {"a"}, ["DELETE"], ["b"]),
-        ([pool(), jobs(), refusal("PoolBeingDeleted"), pool(state="deleting")], {"a"}, ["DELETE"], []),
+        ([pool(), jobs(), refusal("PoolBeingDeleted")], {"a"}, ["DELETE"], []),
+        ([pool(), jobs(), CHANGED, pool(state="deleting")], {"a"}, ["DELETE"], []),
+        ([pool(state="deleting")], {"b"}, [], []),
         ([pool(), jobs()], {"b"}, [], ["a"]),
         ([pool(LAST_USER), jobs(), DELETED], {"b"}, ["DELETE"], []),
         ([pool(LAST_USER), jobs(job("c"))], {"b"}, [], ["c"]),
@@ -79,6 +81,8 @@ def test_a_job_on_a_pool_uses_it_until_it_is_over(document: Any, uses: bool) -> 
         "handed over while its last user ended",
         "used meanwhile",
         "deleted meanwhile",
+        "changed and deleted meanwhile",
+        "that is being deleted",
         "by a user, before it is handed over",
         "by its last user",
         "by a user before the last",
@@ -90,6 +94,24 @@ def test_a_pool_goes_with_its_last_user(answers: Any, runs: set[str], changes: l
     sent = [(method, headers) for method, _, headers in service.transport.sent if method != "GET"]
     assert [method for method, _ in sent] == changes
     assert {headers["If-Match"] for _, headers in sent} <= {'"0x1"'}
+    assert len(service.asked) == len(answers)
+
+
+@pytest.mark.parametrize(
+    ("answers", "changes"),
+    [
+        ([pool(), DONE], 1),
+        ([pool(), CHANGED, pool(), DONE], 2),
+        ([pool(), CHANGED, pool(LAST_USER)], 1),
+        ([pool("")], 0),
+    ],
+)
+def test_a_pool_that_ends_with_its_run_is_handed_over_once(answers: Any, changes: int) -> None:
+    service = Service(*answers)
+    pool_users.hand_over(service.client, "p")
+    bodies = [values_of(body["metadata"]) for body in service.bodies if body]
+    assert len(service.asked) == len(answers)
+    assert [body[ENDS_WITH] for body in bodies] == [LAST_USER] * changes
 
 
 def test_the_other_metadata_of_a_pool_stays() -> None:

@@ -249,6 +249,33 @@ def test_a_row_of_a_task_has_its_times_and_its_failure() -> None:
     assert service.asked == ["GET /jobs/j/tasks/t"] * 2
 
 
+def test_a_task_that_runs_again_says_how_often_it_may_and_since_when() -> None:
+    run = {"lastRetryTime": START, "lastRequeueTime": END}
+    service = Service((200, {"id": "t", "executionInfo": run, "constraints": {"maxTaskRetryCount": 5}}))
+    assert read.repeats(service.client, "j", "t") == (5, STARTED, ENDED)
+    assert service.asked == ["GET /jobs/j/tasks/t"]
+
+
+def test_the_secrets_of_a_whole_task_are_masked() -> None:
+    service = Service((200, {**TASK, "commandLine": "export HF_TOKEN=correct-horse-battery"}))
+    assert "correct-horse-battery" not in str(read.masked_task(service.client, "j", "t"))
+    assert service.asked == ["GET /jobs/j/tasks/t"]
+
+
+@pytest.mark.parametrize(
+    ("options", "volumes"),
+    [
+        ("--rm", ()),
+        ("-v /data:/in --volume=/scratch:/out:ro", (("/data", "/in"), ("/scratch", "/out"))),
+        ("-v '$AZ_BATCH_NODE_MOUNTS_DIR/nfs':'/nfs'", (("nfs", "/nfs"),)),
+        ("-v /same:/same -v alone --env=-v", ()),
+    ],
+)
+def test_the_volumes_of_a_container_are_its_mounts_at_other_paths(options: str, volumes: Any) -> None:
+    service = Service((200, {"id": "t", "containerSettings": {"containerRunOptions": options}}))
+    assert read.task(service.client, "j", "t").request.volumes == volumes
+
+
 @pytest.mark.parametrize(
     ("asked", "sent"),
     [

@@ -77,7 +77,7 @@ class Plays(HttpTransport):  # type: ignore[type-arg]
     def send(self, request: Any, **options: Any) -> Any:
         self.sent.append((request.method, request.url.split("?")[0], dict(request.headers)))
         self.requests.append(request)
-        self.timeouts.append((options["connection_timeout"], options["read_timeout"]))
+        self.timeouts.append((options.get("connection_timeout", 0.0), options.get("read_timeout", 0.0)))
         self.time.seconds += self.takes
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):

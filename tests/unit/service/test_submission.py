@@ -15,7 +15,17 @@ from batchtrain.plan.task_stream import COLLECTION_BYTES, TaskDocument
 from batchtrain.service import retry, submission
 from batchtrain.service.connect import CONNECTIONS
 from batchtrain.service.job_addition import AddOptions
-from batchtrain.service.submission import NEARBY, Belt, Closed, Collection, Gate, Progress, Submission, packed
+from batchtrain.service.submission import (
+    DISTANT,
+    NEARBY,
+    Belt,
+    Closed,
+    Collection,
+    Gate,
+    Progress,
+    Submission,
+    packed,
+)
 from tests.submitting import carry_out
 from tests.unit.service import test_refused, test_retry
 from tests.unit.service.test_retry import Time
@@ -161,6 +171,30 @@ def test_only_an_answer_that_asks_for_fewer_requests_slows_a_submission_down(sta
     sent = Submission(service.client, "j")
     list(sent.add(ONE))
     assert (sent.added, sent._gate.limit) == (1, limit)
+
+
+@pytest.mark.parametrize(
+    ("fastest", "added"), [(None, False), (DISTANT / 2, False), (DISTANT, True), (2 * DISTANT, True)]
+)
+def test_a_distant_service_gets_more_requests_at_once(
+    fastest: float | None, added: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Submission, "_work", lambda _: None)
+    sent = Submission(test_retry.Service().client, "j")
+    sent._threads, sent._fastest = [threading.current_thread()] * NEARBY, fastest
+    sent._belt.put(ONE, 0.0)
+    sent._add_sender()
+    assert len(sent._threads) == NEARBY + added
+
+
+@pytest.mark.parametrize("status", [400, 413])
+def test_of_a_refused_collection_only_the_refused_tasks_are_left_out(status: int) -> None:
+    stands = {"value": [{"taskId": "b", "status": "success"}]}
+    service = test_retry.Service(*[test_retry.refusal("Bad", status)] * 2, (200, stands))
+    sent = Submission(service.client, "j")
+    list(sent.add(ONE + OTHER))
+    assert ([refusal.task for refusal in sent.refused], sent.added) == (["a"], 1)
+    assert [[task["id"] for task in body["value"]] for body in service.bodies] == [["a", "b"], ["a"], ["b"]]
 
 
 def test_a_task_that_the_service_does_not_take_in_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
