@@ -585,7 +585,7 @@ def line_of(record: Any) -> bytes:
 
 
 def _pretty(value: Any) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(value)) + b"\n"
 
 
 def points_of(path: Path) -> Iterator[Point]:

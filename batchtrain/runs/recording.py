@@ -178,7 +178,7 @@ class Recording:
         for path, content in origin.files.items():
             if Path(path).stem != "credentials":
                 if path.endswith(".json"):  # one value per line, without tabs and surrogates, which YAML refuses
-                    content = msgspec.json.format(msgspec.json.encode(msgspec.json.decode(content)), indent=2)
+                    content = msgspec.json.format(msgspec.json.encode(msgspec.json.decode(content)))
                 masked_content = masked_yaml(content.decode("utf-8-sig"), self._secrets).encode()
                 self.run.replace(self.run.config / Path(path).name, masked_content)
         self.run.replace(self.run.config / "effective.yaml", _yaml(masked_document(effective(recipe), self._secrets)))
@@ -496,7 +496,7 @@ class Recording:
 
     def _write_plan(self, plan: Plan) -> None:
         document = render.as_document(plan._replace(hidden=self._secrets))
-        plan_json = msgspec.json.format(msgspec.json.encode(document), indent=2)
+        plan_json = msgspec.json.format(msgspec.json.encode(document))
         self.run.replace(self.run.config / "plan.json", plan_json)
 
     def detach(self) -> None:

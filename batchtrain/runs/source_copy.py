@@ -153,7 +153,7 @@ def keep(
     record = SourceRecord(
         kept=keeps, reason=reason, sources=tuple(directories), uncommitted=bool(difference), inputs=inputs
     )
-    run.replace(run.path / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+    run.replace(run.path / RECORD, msgspec.json.format(msgspec.json.encode(record)) + b"\n")
     return reason if entries else ""
 
 

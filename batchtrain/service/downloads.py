@@ -37,6 +37,8 @@ from batchtrain.service.requests import query, quoted
 
 RANGE = 8 << 20
 """Bytes of one request; larger files need several."""
+BLOCK = 1 << 20
+"""Bytes of the disk that are read at once."""
 THREAD = "download"
 TRIES = 3
 """Most attempts for a file that changes while it is fetched."""
@@ -236,7 +238,6 @@ class _Download:
         self._url = request.tree.file_url(request.file.path, request.file.raw)
         self._partial = PartialFile(batch.root, request.target, batch.mode)
         self._lock = threading.Lock()
-        self._fd = -1
         self._failed: Fetched | None = None
         self._digests: dict[tuple[int, int], bytes] = {}
         self._grows = False
@@ -423,7 +424,7 @@ class _Download:
         total = hashlib.sha256()
         for start, end in self.spans:
             part, at = hashlib.sha256(), start
-            while block := read_at(self._fd, min(1 << 20, end - at), at):
+            while block := read_at(self._fd, min(BLOCK, end - at), at):
                 part.update(block)
                 total.update(block)
                 at += len(block)

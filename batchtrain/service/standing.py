@@ -16,6 +16,7 @@ from batchtrain.plan.canonical import mark
 from batchtrain.plan.task_stream import TaskDocument
 from batchtrain.plan.wire import TaskCreate
 from batchtrain.service import read
+from batchtrain.service.at_once import WORKERS
 
 COMPARED = ",".join(field.encode_name for field in msgspec.structs.fields(TaskCreate))
 """The properties of a task that are compared."""
@@ -85,7 +86,7 @@ def looked_up(client: BatchClient, job_id: str, task_ids: Sequence[str]) -> Stan
     """Some tasks of a job. Raises NotFound."""
     if len(task_ids) > FEW:
         return listed(client, job_id)
-    with ThreadPoolExecutor(8) as threads:
+    with ThreadPoolExecutor(WORKERS) as threads:
         return Standing(threads.map(functools.partial(read.task_document, client, job_id), task_ids))
 
 

@@ -63,7 +63,7 @@ class Pace(NamedTuple):
 
 NEAR = Pace(0.01, 0.1, 1.1)
 FAR = Pace(1.0, 5.0, request=2.5, turns=2)  # on average 24 requests a minute
-PER_MINUTE = 25
+MINUTE, PER_MINUTE = 60, 25
 """The most requests of a wait in any minute: the service answers 429 to more."""
 
 
@@ -77,13 +77,13 @@ class _LastMinute:
         before it, and `more`."""
         self._sent.append((now, requests))
         self._costs.append(requests)
-        while self._sent[0][0] <= now - 60:
+        while self._sent[0][0] <= now - MINUTE:
             self._sent.popleft()
         total, delay = sum(count for _, count in self._sent) + self._costs[0] + more, 0.0
         for time, count in self._sent:
             if total <= PER_MINUTE:
                 break
-            total, delay = total - count, time + 60 - now
+            total, delay = total - count, time + MINUTE - now
         return delay
 
 

@@ -123,7 +123,7 @@ UNWATCHED = Watcher()
 class Tally:
     """Counts the results of the files of one destination."""
 
-    def __init__(self, destination: str, files: int, size: int, watcher: Watcher = UNWATCHED) -> None:
+    def __init__(self, destination: str, files: int, size: int = 0, watcher: Watcher = UNWATCHED) -> None:
         self._destination, self._files, self._tell = destination, files, watcher.tell
         watcher.begin(files, size)
         self._done = self._copied = self._bytes = 0

@@ -72,7 +72,7 @@ def surplus_files(blobs: Iterable[Stored], path: str, destination: Path, names: 
 
 def remove(storage: Storage, container: str, names: Sequence[str]) -> Tally:
     """Delete blobs, several at once."""
-    tally = Tally(container, len(names), 0)
+    tally = Tally(container, len(names))
 
     def delete(name: str) -> Moved:
         try:
@@ -89,7 +89,7 @@ def remove(storage: Storage, container: str, names: Sequence[str]) -> Tally:
 
 def remove_files(directory: Path, files: Sequence[Path]) -> Tally:
     """Delete files of this machine; of a link the link."""
-    tally = Tally(str(directory), len(files), 0)
+    tally = Tally(str(directory), len(files))
     for path in files:
         tally.add(_unlinked(path))
     return tally

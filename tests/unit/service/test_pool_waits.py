@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from batchtrain.errors import NotFound, QuotaReached, ServiceError, TimedOut
 from batchtrain.records import Node
-from batchtrain.records.events import Event, NodesSeen, PoolWaits
+from batchtrain.records.events import Event, NodesSeen, PoolWaits, TasksWait
 from batchtrain.service import deletion, read, watch
 from batchtrain.service.register import Thing
 from batchtrain.service.watch import MOST_REBOOTS, Deadline, Pace, Reboots
@@ -297,6 +297,16 @@ def test_a_job_that_ends_while_its_pool_is_read_is_no_job_without_a_pool() -> No
 def test_tasks_of_a_job_with_a_pool_or_an_auto_pool_are_waited_for(found: list[Any]) -> None:
     ended = (200, {"value": [{"id": "t", "state": "completed"}]})
     assert wait(Service(*[RUNNING] * 8, *found, ended)) == 9
+
+
+def test_what_keeps_tasks_waiting_for_a_user_is_told_when_it_begins_and_when_it_ends() -> None:
+    active, ended = ((200, {"value": [{"id": "t", "state": state}]}) for state in ("active", "completed"))
+    disabled = [*[active] * 8, job("disabled"), active]
+    service, events = Service(*disabled * 2, *[RUNNING] * 8, job("active"), ended), list[Event]()
+    deadline = Deadline(3600, watch.tasks_of("j"), events.append, clock=service.policy.clock)
+    watch.tasks_ended(service.client, "j", deadline, AT_ONCE)
+    findings = [event.finding for event in events if isinstance(event, TasksWait)]
+    assert [finding and finding.rule for finding in findings] == ["job-disabled", None]
 
 
 def test_each_request_of_a_wait_for_tasks_lengthens_the_pause_after_it() -> None:

@@ -318,3 +318,10 @@ def test_a_secret_without_a_text_is_an_error(play: Play) -> None:
     play((200, {"value": None}))
     with pytest.raises(ServiceError, match=r"the secret key of mine.vault.azure.net has no value"):
         vault.secret(Token(), "https://mine.vault.azure.net/secrets/key")
+
+
+def test_a_client_that_is_closed_closes_its_connections(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[bool] = []
+    monkeypatch.setattr(type(play((200, {}))), "__exit__", lambda *_: closed.append(True), raising=False)
+    Rest("https://x").close()
+    assert closed == [True]
