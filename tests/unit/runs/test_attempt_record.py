@@ -50,6 +50,15 @@ def test_the_output_of_an_attempt_stays_when_the_next_one_begins(run: RunDirecto
     assert [(attempt.number, attempt.reason) for attempt in run.attempts()] == [(1, "preempted"), (2, "completed")]
 
 
+def test_the_output_of_the_last_attempt_is_not_moved_when_it_ends(run: RunDirectory) -> None:
+    record = AttemptRecord(run)
+    record.see(Attempt("t", 1, ("n0",), NOW))
+    record.keep("t", "stdout", ["step 1"])
+    record.see(Attempt("t", 1, ("n0",), NOW, LATER, "exit code"))
+    assert (run.logs("t") / "stdout.txt").read_text() == "step 1\n"
+    assert record.shift("t") == 0
+
+
 def test_the_record_of_fetched_output_goes_before_the_output_is_moved(run: RunDirectory) -> None:
     there: list[bool] = []
     record = AttemptRecord(run, lambda task_id: there.append((run.logs(task_id) / "stdout.txt").exists()))
@@ -75,8 +84,10 @@ def test_the_output_of_retries_in_one_file_is_parted_by_attempt(run: RunDirector
     begins = (AttemptEvent("began", number, NOW, node="n1", stdout=7 * (number - 1)) for number in (1, 2, 3))
     fetched(run, "ranks/attempts.jsonl", b"".join(map(line_of, begins)).decode())
     fetched(run, "stdout.txt", "step 1\nstep 2\nstep 3\n")
+    fetched(run, "times.jsonl", "positions from the beginning of the last attempt on")
     record = AttemptRecord(run)
     record.conclude([ended(retries=2)], {})
+    assert not (run.logs("t") / "times.jsonl").exists()
     assert (run.logs("t", 1) / "stdout.txt").read_text() == "step 1\n"
     assert (run.logs("t", 2) / "stdout.txt").read_text() == "step 2\n"
     assert [(output.attempt, output.start) for output in record.outputs("t", "stdout")] == [(1, 0), (2, 0), (3, 14)]

@@ -75,12 +75,8 @@ def test_the_time_of_gaps_in_which_nothing_runs_is_counted_once(
     assert _outside(*spans) == seconds
 
 
-def test_the_wait_between_two_attempts_counts_once_although_two_tasks_wait() -> None:
-    both = [replace(task(60, 40), id=name) for name in ("a", "b")]
-    known = {item.id: (attempt(1, 10, 40), attempt(2, 60, 100)) for item in both}
-    assert phases(Moments(START), both, None, 0.0004, known) == {
-        "start": 40,
-        "training": 70,
-        "restarts": 20,
-        "fetch": 0,
-    }
+def test_a_wait_is_no_restart_while_another_task_that_runs_again_still_runs() -> None:
+    first, second = (replace(task(start, 20), id=name) for name, start in (("a", 60), ("b", 80)))
+    known = {"a": (attempt(1, 10, 40), attempt(2, 60, 100)), "b": (attempt(1, 10, 50), attempt(2, 80, 100))}
+    found = phases(Moments(START), [first, second], None, 0.0004, known)
+    assert found == {"start": 40, "training": 80, "restarts": 10, "fetch": 0}

@@ -44,7 +44,17 @@ from batchtrain.records.events import (
 from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs import directory, lease, recording
 from batchtrain.runs.beginnings import commit_of
-from batchtrain.runs.directory import Commit, Cost, EventRecord, RunDirectory, RunFailure, RunNode, RunRecord, line_of
+from batchtrain.runs.directory import (
+    Commit,
+    Cost,
+    EventRecord,
+    Labels,
+    RunDirectory,
+    RunFailure,
+    RunNode,
+    RunRecord,
+    line_of,
+)
 from batchtrain.runs.recording import Origin, Progress, Recording, adopt, begin, is_of_account, recorded_job
 from batchtrain.service.connect import Account
 from batchtrain.version import __version__
@@ -152,6 +162,13 @@ def test_the_planned_cost_of_a_run_is_that_of_all_nodes(
     )
     unpriced = msgspec.structs.replace(whole, catalog=Catalog(prices=(Prices("eastus", "EUR", {}, {}),)))
     assert begun(client, service, tmp_path, unpriced).run.record().cost is None
+
+
+def test_the_labels_of_a_run_are_recorded_at_its_start(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    labels = Labels(("baseline",), "the first one")
+    assert begun(client, service, tmp_path, recipe(), labels=labels).run.labels() == labels
 
 
 def test_a_job_without_a_pool_in_its_recipe_names_none(

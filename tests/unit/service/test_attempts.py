@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from batchtrain.service.read import Repeats
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
 LATER = NOW + timedelta(seconds=60)
+CLIENT = cast("BatchClient", object())
 
 
 class Account:
@@ -38,15 +40,23 @@ class Account:
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Account:
     made = Account()
-    monkeypatch.setattr(read, "repeats", lambda *_: made.answer(made.repeats))
-    monkeypatch.setattr(read, "nodes", lambda *_: made.answer(made.nodes))
-    monkeypatch.setattr(attempts, "events_of", lambda *_: made.answer(made.events))
+
+    def answers(name: str, *ids: str) -> Callable[..., Any]:
+        def answer(client: Any, *asked: str) -> Any:
+            assert (client, asked[: len(ids)]) == (CLIENT, ids)
+            return made.answer(getattr(made, name))
+
+        return answer
+
+    monkeypatch.setattr(read, "repeats", answers("repeats", "j", "t"))
+    monkeypatch.setattr(read, "nodes", answers("nodes", "p"))
+    monkeypatch.setattr(attempts, "events_of", answers("events", "j", "t"))
     return made
 
 
 @pytest.fixture
 def watched() -> Attempts:
-    return Attempts(cast("BatchClient", None), "j")
+    return Attempts(CLIENT, "j")
 
 
 def task(state: str = "running", node: str = "n0", started: datetime | None = NOW, **more: Any) -> Task:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import socket
 import ssl
 import threading
@@ -90,6 +91,16 @@ class Plays(HttpTransport):  # type: ignore[type-arg]
     def __exit__(self, *_: object) -> None: ...
 
 
+class OfBatch(Plays):
+    """The same for paths of the Batch API."""
+
+    PATHS = re.compile("https://x(/(pools|jobs|jobschedules|nodecounts|supportedimages)(/|[?]|$)|$)")
+
+    def send(self, request: Any, **options: Any) -> Any:
+        assert self.PATHS.match(request.url), request.url
+        return super().send(request, **options)
+
+
 def response(request: Any, status: int, document: Any, headers: dict[str, str]) -> Any:
     inner = requests.Response()
     inner.status_code = status
@@ -109,7 +120,7 @@ class Service:
 
     def __init__(self, *answers: Any, patience: retry.Patience = FAR) -> None:
         self.time = Time()
-        self.transport = Plays(answers, self.time)
+        self.transport = OfBatch(answers, self.time)
         self.policy = RetryPolicy(patience, Clock(self.time.now, self.time.sleep))
         key = AzureNamedKeyCredential("name", "a2V5")
         self.client = BatchClient("https://x", key, retry_policy=self.policy, transport=self.transport)  # type: ignore[arg-type]

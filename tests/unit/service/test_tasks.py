@@ -20,9 +20,9 @@ from azure.core.rest import HttpRequest
 
 from batchtrain.config.types import FetchSettings
 from batchtrain.errors import NotFound, TimedOut, UsageError
-from batchtrain.metrics.stream import OWN, RECORDS
-from batchtrain.records import Counts, Task, TaskNode, TaskRequest
-from batchtrain.records.events import Event, FailuresSeen, MetricsSeen, RanksFailed, Stdout, StillWaiting
+from batchtrain.metrics.stream import OWN, RECORDS, Batch, MetricStream
+from batchtrain.records import Counts, Point, Task, TaskNode, TaskRequest
+from batchtrain.records.events import Event, FailuresSeen, MetricsSeen, RanksFailed, Stdout, StillWaiting, TasksSeen
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.runs import log_follower
 from batchtrain.runs.log_follower import AGAIN_LOOKS, EXPLAINED, FIRST, OUTPUT, Follow
@@ -69,6 +69,7 @@ class Service:
         if parts.path == "/jobs/j":
             self.counted += 1
             return Answer({"id": "j", "state": "active"})
+        assert parts.path == "/jobs/j/tasks"
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         self.queries.append(query)
         return Answer(self.page(query))
@@ -324,11 +325,29 @@ def test_the_ranks_that_failed_are_told_when_their_task_has_ended(monkeypatch: p
     ends = (RankEnd("rank 2", 2, exit_code=1), RankEnd("rank 0", 0, exit_code=1))
     silent = SimpleNamespace(measure=lambda *_, last: 0, new_lines=lambda *_, last: (), end=lambda: None)
     monkeypatch.setattr(log_follower, "_FollowedTask", lambda *_: silent)
-    monkeypatch.setattr(files, "records", lambda *_: ends)
+    monkeypatch.setattr(files, "records", asked_for("j", "b", value=ends))
     follow = Follow(service, job, said.append)  # type: ignore[arg-type]
     for task in (Task("a", "running"), Task("a", "completed", "success", 0), Task("b", "completed", "failure", 1)):
         follow.show_ended([task])
     assert [(event.subject, event.ends) for event in said if isinstance(event, RanksFailed)] == [("b", ends)]
+
+
+@pytest.mark.parametrize(
+    ("news", "progress"),
+    [
+        (Batch((), hidden=frozenset({"loss"})), "t: rate 2"),
+        (Batch((), again=True), "t: it has printed nothing yet"),
+        (Batch((Point({"loss": 0.5}, rank=3),)), "t: loss 1, rate 2"),
+        (Batch((Point({"loss": 0.5}, rank=0),)), "t: loss 0.5, rate 2"),
+    ],
+)
+def test_the_progress_of_a_task_has_the_values_of_its_lowest_rank_that_still_count(news: Batch, progress: str) -> None:
+    task = Task("t", "running")
+    followed = log_follower._FollowedTask(cast("BatchClient", None), "j", task, lambda _: None)
+    followed._stream = MetricStream()
+    for batch in (Batch((Point({"loss": 1.0, "rate": 2.0}, rank=1),)), news):
+        followed._see(batch)
+    assert followed.progress(0.0) == progress
 
 
 class Job:
@@ -351,7 +370,7 @@ class Job:
 def shown(failed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch, causes: int = 1, **options: bool) -> list[Event]:
     said: list[Event] = []
     job: Any = Job(0, causes)
-    monkeypatch.setattr(read, "job", lambda *_: SimpleNamespace(pool="p"))
+    monkeypatch.setattr(read, "job", asked_for("j", value=SimpleNamespace(pool="p")))
     service: Any = None
     follow = Follow(service, job, said.append, **options)
     monkeypatch.setattr(Follow, "_show", lambda self, task, named: said.append(Stdout(task.id, "")) or 1)
@@ -379,6 +398,16 @@ def test_of_a_large_job_the_first_tasks_and_an_example_of_each_cause_are_shown(m
     ]
 
 
+def test_the_pool_of_a_large_job_is_read_once_and_told_with_its_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Event] = []
+    follow = Follow(cast("BatchClient", None), cast("Any", Job(0, 1)), said.append, output=False)
+    monkeypatch.setattr(read, "job", asked_for("j", value=SimpleNamespace(pool="p")))
+    glances = [tasks.glance(client(Service(count, ended=ended)), "j") for count, ended in ((20, 0), (21, 1), (21, 2))]
+    assert [follow.look(glance) for glance in (*glances[:1], *glances)][2:] == [1, 0]
+    seen = [(event.pool, event.counts) for event in said if isinstance(event, TasksSeen)]
+    assert seen == [("", glances[0].counts), ("p", glances[1].counts), ("p", glances[2].counts)]
+
+
 def test_of_many_causes_few_examples_are_read_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     said = shown((30,), monkeypatch, causes=EXPLAINED + 3)
     assert sum(event.kind == "task.failed" for event in said) == EXPLAINED
@@ -388,6 +417,16 @@ def test_of_many_causes_few_examples_are_read_and_all_are_counted(monkeypatch: p
 def test_without_the_output_the_counts_and_the_failures_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     said = shown((6,), monkeypatch, output=False)
     assert [event.kind for event in said] == ["task.failed", "failures.seen"]
+
+
+def asked_for(*ids: str, value: Any) -> Callable[..., Any]:
+    """A question about these ids, and its answer."""
+
+    def answer(client: Any, *others: str) -> Any:
+        assert (client, others[: len(ids)]) == (None, ids)
+        return value
+
+    return answer
 
 
 def rank_output(
@@ -402,9 +441,10 @@ def rank_output(
 
     places = (TaskNode("tvm-0", "p"), TaskNode("tvm-1", "p", "workitems/j/job-1/t"))
     monkeypatch.setattr(files, "Follower", follower)
-    monkeypatch.setattr(read, "fetch_settings", lambda *_: FetchSettings())
-    monkeypatch.setattr(read, "task", lambda *_: Task("t", "running", request=TaskRequest(instances=instances)))
-    monkeypatch.setattr(read, "task_nodes", lambda *_: places)
+    monkeypatch.setattr(read, "fetch_settings", asked_for("j", "t", value=FetchSettings()))
+    task = Task("t", "running", request=TaskRequest(instances=instances))
+    monkeypatch.setattr(read, "task", asked_for("j", "t", value=task))
+    monkeypatch.setattr(read, "task_nodes", asked_for("j", "t", value=places))
     said: list[Event] = []
     follow = Follow(cast("BatchClient", None), SimpleNamespace(id="j"), said.append, ranks=(0, 3))  # type: ignore[arg-type]
     follow.show_ended([Task("t", "completed", "success", 0)])
