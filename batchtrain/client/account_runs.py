@@ -20,9 +20,10 @@ from batchtrain.records import Table
 from batchtrain.records.events import Event, Output, Stderr, Stdout, Waiting
 from batchtrain.runs import directory, stored_results
 from batchtrain.runs.directory import LATEST
-from batchtrain.service import deletion, job_actions, read, retry, submit, watch
+from batchtrain.service import job_actions, read, retry, submit, watch
 from batchtrain.service.deadlines import GONE_SECONDS
 from batchtrain.service.register import Thing, read_marks
+from batchtrain.service.versions import of_runs
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
@@ -99,7 +100,7 @@ def stop(client: Operations, name: str, job_id: str) -> None:
         forget_requests(client, name)
     check(client, name, job_id)
     if not read.job(client.batch, job_id).is_over:
-        submit.terminate(client.batch, Thing("job", job_id), deletion.of_runs({name}))
+        submit.terminate(client.batch, Thing("job", job_id), of_runs({name}))
 
 
 def forget_requests(client: Operations, name: str) -> None:

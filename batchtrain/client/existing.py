@@ -12,8 +12,9 @@ from batchtrain.records import events
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunRecord
 from batchtrain.runs.recording import Origin
-from batchtrain.service import deletion, faults, observe, pool_users, read, register, submit
+from batchtrain.service import deletion, faults, observe, pool_users, read, register
 from batchtrain.service.register import Thing
+from batchtrain.service.versions import REPLACED
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
@@ -131,7 +132,7 @@ def replace_job(client: Operations, job_id: str, created: datetime | None, tell:
     try:
         deletion.request_named(client.batch, job, tell, created=created)
     except NotFound as error:
-        if error.code == submit.REPLACED:
+        if error.code == REPLACED:
             raise AlreadyExists(
                 f"job {job_id} was added anew while this run waited for the pool; wait for it with"
                 f" `batchtrain jobs wait {job_id}`",

@@ -29,6 +29,7 @@ from batchtrain.service import deletion, pool_users, read, submit, watch
 from batchtrain.service.deadlines import GONE_SECONDS, POOL_SECONDS
 from batchtrain.service.job_addition import AddOptions
 from batchtrain.service.register import Register, Thing
+from batchtrain.service.versions import REPLACED
 
 MOST_COUNTED = 20
 """The jobs of a list whose tasks are counted; Azure refuses more requests in a minute."""
@@ -170,7 +171,7 @@ class Jobs:
         try:
             deletion.request_named(self._client.batch, Thing("job", job.id), tell, created=job.created)
         except NotFound as error:
-            if error.code == submit.REPLACED:
+            if error.code == REPLACED:
                 tell(JobKept(job.id, f"job {job.id} was added again meanwhile, and is kept"))
             return False
         return True

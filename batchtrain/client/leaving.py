@@ -71,10 +71,9 @@ def leave(ending: Steps, guard: Guard, leaver: Leaver) -> bool:
         ending.tell(Waiting("", "the run cannot continue without this command: its limit leaves no time"))
         return False
     ends = has_storage(recipe) or seconds is not None
-    steps = [
-        partial(job_actions.limit, client.batch, job.id, seconds, now()) for job in recipe.jobs if seconds is not None
-    ]
-    steps += [partial(job_actions.complete, client.batch, job.id) for job in recipe.jobs if job.auto_pool and ends]
+    jobs, batch, runs = recipe.jobs, client.batch, ending.register.runs
+    steps = [partial(job_actions.limit, batch, job.id, runs, seconds, now()) for job in jobs if seconds is not None]
+    steps += [partial(job_actions.complete, batch, job.id, runs) for job in jobs if job.auto_pool and ends]
     if ends and has_pool:
         steps.append(partial(client.carry_out, emptying_of(recipe, timeout), recipe, ending.tell))
     error = next(filter(None, map(ending.error_of, steps)), None)
@@ -84,7 +83,7 @@ def leave(ending: Steps, guard: Guard, leaver: Leaver) -> bool:
         text = f"what ends the run later could not be set ({error}): its nodes cost money until you delete them"
         ending.tell(Leftover("", text))
     idle_note = f"; its pool has no nodes {timeout} after its last task" if ends and has_pool and error is None else ""
-    name = min(ending.register.runs)
+    name = min(runs)
     follow = f"`batchtrain runs attach {name}` follows it, and `batchtrain runs stop {name}` ends it"
     ending.tell(RunContinues("", f"the run continues without this command, {WHY[leaver]}{idle_note}; {follow}"))
     return True

@@ -9,12 +9,11 @@ from datetime import datetime
 from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound
-from batchtrain.plan.marks import marks_of
 from batchtrain.records.events import Event
 from batchtrain.service import pool_users, read, submit
 from batchtrain.service.deadlines import GONE_SECONDS
-from batchtrain.service.read import Version
 from batchtrain.service.register import COLLECTIONS, Thing
+from batchtrain.service.versions import of_runs, of_time
 from batchtrain.service.watch import Deadline, Pace
 
 Tell = Callable[[Event], None] | None
@@ -30,11 +29,6 @@ def request(client: BatchClient, thing: Thing, runs: Collection[str], option: st
     return ""
 
 
-def of_runs(runs: Collection[str]) -> Callable[[Version], bool]:
-    """Whether a pool or a job was created by one of these runs."""
-    return lambda version: marks_of(version.metadata).run in runs
-
-
 def request_named(
     client: BatchClient,
     thing: Thing,
@@ -48,7 +42,7 @@ def request_named(
     created: when the one that is meant was created; by default the one that exists now is meant.
     """
     with Deadline(seconds, f"the deletion of {thing.name}", tell):
-        submit.delete_meant(client, thing, lambda version: created in (None, version.created))
+        submit.delete_meant(client, thing, of_time(created))
 
 
 def gone(client: BatchClient, thing: Thing, pace: Pace, tell: Tell, seconds: float = GONE_SECONDS) -> None:

@@ -13,10 +13,10 @@ from batchtrain.errors import PlanError, ServiceError, UsageError
 from batchtrain.plan.wire_times import duration
 from batchtrain.records.events import Event, JobDisabled
 from batchtrain.records.jobs import OVER
-from batchtrain.service import deletion, read, submit, tasks
+from batchtrain.service import answers, read, submit, tasks
 from batchtrain.service.register import Thing
-from batchtrain.service.requests import ask, quoted
 from batchtrain.service.task_actions import ACTIONS, Changed, change
+from batchtrain.service.versions import of_runs, of_time, update_job
 from batchtrain.service.watch import Deadline, Pace
 
 STOPPED = frozenset({"completed", "disabled"})
@@ -52,20 +52,20 @@ def migrate(
     running: what happens to running tasks (`requeue`, `terminate`, `wait`).
     """
     document = read.job_document(client, job_id)
-    former, state = _movable(document, pool_id), str(document.get("state", ""))
+    former, job = _movable(document, pool_id), answers.job(document)
+    is_meant = of_time(job.created)
     read.pool(client, pool_id)
-    if state != "disabled":
-        submit.disable_job(client, job_id, running)
+    if job.state != "disabled":
+        submit.disable_job(client, job_id, running, is_meant)
     try:
         with deadline:
             until(client, job_id, frozenset({"disabled"}), deadline, pace)
-            body = {"poolInfo": {"poolId": pool_id}}
-            ask(client, "PATCH", f"/jobs/{quoted(job_id)}", f"move job {job_id} to pool {pool_id}", body)
+            update_job(client, job_id, "move", {"poolInfo": {"poolId": pool_id}}, is_meant)
             former = pool_id
-            if state in ("disabled", "disabling"):
+            if job.state in ("disabled", "disabling"):
                 tell(JobDisabled(job_id, f"job {job_id} stays disabled: `batchtrain jobs enable {job_id}`"))
             else:
-                submit.enable_job(client, job_id)
+                submit.enable_job(client, job_id, is_meant)
     except BaseException:
         text = f"job {job_id} is disabled; `batchtrain jobs enable {job_id}` continues it on pool {former}"
         tell(JobDisabled(job_id, text))
@@ -92,7 +92,7 @@ def stop(client: BatchClient, job_id: str, runs: Collection[str], deadline: Dead
     """End the running tasks of a job that one of the runs added, start no more, and wait until they have ended. Their
     files stay on their nodes: a job with a pool of its own is only disabled, because the service deletes that pool as
     soon as its job has ended."""
-    document, is_meant = read.job_document(client, job_id), deletion.of_runs(runs)
+    document, is_meant = read.job_document(client, job_id), of_runs(runs)
     with deadline:
         if document.get("state") not in STOPPED:
             if "autoPoolSpecification" in document.get("poolInfo", {}):
@@ -102,18 +102,20 @@ def stop(client: BatchClient, job_id: str, runs: Collection[str], deadline: Dead
             until(client, job_id, STOPPED, deadline, pace)
 
 
-def limit(client: BatchClient, job_id: str, seconds: float, now: datetime) -> None:
-    """End a job so many seconds from now at the latest. Its own wall clock stays, if it is shorter."""
-    document, job = read.job_document(client, job_id), read.job(client, job_id, read.EXAMINED_JOB)
+def limit(client: BatchClient, job_id: str, runs: Collection[str], seconds: float, now: datetime) -> None:
+    """End a job of one of the runs so many seconds from now at the latest. Its own wall clock stays, if it is
+    shorter."""
+    document = read.job_document(client, job_id)
+    job = answers.job(document)
     age = (now - (job.created or now)).total_seconds()
     if job.wall_clock is None or age + seconds < job.wall_clock:
         limits = {**document.get("constraints", {}), "maxWallClockTime": duration(span_of(age + seconds))}
-        ask(client, "PATCH", f"/jobs/{quoted(job_id)}", f"limit job {job_id}", {"constraints": limits})
+        update_job(client, job_id, "limit", {"constraints": limits}, of_runs(runs))
 
 
-def complete(client: BatchClient, job_id: str) -> None:
-    """Let a job end with its last task."""
-    ask(client, "PATCH", f"/jobs/{quoted(job_id)}", f"complete job {job_id}", {"onAllTasksComplete": "terminatejob"})
+def complete(client: BatchClient, job_id: str, runs: Collection[str]) -> None:
+    """Let a job of one of the runs end with its last task."""
+    update_job(client, job_id, "complete", {"onAllTasksComplete": "terminatejob"}, of_runs(runs))
 
 
 def is_whole(document: dict[str, Any]) -> bool:

@@ -27,12 +27,22 @@ from batchtrain.plan.marks import COMPLETE, DIGEST, values_of
 from batchtrain.plan.step import Step
 from batchtrain.plan.task_stream import TaskDocument, TaskStream
 from batchtrain.plan.types import Plan
-from batchtrain.records.events import Event, JobAdded, JobReused, QuotaWaits, TaskProgress, TasksAdded, TasksLeft
-from batchtrain.service import read, retry
+from batchtrain.records.events import (
+    Event,
+    JobAdded,
+    JobCompletes,
+    JobReused,
+    QuotaWaits,
+    TaskProgress,
+    TasksAdded,
+    TasksLeft,
+)
+from batchtrain.service import answers, read, retry
 from batchtrain.service.register import Register, Thing
-from batchtrain.service.requests import ask, creation, quoted
+from batchtrain.service.requests import Body, creation
 from batchtrain.service.standing import Comparison, Standing, listed, looked_up
 from batchtrain.service.submission import Submission
+from batchtrain.service.versions import NOW, of_runs, of_time, update_job
 
 QUOTA = "ActiveJobAndScheduleQuotaReached"
 EXTENSION_SECONDS = addition.SECONDS / 3
@@ -74,6 +84,7 @@ class JobAddition:
         """Whether tasks of the job may add tasks, so that the plan does not know all of them."""
         self._extended = retry.CLOCK.now()
         """When the job got the time that its tasks have to be added."""
+        self._is_meant = NOW
 
     @property
     def continued(self) -> bool:
@@ -98,7 +109,9 @@ class JobAddition:
             self._register.note(self._thing, "existing")
             yield event
         else:
-            self._metadata += self._register.marks(self._thing).metadata  # a later change replaces all of it
+            marks = self._register.marks(self._thing)
+            self._metadata += marks.metadata  # a later change replaces all of it
+            self._is_meant = of_runs({marks.run})
             yield JobAdded(self._job_id, f"added job {self._job_id}")
 
     def _added(self, body: dict[str, Any]) -> Iterator[Event]:
@@ -143,6 +156,7 @@ class JobAddition:
                 code=error.code,
             )
         self._metadata = [item for item in document["metadata"] if item["name"] != COMPLETE]
+        self._is_meant = of_time(answers.job(document).created)
         if metadata[DIGEST] == mark and metadata.get(COMPLETE) == str(read.counts(self._client, self._job_id).total):
             self._complete = int(metadata[COMPLETE])
             all_tasks = f"all of its {self._complete:,} tasks" if self._complete != 1 else "its only task"
@@ -230,16 +244,23 @@ class JobAddition:
         if constraints := addition.planned_constraints(self._plan, self._job_id):
             age = creation(self._client, self._thing.path).age or 0.0
             body = {"constraints": addition.short(constraints, age)}
-            ask(self._client, "PATCH", self._thing.path, f"extend job {self._job_id}", body)
+            self._update("extend", body)
 
     def _note_complete(self, steps: Sequence[Step], count: int) -> None:
         """Write into the job that all tasks stand, so that they are not listed the next time. A job whose tasks fit on
         one page of a list, or that its digest does not determine, is listed."""
         if count <= read.PAGE or not all(isinstance(step.body, TaskStream) and step.body.ruled for step in steps):
             return
-        url, body = f"/jobs/{quoted(self._job_id)}", {"metadata": [*self._metadata, _item(COMPLETE, str(count))]}
         with contextlib.suppress(ServiceError):  # the tasks stand, such as those of a job that has completed meanwhile
-            ask(self._client, "PATCH", url, f"update job {self._job_id}", body)
+            self._update("update", {"metadata": [*self._metadata, _item(COMPLETE, str(count))]})
+
+    def complete(self, body: Body) -> Event:
+        """Let the job end with its tasks."""
+        self._update("complete", body)
+        return JobCompletes(self._job_id, f"job {self._job_id} ends when its tasks have ended")
+
+    def _update(self, verb: str, body: Body) -> None:
+        update_job(self._client, self._job_id, verb, body, self._is_meant)
 
     def _documents(self, steps: Iterable[Step]) -> Iterator[TaskDocument]:
         """Every task of the steps as it is sent; here the secrets enter it."""

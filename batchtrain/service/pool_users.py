@@ -23,6 +23,7 @@ from batchtrain.service import read, submit
 from batchtrain.service.read import Version
 from batchtrain.service.register import Thing
 from batchtrain.service.requests import CHANGED, ask
+from batchtrain.service.versions import versions
 
 POOL_GONE = frozenset({"PoolNotFound", "PoolBeingDeleted"})
 """The codes of requests that need a pool which ends or has ended."""
@@ -73,7 +74,7 @@ def stays(pool_id: str, others: Sequence[PoolUser], option: str) -> str:
 def join(client: BatchClient, pool_id: str, run: str) -> None:
     """Note a run, whose job exists, as a user of a pool that another run would delete. Raises NotFound for a pool that
     ends."""
-    for version in submit.versions(client, Thing("pool", pool_id)):
+    for version in versions(client, Thing("pool", pool_id)):
         if version.state == "deleting":
             raise NotFound(f"pool {pool_id} is being deleted", operation=f"use pool {pool_id}", code="PoolBeingDeleted")
         with contextlib.suppress(NotAllowed):  # its jobs protect it, but for a moment
@@ -87,7 +88,7 @@ def end(client: BatchClient, pool_id: str, runs: Collection[str]) -> tuple[PoolU
 
     The run that added the pool hands it over; other runs delete only a pool that was handed over. Raises NotFound.
     """
-    for version in submit.versions(client, Thing("pool", pool_id)):
+    for version in versions(client, Thing("pool", pool_id)):
         if version.state == "deleting":
             return ()
         marks, others = marks_of(version.metadata), users(client, pool_id, runs)
@@ -104,7 +105,7 @@ def end(client: BatchClient, pool_id: str, runs: Collection[str]) -> tuple[PoolU
 
 def hand_over(client: BatchClient, pool_id: str) -> None:
     """Let a pool whose run has ended end with its last user. Raises NotFound."""
-    for version in submit.versions(client, Thing("pool", pool_id)):
+    for version in versions(client, Thing("pool", pool_id)):
         if marks_of(version.metadata).ends_with in ("", LAST_USER) or _noted(client, version, ENDS_WITH, LAST_USER):
             return
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -14,21 +13,17 @@ from azure.batch import BatchClient, models
 from batchtrain.catalog import api_versions
 from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import Secret
-from batchtrain.errors import NotFound, ServiceError
+from batchtrain.errors import ServiceError
 from batchtrain.plan import wire
 from batchtrain.plan.step import Action, Step
 from batchtrain.plan.types import Plan
 from batchtrain.records import events
 from batchtrain.service import read, retry
-from batchtrain.service.faults import faults
 from batchtrain.service.job_addition import ONCE, AddOptions, JobAddition
-from batchtrain.service.read import Version
-from batchtrain.service.register import COLLECTIONS, Kind, Register, Thing
-from batchtrain.service.requests import CHANGED, add, ask, has, in_state, posted, quoted
+from batchtrain.service.register import Kind, Register, Thing
+from batchtrain.service.requests import Body, add, ask, has, in_state, posted, quoted
+from batchtrain.service.versions import NOW, IsMeant, change_meant
 
-REPLACED = "Replaced"
-VERSIONS = 20
-"""How often a thing is read again because another command has changed it."""
 Fill = Callable[[wire.Placeholder], str | Secret]
 """Gives the value of a placeholder."""
 
@@ -86,7 +81,7 @@ def submit(
     jobs: dict[str, JobAddition] = {}
     for (action, subject), same in groupby(plan.steps, lambda step: (step.action, step.subject)):
         steps = list(same)
-        if action in ("job.add", "task.add"):
+        if action in ("job.add", "task.add", "job.complete"):
             job = jobs.setdefault(subject, JobAddition(client, plan, subject, revealing(fill), options, register))
             yield from _job_steps(client, job, steps, fill, register)
             continue
@@ -110,6 +105,9 @@ def _job_steps(
         body = filled(step.body, fill)
         register.tasks_added |= "jobManagerTask" in body
         yield from job.job(body)
+        return
+    if step.action == "job.complete":
+        yield job.complete(filled(step.body, fill))
         return
     register.tasks_added = True  # or they may be, if the request is interrupted
     if step.collects or job.continued:
@@ -147,13 +145,6 @@ def revealing(fill: Fill) -> wire.Fill:
     return text
 
 
-def _complete_job(client: BatchClient, step: Step, body: dict[str, Any]) -> events.Event:
-    job_id = step.subject
-    with faults(f"complete job {job_id} by itself"):
-        client.update_job(job_id, models.BatchJobUpdateOptions(body))
-    return events.JobCompletes(job_id, f"job {job_id} ends when its tasks have ended")
-
-
 def _resize_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> events.Event:
     """Resize a pool that was created without nodes. It is steady a moment later, and refuses the resize until then."""
     pool_id = step.subject
@@ -187,7 +178,6 @@ _ACTIONS: dict[Action, Callable[[BatchClient, Step, dict[str, Any]], events.Even
     "pool.resize": _resize_pool,
     "pool.autoscale": _resize_pool,
     "node.user": _add_user,
-    "job.complete": _complete_job,
 }
 
 
@@ -218,36 +208,9 @@ def remove_nodes(client: BatchClient, pool_id: str, node_ids: Sequence[str]) -> 
     ask(client, "POST", f"/pools/{quoted(pool_id)}/removenodes", f"remove nodes of pool {pool_id}", body)
 
 
-def delete_meant(client: BatchClient, thing: Thing, is_meant: Callable[[Version], bool]) -> None:
+def delete_meant(client: BatchClient, thing: Thing, is_meant: IsMeant) -> None:
     """Delete a thing if it is the one that is meant. Raises as `change_meant` does."""
     change_meant(client, thing, "delete", is_meant, partial(delete_version, client, thing))
-
-
-def change_meant(
-    client: BatchClient, thing: Thing, verb: str, is_meant: Callable[[Version], bool], change: Callable[[str], None]
-) -> None:
-    """Change a thing if it is the one that is meant, and none that gets its id later: a request may arrive after it was
-    given up. change: sends the request for the version with this ETag. Raises NotFound, with the code REPLACED for
-    another thing."""
-    created: datetime | None = None
-    for version in versions(client, thing):
-        created = created or version.created
-        if version.created != created or not is_meant(version):
-            raise NotFound(f"{thing.name} was replaced", operation=f"{verb} {thing.name}", code=REPLACED)
-        try:
-            change(version.etag)
-        except ServiceError as error:
-            if error.code != CHANGED:
-                raise
-        else:
-            return
-
-
-def versions(client: BatchClient, thing: Thing) -> Iterator[Version]:
-    """A thing now, as often as another command has changed it. Raises NotFound."""
-    for _ in range(VERSIONS):
-        yield read.version(client, thing.kind, COLLECTIONS[thing.kind], thing.id)
-    raise ServiceError(f"{thing.name} is changed by other commands all the time", code=CHANGED)
 
 
 def delete_version(client: BatchClient, thing: Thing, etag: str) -> None:
@@ -260,29 +223,28 @@ def delete_version(client: BatchClient, thing: Thing, etag: str) -> None:
             raise
 
 
-def is_there(version: Version) -> bool:
-    """The thing that has the id now is meant."""
-    return True
-
-
-def terminate(client: BatchClient, thing: Thing, is_meant: Callable[[Version], bool] = is_there) -> None:
+def terminate(client: BatchClient, thing: Thing, is_meant: IsMeant = NOW) -> None:
     """Terminate the tasks of a job; or a job schedule with its running job, which creates no more jobs. Raises as
     `change_meant` does."""
-    path, body = f"{thing.path}/terminate", {"terminateReason": "UserTerminate"} if thing.kind == "job" else None
-    operation, done = f"terminate {thing.name}", in_state("terminating", "completed")
-    send = partial(ask, client, "POST", path, operation, body, done=done)
-    change_meant(client, thing, "terminate", is_meant, lambda etag: send(etag=etag))
+    body = {"terminateReason": "UserTerminate"} if thing.kind == "job" else None
+    _post_meant(client, thing, "terminate", body, is_meant, "terminating", "completed")
 
 
-def disable_job(client: BatchClient, job_id: str, running: str, is_meant: Callable[[Version], bool] = is_there) -> None:
+def disable_job(client: BatchClient, job_id: str, running: str, is_meant: IsMeant = NOW) -> None:
     """Disable a job: it starts no more tasks. running: what happens to its running tasks (`requeue`, `terminate`,
     `wait`). Raises as `change_meant` does."""
-    job, body, done = Thing("job", job_id), {"disableTasks": running}, in_state("disabling", "disabled")
-    send = partial(ask, client, "POST", f"{job.path}/disable", f"disable {job.name}", body, done=done)
-    change_meant(client, job, "disable", is_meant, lambda etag: send(etag=etag))
+    body = {"disableTasks": running}
+    _post_meant(client, Thing("job", job_id), "disable", body, is_meant, "disabling", "disabled")
 
 
-def enable_job(client: BatchClient, job_id: str) -> None:
-    """Enable a disabled job."""
-    states = in_state("enabling", "active")
-    ask(client, "POST", f"/jobs/{quoted(job_id)}/enable", f"enable job {job_id}", done=states)
+def enable_job(client: BatchClient, job_id: str, is_meant: IsMeant = NOW) -> None:
+    """Enable a disabled job. Raises as `change_meant` does."""
+    _post_meant(client, Thing("job", job_id), "enable", None, is_meant, "enabling", "active")
+
+
+def _post_meant(
+    client: BatchClient, thing: Thing, verb: str, body: Body | None, is_meant: IsMeant, *states: str
+) -> None:
+    """states: those of a thing on which the request has taken effect."""
+    send = partial(ask, client, "POST", f"{thing.path}/{verb}", f"{verb} {thing.name}", body, done=in_state(*states))
+    change_meant(client, thing, verb, is_meant, send)

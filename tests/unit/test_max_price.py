@@ -198,12 +198,12 @@ def hand_over(account: Account, guard: Guard) -> bool:
     """Leave the run to the service, if that can keep the limit."""
     stage = account.stage
 
-    def limit(_: object, job_id: str, seconds: float, __: object) -> None:
+    def limit(_: object, job_id: str, __: object, seconds: float, ___: object) -> None:
         age = (stage.now - stage.world.jobs[job_id].record.created) / wire.SECOND
         body = {"constraints": {"maxWallClockTime": duration(span_of(age + seconds))}}
         stage.do(jobs.update_job, job_id, body=body)
 
-    def complete(_: object, job_id: str) -> None:
+    def complete(_: object, job_id: str, __: object) -> None:
         stage.do(jobs.update_job, job_id, body={"onAllTasksComplete": "terminatejob"})
 
     acts = {job_actions.limit: limit, job_actions.complete: complete}

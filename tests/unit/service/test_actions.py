@@ -16,7 +16,7 @@ from batchtrain.plan.marks import RUN, Marks
 from batchtrain.plan.types import Upload
 from batchtrain.records import Task
 from batchtrain.records.events import Event, FilesUploaded
-from batchtrain.service import deletion, job_actions, read, requests, submit, task_actions, tasks
+from batchtrain.service import deletion, job_actions, read, requests, submit, task_actions, tasks, versions
 from batchtrain.service.register import Kind, Thing
 from batchtrain.service.task_actions import ACTIONS, NAMED, Changed, Refusal, refusal
 from batchtrain.service.watch import Deadline, Pace
@@ -198,19 +198,35 @@ def migrate(service: Service, pool_id: str = "new", seconds: float = 60) -> list
 
 
 def test_a_job_that_moves_is_disabled_until_it_has_its_new_pool() -> None:
-    service = Service(job("active"), POOL, job("active"), DONE, job("disabling"), job("disabled"), DONE, DONE)
+    sent = [job("active"), DONE, job("disabling"), job("disabled"), job("disabled"), DONE, job("disabled"), DONE]
+    service = Service(job("active"), POOL, *sent)
     assert migrate(service) == []
     assert service.asked == [
         "GET /jobs/j", "GET /pools/new", "GET /jobs/j", "POST /jobs/j/disable", "GET /jobs/j", "GET /jobs/j",
-        "PATCH /jobs/j", "POST /jobs/j/enable",
+        "GET /jobs/j", "PATCH /jobs/j", "GET /jobs/j", "POST /jobs/j/enable",
     ]  # fmt: skip
-    assert (service.bodies[3], service.bodies[6]) == ({"disableTasks": "wait"}, {"poolInfo": {"poolId": "new"}})
+    assert (service.bodies[3], service.bodies[7]) == ({"disableTasks": "wait"}, {"poolInfo": {"poolId": "new"}})
     assert service.time.pauses == [2.0]
+
+
+@pytest.mark.parametrize("changes", range(3))
+def test_a_job_that_replaced_the_one_that_moves_is_not_changed(changes: int) -> None:
+    def version(day: int, state: str) -> Any:
+        return 200, {**job(state)[1], "creationTime": f"2026-01-0{day}T00:00:00Z", "eTag": f"0x{day}"}
+
+    answers = [version(1, "active"), POOL, version(1, "active"), DONE, version(1, "disabled"), version(1, "disabled"),
+               DONE, version(1, "disabled")]  # fmt: skip
+    read_before = (2, 5, 7)[changes]
+    service = Service(*answers[:read_before], version(2, "active"))
+    with pytest.raises(NotFound, match="job j was replaced"):
+        migrate(service)
+    sent = [request for request in service.transport.requests if request.method != "GET"]
+    assert [request.headers["If-Match"] for request in sent] == ['"0x1"'] * changes
 
 
 @pytest.mark.parametrize(("state", "disables"), [("disabled", False), ("disabling", True)])
 def test_a_job_that_was_disabled_before_stays_disabled_on_its_new_pool(state: str, disables: bool) -> None:
-    service = Service(job(state), POOL, *[job(state), DONE] * disables, job("disabled"), DONE)
+    service = Service(job(state), POOL, *[job(state), DONE] * disables, job("disabled"), job("disabled"), DONE)
     assert migrate(service) == ["job j stays disabled: `batchtrain jobs enable j`"]
     assert ("POST /jobs/j/disable" in service.asked) == disables
     assert service.asked[-1] == "PATCH /jobs/j"
@@ -218,7 +234,7 @@ def test_a_job_that_was_disabled_before_stays_disabled_on_its_new_pool(state: st
 
 @pytest.mark.parametrize(
     ("answers", "pool_id"), [((NO_CONNECTION,), "old"), ((job("disabled"), NO_CONNECTION), "old"),
-                             ((job("disabled"), DONE, NO_CONNECTION), "new")],
+                             ((job("disabled"), job("disabled"), DONE, NO_CONNECTION), "new")],
 )  # fmt: skip
 def test_an_interrupted_move_says_where_the_disabled_job_is(answers: Sequence[Any], pool_id: str) -> None:
     last = migrate(Service(job("active"), POOL, job("active"), DONE, *answers), seconds=1)[-1]
@@ -306,7 +322,6 @@ def test_a_job_gets_a_limit_unless_its_own_ends_it_earlier(own: str | None, limi
     [
         (lambda c: submit.delete_version(c, Thing("pool", "p"), ""), "DELETE /pools/p", None),
         (lambda c: submit.delete_version(c, Thing("job schedule", "s"), ""), "DELETE /jobschedules/s", None),
-        (lambda c: submit.enable_job(c, "j"), "POST /jobs/j/enable", None),
         (lambda c: submit.reboot_node(c, "p", "n"), "POST /pools/p/nodes/n/reboot", {"nodeRebootOption": "requeue"}),
         (lambda c: submit.resize_pool(c, "p", 3, None, "terminate"), "POST /pools/p/resize",
          {"targetDedicatedNodes": 3, "nodeDeallocationOption": "terminate"}),
@@ -330,9 +345,12 @@ def test_an_action_is_one_request(act: Callable[[BatchClient], None], sent: str,
         (lambda c: submit.terminate(c, Thing("job", "j")), "POST /jobs/j/terminate",
          {"terminateReason": "UserTerminate"}),
         (lambda c: submit.disable_job(c, "j", "requeue"), "POST /jobs/j/disable", {"disableTasks": "requeue"}),
+        (lambda c: submit.enable_job(c, "j"), "POST /jobs/j/enable", None),
+        (lambda c: versions.update_job(c, "j", "change", {"priority": 1}, versions.NOW), "PATCH /jobs/j",
+         {"priority": 1}),
     ],
 )  # fmt: skip
-def test_what_ends_work_is_sent_for_the_version_that_was_read(
+def test_a_change_is_sent_for_the_version_that_was_read(
     act: Callable[[BatchClient], None], sent: str, body: Any
 ) -> None:
     service = Service((200, VERSION), (202, None))
@@ -352,7 +370,8 @@ def test_what_ends_work_is_sent_for_the_version_that_was_read(
 def test_an_action_whose_answer_was_lost_is_an_error_if_its_object_is_as_before(
     act: Callable[[BatchClient], None], refused: str, state: str
 ) -> None:
-    service = Service(NO_ANSWER, test_retry.refusal(refused), (200, {"state": state}))
+    version = [(200, VERSION)] * (refused == "JobCompleted")
+    service = Service(*version, NO_ANSWER, test_retry.refusal(refused), (200, {"state": state}))
     with pytest.raises(ServiceError, match=refused):
         act(service.client)
     assert service.asked[-1].startswith("GET ")
@@ -432,12 +451,12 @@ def test_the_only_task_of_a_job_is_a_request_of_its_own() -> None:
 
 
 def test_a_job_that_ends_by_itself_is_told_so_at_the_end() -> None:
-    service = Service((200, None))
+    service = Service((200, VERSION), (200, None))
     body = {"onAllTasksComplete": "terminatejob"}
     assert carry_out(service, Step("job.complete", "j", body)) == [
         ("job.complete", "j", "job j ends when its tasks have ended")
     ]
-    assert (service.asked, service.bodies) == (["PATCH /jobs/j"], [body])
+    assert (service.asked[1:], service.bodies[1:]) == (["PATCH /jobs/j"], [body])
 
 
 def test_a_login_is_added_on_every_node_and_updated_where_it_exists() -> None:

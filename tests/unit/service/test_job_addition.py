@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.errors import AlreadyExists, Differs, QuotaReached, ServiceError, TasksRefused, TimedOut
+from batchtrain.errors import AlreadyExists, Differs, NotFound, QuotaReached, ServiceError, TasksRefused, TimedOut
 from batchtrain.plan import Plan, Step, wire
 from batchtrain.plan.canonical import digest
 from batchtrain.plan.marks import COMPLETE, DIGEST, RUN, Marks
@@ -83,10 +83,20 @@ def test_a_job_with_a_short_wall_clock_gets_more_time_while_its_tasks_are_added(
     monkeypatch.setattr(job_addition, "creation", lambda *_: Creation(None, age))
     planned = plan("a", constraints={"maxWallClockTime": "PT10M"})
     end = Step("job.complete", "j", {"constraints": {"maxWallClockTime": "P1D"}})
-    service = Service((201, None), (200, None), (200, None))
+    version = 200, {"id": "j", "metadata": Marks(submitting.RUN).metadata}
+    service = Service((201, None), version, (200, None), version, (200, None))
     added(service, planned._replace(steps=(*planned.steps, end)), AddOptions())
-    assert service.asked == ["POST /jobs", "PATCH /jobs/j", "PATCH /jobs/j"]
-    assert service.bodies[1] == {"constraints": {"maxWallClockTime": clock}}
+    assert service.asked == ["POST /jobs", *["GET /jobs/j", "PATCH /jobs/j"] * 2]
+    assert service.bodies[2] == {"constraints": {"maxWallClockTime": clock}}
+
+
+def test_a_job_that_another_run_added_meanwhile_is_not_told_to_end() -> None:
+    service = Service((201, None), stand("a"), (200, {"id": "j", "metadata": Marks("other").metadata}))
+    planned = plan("a")
+    end = Step("job.complete", "j", {"onAllTasksComplete": "terminatejob"})
+    with pytest.raises(NotFound, match="job j was replaced"):
+        added(service, planned._replace(steps=(*planned.steps, end)), AddOptions())
+    assert service.asked[-1] == "GET /jobs/j"
 
 
 # --- a job that exists ----------------------------------------------------------------------------------------------
@@ -249,7 +259,8 @@ def test_a_job_notes_that_it_has_all_tasks_if_they_exceed_a_page(
     page: int, noted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read, "PAGE", page)
-    service = Service((201, None), stand("a", "b"), (200, None))
+    version = 200, {"id": "j", "metadata": Marks(submitting.RUN).metadata}
+    service = Service((201, None), stand("a", "b"), version, (200, None))
     assert added(service, stream("a", "b"))[-1] == "added 2 tasks"
     assert (service.asked[-1] == "PATCH /jobs/j") == noted
     if noted:
@@ -259,7 +270,8 @@ def test_a_job_notes_that_it_has_all_tasks_if_they_exceed_a_page(
 
 def test_a_note_that_the_service_refuses_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read, "PAGE", 1)
-    service = Service((201, None), stand("a", "b"), refusal("JobCompleted"))
+    version = 200, {"id": "j", "metadata": Marks(submitting.RUN).metadata}
+    service = Service((201, None), stand("a", "b"), version, refusal("JobCompleted"))
     assert added(service, stream("a", "b"))[-1] == "added 2 tasks"
 
 

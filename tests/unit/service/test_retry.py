@@ -569,7 +569,7 @@ ENDINGS: dict[str, tuple[Callable[[BatchClient], None], tuple[int, Any], Any]] =
         {"targetDedicatedNodes": 3, "targetLowPriorityNodes": 0},
     ),
 }
-OF_A_VERSION = ("terminate", "terminate a schedule", "disable")
+OF_A_VERSION = ("terminate", "terminate a schedule", "disable", "enable")
 """Those that read the version which they change."""
 
 

@@ -1,0 +1,72 @@
+"""Changes of what is meant: of the version of a pool, a job or a job schedule that was read, and of no successor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from datetime import datetime
+from functools import partial
+from typing import Protocol
+
+from azure.batch import BatchClient
+
+from batchtrain.errors import NotFound, ServiceError
+from batchtrain.plan.marks import marks_of
+from batchtrain.service import read
+from batchtrain.service.read import Version
+from batchtrain.service.register import COLLECTIONS, Thing
+from batchtrain.service.requests import CHANGED, Body, ask
+
+REPLACED = "Replaced"
+MOST_READS = 20
+"""How often a thing is read again because another command has changed it."""
+IsMeant = Callable[[Version], bool]
+
+
+class Change(Protocol):
+    """Sends the request for the version with this ETag."""
+
+    def __call__(self, *, etag: str) -> None: ...
+
+
+def of_runs(runs: Collection[str]) -> IsMeant:
+    """What one of these runs created is meant."""
+    return lambda version: marks_of(version.metadata).run in runs
+
+
+def of_time(created: datetime | None) -> IsMeant:
+    """What was created at this time is meant; None: what has the id now."""
+    return lambda version: created in (None, version.created)
+
+
+NOW = of_time(None)
+"""What has the id now is meant."""
+
+
+def change_meant(client: BatchClient, thing: Thing, verb: str, is_meant: IsMeant, change: Change) -> None:
+    """Change a thing if it is the one that is meant, and none that gets its id later: a request may arrive after it was
+    given up. Raises NotFound, with the code REPLACED for another thing."""
+    created: datetime | None = None
+    for version in versions(client, thing):
+        created = created or version.created
+        if version.created != created or not is_meant(version):
+            raise NotFound(f"{thing.name} was replaced", operation=f"{verb} {thing.name}", code=REPLACED)
+        try:
+            change(etag=version.etag)
+        except ServiceError as error:
+            if error.code != CHANGED:
+                raise
+        else:
+            return
+
+
+def versions(client: BatchClient, thing: Thing) -> Iterator[Version]:
+    """A thing now, as often as another command has changed it. Raises NotFound."""
+    for _ in range(MOST_READS):
+        yield read.version(client, thing.kind, COLLECTIONS[thing.kind], thing.id)
+    raise ServiceError(f"{thing.name} is changed by other commands all the time", code=CHANGED)
+
+
+def update_job(client: BatchClient, job_id: str, verb: str, body: Body, is_meant: IsMeant) -> None:
+    """Change properties of a job. Raises as `change_meant` does."""
+    job = Thing("job", job_id)
+    change_meant(client, job, verb, is_meant, partial(ask, client, "PATCH", job.path, f"{verb} {job.name}", body))
