@@ -38,7 +38,7 @@ from batchtrain.service import arm, connect, entra, files, prices, vault
 from batchtrain.service.answer_body import ERROR_BYTES, SILENT_SECONDS
 from batchtrain.service.arm import AccountSeen
 from batchtrain.service.downloads import task_tree
-from batchtrain.service.register import Register, Thing
+from batchtrain.service.register import COLLECTIONS, Kind, Register, Thing
 from batchtrain.service.requests import CONTENT_TYPE, quoted
 from batchtrain.service.rest import Rest
 from batchtrain.storage import blob
@@ -319,12 +319,17 @@ def _created(
         key: model["virtualMachineConfiguration"][key] for key in ("imageReference", "nodeAgentSKUId")
     } | changes.get("virtualMachineConfiguration", {})
     body = {"vmSize": model["vmSize"], "targetDedicatedNodes": 0, **changes, "virtualMachineConfiguration": machine}
-    thing, answer = Thing("pool", f"{target.pool}-{name}"), {}
+    return _added(target, Thing("pool", f"{target.pool}-{name}"), body, version, batch)
+
+
+def _added(target: Target, thing: Thing, body: Mapping[str, Any], version: str = API_VERSION, batch: Any = None) -> Any:
+    """The answer to the creation of a pool or a job."""
+    answer: dict[str, Any] = {}
 
     def send(document: Mapping[str, Any], attempts: Any) -> None:
         nonlocal answer
-        params, headers = {"api-version": version}, {"Content-Type": CONTENT_TYPE}
-        request = HttpRequest("POST", "/pools", params=params, headers=headers, json=document)
+        path, params, headers = f"/{COLLECTIONS[thing.kind]}", {"api-version": version}, {"Content-Type": CONTENT_TYPE}
+        request = HttpRequest("POST", path, params=params, headers=headers, json=document)
         response = answer_to(batch, request) if batch else answer_to(target.client.batch, request, attempts=attempts)
         answer = _refusal(response)
         response.raise_for_status()
@@ -346,16 +351,34 @@ def _empty_pool(target: Target) -> Any:
     return _until(lambda: target.get(path).json()["allocationState"], "steady", target.client.pace.first)
 
 
-def _versions(target: Target) -> Any:
-    """The answers to changes of a pool without nodes: PATCH and DELETE, each for another version of it and for this
-    one."""
-    answer = _created(target, "versions", {})
-    if answer["status"] != 201:
-        return [answer]
-    path, body = f"/pools/{quoted(target.pool)}-versions", {"metadata": [{"name": "verify", "value": "versions"}]}
-    before = target.get(path).json()["eTag"]
-    answers = [_conditional(target, "PATCH", path, etag, body) for etag in ("0x0", before)]
-    return answers + [_conditional(target, "DELETE", path, etag) for etag in (before, target.get(path).json()["eTag"])]
+CHANGES: Mapping[Kind, tuple[tuple[str, str, Mapping[str, Any] | None], ...]] = {
+    "pool": (("PATCH", "", {"metadata": [{"name": "verify", "value": "versions"}]}), ("DELETE", "", None)),
+    "job": (
+        ("PATCH", "", {"priority": 1}),
+        ("POST", "/disable", {"disableTasks": "wait"}),
+        ("POST", "/enable", None),
+        ("POST", "/terminate", {"terminateReason": "verify"}),
+    ),
+}
+
+
+def _versions_of(kind: Kind) -> Question:
+    """The answers to changes of a pool without nodes or a job without tasks, each for the version before the last
+    change, and for this one."""
+
+    def ask(target: Target) -> Any:
+        thing, answers, before = Thing(kind, f"{target.pool}-versions"), list[Any](), "0x0"
+        body = {"poolInfo": {"poolId": target.pool}}
+        answer = _created(target, "versions", {}) if kind == "pool" else _added(target, thing, body)
+        for method, verb, change in CHANGES[kind] if answer["status"] == 201 else ():
+            now = target.get(thing.path).json()["eTag"]
+            answers += [_conditional(target, method, thing.path + verb, etag, change) for etag in (before, now)]
+            before = now
+            if verb == "/disable":
+                _until(lambda: target.get(thing.path).json()["state"], "disabled", target.client.pace.first)
+        return answers or [answer]
+
+    return ask
 
 
 def _conditional(target: Target, method: str, path: str, etag: str, body: Any = None) -> Any:
@@ -636,7 +659,8 @@ OF_HOST: Mapping[str, Question] = {
     "sold": _sold,
     "prices": _prices,
     "empty-pool": _empty_pool,
-    "versions": _versions,
+    "versions": _versions_of("pool"),
+    "job-versions": _versions_of("job"),
     "hardware": _hardware,
     "zones": _zones,
     "mix": _mix,

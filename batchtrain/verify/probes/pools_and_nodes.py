@@ -25,6 +25,7 @@ from batchtrain.verify.reasons import (
 from batchtrain.verify.recorded_answers import file, gpus, response, session
 
 CONDITIONAL = [(412, "ConditionNotMet"), (200, ""), (412, "ConditionNotMet"), (202, "")]
+JOB_CHANGES = [*CONDITIONAL, *CONDITIONAL[2:], *CONDITIONAL[2:]]
 
 PROBES = (
     Probe("ed25519-login", "An `ssh` login works with an Ed25519 key",
@@ -61,7 +62,19 @@ PROBES = (
         lambda value: [(answer["status"], answer["code"]) for answer in value] == CONDITIONAL,
         right=[response(*answer) for answer in CONDITIONAL],
         wrong=[response(200), response(200), response(202), response(404, "PoolNotFound")],
-        unread=[{"status": 412}], code="batchtrain/service/pool_users.py batchtrain/service/requests.py",
+        unread=[{"status": 412}], code="batchtrain/service/pool_users.py batchtrain/service/versions.py",
+        shape=list[dict[str, Any]]),
+    Probe("job-versions",
+        "PATCH of a job, and its `disable`, `enable` and `terminate`, obey `If-Match` with its `eTag` in quotes: "
+        "another version is refused with 412 `ConditionNotMet`, and each gives the job a new one",
+        "documentation (optimistic concurrency)",
+        "`az rest --method post --url 'https://NAME.REGION.batch.azure.com/jobs/JOB/terminate?api-version=2025-06-01' "
+        "--headers If-Match='\"0x0\"'`",
+        "service/job-versions",
+        lambda value: [(answer["status"], answer["code"]) for answer in value] == JOB_CHANGES,
+        right=[response(*answer) for answer in JOB_CHANGES],
+        wrong=[response(200), response(200), *[response(202)] * 6],
+        unread=[{"status": 412}], code="batchtrain/service/versions.py batchtrain/service/requests.py",
         shape=list[dict[str, Any]]),
     by_hand("mount-options",
         "`mountOptions` of NFS, CIFS and file shares are options of the mount command (`-o a,b`); `blobfuseOptions` "
