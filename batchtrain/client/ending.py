@@ -266,10 +266,11 @@ class Ending:
         waits = [thing for thing in jobs if thing.id not in self.ended]
         if not self.submitted and seen.cause.waits:
             waits = [thing for thing in things if thing.kind == "pool"]
+        files = [thing for thing in jobs if thing.id not in self._without_files]
         account, unsafe = self.client.account, seen.unsafe
         cost = (f"; {self.hour}" if self.hour and not account.emulated else "") + self.bound
         exceed_limit = bool(unsafe) and all(self.recordings[job.id].exceeds_limit for job in unsafe)
-        text = left(things, account.option, waits=waits, files=jobs, cost=cost, everything=exceed_limit)
+        text = left(things, account.option, waits=waits, files=files, cost=cost, everything=exceed_limit)
         self.tell(Standing(things[0].name, text))
 
     def _write(self, seen: SeenEnd) -> None:
@@ -310,9 +311,16 @@ class Ending:
 
     @property
     def _missing(self) -> ResultsLeft | None:
-        """The error of the first job with results that are not here, and that the user did not skip."""
-        errors = (recording.missing for recording in self.recordings.values())
+        """The error of the first job with results that are not here, and that the user did not skip. A job whose files
+        the service deletes at its end, as its settings say, has none."""
+        kept = (item for item in self.recordings.values() if item.unsaved or item.job_id not in self._without_files)
+        errors = (recording.missing for recording in kept)
         return None if self._skipped else next((error for error in errors if error), None)
+
+    @property
+    def _without_files(self) -> frozenset[str]:
+        jobs = self.recipe.jobs if self.recipe else ()
+        return frozenset(job.id for job in jobs if job.loses_files and job.id in self.ended)
 
     def failure(self, *, successful: bool) -> BaseException | None:
         """The error of a command that left something whose deletion failed; None if nothing is left."""

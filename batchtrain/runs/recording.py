@@ -634,6 +634,10 @@ class Recording:
         for reason, paths in reasons.items():
             what = _named(sorted(paths)) if paths[0] else f"the files of {counted(len(paths), 'task')} were"
             lines.append(f"{what} not fetched: {reason}")
+        if self.lost and self._job is not None and self._job.loses_files:
+            lines.append(
+                "the service deleted the `auto_pool` of the job with all files, because of its `auto_complete`"
+            )
         if self._left:
             what = counted(self._left, "task")
             lines.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from batchtrain.errors import (
     NotAllowed,
     NotFound,
     QuotaReached,
+    ResultsLeft,
     ServiceError,
     Terminated,
     TimedOut,
@@ -31,6 +33,7 @@ from batchtrain.service import read, register
 from batchtrain.service.connect import Account
 from batchtrain.service.register import KINDS, Kind, State, Thing
 from tests.submitting import RUN
+from tests.unit.plan.jobs import recipe
 from tests.unit.service import test_retry
 from tests.waiting import GUARD
 
@@ -229,6 +232,20 @@ def test_a_signal_ends_the_look_at_a_pending_thing_which_is_deleted_nevertheless
 
 
 # --- what is deleted ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_files_that_the_service_deletes_with_the_pool_of_their_job_are_no_error(
+    is_deleted: bool, interrupts: Interrupts
+) -> None:
+    command = Command(Client(JOB), interrupts, keep=KINDS)
+    error = ResultsLeft("x")
+    files: Any = SimpleNamespace(job_id="j", has_fetched=True, unsaved=(), missing=error, exceeds_limit=False)
+    command.ending.recordings, command.ending.submitted, command.ending.ended = {"j": files}, True, {"j"}
+    command.ending.recipe = recipe({"auto_pool": {}, "auto_complete": is_deleted})
+    command.ending.end()
+    assert command.ending.problem(successful=True) is (None if is_deleted else error)
+    assert ("fetch files" in command.texts[-1]) != is_deleted
 
 
 def test_every_deletion_is_requested_before_the_first_wait_and_the_pool_is_last(interrupts: Interrupts) -> None:

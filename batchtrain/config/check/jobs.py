@@ -538,7 +538,7 @@ def _lost_files(subject: Subject) -> Found:
         if job.loses_files and not all(task.output_data.azure_storage for task in job.tasks):
             message = (
                 "the service deletes the `auto_pool` with all files as soon as the tasks have ended: `run` refuses this"
-                " job, and `jobs add --follow` shows the output, but can fetch nothing (exit code 8); remove"
+                " job, and `jobs add --follow` shows the output, but fetches nothing; remove"
                 " `auto_complete`, or send the results to storage with `output_data`"
             )
             yield (*path, "auto_complete"), message
