@@ -51,6 +51,8 @@ class RayBlock(Nodes, frozen=True, kw_only=True):
         Variable("RAY_ADDRESS", "the head's address, for the command", "ray.init() connects to the cluster by it"),
         Variable("RAY_AUTH_MODE", "token", "without it, every program that reaches a node could run code", keeps=True),
         Variable("RAY_AUTH_TOKEN", "a new one for each launch", "only the nodes of this cluster have it", keeps=True),
+        Variable("RAY_NUM_REDIS_GET_RETRIES", "`barrier_seconds` at 2 s each", "a worker would wait 40 s for the head",
+                 keeps=True),
         Variable("RAY_USAGE_STATS_ENABLED", "0", "Ray would send usage statistics", keeps=True),
         *SOCKETS,
     )  # fmt: skip

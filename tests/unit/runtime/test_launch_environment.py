@@ -200,6 +200,12 @@ def test_a_ray_cluster_has_a_head_a_worker_on_each_other_node_and_one_driver() -
     assert [process.slot for process in made.processes] == [0, 0, -1]  # each daemon has all cores of its node
 
 
+@pytest.mark.parametrize("seconds", [1, 120, 301])
+def test_a_worker_of_ray_waits_for_its_head_as_long_as_the_barrier(seconds: int) -> None:
+    made = gang([1, 1], framework="ray", roles=RAY_ROLES, barrier_seconds=seconds)
+    assert 2 * int(defaults(made, "worker 0")["RAY_NUM_REDIS_GET_RETRIES"]) >= seconds
+
+
 def test_ps_lite_is_told_its_role_the_scheduler_and_the_nodes_own_address() -> None:
     made = gang([2, 2], framework="mxnet", roles=[SCHEDULER, SERVER, WORKER], options={"verbose": 1})
     assert {**some(told(made, "rank 3"), "DMLC_"), **some(defaults(made, "rank 3"), "PS_")} == {

@@ -5,6 +5,9 @@ import os
 from ..spec import Gang, Process, Values, address_of
 from .base import Framework, sockets
 
+RETRY_SECONDS = 2.0
+"""Between two attempts of a worker to reach the head."""
+
 
 class Ray(Framework):
     linger = 0.0  # its daemons never end by themselves
@@ -23,6 +26,7 @@ class Ray(Framework):
     def defaults(self, gang: Gang, process: Process) -> Values:
         """Without a token, any program that reaches a node could run code on it."""
         values = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
+        values["RAY_NUM_REDIS_GET_RETRIES"] = str(int(gang.spec.barrier / RETRY_SECONDS) + 1)
         return dict(sockets(gang, process), **values)
 
 
