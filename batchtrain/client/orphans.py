@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import platform
 from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -197,7 +198,7 @@ def end(
             raise
         for orphan, recording, failure in zip(met, recordings, failures, strict=True):
             if recording.has_fetched:
-                recording.end("failed" if failure else _last_state(orphan.run), failure)
+                recording.end("failed" if failure else _last_state(orphan.run), failure, _last_end(orphan.run))
             else:
                 recording.close(_last_state(orphan.run))
     return tuple(recordings)
@@ -283,6 +284,11 @@ def _last_state(run: RunDirectory) -> str:
     if not tasks or any(task.state != "completed" for task in tasks):
         return "interrupted"
     return "failed" if any(task.result == "failure" or task.exit_code for task in tasks) else "completed"
+
+
+def _last_end(run: RunDirectory) -> datetime | None:
+    """When the last of its tasks ended, as far as it is known."""
+    return max((task.ended for task in run.tasks() if task.ended), default=None)
 
 
 def _has_mark(client: Operations, thing: Thing, orphan: Orphan) -> bool:

@@ -402,9 +402,9 @@ class Recording:
                 ranks_of.setdefault(record.task, []).append(int(match[1]))
         return {task: tuple(sorted(ranks)) for task, ranks in ranks_of.items()}
 
-    def end(self, state: str, error: BaseException | None = None) -> None:
+    def end(self, state: str, error: BaseException | None = None, ended: datetime | None = None) -> None:
         """Write the end of the run, its summary and the report. A run that had already ended keeps its end, and one
-        that another process still records is left to it."""
+        that another process still records is left to it. ended: when its tasks did, if its nodes stayed until now."""
         if self._lease is None:
             return
         if self._finished:  # add the metrics of tasks that were fetched after the end of the run
@@ -421,7 +421,7 @@ class Recording:
             self._record = replace(
                 self._record,
                 state=state,
-                ended=end_time,
+                ended=ended or end_time,
                 failure=_failure(error, self._secrets, self._standstill(), self._waits) if error is not None else None,
                 node_hours=node_hours(self._nodes.values(), end_time, since=self._record.started) if end_time else None,
                 cost=self._cost(end_time),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +15,7 @@ from batchtrain.client.orphans import Orphan
 from batchtrain.config.types import Secret
 from batchtrain.errors import AlreadyExists, ResultsLeft
 from batchtrain.plan.marks import Marks
+from batchtrain.records import Task
 from batchtrain.records.events import Event, Results
 from batchtrain.runs import directory, lease
 from batchtrain.runs.directory import Cost, RunRecord
@@ -143,6 +144,20 @@ def test_a_lost_run_whose_tasks_run_is_refused_only_in_the_way(
             world.adopt(tmp_path, **needs)
     else:
         assert "still runs" in world.adopt(tmp_path, **needs)
+
+
+def test_an_adopted_run_ended_with_the_last_of_its_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = lost(tmp_path, "a", state="lost")
+    (orphan,) = orphans.lost_runs(tmp_path)
+    times = {"a": 60.0, "b": 90.0, "c": None}
+    orphan.run.write_tasks(Task(id, "completed", started=START, seconds=seconds) for id, seconds in times.items())
+    ends: list[Any] = []
+    recording = SimpleNamespace(has_fetched=True, unsaved=(), end=lambda *end: ends.append(end))
+    monkeypatch.setattr(orphans, "_recording", lambda *_: recording)
+    monkeypatch.setattr(orphans, "_fetched", lambda *_: None)
+    monkeypatch.setattr(orphans, "marks_or_none", lambda *_: Marks(""))
+    orphans.end(SimpleNamespace(account=HERE, batch=None), [orphan], lambda event: None)  # type: ignore[arg-type]
+    assert (orphan.run.name, ends) == (name, [("completed", None, START + timedelta(seconds=90))])
 
 
 class Fetched:

@@ -809,6 +809,18 @@ def test_a_run_costs_the_hours_of_its_nodes_until_its_job_ended(
     assert recorded.outcome().text.splitlines()[1] == "  cost  2.50 USD, 1.50 node hours"
 
 
+def test_a_run_that_ended_before_its_nodes_costs_them_until_now(
+    client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "now", lambda: after(3600))
+    service.pool(node("tvm-1", allocated=0))
+    recorded = started(client, service, tmp_path)
+    recorded.fetch([ran()])
+    recorded.end("completed", ended=after(60))
+    record = recorded.run.record()
+    assert (record.ended, record.node_hours) == (after(60), 1.0)
+
+
 def test_a_run_whose_job_goes_on_has_no_end_and_no_cost(
     client: BatchClient, service: BatchServer, tmp_path: Path
 ) -> None:
