@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
-from azure.batch import BatchClient, models
+from azure.batch import BatchClient
 
 from batchtrain.errors import (
     AlreadyExists,
@@ -115,10 +115,7 @@ class JobAddition:
             yield JobAdded(self._job_id, f"added job {self._job_id}")
 
     def _added(self, body: dict[str, Any]) -> Iterator[Event]:
-        def send(request: Mapping[str, Any], attempts: retry.Attempts) -> None:
-            self._client.create_job(models.BatchJobCreateOptions(request), attempts=attempts)
-
-        create = partial(self._register.create, self._client, self._thing, body, send)
+        create = partial(self._register.create, self._client, self._thing, body)
         try:
             create()
         except QuotaReached as error:

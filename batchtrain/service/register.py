@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from azure.batch import BatchClient
 
+from batchtrain.catalog import api_versions
 from batchtrain.errors import AlreadyExists, NotFound, ServiceError, Unreachable
 from batchtrain.plan.marks import Marks, marked, marks_of
 from batchtrain.plan.step import Action
 from batchtrain.service import read
 from batchtrain.service.faults import NO_CONNECTION, faults
-from batchtrain.service.requests import quoted
+from batchtrain.service.requests import create, quoted
 from batchtrain.service.retry import CLOCK, Attempts
 
 Kind = Literal["job", "job schedule", "pool"]
@@ -103,17 +105,19 @@ class Register:
         Raises NotFound."""
         return read_marks(client, thing).run == self.marks(thing).run
 
-    def create(self, client: BatchClient, thing: Thing, body: Mapping[str, Any], send: Send) -> None:
-        """Create a thing by `send`, which receives the request with its marks.
+    def create(self, client: BatchClient, thing: Thing, body: Mapping[str, Any], send: Send | None = None) -> None:
+        """Create a thing. send: receives the request with its marks, in place of the service.
 
         Raises AlreadyExists for a thing of the same id that another run created. If an attempt had no answer, the thing
         stays pending.
         """
         self.note(thing, "pending")
-        attempts = Attempts()
+        attempts, document = Attempts(), marked(ACTIONS[thing.kind], body, self.marks(thing))
+        version = api_versions.needed(thing.kind, document)
+        send = send or partial(create, client, f"/{COLLECTIONS[thing.kind]}", version=version)
         try:
             with faults(f"add {thing.name}"):
-                send(marked(ACTIONS[thing.kind], body, self.marks(thing)), attempts)
+                send(document, attempts)
         except AlreadyExists:  # perhaps from an earlier attempt, whose answer was lost
             if not self.is_ours(client, thing):
                 self.note(thing, None)

@@ -88,12 +88,17 @@ def posted(client: BatchClient, path: str, body: bytes, attempts: Attempts, vers
     return client.send_request(request, attempts=attempts)
 
 
-def add(client: BatchClient, operation: str, path: str, body: Body, create: Callable[[Attempts], object]) -> None:
+def create(client: BatchClient, path: str, body: Body, attempts: Attempts, version: str = API_VERSION) -> None:
+    """Send the document of a new thing. Raises the errors of the SDK."""
+    posted(client, path, msgspec.json.encode(body), attempts, version).raise_for_status()
+
+
+def add(client: BatchClient, operation: str, path: str, body: Body) -> None:
     """Add a task, which has no metadata. Raises AlreadyExists, unless an earlier attempt of this call created it."""
     attempts = Attempts()
     try:
         with faults(operation):
-            create(attempts)
+            create(client, path, body, attempts)
     except AlreadyExists:
         if not made(client, f"{path}/{quoted(body['id'])}", body, attempts):
             raise

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
-import msgspec
-from azure.batch import BatchClient, models
+from azure.batch import BatchClient
 
-from batchtrain.catalog import api_versions
 from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import Secret
 from batchtrain.errors import ServiceError
@@ -21,7 +19,7 @@ from batchtrain.records import events
 from batchtrain.service import read, retry
 from batchtrain.service.job_addition import ONCE, AddOptions, JobAddition
 from batchtrain.service.register import Kind, Register, Thing
-from batchtrain.service.requests import Body, add, ask, has, in_state, posted, quoted
+from batchtrain.service.requests import Body, add, ask, has, in_state, quoted
 from batchtrain.service.versions import NOW, IsMeant, change_meant
 
 Fill = Callable[[wire.Placeholder], str | Secret]
@@ -31,34 +29,11 @@ Others = Mapping[Action, Callable[[Step], events.Event]]
 """Carries out steps that are not requests to Batch, by their action."""
 
 
-class _Creation(NamedTuple):
-    """How something is created: the events before and after the request, and the call of the SDK."""
-
-    kind: Kind
-    adding: type[events.Event]
-    added_event: type[events.Event]
-    send: Callable[[BatchClient, Any, retry.Attempts], object]
-
-
-def _create_pool(client: BatchClient, body: Mapping[str, Any], attempts: retry.Attempts) -> None:
-    """Create a pool. The SDK does not have the properties of the newer API version."""
-    if (version := api_versions.needed("pool", body)) == wire.API_VERSION:
-        client.create_pool(models.BatchPoolCreateOptions(body), attempts=attempts)
-    else:
-        posted(client, "/pools", msgspec.json.encode(body), attempts, version).raise_for_status()
-
-
-CREATIONS: Mapping[Action, _Creation] = {
-    "pool.add": _Creation("pool", events.PoolAdding, events.PoolAdded, _create_pool),
-    "schedule.add": _Creation(
-        "job schedule",
-        events.ScheduleAdding,
-        events.ScheduleAdded,
-        lambda client, body, attempts: client.create_job_schedule(
-            models.BatchJobScheduleCreateOptions(body), attempts=attempts
-        ),
-    ),
+CREATIONS: Mapping[Action, tuple[Kind, type[events.Event], type[events.Event]]] = {
+    "pool.add": ("pool", events.PoolAdding, events.PoolAdded),
+    "schedule.add": ("job schedule", events.ScheduleAdding, events.ScheduleAdded),
 }
+"""What is created, and the events before and after the request."""
 RESIZED: Mapping[Action, type[events.Event]] = {
     "pool.resize": events.PoolResized,
     "pool.autoscale": events.PoolAutoscaled,
@@ -114,20 +89,20 @@ def _job_steps(
         yield from job.tasks(steps)
         return
     job_id, body = step.subject, filled(step.body, fill)
-    path, name, options = f"/jobs/{quoted(job_id)}/tasks", f"{job_id}/{body['id']}", models.BatchTaskCreateOptions(body)
-    add(client, f"add task {name}", path, body, lambda attempts: client.create_task(job_id, options, attempts=attempts))
+    name = f"{job_id}/{body['id']}"
+    add(client, f"add task {name}", f"/jobs/{quoted(job_id)}/tasks", body)
     yield events.TasksAdded(name, f"added task {body['id']}")
 
 
 def _requested(client: BatchClient, step: Step, body: dict[str, Any], register: Register) -> Iterator[events.Event]:
-    creation = CREATIONS.get(step.action)
-    if creation is None:
+    if step.action not in CREATIONS:
         yield _ACTIONS[step.action](client, step, body)
         return
-    thing = Thing(creation.kind, body["id"])
-    yield creation.adding(thing.id, f"adding {thing.id}")
-    register.create(client, thing, body, partial(creation.send, client))
-    yield creation.added_event(thing.id, f"added {thing.name}")
+    kind, adding, added = CREATIONS[step.action]
+    thing = Thing(kind, body["id"])
+    yield adding(thing.id, f"adding {thing.id}")
+    register.create(client, thing, body)
+    yield added(thing.id, f"added {thing.name}")
 
 
 def filled(body: Any, fill: Fill) -> dict[str, Any]:

@@ -181,8 +181,8 @@ def test_the_service_is_sent_it_and_no_error_and_no_log_shows_it(
     seen: Examined, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Service:
-        def create_pool(self, options: Any, **_: Any) -> None:
-            sent.append(str(dict(options)))
+        def send_request(self, request: Any, **_: Any) -> None:
+            sent.append(request.content.decode())
             raise OSError("no such host")
 
     sent: list[str] = []
