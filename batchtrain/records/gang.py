@@ -174,6 +174,14 @@ def standstill(ranks: Sequence[Rank], now: float) -> str:
     return f"rank{'s' * (len(stopped) > 1)} {names} stood still for {seconds:.0f} s"
 
 
+def stall(ranks: Sequence[Rank], now: float) -> str:
+    """The same, or that no rank prints; empty if they do."""
+    if stands := standstill(ranks, now):
+        return stands
+    is_quiet = any(state.condition == "quiet" for state in compared(ranks, {}, now))
+    return f"no rank has printed a line for {now - max(rank.heard for rank in ranks):.0f} s" if is_quiet else ""
+
+
 def at_end(states: Sequence[RankState], ends: Mapping[int, RankEnd]) -> list[RankState]:
     """The ranks of a gang that has ended, those that failed first: none is silent. ends: how the ranks of a gang that
     failed ended, by number."""

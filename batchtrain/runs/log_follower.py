@@ -239,7 +239,7 @@ class _FollowedTask:
         """How far the task is, in a sentence."""
         assert self._stream is not None
         metrics = {name: metric for name, (_, metric) in self._last.items()}
-        return so_far(self.task, self._stream, metrics, self._line, now)
+        return so_far(self._job_id, self.task, self._stream, metrics, self._line, now)
 
     def measure(self, node: str, *, last: bool) -> int:
         """Read what the task measures: the records of its gang, or else its file of $BATCHTRAIN_METRICS. Returns the

@@ -6,6 +6,7 @@ import contextlib
 import contextvars
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +23,7 @@ from batchtrain.metrics.stream import OWN, RECORDS, MetricStream
 from batchtrain.metrics.summary import Summary
 from batchtrain.records import Metric, Table, Task
 from batchtrain.records.events import Event, SweepCut
-from batchtrain.records.gang import standstill
+from batchtrain.records.gang import stall
 from batchtrain.runs.compare import ranked
 from batchtrain.runs.directory import RunDirectory, points_of
 from batchtrain.runs.recording import recorded_job
@@ -163,10 +164,10 @@ def progress(client: BatchClient, job_id: str, task: Task, now: float) -> str:
     metrics = read_ends(contents, stream, now)
     lines = contents.get("stdout.txt", b"").decode("utf-8", "replace").replace("\r", "\n").split("\n")
     last = next((line for line in reversed(lines) if line.strip()), "")
-    return so_far(task, stream, metrics, last, now) if contents else ""
+    return so_far(job_id, task, stream, metrics, last, now) if contents else ""
 
 
-def so_far(task: Task, stream: MetricStream, metrics: Mapping[str, Metric], line: str, now: float) -> str:
+def so_far(job_id: str, task: Task, stream: MetricStream, metrics: Mapping[str, Metric], line: str, now: float) -> str:
     """How far a task is, in a sentence: how long it runs, its step, its main metrics, the ranks that stand, and the
     last line of its ranks, or else of its output. line: the last line of its output."""
     ranks, training, main = stream.seen(), stream.progress, ranked(dict(metrics))[:2]
@@ -178,7 +179,8 @@ def so_far(task: Task, stream: MetricStream, metrics: Mapping[str, Metric], line
     elif main and main[0][1].step is not None:
         parts.append(f"step {main[0][1].step}")
     parts += [f"{name} {metric.text(4)}" for name, metric in main]
-    parts += filter(None, [standstill(ranks, stream.judged_at(now))] if task.state == "running" else [])
+    if task.state == "running" and (text := stall(ranks, stream.judged_at(now))):
+        parts.append(f"{text} (`{shlex.join(('batchtrain', 'jobs', 'stacks', job_id, task.id))}` shows where)")
     newest = max(ranks, key=lambda rank: rank.heard, default=None)
     printer, last = (f"rank {newest.number}", newest.last) if newest and newest.last else ("it", line)
     if last := printable(last.strip()):

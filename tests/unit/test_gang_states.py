@@ -8,7 +8,7 @@ import pytest
 
 from batchtrain.metrics.stream import MetricStream
 from batchtrain.records import Rank
-from batchtrain.records.gang import StepTimes, at_end, compared
+from batchtrain.records.gang import StepTimes, at_end, compared, stall
 from batchtrain.records.position import Front, Position
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.records.rates import is_rate, rate_unit
@@ -52,7 +52,10 @@ def test_of_ranks_without_steps_the_one_that_went_silent_before_the_others_stand
 
 
 def test_ranks_that_are_all_silent_at_the_same_step_are_only_quiet() -> None:
-    assert conditions(ranks((7, 60.0), (7, 61.0))) == {0: "quiet", 1: "quiet"}
+    gang = ranks((7, 60.0), (7, 61.0))
+    assert conditions(gang) == {0: "quiet", 1: "quiet"}
+    assert stall(gang, NOW) == "no rank has printed a line for 60 s"
+    assert stall(ranks((7, 1.0), (7, 1.0)), NOW) == ""
 
 
 def test_a_rank_that_prints_no_metrics_as_rank_0_does_is_not_judged() -> None:

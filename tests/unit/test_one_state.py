@@ -90,7 +90,7 @@ def so_far(recorded: Recorded) -> str:
             for point in event.points:
                 summary.add(point)
         record = next(record for record in recorded.run.each_task() if record.id == task)
-        sentences.append(sweep.so_far(record, stream, summary.metrics(), story.tasks[task][-1][-1], now))
+        sentences.append(sweep.so_far("j", record, stream, summary.metrics(), story.tasks[task][-1][-1], now))
     return "\n".join(sentences)
 
 
@@ -160,7 +160,8 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
     "hung": {"block at 80": "1 stopped, 3 waiting", "block at 40": "1 stopped, 3 waiting"} | dict.fromkeys(
         ("list", "list of the page", "page"), "step 12/40, loss 0.1429"
     ) | dict.fromkeys(
-        ("jobs show", "jobs wait"), r"running for 2 min, step 12/40, .*rank 3 stood still for 64 s, rank 2 printed"
+        ("jobs show", "jobs wait"),
+        r"running for 2 min, step 12/40, .*rank 3 stood still for 64 s \(`batchtrain jobs stacks j train` .*, rank 2",
     ),
     "failed": dict.fromkeys(("report", "page", "plain lines"), "rank 2 on n1 exited with code 7") | {
         "block at 80": r"exited with code 7.*ended by the launcher \(SIGTERM\)", "jobs sweep": "'failed'",
