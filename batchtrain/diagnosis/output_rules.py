@@ -44,6 +44,12 @@ OUTPUT_RULES = (
         "{reboot}, or skip the check with `preflight: false`",
     ),
     _rule(
+        "checkpoint-refused",
+        r"batchtrain: `checkpoint`: ",
+        "the program was not started, because the task cannot use its checkpoints",
+        "do what the line says; `--fresh` starts anew, and `batchtrain runs list` shows the runs to `--resume`",
+    ),
+    _rule(
         "gpu-lost",
         r"Xid \(PCI:[^)]*\): 79\b|GPU has fallen off the bus|GPU is lost",
         "a GPU has fallen off the bus of the node",

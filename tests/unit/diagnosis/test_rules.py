@@ -84,6 +84,7 @@ LINES = {
     "shell-function": "/bin/bash: line 3: module: command not found",
     "missing-command": "/bin/bash: line 1: mpirun: command not found",
     "preflight": "batchtrain: preflight: node n1 (10.0.0.5): only 3 of 8 GPUs answer",
+    "checkpoint-refused": "batchtrain: `checkpoint`: no checkpoint of run 20261130T052123Z-t-8470 is kept in /m",
     "not-a-number": "step 40: Loss is nan, stopping training",
 }
 
