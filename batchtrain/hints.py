@@ -21,7 +21,7 @@ ASKING = re.compile(
 """Commands that contact a service and need its target options."""
 READING = re.compile(r"(?:data|images (?!env|build|list|save|load)) ?[a-z]")
 """Commands that read credentials.yaml."""
-OF_FILES = re.compile(r"(?:run|doctor|pool (?!list)[a-z]+|jobs (?:add|wait|del|term))(?: -\S+(?: [A-Z]+)?)*")
+OF_FILES = re.compile(r"(?:run|doctor|pool (?!list)[a-z]+|jobs (?:add|wait|del|term))(?: -\S+(?: [A-Z]+| \d{8}T\S+)?)*")
 """Commands without a name or a directory, which read the files of the command that is running."""
 WORDS_LAST = re.compile(r"(?P<verb>pool ssh|jobs exec)\b")
 """Commands whose last words belong to the user's command, so that options stand before them."""

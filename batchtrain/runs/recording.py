@@ -62,6 +62,7 @@ from batchtrain.records.gang import standstill
 from batchtrain.runs import compare, directory, lease, outcome, report, results, source_copy
 from batchtrain.runs.attempt_record import STREAMS, AttemptRecord
 from batchtrain.runs.beginnings import commit_of, training_jobs
+from batchtrain.runs.continuations import continuations
 from batchtrain.runs.directory import Cost, EventRecord, Labels, RunDirectory, RunFailure, RunNode, RunRecord
 from batchtrain.runs.numbers import MetricsFile, Recorded
 from batchtrain.runs.phases import Moments, phases
@@ -655,6 +656,8 @@ class Recording:
         if self._unwritten is not None:
             lines.append(f"the record of this run is incomplete: {self._unwritten.strerror or self._unwritten}")
         lines += [*(f"warning: {text}" for text in self._record.warnings), *self._numbers.notes]
+        if self._record.is_over and self._record.state != "completed" and continuations(self.run):
+            lines.append(f"continue from its checkpoints: batchtrain run --resume {self.run.name}")
         return "\n  ".join(lines)
 
     def outcome(self) -> events.Results:

@@ -33,6 +33,10 @@ LOCAL, PLACE = " --local", " --configdir 'my files'"
         ("  batchtrain runs attach r1", "  batchtrain runs attach r1 --local"),
         ("`batchtrain runs list --account` names it", "`batchtrain runs list --account --local` names it"),
         ("`batchtrain runs list` lists them", "`batchtrain runs list` lists them"),
+        (
+            "more: batchtrain run --resume 20261130T05Z-j-1",
+            f"more: batchtrain run --resume 20261130T05Z-j-1{LOCAL}{PLACE}",
+        ),
         ("`batchtrain data list a/b`", "`batchtrain data list a/b --configdir 'my files'`"),
         ("`batchtrain images env 'my files'`", "`batchtrain images env 'my files'`"),
         ("`batchtrain images check`", "`batchtrain images check --configdir 'my files'`"),

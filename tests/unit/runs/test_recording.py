@@ -927,6 +927,18 @@ def test_a_wait_that_the_user_stops_has_its_next_step(
     assert recorded.run.record().failure == stopped("stopped by the user while the job is disabled", "enable it")
 
 
+@pytest.mark.parametrize(("state", "advises"), [("failed", True), ("interrupted", True), ("completed", False)])
+def test_a_run_with_checkpoints_that_did_not_succeed_has_the_command_that_continues_it(
+    client: BatchClient, service: BatchServer, tmp_path: Path, state: str, advises: bool
+) -> None:
+    recorded = started(client, service, tmp_path)
+    record = json.dumps({"run": recorded.run.name, "training": "/m/p/j/t", "line": 1})
+    directory.replace(recorded.run.logs("t") / "lineage.json", record.encode())
+    recorded.end(state, None)
+    advice = f"\n  continue from its checkpoints: batchtrain run --resume {recorded.run.name}"
+    assert (advice in recorded.conclusion()) is advises
+
+
 def test_the_finding_of_a_failure_is_recorded(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:
     error = TaskFailed("it failed")
     error.finding = FINDING
