@@ -39,6 +39,8 @@ from batchtrain.scripts.detection import Choice
 POOL, TASK = "pool_specification", "train"
 CHECKPOINTS = "checkpoints"
 """The volume for checkpoints, and its file share."""
+MODULE = "batchtrain_checkpoint"
+"""It comes with a task that has checkpoints."""
 STEM_LENGTH = 57
 """The longest part of an id before the digest of the directory; an id has at most 64 characters."""
 
@@ -157,7 +159,7 @@ def prepare(
     image = recipe_images.script_image(build, packages, gpus=gpus)
     remarks = (
         *_own_launcher(read_script, refuses=runs and not wish.framework),
-        *_unlisted(read_script, package_list, choice, build),
+        *_unlisted(read_script, package_list, choice, build, has_checkpoints=bool(wish.checkpoints)),
         *_alone(read_script, choice, wish.nodes > 1 or (wish.processes_per_node or (vm.gpus if vm else 1)) > 1),
     )
     draft = _recipe(read_script, script, wish, choice, image)
@@ -278,14 +280,16 @@ def _alone(script: imports.Script, choice: Choice, has_others: bool) -> Iterator
         yield Problem("script-alone", text, str(script.path), 1, level="warning")
 
 
-def _unlisted(script: imports.Script, package_list: SourcePackages, choice: Choice, build: str) -> Iterator[Problem]:
+def _unlisted(
+    script: imports.Script, package_list: SourcePackages, choice: Choice, build: str, *, has_checkpoints: bool
+) -> Iterator[Problem]:
     """A warning for each import that no package brings, as far as tables tell. An import that the script can do without
     has none."""
     environment = ENVIRONMENTS.get(recipe_images.ENVIRONMENTS_OF.get(build, build))
     of_image = {Package(text, 0).name for text in environment.packages} if environment else set()
     packages = {*package_list.names, *of_image, *(p for p in choice.packages if build != detection.PLAIN_IMAGE)}
     of_framework = () if build == detection.PLAIN_IMAGE else detection.LAUNCHES[choice.name].imports[:1]
-    modules: set[str] = set()
+    modules = {MODULE} if has_checkpoints else set[str]()
     for mention in script.imports:
         module = mention.top
         if module in modules or module in of_framework or not mention.certain:
@@ -296,5 +300,6 @@ def _unlisted(script: imports.Script, package_list: SourcePackages, choice: Choi
             where = package_list.file if is_beside else package_list.path
             names = distributions.packages_of(module)
             advice = f"write `{names[0]}` into {where}" if names else f"add the package that does to {where}"
+            advice = "`--checkpoints NAME` brings it" if module == MODULE else advice
             text = f"`{module}` is imported, and no requirement provides it; {advice}"
             yield Problem("script-package", text, str(mention.file), mention.line, level="warning")

@@ -140,6 +140,13 @@ def test_an_import_is_the_name_of_a_package_only_if_a_table_says_so(text: str, t
     assert bt.script(train, ignore=["script-package"]).warnings == ()
 
 
+def test_the_module_for_checkpoints_comes_with_them(train: Path) -> None:
+    train.write_text("import batchtrain_checkpoint\n", encoding="utf-8")
+    (warning,) = bt.script(train).warnings
+    assert "no requirement provides it; `--checkpoints NAME` brings it" in str(warning)
+    assert "batchtrain_checkpoint" not in str(bt.script(train, checkpoints="mystore").warnings)
+
+
 @pytest.mark.parametrize(
     ("text", "options", "way"),
     [
