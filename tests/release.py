@@ -13,12 +13,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
 import batchtrain
+from batchtrain.containers import uv
 from tests import environments
 
 ROOT = environments.ROOT
@@ -105,20 +105,21 @@ def _committed(version: str, today: str, root: Path, folder: Path) -> Path:
 
 def build(root: Path, dist: Path) -> Path:
     """Build the source archive, and the wheel from the archive; returns the wheel."""
-    python = _environment(dist.parent / "tools", "build")
-    _run(str(python), "-m", "build", "--outdir", str(dist), str(root))
+    _run(uv.needed(), "build", "--quiet", "--out-dir", str(dist), str(root), variables=uv.settings_of_pip())
     (wheel,) = dist.glob("*.whl")
     return wheel
 
 
 def try_out(wheel: Path, folder: Path) -> Iterator[str]:
     """Install a wheel into a new environment and run the first commands of a new user; yields each that worked."""
-    program = _environment(folder / "venv", str(wheel)).parent / "batchtrain"
-    empty = folder / "empty"
+    venv, empty = folder / "venv", folder / "empty"
+    _run(uv.needed(), "venv", "--quiet", "--python", sys.executable, str(venv))
+    uv.install(venv, str(wheel), variables={"UV_COMPILE_BYTECODE": "0"}, links=True)
     empty.mkdir()
     offline = _offline()
     for words in COMMANDS:
-        _run(*offline, str(program), *words, cwd=empty, home=folder)
+        variables = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+        _run(*offline, str(venv / "bin/batchtrain"), *words, cwd=empty, variables=variables)
         yield f"batchtrain {' '.join(words)}"
 
 
@@ -131,25 +132,18 @@ def _offline() -> tuple[str, ...]:
     return words if possible else ()
 
 
-def _environment(folder: Path, package: str) -> Path:
-    """The Python of a new virtual environment with a package."""
-    venv.create(folder, with_pip=True, symlinks=True)
-    python = folder / "bin/python"
-    _run(str(python), "-m", "pip", "install", "--quiet", package)
-    return python
-
-
 def _git(root: Path, *words: str) -> str:
     return _run("git", *words, cwd=root).strip()
 
 
-def _run(*command: str, cwd: Path | None = None, home: Path | None = None) -> str:
+def _run(*command: str, cwd: Path | None = None, variables: Mapping[str, str] | None = None) -> str:
     """The output of a command. Raises NotReleased with everything that it printed if it fails."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("AZURE_", "BATCHTRAIN_", "PYTHON"))
     }
-    environment = {**kept, **({"HOME": str(home), "XDG_CONFIG_HOME": str(home)} if home else {})}
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=cwd, env={**kept, **(variables or {})}, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         printed = (done.stdout + done.stderr).strip()
         raise NotReleased(f"`{' '.join(command)}` failed with exit code {done.returncode}:\n{printed}")
