@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 import re
 import signal
@@ -144,10 +145,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """With --reruns, each test of a worker sends two messages for one answer: without this, the second waits 40 ms."""
-    if hasattr(session.config, "workerinput"):
+    if worker := getattr(session.config, "workerinput", None):
         client = getattr(session.config, "failures_db", None)
         if connection := getattr(client, "sock", None):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _import_share(session.config, int(worker["workerid"].removeprefix("gw")), int(worker["workercount"]))
+
+
+def _import_share(config: pytest.Config, worker: int, workers: int) -> None:
+    """Each worker begins with other files, so that not every worker compiles all of them in a new clone: that takes as
+    long as a seventh of the README's tests. What fails here is reported by the collection."""
+    folders = [path for path in map(Path, config.args) if path.is_dir()]
+    files = sorted({file for folder in folders for file in folder.rglob("test_*.py")})
+    for file in [file for file in files if not pytest_ignore_collect(file, config)][worker::workers]:
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(".".join(file.resolve().relative_to(ROOT).with_suffix("").parts))
 
 
 @pytest.hookimpl(tryfirst=True)
