@@ -43,8 +43,9 @@ SLOW = [pytest.mark.slow, pytest.mark.framework]
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
-    """Environments are made once for all runs of the tests."""
-    return {"BATCHTRAIN_ENVIRONMENTS_DIR": str(environments.home())}
+    """Environments are made once for all runs of the tests. Python compiles what it imports: compiling all of
+    transformers and PyTorch takes longer than to train with them."""
+    return {"BATCHTRAIN_ENVIRONMENTS_DIR": str(environments.home()), "UV_COMPILE_BYTECODE": "0"}
 
 
 def bare(batchtrain: Any, name: str) -> Path:
