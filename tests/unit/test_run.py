@@ -319,7 +319,7 @@ def test_a_limit_of_the_price_counts_the_nodes_of_all_automatic_pools_of_a_run(m
     jobs = tuple(recipe({"id": job_id, "auto_pool": {}}).jobs[0] for job_id in pools)
     client, guard = SimpleNamespace(batch=None), SimpleNamespace(note="limits", due=lambda: True)
     work: Any = SimpleNamespace(client=client, recipe=replace(recipe(), jobs=jobs), tell="views", guard=guard)
-    Work._count_nodes(work, "b")
+    assert Work._count_nodes(work, "b") == 7, "a request for each job, and two for each pool"
     assert looks == {"pool-of-a": "limits", "pool-of-b": "views"}
 
 

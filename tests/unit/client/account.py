@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -36,6 +36,9 @@ MASKS = (
     (r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z| UTC|\+00:00)?", "TIME"),
     (r"datetime\.datetime\([^()]*(\([^()]*\))?[^()]*\)", "TIME"),
     (r"cost( +)[\d.e-]+ EUR(, [\d.]+ node hours)?", r"cost\1N EUR"),
+    (r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", "ID"),
+    (r"\b[0-9a-f]{32}\b", "DIGEST"),
+    (r"PT23H59M\d+S", "PT23H59MNS"),
     (r"\b127(\.\d+){3}\b", "ADDRESS"),
     (r"\b\d+ s\b", "N s"),
     (r'("batchtrain:(user|host)", "value": )"[^"]*"', r'\1"MINE"'),
@@ -43,16 +46,19 @@ MASKS = (
 """What differs from one story to the next, and what stands for it."""
 ADDS = re.compile(r"/(?:pools|jobs|tasks|addtaskcollection|jobschedules)$")
 """The paths of requests whose bodies have golden files of their own, in tests/golden/plans."""
-WORDS = re.compile(r"\b(?:exit \d+|wait|print [^'\"]*)")
+WORDS = re.compile(r"\b(?:exit \d+|wait|leaves|print [^'\"]*)")
 """What a node does, anywhere in a command line; otherwise it does nothing."""
 
 
 class Machine(FakeMachine):
-    """Nodes on which `wait` ends once the test says so."""
+    """Nodes on which `wait` ends once the test says so, and `leaves` leaves a result."""
 
     async def run(self, node_id: str, run: Run) -> Exit:
         words = WORDS.search(run.command_line)
-        return await super().run(node_id, run._replace(command_line=words[0] if words else "exit 0"))
+        ended = await super().run(node_id, run._replace(command_line=words[0] if words else "exit 0"))
+        if words and words[0] == "leaves":
+            (self.data_dir / "nodes" / node_id / run.directory / "wd/model.pt").write_bytes(b"model")
+        return ended
 
 
 class Site:
@@ -60,19 +66,25 @@ class Site:
 
     def __init__(self, inside: Inside, root: Path, golden: Path) -> None:
         self.inside, self.root, self._golden = inside, root, golden
-        self.story = list[str]()
+        self._story, self._reads = list[str](), set[str]()
         self.steps = dict[str, Callable[[], object]]()
         """What else happens once, when an event of this kind is told or a request such as `GET /jobs/j` is answered."""
 
+    def write(self, text: str) -> None:
+        """Add a line, after what was read since the last one: how often, and by which thread, does not matter."""
+        self._story += [f"? {read}" for read in sorted(self._reads)]
+        self._reads.clear()
+        self._story.append(text)
+
     def step(self, title: str, call: Callable[..., object], *arguments: Any, **options: Any) -> Any:
         """A command of the story. Returns what it returns; None if it fails, which is part of the story."""
-        self.story.append(f"\n## {title}")
+        self.write(f"\n## {title}")
         try:
             outcome = call(*arguments, **options)
         except (BatchtrainError, KeyboardInterrupt) as error:
-            self.story.append(f"! {type(error).__name__}: {error}")
+            self.write(f"! {type(error).__name__}: {error}")
             return None
-        self.story += [f"= {outcome}"] if outcome is not None else []
+        self.write(f"= {outcome}" if outcome is not None else "=")
         return outcome
 
     def run(self, title: str, recipe: Recipe, **options: Any) -> None:
@@ -89,7 +101,7 @@ class Site:
 
     def assert_as_written(self) -> None:
         """The story is that of the file. BATCHTRAIN_UPDATE_GOLDEN=1 writes it anew."""
-        text = "\n".join(self.story).replace(f"{self.root}/", "").strip() + "\n"
+        text = "\n".join(self._story).replace(f"{self.root}/", "").strip() + "\n"
         for pattern, mask in MASKS:
             text = re.sub(pattern, mask, text)
         if os.environ.get("BATCHTRAIN_UPDATE_GOLDEN"):
@@ -108,16 +120,19 @@ class Site:
 
     def tell(self, event: Event) -> None:
         if event.text:
-            self.story.append(event.text)
+            self.write(event.text)
         if step := self.steps.pop(event.kind, None):
             step()
 
     def sent(self, request: Any) -> None:
         """Note a request, and let all that it starts happen."""
-        path = urlsplit(request.url).path
-        if request.method not in ("GET", "HEAD"):
+        url = urlsplit(request.url)
+        path, where = url.path, parse_qs(url.query).get("$filter", [])
+        if request.method in ("GET", "HEAD"):
+            self._reads.add(" where ".join((path, *where)))
+        else:
             body = "" if ADDS.search(path) or not request.content else f" {text_of(request.content)}"
-            self.story.append(f"> {request.method} {path}{body}")
+            self.write(f"> {request.method} {path}{body}")
         self.settle()
         if step := self.steps.pop(f"{request.method} {path}", None):
             step()

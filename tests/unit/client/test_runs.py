@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from batchtrain.catalog.prices import Prices
@@ -12,6 +14,8 @@ from batchtrain.client.limits import Limits
 from batchtrain.config.types import Recipe
 from batchtrain.emulator.world import Quotas
 from batchtrain.life.intents import KEEP, REUSE
+from batchtrain.runs import recording
+from batchtrain.service.register import Register
 from tests.unit.client.account import Site, told
 from tests.unit.plan.jobs import recipe
 
@@ -50,6 +54,8 @@ def test_a_run_leaves_what_still_works_after_a_limit_of_its_patience(site: Site)
     site.run("run --timeout 0", of("wait"), timeout=0.0)
     site.run("run again", of("wait"))
     site.run("run --reuse", of("wait"), intent=REUSE)
+    site.finish()
+    site.run("run again, once its tasks have ended", of())
     site.assert_as_written()
 
 
@@ -117,7 +123,7 @@ def test_a_run_that_loses_its_nodes_moves_to_its_next_candidate(site: Site) -> N
 def test_two_runs_share_a_pool_which_ends_with_the_last_of_them(site: Site) -> None:
     def other() -> None:
         site.run("run --reuse, while the first runs", of("print other", "k", pool={"id": "p-j"}), intent=REUSE)
-        site.story.append("\n## the first")
+        site.write("\n## the first")
         site.finish()
 
     site.steps = {"tasks.seen": other}
@@ -146,4 +152,49 @@ def test_a_run_that_its_user_leaves_ends_with_a_later_command(site: Site) -> Non
     site.run("run of the same", of("wait"))
     site.finish()
     site.run("run of the same, once its tasks have ended", of())
+    site.assert_as_written()
+
+
+def test_results_that_cannot_be_fetched_keep_their_pool_until_it_has_no_nodes(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = [{"command": "leaves", "results": {"include": ["*"]}}]
+    with monkeypatch.context() as full:
+        full.setattr(recording, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=0)))
+        site.run("run on a full disk", of(tasks=results))
+        site.run("run with a pool of its own", of(name="k", tasks=results, auto_pool={}))
+        site.run("run again, still on a full disk", of(tasks=results))
+    site.run("run again", of(tasks=results))
+    site.assert_as_written()
+
+
+def test_the_merge_task_of_a_job_runs_last_and_is_shown(site: Site) -> None:
+    site.run("run", of("print one", merge_task={"command": "print both"}))
+    site.assert_as_written()
+
+
+def test_a_run_does_something_with_its_pool_before_it_ends(site: Site) -> None:
+    def see(register: Register) -> None:
+        site.write(f"while there is {', '.join(thing.name for thing in register.things())}")
+
+    site.run("run", of(), afterwards=see)
+    site.assert_as_written()
+
+
+def test_a_program_runs_a_recipe_and_reads_its_result(site: Site) -> None:
+    client, runs = site.client, site.root / "runs"
+    site.step("plan", lambda: [(step.action, step.subject) for step in client.plan(of()).steps])
+    site.step("compare with nothing", client.compare, of())
+    result = site.step("run", client.run, of(), tell=site.tell, runs_dir=runs)
+    site.step("its state", lambda: (result.state, [task.id for task in result.tasks]))
+    site.step("run what fails", client.run, of("exit 3"), tell=site.tell, runs_dir=runs)
+    site.step("run what fails without a check", client.run, of("exit 3"), check=False, tell=site.tell, runs_dir=runs)
+    site.step("run for no time", client.run, of("wait"), max_duration=0, tell=site.tell, runs_dir=runs)
+    site.step("run for no money", client.run, of("wait"), max_price=0, tell=site.tell, runs_dir=runs)
+    site.step("resume a run that is not there", client.run, of(), resume="x", tell=site.tell, runs_dir=runs)
+    site.step("resume nothing that can be", client.run, of(), resume="latest", tell=site.tell, runs_dir=runs)
+    small = of(pool={"vm_size": SMALL})
+    client.pools.add(small, tell=lambda _: None)
+    site.step("compare with another pool", client.compare, of())
+    site.step("run on what is there", client.run, small, reuse=True, tell=site.tell, runs_dir=runs)
     site.assert_as_written()

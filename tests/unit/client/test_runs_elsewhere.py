@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from batchtrain.client import account_runs, controller, detach
+from batchtrain.client.controller_program import Controller, Requests
 from batchtrain.client.limits import Limits
 from batchtrain.config.types import Credentials, Recipe, Secret, StorageCredentials
 from batchtrain.storage.run_container import container_of
@@ -129,4 +131,33 @@ def test_a_controller_is_added_beside_a_detached_run_and_ends_with_it(
     site.step("all jobs", lambda: [(row.id, row.state) for row in site.client.jobs.list()])
     site.step("runs stop", site.client.stop_run, "latest", runs_dir=site.root / "runs")
     site.step("its files", lambda: [name for name in store.blobs.blobs if name.endswith("requests.json")])
+    site.assert_as_written()
+
+
+def test_a_controller_moves_the_job_of_a_run_that_loses_its_nodes(
+    site: Site, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "_package", lambda: b"program")
+    site.client.account = site.client.account._replace(emulated=True)
+    moves = {"alternatives": [{"vm_size": "STANDARD_D2S_V5"}], "recover": True, "patience": "0s"}
+    detached(site, store.of("wait", pool={"candidates": moves}), has_controller=True)
+    [content] = [content for name, content in store.blobs.blobs.items() if name.endswith("requests.json")]
+    requests = msgspec.json.decode(content, type=Requests)
+
+    def control() -> None:
+        Controller(site.client, requests, "j-controller", site.tell).control()
+
+    def lose() -> None:
+        [pool] = [pool for pool in site.driver.world.pools.values() if pool.record.id != "j-controller"]
+        site.inside.run(site.driver.befall(next(iter(pool.nodes)), "break"))
+        site.steps = {"POST /jobs/j/tasks": end}
+
+    def end() -> None:
+        site.steps = {"GET /jobs/j/tasks": site.finish}
+
+    site.driver.world.jobs["j-controller"].record.state = "active"
+    site.steps = {"GET /jobs/j/tasks": lose}
+    site.step("control", control)
+    site.step("control again", control)
+    site.step("its candidate", lambda: [step.vm_size for step in site.client.pools.list()])
     site.assert_as_written()
