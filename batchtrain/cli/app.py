@@ -7,7 +7,11 @@ import sys
 import click
 
 from batchtrain.cli.help import Door, Doors, late_bound
-from batchtrain.cli.options import global_options
+from batchtrain.cli.options import Settings, global_options, values_of_variable
+from batchtrain.cli.streams import nobody_reads
+
+UNREAD = 141
+"""The exit code if the reader of the output is gone, as for a program that SIGPIPE ends."""
 
 
 class _Jobs(Doors):
@@ -71,3 +75,28 @@ root = Doors(
 )
 click.version_option(package_name="batchtrain", prog_name="batchtrain", message="%(prog)s %(version)s")(root)
 root.params += global_options(variables=True)
+
+
+def run() -> int:
+    """Run the command of `sys.argv`; returns its exit code."""
+    options = Settings()
+    try:
+        options.values.update(values_of_variable())
+        result = root.main(standalone_mode=False, obj=options)
+        print(end="", flush=True)  # reports a full disk behind stdout here, and not when Python ends
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.exceptions.NoArgsIsHelpError as empty:
+        print(empty.format_message(), file=sys.stderr)
+        return 2
+    except SystemExit:  # from click: a completion, or a broken pipe
+        if nobody_reads():
+            return UNREAD
+        raise
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost handler: every exception becomes one message
+        if isinstance(error, BrokenPipeError) and nobody_reads():
+            return UNREAD
+        from batchtrain.cli import failures  # needed only by a command that failed
+
+        return failures.report(error, options)

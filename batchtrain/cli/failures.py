@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from batchtrain.cli.messages import TONES, colored
+from batchtrain.cli.messages import TONES, colored, pasted
 from batchtrain.cli.options import Settings, global_options
 from batchtrain.cli.wrapping import broken, terminal_width, wrapped
 from batchtrain.config.masking import masked_document, masked_text, secrets_in
@@ -48,7 +48,7 @@ def report(error: BaseException, options: Settings) -> int:
     if debugging() and isinstance(error, Exception) and not isinstance(error, click.ClickException):
         print(masked_text(printable_lines("".join(traceback.format_exception(error))), secrets), file=sys.stderr)
     message, code = message_of(error)
-    message = options.pasted(message)
+    message = pasted(message, options)
     if options.output == "table":
         for part in _for_people(error, message, options):
             print(masked_text(part, secrets), file=sys.stderr)
@@ -114,12 +114,12 @@ def _for_people(error: BaseException, message: str, flags: Settings) -> Iterator
     if isinstance(error, ConfigError):
         for problem in error.problems:
             sentence, *tail = problem.rendered(color=colored(sys.stderr)).split("\n")
-            lines = [line if "|" in line else flags.pasted(line) for line in tail]
-            yield broken("\n".join((flags.pasted(sentence), *lines)), sys.stderr)
+            lines = [line if "|" in line else pasted(line, flags) for line in tail]
+            yield broken("\n".join((pasted(sentence, flags), *lines)), sys.stderr)
     text = _wrapped(f"batchtrain: {shortened(printable_lines(message))}")  # a service may have written parts of it
     yield f"\x1b[{TONES['failure']}m{text}\x1b[0m" if colored(sys.stderr) else text
     if isinstance(error, TaskFailed) and flags.rest:
-        yield _wrapped(flags.pasted(flags.rest))
+        yield _wrapped(pasted(flags.rest, flags))
     elif isinstance(error, TaskFailed):
         if error.lines:
             last_lines = (OF_A_NODE.sub('"…/', shortened(plain_text(line))) for line in error.lines)
@@ -127,13 +127,13 @@ def _for_people(error: BaseException, message: str, flags: Settings) -> Iterator
         if error.task:  # not of several runs
             job, _, task = error.task.partition("/")
             command = f"`batchtrain jobs logs {job} --task {task} --file stderr.txt`"
-            yield _wrapped(flags.pasted(f"the rest: {command}"))
+            yield _wrapped(pasted(f"the rest: {command}", flags))
     if isinstance(error, BatchtrainError) and error.finding:
         for row in error.finding.card():
-            yield _wrapped(flags.pasted(row))
+            yield _wrapped(pasted(row, flags))
     if isinstance(error, TaskFailed) and error.__cause__ is not None:
         also, _ = message_of(error.__cause__)
-        yield _wrapped(flags.pasted(f"batchtrain: {printable_lines(also)}"))
+        yield _wrapped(pasted(f"batchtrain: {printable_lines(also)}", flags))
 
 
 def _wrapped(text: str) -> str:

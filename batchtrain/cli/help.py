@@ -22,27 +22,6 @@ else:
     from click import Command as _Command  # type: ignore[assignment]  # the plain twins of the two above
     from click import Group as _Group  # type: ignore[assignment]
 
-
-_STOP = "`batchtrain jobs term JOB` ends a job, `batchtrain emulator stop` the embedded Azure Batch."
-_LIST = "`batchtrain jobs list` lists the jobs, `batchtrain pool list` the pools, `batchtrain runs list` past runs."
-FIRST_WORDS = {
-    "attach": "`batchtrain jobs watch JOB` shows a running job until it ends.",
-    "cancel": _STOP,
-    "exec": "`batchtrain jobs exec JOB COMMAND` runs a command in a running task.",
-    "kill": _STOP,
-    "launch": "`batchtrain run train.py` runs a script, `batchtrain run DIR` a recipe.",
-    "list": _LIST,
-    "logs": "`batchtrain jobs logs JOB` prints the output of a task, with --follow as it grows.",
-    "ls": _LIST,
-    "ps": _LIST,
-    "py-spy": "`batchtrain jobs stacks JOB` shows in which function each rank of a running task stands.",
-    "ssh": "`batchtrain pool ssh POOL` opens a shell on a node.",
-    "status": "`batchtrain jobs show JOB` shows a job; `batchtrain jobs list` lists all.",
-    "stop": _STOP,
-    "submit": "`batchtrain run train.py` runs a script to its end; `batchtrain jobs add` adds the jobs of a recipe.",
-    "train": "`batchtrain run train.py` runs a script, `batchtrain run DIR` a recipe.",
-}
-"""Commands that people type first, with the commands that do it here."""
 SHARED = "The options of all commands, such as --local and --set: --help-all"
 WIDEST_EXAMPLE = 76
 
@@ -138,7 +117,7 @@ def _examples(path: str) -> list[str]:
 
 
 class Group(_Group):
-    """A group that suggests the nearest command for an unknown one."""
+    """A group that answers an unknown command."""
 
     command_class = Command
 
@@ -148,20 +127,11 @@ class Group(_Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            if ctx.parent is None and args[0] in FIRST_WORDS:
-                raise click.UsageError(
-                    f"No such command '{args[0]}'. {FIRST_WORDS[args[0]]}", error.ctx or ctx
-                ) from None
-            if not args[0].startswith("-") and (answer := _of_shipyard(ctx, args)):
-                raise click.UsageError(f"No such command '{args[0]}'. {answer}", error.ctx or ctx) from None
-            import difflib  # only for a misspelt word
+            from batchtrain.cli import unknown  # only for an unknown command
 
-            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1, cutoff=0.5)
-            if not near or args[0].startswith("-"):
+            if not (answer := unknown.answer(_path(ctx), args, self.list_commands(ctx), ctx.command_path)):
                 raise
-            raise click.UsageError(
-                f"No such command '{args[0]}'. Did you mean `{ctx.command_path} {near[0]}`?", error.ctx or ctx
-            ) from None
+            raise click.UsageError(f"No such command '{args[0]}'. {answer}", error.ctx or ctx) from None
 
 
 def late_bound(path: str) -> Callable[..., Any]:
@@ -277,13 +247,6 @@ def docstring(function: str) -> str | None:
 def _source(module: str) -> ast.Module:
     path = f"{__file__.removesuffix('help.py')}{module}.py"  # pathlib would add 3 ms to every `--help`
     return ast.parse("".join(linecache.getlines(path)))
-
-
-def _of_shipyard(ctx: click.Context, args: list[str]) -> str | None:
-    """The answer to a command of Batch Shipyard."""
-    from batchtrain.cli.shipyard import answer  # only for an unknown command
-
-    return answer(_path(ctx), args)
 
 
 def _path(ctx: click.Context) -> list[str]:

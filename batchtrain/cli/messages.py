@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from typing import Literal, TextIO
 
 import click
 
-from batchtrain.cli.options import settings
+from batchtrain import hints
+from batchtrain.cli.options import Settings, settings
+from batchtrain.cli.streams import silence
 from batchtrain.cli.wrapping import terminal_width, wrapped
 from batchtrain.errors import UsageError, printable_lines, shortened
 
@@ -46,7 +49,23 @@ def colored(stream: TextIO | None) -> bool:
 
 def completed(text: str) -> str:
     """A message whose commands use the same account and the same script as this command."""
-    return settings().pasted(text)
+    return pasted(text, settings())
+
+
+def pasted(text: str, flags: Settings) -> str:
+    """The same for the command with these options."""
+    return hints.pasted(text, flags.target, flags.credentials_options, script=flags.script, values=value_options(flags))
+
+
+def value_options(flags: Settings) -> str:
+    """The options with which another command sets the same values; secrets are masked."""
+    if not flags.values:
+        return ""
+    from batchtrain.config.masking import masked_word, secrets_in  # every type of the configuration
+
+    secrets = secrets_in(flags.recipe, flags.values)
+    words = (masked_word(f"{path}={value}", secrets) for path, value in flags.values.items())
+    return "".join(f" --set {shlex.quote(word)}" for word in words)
 
 
 def narrate(text: str, stream: TextIO | None) -> None:
@@ -58,11 +77,3 @@ def narrate(text: str, stream: TextIO | None) -> None:
         if error.errno not in (errno.EPIPE, errno.EIO):
             raise
         silence(stream)
-
-
-def silence(stream: TextIO | None) -> None:
-    """Discard further output to a stream without a reader, also when Python ends."""
-    if stream is not None:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)

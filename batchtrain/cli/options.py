@@ -81,23 +81,6 @@ class Settings:
             words += ["--credentials", self.files["credentials"]]
         return "".join(f" {shlex.quote(word)}" for word in words)
 
-    def pasted(self, text: str) -> str:
-        """A message whose commands use the same account and the same script as this command."""
-        from batchtrain.hints import pasted
-
-        return pasted(text, self.target, self.credentials_options, script=self.script, values=self.value_options)
-
-    @property
-    def value_options(self) -> str:
-        """The options with which another command sets the same values; secrets are masked."""
-        if not self.values:
-            return ""
-        from batchtrain.config.masking import masked_word, secrets_in
-
-        secrets = secrets_in(self.recipe, self.values)
-        words = (masked_word(f"{path}={value}", secrets) for path, value in self.values.items())
-        return "".join(f" --set {shlex.quote(word)}" for word in words)
-
 
 _OF_COMMAND: ContextVar[Settings] = ContextVar("settings")
 

@@ -20,9 +20,7 @@ def show(value: Any, text: str | None = None) -> None:
         content = str(text if text is not None else value)
         write(shortened(content if "\n" in content else completed(content)))
         return
-    from batchtrain.cli import documents  # 40 modules, which texts do not need
-
-    documents.show(value, form)
+    _documents().show(value, form)
 
 
 def write(text: str) -> None:
@@ -32,6 +30,11 @@ def write(text: str) -> None:
 
 def show_rows(rows: Iterable[Any], *, empty: str = "nothing") -> None:
     """Print rows of one kind as they come: a table, a list of objects, or CSV."""
-    from batchtrain.cli import documents  # as above
+    _documents().show_rows(rows, settings().output, empty)
 
-    documents.show_rows(rows, settings().output, empty)
+
+def _documents() -> Any:
+    """What prints documents and rows: 40 modules, which texts do not need."""
+    from batchtrain.cli import documents
+
+    return documents

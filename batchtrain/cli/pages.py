@@ -13,10 +13,10 @@ from typing import NamedTuple
 import click
 
 from batchtrain.cli.app import root
-from batchtrain.cli.help import FIRST_WORDS
 from batchtrain.cli.messages import say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
+from batchtrain.cli.unknown import FIRST_WORDS
 from batchtrain.errors import NotFound
 from batchtrain.shipped import shipped
 

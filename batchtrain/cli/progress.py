@@ -46,11 +46,15 @@ class _Shown:
                 self._show()
 
     def _show(self) -> None:
-        from rich.console import Console  # 60 ms, and only for a terminal
-        from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+        from rich import console, progress  # 60 ms, and only for a terminal
 
-        columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
-        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        columns = (
+            progress.BarColumn(),
+            progress.DownloadColumn(binary_units=True),
+            progress.TransferSpeedColumn(),
+            progress.TimeRemainingColumn(),
+        )
+        self._bar = progress.Progress(*columns, console=console.Console(stderr=True), transient=True)
         self._task = self._bar.add_task(f"{self._files} files", total=self._size, completed=self._moved)
         self._bar.start()
 

@@ -14,7 +14,7 @@ from batchtrain.cli import detached, live, loading, scripts
 from batchtrain.cli.connecting import connect, settle_copy
 from batchtrain.cli.documents import plain
 from batchtrain.cli.event_lines import results_last
-from batchtrain.cli.messages import say
+from batchtrain.cli.messages import say, value_options
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show_rows
 from batchtrain.cli.progress import bar
@@ -105,7 +105,7 @@ def command(
 
     how = {"timeout": timeout, "limits": limits, "beginning": beginning, "ask": _asks_on}
     outcome = carried_out(client, config.recipe, origin, report, opens_page=dashboard, keep=keep, reuse=reuse, how=how)
-    words = shlex.join(["batchtrain", "run", source, *wish.words, "--reuse"]) + options.value_options
+    words = shlex.join(["batchtrain", "run", source, *wish.words, "--reuse"]) + value_options(options)
     words += f" -- {shlex.join(wish.arguments)}" if wish.arguments else ""
     if options.output == "table" and (hint := _hint(outcome.runs, "" if keep or reuse else words)):
         say(hint)

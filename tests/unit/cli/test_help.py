@@ -10,8 +10,9 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from batchtrain.cli.app import root
-from batchtrain.cli.help import FIRST_WORDS, SHARED
+from batchtrain.cli.help import SHARED
 from batchtrain.cli.options import Settings
+from batchtrain.cli.unknown import FIRST_WORDS
 from batchtrain.errors import NotFound
 from tests.unit.cli.test_commands_of_docs import refusal
 

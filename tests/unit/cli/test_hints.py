@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from batchtrain.cli import messages
 from batchtrain.cli.options import Settings
 from batchtrain.cli.wrapping import wrapped
 from batchtrain.hints import pasted, program
@@ -59,10 +60,10 @@ def test_a_run_of_a_script_is_repeated_with_the_script_and_its_arguments() -> No
 
 def test_a_command_that_reads_the_same_files_repeats_the_values_of_the_command_line() -> None:
     settings = Settings(local=True, values={"job_specifications[0].id": "two words"})
-    shown = settings.pasted("`batchtrain run --reuse` uses it, `batchtrain pool del p` deletes it")
+    shown = messages.pasted("`batchtrain run --reuse` uses it, `batchtrain pool del p` deletes it", settings)
     values = "--set 'job_specifications[0].id=two words'"
     secret = Settings(local=True, values={"job_specifications[0].tasks[0].environment_variables.API_KEY": "topsecret"})
-    assert "topsecret" not in secret.pasted("`batchtrain run --reuse` uses it")
+    assert "topsecret" not in messages.pasted("`batchtrain run --reuse` uses it", secret)
     assert shown == f"`batchtrain run --reuse {values} --local` uses it, `batchtrain pool del p --local` deletes it"
 
 

@@ -52,7 +52,7 @@ PLANS = FILES | {"hints", "markup", "plan", "runs", "runtime", "service"}
         (["jobs", "--help"], {"click"}, HELP - {"shipped"} | {"service"}),
         (["jobs", "add", "--help"], {"click"}, HELP | {"service"}),
         (["emulator", "start", "--help"], {"click"}, HELP),
-        (["COMPLETE", "jobs", "logs", "--fo"], {"click"}, HELP - {"shipped"} | {"errors", "service"}),
+        (["COMPLETE", "jobs", "logs", "--fo"], {"click"}, HELP - {"shipped"} | {"service"}),
         (["config", "validate", RECIPE], {"click", "msgspec", "yaml"}, FILES | {"hints"}),
         (["config", "plan", RECIPE], {"click", "msgspec", "yaml"}, PLANS),
     ],

@@ -18,6 +18,7 @@ import pytest
 from batchtrain import cli
 from batchtrain.cli.app import root
 from batchtrain.cli.help import Command, Doors, docstring
+from batchtrain.cli.messages import value_options
 from batchtrain.cli.options import Settings, settings
 from batchtrain.cli.parameters import POSITIVE
 from batchtrain.errors import counted
@@ -110,6 +111,6 @@ def test_a_thread_of_a_command_has_its_settings() -> None:
 
 def test_a_command_to_paste_sets_the_same_values_without_their_secrets() -> None:
     values = {"nodes": "2", "jobs[0].environment_variables.DB_PWD": "zq81;a b", "tasks[0].command": "x --token zq81"}
-    assert Settings(values=values).value_options == (
+    assert value_options(Settings(values=values)) == (
         " --set nodes=2 --set 'jobs[0].environment_variables.DB_PWD=***' --set 'tasks[0].command=x --token ***'"
     )
