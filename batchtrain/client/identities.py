@@ -9,6 +9,7 @@ from batchtrain.config.types import Recipe
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.plan.step import Step
 from batchtrain.records.events import Event, PoolIdentified
+from batchtrain.service import arm
 from batchtrain.service.connect import Account
 
 
@@ -29,8 +30,6 @@ def identify(step: Step, recipe: Recipe, account: Account) -> Event:
     identities = step.body["identities"] if isinstance(step.body, dict) else ()
     if account.emulated:
         return PoolIdentified(pool_id, f"pool {pool_id} is created without managed identities: the emulator has none")
-    from batchtrain.service import arm  # only for pools with identities
-
     rest = arm.reach(recipe.credentials, os.environ, account.endpoint)
     management = recipe.credentials.management
     seen = arm.account(rest, account.endpoint, management.subscription_id if management else None)

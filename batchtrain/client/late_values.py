@@ -17,12 +17,14 @@ from batchtrain.config.types import AccountSecret, Credentials, Recipe, Registry
 from batchtrain.errors import UsageError
 from batchtrain.plan import wire_times
 from batchtrain.plan.wire import Placeholder
+from batchtrain.service import entra, vault
+from batchtrain.storage import blob, large_source
+from batchtrain.storage.blob import Connect, Own
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
 
     from batchtrain.config.travel import LargeSource
-    from batchtrain.storage.blob import Connect, Own
 
 Value = TypeVar("Value", bound=str | Secret)
 
@@ -69,8 +71,6 @@ class Placeholders:
     @cached_property
     def _credentials(self) -> Credentials:
         """The credentials with the values of Key Vault."""
-        from batchtrain.service import vault  # imports the sign-in, which few recipes need
-
         return vault.resolved(self._recipe.credentials, ca=self._ca)
 
     def _registry(self, server: str) -> Secret:
@@ -122,8 +122,6 @@ class Placeholders:
         return _given(value, "the network is given only by name", path, "or `arm_subnet_id`")
 
     def _mapping(self, secret_id: str) -> str:
-        from batchtrain.service import vault  # see above
-
         return json.dumps(vault.mapping(vault.reader(self._recipe.credentials, ca=self._ca), secret_id))
 
     # --- storage ----------------------------------------------------------------------------------------------------
@@ -131,8 +129,6 @@ class Placeholders:
     @cached_property
     def connect(self) -> Connect:
         """Clients of the storage accounts, which sign in by key or, without a key, by Entra ID."""
-        from batchtrain.service import entra
-        from batchtrain.storage import blob  # a slow import, needed only for storage
 
         def sign_in() -> TokenCredential:
             return entra.credential(entra.storage_sign_in(self._credentials), ca=self._ca)
@@ -142,8 +138,6 @@ class Placeholders:
     def upload(self, path: str, data: bytes | LargeSource) -> bool:
         """Put bytes or a source at `link/container/name`, unless the blob exists: names are derived from the content.
         Returns whether they were sent."""
-        from batchtrain.storage import blob, large_source  # see above
-
         link, container, name = blob.place_of(path)
         storage = self.connect(link)
         if blob.exists(storage, container, name):
@@ -156,8 +150,6 @@ class Placeholders:
 
     def _link(self, reference: str) -> str:
         """`link/container[/blob][?write&days=N]` as a URL with a signature; `put` in place of `write` cannot read."""
-        from batchtrain.storage import blob  # see above
-
         path, _, query = reference.partition("?")
         options = dict(option.partition("=")[::2] for option in query.split("&"))
         days = int(options["days"]) if options.get("days") else None
@@ -178,8 +170,6 @@ class Placeholders:
         return _given(account.account_key, f"the storage account `{link}` has no key", f"storage.{link}")
 
     def _account(self, link: str) -> StorageCredentials:
-        from batchtrain.storage import blob  # see above
-
         if self._own is not None and link not in self._recipe.credentials.storage:
             return self._own()  # no vault is asked for the emulator's own
         return blob.account_of(self._credentials, link, self._own)

@@ -38,6 +38,7 @@ from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, Us
 from batchtrain.frameworks.mpi import MPIS
 from batchtrain.plan.wire import Placeholder
 from batchtrain.service.connect import Account, OwnTokens
+from batchtrain.storage import large_source
 
 _BRINGS_PROGRAMS = re.compile(r"(?:^|[\s;&|(])(?:source|\.|eval|module|conda|spack)\s|(?<![A-Za-z_])PATH=")
 """Settings that may put a program on the PATH before a launch."""
@@ -210,8 +211,6 @@ class Kept:
                 to = server.at(Path(self._account.home))
                 blob = f"blob_store/{path.removeprefix(BLOB_STORE)[1:]}"
                 if isinstance(data, LargeSource):
-                    from batchtrain.storage import large_source  # the storage, which most emulators do not use
-
                     file = stack.enter_context(large_source.packed(data, Path(path).name))
                     content: bytes | BinaryIO = stack.enter_context(file.open("rb"))
                 else:

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from batchtrain.client.local import blob_store, refuse
+from batchtrain.config.custom_factories import read_made
 from batchtrain.config.masking import secrets_in
 from batchtrain.config.projects import has_former, project_of
+from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe
 from batchtrain.config.unfilled import require_filled
 from batchtrain.errors import PlanError, UsageError
 from batchtrain.plan import plan_jobs, plan_pool, planned_facts
 from batchtrain.plan.types import Facts, Plan, PoolFacts, Sources
 from batchtrain.service.connect import Account
-
-if TYPE_CHECKING:
-    from batchtrain.storage.blob import Connect
+from batchtrain.storage.blob import Connect
+from batchtrain.storage.source import blobs_of, read_listings
 
 
 class Foreseen(NamedTuple):
@@ -43,10 +44,6 @@ def gathered(
 ) -> tuple[Facts, Sources]:
     """Read everything that a recipe's tasks need from outside. listed: also list storage, for tasks made from files.
     results: where the service uploads what the tasks leave behind."""
-    from batchtrain.config.custom_factories import read_made  # needed only to plan, as what plans is
-    from batchtrain.config.source_directory import read_sources
-    from batchtrain.storage.source import read_listings
-
     facts = Facts(
         pool=pool,
         listings=read_listings(recipe, connect) if listed else {},
@@ -70,8 +67,6 @@ def refuse_path(recipe: object) -> None:
 def foresee(recipe: Recipe, account: Account, connect: Connect, *, listed: bool = True, results: str = "") -> Foreseen:
     """Plan a whole recipe with its pool as in the pool file. Creates nothing. Raises PlanError and UsageError for a
     recipe that can never run, ConfigError for its placeholders."""
-    from batchtrain.storage.source import blobs_of
-
     require_filled(recipe, emulated=account.emulated)
     refuse(recipe, account)
     pool = planned_facts(recipe) if listed and recipe.needs_pool else None

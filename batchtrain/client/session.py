@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from batchtrain.client.identities import identify
 from batchtrain.client.late_values import Placeholders
@@ -31,10 +30,9 @@ from batchtrain.service import submit, watch
 from batchtrain.service.connect import Account
 from batchtrain.service.job_addition import ONCE, AddOptions
 from batchtrain.service.register import Register
+from batchtrain.storage import ingress
+from batchtrain.storage.blob import Connect
 from batchtrain.storage.source import is_empty
-
-if TYPE_CHECKING:
-    from batchtrain.storage.blob import Connect
 
 
 class Session:
@@ -165,8 +163,6 @@ class Session:
 
 
 def _bring(step: Step, recipe: Recipe, values: Placeholders) -> Event:
-    from batchtrain.storage import ingress  # only where files travel through storage
-
     (tally,) = ingress.carry_out(Plan((step,)), recipe, values.connect)
     tally.check()
     total = tally.total

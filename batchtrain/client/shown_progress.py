@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from batchtrain.config.types import Recipe
 from batchtrain.display.progress import KEPT_VALUES, shown, wanted
+from batchtrain.display.subject import view_of
 from batchtrain.records.events import Event
 from batchtrain.service.connect import Account
 
@@ -46,7 +47,5 @@ def displayed(interrupted: str, *, quiet: bool = False) -> Callable[[Callable[P,
 
 
 def _view(account: Account, subject: object) -> View:
-    from batchtrain.display.subject import view_of  # needed only where progress is shown
-
     recipe = subject if isinstance(subject, Recipe) else None
     return view_of(account, recipe, "" if recipe else str(subject), recent=KEPT_VALUES)

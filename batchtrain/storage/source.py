@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from batchtrain.config.factories import FEW_TASKS
 from batchtrain.config.types import Recipe
 from batchtrain.errors import NotFound
 from batchtrain.plan.factory import place_of
-
-if TYPE_CHECKING:
-    from batchtrain.storage.blob import Connect, Stored
+from batchtrain.storage import blob
+from batchtrain.storage.blob import Connect, Stored
 
 
 def read_listings(recipe: Recipe, connect: Connect) -> dict[str, Iterable[str]]:
@@ -31,8 +29,6 @@ def read_listings(recipe: Recipe, connect: Connect) -> dict[str, Iterable[str]]:
 
 def blobs_of(source: str, connect: Connect) -> Iterator[Stored]:
     """The blobs of `LINK/CONTAINER/PREFIX`, page by page. Raises ServiceError."""
-    from batchtrain.storage import blob  # 0.28 s, and only for recipes that read storage
-
     link, container, path = blob.place_of(source)
     yield from blob.stored(connect(link), container, path)
 
