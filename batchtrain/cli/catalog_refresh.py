@@ -6,13 +6,14 @@ import os
 from datetime import date
 from pathlib import Path
 
+from batchtrain import state_files
 from batchtrain.catalog.offer import Catalog
 from batchtrain.cli.documents import plain
 from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show
 from batchtrain.config import catalog_file, user_settings
-from batchtrain.config.load import load_credentials, write
+from batchtrain.config.load import load_credentials
 from batchtrain.errors import ConfigError, UsageError
 from batchtrain.plan.cost import region_for
 from batchtrain.service import arm, prices
@@ -81,4 +82,4 @@ def _write(file: Path, catalog: Catalog, location: str) -> None:
     heading = f"{MADE_BY} on {date.today()} for {location};\nthe next time it is replaced."
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch()
-    write(str(file), catalog_file.text_of(catalog, heading).encode())
+    state_files.replace(file, catalog_file.text_of(catalog, heading).encode())

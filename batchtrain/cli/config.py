@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import click
 
+from batchtrain import state_files
 from batchtrain.cli import loading
 from batchtrain.cli.messages import colored, say
 from batchtrain.cli.options import from_environment, settings
@@ -24,7 +25,7 @@ def fix(source: Path, files: dict[str, bytes]) -> list[fixes.Fix]:
     """Fix every problem that has exactly one solution, in the files and in `files`; report each edit."""
     result = fixes.fix(files, _judge(source))
     for file, content in result.files.items():
-        load.write(file, content)
+        state_files.replace(Path(file), content)
         files[file] = content
     for edit in result.applied:
         say(str(edit))
@@ -60,7 +61,7 @@ def migrate(directory: str | None, write: bool) -> int:
     result = fixes.migrate(files, _judge(source))
     if write:
         for file, content in result.files.items():
-            load.write(file, content)
+            state_files.replace(Path(file), content)
     still = (problem for problem in result.left.problems if problem.rule in fixes.ANSWERED or problem.level == "error")
     remaining = [*result.notes, *still]
     change = fixes.difference(files, result.files)

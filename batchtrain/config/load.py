@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import gc
-import os
 import re
 import shlex
-import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -209,6 +208,13 @@ def _rules() -> Mapping[str, Rule]:
     return {rule.name: rule for rule in RULES}
 
 
+def _judged(section: str, data: Any, most: int = sys.maxsize) -> Verdict:
+    """The mistakes in a section; jsonschema takes 60 ms to import and is needed only for a mistake."""
+    from batchtrain.config import judge
+
+    return judge.judged(section, data, most)
+
+
 @contextmanager
 def _unhurried_collector(files: Mapping[str, bytes]) -> Iterator[None]:
     """Stops the garbage collector: a large file makes millions of objects and no garbage, and collecting doubles the
@@ -271,24 +277,6 @@ def read(folder: Path, replacements: Mapping[str, str] | None = None) -> dict[st
         with file.open("rb") as stream:
             contents[str(file)] = stream.read(document.LARGEST + 1)
     return contents
-
-
-def write(path: str, content: bytes) -> None:
-    """Replace a configuration file atomically and keep its mode; follows a link."""
-    import tempfile  # a slow import (4 ms), needed only to write
-
-    target = Path(path).resolve()
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(name).chmod(stat.S_IMODE(target.stat().st_mode))
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _files(folder: Path, names: Iterable[str]) -> Iterator[Path]:
@@ -463,9 +451,7 @@ class Reading:
             try:
                 return convert(data, schema.SECTIONS[name])
             except (msgspec.ValidationError, RecursionError) as error:
-                from batchtrain.config import judge  # jsonschema's import takes 60 ms and is needed only for a mistake
-
-                verdict = judge.judged(name, data, most)
+                verdict = _judged(name, data, most)
                 if not verdict.flaws:
                     verdict = Verdict((Flaw((name,), "type", str(error)),))
             if name == "credentials" and all(flaw.rule == "missing" for flaw in verdict.flaws):
@@ -510,9 +496,7 @@ class Reading:
                 value = convert(valid_parts, schema.SECTIONS[name])
                 break
             except (msgspec.ValidationError, RecursionError):
-                from batchtrain.config import judge  # as in `convert`
-
-                blocks = {flaw.path for flaw in judge.judged(name, valid_parts).flaws}  # they lack a value now
+                blocks = {flaw.path for flaw in _judged(name, valid_parts).flaws}  # they lack a value now
                 wrong = blocks | {path for path in wrong if blocks.isdisjoint(path[:n] for n in range(len(path)))}
         else:
             return None

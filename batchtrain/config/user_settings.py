@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+import yaml
 
 from batchtrain import state_files
 from batchtrain.config import document
@@ -114,10 +115,6 @@ def _is_amount(text: str) -> bool:
 
 def store(name: str, value: str, environment: Mapping[str, str] | None = None) -> Path:
     """Change one setting; an empty value removes it. Raises UsageError."""
-    import tempfile  # not needed at every start
-
-    import yaml  # a slow import; the reader is imported already
-
     texts = {key: text for key, text in (load(environment).texts | {name: checked(name, value)}).items() if text}
     path = file(environment)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -125,8 +122,5 @@ def store(name: str, value: str, environment: Mapping[str, str] | None = None) -
     if month := texts.get(MONTH):
         del data[MONTH]
         data["budget"] = {"month": float(month)}
-    descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=f".{NAME}.")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(yaml.safe_dump(data) if data else "{}\n")
-    Path(part).replace(path)
+    state_files.replace(path, (yaml.safe_dump(data) if data else "{}\n").encode())
     return path

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
+from batchtrain.config import schema
 from batchtrain.config.check import launcher_advice
 from batchtrain.config.check.gangs import NESTED
 from batchtrain.config.check.subject import LONGEST_READ, Gang, Path, Subject, command_of
@@ -84,7 +85,7 @@ def _plugins(subject: Subject) -> Found:
             try:
                 block = plugins.block(name, settings)
             except plugins.UnusableFramework:
-                from batchtrain.config import judge, schema  # jsonschema takes 60 ms and is needed only for a mistake
+                from batchtrain.config import judge  # jsonschema takes 60 ms and is needed only for a mistake
 
                 for flaw in judge.mistakes_of(framework, settings, path):
                     yield flaw.path, f"{flaw.message}. {schema.advice(flaw).hint}".strip()

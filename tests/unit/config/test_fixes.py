@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from batchtrain import state_files
 from batchtrain.config import document, fixes, load
 
 POOL = """\
@@ -120,7 +121,7 @@ def test_a_file_is_replaced_at_once_and_keeps_its_mode(tmp_path: Path) -> None:
     file.write_text("a", encoding="utf-8")
     file.chmod(0o640)
     link.symlink_to(file)
-    load.write(str(link), b"b")
+    state_files.replace(link, b"b")
     assert link.is_symlink()
     assert file.read_bytes() == b"b"
     assert file.stat().st_mode & 0o777 == 0o640
