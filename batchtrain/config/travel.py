@@ -5,7 +5,6 @@ The rules and the planner ask the same functions, so that what is valid can be p
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import zlib
@@ -126,7 +125,8 @@ def reserved(names: Iterable[str]) -> str:
 
 def archive(files: Iterable[File]) -> bytes:
     """A tar.gz of the files that depends only on their names, modes, times and bytes."""
-    return gzip.compress(_tar(files), compresslevel=9, mtime=0)
+    packer = _packer()
+    return packer.compress(_tar(files)) + packer.flush()
 
 
 def _tar(files: Iterable[File]) -> bytes:
@@ -169,9 +169,13 @@ def larger(files: Iterable[tuple[str, int]]) -> str:
     )
 
 
+def _packer() -> zlib._Compress:
+    return zlib.compressobj(9, wbits=31)  # gzip, without a time
+
+
 def _packs(data: bytes) -> bool:
     """Whether data fits when packed; stops as soon as it does not."""
-    packer, size = zlib.compressobj(9, wbits=31), 0
+    packer, size = _packer(), 0
     for start in range(0, len(data), 1 << 20):
         size += len(packer.compress(data[start : start + (1 << 20)]))
         if size > MOST_PACKED:

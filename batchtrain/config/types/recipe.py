@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -74,8 +75,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         from batchtrain.config import saving  # most commands write no recipe
 
         target = str(directory)
+        move = partial(saving.moved, old=self.directory, new=target)
         saved_recipe = msgspec.structs.replace(
-            self, directory=target, credentials=Credentials(), jobs=tuple(self._moved(job, target) for job in self.jobs)
+            self, directory=target, credentials=Credentials(), jobs=tuple(_moved(job, move) for job in self.jobs)
         )
         saving.write(target, saved_recipe.files)
         return saved_recipe
@@ -103,63 +105,21 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
             sections["jobs"] = JobsFile(job_specifications=self.jobs)
         return sections
 
-    def _moved(self, job: Job, directory: str) -> Job:
-        """The job with each `source` relative to another directory."""
-        tasks = tuple(self._moved_task(task, directory) for task in job.tasks)
-        merge = self._moved_task(job.merge_task, directory) if job.merge_task else None
-        return msgspec.structs.replace(job, tasks=tasks, merge_task=merge)
-
-    def _moved_task(self, task: Task, directory: str) -> Task:
-        if task.source is None:
-            return task
-        from batchtrain.config import saving
-
-        return msgspec.structs.replace(task, source=saving.moved(task.source, self.directory, directory))
-
     def __repr__(self) -> str:
         pool = self.pool.id if self.pool else None
         return f"Recipe({self.directory!r}, pool={pool!r}, jobs={[job.id for job in self.jobs]!r})"
 
     def _repr_html_(self) -> str:
-        from batchtrain import markup  # not needed at every start
+        from batchtrain.config import recipe_card  # only for a notebook
 
-        warnings = "\n".join(map(str, self.warnings))
-        heads = ("job", "task", "nodes", "launch", "image", "command")
-        return markup.card(
-            markup.head(f"recipe {self.directory.removesuffix('/config')}", note=_nodes(self.pool)),
-            markup.table(heads, self._rows()),
-            markup.fold(f"{len(self.warnings)} warnings", markup.pre(warnings)) if warnings else "",
-        )
-
-    def _rows(self) -> Iterator[tuple[str, ...]]:
-        """Each task in a line, without secrets."""
-        from batchtrain.config.masking import masked_text, secrets_in  # imports this package
-        from batchtrain.config.task_resources import instances
-
-        secrets = secrets_in(self)
-        for job in self.jobs:
-            for task in job.tasks[:SHOWN]:
-                gang = task.multi_instance
-                nodes = str(instances(str(gang.num_instances), self.pool) or gang.num_instances) if gang else ""
-                default_id = "factory" if task.task_factory is not None else ""
-                command = masked_text(task.command or "", secrets)
-                yield (
-                    job.id, task.id or default_id, nodes, next((name for name, _ in gang.launches), "") if gang else "",
-                    task.docker_image or task.singularity_image or "",
-                    command if len(command) <= LONGEST else f"{command[:LONGEST]}…",
-                )  # fmt: skip
-            if len(job.tasks) > SHOWN:
-                yield (job.id, f"and {len(job.tasks) - SHOWN:,} more tasks", "", "", "", "")
+        return recipe_card.card(self.directory, self, self.warnings)
 
 
-SHOWN, LONGEST = 10, 160
-"""Tasks of a job, and characters of a command, that a notebook shows."""
+def _moved(job: Job, move: Callable[[str], str]) -> Job:
+    """The job with each `source` moved."""
 
+    def moved(task: Task) -> Task:
+        return msgspec.structs.replace(task, source=move(task.source)) if task.source is not None else task
 
-def _nodes(pool: Pool | None) -> str:
-    """A pool in a sentence."""
-    if pool is None:
-        return "no pool"
-    count = pool.vm_count
-    spot = f", {count.low_priority} of them spot" if count.low_priority else ""
-    return f"pool {pool.id}: {count.total} × {pool.vm_size}{spot}"
+    merge = moved(job.merge_task) if job.merge_task else None
+    return msgspec.structs.replace(job, tasks=tuple(map(moved, job.tasks)), merge_task=merge)
