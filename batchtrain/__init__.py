@@ -16,6 +16,7 @@ job.wait(timeout=600).tasks
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from batchtrain.version import __version__
@@ -91,8 +92,6 @@ def __getattr__(name: str) -> Any:
     """Names are imported at first use, because the command line must start without importing the SDK."""
     if name not in _HOMES and name != "aio":
         raise AttributeError(f"module 'batchtrain' has no attribute {name!r}")
-    import importlib
-
     if name == "aio":
         return importlib.import_module("batchtrain.aio")
     value = getattr(importlib.import_module(_HOMES[name]), f"{name}Block" if name in _BLOCKS else name)

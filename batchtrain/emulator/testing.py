@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from azure.batch import BatchClient
 from azure.core.credentials import AzureNamedKeyCredential
-from azure.core.pipeline.transport import RequestsTransport
+from azure.core.pipeline import transport
 from azure.storage.blob import BlobServiceClient
 
 from batchtrain.emulator import mapped_images, server, steering, wire
@@ -107,22 +107,18 @@ class BatchService:
 
     def connect(self, **options: Any) -> BatchClient:
         """A new client; `options` are those of the SDK. Its pollers ask every POLLING_SECONDS."""
-        if "transport" not in options:
-            options["transport"] = RequestsTransport(use_env_settings=False)  # no proxy
+        options.setdefault("transport", transport.RequestsTransport(use_env_settings=False))  # no proxy
         return _quick(BatchClient(self.endpoint, AzureNamedKeyCredential(self.account, self.key), **options))
 
     def connect_async(self, **options: Any) -> AsyncBatchClient:
         """The same for async programs. Raises ImportError without aiohttp."""
-        from azure.batch.aio import BatchClient
+        from azure.batch import aio
 
         try:
-            from azure.core.pipeline.transport import AioHttpTransport
+            options.setdefault("transport", transport.AioHttpTransport(use_env_settings=False))  # no proxy
         except ImportError as error:
             raise ImportError("the async client of the SDK needs aiohttp: `pip install aiohttp`") from error
-
-        if "transport" not in options:
-            options["transport"] = AioHttpTransport(use_env_settings=False)  # no proxy
-        return _quick(BatchClient(self.endpoint, AzureNamedKeyCredential(self.account, self.key), **options))
+        return _quick(aio.BatchClient(self.endpoint, AzureNamedKeyCredential(self.account, self.key), **options))
 
     def hints(self) -> tuple[Hint, ...]:
         """Why tasks stay active; Azure does not report it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from batchtrain.config import masking
 from batchtrain.config.types import Recipe
+from batchtrain.plan import autoscale
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import OFFLINE, Facts, Plan, PoolFacts, Sources
 
@@ -31,8 +32,6 @@ def plan_jobs(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = 
 def planned_facts(recipe: Recipe) -> PoolFacts | None:
     """The pool after its creation. Returns None without a pool, and for an autoscale pool, but not for an idle timeout:
     such a pool has all its nodes or none, and a waiting task brings them."""
-    from batchtrain.plan import autoscale
-
     pool = recipe.pool
     if pool is None or (pool.autoscale is not None and autoscale.formula(pool, recipe.jobs) is not None):
         return None

@@ -85,18 +85,20 @@ def unpack(value: Any, arrays: Mapping[str, Any], may_pickle: bool = False) -> A
 def write_arrays(path: str, arrays: Dict[str, Any]) -> None:
     """The arrays as npz; no file without arrays."""
     if arrays:
-        import numpy
-
-        numpy.savez(path, **arrays)
+        _numpy().savez(path, **arrays)
 
 
 def read_arrays(path: str) -> Any:
     """The arrays of an npz file by name, each read when it is used, without pickles; none without the file."""
     if not os.path.exists(path):
         return {}
-    import numpy
+    return _numpy().load(path, allow_pickle=False)
 
-    return numpy.load(path, allow_pickle=False)
+
+def _numpy() -> Any:
+    import numpy  # only where there are arrays
+
+    return numpy
 
 
 def values() -> Any:

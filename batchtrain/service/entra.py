@@ -258,7 +258,7 @@ def credential(sign_in: SignIn, *, ca: str | None = None) -> TokenCredential:
                 message = f"the certificate {sign_in.certificate} cannot be used ({error}); it must be a PEM file"
                 raise UsageError(f"{message} with the private key and its certificate") from None
         case "device code":
-            return _Remembered(sign_in, options)
+            return _Remembered(sign_in, options, identity)
         case _:
             return identity.DefaultAzureCredential(managed_identity_client_id=sign_in.client, **options)
 
@@ -267,9 +267,8 @@ class _Remembered:
     """A device code's credential that keeps the user's sign-in between commands if this machine can. azure-identity
     keeps the tokens, encrypted; this file keeps only who signed in, which is not secret."""
 
-    def __init__(self, sign_in: SignIn, options: Mapping[str, Any]) -> None:
-        from azure import identity
-
+    def __init__(self, sign_in: SignIn, options: Mapping[str, Any], identity: Any) -> None:
+        """identity: the module of azure-identity."""
         self._sign_in, self._record = sign_in, None
         names = {"tenant_id": sign_in.tenant, "client_id": sign_in.client}
         all_options: dict[str, Any] = {**options, "prompt_callback": self._prompt}
@@ -280,7 +279,7 @@ class _Remembered:
             base = Path(state_home) if state_home.startswith("/") else Path.home() / ".local" / "state"
             name = "".join(character if character.isalnum() else "-" for character in sign_in.cache)
             self._record = base / "batchtrain" / f"sign-in-{name}.json"
-            if sign_in_record := _of_file(self._record):
+            if sign_in_record := _of_file(self._record, identity):
                 all_options["authentication_record"] = sign_in_record
         self._known, self._make = all_options, identity.DeviceCodeCredential
         self._inner = self._make(**all_options)
@@ -289,7 +288,8 @@ class _Remembered:
         """A token for the scopes; asks the user once."""
         if self._record is not None and "authentication_record" not in self._known:
             self._ask(self._record, scopes)
-        return self._inner.get_token(*scopes, **options)
+        token: AccessToken = self._inner.get_token(*scopes, **options)
+        return token
 
     def _ask(self, record: Path, scopes: tuple[str, ...]) -> None:
         try:
@@ -309,11 +309,10 @@ class _Remembered:
         print(printable(text), file=sys.stderr, flush=True)
 
 
-def _of_file(path: Path) -> AuthenticationRecord | None:
+def _of_file(path: Path, identity: Any) -> AuthenticationRecord | None:
     """The sign-in of the last command; None if there is none, or if it cannot be read: then the user signs in again."""
-    from azure import identity
-
-    document = state_files.cached(path, dict[str, str])
-    with contextlib.suppress(ValueError, KeyError):
-        return identity.AuthenticationRecord.deserialize(json.dumps(document)) if document else None
-    return None
+    record: AuthenticationRecord | None = None
+    if document := state_files.cached(path, dict[str, str]):
+        with contextlib.suppress(ValueError, KeyError):
+            record = identity.AuthenticationRecord.deserialize(json.dumps(document))
+    return record

@@ -19,6 +19,7 @@ import msgspec
 from azure.core.credentials import TokenCredential
 from msgspec.structs import replace
 
+from batchtrain.config import document as yaml
 from batchtrain.config.types import Credentials, KeyVault, Secret
 from batchtrain.errors import ConfigError, Problem, ServiceError, UsageError
 from batchtrain.service import entra
@@ -154,8 +155,6 @@ def document(text: str, secret_id: str) -> Credentials:
 def mapping(read: Read, secret_id: str) -> dict[str, str]:
     """The environment in a secret, a YAML or JSON mapping (`environment_variables_keyvault_secret_id`); a name without
     a value is omitted. Raises ConfigError if it is not a mapping; no message contains any of it."""
-    from batchtrain.config import document as yaml  # only for environments that are kept in a vault
-
     tree, problems = yaml.parse(f"{secret_id}/credentials.yaml", _unpacked(read(secret_id)).encode())
     data = tree.data if tree.readable else None
     if problems or not isinstance(data, dict) or any(isinstance(value, (dict, list)) for value in data.values()):

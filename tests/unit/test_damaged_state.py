@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from azure import identity
 from click.testing import CliRunner
 
 from batchtrain import state_files
@@ -101,7 +102,7 @@ IGNORED = {
     "ranks": State(f"{RUN}/metrics/t.ranks.json", lambda home: recorded(home).ranks("t"), RanksRecord()),
     "lineage": State(f"{RUN}/logs/t/lineage.json", lambda home: continuations(recorded(home)), {}),
     "packages": State(f"{RUN}/logs/t/packages.json", lambda home: compare._packages(recorded(home)), {}),
-    "sign-in": State("sign-in.json", lambda home: entra._of_file(home / "sign-in.json")),
+    "sign-in": State("sign-in.json", lambda home: entra._of_file(home / "sign-in.json", identity)),
     "ranges of a download": State(".x.ranges", lambda home: PartialFile(home, home / "x").resumed("1"), {}),
     "copies of a container": State(
         "storage/mounted/c.json", lambda home: mounted_containers.MountedContainer(home, home / "c", "c")._pairs, {}

@@ -10,6 +10,7 @@ it by host name. The command gets this process's stdin, stdout and stderr themse
 
 from __future__ import annotations
 
+import _socket  # the imports of `socket` (enum, selectors) double the start-up time of this program
 import os
 import sys
 
@@ -138,14 +139,10 @@ def _on_a_terminal(command: str) -> str:
 
 
 def _log_in(peers: str, request: Request) -> int:
-    # `_socket`, not `socket`: the imports of the latter (enum, selectors) double the start-up time of this program.
-    from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET
-    from _socket import socket as Socket
-
     client = own_address(peers)
     host = request.host.lower().rstrip(".")
     name = client if host in ("localhost", "127.0.0.1", "::1") else host
-    connection = Socket(AF_UNIX, SOCK_STREAM)
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         # Through the folder's descriptor: a unix address has at most 107 bytes, and a data directory may be longer.
         folder = os.open(peers, os.O_PATH | os.O_DIRECTORY)
@@ -162,7 +159,7 @@ def _log_in(peers: str, request: Request) -> int:
     data = len(body).to_bytes(4, "big") + body
     rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in stdio)
     try:
-        count = connection.sendmsg([data], [(SOL_SOCKET, SCM_RIGHTS, rights)])
+        count = connection.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
         if count < len(data):  # an empty command is sent, too; it fails if a quick session is already over
             connection.sendall(data[count:])
         if request.background and os.fork() != 0:
