@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
 from datetime import timedelta
@@ -19,6 +18,7 @@ from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.cli.run_directories import runs_root
 from batchtrain.client import account_runs, detached_results
+from batchtrain.client.account_runs import AccountRuns
 from batchtrain.client.client import Client
 from batchtrain.client.detach import detach
 from batchtrain.client.limits import Limits
@@ -51,10 +51,8 @@ def fetch(run: str, link: str | None, everything: bool) -> None:
     RUN is a name, its beginning or end, or `latest`, of this machine or else of the account. On its own machine, it may
     be a run that its user left: its results are fetched from the nodes, and at its end what it created is deleted.
     """
-    client, root = connect(), runs_root()
-    storage = functools.partial(detached_results.storage_of, client, link)
-    name, job_id = account_runs.find(client, root, run)
-    recording = account_runs.fetch(client, storage, root, name, job_id, tell=tell, everything=everything)
+    runs = account_runs.of(connect(), runs_root(), link)
+    recording = runs.fetch(*runs.find(run), tell=tell, everything=everything)
     _show_results(recording)
     if (record := recording.run.record()).state in (detached_results.DETACHED, "left") and settings().output == "table":
         say(f"job {record.job} has not ended; fetch again")
@@ -67,15 +65,15 @@ def attach(run: str, link: str | None, timeout: float) -> None:
     run that its user left. Ctrl-C asks whether the run stops; without a terminal it continues.
     """
     client, root = connect(), runs_root()
-    storage = functools.partial(detached_results.storage_of, client, link)
-    name, job_id = account_runs.find(client, root, run)
+    runs = account_runs.of(client, root, link)
+    name, job_id = runs.find(run)
     try:
         with waiting("job", job_id, client), live.block(client.account, None, job_id) as block:
-            recording = account_runs.attach(client, storage, root, name, job_id, tell=block, timeout=timeout)
+            recording = runs.attach(name, job_id, tell=block, timeout=timeout)
     except KeyboardInterrupt as interrupt:
         is_typed = not isinstance(interrupt, (TerminalClosed, Terminated))
         if is_typed and can_ask() and not continues(f"run {name}", _cost(named(root, name), client, job_id)):
-            _stopped(client, name, job_id)
+            _stopped(runs, name, job_id)
         else:
             say(f"run {name} continues; next:")
             say(f"  batchtrain runs attach {name}")
@@ -93,15 +91,16 @@ def stop(run: str) -> None:
     RUN is a name, its beginning or end, or `latest`, of this machine or else of the account.
     """
     client = connect()
-    name, job_id = account_runs.find(client, runs_root(), run)
+    runs = account_runs.of(client, runs_root())
+    name, job_id = runs.find(run)
     confirm(f"Stop run {name}, job {job_id}, on {service_of(client)}?")
-    _stopped(client, name, job_id)
+    _stopped(runs, name, job_id)
     say(f"run {name} ends; next: `batchtrain runs fetch {name}`")
 
 
 def list_account() -> None:
     """List the runs whose jobs the account has."""
-    show_rows(account_runs.listed(connect()), empty="the account has no job of a run")
+    show_rows(account_runs.of(connect(), runs_root()).listed(), empty="the account has no job of a run")
 
 
 def _show_results(recording: Recording) -> None:
@@ -113,8 +112,8 @@ def _show_results(recording: Recording) -> None:
         show({"run": recording.run.name, "state": record.state, "results": record.results})
 
 
-def _stopped(client: Client, name: str, job_id: str) -> None:
-    account_runs.stop(client, name, job_id)
+def _stopped(runs: AccountRuns, name: str, job_id: str) -> None:
+    runs.stop(name, job_id)
     say(f"job {job_id} is being terminated")
 
 

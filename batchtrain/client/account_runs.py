@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -52,36 +53,103 @@ class AccountRun(NamedTuple):
     host: str
 
 
-def listed(client: Operations) -> Table[AccountRun]:
-    """The runs whose jobs the account has, the oldest first."""
-    rows = []
-    for job in read.jobs(client.batch, f"{read.MARKED},executionInfo"):
-        marks = marks_of(job.metadata)
-        if marks.run and not is_controller(job.metadata):
-            rows.append(
-                AccountRun(marks.run, job.id, job.state, job.created, job.ended, job.reason, marks.user, marks.host)
+class AccountRuns(NamedTuple):
+    """The runs of an account, and of the run directories below a root."""
+
+    client: Operations
+    root: Path
+    connect: Callable[[], Storage]
+    """To the storage account of a detached run."""
+
+    def listed(self) -> Table[AccountRun]:
+        """The runs whose jobs the account has, the oldest first."""
+        rows = []
+        for job in read.jobs(self.client.batch, f"{read.MARKED},executionInfo"):
+            marks = marks_of(job.metadata)
+            if marks.run and not is_controller(job.metadata):
+                rows.append(
+                    AccountRun(marks.run, job.id, job.state, job.created, job.ended, job.reason, marks.user, marks.host)
+                )
+        return Table(sorted(rows))
+
+    def find(self, name: str) -> tuple[str, str]:
+        """The full name and the job of a run: of the directories of this machine, else of the account. `latest` is the
+        newest run. Raises NotFound, and UsageError for a name of several runs."""
+        try:
+            run = directory.find(self.root, name)
+            return run.name, run.record().job
+        except NotFound:
+            rows = self.listed()
+        matches = [row for row in rows if name == LATEST or row.run.startswith(name) or row.run.endswith(name)]
+        matches = matches[-1:] if name == LATEST else [row for row in matches if row.run == name] or matches
+        if len(matches) > 1:
+            raise UsageError(f"`{name}` names {len(matches)} runs: {', '.join(row.run for row in matches[:5])}")
+        if not matches:
+            raise NotFound(
+                f"neither {self.root} nor the account has a run `{name}`; `batchtrain runs list --account` lists those"
+                " of the account"
             )
-    return Table(sorted(rows))
+        return matches[0].run, matches[0].job
+
+    def stop(self, name: str, job_id: str) -> None:
+        """End the tasks and the job of a run. The service uploads what the tasks of a detached run have left, and
+        deletes its pool; the command of another run fetches its results, and deletes what it created."""
+        if controller.end(self.client, job_id, name):  # it would move the job
+            forget_requests(self.client, name)
+        check(self.client, name, job_id)
+        if not read.job(self.client.batch, job_id).is_over:
+            submit.terminate(self.client.batch, Thing("job", job_id), of_runs({name}))
+
+    def fetch(self, name: str, job_id: str, *, tell: Tell, everything: bool = False) -> Recording:
+        """Fetch what the tasks of a run have left so far, and write its end once it has ended."""
+        orphan = _left(self.client, self.root, name, job_id)
+        if orphan is None:
+            if self.client.jobs.state(job_id) == "terminating":  # the service still uploads
+                with watch.Deadline(GONE_SECONDS, f"the end of job {job_id}", tell) as deadline:
+                    job_actions.until(self.client.batch, job_id, frozenset({"completed"}), deadline, self.client.pace)
+            return detached_results.fetch(self.client, self.connect(), self.root, name, everything=everything)
+        return orphans.fetch(self.client, orphan, tell, everything=everything)
+
+    def attach(self, name: str, job_id: str, *, tell: Tell, timeout: float) -> Recording:
+        """Show the output of a run that continues without its command until its job has ended, and complete its
+        directory."""
+        if (orphan := _left(self.client, self.root, name, job_id)) is not None:
+            watch_job(self.client, self.client.jobs.handle(job_id), tell=tell, timeout=timeout, intent=ATTACH)
+            (recording,) = orphans.end(self.client, [orphan], tell)
+            return recording
+        storage = self.connect()
+        run = stored_results.begin(storage, self.root, name)
+        check(self.client, name, job_id)
+        with contextlib.suppress(NotFound):  # while its controller moves it
+            document = read.job_document(self.client.batch, job_id)
+            if document.get("state") == "active" and not job_actions.is_whole(document):
+                tell(Waiting(job_id, f"job {job_id} {INCOMPLETE}"))
+        lines: dict[tuple[str, type[Output]], int] = {}
+
+        def tell_and_count(event: Event) -> None:
+            if isinstance(event, Output):
+                key = event.subject, type(event)
+                lines[key] = lines.get(key, 0) + 1
+            tell(event)
+
+        def comes_back() -> bool:
+            lines.clear()
+            return controller.moves(self.client, job_id, name)
+
+        job = self.client.jobs.handle(job_id)
+        watch_job(self.client, job, tell=tell_and_count, timeout=timeout, intent=ATTACH, comes_back=comes_back)
+        with watch.Deadline(timeout, f"the end of job {job_id}", tell) as deadline:  # soon after that of its tasks
+            if (step := job.reason_to_wait()) is not None and step.act == "end":
+                job.raise_failed()
+            job_actions.until(self.client.batch, job_id, frozenset({"completed"}), deadline, self.client.pace)
+        recording = detached_results.fetch(self.client, storage, self.root, name)
+        _show_rest(run, lines, tell)
+        return recording
 
 
-def find(client: Operations, root: Path, name: str) -> tuple[str, str]:
-    """The full name and the job of a run: of the directories of this machine, else of the account. `latest` is the
-    newest run. Raises NotFound, and UsageError for a name of several runs."""
-    try:
-        run = directory.find(root, name)
-        return run.name, run.record().job
-    except NotFound:
-        rows = listed(client)
-    matches = [row for row in rows if name == LATEST or row.run.startswith(name) or row.run.endswith(name)]
-    matches = matches[-1:] if name == LATEST else [row for row in matches if row.run == name] or matches
-    if len(matches) > 1:
-        raise UsageError(f"`{name}` names {len(matches)} runs: {', '.join(row.run for row in matches[:5])}")
-    if not matches:
-        raise NotFound(
-            f"neither {root} nor the account has a run `{name}`; `batchtrain runs list --account` lists those of the"
-            " account"
-        )
-    return matches[0].run, matches[0].job
+def of(client: Operations, root: Path, link: str | None = None) -> AccountRuns:
+    """link: the storage account of a detached run; by default the only one of the credentials."""
+    return AccountRuns(client, root, partial(detached_results.storage_of, client, link))
 
 
 def check(client: Operations, name: str, job_id: str) -> None:
@@ -91,16 +159,6 @@ def check(client: Operations, name: str, job_id: str) -> None:
             f"job {job_id} of this account is not that of run {name}; `batchtrain runs list --account` lists the runs"
             " of the account"
         )
-
-
-def stop(client: Operations, name: str, job_id: str) -> None:
-    """End the tasks and the job of a run. The service uploads what the tasks of a detached run have left, and deletes
-    its pool; the command of another run fetches its results, and deletes what it created."""
-    if controller.end(client, job_id, name):  # it would move the job
-        forget_requests(client, name)
-    check(client, name, job_id)
-    if not read.job(client.batch, job_id).is_over:
-        submit.terminate(client.batch, Thing("job", job_id), of_runs({name}))
 
 
 def forget_requests(client: Operations, name: str) -> None:
@@ -114,73 +172,6 @@ def _left(client: Operations, root: Path, name: str, job_id: str) -> orphans.Orp
     """A run that was left on this host while its job continues; its results are on the nodes."""
     orphan = orphans.orphan_of(client, root, job_id)
     return orphan if orphan is not None and orphan.run.name == name else None
-
-
-def fetch(
-    client: Operations,
-    connect: Callable[[], Storage],
-    root: Path,
-    name: str,
-    job_id: str,
-    *,
-    tell: Tell,
-    everything: bool = False,
-) -> Recording:
-    """Fetch what the tasks of a run have left so far, and write its end once it has ended. connect: to the storage
-    account of a detached run."""
-    orphan = _left(client, root, name, job_id)
-    if orphan is None:
-        if client.jobs.state(job_id) == "terminating":  # the service still uploads
-            with watch.Deadline(GONE_SECONDS, f"the end of job {job_id}", tell) as deadline:
-                job_actions.until(client.batch, job_id, frozenset({"completed"}), deadline, client.pace)
-        return detached_results.fetch(client, connect(), root, name, everything=everything)
-    return orphans.fetch(client, orphan, tell, everything=everything)
-
-
-def attach(
-    client: Operations,
-    connect: Callable[[], Storage],
-    root: Path,
-    name: str,
-    job_id: str,
-    *,
-    tell: Tell,
-    timeout: float,
-) -> Recording:
-    """Show the output of a run that continues without its command until its job has ended, and complete its directory.
-    connect: as for `fetch`."""
-    if (orphan := _left(client, root, name, job_id)) is not None:
-        watch_job(client, client.jobs.handle(job_id), tell=tell, timeout=timeout, intent=ATTACH)
-        (recording,) = orphans.end(client, [orphan], tell)
-        return recording
-    storage = connect()
-    run = stored_results.begin(storage, root, name)
-    check(client, name, job_id)
-    with contextlib.suppress(NotFound):  # while its controller moves it
-        document = read.job_document(client.batch, job_id)
-        if document.get("state") == "active" and not job_actions.is_whole(document):
-            tell(Waiting(job_id, f"job {job_id} {INCOMPLETE}"))
-    lines: dict[tuple[str, type[Output]], int] = {}
-
-    def tell_and_count(event: Event) -> None:
-        if isinstance(event, Output):
-            key = event.subject, type(event)
-            lines[key] = lines.get(key, 0) + 1
-        tell(event)
-
-    def comes_back() -> bool:
-        lines.clear()
-        return controller.moves(client, job_id, name)
-
-    job = client.jobs.handle(job_id)
-    watch_job(client, job, tell=tell_and_count, timeout=timeout, intent=ATTACH, comes_back=comes_back)
-    with watch.Deadline(timeout, f"the end of job {job_id}", tell) as deadline:  # soon after that of its tasks
-        if (step := job.reason_to_wait()) is not None and step.act == "end":
-            job.raise_failed()
-        job_actions.until(client.batch, job_id, frozenset({"completed"}), deadline, client.pace)
-    recording = detached_results.fetch(client, storage, root, name)
-    _show_rest(run, lines, tell)
-    return recording
 
 
 def _show_rest(run: RunDirectory, lines: dict[tuple[str, type[Output]], int], tell: Tell) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +34,7 @@ from batchtrain.service import read
 from batchtrain.service.deadlines import JOB_SECONDS
 
 if TYPE_CHECKING:
-    from batchtrain.client.account_runs import AccountRun
+    from batchtrain.client.account_runs import AccountRun, AccountRuns
     from batchtrain.client.detach import Detached
 
 
@@ -200,11 +199,9 @@ class Client(Operations):
         run: a name, its beginning or end, or `latest`, of this machine or else of the account. link: the storage
         account of the run; by default the one of the credentials.
         """
-        from batchtrain.client import account_runs, detached_results  # see above
-
-        connect, root = partial(detached_results.storage_of, self, link), root_of(runs_dir, os.environ)
-        name, job_id = account_runs.find(self, root, run)
-        recording = account_runs.attach(self, connect, root, name, job_id, tell=tell, timeout=timeout)
+        runs = self._account_runs(runs_dir, link)
+        name, job_id = runs.find(run)
+        recording = runs.attach(name, job_id, tell=tell, timeout=timeout)
         if check and (failure := failure_of(self.batch, recording.run, job_id)):
             raise failure
         return Run(recording.run)
@@ -212,20 +209,19 @@ class Client(Operations):
     def fetch_run(self, run: str = LATEST, *, runs_dir: str | Path | None = None, link: str | None = None) -> Run:
         """Fetches what the tasks of a run that continues without its command have left so far, and writes its end once
         it has ended. Arguments as for `attach`."""
-        from batchtrain.client import account_runs, detached_results  # see above
-
-        connect, root = partial(detached_results.storage_of, self, link), root_of(runs_dir, os.environ)
-        name, job_id = account_runs.find(self, root, run)
-        return Run(account_runs.fetch(self, connect, root, name, job_id, tell=SHOW).run)
+        runs = self._account_runs(runs_dir, link)
+        return Run(runs.fetch(*runs.find(run), tell=SHOW).run)
 
     def stop_run(self, run: str = LATEST, *, runs_dir: str | Path | None = None) -> None:
         """Ends the tasks and the job of a run, of this machine or else of the account."""
-        from batchtrain.client import account_runs  # see above
-
-        account_runs.stop(self, *account_runs.find(self, root_of(runs_dir, os.environ), run))
+        runs = self._account_runs(runs_dir)
+        runs.stop(*runs.find(run))
 
     def account_runs(self) -> Table[AccountRun]:
         """The runs of all users and machines whose jobs the account still has, the oldest first."""
-        from batchtrain.client import account_runs  # see above
+        return self._account_runs().listed()
 
-        return account_runs.listed(self)
+    def _account_runs(self, runs_dir: str | Path | None = None, link: str | None = None) -> AccountRuns:
+        from batchtrain.client import account_runs  # as for `run`
+
+        return account_runs.of(self, root_of(runs_dir, os.environ), link)

@@ -19,7 +19,8 @@ from azure.core.pipeline.transport import RequestsTransport
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
-from batchtrain.client import account_runs, controller
+from batchtrain.client import controller
+from batchtrain.client.account_runs import AccountRuns
 from batchtrain.client.client import Client
 from batchtrain.client.controller_program import FILE
 from batchtrain.client.detach import detach
@@ -125,7 +126,7 @@ def test_a_run_whose_command_is_killed_at_a_request_has_no_node_and_its_end_afte
     assert client.jobs.state("j") == ("completed" if state else "")
     if state:
         storage = client.storage(recipe("j", azurite))("link")
-        recording = account_runs.attach(client, lambda: storage, root, run.name, "j", tell=QUIET, timeout=60)
+        recording = AccountRuns(client, root, lambda: storage).attach(run.name, "j", tell=QUIET, timeout=60)
         assert recording.run.record().state == state
 
 

@@ -17,6 +17,7 @@ from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
 from batchtrain.cli import detached
 from batchtrain.client import account_runs, controller, detach, detached_results
+from batchtrain.client.account_runs import AccountRuns
 from batchtrain.client.limits import Limits
 from batchtrain.config.task_results import MOST_TASKS
 from batchtrain.config.types import (
@@ -313,8 +314,9 @@ def test_the_job_of_another_run_is_not_stopped(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(account_runs, "read_marks", lambda client, thing: SimpleNamespace(run="B"))
     monkeypatch.setattr(controller, "end", lambda client, job, run: None)
     client: Any = SimpleNamespace(batch=None)
+    connect: Any = lambda: None  # noqa: E731
     with pytest.raises(NotFound, match="job train of this account is not that of run A"):
-        account_runs.stop(client, "A", "train")
+        AccountRuns(client, Path(), connect).stop("A", "train")
 
 
 def test_a_fetch_waits_until_the_service_has_uploaded_what_a_stopped_run_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +326,7 @@ def test_a_fetch_waits_until_the_service_has_uploaded_what_a_stopped_run_wrote(m
     monkeypatch.setattr(detached_results, "fetch", lambda *_, **__: steps.append("fetch"))
     client: Any = SimpleNamespace(batch=None, pace=None, jobs=SimpleNamespace(state=lambda _: "terminating"))
     connect: Any = lambda: None  # noqa: E731
-    account_runs.fetch(client, connect, Path(), "A", "train", tell=lambda _: None)
+    AccountRuns(client, Path(), connect).fetch("A", "train", tell=lambda _: None)
     assert steps == [("train", "completed"), "fetch"]
 
 
@@ -351,13 +353,14 @@ def test_a_follower_waits_for_a_job_that_its_controller_moves(monkeypatch: pytes
     storage: Any = None
     texts = list[str]()
     tell = lambda event: texts.append(event.text)  # noqa: E731
-    account_runs.attach(client, lambda: storage, tmp_path, "A", "train", tell=tell, timeout=60)
+    runs = AccountRuns(client, tmp_path, lambda: storage)
+    runs.attach("A", "train", tell=tell, timeout=60)
     assert texts == [f"job train {account_runs.INCOMPLETE}"]
     assert looks == ["look", "look", "look", "end"]
     monkeypatch.setattr(controller, "moves", lambda *_: False)
     looks.clear()
     with pytest.raises(NotFound, match="job train is gone"):
-        account_runs.attach(client, lambda: storage, tmp_path, "A", "train", tell=lambda _: None, timeout=60)
+        runs.attach("A", "train", tell=lambda _: None, timeout=60)
 
 
 ONE = {"action": "task.add", "body": {"id": "t", "commandLine": "true"}}
