@@ -6,7 +6,6 @@ A plan contains none of them. Nothing is read or created before the first reques
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from functools import cached_property
@@ -24,6 +23,7 @@ from batchtrain.storage.blob import Connect, Own
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
 
+    from batchtrain.client.login_keys import KeyPair
     from batchtrain.config.travel import LargeSource
 
 Value = TypeVar("Value", bound=str | Secret)
@@ -180,21 +180,16 @@ class Placeholders:
         """The public key at a path; without a path, the key of a pair that is created once and never overwritten."""
         if path:
             return self._read(path, "ssh.ssh_public_key").strip()
-        from cryptography.hazmat.primitives import serialization  # a slow import (0.1 s), needed only for a login
-
         private = self.key_pair()
         public = private.with_name(f"{private.name}.pub")
-        if public.is_file():
-            return public.read_text(encoding="ascii").strip()
-        key = serialization.load_ssh_private_key(private.read_bytes(), None).public_key()
-        return key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+        return public.read_text(encoding="ascii").strip() if public.is_file() else _pair(private).public_key()
 
     def key_pair(self) -> Path:
         """The private key of the login, if batchtrain creates it; an existing pair is kept."""
         login = self._recipe.pool.ssh if self._recipe.pool else None
         path = self._here / Path(login.generated_file_export_path if login else ".").expanduser() / KEY_NAME
         if not path.exists():
-            _make_pair(path)
+            _pair(path).make()
         return path
 
     def _read(self, path: str, setting: str) -> str:
@@ -212,17 +207,7 @@ def _given(value: Value | None, missing: str, path: str, other: str = "") -> Val
     return value
 
 
-def _make_pair(path: Path) -> None:
-    from cryptography.hazmat.primitives import serialization  # see above
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+def _pair(private: Path) -> KeyPair:
+    from batchtrain.client.login_keys import KeyPair  # 0.1 s, and only for a login
 
-    key = Ed25519PrivateKey.generate()
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-    )
-    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.with_name(f"{path.name}.pub").unlink(missing_ok=True)  # of a private key that is gone
-    for name, content, mode in ((path, private, 0o600), (path.with_name(f"{path.name}.pub"), public + b"\n", 0o644)):
-        with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(content)
+    return KeyPair(private)
