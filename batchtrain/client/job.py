@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from batchtrain import markup, records
 from batchtrain.client import logins, stacks
@@ -17,6 +16,9 @@ from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.client.watching import until_ended
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe
+from batchtrain.diagnosis import diagnose
+from batchtrain.diagnosis.evidence import Evidence
+from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.display.progress import Card, line
 from batchtrain.errors import BatchtrainError, Finding, NotFound, ServiceError, TaskFailed, UsageError
 from batchtrain.life import intents, rules
@@ -50,9 +52,6 @@ from batchtrain.service.register import Thing
 from batchtrain.service.statistics import Stats
 from batchtrain.service.task_actions import Action, Changed
 from batchtrain.service.tasks import FEW, Glance
-
-if TYPE_CHECKING:
-    from batchtrain.diagnosis.finding import Diagnosis
 
 GROUPED = 1000
 """Failed tasks among which the most frequent cause is looked for: those of one request."""
@@ -398,8 +397,6 @@ class Job:
     def _examined(
         self, task_id: str | None, *, hints: tuple[str, ...] = (), logs: str = "", seen: tuple[Attempt, ...] = ()
     ) -> Diagnosis:
-        from batchtrain.diagnosis import diagnose  # compiles the pattern of every rule, and only here
-
         return diagnose.job(self._client.batch, self.id, task_id, hints, logs, seen)
 
     def disable(self, *, running: str = "requeue") -> None:
@@ -430,9 +427,6 @@ class Job:
 
 def _kept_diagnosis(run: RunDirectory, task_id: str | None) -> Diagnosis:
     """What a run directory says about a job that is gone, or about one task of it."""
-    from batchtrain.diagnosis.evidence import Evidence
-    from batchtrain.diagnosis.finding import Diagnosis
-
     record, failure = run.record(), run.record().failure
     if failure and task_id and failure.task != f"{record.job}/{task_id}":
         failure = None  # of another task

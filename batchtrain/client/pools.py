@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batchtrain.client import logins, placement
 from batchtrain.client.identities import refuse_identities
@@ -17,6 +17,8 @@ from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.config.candidates import Candidate, ordered
 from batchtrain.config.login_ports import SSH_PORT
 from batchtrain.config.types import Recipe
+from batchtrain.diagnosis import diagnose
+from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.errors import (
     BatchtrainError,
     Differs,
@@ -43,9 +45,6 @@ from batchtrain.runs.task_files import FileRow, GotRow, get_node_files, node_fil
 from batchtrain.service import deletion, read, submit, watch
 from batchtrain.service.deadlines import GONE_SECONDS, POOL_SECONDS
 from batchtrain.service.register import Register, Thing
-
-if TYPE_CHECKING:
-    from batchtrain.diagnosis.finding import Diagnosis
 
 NAMED_NODES = 8
 """The number of nodes of a ready pool to name; the others are counted."""
@@ -330,8 +329,6 @@ class Pools:
 
     def diagnose(self, pool_id: str) -> Diagnosis:
         """Why the pool has no usable nodes. Raises NotFound. Changes nothing."""
-        from batchtrain.diagnosis import diagnose  # compiles the pattern of every rule, and only here
-
         return diagnose.pool(self._client.batch, pool_id)
 
     @displayed("interrupted; the resize continues")

@@ -70,12 +70,12 @@ class Session:
         The emulator's storage is installed now if the recipe needs it. results: `link/container` to which the service
         uploads what the tasks leave behind.
         """
-        from batchtrain.config.check.storage import links_of  # imports every rule, and only here
+        from batchtrain.config.check.storage import links_of, read_containers  # every rule, and only here
 
         recipe = self.with_storage(recipe)
         self.tell_storage(recipe, links_of(recipe))
-        if listed:
-            self._refuse_empty(recipe)
+        if listed and self.account.home:
+            self._refuse_empty(recipe, read_containers(recipe))
         foreseen = foresee(recipe, self.account, self.storage(recipe), listed=listed, results=results)
         is_large = any(isinstance(source, LargeSource) for source in foreseen.sources.values())
         links = (
@@ -101,14 +101,10 @@ class Session:
             self._told_accounts = accounts
             self.say(local_storage.meaning(accounts, real=self.real_storage))
 
-    def _refuse_empty(self, recipe: Recipe) -> None:
+    def _refuse_empty(self, recipe: Recipe, containers: Iterable[tuple[str, str]]) -> None:
         """Raise UsageError for containers that the recipe reads and that are empty in the emulator's own storage."""
-        from batchtrain.config.check.storage import read_containers  # see above
-
-        if not self.account.home:
-            return
         connect = self.storage(recipe)
-        own = [item for item in read_containers(recipe) if item[0] not in recipe.credentials.storage]
+        own = [item for item in containers if item[0] not in recipe.credentials.storage]
         if empty := tuple(item for item in own if is_empty("/".join(item), connect)):
             raise UsageError(local_storage.empty(empty, recipe.replaced_accounts))
 

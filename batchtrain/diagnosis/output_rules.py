@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from batchtrain.config.patterns import late
 from batchtrain.launchers import shell_functions
 from batchtrain.service.causes import LOST, NOT_JOINED, UNREACHED, WAITED
 
@@ -25,7 +26,7 @@ class OutputRule(NamedTuple):
 
 
 def _rule(name: str, pattern: str, cause: str, next_step: str, *, is_warning: bool = False) -> OutputRule:
-    return OutputRule(name, re.compile(pattern), cause, next_step, is_warning=is_warning)
+    return OutputRule(name, late(pattern), cause, next_step, is_warning=is_warning)
 
 
 _SAME_MPI = (
