@@ -62,11 +62,16 @@ def handed_over(
     hour = Hour("p", "D4s_v5", 2, 0, price) if limits.price is not None else None
     guard = Guard(limits, hour, lambda: datetime(2026, 11, 23, tzinfo=timezone.utc))
     client: Any = SimpleNamespace(batch=None, carry_out=print)
+    said = list[str]()
     ending: Any = SimpleNamespace(
-        client=client, recipe=recipe, intent=RUN, error_of=error_of, tell=lambda event: None,
+        client=client, recipe=recipe, intent=RUN, error_of=error_of, tell=lambda event: said.append(event.text),
         register=SimpleNamespace(runs=frozenset({"r"})),
     )  # fmt: skip
-    return leave(ending, guard, leaver), steps
+    is_left = leave(ending, guard, leaver)
+    assert any("nodes cost money until you delete them" in text for text in said) == (is_left and error is not None)
+    assert any("its limit leaves no time" in text for text in said) == (not is_left and not steps)
+    assert any("the run continues without this command" in text for text in said) == is_left
+    return is_left, steps
 
 
 POOL = {

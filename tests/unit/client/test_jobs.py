@@ -179,6 +179,7 @@ def test_the_results_of_a_job_are_fetched(site: Site) -> None:
     job.delete(tell=lambda _: None)
     site.step("diagnose what is gone", lambda: str(job.diagnose(runs_dir=runs)))
     site.step("diagnose a task of what is gone", lambda: str(job.diagnose("t0", runs_dir=runs)))
+    site.step("diagnose the task of it that failed", lambda: str(job.diagnose("t1", runs_dir=runs)))
     site.step("diagnose what is gone without a record", job.diagnose, runs_dir=site.root / "none")
     site.assert_as_written()
 

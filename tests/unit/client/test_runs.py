@@ -101,6 +101,11 @@ def test_a_run_tries_its_candidates_until_one_has_the_nodes(site: Site) -> None:
     site.run("run", candidates)
     site.driver.world.quotas = Quotas(dedicated_cores=1)
     site.run("run without any nodes", candidates)
+    clients = list[object]()
+    site.driver.world.quotas = Quotas()
+    site.step("pool add", lambda: site.client.pools.add(candidates, on_move=clients.append, tell=site.tell).id)
+    assert clients == [site.client]
+    site.step("pool add again", site.client.pools.add, candidates, on_move=clients.append, tell=site.tell)
     site.assert_as_written()
 
 
@@ -128,6 +133,31 @@ def test_two_runs_share_a_pool_which_ends_with_the_last_of_them(site: Site) -> N
 
     site.steps = {"tasks.seen": other}
     site.run("run", of("wait"))
+    site.assert_as_written()
+
+
+def test_a_pool_that_appears_while_a_run_begins_is_not_its_own(site: Site) -> None:
+    def add(made: Recipe) -> None:
+        site.steps = {}
+        site.client.pools.add(made, tell=lambda _: None)
+
+    site.steps = {"run.recorded": lambda: add(of())}
+    site.run("run", of())
+    site.steps = {"pool.add": lambda: site.client.pools.resize("p-k", dedicated=3, wait=False, tell=lambda _: None)}
+    site.run("run whose pool grows", of(name="k"))
+    site.assert_as_written()
+
+
+def test_a_run_that_was_left_keeps_what_it_was_asked_to_keep(site: Site) -> None:
+    for name, intent in (("j", KEEP), ("k", REUSE)):
+        site.steps = {"tasks.seen": interrupt}
+        site.run(f"{intent.command} until Ctrl-C", of("wait", name), ask=lambda _: True, intent=intent)
+    site.finish()
+    site.run("run of something else", of(name="l"))
+    site.steps = {"tasks.seen": interrupt}
+    site.run("run until Ctrl-C", of("wait", "m"), ask=lambda _: True)
+    site.finish()
+    site.run("run --reuse of its pool", of(name="n", pool={"id": "p-m"}), intent=REUSE)
     site.assert_as_written()
 
 

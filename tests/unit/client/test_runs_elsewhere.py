@@ -43,7 +43,11 @@ def store(site: Site) -> Iterator[Store]:
 
 def uploaded(site: Site, store: Store) -> None:
     """The service uploads what the tasks of the newest run have written."""
-    top = f"{container_of(max(row.run for row in site.client.account_runs()))}/tasks/task-00000"
+    uploaded_of(store, max(row.run for row in site.client.account_runs()))
+
+
+def uploaded_of(store: Store, run: str) -> None:
+    top = f"{container_of(run)}/tasks/task-00000"
     store.blobs.store(f"{top}/stdout.txt", b"step=1 loss=0.5\nthe end\n")
     store.blobs.store(f"{top}/wd/output/model.pt", b"model")
 
@@ -84,6 +88,14 @@ def test_a_run_is_found_by_a_part_of_its_name_on_any_machine(site: Site, store: 
     site.step("what none is called", find, site.client, elsewhere, "x")
     site.step("the job of another run", account_runs.check, site.client, first, "b")
     site.step("runs attach", lambda: site.client.attach(first, tell=site.tell, runs_dir=elsewhere).record.state)
+    site.client.jobs.handle("b").delete(tell=lambda _: None)
+    uploaded_of(store, second)
+    site.step("runs fetch of a job that is gone", site.client.fetch_run, second, runs_dir=site.root / "runs")
+    site.client.credentials = Credentials(storage=dict.fromkeys(("data", "other"), store.credentials.storage["data"]))
+    site.step("runs fetch from one of two accounts", site.client.fetch_run, first, runs_dir=elsewhere)
+    site.step("runs fetch by link", lambda: site.client.fetch_run(first, link="data", runs_dir=elsewhere).record.state)
+    site.client.credentials = Credentials()
+    site.step("runs fetch without an account", site.client.fetch_run, first, runs_dir=elsewhere)
     site.assert_as_written()
 
 
