@@ -33,7 +33,7 @@ from batchtrain.records.jobs import OVER
 from batchtrain.runs.recording import now
 from batchtrain.service import connect, deletion, job_actions, read, submit, watch
 from batchtrain.service.register import Register, Thing
-from batchtrain.service.requests import ask, quoted
+from batchtrain.service.versions import of_runs, update_job
 
 FILE = "controller/requests.json"
 """The requests, in the control container of a run and in the working directory of its controller."""
@@ -98,7 +98,7 @@ class Controller:
             self._say("the wall clock ends the run before nodes start there")
             return
         body = {"metadata": with_number(self._document.get("metadata", ()), number)}
-        ask(self._client.batch, "PATCH", f"/jobs/{quoted(self._id)}", f"update job {self._id}", body)
+        update_job(self._client.batch, self._id, "update", body, of_runs({self._requests.marks.run}))
         self._is_over = False
 
     def _loss(self) -> NodesLost | None:
