@@ -22,7 +22,7 @@ from batchtrain.client.planning import refuse_unattended
 from batchtrain.config.link_life import THROUGH, Need, needs, too_short
 from batchtrain.config.task_results import names_all
 from batchtrain.config.types import AutoPool, Job, Recipe, seconds_of, span_of
-from batchtrain.errors import AlreadyExists, PlanError, ServiceError, UsageError
+from batchtrain.errors import PlanError, ServiceError, UsageError
 from batchtrain.life import intents
 from batchtrain.plan.marks import MAX_PRICE
 from batchtrain.plan.outputs import uploads_named_only
@@ -85,12 +85,8 @@ def detach(
     for thing in (Thing("job", overseer.pool.id), Thing("pool", overseer.pool.id)) if overseer else ():
         is_job = thing.kind == "job"
         if state := client.jobs.state(thing.id) if is_job else client.pools.stands(thing.id):
-            raise AlreadyExists(
-                f"{thing.name} exists{f', and is {state}' if is_job else ''}; delete it with"
-                f" `{thing.command('del', '')}`",
-                operation=f"add {thing.name}",
-                code=f"{thing.kind.capitalize()}Exists",
-            )
+            is_in_state = f", and is {state}" if is_job else ""
+            raise thing.exists(f"{thing.name} exists{is_in_state}; delete it with `{thing.command('del', '')}`")
     for job_id, created in refuse_existing(client, alone, origin, tell, reuse=False).items():
         replace_job(client, job_id, created, tell)
     for text in (*remarks(recipe, seconds), *((overseer.remark(recipe, region),) if overseer else ())):

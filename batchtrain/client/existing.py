@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from batchtrain.client.ending import next_attempt
 from batchtrain.config.types import Recipe
-from batchtrain.errors import AlreadyExists, NotFound, ResultsLeft
+from batchtrain.errors import NotFound, ResultsLeft
 from batchtrain.records import events
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunRecord
@@ -41,23 +41,20 @@ def refuse_existing(
         raise faults.failure(f"add pool {pool_id}", "PoolExists", "The specified pool already exists.")
     replaced = []
     for job_id, state in states.items():
-        record = refuse_used(client, Thing("job", job_id), origin)
+        record = refuse_used(client, job := Thing("job", job_id), origin)
         if state == "completed" and (reuse or (record is not None and record.results == "complete")):
             replaced.append(job_id)
         elif state == "completed" and record is not None and record.state == "detached":
-            raise AlreadyExists(
+            raise job.exists(
                 f"job {job_id} of the detached run {record.id} has completed; `batchtrain runs fetch {record.id}` gets"
-                " its results, and then this command replaces the job",
-                operation=f"add job {job_id}",
-                code="JobExists",
+                " its results, and then this command replaces the job"
             )
         elif reuse:
-            raise AlreadyExists(
+            text = (
                 f"job {job_id} is {state}, and only a completed job is replaced; wait for it with"
-                f" `batchtrain jobs wait {job_id}`, or delete it with `batchtrain jobs del {job_id}`",
-                operation=f"replace job {job_id}",
-                code="JobExists",
+                f" `batchtrain jobs wait {job_id}`, or delete it with `batchtrain jobs del {job_id}`"
             )
+            raise job.exists(text, "replace")
         else:
             raise faults.failure(f"add job {job_id}", "JobExists", f"The specified job already exists, and is {state}.")
     return {job_id: read.job(client.batch, job_id).created for job_id in replaced}
@@ -84,11 +81,7 @@ def refuse_used(client: Operations, thing: Thing, origin: Origin | None) -> RunR
         step = f"`batchtrain runs attach {marks.run}` follows it, and `batchtrain runs stop {marks.run}` ends it"
     elif thing.kind == "pool":
         step = "`batchtrain run --reuse` runs on it, too; or use another id"
-    raise AlreadyExists(
-        f"{thing.name} is used by {', '.join(map(str, users))}; {step}",
-        operation=f"add {thing.name}",
-        code=f"{thing.kind.capitalize()}Exists",
-    )
+    raise thing.exists(f"{thing.name} is used by {', '.join(map(str, users))}; {step}")
 
 
 def _record(run: str, origin: Origin | None) -> RunRecord | None:
@@ -133,12 +126,11 @@ def replace_job(client: Operations, job_id: str, created: datetime | None, tell:
         deletion.request_named(client.batch, job, tell, created=created)
     except NotFound as error:
         if error.code == REPLACED:
-            raise AlreadyExists(
+            text = (
                 f"job {job_id} was added anew while this run waited for the pool; wait for it with"
-                f" `batchtrain jobs wait {job_id}`",
-                operation=f"replace job {job_id}",
-                code="JobExists",
-            ) from None
+                f" `batchtrain jobs wait {job_id}`"
+            )
+            raise job.exists(text, "replace") from None
         return
     tell(events.JobReplaced(job_id, f"replacing job {job_id}, which has completed"))
     deletion.gone(client.batch, job, client.pace, tell)

@@ -153,12 +153,10 @@ def _is_open(client: Operations, orphan: Orphan) -> bool:
 
 def _refuse(orphan: Orphan) -> NoReturn:
     job_id = orphan.record.job
-    raise AlreadyExists(
+    raise orphan.job.exists(
         f"job {job_id} of run {orphan.run.name} still runs, but the process of that run has ended;"
         f" `batchtrain jobs wait {job_id}` waits for its tasks, fetches its results and ends the run;"
-        f" `batchtrain jobs term {job_id}` ends its tasks",
-        operation=f"add job {job_id}",
-        code="JobExists",
+        f" `batchtrain jobs term {job_id}` ends its tasks"
     )
 
 

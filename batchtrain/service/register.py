@@ -50,6 +50,10 @@ class Thing(NamedTuple):
         """The path of its URL."""
         return f"/{COLLECTIONS[self.kind]}/{quoted(self.id)}"
 
+    def exists(self, text: str, verb: str = "add") -> AlreadyExists:
+        """The error of a command that would add or replace it."""
+        return AlreadyExists(text, operation=f"{verb} {self.name}", code=f"{self.kind.title().replace(' ', '')}Exists")
+
     def command(self, verb: str, option: str) -> str:
         """The command that does something with it. option: selects its account."""
         return f"batchtrain {GROUPS[self.kind]} {verb} {self.id}{option}"
