@@ -31,16 +31,7 @@ from batchtrain.config.candidates import Candidate, ordered
 from batchtrain.config.described import IMAGE
 from batchtrain.config.link_life import days_of
 from batchtrain.config.times import duration
-from batchtrain.config.types import (
-    GlobalResources,
-    Job,
-    Pool,
-    Recipe,
-    Task,
-    VmConfiguration,
-    VmCount,
-    span_of,
-)
+from batchtrain.config.types import GlobalResources, Job, Pool, Recipe, Task, VmConfiguration, VmCount, span_of
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.plan.cost import hour_of
 from batchtrain.plan.inputs import ListedFile

@@ -17,11 +17,7 @@ from batchtrain.client.placement import Placement, patience_of
 from batchtrain.client.work import Command, Work, whole
 from batchtrain.config.candidates import ordered, region_at
 from batchtrain.config.types import Recipe
-from batchtrain.errors import (
-    BatchtrainError,
-    TaskFailed,
-    UsageError,
-)
+from batchtrain.errors import BatchtrainError, TaskFailed, UsageError
 from batchtrain.life import intents
 from batchtrain.life.endings import cause_of
 from batchtrain.life.intents import Intent

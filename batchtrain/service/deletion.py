@@ -30,12 +30,7 @@ def request(client: BatchClient, thing: Thing, runs: Collection[str], option: st
 
 
 def request_named(
-    client: BatchClient,
-    thing: Thing,
-    tell: Tell,
-    *,
-    created: datetime | None = None,
-    seconds: float = GONE_SECONDS,
+    client: BatchClient, thing: Thing, tell: Tell, *, created: datetime | None = None, seconds: float = GONE_SECONDS
 ) -> None:
     """Request the deletion of a thing that the user names, also one of another program. Raises NotFound.
 

@@ -26,18 +26,7 @@ from batchtrain.errors import NotFound, ServiceError
 from batchtrain.plan import wire
 from batchtrain.plan.diff import Living
 from batchtrain.plan.types import PoolFacts
-from batchtrain.records import (
-    Counts,
-    Endpoint,
-    Image,
-    Job,
-    JobSchedule,
-    Node,
-    Pool,
-    Task,
-    TaskNode,
-    node_hours,
-)
+from batchtrain.records import Counts, Endpoint, Image, Job, JobSchedule, Node, Pool, Task, TaskNode, node_hours
 from batchtrain.records.record import Time
 from batchtrain.service import answers, clock_difference
 from batchtrain.service.answers import Named, NodeCounts, NodeEndpoints, SubtaskAnswer, TaskAnswer, TaskCounts
