@@ -27,19 +27,10 @@ from batchtrain.plan.marks import COMPLETE, DIGEST, values_of
 from batchtrain.plan.step import Step
 from batchtrain.plan.task_stream import TaskDocument, TaskStream
 from batchtrain.plan.types import Plan
-from batchtrain.records.events import (
-    Event,
-    JobAdded,
-    JobCompletes,
-    JobReused,
-    QuotaWaits,
-    TaskProgress,
-    TasksAdded,
-    TasksLeft,
-)
+from batchtrain.records import events
 from batchtrain.service import answers, read, retry
 from batchtrain.service.register import Register, Thing
-from batchtrain.service.requests import Body, creation
+from batchtrain.service.requests import Body, add, creation
 from batchtrain.service.standing import Comparison, Standing, listed, looked_up
 from batchtrain.service.submission import Submission
 from batchtrain.service.versions import NOW, of_runs, of_time, update_job
@@ -86,14 +77,25 @@ class JobAddition:
         """When the job got the time that its tasks have to be added."""
         self._is_meant = NOW
 
-    @property
-    def continued(self) -> bool:
-        """Whether the job existed already."""
-        return self._standing is not None or self._complete > 0
+    def carry_out(self, steps: Sequence[Step]) -> Iterator[events.Event]:
+        """Carry out steps of one action: add the job, add its tasks, or let it end with them."""
+        step, is_continued = steps[0], self._standing is not None or self._complete > 0
+        if step.action == "task.add":
+            self._register.tasks_added = True  # or they may be, if the request is interrupted
+            yield from self._tasks(steps) if step.collects or is_continued else self._only_task(step)
+            return
+        body = wire.filled(step.body, self._fill)
+        if step.action == "job.complete":
+            self._update("complete", body)
+            yield events.JobCompletes(self._job_id, f"job {self._job_id} ends when its tasks have ended")
+            return
+        yield events.JobAdding(self._job_id, f"adding {self._job_id}")
+        self._register.tasks_added |= "jobManagerTask" in body
+        yield from self._job(body)
 
     # --- the job ----------------------------------------------------------------------------------------------------
 
-    def job(self, body: dict[str, Any]) -> Iterator[Event]:
+    def _job(self, body: dict[str, Any]) -> Iterator[events.Event]:
         """Add the job, or read the tasks of the existing one. Raises AlreadyExists for a job that cannot be
         continued, Differs for one with another plan, and TimedOut if the quota of active jobs stays reached."""
         self._retries = body.get("constraints", {}).get("maxTaskRetryCount", 0)
@@ -112,9 +114,9 @@ class JobAddition:
             marks = self._register.marks(self._thing)
             self._metadata += marks.metadata  # a later change replaces all of it
             self._is_meant = of_runs({marks.run})
-            yield JobAdded(self._job_id, f"added job {self._job_id}")
+            yield events.JobAdded(self._job_id, f"added job {self._job_id}")
 
-    def _added(self, body: dict[str, Any]) -> Iterator[Event]:
+    def _added(self, body: dict[str, Any]) -> Iterator[events.Event]:
         create = partial(self._register.create, self._client, self._thing, body)
         try:
             create()
@@ -123,7 +125,7 @@ class JobAddition:
             if error.code != QUOTA or not seconds:
                 raise
             limit = retry.span(seconds)
-            yield QuotaWaits(
+            yield events.QuotaWaits(
                 self._job_id,
                 f"job {self._job_id} waits up to {limit}: the account has as many active jobs as its quota allows;"
                 " `batchtrain jobs list` shows them",
@@ -139,7 +141,7 @@ class JobAddition:
 
     # --- an existing job --------------------------------------------------------------------------------------------
 
-    def _continued(self, body: dict[str, Any], mark: str, error: AlreadyExists) -> JobReused:
+    def _continued(self, body: dict[str, Any], mark: str, error: AlreadyExists) -> events.JobReused:
         """Read the tasks of the job. Raises AlreadyExists and Differs."""
         document = read.job_document(self._client, self._job_id)
         metadata = values_of(document.get("metadata", ()))
@@ -157,13 +159,13 @@ class JobAddition:
         if metadata[DIGEST] == mark and metadata.get(COMPLETE) == str(read.counts(self._client, self._job_id).total):
             self._complete = int(metadata[COMPLETE])
             all_tasks = f"all of its {self._complete:,} tasks" if self._complete != 1 else "its only task"
-            return JobReused(self._job_id, f"job {self._job_id} exists with {all_tasks}")
+            return events.JobReused(self._job_id, f"job {self._job_id} exists with {all_tasks}")
         self._standing = listed(self._client, self._job_id)
         if metadata[DIGEST] != mark:
             self._refuse_other(body, document)
         count = len(self._standing)
         tasks = counted(count, "task")
-        return JobReused(self._job_id, f"job {self._job_id} exists with {tasks}; adding what is missing")
+        return events.JobReused(self._job_id, f"job {self._job_id} exists with {tasks}; adding what is missing")
 
     def _refuse_other(self, body: dict[str, Any], document: dict[str, Any]) -> None:
         """Raise Differs, before anything is added, if the job or one of its tasks differs from a changed plan."""
@@ -195,14 +197,20 @@ class JobAddition:
 
     # --- its tasks --------------------------------------------------------------------------------------------------
 
-    def tasks(self, steps: Sequence[Step]) -> Iterator[Event]:
+    def _only_task(self, step: Step) -> Iterator[events.Event]:
+        body = wire.filled(step.body, self._fill)
+        name = f"{self._job_id}/{body['id']}"
+        add(self._client, f"add task {name}", f"{self._thing.path}/tasks", body)
+        yield events.TasksAdded(name, f"added task {body['id']}")
+
+    def _tasks(self, steps: Sequence[Step]) -> Iterator[events.Event]:
         """Add the tasks of the steps that are missing.
 
         Raises TasksRefused after all were sent, Differs if tasks with the same ids differ from the plan, and the error
         that ended the connection.
         """
         if self._complete:
-            yield TasksAdded(self._job_id, f"added 0 tasks; {self._complete:,} existed already")
+            yield events.TasksAdded(self._job_id, f"added 0 tasks; {self._complete:,} existed already")
             return
         counts = [_count(step.body) for step in steps]
         total = None if None in counts else sum(count or 0 for count in counts)
@@ -216,12 +224,14 @@ class JobAddition:
             for progress in submission.add(documents):
                 self._extend()
                 text = progress._replace(equal=comparison.equal).text(total)
-                yield TaskProgress(self._job_id, text, progress.added_tasks + comparison.equal, total)
+                yield events.TaskProgress(self._job_id, text, progress.added_tasks + comparison.equal, total)
         except (BatchtrainError, KeyboardInterrupt) as error:
             if isinstance(error, (ServiceError, KeyboardInterrupt)):
                 stand = submission.added + comparison.equal
                 again = "; `batchtrain jobs add` again adds the others" if self._options.resume else ""
-                yield TasksLeft(self._job_id, f"job {self._job_id} has at least {stand:,}{_of(total)} tasks{again}")
+                yield events.TasksLeft(
+                    self._job_id, f"job {self._job_id} has at least {stand:,}{_of(total)} tasks{again}"
+                )
                 raise
             failure = error
         existing = self._existing(submission)
@@ -231,7 +241,7 @@ class JobAddition:
         self._refuse_differing(comparison)
         self._note_complete(steps, count + comparison.equal)
         before = f"; {comparison.equal:,} existed already" if comparison.equal else ""
-        yield TasksAdded(self._job_id, f"added {counted(count, 'task')}{before}")
+        yield events.TasksAdded(self._job_id, f"added {counted(count, 'task')}{before}")
 
     def _extend(self) -> None:
         """Give a job with a short wall clock more time for its tasks, long before it ends."""
@@ -250,11 +260,6 @@ class JobAddition:
             return
         with contextlib.suppress(ServiceError):  # the tasks stand, such as those of a job that has completed meanwhile
             self._update("update", {"metadata": [*self._metadata, _item(COMPLETE, str(count))]})
-
-    def complete(self, body: Body) -> Event:
-        """Let the job end with its tasks."""
-        self._update("complete", body)
-        return JobCompletes(self._job_id, f"job {self._job_id} ends when its tasks have ended")
 
     def _update(self, verb: str, body: Body) -> None:
         update_job(self._client, self._job_id, verb, body, self._is_meant)

@@ -19,7 +19,7 @@ from batchtrain.records import events
 from batchtrain.service import read, retry
 from batchtrain.service.job_addition import ONCE, AddOptions, JobAddition
 from batchtrain.service.register import Kind, Register, Thing
-from batchtrain.service.requests import Body, add, ask, has, in_state, quoted
+from batchtrain.service.requests import Body, ask, has, in_state, quoted
 from batchtrain.service.versions import NOW, IsMeant, change_meant
 
 Fill = Callable[[wire.Placeholder], str | Secret]
@@ -58,7 +58,7 @@ def submit(
         steps = list(same)
         if action in ("job.add", "task.add", "job.complete"):
             job = jobs.setdefault(subject, JobAddition(client, plan, subject, revealing(fill), options, register))
-            yield from _job_steps(client, job, steps, fill, register)
+            yield from job.carry_out(steps)
             continue
         for step in steps:
             if action == "blob.upload":
@@ -69,29 +69,6 @@ def submit(
                 yield others[action](step)
             else:
                 yield from _requested(client, step, filled(step.body, fill), register)
-
-
-def _job_steps(
-    client: BatchClient, job: JobAddition, steps: Sequence[Step], fill: Fill, register: Register
-) -> Iterator[events.Event]:
-    step = steps[0]
-    if step.action == "job.add":
-        yield events.JobAdding(step.subject, f"adding {step.subject}")
-        body = filled(step.body, fill)
-        register.tasks_added |= "jobManagerTask" in body
-        yield from job.job(body)
-        return
-    if step.action == "job.complete":
-        yield job.complete(filled(step.body, fill))
-        return
-    register.tasks_added = True  # or they may be, if the request is interrupted
-    if step.collects or job.continued:
-        yield from job.tasks(steps)
-        return
-    job_id, body = step.subject, filled(step.body, fill)
-    name = f"{job_id}/{body['id']}"
-    add(client, f"add task {name}", f"/jobs/{quoted(job_id)}/tasks", body)
-    yield events.TasksAdded(name, f"added task {body['id']}")
 
 
 def _requested(client: BatchClient, step: Step, body: dict[str, Any], register: Register) -> Iterator[events.Event]:
@@ -222,4 +199,4 @@ def _post_meant(
 ) -> None:
     """states: those of a thing on which the request has taken effect."""
     send = partial(ask, client, "POST", f"{thing.path}/{verb}", f"{verb} {thing.name}", body, done=in_state(*states))
-    change_meant(client, thing, verb, is_meant, send)
+    change_meant(client, thing, verb, is_meant, lambda etag: send(etag=etag))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
 from functools import partial
-from typing import Protocol
 
 from azure.batch import BatchClient
 
@@ -22,12 +21,6 @@ MOST_READS = 20
 IsMeant = Callable[[Version], bool]
 
 
-class Change(Protocol):
-    """Sends the request for the version with this ETag."""
-
-    def __call__(self, *, etag: str) -> None: ...
-
-
 def of_runs(runs: Collection[str]) -> IsMeant:
     """What one of these runs created is meant."""
     return lambda version: marks_of(version.metadata).run in runs
@@ -42,16 +35,19 @@ NOW = of_time(None)
 """What has the id now is meant."""
 
 
-def change_meant(client: BatchClient, thing: Thing, verb: str, is_meant: IsMeant, change: Change) -> None:
+def change_meant(
+    client: BatchClient, thing: Thing, verb: str, is_meant: IsMeant, change: Callable[[str], None]
+) -> None:
     """Change a thing if it is the one that is meant, and none that gets its id later: a request may arrive after it was
-    given up. Raises NotFound, with the code REPLACED for another thing."""
+    given up. change: sends the request for the version with this ETag. Raises NotFound, with the code REPLACED for
+    another thing."""
     created: datetime | None = None
     for version in versions(client, thing):
         created = created or version.created
         if version.created != created or not is_meant(version):
             raise NotFound(f"{thing.name} was replaced", operation=f"{verb} {thing.name}", code=REPLACED)
         try:
-            change(etag=version.etag)
+            change(version.etag)
         except ServiceError as error:
             if error.code != CHANGED:
                 raise
@@ -69,4 +65,5 @@ def versions(client: BatchClient, thing: Thing) -> Iterator[Version]:
 def update_job(client: BatchClient, job_id: str, verb: str, body: Body, is_meant: IsMeant) -> None:
     """Change properties of a job. Raises as `change_meant` does."""
     job = Thing("job", job_id)
-    change_meant(client, job, verb, is_meant, partial(ask, client, "PATCH", job.path, f"{verb} {job.name}", body))
+    send = partial(ask, client, "PATCH", job.path, f"{verb} {job.name}", body)
+    change_meant(client, job, verb, is_meant, lambda etag: send(etag=etag))

@@ -307,9 +307,10 @@ def test_a_job_that_is_stopped_already_is_only_read() -> None:
 @pytest.mark.parametrize(("own", "limit"), [(None, "PT2M40S"), ("PT2M41S", "PT2M40S"), ("PT2M40S", None)])
 def test_a_job_gets_a_limit_unless_its_own_ends_it_earlier(own: str | None, limit: str | None) -> None:
     constraints = {"maxTaskRetryCount": 1, **({"maxWallClockTime": own} if own else {})}
-    document = {"id": "j", "creationTime": "2026-11-22T12:00:00Z", "constraints": constraints}
+    own_mark = {"metadata": Marks("run").metadata}
+    document = {"id": "j", "creationTime": "2026-11-22T12:00:00Z", "constraints": constraints, **own_mark}
     service = Service((200, document), (200, document), (200, None))
-    job_actions.limit(service.client, "j", 60, datetime(2026, 11, 22, 12, 1, 40, tzinfo=timezone.utc))
+    job_actions.limit(service.client, "j", {"run"}, 60, datetime(2026, 11, 22, 12, 1, 40, tzinfo=timezone.utc))
     changes = [body and body["constraints"] for body in service.bodies[2:]]
     assert changes == ([{**constraints, "maxWallClockTime": limit}] if limit else [])
 
@@ -329,7 +330,6 @@ def test_a_job_gets_a_limit_unless_its_own_ends_it_earlier(own: str | None, limi
          {"targetLowPriorityNodes": 0, "nodeDeallocationOption": "requeue"}),
         (lambda c: submit.remove_nodes(c, "p", ("n", "m")), "POST /pools/p/removenodes",
          {"nodeList": ["n", "m"], "nodeDeallocationOption": "requeue"}),
-        (lambda c: job_actions.complete(c, "j"), "PATCH /jobs/j", {"onAllTasksComplete": "terminatejob"}),
     ],
 )  # fmt: skip
 def test_an_action_is_one_request(act: Callable[[BatchClient], None], sent: str, body: Any) -> None:
@@ -348,6 +348,7 @@ def test_an_action_is_one_request(act: Callable[[BatchClient], None], sent: str,
         (lambda c: submit.enable_job(c, "j"), "POST /jobs/j/enable", None),
         (lambda c: versions.update_job(c, "j", "change", {"priority": 1}, versions.NOW), "PATCH /jobs/j",
          {"priority": 1}),
+        (lambda c: job_actions.complete(c, "j", {""}), "PATCH /jobs/j", {"onAllTasksComplete": "terminatejob"}),
     ],
 )  # fmt: skip
 def test_a_change_is_sent_for_the_version_that_was_read(
