@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -611,3 +612,18 @@ def test_after_two_signals_no_step_is_tried(interrupts: Interrupts) -> None:
 )
 def test_the_error_of_a_step_is_returned(error: BaseException, interrupts: Interrupts) -> None:
     assert Command(Client(), interrupts).ending.error_of(raising(error)) is error
+
+
+def test_a_signal_that_comes_while_an_addition_ends_does_not_cut_its_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = list[tuple[BaseException | None, int]]()
+
+    def end(self: Ending, error: BaseException | None = None) -> None:
+        interrupt()
+        ended.append((error, self._interrupts.further))
+
+    monkeypatch.setattr(Ending, "end", end)
+    monkeypatch.setattr(ending.Interrupts, "__init__", functools.partialmethod(Interrupts.__init__, Seconds()))
+    client: Any = Client()
+    with pytest.raises(Unreachable) as raised, ending.registered(client, Register(client), print, Intent("x")):
+        raise Unreachable("no answer")
+    assert ended == [(raised.value, 1)]

@@ -6,9 +6,12 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
+from batchtrain.client import jobs
 from batchtrain.client.job import Job
+from batchtrain.config.projects import ProjectFile
 from batchtrain.config.types import Recipe
 from batchtrain.runs.recording import Origin
 from tests.unit.client.account import Site
@@ -60,6 +63,44 @@ def test_a_task_that_never_fits_is_refused_before_it_is_added(site: Site) -> Non
     site.client.pools.resize("p", dedicated=3, tell=lambda _: None)
     site.step("add it once the pool has grown", lambda: states(site.client.jobs.add(gang, tell=site.tell)))
     site.assert_as_written()
+
+
+def test_what_no_client_would_follow_is_refused_before_it_is_added(site: Site) -> None:
+    replaces = recipe(pool={"on_bad_node": "replace"})
+    site.client.pools.add(replaces, tell=lambda _: None)
+    site.step("add jobs of a pool whose nodes a client replaces", site.client.jobs.add, replaces, tell=site.tell)
+    moves = recipe(pool={"candidates": {"alternatives": [{"vm_size": "STANDARD_D2S_V5"}], "recover": True}})
+    site.step("add jobs of a pool that a client moves", site.client.jobs.add, moves, tell=site.tell)
+    site.assert_as_written()
+
+
+def test_a_gang_fits_a_pool_that_idles_though_it_has_no_nodes(site: Site) -> None:
+    gang = {"multi_instance": {"num_instances": 2, "coordination_command": "true"}, "command": "wait"}
+    idle = recipe(task=gang, pool={"idle_timeout": "30m"})
+    site.client.pools.add(recipe(pool={"vm_count": {"dedicated": 1}}), tell=lambda _: None)
+    site.step("add to a pool of a fixed size", site.client.jobs.add, idle, tell=site.tell)
+    site.client.pools.delete("p", tell=lambda _: None)
+    no_nodes = recipe(pool={"autoscale": {"formula": "$TargetDedicatedNodes = 0;"}})
+    site.client.pools.add(no_nodes, tell=lambda _: None)
+    site.step("add to a pool with a formula", lambda: states(site.client.jobs.add(idle, tell=site.tell)))
+    site.step("add as to a pool that does not idle", site.client.jobs.add, recipe(task=gang), tell=site.tell)
+    site.assert_as_written()
+
+
+def test_a_copied_recipe_is_said_not_to_continue_the_checkpoints_of_the_other(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.client.pools.add(of(), tell=lambda _: None)
+    monkeypatch.setattr(jobs, "copied_from", lambda _: ProjectFile(id="a", path="/other"))
+    site.step("add", site.client.jobs.add, of("print a"), tell=site.tell)
+    site.assert_as_written()
+
+
+def test_the_node_hours_of_a_job_are_known_though_its_pool_is_gone(site: Site) -> None:
+    job = added(site, "print a")
+    before = job.stats().node_hours
+    site.client.pools.delete("p", tell=lambda _: None)
+    assert job.stats().node_hours == before > 0
 
 
 def test_the_tasks_of_a_job_are_shown_by_their_state(site: Site) -> None:

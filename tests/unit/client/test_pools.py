@@ -63,11 +63,21 @@ def test_a_pool_is_resized_and_its_nodes_are_rebooted(site: Site) -> None:
 
 def test_more_nodes_would_cost_more_than_a_run_may(site: Site) -> None:
     pools = site.client.pools
-    site.step("add", lambda: pools.add(of(metadata={"batchtrain:max-price": "5"}), tell=site.tell).target)
+    limited = of(metadata={"batchtrain:max-price": "5"}, inter_node_communication_enabled=False)
+    site.step("add", lambda: pools.add(limited, tell=site.tell).target)
     site.step("resize", pools.resize, "p", dedicated=2, tell=site.tell)
     site.step("resize spot", pools.resize, "p", spot=1, tell=site.tell)
+    site.step("resize one kind to as many", lambda: pools.resize("p", spot=0, tell=site.tell).target)
+    site.step("resize the other kind to as many", lambda: pools.resize("p", dedicated=1, tell=site.tell).target)
     site.step("resize to as many", lambda: pools.resize("p", dedicated=1, spot=0, tell=site.tell).target)
     site.assert_as_written()
+
+
+def test_a_pool_of_no_nodes_may_stay_without_them(site: Site) -> None:
+    none = of(metadata={"batchtrain:max-price": "5"}, vm_count={"dedicated": 0, "low_priority": 0})
+    site.client.pools.add(none, wait=False, tell=lambda _: None)
+    assert site.client.pools.resize("p", dedicated=0, wait=False).target == 0
+    assert site.client.pools.resize("p", spot=0, wait=False).target == 0
 
 
 def test_nodes_are_called_by_the_names_that_views_show(site: Site, tmp_path: Path) -> None:
