@@ -81,6 +81,8 @@ def refuse_used(client: Operations, thing: Thing, origin: Origin | None) -> RunR
         step = f"`batchtrain runs attach {marks.run}` follows it, and `batchtrain runs stop {marks.run}` ends it"
     elif thing.kind == "pool":
         step = "`batchtrain run --reuse` runs on it, too; or use another id"
+    if client.account.emulated and origin and any(user.run and not _record(user.run, origin) for user in users):
+        step += f"; that run is not in {origin.root}: BATCHTRAIN_EMULATOR_DIR=DIR gives each directory its own emulator"
     raise thing.exists(f"{thing.name} is used by {', '.join(map(str, users))}; {step}")
 
 

@@ -355,6 +355,22 @@ def test_a_second_run_is_told_which_living_run_uses_the_pool_and_may_use_it_too(
         runs(service, [])
 
 
+@pytest.mark.parametrize("root", ["here", "elsewhere"])
+def test_a_run_of_another_directory_on_the_same_emulator_is_told_how_each_has_its_own(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = datetime(2026, 11, 28, tzinfo=timezone.utc)
+    other = directory.make(tmp_path / root, "j", start)
+    other.write(RunRecord(id=other.name, job="j", started=start, state="running"))
+    monkeypatch.setattr(pool_users, "users", lambda *_: (pool_users.PoolUser(other.name, "j", start, ends=True),))
+    monkeypatch.setattr("batchtrain.service.register.read_marks", lambda *_: Marks(other.name))
+    service = Service()
+    service.standing = ("p",)
+    with pytest.raises(AlreadyExists) as caught:
+        runs(service, [], origin=Origin(tmp_path / "here"))
+    assert ("BATCHTRAIN_EMULATOR_DIR=DIR" in str(caught.value)) is (root == "elsewhere")
+
+
 @pytest.mark.parametrize(("ends_with", "step"), [("a", "jobs wait j"), ("", "jobs del j")], ids=["run", "jobs add"])
 def test_a_job_that_a_living_run_follows_is_not_to_be_deleted(
     ends_with: str, step: str, monkeypatch: pytest.MonkeyPatch
