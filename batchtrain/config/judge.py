@@ -256,7 +256,7 @@ def _shown(data: Any, path: Path) -> str:
         return "a mapping" if isinstance(data, dict) else "a list"
     if is_hidden(path):
         return f"`{types.MASK}`"
-    return "nothing" if data is None else f"`{shortened(str(data))}`"
+    return "nothing" if data is None else "an empty text" if data == "" else f"`{shortened(str(data))}`"
 
 
 _NOUNS = {"string": "text", "array": "a list", "object": "a mapping"}

@@ -102,7 +102,7 @@ RENAMED: tuple[Renamed, ...] = (
     Renamed((*POOL, "additional_node_prep_commands"), "additional_node_prep/commands"),
     Renamed((*POOL, "ssh_docker_tunnel"), "ssh"),
     *(
-        Renamed((*POOL, name, "generate_tunnel_script"), "generate_docker_tunnel_script")
+        Renamed((*POOL, name, "generate_tunnel_script"), "generate_docker_tunnel_script", quiet=True)  # which is gone
         for name in ("ssh", "ssh_docker_tunnel")
     ),
     Renamed((*JOB, "multi_instance_auto_complete"), "auto_complete"),

@@ -317,7 +317,7 @@ OLDER_SHAPES = {
     "a key below an older key": (
         "pool.yaml",
         "ssh_docker_tunnel:\n    username: u\n    generate_tunnel_script: true",
-        "ssh:\n    username: u\n    generate_docker_tunnel_script: true",
+        "ssh:\n    username: u\n    generate_tunnel_script: true",  # which has no effect under either name
     ),
     "a value with another word": ("jobs.yaml", "- gpu: true", "- gpus: all"),
     "an older word in JSON": ("jobs.json", '"gpu": false', '"gpus": "disable"'),

@@ -100,6 +100,12 @@ def test_an_older_pool_property_is_read_with_a_warning(tmp_path: Path) -> None:
     assert "renamed" in {warning.rule for warning in loaded.warnings}
 
 
+def test_an_older_name_of_a_property_without_an_effect_is_reported_once(tmp_path: Path) -> None:
+    ssh = "  ssh: {username: u, generate_tunnel_script: true}\n"
+    warnings = load(write(tmp_path, pool=POOL + ssh, jobs=JOBS)).warnings
+    assert [warning.rule for warning in warnings if "tunnel" in warning.path] == ["gone"]
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert problems(write(tmp_path, pool=POOL)) == [("missing-file", tmp_path.name, 0, 0)]
 
