@@ -101,12 +101,17 @@ class Site:
 
     def assert_as_written(self) -> None:
         """The story is that of the file. BATCHTRAIN_UPDATE_GOLDEN=1 writes it anew."""
-        text = "\n".join(self._story).replace(f"{self.root}/", "").strip() + "\n"
-        for pattern, mask in MASKS:
-            text = re.sub(pattern, mask, text)
+        text = self.masked("\n".join(self._story)).strip() + "\n"
         if os.environ.get("BATCHTRAIN_UPDATE_GOLDEN"):
             self._golden.write_text(text, encoding="utf-8")
         assert text == self._golden.read_text(encoding="utf-8")
+
+    def masked(self, text: str) -> str:
+        """A text without what differs from one story to the next."""
+        text = text.replace(f"{self.root}/", "")
+        for pattern, mask in MASKS:
+            text = re.sub(pattern, mask, text)
+        return text
 
     @property
     def driver(self) -> Any:
