@@ -76,16 +76,17 @@ def test_a_detached_run_is_followed_stopped_and_fetched(site: Site, store: Store
 
 
 def test_a_run_is_found_by_a_part_of_its_name_on_any_machine(site: Site, store: Store) -> None:
-    elsewhere, find = site.root / "elsewhere", account_runs.find
+    elsewhere = site.root / "elsewhere"
+    here, there = (account_runs.of(site.client, root) for root in (site.root / "runs", elsewhere))
     site.step("run --detach", detached, site, store.of("exit 3", name="a"))
     uploaded(site, store)
     site.step("run --detach", detached, site, store.of("wait", name="b"))
-    first, second = (row.run for row in account_runs.listed(site.client))
-    assert find(site.client, elsewhere, "latest") == (second, "b")
-    assert find(site.client, elsewhere, first[-4:]) == find(site.client, elsewhere, first) == (first, "a")
-    assert find(site.client, site.root / "runs", first) == (first, "a")
-    site.step("what both are called", find, site.client, elsewhere, "20")
-    site.step("what none is called", find, site.client, elsewhere, "x")
+    first, second = (row.run for row in there.listed())
+    assert there.find("latest") == (second, "b")
+    assert there.find(first[-4:]) == there.find(first) == (first, "a")
+    assert here.find(first) == (first, "a")
+    site.step("what both are called", there.find, "20")
+    site.step("what none is called", there.find, "x")
     site.step("the job of another run", account_runs.check, site.client, first, "b")
     site.step("runs attach", lambda: site.client.attach(first, tell=site.tell, runs_dir=elsewhere).record.state)
     site.client.jobs.handle("b").delete(tell=lambda _: None)
