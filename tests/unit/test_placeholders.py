@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -11,9 +12,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from batchtrain.client.late_values import Placeholders
-from batchtrain.config.types import Recipe, Secret, convert
+from batchtrain.config.types import Recipe, Secret, StorageCredentials, convert
 from batchtrain.errors import UsageError
 from batchtrain.plan.wire import Placeholder
+from batchtrain.storage import blob
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 STORAGE = {"s": {"account": "acct", "account_key": "a2V5"}}
@@ -47,25 +49,74 @@ def test_a_value_comes_from_credentials(tmp_path: Path, name: str, credentials: 
     assert filled(values(tmp_path, credentials), name) == value
 
 
+KEY_OF_AL = {"user_accounts": {"al": {"ssh_private_key": "al.key"}}}
+
+
 @pytest.mark.parametrize(
-    ("name", "place"),
+    ("name", "credentials", "message"),
     [
-        ("registry:r.io", "docker_registry.r.io"),
-        ("singularity:r.io", "singularity_registry.r.io"),
-        ("storage:s:key", "storage.s"),
-        ("sas:s/c?days=1", "no storage account called `s`"),
-        ("user:al:password", "user_accounts.al"),
-        ("user:al:ssh_private_key", "user_accounts.al"),
-        ("share:v:password", "shares.v"),
-        ("management:subscription_id", "management.subscription_id"),
-        ("management:resource_group", "batch.resource_group"),
-        ("ssh:none.pub", "ssh.ssh_public_key"),
-        ("file:none.asc", "signing_key.file"),
+        ("registry:r.io", {}, "the registry `r.io` has no password; write `docker_registry.r.io` in"),
+        ("singularity:r.io", {}, "the registry `r.io` has no user name; write `singularity_registry.r.io` in"),
+        (
+            "singularity:r.io",
+            {"singularity_registry": {"r.io": {"username": "u"}}},
+            "the registry `r.io` has no password; write `singularity_registry.r.io` in",
+        ),
+        ("storage:s:key", {}, "no storage account called `s`"),
+        (
+            "storage:s:key",
+            {"storage": {"s": {"account": "a"}}},
+            "the storage account `s` has no key; write `storage.s`",
+        ),
+        ("sas:s/c?days=1", {}, "no storage account called `s`"),
+        ("user:al:password", {}, "the user `al` has no password; write `user_accounts.al` in"),
+        ("user:al:ssh_private_key", {}, "the user `al` has no private key; write `user_accounts.al` in"),
+        ("user:al:ssh_private_key", KEY_OF_AL, "`user_accounts.al.ssh_private_key` names al.key, which is not a file"),
+        ("share:v:password", {}, "the share `v` has no password; write `shares.v` in"),
+        ("share:v:username", {}, "the share `v` has no username; write `shares.v` in"),
+        ("management:subscription_id", {}, "given only by name; write `management.subscription_id` in"),
+        ("management:resource_group", {}, "given only by name; write `batch.resource_group` in"),
+        ("ssh:none.pub", {}, "`ssh.ssh_public_key` names none.pub, which is not a file"),
+        ("file:none.asc", {}, "`signing_key.file` names none.asc, which is not a file"),
     ],
 )
-def test_what_nobody_said_is_refused_with_its_place(tmp_path: Path, name: str, place: str) -> None:
-    with pytest.raises(UsageError, match=place):
-        filled(values(tmp_path), name)
+def test_what_nobody_said_is_refused_with_its_place(
+    tmp_path: Path, name: str, credentials: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        filled(values(tmp_path, credentials), name)
+
+
+def test_the_private_key_of_a_user_is_read_below_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "al.key").write_text("secret\n")
+    assert filled(values(tmp_path, KEY_OF_AL), "user:al:ssh_private_key") == "secret\n"
+
+
+@pytest.mark.parametrize(("option", "rights"), [("", "rl"), ("write", "racwl"), ("put", "acw"), ("days=2", "rl")])
+def test_a_link_to_a_container_has_the_rights_of_its_option(
+    tmp_path: Path, option: str, rights: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list[str]()
+    monkeypatch.setattr(blob, "make_container", lambda storage, container: made.append(container))
+    assert permission(filled(values(tmp_path, {"storage": STORAGE}), f"sas:s/c?{option}"))["sp"] == rights
+    assert made == (["c"] if "w" in rights else [])
+
+
+@pytest.mark.parametrize(
+    ("options", "login"),
+    [(["user=al", "pass=x"], ("al", "x")), (["username=al", "password=x=y", "ro"], ("al", "x=y"))],
+)
+def test_a_login_in_mount_options_has_either_name(tmp_path: Path, options: list[str], login: tuple[str, str]) -> None:
+    volume = {"volume_driver": "azurefile", "mount_options": options}
+    found = values(tmp_path, resources={"volumes": {"shared_data_volumes": {"v": volume}}})
+    assert (filled(found, "share:v:username"), filled(found, "share:v:password")) == login
+
+
+def test_the_accounts_own_storage_replaces_one_without_credentials(tmp_path: Path) -> None:
+    own = StorageCredentials(account="own", account_key=Secret("a2V5"))
+    recipe = convert({"directory": str(tmp_path), "credentials": {"storage": STORAGE}}, Recipe)
+    known = Placeholders(recipe, own=lambda: own)
+    assert (filled(known, "storage:other:account"), filled(known, "storage:s:account")) == ("own", "acct")
 
 
 def test_a_login_that_stands_among_mount_options_is_found(tmp_path: Path) -> None:

@@ -1,0 +1,81 @@
+"""Whose progress a method of the client shows."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from batchtrain.client import shown_progress
+from batchtrain.client.job import Job
+from batchtrain.client.shown_progress import SHOW, displayed
+from batchtrain.records.events import Event
+from tests.unit.plan.jobs import recipe
+
+
+@pytest.fixture
+def views(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """The views that were shown, with their account, recipe and name."""
+    views = list[tuple[Any, ...]]()
+
+    @contextlib.contextmanager
+    def shown(make: Callable[[], object], *how: object, **options: object) -> Iterator[Callable[[Event], None]]:
+        make()
+        views.append((*how, options))
+        yield lambda event: None
+
+    monkeypatch.setattr(shown_progress, "wanted", lambda display: display)
+    monkeypatch.setattr(shown_progress, "shown", shown)
+    monkeypatch.setattr(shown_progress, "view_of", lambda *view, recent: views.append(view))
+    return views
+
+
+class Owner:
+    """A method that shows its progress, as those of the client do."""
+
+    def __init__(self, display: bool = True, **names: object) -> None:
+        self.account, self.display = SimpleNamespace(option=" --local"), display
+        vars(self).update(names)
+        self.told = list[object]()
+
+    @displayed("interrupted", quiet=True)
+    def work(self, *_: object, tell: Callable[[Event], None] = SHOW, **__: object) -> str:
+        self.told.append(tell)
+        return "done"
+
+
+MADE = recipe()
+
+
+@pytest.mark.parametrize(
+    ("owner", "arguments", "options", "view"),
+    [
+        (Owner(), ("p",), {}, (None, "p")),
+        (Owner(), (MADE,), {}, (MADE, "")),
+        (Owner(id="j"), (), {}, (None, "j")),
+        (Owner(), (), {"recipe": MADE}, (MADE, "")),
+    ],
+)
+def test_it_is_that_of_the_first_argument_else_of_the_owner(
+    owner: Owner, arguments: tuple[object, ...], options: dict[str, Any], view: tuple[object, str], views: list[Any]
+) -> None:
+    assert owner.work(*arguments, **options) == "done"
+    assert views == [(owner.account, *view), ("interrupted", " --local", {"quiet": True})]
+    assert owner.told != [SHOW]
+
+
+def test_none_is_shown_where_the_caller_takes_it_or_nobody_looks(views: list[Any]) -> None:
+    owner, hidden = Owner(), Owner(display=False)
+    owner.work(tell=print)
+    hidden.work()
+    assert (owner.told, hidden.told, views) == ([print], [SHOW], [])
+
+
+def test_that_of_a_job_is_shown_as_its_client_says(views: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    client: Any = Owner(batch=None, pace=None)
+    monkeypatch.setattr("batchtrain.client.job.until_ended", lambda *_: None)
+    Job(client, "j").wait(check=False)
+    assert views[0] == (client.account, None, "j")
