@@ -170,6 +170,11 @@ def _json_line(match: re.Match[str], source: Source) -> Point | None:
     )
 
 
+def _dashless(name: str) -> str:
+    """`training's_auc` and `train-auc` as other programs write it."""
+    return name.replace("'s_", "_").replace("-", "_")
+
+
 _COUNTER = (
     r"(?=[\[begist])\[?(?:global[ _]|train(?:ing)? )?(?:step|iter(?:ation)?|epoch|batch(?= ))s?[ :=#]*(?:\[ *)?\d+"
 )
@@ -213,6 +218,13 @@ PROGRAMS = (
         "Optuna", "finished with value",
         rf"Trial (\d+) finished with value: ({NUMBER}) .* is trial \d+ with value: ({NUMBER}?)",
         lambda match, source: Point({"value": finite(match[2]), "best_value": finite(match[3])}, step=int(match[1])),
+    ),
+    Program(
+        "XGBoost, LightGBM", "]\t",
+        rf"^\[(\d+)\]((?:\t[\w'@. -]+: ?{NUMBER}(?: ?\+ ?{NUMBER})?)+)$",
+        lambda match, source: Point(
+            {_dashless(name): value for name, value in pairs(match[2], r"([\w'@. -]+): ?").items()}, step=int(match[1])
+        ),
     ),
     *(
         Program(

@@ -135,6 +135,10 @@ LINES = {
     " MaxMemAllocated=0.2GB": Point({"total_samples_per_second": 88.0, "memory_gib": 0.1}, step=10, epoch=0.0),
     "[I 2026-11-23 23:44:29,421] Trial 39 finished with value: 5.87 and parameters: {'x': -2.42}. Best is trial 33 with"
     " value: 0.0009.": Point({"value": 5.87, "best_value": 0.0009}, step=39),
+    "[3]\ttraining's binary_logloss: 0.19284\tvalid_0's auc: 0.99753": Point(
+        {"training_binary_logloss": 0.19284, "valid_0_auc": 0.99753}, step=3
+    ),
+    "[0]\ttrain-rmse:0.5+0.01\teval-ndcg@5:nan": Point({"train_rmse": 0.5, "eval_ndcg5": None}, step=0),
     "Throughput: 12.34 requests/s, 5678.90 total tokens/s, 1234.50 output tokens/s": Point(
         {"requests_per_second": 12.34, "total_tokens_per_second": 5678.9, "output_tokens_per_second": 1234.5}
     ),
