@@ -32,18 +32,18 @@ def refuse_existing(
     """
     pools = [recipe.pool] if recipe.needs_pool and not reuse and recipe.pool is not None else []
     standing_pools = [pool.id for pool in pools if client.pools.stands(pool.id)]
-    states = {job.id: state for job in recipe.jobs if (state := client.jobs.state(job.id))}
+    jobs = {job.id: seen for job in recipe.jobs if (seen := read.job_or_none(client.batch, job.id))}
     if origin is not None:
-        for thing in (*(Thing("pool", name) for name in standing_pools), *(Thing("job", name) for name in states)):
+        for thing in (*(Thing("pool", name) for name in standing_pools), *(Thing("job", name) for name in jobs)):
             _fetch_results_left(client, thing, origin, tell)
     for pool_id in standing_pools:
         refuse_used(client, Thing("pool", pool_id), origin)
         raise faults.failure(f"add pool {pool_id}", "PoolExists", "The specified pool already exists.")
-    replaced = []
-    for job_id, state in states.items():
-        record = refuse_used(client, job := Thing("job", job_id), origin)
+    replaced = {}
+    for job_id, seen in jobs.items():
+        state, record = seen.state, refuse_used(client, job := Thing("job", job_id), origin)
         if state == "completed" and (reuse or (record is not None and record.results == "complete")):
-            replaced.append(job_id)
+            replaced[job_id] = seen.created
         elif state == "completed" and record is not None and record.state == "detached":
             raise job.exists(
                 f"job {job_id} of the detached run {record.id} has completed; `batchtrain runs fetch {record.id}` gets"
@@ -57,7 +57,7 @@ def refuse_existing(
             raise job.exists(text, "replace")
         else:
             raise faults.failure(f"add job {job_id}", "JobExists", f"The specified job already exists, and is {state}.")
-    return {job_id: read.job(client.batch, job_id).created for job_id in replaced}
+    return replaced
 
 
 def refuse_used(client: Operations, thing: Thing, origin: Origin | None) -> RunRecord | None:

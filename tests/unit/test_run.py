@@ -35,7 +35,7 @@ from batchtrain.errors import (
 from batchtrain.life.endings import SeenEnd, cause_of
 from batchtrain.life.intents import KEEP, REUSE, Intent
 from batchtrain.plan.marks import Marks
-from batchtrain.records import Pool, Task
+from batchtrain.records import Job, Pool, Task
 from batchtrain.records.events import Event, JobAdded, JobAdding, PoolAdded, PoolAdding, PoolReused, TasksAdded, Waiting
 from batchtrain.records.jobs import Counts
 from batchtrain.runs import directory, lease
@@ -206,8 +206,9 @@ class Service:
     def stands(self, name: str) -> bool:
         return name in self.standing
 
-    def state(self, name: str) -> str:
-        return self.job_state if name in self.standing else ""
+    def seen(self, name: str) -> Job | None:
+        created = datetime(2026, 1, self.creation_time, tzinfo=timezone.utc)
+        return Job(name, self.job_state, created=created) if name in self.standing else None
 
     def handle(self, name: str) -> Service:
         self.id = name
@@ -233,6 +234,7 @@ class Service:
 def _used_by_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """`pool_users` has its own tests."""
     monkeypatch.setattr("batchtrain.client.existing.observe.has_work", lambda service, _: service.open)
+    monkeypatch.setattr(read, "job_or_none", lambda service, job_id: service.seen(job_id))
     monkeypatch.setattr(ending.deletion, "request", lambda client, thing, *_: client.request(thing))
     monkeypatch.setattr(ending.deletion, "gone", lambda client, thing, _, tell: client.gone(thing.id, tell=tell))
 
@@ -555,13 +557,23 @@ def test_the_job_of_a_detached_run_is_replaced_once_its_results_are_here(
         assert list(refuse_existing(service, wanted, Origin(tmp_path), print, reuse=False)) == ["j"]
 
 
-def test_a_completed_job_that_another_run_has_replaced_meanwhile_is_not_deleted(watched: list[BaseException]) -> None:
-    class Slow(Service):
-        def ready(self, recipe: Any, *, tell: Any, register: Register, **_: Any) -> Pool:
-            self.creation_time = 2  # while this run waits for the pool
-            return super().ready(recipe, tell=tell, register=register)
+class ReplacedWhileThePoolIsAwaited(Service):
+    def ready(self, recipe: Any, *, tell: Any, register: Register, **_: Any) -> Pool:
+        self.creation_time = 2
+        return super().ready(recipe, tell=tell, register=register)
 
-    service = Slow()
+
+class ReplacedOnceItWasSeen(Service):
+    def seen(self, name: str) -> Job | None:
+        job, self.creation_time = super().seen(name), 2
+        return job
+
+
+@pytest.mark.parametrize("kind", [ReplacedWhileThePoolIsAwaited, ReplacedOnceItWasSeen])
+def test_a_completed_job_that_another_run_has_replaced_meanwhile_is_not_deleted(
+    kind: type[Service], watched: list[BaseException]
+) -> None:
+    service = kind()
     service.standing, service.job_state = ("j",), "completed"
     with pytest.raises(AlreadyExists, match="job j was added anew while this run waited"):
         runs(service, [], intent=REUSE)
