@@ -112,13 +112,10 @@ class Placeholders:
         return options.get(what) or options.get({"username": "user", "password": "pass"}[what])
 
     def _management(self, what: str) -> str:
-        credentials = self._credentials
+        management, batch = self._credentials.management, self._credentials.batch
+        value, path = batch.resource_group if batch else None, "batch.resource_group"
         if what == "subscription_id":
-            value = credentials.management.subscription_id if credentials.management else None
-            path = "management.subscription_id"
-        else:
-            value = credentials.batch.resource_group if credentials.batch else None
-            path = "batch.resource_group"
+            value, path = management.subscription_id if management else None, "management.subscription_id"
         return _given(value, "the network is given only by name", path, "or `arm_subnet_id`")
 
     def _mapping(self, secret_id: str) -> str:

@@ -47,14 +47,10 @@ def client_at(client: Client, candidate: Candidate) -> Client:
     for session in sessions:
         if session.account.label == (candidate.account or client.account.label):
             return cast("Client", session)
-    account = where(
-        local=client.account.emulated,
-        credentials=candidate.recipe.credentials,
-        environment=os.environ,
-        label=candidate.account,
-    )
+    local, credentials = client.account.emulated, candidate.recipe.credentials
+    account = where(local=local, credentials=credentials, environment=os.environ, label=candidate.account)
     session = type(client)(account)
-    session.display, session.say, session.credentials = client.display, client.say, candidate.recipe.credentials
+    session.display, session.say, session.credentials = client.display, client.say, credentials
     session.real_storage = client.real_storage
     client.others.append(session)
     return session

@@ -843,12 +843,10 @@ def _recorded(root: Path, fits: Callable[[RunRecord], bool]) -> tuple[RunDirecto
 def recorded_job(root: Path, account: Account, job_id: str, job: Job | None) -> RunDirectory | None:
     """The newest run directory of a job; for a job that is gone, the newest with its id."""
 
-    existing = _recorded(
-        root,
-        lambda record: (
-            _is_of(record, job, account) if job is not None else (record.job, record.account) == (job_id, account.name)
-        ),
-    )
+    def fits(record: RunRecord) -> bool:
+        return _is_of(record, job, account) if job else (record.job, record.account) == (job_id, account.name)
+
+    existing = _recorded(root, fits)
     return existing[0] if existing else None
 
 

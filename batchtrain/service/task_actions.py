@@ -24,24 +24,15 @@ class Action(NamedTuple):
 
     verb: str
     past: str
-    method: str
-    path: str
     is_done: Done
     needless: str
     """The code of a refusal which says that the task already is as wanted."""
 
 
 ACTIONS: Mapping[str, Action] = {
-    "term": Action("terminate", "terminated", "POST", "/terminate", in_state("completed"), "TaskCompleted"),
-    "del": Action("delete", "deleted", "DELETE", "", lambda _: False, ""),
-    "reactivate": Action(
-        "reactivate",
-        "reactivated",
-        "POST",
-        "/reactivate",
-        in_state("active", "preparing", "running"),
-        "TaskNotCompleted",
-    ),
+    "term": Action("terminate", "terminated", in_state("completed"), "TaskCompleted"),
+    "del": Action("delete", "deleted", lambda _: False, ""),
+    "reactivate": Action("reactivate", "reactivated", in_state("active", "preparing", "running"), "TaskNotCompleted"),
 }
 
 
@@ -91,9 +82,10 @@ def change(
 
 
 def _send(client: BatchClient, job_id: str, action: Action, task_id: str) -> str | ServiceError:
-    path = f"/jobs/{quoted(job_id)}/tasks/{quoted(task_id)}{action.path}"
+    path = f"/jobs/{quoted(job_id)}/tasks/{quoted(task_id)}"
+    method, path = ("DELETE", path) if action.verb == "delete" else ("POST", f"{path}/{action.verb}")
     try:
-        ask(client, action.method, path, f"{action.verb} task {job_id}/{task_id}", done=action.is_done)
+        ask(client, method, path, f"{action.verb} task {job_id}/{task_id}", done=action.is_done)
     except ServiceError as error:
         if not error.code.startswith("Task"):
             raise
