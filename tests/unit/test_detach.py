@@ -206,6 +206,7 @@ def test_a_run_whose_command_ends_before_its_last_request_has_failed(
     monkeypatch.setattr(detach, "begin", lambda *_, **__: recording)
     monkeypatch.setattr(detach, "registered", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(detach, "put_run", put_run)
+    monkeypatch.setattr(detach, "refuse_existing", lambda *_, **__: {})
     with pytest.raises(type(error)):
         detach.detach(without_service(), stored("link"), tell=lambda _: None, origin=Origin(tmp_path))
     assert states == ["detached", "failed"]
@@ -217,7 +218,6 @@ def without_service() -> Any:
         account=SimpleNamespace(region="", emulated=False),
         batch=None,
         foresee=lambda *_, **__: SimpleNamespace(jobs=(), sources=(), blobs=()),
-        jobs=SimpleNamespace(state=lambda _: ""),
         register=lambda *_: None,
         storage=lambda _: lambda link: None,
     )
