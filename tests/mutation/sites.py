@@ -126,7 +126,7 @@ def _branch_dropped(node: ast.AST) -> Change | None:
     return (node.test, ast.Constant(False)) if isinstance(node, (ast.If, ast.IfExp)) else None
 
 
-_ANY_ORDER = ("max", "min", "contextlib.suppress", "hmac.compare_digest")
+_ANY_ORDER = ("max", "min", "contextlib.suppress", "suppress", "hmac.compare_digest")
 """Calls that do the same with their arguments in any order."""
 
 

@@ -94,6 +94,8 @@ def test_a_wall_clock_in_which_no_node_starts_is_refused() -> None:
         (of({"recurrence": {"schedule": {"recurrence_interval": "01:00:00"}}}), "a job schedule has no end"),
         (of({"auto_pool": {"keep_alive": True}}), "keeps its pool alive"),
         (of({"tasks": [{"command": "a", "task_factory": {"repeat": 3}}]}), "task_factory"),
+        (replace(of(), pool=None), "makes its pool from pool.yaml and its job from jobs.yaml; see x"),
+        (replace(of(), jobs=()), "makes its pool from pool.yaml and its job from jobs.yaml; see x"),
     ],
 )
 def test_what_the_service_cannot_end_or_keep_is_refused(made: Recipe, reason: str) -> None:

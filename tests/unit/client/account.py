@@ -132,9 +132,10 @@ class Site:
     def sent(self, request: Any) -> None:
         """Note a request, and let all that it starts happen."""
         url = urlsplit(request.url)
-        path, where = url.path, parse_qs(url.query).get("$filter", [])
+        path, query = url.path, parse_qs(url.query)
         if request.method in ("GET", "HEAD"):
-            self._reads.add(" where ".join((path, *where)))
+            most = [f"at most {number}" for number in query.get("maxresults", ())]
+            self._reads.add(" where ".join((" ".join((path, *most)), *query.get("$filter", ()))))
         else:
             body = "" if ADDS.search(path) or not request.content else f" {text_of(request.content)}"
             self.write(f"> {request.method} {path}{body}")

@@ -101,12 +101,13 @@ def test_nothing_is_live_while_a_read_hangs() -> None:
         until(lambda: watched.is_live(topic))
 
 
-def test_a_bug_in_one_topic_does_not_stop_the_others() -> None:
+def test_a_bug_in_one_topic_is_logged_and_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     source = Source()
     source.error = ZeroDivisionError()
     with contextlib.closing(board(source, Unlimited(), near=True)) as watched, watch(watched, "/jobs") as viewer:
         (topic,) = viewer.watched
         assert "this is a bug of batchtrain" in until(lambda: topic.trouble)
+        assert "reading /jobs" in caplog.messages
         source.error = None
         until(lambda: topic.at)
 

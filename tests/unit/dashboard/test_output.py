@@ -18,6 +18,8 @@ from batchtrain.dashboard.output import (
     part,
 )
 from batchtrain.errors import NotFound, ServiceError
+from batchtrain.metrics.stream import Batch
+from batchtrain.records import Point
 from batchtrain.runs.curves import MOST_POINTS, columns, thinned
 
 
@@ -418,6 +420,17 @@ def test_ranks_and_curves_are_forgotten_when_the_task_runs_again() -> None:
     numbers.take_output(["[0:0] epoch 1 loss 0.5"])
     numbers.forget()
     assert (numbers.ranks()["rows"], numbers.metrics()) == ([], {})
+
+
+def test_what_the_program_measures_itself_replaces_what_it_printed() -> None:
+    def take(*names: str, **how: Any) -> list[str]:
+        numbers._take(Batch(tuple(Point(values={name: 1.0}) for name in names), **how), 0.0)
+        return sorted(numbers.metrics())
+
+    numbers = Numbers()
+    assert take("loss", "accuracy", "n" * 100) == ["accuracy", "loss", "n" * 100]
+    assert take("rate", hidden=frozenset({"loss", "n" * 120, "other"})) == ["accuracy", "rate"]
+    assert take("lr", again=True) == ["lr"]
 
 
 def test_a_curve_of_no_points_has_empty_columns() -> None:
