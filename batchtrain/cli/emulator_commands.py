@@ -105,11 +105,7 @@ COMMANDS: Table = {
         option("--step", is_flag=True, help="Stop the clock; only --advance moves it."),
         option("--real", is_flag=True, help="Run the clock as fast as that of the machine, from its present time on."),
     ),
-    "diagnose": Action(
-        "diagnose.of_emulator",
-        data_dir(),
-        bundle,
-    ),
+    "diagnose": Action("diagnose.of_emulator", data_dir(), bundle),
     "env": Action(
         "emulator.env",
         _data_dir,

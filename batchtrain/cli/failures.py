@@ -86,9 +86,7 @@ def _help_of(error: click.ClickException) -> str:
 def _separated(ctx: click.Context, command: click.Command) -> str:
     """The command line with the options that the command does not have, and what follows each of them, after `--`."""
     names = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
-    own: list[str] = []
-    others: list[str] = []
-    words = sys.argv[1:]
+    own, others, words = list[str](), list[str](), sys.argv[1:]
     words.remove(str(ctx.info_name))
     part = own
     for word in words:

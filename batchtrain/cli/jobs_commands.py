@@ -125,12 +125,7 @@ COMMANDS: Table = {
     ),
     "resubmit": Action("job_operations.resubmit", _job_id, option("--failed", is_flag=True, help="The failed tasks.")),
     "show": Action("jobs.show_", _job_or_recipe),
-    "stacks": Action(
-        "logins.stacks_",
-        _first_running,
-        _job_id,
-        _task,
-    ),
+    "stacks": Action("logins.stacks_", _first_running, _job_id, _task),
     "stats": Action("job_operations.stats", _job_id),
     "sweep": Action(
         "job_operations.sweep",

@@ -20,10 +20,7 @@ _OF_POOL = {
 """What a field becomes, and what it becomes once the pool is deleted."""
 _OF_JOB = {
     "output": (" (`batchtrain jobs logs {job} --task {task}`)", " ({logs}/{task})"),
-    "whole_output": (
-        ": `batchtrain jobs logs {job} --task {task}`, and with `--file stderr.txt`",
-        " in {logs}/{task}",
-    ),
+    "whole_output": (": `batchtrain jobs logs {job} --task {task}`, and with `--file stderr.txt`", " in {logs}/{task}"),
     "job_state": ("; `batchtrain jobs show {job}` tells the job's state", ""),
 }
 """What a field becomes, and what it becomes if this machine keeps the output of the tasks."""
