@@ -122,7 +122,7 @@ def _write(file: Path, content: bytes) -> None:
 
 def _failing_anyway(outcomes: Iterable[Outcome], workspace: Workspace) -> set[str]:
     """The tests that noticed a change and fail without it too."""
-    return workspace.failing({outcome.killer for outcome in outcomes if outcome.killer})
+    return workspace.failing({outcome.killer for outcome in outcomes} - {"", forks.ITSELF})
 
 
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.M)

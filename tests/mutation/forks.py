@@ -23,6 +23,8 @@ LIBRARIES = (
 OUTPUT = "mutation-output.txt"
 CURRENT = "mutation-test.txt"
 """The name of the test that runs: of one that does not end, pytest prints no name."""
+ITSELF = "pytest itself"
+"""In the place of that name before the first test."""
 MOST_SECONDS = 600.0
 """For all tests of one change: it can also keep pytest from ending."""
 
@@ -32,7 +34,7 @@ class Current:
 
     def __init__(self) -> None:
         self._file = Path(CURRENT).resolve()
-        self._file.write_text("pytest itself", encoding="utf-8")
+        self._file.write_text(ITSELF, encoding="utf-8")
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._file.write_text(nodeid, encoding="utf-8")

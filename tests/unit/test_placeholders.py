@@ -164,6 +164,7 @@ def test_a_key_pair_is_made_for_the_person_alone(tmp_path: Path) -> None:
     assert filled(found, "ssh:").startswith("ssh-ed25519 ")
     private = tmp_path / "keys" / "id_ed25519_batchtrain"
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    assert stat.S_IMODE(private.with_name(f"{private.name}.pub").stat().st_mode) == 0o644
     assert private.read_text().startswith("-----BEGIN OPENSSH PRIVATE KEY-----")
 
 

@@ -131,6 +131,15 @@ def test_nodes_with_faults_are_replaced_as_often_as_the_pool_has_nodes(site: Sit
     site.assert_as_written()
 
 
+def test_nodes_with_faults_stay_in_a_pool_that_does_not_replace_them(site: Site) -> None:
+    made = recipe(pool={"vm_count": {"dedicated": 1}})
+    site.client.pools.add(made, tell=lambda _: None)
+    for known in (made, None):
+        nodes = NodeWatch(site.client, "p", site.tell, lambda: 0.0, recipe=known)
+        nodes.note(MetricsSeen("j/t", unfit=(site.client.pools.nodes("p")[0].address,)))
+        assert (nodes.look(), nodes.moves) == (0, False)
+
+
 def test_the_pool_of_a_job_is_found_once_the_service_has_made_it(site: Site) -> None:
     made = recipe({"auto_pool": {}}, task={"command": "wait"})
     site.client.jobs.add(made, tell=lambda _: None)

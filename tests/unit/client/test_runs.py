@@ -10,13 +10,14 @@ from msgspec.structs import replace
 
 from batchtrain.catalog.prices import Prices
 from batchtrain.client import run as commands
+from batchtrain.client.client import Client
 from batchtrain.client.limits import Limits
-from batchtrain.config.types import Recipe
+from batchtrain.config.types import Credentials, Recipe, convert
 from batchtrain.emulator.world import Quotas
 from batchtrain.life.intents import KEEP, REUSE
 from batchtrain.runs import recording
 from batchtrain.service.register import Register
-from tests.unit.client.account import Site, told
+from tests.unit.client.account import ENDPOINT, Site, told
 from tests.unit.plan.jobs import recipe
 
 SMALL = "STANDARD_D2S_V5"
@@ -106,6 +107,23 @@ def test_a_run_tries_its_candidates_until_one_has_the_nodes(site: Site) -> None:
     site.step("pool add", lambda: site.client.pools.add(candidates, on_move=clients.append, tell=site.tell).id)
     assert clients == [site.client]
     site.step("pool add again", site.client.pools.add, candidates, on_move=clients.append, tell=site.tell)
+    site.assert_as_written()
+
+
+def test_a_job_of_another_account_is_not_replaced_by_a_run_that_moves_there(site: Site) -> None:
+    site.client.account = site.client.account._replace(label="here")
+    there = Client(site.client.account._replace(label="there"))
+    there.pace = site.client.pace
+    site.client.others.append(there)
+    site.driver.world.quotas = Quotas(dedicated_cores=4)
+    credentials = {"batch_accounts": {name: {"account_service_url": ENDPOINT} for name in ("here", "there")}}
+    made = of(pool={"candidates": {"alternatives": [{"vm_size": SMALL, "account": "there"}]}})
+    made = replace(made, credentials=convert(credentials, Credentials))
+    site.steps = {"pool.candidate": lambda: there.jobs.add(of(pool={"id": "q"}), tell=lambda _: None)}
+    there.pools.add(
+        of(pool={"id": "q", "vm_size": "STANDARD_D1_V2", "vm_count": {"dedicated": 1}}), tell=lambda _: None
+    )
+    site.run("run", made)
     site.assert_as_written()
 
 

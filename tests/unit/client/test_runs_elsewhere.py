@@ -13,6 +13,7 @@ from batchtrain.client import account_runs, controller, detach
 from batchtrain.client.controller_program import Controller, Requests
 from batchtrain.client.limits import Limits
 from batchtrain.config.types import Credentials, Recipe, Secret, StorageCredentials
+from batchtrain.records.events import Stdout
 from batchtrain.storage.run_container import container_of
 from tests.unit.client.account import Site
 from tests.unit.client.test_runs import interrupt, of
@@ -173,4 +174,26 @@ def test_a_controller_moves_the_job_of_a_run_that_loses_its_nodes(
     site.step("control", control)
     site.step("control again", control)
     site.step("its candidate", lambda: [step.vm_size for step in site.client.pools.list()])
+    site.assert_as_written()
+
+
+def test_the_output_of_a_job_that_was_moved_is_shown_from_its_beginning(
+    site: Site, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    detached(site, store.of("print first"))
+    uploaded(site, store)
+    looks = list[str]()
+
+    def moved(client: object, job: object, *, tell: Any, comes_back: Any, **_: object) -> None:
+        tell(Stdout("task-00000", "printed before the move"))
+        assert comes_back() is True
+        tell(Stdout("task-00000", "step=1 loss=0.5"))
+        looks.append("followed")
+
+    monkeypatch.setattr(account_runs, "watch_job", moved)
+    monkeypatch.setattr(controller, "moves", lambda *_: True)
+    site.step(
+        "runs attach", lambda: site.client.attach("latest", tell=site.tell, runs_dir=site.root / "runs").record.state
+    )
+    assert looks == ["followed"]
     site.assert_as_written()
