@@ -116,11 +116,11 @@ def by_metric(runs: Iterable[Listed], name: str) -> list[Listed]:
     measured = [run for run in runs if name in run.record.summary]
     if not measured:
         raise UsageError(f"no run has a metric `{name}`; `batchtrain runs show` lists those of a run")
-    sign = 1 if lower_is_better(name) else -1
+    is_lower_better = lower_is_better(name)
 
     def place(run: Listed) -> tuple[bool, float]:
         last = run.record.summary[name].last
-        return last is None, sign * (last or 0.0)
+        return last is None, 0.0 if last is None else last if is_lower_better else -last
 
     return sorted(measured, key=place)
 

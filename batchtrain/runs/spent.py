@@ -75,7 +75,7 @@ def of_account(
 
 def of_month(client: BatchClient, account: Account, catalog: Catalog, root: Path, now: datetime) -> Iterator[Expense]:
     """What the runs below `root` and the pools of the account have cost in this month."""
-    begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    begin = datetime(now.year, now.month, day=1, tzinfo=now.tzinfo)
     runs = of_runs(root, now, begin)
     yield from runs.expenses
     yield from of_account(client, account, catalog, runs.counted_until, now, begin)

@@ -89,14 +89,14 @@ def sweep(
         names = ", ".join(sorted({name for metrics in summaries.values() for name in metrics}))
         hint = f"its metrics are {names}" if names else "no task has printed one; see `batchtrain help metrics`"
         raise NotFound(f"job {job_id} has no metric {metric}; {hint}", operation=f"sweep of job {job_id}")
-    sign = -1 if (not lower_is_better(metric) if highest is None else highest) else 1
+    highest = not lower_is_better(metric) if highest is None else highest
     rows = []
     for task in swept_tasks:
         last = summaries.get(task.id, {}).get(metric)
         has_diverged = last is not None and last.last is None
         state = in_words(task.outcome, has_diverged=has_diverged and not task.failed)
         rows.append(SweepRow(task.id, state, task.parameters or {}, last.last if last else None))
-    return Table(sorted(rows, key=lambda row: math.inf if row.value is None else sign * row.value))
+    return Table(sorted(rows, key=lambda row: math.inf if row.value is None else -row.value if highest else row.value))
 
 
 def _summary(run: RunDirectory, task_id: str, metric: str) -> Mapping[str, Metric]:

@@ -206,6 +206,19 @@ def test_the_time_of_the_output_is_noted_once_a_second(run: RunDirectory, monkey
     assert (positions(run, 1), positions(run)) == ([0, 14], [0])
 
 
+def test_the_time_of_the_output_is_noted_more_rarely_the_longer_the_task_runs(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [LATER.timestamp()]
+    monkeypatch.setattr("time.time", lambda: clock[0])
+    record = AttemptRecord(run)
+    record.see(Attempt("t", 1, ("n0",), LATER))
+    for seconds in (0, 9998, 1, 1, 1.5):  # 10,000 s after the first time, it is noted every two seconds
+        clock[0] += seconds
+        record.keep("t", "stdout", ["step 1"])
+    assert positions(run) == [0, 7, 21]
+
+
 def test_what_a_client_that_follows_late_reads_first_has_no_time(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -184,6 +184,13 @@ def test_a_notebook_shows_the_last_lines_of_a_log() -> None:
     assert Lines()._repr_html_() == "<i>no lines</i>"
 
 
+def test_a_terminal_shows_the_last_lines_of_a_log() -> None:
+    note, *lines = repr(Lines(f"line {number}" for number in range(201))).splitlines()
+    assert note == "… the last 200 of 201 lines; print() shows all"
+    assert lines == [f"line {number}" for number in range(1, 201)]
+    assert repr(Lines(["a", "b"])) == "a\nb"
+
+
 def test_a_table_of_metrics_leaves_out_the_time_and_empty_columns() -> None:
     metrics = Metrics({"t": [1.0, 2.0, 3.0], "node": ["", "", ""], "epoch": [None] * 3, "loss": [0.5, None, 0.25]})
     assert metrics.rows(2) == [{"loss": "0.5"}, {"loss": None}]

@@ -17,7 +17,7 @@ import pytest
 
 from batchtrain.config.types.settings import Settings
 from batchtrain.runs import lease
-from batchtrain.runs.lease import EVERY_SECONDS, FILE, STALE_SECONDS, Holder, LeaseRecord
+from batchtrain.runs.lease import ATTEMPTS, EVERY_SECONDS, FILE, STALE_SECONDS, Holder, LeaseRecord
 from tests.unit.service.test_retry import Time
 
 TAKES = """
@@ -131,10 +131,13 @@ def test_without_a_readable_lease_nobody_records_a_run(tmp_path: Path, content: 
 # --- another host, and files without locks --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("age", "holder"), [(0.0, "other host"), (STALE_SECONDS + 60, "lost")])
+@pytest.mark.parametrize(
+    ("age", "holder"), [(0.0, "other host"), (STALE_SECONDS - 1, "other host"), (STALE_SECONDS, "lost")]
+)
 def test_the_time_of_the_file_decides_about_a_process_of_another_host(
-    tmp_path: Path, age: float, holder: Holder
+    tmp_path: Path, age: float, holder: Holder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(lease.time, "time", lambda: 1_800_000_000.0)
     write(tmp_path, host="another.example", age=age)
     assert lease.holder(tmp_path) == holder
 
@@ -204,6 +207,17 @@ def test_a_run_is_marked_with_its_user_and_host_if_the_configuration_allows_it(
     monkeypatch.setattr(lease.getpass, "getuser", lambda: "ann")
     marks = lease.marks_here(Settings(owner_metadata=owner_metadata), "r")
     assert (marks.run, marks.user, marks.host) == ("r", user, platform.node() if owner_metadata else "")
+
+
+def test_a_lease_that_is_locked_is_tried_a_few_times_and_only_the_user_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(lease, "_lock", lambda _: len(pauses) > ATTEMPTS)
+    monkeypatch.setattr(lease.time, "sleep", pauses.append)
+    assert lease.take(tmp_path) is None
+    assert len(pauses) == ATTEMPTS
+    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_user_without_a_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -739,10 +739,12 @@ def test_the_attempts_of_a_job_that_is_added_again_elsewhere_follow_those_before
     recorded.tell(AttemptSeen("train", attempt=Attempt("train", 2, ("n1",), START)))
     recorded.restart()
     other = recipe(pool={"vm_size": "STANDARD_D8S_V5"})
+    (recorded.run.config / "plan.json").unlink()
     recorded.move(client, service.account, other, plan_jobs(other))
     recorded.tell(AttemptSeen("train", attempt=Attempt("train", 1, ("n2",), START)))
     assert [(attempt.number, attempt.nodes) for attempt in recorded.run.attempts()] == [(2, ("n1",)), (3, ("n2",))]
     assert recorded.run.record().vm_size == "STANDARD_D8S_V5"
+    assert (recorded.run.config / "plan.json").exists()
 
 
 @pytest.mark.parametrize("leaver", ["user", "terminal"])

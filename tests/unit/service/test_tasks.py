@@ -414,6 +414,19 @@ def test_of_many_causes_few_examples_are_read_and_all_are_counted(monkeypatch: p
     assert len(grouped(said)) == EXPLAINED + 3
 
 
+def test_of_a_small_job_each_further_failure_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Event] = []
+    job = Job(2, 1)
+    follow = Follow(cast("BatchClient", None), cast("Any", job), said.append)
+    requests = [follow._show_failed(2, few=True), follow._show_failed(2, few=True)]
+    job.failed = 3
+    requests.append(follow._show_failed(3, few=True))
+    assert [event.text for event in said if event.kind == "task.failed"] == [
+        "why t0 failed", "task j/t1 failed, too (exit code 0)", "task j/t2 failed, too (exit code 0)",
+    ]  # fmt: skip
+    assert requests == [3, 0, 1]
+
+
 def test_without_the_output_the_counts_and_the_failures_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     said = shown((6,), monkeypatch, output=False)
     assert [event.kind for event in said] == ["task.failed", "failures.seen"]

@@ -247,3 +247,15 @@ def test_a_long_listing_is_read_anew_by_each_iteration(
     assert isinstance(names, tuple) is whole
     blobs.store("zzz", b"x")
     assert [len(list(names)) for _ in range(2)] == [count + (not whole)] * 2
+
+
+@pytest.mark.parametrize(("path", "is_empty"), [("link/box", False), ("link/box/a", False), ("link/box/b", True)])
+def test_a_place_is_empty_if_no_blob_is_below_it(
+    storage: Storage, blobs: BlobServer, path: str, is_empty: bool
+) -> None:
+    blobs.store("a", b"x")
+    assert source.is_empty(path, {"link": storage}.__getitem__) is is_empty
+
+
+def test_a_container_that_does_not_exist_is_empty(storage: Storage) -> None:
+    assert source.is_empty("link/none", lambda link: storage)
