@@ -54,7 +54,6 @@ class Recorder(HTTPPolicy[Any, Any]):
     """Stands before the policies that sign a request, so that it sees no signature and no token."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__()
         self._directory = directory
 
     def send(self, request: PipelineRequest[Any]) -> PipelineResponse[Any, Any]:

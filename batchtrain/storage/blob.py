@@ -138,7 +138,7 @@ def stored(storage: Storage, container: str, prefix: str = "") -> Iterator[Store
 
 def _page(answer: Answer) -> tuple[list[Stored], str]:
     """The blobs of a page, and the marker of the next one. Raises InvalidAnswer."""
-    page = document(answer, "EnumerationResults")
+    page = document(answer.body, "EnumerationResults", answer.url)
     items = (
         item
         for item in page.iterfind("Blobs/Blob")
@@ -247,7 +247,7 @@ def _delegation_key(storage: Storage, start: datetime, expiry: datetime) -> User
     key: UserDelegationKey = _sdk().UserDelegationKey()
     with faults(operation), unquoted():
         answer = storage.send(operation, Request("POST", "/", query, {"Content-Type": "application/xml"}, body))
-        element = document(answer, "UserDelegationKey")
+        element = document(answer.body, "UserDelegationKey", answer.url)
         for name, tag in KEY_PARTS.items():
             if not (text := element.findtext(tag)):
                 raise InvalidAnswer(f"it has no {tag}", answer.url)

@@ -117,21 +117,21 @@ def received(response: HTTPResponse, body: bytes | None = None) -> Answer:
     return Answer(status, {name.lower(): value for name, value in response.headers.items()}, body, url)
 
 
-def document(answer: Answer, root: str) -> ElementTree.Element:
-    """The XML document of an answer. Raises InvalidAnswer."""
+def document(body: bytes, root: str, url: str = "") -> ElementTree.Element:
+    """The XML document in the body of an answer. Raises InvalidAnswer."""
     try:
-        text = answer.body.decode("utf-8-sig")
+        text = body.decode("utf-8-sig")
         element = None if "<!DOCTYPE" in text else ElementTree.fromstring(text)
     except (UnicodeDecodeError, ElementTree.ParseError) as error:
-        why = str(error) if answer.body.strip() else "it is empty"
-        raise InvalidAnswer(why, answer.url, answer.body) from error
+        why = str(error) if body.strip() else "it is empty"
+        raise InvalidAnswer(why, url, body) from error
     if element is None or element.tag != root:
-        raise InvalidAnswer(f"it is no {root}", answer.url, answer.body)
+        raise InvalidAnswer(f"it is no {root}", url, body)
     level = [element]
     for _ in range(answer_body.DEPTH):
         level = [child for parent in level for child in parent]
     if level:
-        raise InvalidAnswer(f"it is nested more than {answer_body.DEPTH} levels deep", answer.url, answer.body)
+        raise InvalidAnswer(f"it is nested more than {answer_body.DEPTH} levels deep", url, body)
     return element
 
 
@@ -387,6 +387,6 @@ def fault(operation: str, answer: Answer) -> ServiceError:
 
 def _text(body: bytes, tag: str) -> str:
     try:
-        return document(Answer(0, {}, body[: answer_body.ERROR_BYTES]), "Error").findtext(tag) or ""
+        return document(body[: answer_body.ERROR_BYTES], "Error").findtext(tag) or ""
     except InvalidAnswer:
         return ""

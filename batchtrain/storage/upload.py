@@ -161,7 +161,7 @@ class _Upload:
         if answer.status == 404:
             return {}
         with faults(self._operation):
-            blocks = document(answer, "BlockList").iter("Block")
+            blocks = document(answer.body, "BlockList", answer.url).iter("Block")
         sizes = {block.findtext("Name") or "": block.findtext("Size") or "" for block in blocks}
         return {name: int(size) for name, size in sizes.items() if is_size(size)}
 

@@ -19,7 +19,7 @@ from batchtrain.records import Attempt, Metric, Point, Task
 from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs import compare, directory, report, scaling_report
 from batchtrain.runs.compare import MetricRow, PhaseRow, PlacementRow, Statistics, statistics_of
-from batchtrain.runs.curves import Plot, spark
+from batchtrain.runs.curves import MOST_LINES, Plot, Series, curves_of, spark
 from batchtrain.runs.directory import Commit, Cost, EventRecord, FileRecord, RunDirectory, RunRecord
 from batchtrain.runs.finished import Lines, Metrics, Run, Runs
 from batchtrain.runs.scaling_report import Measured
@@ -140,6 +140,15 @@ def test_a_single_value_is_its_own_statistics() -> None:
 )
 def test_a_curve_in_text_has_the_last_value_of_each_group(values: list[float], width: int, curve: str) -> None:
     assert spark(values, width) == curve
+
+
+@pytest.mark.parametrize(("ranks", "lines"), [(MOST_LINES, MOST_LINES), (MOST_LINES + 1, 1)])
+def test_the_curves_of_many_ranks_are_a_band(ranks: int, lines: int) -> None:
+    series: Series = {"loss": {str(rank): [(1.0, 0.0, float(rank), None)] for rank in range(ranks)}}
+    curves = curves_of(series)["loss"]
+    assert len(curves) == lines
+    if lines == 1:
+        assert (curves[""]["low"], curves[""]["high"], curves[""]["value"]) == ([0.0], [ranks - 1], [(ranks - 1) / 2])
 
 
 def test_a_plot_names_a_curve_unless_it_is_that_of_its_title() -> None:

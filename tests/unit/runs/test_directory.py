@@ -231,6 +231,14 @@ def test_runs_are_listed_by_age_without_the_link_to_the_latest(tmp_path: Path) -
     assert list(directory.runs(tmp_path / "none")) == []
 
 
+def test_tags_are_words_and_each_counts_once() -> None:
+    longest = "x" * directory.MOST_TAG
+    assert directory.checked_tags([" a ", longest, "a", "b c"]) == ("a", longest, "b c")
+    for tag in ("", " ", "a,b", "a\nb", longest + "x"):
+        with pytest.raises(UsageError, match="is no tag; write a word without a comma"):
+            directory.checked_tags(["a", tag])
+
+
 def test_the_runs_of_a_job_are_listed_without_those_that_cannot_be_read(tmp_path: Path) -> None:
     made = [directory.make(tmp_path, "x", NOW) for _ in range(3)]
     for run, job in zip(made, ("j", "other", "j"), strict=True):

@@ -18,6 +18,7 @@ import pytest
 from batchtrain.config.types.settings import Settings
 from batchtrain.runs import lease
 from batchtrain.runs.lease import ATTEMPTS, EVERY_SECONDS, FILE, STALE_SECONDS, Holder, LeaseRecord
+from tests.unit.service.test_local_files import lowest_free
 from tests.unit.service.test_retry import Time
 
 TAKES = """
@@ -213,11 +214,21 @@ def test_a_lease_that_is_locked_is_tried_a_few_times_and_only_the_user_reads_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
+    before = lowest_free()
     monkeypatch.setattr(lease, "_lock", lambda _: len(pauses) > ATTEMPTS)
     monkeypatch.setattr(lease.time, "sleep", pauses.append)
     assert lease.take(tmp_path) is None
     assert len(pauses) == ATTEMPTS
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+    assert lowest_free() == before
+
+
+def test_a_lease_that_is_looked_at_or_released_leaves_nothing_open(tmp_path: Path) -> None:
+    before = lowest_free()
+    held = lease.take(tmp_path)
+    assert held is not None and lease.holder(tmp_path) == "process"
+    held.release()
+    assert lowest_free() == before
 
 
 def test_a_user_without_a_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,3 +80,10 @@ def test_a_wait_is_no_restart_while_another_task_that_runs_again_still_runs() ->
     known = {"a": (attempt(1, 10, 40), attempt(2, 60, 100)), "b": (attempt(1, 10, 50), attempt(2, 80, 100))}
     found = phases(Moments(START), [first, second], None, 0.0004, known)
     assert found == {"start": 40, "training": 80, "restarts": 10, "fetch": 0}
+
+
+def test_an_attempt_that_begins_as_the_one_before_ends_is_no_restart() -> None:
+    again = task(40, 60)
+    assert phases(Moments(START), [again], None, 0.0, {again.id: (attempt(1, 10, 40), attempt(2, 40, 100))}) == {
+        "start": 40, "training": 90, "fetch": 0,
+    }  # fmt: skip

@@ -96,7 +96,7 @@ def test_an_earlier_end_of_support_corrects_the_table(known: date | None, retire
     assert (size.retired if size else known) == retired
 
 
-@pytest.mark.parametrize("memory", [1899.5, 1900.9])
-def test_a_rounded_memory_is_no_correction(memory: float) -> None:
+@pytest.mark.parametrize(("memory", "corrects"), [(1899.0, True), (1899.5, False), (1900.9, False), (1901.0, True)])
+def test_a_rounded_memory_is_no_correction(memory: float, corrects: bool) -> None:
     sold = arm.sold_of(shapes.H100)._replace(memory_gib=memory)
-    assert arm.corrected(sold, sizes.find("ND96isr_H100_v5")) is None
+    assert (arm.corrected(sold, sizes.find("ND96isr_H100_v5")) is not None) is corrects

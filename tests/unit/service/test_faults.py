@@ -99,8 +99,9 @@ BEHIND = "this machine's clock is 20 min behind the service's, which allows"
         (20, 403, "AuthenticationFailed", f"{AHEAD} 15 min: synchronise the clock"),
         (-20, 403, "AuthenticationFailed", f"{BEHIND} 15 min: synchronise the clock"),
         (20, 401, "ExpiredAuthenticationToken", f"{AHEAD} 5 min: synchronise the clock"),
-        (14, 403, "AuthenticationFailed", "check the account's name and key"),
-        (4, 401, "AuthenticationFailed", "sign in again"),
+        (15, 403, "AuthenticationFailed", "check the account's name and key"),
+        (-15, 403, "AuthenticationFailed", "check the account's name and key"),
+        (5, 401, "AuthenticationFailed", "sign in again"),
         (20, 403, "AuthorizationFailure", "the signed-in identity needs a role"),
     ],
 )

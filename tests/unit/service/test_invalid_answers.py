@@ -585,3 +585,21 @@ def test_a_command_ends_with_5_and_one_printable_line(
     text, code = failures.message_of(caught.value)
     assert code == 5
     assert f"from {server.url}/pools: " in text and "it begins with `<html>[2J Sign in`" in text
+
+
+def test_a_body_is_read_up_to_its_limit_and_not_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_body, "PAGE_BYTES", 4)
+    monkeypatch.setattr(answer_body, "ERROR_BYTES", 4)
+    assert answer_body.whole([b"ab", b"cd"], "u") == b"abcd"
+    with pytest.raises(answer_body.InvalidAnswer, match="it is larger than"):
+        answer_body.whole([b"ab", b"cd", b"e"], "u")
+    pieces = iter([b"ab", b"cd", b"ef"])
+    assert (answer_body.beginning(pieces), next(pieces)) == (b"abcd", b"ef")
+    assert answer_body.beginning([b"abc", b"def"]) == b"abcd"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_size"), [("0", True), ("9" * 18, True), ("9" * 19, False), ("", False), ("-1", False), ("²", False)]
+)
+def test_a_size_is_a_number_of_at_most_18_digits(text: str, is_size: bool) -> None:
+    assert answer_body.is_size(text) is is_size

@@ -9,7 +9,7 @@ import pytest
 
 from batchtrain.service import local_files
 from batchtrain.service.local_files import Folder, status_below
-from batchtrain.service.partial_files import PartialFile
+from batchtrain.service.partial_files import MOST_NAME, PartialFile, partial
 
 
 @pytest.fixture(params=[True, False], ids=["handles", "paths"])
@@ -43,16 +43,23 @@ def test_a_link_in_place_of_a_directory_is_refused(root: Path) -> None:
     assert os.listdir(root.parent / "outside") == ["file"]  # noqa: PTH208
 
 
-def test_a_folder_that_is_refused_leaves_nothing_open(root: Path) -> None:
-    def lowest_free() -> int:
-        descriptor = os.open(root, os.O_RDONLY)
-        os.close(descriptor)
-        return descriptor
+def lowest_free() -> int:
+    """The descriptor that the next open file gets."""
+    descriptor = os.open(os.devnull, os.O_RDONLY)
+    os.close(descriptor)
+    return descriptor
 
+
+def test_nothing_of_a_folder_stays_open(root: Path) -> None:
     (root / "link").symlink_to("../outside")
     before = lowest_free()
     with pytest.raises(OSError, match="is a link") as raised:
         Folder(root, root / "link")
+    with Folder(root, root / "a/b", 0o700) as folder:
+        folder.write("file", [b"x"])
+        os.mkfifo(root / "a/b/pipe")
+        with pytest.raises(OSError, match="it is not a regular file"):
+            folder.open("pipe", os.O_RDONLY)
     assert lowest_free() == before, raised
 
 
@@ -109,9 +116,15 @@ def test_a_file_is_closed_before_it_gets_its_name_or_is_deleted(
 
 
 def test_a_partial_file_that_is_closed_leaves_nothing_open(tmp_path: Path) -> None:
+    before = lowest_free()
     file = PartialFile(tmp_path, tmp_path / "below/model")
-    descriptor, folder = file.open(), file._folder
+    file.open()
     file.close()
-    assert folder is not None and folder._handle is None
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(descriptor)
+    assert lowest_free() == before
+
+
+@pytest.mark.parametrize(("length", "kept"), [(MOST_NAME, True), (MOST_NAME + 1, False)])
+def test_a_partial_file_has_the_name_of_its_file_unless_that_is_too_long(length: int, kept: bool) -> None:
+    part, notes = partial(Path("below", "n" * length))
+    assert (part.name == f".{'n' * length}.part", notes.name == f".{'n' * length}.ranges") == (kept, kept)
+    assert part.parent == notes.parent == Path("below")

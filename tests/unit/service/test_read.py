@@ -182,6 +182,12 @@ def test_the_pool_of_a_job_is_the_written_one_or_else_the_one_that_it_made(docum
     assert read.jobs(Service(listed(document)).client)[0].pool == pool
 
 
+@pytest.mark.parametrize(("days", "seconds"), [(999_999, 999_999 * 86400.0), (1_000_000, None)])
+def test_a_job_with_an_endless_limit_has_none(days: int, seconds: float | None) -> None:
+    document = {"id": "j", "constraints": {"maxWallClockTime": f"P{days}D"}}
+    assert read.job(Service((200, document)).client, "j").wall_clock == seconds
+
+
 def test_a_job_that_does_not_exist_has_no_state() -> None:
     assert read.job_or_none(Service(MISSING).client, "j") is None
     assert read.pool_or_none(Service(refusal("PoolNotFound", 404)).client, "p") is None

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from azure.core.credentials import AccessToken
+from azure.core.exceptions import ClientAuthenticationError
 from azure.storage.blob._shared.authentication import SharedKeyCredentialPolicy
 
 from batchtrain.config.types import Secret
@@ -200,9 +201,34 @@ def test_a_connection_waits_longer_for_an_answer_than_to_be_made(storage: Storag
 
 def test_an_answer_that_was_not_read_to_its_end_closes_its_connection(storage: Storage, blobs: BlobServer) -> None:
     blobs.store("a", b"x" * 10)
+    connection = storage._connection()
+    storage._idle.append(connection)
     with storage.answer(Request("GET", "/box/a", headers={"Range": "bytes=0-9"})) as response:
         assert response.read(4) == b"xxxx"
-    assert storage._idle == []
+    assert (storage._idle, connection.sock) == ([], None)
+
+
+def test_a_transient_fault_closes_the_other_kept_connections(storage: Storage, blobs: BlobServer) -> None:
+    old, connection = storage._connection(), storage._connection()
+    storage._idle += [old, connection]
+    blobs.refuse = lambda asked: 503 if len(blobs.asked) == 1 else 0
+    storage.send("store", Request("PUT", "/box/a", body=b"x"))
+    assert old.sock is None
+
+
+def test_a_refusal_with_a_document_is_no_answer_with_a_body(monkeypatch: pytest.MonkeyPatch, storage: Storage) -> None:
+    monkeypatch.setattr(blob_requests, "received", lambda response: answer(400, DOCUMENT))
+    with pytest.raises(ServiceError, match=r"store: No \(OutOfRange\)"):
+        storage.send("store", Request("PUT", "/box/a"))
+
+
+def test_a_sign_in_that_fails_is_named_with_its_account() -> None:
+    class Nobody(Tokens):
+        def get_token(self, *scopes: str, **_: Any) -> AccessToken:
+            raise ClientAuthenticationError("nobody is signed in")
+
+    with pytest.raises(ServiceError, match="sign in to the storage account: signing in failed"):
+        head(Storage(URL, "acct", None, Nobody(1)), Request("GET", "/box"))
 
 
 def test_a_transient_fault_is_repeated_and_a_lasting_one_is_not(storage: Storage, blobs: BlobServer) -> None:
@@ -278,7 +304,7 @@ def test_a_long_error_document_is_not_parsed() -> None:
 @pytest.mark.parametrize(("body", "why"), [(b" \n", "it is empty"), (b"<a", "unclosed token")])
 def test_a_list_that_is_no_document_says_why(body: bytes, why: str) -> None:
     with pytest.raises(InvalidAnswer, match=why):
-        blob_requests.document(Answer(200, {}, body), "EnumerationResults")
+        blob_requests.document(body, "EnumerationResults")
 
 
 @pytest.mark.parametrize(

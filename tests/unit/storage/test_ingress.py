@@ -193,6 +193,7 @@ def test_the_archive_of_the_same_source_is_uploaded_once(storage: Storage, blobs
     large_source.send(storage, "box", "source.tar.gz", source_)
     os.utime(tmp_path / "a", (1, 1))
     large_source.send(storage, "box", "source.tar.gz", source_)
+    assert blobs.asked[:2] == ["PUT", "GET  list"], "its container is made before it is listed"
     assert [asked for asked in blobs.asked if asked.startswith("PUT source")] == ["PUT source.tar.gz"]
 
 
