@@ -223,6 +223,6 @@ def _pieces(path: Path, start: int, end: int) -> Iterator[bytes]:
     """The bytes of a file from `start` up to but excluding `end`."""
     with path.open("rb") as file:
         file.seek(start)
-        while start < end and (content := file.read(min(COPIED, end - start))):
+        while content := file.read(min(COPIED, end - start)):
             yield content
             start += len(content)

@@ -144,11 +144,11 @@ def test_the_limit_of_created_files_holds_for_all_tasks_of_a_run(
     for name in "abc":
         service.job(task(name))
         service.files[f"/jobs/j/tasks/{name}"] = {"wd/model": bytes(600), "wd/output/x": bytes(600)}
-    tasks = [FetchTask(name, FetchSettings(results=Results(max_created_size="1300"))) for name in "abc"]
+    tasks = [FetchTask(name, FetchSettings(results=Results(max_created_size="1200"))) for name in "abc"]
     results = list(fetcher(client, tmp_path).bring(tasks))
     [over] = [result for result in results if result.is_too_large]
     assert (over.again, over.record.path, over.record.size) == (True, "wd/model", 600)
-    assert "`results.max_created_size` is 1300 for the whole run" in over.record.reason
+    assert "`results.max_created_size` is 1200 for the whole run" in over.record.reason
     assert "`batchtrain jobs fetch j --all` fetches it" in over.record.reason
     assert len([result for result in results if result.record.fetched]) == 5
 

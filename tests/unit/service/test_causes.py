@@ -46,8 +46,9 @@ def test_without_a_traceback_the_error_that_the_program_wrote_is_the_exception()
     end = RankEnd("rank 3", 3, error=ProgramError("error.json", "OSError: no luck\nmore"))
     assert cause(("some words",), end).exception == "OSError: no luck"
     assert cause(TRACEBACK, end).exception == "ZeroDivisionError: division by zero"
-    long = RankEnd("rank 3", 3, error=ProgramError(message="x" * 3000))
-    assert len(cause((), long).exception) == LONGEST
+    for length, text in ((LONGEST, "x" * LONGEST), (LONGEST + 1, "x" * (LONGEST - 1) + "…")):
+        long = RankEnd("rank 3", 3, error=ProgramError(message="x" * length))
+        assert cause((), long).exception == text
 
 
 @pytest.mark.parametrize("prefix", ["[1:3] ", "[1:torchrun 1] [rank3]: ", "[rank3]: "])

@@ -230,3 +230,13 @@ def test_a_file_without_line_ends_comes_in_parts(
     parts = list(files.lines_of(iter([text.encode()])))
     assert max(map(len, parts)) <= 32
     assert "".join(parts) == text
+
+
+def test_a_line_without_an_end_is_given_as_soon_as_it_is_too_long(
+    follower: Follower, file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_files, "MOST_LINE", 4)
+    assert after(follower, file, "abc") == []
+    assert after(follower, file, "abcd") == ["abcd"]
+    assert after(follower, file, "abcdefg") == []
+    assert after(follower, file, "abcdefgh") == ["efgh"]

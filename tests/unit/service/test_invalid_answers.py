@@ -587,6 +587,11 @@ def test_a_command_ends_with_5_and_one_printable_line(
     assert f"from {server.url}/pools: " in text and "it begins with `<html>[2J Sign in`" in text
 
 
+def test_an_answer_that_is_no_document_says_what_is_wrong_with_it() -> None:
+    with pytest.raises(answer_body.InvalidAnswer, match="JSON is malformed"):
+        answer_body.decoded(b"<html>", dict)
+
+
 def test_a_body_is_read_up_to_its_limit_and_not_further(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_body, "PAGE_BYTES", 4)
     monkeypatch.setattr(answer_body, "ERROR_BYTES", 4)
