@@ -8,22 +8,20 @@ import shutil
 import sys
 from pathlib import Path
 
-COMMAND = re.compile(
-    r"`batchtrain (?P<quoted>[a-z][^`]*)`|\bbatchtrain (?P<bare>[a-z]+ [^`\n·;,()]*[^`\n·;,() ])(?= ·|[;,)\n]|$)"
-)
+COMMAND = r"`batchtrain (?P<quoted>[a-z][^`]*)`|\bbatchtrain (?P<bare>[a-z]+ [^`\n·;,()]*[^`\n·;,() ])(?= ·|[;,)\n]|$)"
 """A command between backticks, or up to the end of the clause."""
-WHOLE = re.compile(r"(?P<before>  (?:[a-z ]+: )?)batchtrain (?P<words>[a-z]+ .*)")
+WHOLE = r"(?P<before>  (?:[a-z ]+: )?)batchtrain (?P<words>[a-z]+ .*)"
 """An indented line that is a command, optionally after its purpose."""
-ASKING = re.compile(
+ASKING = (
     r"(?:pool (?!autoscale)|jobs )[a-z]|(?:run|doctor|runs (?:attach|fetch|stop))\b|config plan\b.* --diff\b"
     r"|runs list .*--account\b"
 )
 """Commands that contact a service and need its target options."""
-READING = re.compile(r"(?:data|images (?!env|build|list|save|load)) ?[a-z]")
+READING = r"(?:data|images (?!env|build|list|save|load)) ?[a-z]"
 """Commands that read credentials.yaml."""
-OF_FILES = re.compile(r"(?:run|doctor|pool (?!list)[a-z]+|jobs (?:add|wait|del|term))(?: -\S+(?: [A-Z]+| \d{8}T\S+)?)*")
+OF_FILES = r"(?:run|doctor|pool (?!list)[a-z]+|jobs (?:add|wait|del|term))(?: -\S+(?: [A-Z]+| \d{8}T\S+)?)*"
 """Commands without a name or a directory, which read the files of the command that is running."""
-WORDS_LAST = re.compile(r"(?P<verb>pool ssh|jobs exec)\b")
+WORDS_LAST = r"(?P<verb>pool ssh|jobs exec)\b"
 """Commands whose last words belong to the user's command, so that options stand before them."""
 DOING = frozenset(
     {"pool", "jobs", "run", "runs", "doctor", "config", "data", "images", "recipe", "catalog", "emulator", "help"}
@@ -56,15 +54,15 @@ def pasted(
     name = name or program()
 
     def completed(words: str) -> str:
-        of_files = OF_FILES.fullmatch(words) is not None
+        of_files = re.fullmatch(OF_FILES, words) is not None
         of_script = bool(script[0]) and words.startswith("run -")
         if of_script:
             words = f"run {script[0]}{words.removeprefix('run')}{script[1]}"
-        if ASKING.match(words):
+        if re.match(ASKING, words):
             words = _with(words, values) if of_files else words
             words = _with(words, target or directory)
             words = _with(words, directory) if of_files and not of_script else words
-        elif READING.match(words):
+        elif re.match(READING, words):
             words = _with(words, directory)
         return f"{name} {words}"
 
@@ -74,10 +72,10 @@ def pasted(
         return completed(match["bare"]) if match["bare"].split()[0] in DOING else match[0]
 
     def line(text: str) -> str:
-        command = WHOLE.fullmatch(text)
+        command = re.fullmatch(WHOLE, text)
         if command and command["words"].split()[0] in DOING:
             return command["before"] + completed(command["words"])
-        return COMMAND.sub(replaced, text)
+        return re.sub(COMMAND, replaced, text)
 
     return "\n".join(map(line, text.split("\n")))
 
@@ -86,7 +84,7 @@ def _with(words: str, option: str) -> str:
     parts = words.split()
     if not option or option.split()[0] in parts or "--help" in parts:
         return words
-    verb = WORDS_LAST.match(words)
+    verb = re.match(WORDS_LAST, words)
     if verb:
         return f"{verb['verb']}{option}{words[verb.end() :]}"
     before, dashes, arguments = words.partition(" -- ")  # what follows is for the script
@@ -94,24 +92,24 @@ def _with(words: str, option: str) -> str:
 
 
 CALLS_WITH_NAMES = (
-    (re.compile(r"jobs list"), "client.jobs.list()"),
-    (re.compile(r"jobs show (\S+)"), 'client.jobs.get("{0}")'),
-    (re.compile(r"jobs tasks (\S+)"), 'client.jobs.get("{0}").tasks'),
-    (re.compile(r"jobs wait (\S+)"), 'client.jobs.get("{0}").wait()'),
-    (re.compile(r"jobs del (\S+)"), 'client.jobs.get("{0}").delete()'),
-    (re.compile(r"jobs fetch (\S+)"), 'client.jobs.get("{0}").result()'),
-    (re.compile(r"jobs diagnose (\S+)"), 'client.jobs.get("{0}").diagnose()'),
-    (re.compile(r"pool list"), "client.pools.list()"),
-    (re.compile(r"pool show (\S+)"), 'client.pools.get("{0}")'),
-    (re.compile(r"pool del (\S+)"), 'client.pools.delete("{0}")'),
+    (r"jobs list", "client.jobs.list()"),
+    (r"jobs show (\S+)", 'client.jobs.get("{0}")'),
+    (r"jobs tasks (\S+)", 'client.jobs.get("{0}").tasks'),
+    (r"jobs wait (\S+)", 'client.jobs.get("{0}").wait()'),
+    (r"jobs del (\S+)", 'client.jobs.get("{0}").delete()'),
+    (r"jobs fetch (\S+)", 'client.jobs.get("{0}").result()'),
+    (r"jobs diagnose (\S+)", 'client.jobs.get("{0}").diagnose()'),
+    (r"pool list", "client.pools.list()"),
+    (r"pool show (\S+)", 'client.pools.get("{0}")'),
+    (r"pool del (\S+)", 'client.pools.delete("{0}")'),
 )
 """Commands about things of the account, with the calls that do the same."""
-_COMMAND_OF_ACCOUNT = re.compile(r"`batchtrain ([^`]+)`")
+_COMMAND_OF_ACCOUNT = r"`batchtrain ([^`]+)`"
 
 
 def _called(match: re.Match[str]) -> str:
     for pattern, call in CALLS_WITH_NAMES:
-        if command := pattern.fullmatch(match[1]):
+        if command := re.fullmatch(pattern, match[1]):
             return f"`{call.format(*command.groups())}`"
     return match[0]
 
@@ -123,7 +121,7 @@ def for_cell(text: str, target: str) -> str:
     """
     for command, call in CALLS.items():
         text = text.replace(f"`batchtrain {command}`", f"`{call}`")
-    text = _COMMAND_OF_ACCOUNT.sub(_called, text)
+    text = re.sub(_COMMAND_OF_ACCOUNT, _called, text)
     program = "batchtrain" if shutil.which("batchtrain") else f"{shlex.quote(sys.executable)} -m batchtrain.cli"
     return pasted(text, target, "", f"!{program}")
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from batchtrain.cli.help import late_bound, late_callback
 from batchtrain.config import times
@@ -17,11 +16,8 @@ from batchtrain.config import times
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def directories(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The shell completes names of directories itself."""
-    return [CompletionItem(incomplete, type="dir")]
-
-
+directories = click.Path(file_okay=False).shell_complete
+"""The shell completes names of directories itself."""
 directory = click.argument("directory", metavar="[DIR]", required=False, shell_complete=directories)
 """The recipe or its configuration directory. Default: --configdir, otherwise the working directory."""
 

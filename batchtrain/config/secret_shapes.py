@@ -192,6 +192,8 @@ _IS = rf"{_QUOTE}\s{{0,20}}[:=]\s{{0,20}}"
 _FIELD = rf"(?:{_QUOTE}\w{{1,40}}{_IS}{_QUOTE}[\w./-]{{0,80}}{_QUOTE}{_GAP}){{0,3}}?"
 """Some other fields between a name and its value."""
 _NAME_FIELD = rf"(?<![\w-])(?:name|key|variable){_IS}{_QUOTE}(?P<name>[\w.:-]{{1,80}}){_QUOTE}"
+_NAME_FIELDS = late(rf"(?<![\w-])(?:name|key|variable)(?={_IS}{_QUOTE}(?P<name>[\w.:-]{{1,80}}))", re.IGNORECASE)
+"""Every name in a field of its own: a cheap look, because the fields of most requests have no secret."""
 _VALUE_FIELD = rf"(?:secure|secret)?value{_IS}"
 _FIELDS = (
     rf"""{_NAME_FIELD}{_GAP}{_FIELD}{_QUOTE}{_VALUE_FIELD}(?P<quote>\\{{0,16}}["'])(?P<value>[^\n]{{1,8192}}?)(?P=quote)""",
@@ -284,8 +286,12 @@ def _shaped(text: str, shapes: Iterable[Shape]) -> Iterator[Span]:
 
 def _paired(text: str, lower: str) -> Iterator[Span]:
     """The values whose names are in fields of their own, and those of elements of XML."""
-    if ("value" in lower or "</" in lower) and _NAME.search(lower):
-        pairs = (*(_FIELDS if "value" in lower else ()), *(_ELEMENTS if "<" in lower else ()))
+    has_value, has_end = "value" in lower, "</" in lower
+    if (has_value or has_end) and _NAME.search(lower):
+        names = {part for match in _NAME_FIELDS.finditer(text) for part in (match[1], *re.split("[:-]", match[1]))}
+        pairs = _ELEMENTS[1:] if has_end else ()
+        if any(map(names_secret, names)):
+            pairs += (*(_FIELDS if has_value else ()), *(_ELEMENTS[:1] if "<" in lower else ()))
         for match in itertools.chain.from_iterable(re.finditer(pair, text, re.IGNORECASE) for pair in pairs):
             name, value = match["name"].rpartition(":")[2], match["value"]
             if names_secret(name) and not is_ordinary(name, value):

@@ -191,4 +191,4 @@ def _is_users(options: MpiLaunch, name: str) -> bool:
     parameter = name[len(MCA) :] if name.startswith(MCA) else ""
     if parameter and re.search(rf"mca\s+{parameter}(?=[\s=]|$)", text):
         return True
-    return _variable(name) in options.setup.own or re.search(rf"\b{_variable(name)}\b", text) is not None
+    return _variable(name) in options.setup.own or _variable(name) in re.findall(r"\w+", text)

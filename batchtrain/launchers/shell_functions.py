@@ -65,14 +65,14 @@ FUNCTIONS = (
 
 _BEFORE = r"(?:^|[\n;&|({]|\b(?:then|do|else|elif|if|while|until|!|time)[ \t]|-\w*c[ \t]+[\"'])[ \t]*(?:\w+=\S*[ \t]+)*"
 _NAME = re.compile("|".join(each.name for each in FUNCTIONS))
-_CALL = re.compile(_BEFORE + "(?:" + "|".join(f"(?P<{each.name}>{each.calls})" for each in FUNCTIONS) + ")")
+_CALL = _BEFORE + "(?:" + "|".join(f"(?P<{each.name}>{each.calls})" for each in FUNCTIONS) + ")"
 
 
 def called_in(text: str) -> tuple[ShellFunction, ...]:
     """The functions that a text of the shell calls."""
     if _NAME.search(text) is None:  # one cheap look for most commands of a large sweep
         return ()
-    names = {match.lastgroup for match in _CALL.finditer(text)}
+    names = {match.lastgroup for match in re.finditer(_CALL, text)}
     return tuple(each for each in FUNCTIONS if each.name in names)
 
 

@@ -16,7 +16,7 @@ from batchtrain.config.patterns import late
 from batchtrain.config.types import Job, JobManager, JobPreparation, JobRelease, Task, UserIdentity
 from batchtrain.errors import counted
 
-_CPU_BUILD = re.compile(r"[:_-]cpu(?:-|$)")
+_CPU_BUILD = late(r"[:_-]cpu(?:-|$)")
 _PORTS = r"[0-9]{1,5}(?:-[0-9]{1,5})?"
 PUBLISHED = rf"(?:(?:[0-9]+(?:\.[0-9]+){{3}}|\[[0-9a-fA-F:]+\]):)?(?:(?:{_PORTS})?:)?{_PORTS}(?:/(?:tcp|udp|sctp))?"
 """[[ADDRESS:]PORT:]PORT[/PROTOCOL], as docker run --publish has it."""
@@ -151,7 +151,7 @@ def _entrypoints(subject: Subject) -> Found:
                 )
 
 
-_ENTRYPOINT = re.compile(r"--entrypoint[=\s]+(?:([\"'])(.*?)\1|(\S+(?: +-c\b)?))")
+_ENTRYPOINT = late(r"--entrypoint[=\s]+(?:([\"'])(.*?)\1|(\S+(?: +-c\b)?))")
 """The entry point in options: in quotes, or one word; `-c` behind it is meant as its argument."""
 
 
