@@ -202,10 +202,15 @@ def load_credentials(directory: str | Path, files: Mapping[str, str] | None = No
 
 @functools.cache
 def _rules() -> Mapping[str, Rule]:
-    """Every rule by its name. Importing them takes a while, and accounts are read without them."""
-    from batchtrain.config.check import RULES
+    """Every rule by its name."""
+    return {rule.name: rule for rule in _checks().RULES}
 
-    return {rule.name: rule for rule in RULES}
+
+def _checks() -> Any:
+    """The package of the rules. Importing them takes a while, and accounts are read without them."""
+    from batchtrain.config import check
+
+    return check
 
 
 def _judged(section: str, data: Any, most: int = sys.maxsize) -> Verdict:
@@ -512,9 +517,7 @@ class Reading:
 
     def check(self, recipe: Recipe, broken: frozenset[str], *, local: bool) -> None:
         """Run the rules across properties and files. local: for the emulator."""
-        from batchtrain.config import check
-
-        for finding in check.run(recipe, broken, source_directory.surveys(recipe, local=local)):
+        for finding in _checks().run(recipe, broken, source_directory.surveys(recipe, local=local)):
             if not self._hangs_on_mistakes(finding):
                 self._flaws.append(Flaw(finding.path, finding.rule, finding.message, level=finding.level))
 
