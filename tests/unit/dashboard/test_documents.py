@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from batchtrain.dashboard import reading
+from batchtrain.client.job import Job
+from batchtrain.dashboard import connection, reading
 from batchtrain.dashboard.app import _span
 from batchtrain.dashboard.budget import Budget
 from batchtrain.dashboard.connection import Connection
@@ -21,6 +22,8 @@ from batchtrain.dashboard.tasks import SAMPLES
 from batchtrain.diagnosis.output_rules import matches
 from batchtrain.errors import UsageError
 from batchtrain.metrics.stream import OWN, RECORDS
+from batchtrain.records import Failure, Task
+from batchtrain.records.failure import EXIT_CODE
 from tests.unit.dashboard.asking import BEARER, FAR, NEAR, Client, Service, dashboard
 from tests.unit.diagnosis.test_rules import LINES as LINES_WITH_CAUSES
 
@@ -302,6 +305,19 @@ def test_a_list_of_tasks_has_the_cause_in_place_of_the_services_sentence_and_rea
     before = len(service.asked)
     client.get("/jobs/j/tasks?state=failed")
     assert len(service.asked) == before + 1
+
+
+def test_the_causes_of_the_last_failures_are_kept_and_no_others(
+    client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MOST_REASONS", 2)
+    asked = list[str]()
+    monkeypatch.setattr(Job, "reason_of", lambda _, task: asked.append(task.id) or "a cause")
+    failure = Failure(EXIT_CODE, "The task exited with an exit code representing a failure")
+    tasks = [Task(name, "completed", "failure", exit_code=1, failure=failure) for name in ("a", "b", "c")]
+    for rows in (tasks[:2], tasks[:2], tasks, tasks[1:], tasks[:1]):
+        assert {str(task.failure) for task in client.connection.explained("j", rows)} == {"a cause"}
+    assert asked == ["a", "b", "c", "a"]
 
 
 @pytest.mark.parametrize(

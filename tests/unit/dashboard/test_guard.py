@@ -162,6 +162,7 @@ def test_every_answer_forbids_other_sources_and_frames(ask: Client) -> None:
 
 def test_the_token_becomes_a_cookie_that_scripts_cannot_read(ask: Client) -> None:
     answer = ask("POST", "/api/v1/session", b'{"token": "the-token"}', Origin=f"http://{HOST}")
+    assert (answer.status, answer.body) == (204, b"")
     assert answer.headers["set-cookie"] == "batchtrain_8265=the-session; HttpOnly; Path=/; SameSite=strict"
     assert ask("GET", "/api/v1/account", **COOKIE).status == 200
 

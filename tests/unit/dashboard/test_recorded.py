@@ -14,7 +14,7 @@ import pytest
 
 from batchtrain.dashboard import recorded
 from batchtrain.errors import NotFound, UsageError
-from batchtrain.records import FabricMeasurement, NodePair
+from batchtrain.records import Attempt, FabricMeasurement, NodePair
 from batchtrain.records.fabric_check import judge
 from batchtrain.runs.directory import Labels, RunDirectory
 from tests import dashboards, recorded_runs
@@ -106,6 +106,15 @@ def test_a_run_has_its_record_tasks_events_and_files(client: Client) -> None:
     ]  # fmt: skip
     assert document["files"][0]["size"] == len("weights\n") * 200
     assert document["card"] == []
+
+
+def test_the_attempts_of_tasks_that_ran_again_are_shown_and_no_others(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = (Attempt("once", 1), Attempt("twice", 1), Attempt("twice", 2))
+    monkeypatch.setattr(RunDirectory, "attempts", lambda _: attempts)
+    rows = client.get(f"/runs/{THIRD}")["attempts"]
+    assert [row["task"] for row in rows] == ["twice", "twice"]
 
 
 def test_a_run_has_the_candidates_that_were_tried(client: Client, runs: Path) -> None:

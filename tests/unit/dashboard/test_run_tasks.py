@@ -13,6 +13,7 @@ import pytest
 
 from batchtrain.dashboard import recorded
 from batchtrain.dashboard.reading import topic
+from batchtrain.dashboard.run_tasks import _Cache
 from batchtrain.runs import curves, source_copy
 from tests import dashboards
 from tests.dashboards import GANG
@@ -100,6 +101,22 @@ def test_curves_are_read_again_only_when_their_file_has_changed(client: Client, 
     assert client.get(f"{TASK}/metrics") == before
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
     assert "lose" in client.get(f"{TASK}/metrics")
+
+
+def test_what_was_read_of_the_last_files_is_kept_and_of_no_others(tmp_path: Path) -> None:
+    cache, reads = _Cache(), list[str]()
+
+    def read(path: Path) -> str:
+        reads.append(path.name)
+        return path.name
+
+    names = [str(number) for number in range(_Cache.MOST)]
+    for name in (*names, *names, "other"):
+        assert cache.of(tmp_path / name, read) == name
+    assert reads == [*names, "other"]
+    cache.of(tmp_path / names[1], read)
+    cache.of(tmp_path / names[0], read)
+    assert reads == [*names, "other", names[0]]
 
 
 def test_the_output_is_read_by_parts_and_searched(client: Client) -> None:
