@@ -329,6 +329,7 @@ def test_the_ranks_that_failed_are_told_when_their_task_has_ended(monkeypatch: p
     follow = Follow(service, job, said.append)  # type: ignore[arg-type]
     for task in (Task("a", "running"), Task("a", "completed", "success", 0), Task("b", "completed", "failure", 1)):
         follow.show_ended([task])
+        follow.show_ended([task])
     assert [(event.subject, event.ends) for event in said if isinstance(event, RanksFailed)] == [("b", ends)]
 
 
