@@ -259,6 +259,12 @@ def _control(job_id: str, requests: Requests) -> None:
     Controller(client, requests, job_id, lambda event: None).control()
 
 
+def _requests_box(run: Run) -> str:
+    """The container of the requests of a controller, to which its links lead; empty for any other command."""
+    places = (urlsplit(item.url).path.strip("/").partition("/") for item in run.downloads)
+    return next((box for box, _, name in places if name == controller_program.FILE), "")
+
+
 _SIM = re.compile(r"\bsim (\d+) ([\d,]+)")
 
 
@@ -296,10 +302,9 @@ class Machine(SimulatedMachine):
     async def run(self, node_id: str, run: Run) -> Exit:
         if node_id not in self._lost:
             raise NodeLost(node_id)
-        text = run.environment.get("SIM", run.command_line)
-        if controller_program.__name__ in text:
-            return await self._controlled(node_id, run)
-        found = None if run.stays else _SIM.search(text)
+        if box := _requests_box(run):
+            return await self._controlled(node_id, run, box)
+        found = None if run.stays else _SIM.search(run.environment.get("SIM", run.command_line))
         seconds, codes = (int(found[1]), [int(code) for code in found[2].split(",")]) if found else (0, [0])
         writes = "silent" not in run.command_line
         truth = self._service.invariants.begun(node_id, run)
@@ -321,14 +326,17 @@ class Machine(SimulatedMachine):
         finally:
             self._service.invariants.ended(truth)
 
-    async def _controlled(self, node_id: str, run: Run) -> Exit:
-        """The end of the program of a controller, which is a process of its own. It dies with its node."""
-        if (requests := self._requests(run)) is None:
+    async def _controlled(self, node_id: str, run: Run, box: str) -> Exit:
+        """The end of the program of a controller, which is a process of its own. It dies with its node. box: has its
+        requests, if its run has not failed and deleted them."""
+        blob = self._service.storage.containers.get(box, {}).get(controller_program.FILE)
+        if (requests := blob and msgspec.json.decode(blob.data, type=Requests)) is None:
             return Exit(None, "BlobNotFound", "the requests of the controller are gone")
         process, loop = Process(f"{run.directory} {run.scope}", self._service.sim), asyncio.get_running_loop()
         ended: asyncio.Future[BaseException | None] = loop.create_future()
         killed: asyncio.Future[Exit] = loop.create_future()
         self._running[node_id, run.scope] = killed
+        killed.add_done_callback(lambda end: end.cancelled() or end.exception())  # the service may die before it looks
         process.on_end = lambda _, error: None if ended.done() else ended.set_result(error)
         self._service.invariants.controls(process, requests.marks.run)
         process.start(partial(_control, run.environment["AZ_BATCH_JOB_ID"], requests))
@@ -344,15 +352,6 @@ class Machine(SimulatedMachine):
         finally:
             self._running.pop((node_id, run.scope), None)
             process.die()
-
-    def _requests(self, run: Run) -> Requests | None:
-        """What a controller reads: of the container that its links lead to. None if its run, which has failed, has
-        deleted it."""
-        boxes = self._service.storage.containers
-        places = (urlsplit(item.url).path.strip("/").partition("/") for item in run.downloads)
-        name = next(box for box, _, name in places if name == controller_program.FILE)
-        blob = boxes.get(name, {}).get(controller_program.FILE)
-        return msgspec.json.decode(blob.data, type=Requests) if blob is not None else None
 
     async def upload(self, node_id: str, run: Run) -> None:
         with contextlib.suppress(NodeLost):
