@@ -5,6 +5,7 @@ A line counts if it is in a function: what runs once at the import of a module s
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -101,6 +102,13 @@ def functions(code: CodeType, *, in_function: bool = False) -> Iterator[CodeType
             if is_function:
                 yield constant
             yield from functions(constant, in_function=is_function)
+
+
+def unreached(lines: Lines) -> Iterator[str]:
+    """The lines of each file that did not run."""
+    missing = sorted(all_lines() - lines)
+    for name, rows in itertools.groupby(missing, key=lambda row: row[0]):
+        yield f"{name}: {' '.join(str(number) for _, number in rows)}"
 
 
 def shares(lines: Lines) -> Mapping[str, float]:

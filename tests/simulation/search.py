@@ -51,6 +51,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--trace", action="store_true", help="print the trace")
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--unreached", action="store_true", help="also print the lines that no measured seed reaches")
     parser.add_argument("--first-violation", action="store_true", help="end with the first violation")
     parser.add_argument("--plant", action="append", choices=PLANTS, help="a bug to plant and to find (repeatable)")
     parser.add_argument(
@@ -66,7 +67,7 @@ def main(arguments: list[str]) -> int:
         return _planted(options.plant or _by_number(options.planted), options.jobs)
     first, _, last = options.seeds.partition(":")
     return _many(int(first or 0), int(last) if last else None, options.minutes * 60, options.jobs,
-                 is_short=options.first_violation)  # fmt: skip
+                 is_short=options.first_violation, names_lines=options.unreached)  # fmt: skip
 
 
 def _one(seed: int, *, trace: bool) -> int:
@@ -81,7 +82,7 @@ def _one(seed: int, *, trace: bool) -> int:
     os._exit(1 if outcome.violations else 0)
 
 
-def _many(first: int, last: int | None, seconds: float, jobs: int, *, is_short: bool) -> int:
+def _many(first: int, last: int | None, seconds: float, jobs: int, *, is_short: bool, names_lines: bool) -> int:
     _warm()
     end = owned.real_monotonic() + seconds
     counts: Counter[str] = Counter()
@@ -125,6 +126,8 @@ def _many(first: int, last: int | None, seconds: float, jobs: int, *, is_short: 
           f" {processor:.0f} s of processor time")  # fmt: skip
     _print_table(counts)
     failed += _reached(lines, measured)
+    if names_lines:
+        print("\n".join(reach.unreached(lines)))
     return 1 if failed else 0
 
 
