@@ -61,10 +61,10 @@ def _some(texts: Iterable[str], number: int, work: Work, checks: Checks) -> None
 
 def cli_looks(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
     """`Invariants.touched` says whether one of them changes something."""
-    _some(LOOKS, 4, work, checks)
+    _some(LOOKS, 6, work, checks)
     with contextlib.suppress(BatchtrainError):
         _shown(checks)
-    for read in random.sample(READS, 3):
+    for read in random.sample(READS, 4):
         with contextlib.suppress(BatchtrainError):
             read(client, work, checks)
 
@@ -104,7 +104,22 @@ def _planned(client: bt.Client, work: Work, checks: Checks) -> None:
     checks.service.sim.note(f"{len(client.plan(recipe).steps)} steps, {client.compare(recipe)}")
 
 
-READS = (_read, _read_job, _read_account, _planned)
+def _read_tasks(client: bt.Client, work: Work, checks: Checks) -> None:
+    job = client.jobs.handle(work.recipe.jobs[0].id)
+    rows, glance = job.last_tasks(3), job.glance(2)
+    texts = [job.progress(task) for task in (*rows, *job.iter_tasks("failed", limit=2))]
+    texts += [str(job.sweep("loss", runs_dir=checks.runs)), str(job.diagnose(runs_dir=checks.runs)), str(job.open)]
+    checks.service.sim.note(f"{glance}: {texts}")
+
+
+def _read_pools(client: bt.Client, work: Work, checks: Checks) -> None:
+    pool = next((pool for pool in client.pools.list() if pool.id == work.pool_id), None)
+    nodes = client.pools.nodes(work.pool_id)
+    reason = pool and client.pools.reason_to_wait(pool, nodes)
+    checks.service.sim.note(f"{reason}, {len(client.jobs.schedules())} schedules, {client.jobs.handle('none').open}")
+
+
+READS = (_read, _read_job, _read_account, _planned, _read_tasks, _read_pools)
 """What a program reads of a job and of its account."""
 
 
@@ -206,11 +221,13 @@ def cli_data_rm(client: bt.Client, work: Work, told: Told, checks: Checks) -> No
 
 
 def with_candidates(work: Work) -> Recipe:
-    """The recipe with another size for its pool."""
+    """The recipe with another size for its pool, and without what cannot move."""
     options = Candidates(alternatives=(Alternative(vm_size="STANDARD_D4AS_V5"),), recover=True, patience="6m")
     recipe = load.load(work.folder).recipe
     assert recipe.pool is not None
-    return msgspec.structs.replace(recipe, pool=msgspec.structs.replace(recipe.pool, candidates=options))
+    pool = msgspec.structs.replace(recipe.pool, candidates=options, autoscale=None)
+    jobs = (msgspec.structs.replace(job, auto_pool=None, job_manager=None) for job in recipe.jobs)
+    return msgspec.structs.replace(recipe, pool=pool, jobs=tuple(jobs))
 
 
 def run_candidates(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:

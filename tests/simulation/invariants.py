@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from batchtrain.emulator import states, wire
@@ -34,6 +34,8 @@ def _reachable(table: states.Table) -> dict[str, set[str]]:
     return after
 
 
+PASSWORD = "no-word-of-a-book"
+"""Of all that the nodes of a pool sign in to."""
 CORES = 4
 """The cores of each node."""
 LATE = 600 * wire.SECOND
@@ -45,14 +47,16 @@ TABLES = {"node": _reachable({**states.NODE, ("idle", "restart"): "unknown"}), "
 
 
 INTENTS: Mapping[str, Intent] = {
-    **dict.fromkeys(("run", "cli_run", "run_by_two", "cli_run_max_price", "cli_run_max_duration"), intents.RUN),
+    **dict.fromkeys(
+        ("run", "cli_run", "run_by_two", "run_left", "cli_run_max_price", "cli_run_max_duration"), intents.RUN
+    ),
     **dict.fromkeys(("run_reuse", "cli_run_reuse"), intents.REUSE),
     **dict.fromkeys(("cli_run_detach", "detach_controller"), intents.DETACH),
-    **dict.fromkeys(("pool_add", "cli_pool_add", "jobs_add", "cli_jobs_add"), intents.ADD),
-    **dict.fromkeys(("fetch", "cli_jobs_fetch", "cli_runs_fetch", "wait_detached"), intents.FETCH),
+    **dict.fromkeys(("pool_add", "pool_add_candidates", "cli_pool_add", "jobs_add", "cli_jobs_add"), intents.ADD),
+    **dict.fromkeys(("fetch", "fetch_left", "cli_jobs_fetch", "cli_runs_fetch", "wait_detached"), intents.FETCH),
     "cli_run_keep": intents.KEEP, "cli_jobs_follow": intents.FOLLOW, "wait": intents.WAIT_QUIETLY,
     "cli_jobs_wait": intents.WAIT, "cli_runs_attach": intents.ATTACH, "cli_runs_stop": intents.STOP,
-    "cli_runs_clean": intents.CLEAN, "cli_looks": intents.LOOK,
+    "cli_runs_clean": intents.CLEAN, "cli_looks": intents.LOOK, "mistakes": intents.LOOK,
 }  # fmt: skip
 """Of the verbs of users."""
 ADDED = ("pools", "jobs", "jobschedules", "tasks", "addtaskcollection")
@@ -64,6 +68,14 @@ def _effect(verb: str, path: str) -> Effect:
     if verb == "DELETE":
         return "delete"
     return "stop" if last in ("terminate", "disable") else "add" if last in ADDED else "change"
+
+
+def _passwords(document: Any) -> Iterator[str]:
+    """The secrets in what a client sends."""
+    if isinstance(document, dict):
+        yield from (str(document[name]) for name in ("password", "sshPrivateKey") if name in document)
+    for value in document.values() if isinstance(document, dict) else document if isinstance(document, list) else ():
+        yield from _passwords(value)
 
 
 class Owner(NamedTuple):
@@ -210,12 +222,15 @@ class Invariants:
         kind = path.lower().strip("/")
         if kind in ("jobs", "pools") and "user" in process.name:
             document = json.loads(body)
+            if other := set(_passwords(document)) - {PASSWORD}:
+                self.fail(f"the service receives the secrets of the credentials: not {other}")
             run = marks_of(document.get("metadata", ())).run
             lease = next((lease for lease in process.leases if lease.path.parent.name == run), None)
             self._owners[kind, document["id"].lower()] = Owner(process, run, lease)
 
     def controls(self, process: Process, run: str) -> None:
         """A process moves the job of a run, which may still be about to end its command."""
+        self.count("feature: controller")
         self._controlled[process] = run
 
     def _bounded(self, job: Job) -> None:

@@ -20,6 +20,8 @@ from tests.simulation.commands import (
     run_candidates,
     wait_detached,
 )
+from tests.simulation.mistakes import mistakes
+from tests.simulation.programs import fetch_left, pool_add_candidates, pool_of_secrets, pool_resize, run_left, wait_left
 from tests.simulation.workload import (
     MANY,
     Verb,
@@ -97,23 +99,28 @@ FURTHER: tuple[tuple[Verb, ...], ...] = (
     (cli_run, cli_looks, cli_looks, cli_runs_restore, cli_runs_clean),
     (cli_run_max_price, cli_looks, cli_runs_clean),
     (cli_run_max_duration, cli_runs_clean),
-    (cli_data_ingress, cli_data_get, cli_data_rm),
 )  # fmt: skip
 """Stories of all recipes with few tasks."""
+PROGRAMS: tuple[tuple[Verb, ...], ...] = (
+    (cli_data_ingress, mistakes, cli_data_get, pool_of_secrets, cli_data_rm),
+    (mistakes, run_left, fetch_left, wait_left, cli_looks, cli_runs_restore, cli_runs_clean),
+    (pool_add_candidates, jobs_add, pool_resize, mistakes, wait, cli_looks, fetch, jobs_del, pool_del),
+)
+"""Stories of the Python API, of recipes with few tasks."""
 MOVING: tuple[tuple[Verb, ...], ...] = (
-    (run_candidates, cli_looks, cli_runs_clean),
-    (detach_controller, later, wait_detached, later, cli_runs_stop, wait_detached),
+    (run_candidates, cli_looks, cli_runs_restore, cli_runs_clean),
+    (detach_controller, later, wait_detached, later, cli_runs_stop, wait_detached, cli_looks),
     (detach_controller, cli_runs_attach, wait_detached),
 )
 """Stories of recipes whose job may move to another pool."""
-ALL = (*STORIES, *STORIES_OF_MANY, *DETACHED, *FURTHER, *MOVING)
+ALL = (*STORIES, *STORIES_OF_MANY, *DETACHED, *FURTHER, *PROGRAMS, *MOVING)
 
 
 def stories(work: Work) -> tuple[tuple[Verb, ...], ...]:
     """What a user may do with a recipe."""
     if work.total == MANY:
-        return STORIES_OF_MANY
+        return (*STORIES_OF_MANY, PROGRAMS[0])
     if "factory" in work.features:
-        return STORIES
-    can_move = not {"auto pool", "autoscale", "job manager", "gang"}.intersection(work.features)
-    return (*STORIES, *DETACHED, *FURTHER, *(MOVING * 2 if can_move else ()))
+        return (*STORIES, *PROGRAMS[:1] * 2)
+    can_move = "gang" not in work.features
+    return (*STORIES, *DETACHED, *FURTHER, *PROGRAMS * 2, *(MOVING * 3 if can_move else ()))

@@ -22,7 +22,7 @@ from batchtrain.config.types import Job, Recipe, Secret, convert
 from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, TaskFailed
 from batchtrain.plan.marks import marks_of
 from batchtrain.records.attempt import number_of
-from batchtrain.records.events import Event, JobAdded, PoolAdded, RunAdopted, TasksAdded
+from batchtrain.records.events import Event, JobAdded, PoolAdded, RunAdopted, RunContinues, TasksAdded
 from batchtrain.runs import directory
 from batchtrain.runs.directory import FileRecord
 from batchtrain.runs.recording import Origin
@@ -38,9 +38,9 @@ IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
 
 MANY = 600
 """Tasks whose results are not fetched: each costs two requests."""
-FEATURES = ("auto pool", "autoscale", "dedicated", "dependencies", "exit conditions", "factory", "gang", "job manager",
-            "login", "orphan adopted", "preparation", "release", "required slots", "retries", "source", "spot",
-            "start task")  # fmt: skip
+FEATURES = ("auto pool", "autoscale", "controller", "dedicated", "dependencies", "exit conditions", "factory", "gang",
+            "job manager", "login", "orphan adopted", "preparation", "release", "required slots", "retries", "run left",
+            "source", "spot", "start task")  # fmt: skip
 LINK = "store"
 """The storage account of all recipes."""
 WALL_CLOCK = "90m"
@@ -187,8 +187,8 @@ class Told(list[Event]):
         self._invariants, self._process = invariants, process
 
     def append(self, event: Event) -> None:
-        if isinstance(event, RunAdopted):
-            self._invariants.count("feature: orphan adopted")
+        if isinstance(event, (RunAdopted, RunContinues)):
+            self._invariants.count(f"feature: {'orphan adopted' if isinstance(event, RunAdopted) else 'run left'}")
         if isinstance(event, (JobAdded, PoolAdded)):
             self._invariants.claimed("job" if isinstance(event, JobAdded) else "pool", event.subject)
         super().append(event)
@@ -462,7 +462,11 @@ def jobs_add(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
 
 def wait(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
     began = checks.service.sim.loop.now
-    client.jobs.handle(work.recipe.jobs[0].id).wait(timeout=LIMIT, tell=told.append)
+    job, client.display = client.jobs.handle(work.recipe.jobs[0].id), random.random() < 0.5
+    if client.display:
+        job.wait(timeout=LIMIT)
+    else:
+        job.wait(timeout=LIMIT, tell=told.append)
     checks.waited(work, began)
 
 
