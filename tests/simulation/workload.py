@@ -302,6 +302,9 @@ class Checks:
             successful = {task.id for task in run.tasks() if task.result == "success" and codes.get(task.id) == 0}
             if lost := successful - self._with_result(run):
                 self.invariants.fail(f"the record of a run is true: {run.name} has all results, but of {sorted(lost)}")
+            ran = {task.id for task in run.tasks() if task.exit_code is not None and task.id in codes}
+            if lost := {name for name in ran if not (run.logs(name) / "stdout.txt").is_file()}:
+                self.invariants.fail(f"a run that says complete has the stdout of every task: not of {sorted(lost)}")
 
     def interrupted(self, work: Work, process: Process) -> None:
         """After a command that failed, no run waits for a job that the service does not have."""
