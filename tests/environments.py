@@ -39,7 +39,7 @@ ENVIRONMENTS: Mapping[str, Environment] = {
         extra_index=TORCH_INDEX,
         tools=(*BUILD, "ninja==1.13.0"),
         late=environments.ENVIRONMENTS["deepspeed"].late,
-        building=(*environments.ENVIRONMENTS["deepspeed"].building, ("CFLAGS", "-g0")),
+        building=environments.ENVIRONMENTS["deepspeed"].building,
         horovod=Horovod("pytorch") if legacy_frameworks.runs("horovod") else None,
         needs=environments.ENVIRONMENTS["horovod-pytorch"].needs,
         megabytes=1400,
