@@ -78,7 +78,8 @@ def _help_of(error: click.ClickException) -> str:
     if not isinstance(error, click.UsageError) or error.ctx is None:
         return ""
     command = error.ctx.command
-    if isinstance(error, click.NoSuchOption) and any(parameter.name == "arguments" for parameter in command.params):
+    has_program = any(parameter.name == "arguments" for parameter in command.params)
+    if isinstance(error, click.NoSuchOption) and has_program and error.ctx.info_name in sys.argv:
         return f"; the arguments of your program come after `--`: `{_separated(error.ctx, command)}`"
     return f"; `{error.ctx.command_path} --help` shows the usage."
 
