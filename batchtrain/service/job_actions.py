@@ -13,7 +13,7 @@ from batchtrain.errors import PlanError, ServiceError, UsageError
 from batchtrain.plan.wire_times import duration
 from batchtrain.records.events import Event, JobDisabled
 from batchtrain.records.jobs import OVER
-from batchtrain.service import answers, read, submit, tasks
+from batchtrain.service import read, submit, tasks
 from batchtrain.service.register import Thing
 from batchtrain.service.task_actions import ACTIONS, Changed, change
 from batchtrain.service.versions import of_runs, of_time, update_job
@@ -51,9 +51,8 @@ def migrate(
 
     running: what happens to running tasks (`requeue`, `terminate`, `wait`).
     """
-    document = read.job_document(client, job_id)
-    former, job = _movable(document, pool_id), answers.job(document)
-    is_meant = of_time(job.created)
+    job, document = read.job_with_document(client, job_id)
+    former, is_meant = _movable(document, pool_id), of_time(job.created)
     read.pool(client, pool_id)
     if job.state != "disabled":
         submit.disable_job(client, job_id, running, is_meant)
@@ -105,8 +104,7 @@ def stop(client: BatchClient, job_id: str, runs: Collection[str], deadline: Dead
 def limit(client: BatchClient, job_id: str, runs: Collection[str], seconds: float, now: datetime) -> None:
     """End a job of one of the runs so many seconds from now at the latest. Its own wall clock stays, if it is
     shorter."""
-    document = read.job_document(client, job_id)
-    job = answers.job(document)
+    job, document = read.job_with_document(client, job_id)
     age = (now - (job.created or now)).total_seconds()
     if job.wall_clock is None or age + seconds < job.wall_clock:
         limits = {**document.get("constraints", {}), "maxWallClockTime": duration(span_of(age + seconds))}

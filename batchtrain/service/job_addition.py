@@ -28,7 +28,7 @@ from batchtrain.plan.step import Step
 from batchtrain.plan.task_stream import TaskDocument, TaskStream
 from batchtrain.plan.types import Plan
 from batchtrain.records import events
-from batchtrain.service import answers, read, retry
+from batchtrain.service import read, retry
 from batchtrain.service.register import Register, Thing
 from batchtrain.service.requests import Body, add, creation
 from batchtrain.service.standing import Comparison, Standing, listed, looked_up
@@ -143,7 +143,7 @@ class JobAddition:
 
     def _continued(self, body: dict[str, Any], mark: str, error: AlreadyExists) -> events.JobReused:
         """Read the tasks of the job. Raises AlreadyExists and Differs."""
-        document = read.job_document(self._client, self._job_id)
+        job, document = read.job_with_document(self._client, self._job_id)
         metadata = values_of(document.get("metadata", ()))
         if DIGEST not in metadata:
             raise error
@@ -155,7 +155,7 @@ class JobAddition:
                 code=error.code,
             )
         self._metadata = [item for item in document["metadata"] if item["name"] != COMPLETE]
-        self._is_meant = of_time(answers.job(document).created)
+        self._is_meant = of_time(job.created)
         if metadata[DIGEST] == mark and metadata.get(COMPLETE) == str(read.counts(self._client, self._job_id).total):
             self._complete = int(metadata[COMPLETE])
             all_tasks = f"all of its {self._complete:,} tasks" if self._complete != 1 else "its only task"

@@ -377,6 +377,12 @@ def job_document(client: BatchClient, job_id: str) -> dict[str, Any]:
     return document(client, "job", "jobs", job_id)
 
 
+def job_with_document(client: BatchClient, job_id: str) -> tuple[Job, dict[str, Any]]:
+    """The same, after its record."""
+    document = job_document(client, job_id)
+    return answers.job(document), document
+
+
 def task_document(client: BatchClient, job_id: str, task_id: str) -> dict[str, Any]:
     """A task as the service's JSON. Raises NotFound."""
     url = _url("jobs", job_id, "tasks", task_id)
