@@ -89,3 +89,10 @@ def test_a_failed_task_hides_no_results_that_are_left(form: str, capsys: pytest.
 def test_an_option_of_the_program_before_the_separator_is_shown_behind_it(batchtrain: Run) -> None:
     message = batchtrain("run", "train.py", "--epochs", "3", "--local", "--nodes", "2", "--lr=1", code=2).stderr
     assert "batchtrain run train.py --local --nodes 2 -- --epochs 3 --lr=1`" in " ".join(message.split())
+
+
+def test_no_command_line_is_shown_behind_the_separator_where_none_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["a-notebook"])
+    command = click.Command("run", params=[click.Argument(["arguments"])])
+    text, _ = failures.message_of(click.NoSuchOption("--epochs", ctx=click.Context(command, info_name="run")))
+    assert text.endswith("`run --help` shows the usage.")
