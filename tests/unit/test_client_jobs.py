@@ -16,6 +16,7 @@ from batchtrain.client.job import Job
 from batchtrain.client.jobs import MOST_COUNTED, Jobs
 from batchtrain.client.pools import Pools
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
+from batchtrain.life import rules
 from batchtrain.records import Failure, Task
 from batchtrain.records.failure import EXIT_CODE
 from batchtrain.records.rank_end import RankEnd
@@ -174,3 +175,21 @@ def test_a_list_of_jobs_counts_the_tasks_of_the_newest_and_their_rate(monkeypatc
     assert (oldest, last) == (rows[0], rows[-1])
     assert {(job.active, job.succeeded, job.failed, job.rate) for job in counted} == {(2, 3, 1, 0.5)}
     assert Jobs(Mock()).list() == tuple(rows)
+
+
+@pytest.mark.parametrize(("state", "asked"), [("active", 1), ("running", 0)])
+def test_a_task_that_never_started_has_failed_for_what_keeps_it_waiting(
+    state: str, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = list[str]()
+
+    def reason_to_wait(job: Job) -> Any:
+        waits.append(job.id)
+        return Mock(rule=Mock(exit_code=rules.FAILED), reason=Mock(text="no node has room for it"))
+
+    monkeypatch.setattr(Job, "reason_to_wait", reason_to_wait)
+    monkeypatch.setattr(Job, "_examined", lambda *_, **__: Mock(first=None))
+    error = Job(Mock(), "job").first_failure([Task("done", "completed", "success", exit_code=0), Task("t", state)])
+    assert error is not None
+    assert (len(waits), str(error).endswith("; no node has room for it")) == (asked, bool(asked))
+    assert Job(Mock(), "job").first_failure([Task("done", "completed", "success", exit_code=0)]) is None

@@ -197,3 +197,14 @@ def test_the_output_of_a_job_that_was_moved_is_shown_from_its_beginning(
     )
     assert looks == ["followed"]
     site.assert_as_written()
+
+
+def test_the_output_of_several_tasks_has_their_names(site: Site, store: Store) -> None:
+    tasks = [{"id": name, "command": "print hello"} for name in ("a", "b")]
+    detached(site, store.of(tasks=tasks))
+    [run] = site.client.account_runs()
+    for task in tasks:
+        store.blobs.store(f"{container_of(run.run)}/tasks/{task['id']}/stdout.txt", b"hello\n")
+    root = site.root / "runs"
+    site.step("runs attach", lambda: site.client.attach("latest", tell=site.tell, runs_dir=root).record.state)
+    site.assert_as_written()

@@ -422,6 +422,18 @@ def test_ranks_and_curves_are_forgotten_when_the_task_runs_again() -> None:
     assert (numbers.ranks()["rows"], numbers.metrics()) == ([], {})
 
 
+def test_an_output_that_begins_anew_is_forgotten_unless_the_records_of_a_gang_are_read() -> None:
+    record = '{"time": 5, "rank": 1, "node": "n1", "file": "stdout", "line": "epoch 1 loss 0.5"}'
+    for take, kept in ((Numbers.take_output, set[str]()), (Numbers.take_records, {"loss"})):
+        numbers = Numbers()
+        take(numbers, [record if kept else "epoch 1 loss 0.5"])
+        assert set(numbers.metrics()) == {"loss"}
+        numbers.forget_output()
+        assert set(numbers.metrics()) == kept
+        numbers.forget()
+        assert numbers.metrics() == {}
+
+
 def test_what_the_program_measures_itself_replaces_what_it_printed() -> None:
     def take(*names: str, **how: Any) -> list[str]:
         numbers._take(Batch(tuple(Point(values={name: 1.0}) for name in names), **how), 0.0)

@@ -76,6 +76,11 @@ def test_a_server_listens_on_this_machine_alone_and_its_board_ends_with_it(
     assert server.board.closed
 
 
+def test_a_server_that_ends_erases_its_note(started: list[Server], tmp_path: Path) -> None:
+    serve.serve(Options(None, tmp_path, port=0), lambda served: (tmp_path / FILE).write_text(served.url) and None)
+    assert started and not (tmp_path / FILE).exists()
+
+
 def test_each_server_has_secrets_of_its_own(started: list[Server], tmp_path: Path) -> None:
     dashboards = [served(Options(None, tmp_path, port=0)) for _ in range(2)]
     assert [dashboard.token for dashboard in dashboards] == [keys.token for keys in KEYS]
