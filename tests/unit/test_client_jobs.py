@@ -175,6 +175,8 @@ def test_a_list_of_jobs_counts_the_tasks_of_the_newest_and_their_rate(monkeypatc
     assert (oldest, last) == (rows[0], rows[-1])
     assert {(job.active, job.succeeded, job.failed, job.rate) for job in counted} == {(2, 3, 1, 0.5)}
     assert Jobs(Mock()).list() == tuple(rows)
+    rows[:] = [records.Job("j", "active")]
+    assert [job.rate for job in Jobs(Mock()).list(counted=True)] == [None]
 
 
 @pytest.mark.parametrize(("state", "asked"), [("active", 1), ("running", 0)])

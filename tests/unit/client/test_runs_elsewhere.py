@@ -105,6 +105,7 @@ def test_what_a_detached_run_may_cost_bounds_its_time(site: Site, store: Store) 
     site.step("run --max-price", detached, site, store.of(name="a"), limits=Limits(price=3))
     site.step("run --max-duration", detached, site, store.of(name="b"), limits=Limits(seconds=3600))
     site.step("run for too short a time", detached, site, store.of(name="c"), limits=Limits(seconds=30))
+    site.step("run of what no client replaces", detached, site, store.of(name="e", pool={"on_bad_node": "replace"}))
     site.steps = {"job.add": interrupt}
     site.step("run until Ctrl-C", detached, site, store.of(name="d"))
     site.step("its record", lambda: [row.job for row in site.client.account_runs()])

@@ -102,7 +102,9 @@ def of_node(pool: str = "p", metadata: str = "true", **query: str) -> Any:
 
 
 def test_a_node_gets_a_token_of_its_pools_identity() -> None:
-    document = of_node(resource=wire.AUDIENCE).document
+    reply = of_node(resource=wire.AUDIENCE)
+    document = reply.document
+    assert reply.status == 200
     accepted_by_batch(document["access_token"])
     assert int(document["expires_on"]) == tokens.seconds(START) + 3600
 
