@@ -627,3 +627,22 @@ def test_a_signal_that_comes_while_an_addition_ends_does_not_cut_its_ending(monk
     with pytest.raises(Unreachable) as raised, ending.registered(client, Register(client), print, Intent("x")):
         raise Unreachable("no answer")
     assert ended == [(raised.value, 1)]
+
+
+@pytest.mark.parametrize(
+    ("on_nodes", "text"),
+    [
+        (
+            True,
+            "results are still on the nodes, so nothing was deleted: job j: no space; `batchtrain",
+        ),
+        (False, "results are in storage and not on this machine, so their job was kept: job j: no space"),
+    ],
+)
+def test_results_that_are_not_here_are_said_to_be_where_they_are(
+    on_nodes: bool, text: str, interrupts: Interrupts
+) -> None:
+    command = Command(Client(JOB, POOL), interrupts)
+    recording: Any = SimpleNamespace(has_fetched=True, is_on_nodes_alone=on_nodes, unsaved=("no space",))
+    command.ending.recordings, command.ending.submitted, command.ending.ended = {"j": recording}, True, {"j"}
+    assert str(command.ending.results_left).startswith(text)

@@ -131,6 +131,9 @@ def test_a_pool_that_idles_gets_the_formula_of_the_plan(site: Site) -> None:
     site.step("add", lambda: site.client.pools.add(idle, tell=site.tell).id)
     site.run("run --reuse on a pool that idles", idle, intent=REUSE)
     site.run("run --reuse on it with another time", of(idle_timeout="45m"), intent=REUSE)
+    site.client.pools.delete("p", tell=site.tell)
+    site.client.pools.add(of(autoscale={"formula": "$TargetDedicatedNodes = 0;"}), tell=site.tell)
+    site.run("run --reuse on it when it has no nodes", idle, intent=REUSE)
     site.assert_as_written()
 
 

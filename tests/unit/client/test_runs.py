@@ -48,6 +48,8 @@ def test_a_run_keeps_and_uses_again_what_it_is_asked_to(site: Site) -> None:
     site.run("run --keep", of(name="k"), intent=KEEP)
     site.run("run with a pool and a job", of(name="k"))
     site.run("run --reuse of the job that is there", of(name="k"), intent=REUSE)
+    site.client.jobs.handle("k").terminate()
+    site.run("run --reuse of the job that has completed", of(name="k"), intent=REUSE)
     site.assert_as_written()
 
 

@@ -170,7 +170,10 @@ def test_a_controller_moves_the_job_of_a_run_that_loses_its_nodes(
     def end() -> None:
         site.steps = {"GET /jobs/j/tasks": site.finish}
 
+    assert not controller.moves(site.client, "j", requests.marks.run)
     site.driver.world.jobs["j-controller"].record.state = "active"
+    assert controller.moves(site.client, "j", requests.marks.run)
+    assert not controller.moves(site.client, "j", "another run")
     site.steps = {"GET /jobs/j/tasks": lose}
     site.step("control", control)
     site.step("control again", control)
