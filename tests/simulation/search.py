@@ -35,7 +35,7 @@ KEPT: tuple[int, ...] = ()
 PLANTED_SEEDS, MOST_CHANGES, AT_ONCE = range(120), 50_000, 3
 """The seeds that search for a planted bug, the state changes after which it counts as not found, and how many bugs are
 planted at a commit."""
-EVERY, MEASURED = 10, 100
+EVERY, MEASURED = 5, 100
 """One of so many seeds runs twice: both times it has the same trace, and the second time the lines are noted that run.
 Of so many such seeds at least, the lines suffice for a floor."""
 MOST_EXPLAINED, LONGEST_SEARCH, SHOWN_LINES = 3, 20.0, 40
@@ -100,7 +100,7 @@ def _many(first: int, last: int | None, seconds: float, jobs: int, *, is_short: 
         number, pid = running.pop(reader)
         outcome = _outcome(pid, reader)
         if outcome is not None and number % EVERY == 0:
-            again = _outcome(*_fork(number, measured=True))
+            again = _outcome(*_fork(number, known=lines))
             outcome = _compared(outcome, again)
             measured, lines = measured + 1, lines | (again.lines if again else frozenset())
         if outcome is None:
@@ -247,7 +247,10 @@ def _warm() -> None:
     gc.freeze()
 
 
-def _fork(seed: int, left_out: Collection[str] = (), plant: str = "", *, measured: bool = False) -> tuple[int, int]:
+def _fork(
+    seed: int, left_out: Collection[str] = (), plant: str = "", *, known: reach.Lines | None = None
+) -> tuple[int, int]:
+    """Run a seed in a process of its own. known: the lines that others have reached; None if none are noted."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid:
@@ -256,8 +259,8 @@ def _fork(seed: int, left_out: Collection[str] = (), plant: str = "", *, measure
     os.close(reader)
     code = 1
     try:
-        reached = reach.Reach()
-        if measured:
+        reached = reach.Reach(known or frozenset())
+        if known is not None:
             reached.begin()
         outcome = simulate(seed, left_out, plant)._replace(lines=reached.end())
         with os.fdopen(writer, "wb") as file:
