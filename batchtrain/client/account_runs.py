@@ -23,8 +23,8 @@ from batchtrain.runs import directory, stored_results
 from batchtrain.runs.directory import LATEST
 from batchtrain.service import job_actions, read, retry, submit, watch
 from batchtrain.service.deadlines import GONE_SECONDS
+from batchtrain.service.meant_version import of_runs
 from batchtrain.service.register import Thing, read_marks
-from batchtrain.service.versions import of_runs
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations

@@ -32,8 +32,8 @@ from batchtrain.records.events import Event, Waiting
 from batchtrain.records.jobs import OVER
 from batchtrain.runs.recording import now
 from batchtrain.service import connect, deletion, job_actions, read, submit, watch
+from batchtrain.service.meant_version import of_runs, update_job
 from batchtrain.service.register import Register, Thing
-from batchtrain.service.versions import of_runs, update_job
 
 FILE = "controller/requests.json"
 """The requests, in the control container of a run and in the working directory of its controller."""

@@ -13,8 +13,8 @@ from batchtrain.runs import directory
 from batchtrain.runs.directory import RunRecord
 from batchtrain.runs.recording import Origin
 from batchtrain.service import deletion, faults, observe, pool_users, read, register
+from batchtrain.service.meant_version import REPLACED
 from batchtrain.service.register import Thing
-from batchtrain.service.versions import REPLACED
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations

@@ -28,8 +28,8 @@ from batchtrain.runs.recording import now
 from batchtrain.service import deletion, pool_users, read, submit, watch
 from batchtrain.service.deadlines import GONE_SECONDS, POOL_SECONDS
 from batchtrain.service.job_addition import AddOptions
+from batchtrain.service.meant_version import REPLACED
 from batchtrain.service.register import Register, Thing
-from batchtrain.service.versions import REPLACED
 
 MOST_COUNTED = 20
 """The jobs of a list whose tasks are counted; Azure refuses more requests in a minute."""

@@ -12,8 +12,8 @@ from batchtrain.errors import NotFound
 from batchtrain.records.events import Event
 from batchtrain.service import pool_users, read, submit
 from batchtrain.service.deadlines import GONE_SECONDS
+from batchtrain.service.meant_version import of_runs, of_time
 from batchtrain.service.register import COLLECTIONS, Thing
-from batchtrain.service.versions import of_runs, of_time
 from batchtrain.service.watch import Deadline, Pace
 
 Tell = Callable[[Event], None] | None

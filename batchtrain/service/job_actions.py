@@ -14,9 +14,9 @@ from batchtrain.plan.wire_times import duration
 from batchtrain.records.events import Event, JobDisabled
 from batchtrain.records.jobs import OVER
 from batchtrain.service import read, submit, tasks
+from batchtrain.service.meant_version import of_runs, of_time, update_job
 from batchtrain.service.register import Thing
 from batchtrain.service.task_actions import ACTIONS, Changed, change
-from batchtrain.service.versions import of_runs, of_time, update_job
 from batchtrain.service.watch import Deadline, Pace
 
 STOPPED = frozenset({"completed", "disabled"})

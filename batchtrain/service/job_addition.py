@@ -29,11 +29,11 @@ from batchtrain.plan.task_stream import TaskDocument, TaskStream
 from batchtrain.plan.types import Plan
 from batchtrain.records import events
 from batchtrain.service import read, retry
+from batchtrain.service.meant_version import NOW, of_runs, of_time, update_job
 from batchtrain.service.register import Register, Thing
 from batchtrain.service.requests import Body, add, creation
 from batchtrain.service.standing import Comparison, Standing, listed, looked_up
 from batchtrain.service.submission import Submission
-from batchtrain.service.versions import NOW, of_runs, of_time, update_job
 
 QUOTA = "ActiveJobAndScheduleQuotaReached"
 EXTENSION_SECONDS = addition.SECONDS / 3

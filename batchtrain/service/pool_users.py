@@ -20,10 +20,10 @@ from batchtrain.plan.marks import ENDS_WITH, LAST_USER, USED_BY, marks_of
 from batchtrain.records import Job
 from batchtrain.records.record import minute
 from batchtrain.service import read, submit
+from batchtrain.service.meant_version import versions
 from batchtrain.service.read import Version
 from batchtrain.service.register import Thing
 from batchtrain.service.requests import CHANGED, ask
-from batchtrain.service.versions import versions
 
 POOL_GONE = frozenset({"PoolNotFound", "PoolBeingDeleted"})
 """The codes of requests that need a pool which ends or has ended."""

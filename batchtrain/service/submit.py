@@ -18,9 +18,9 @@ from batchtrain.plan.types import Plan
 from batchtrain.records import events
 from batchtrain.service import read, retry
 from batchtrain.service.job_addition import ONCE, AddOptions, JobAddition
+from batchtrain.service.meant_version import NOW, IsMeant, change_meant
 from batchtrain.service.register import Kind, Register, Thing
 from batchtrain.service.requests import Body, ask, has, in_state, quoted
-from batchtrain.service.versions import NOW, IsMeant, change_meant
 
 Fill = Callable[[wire.Placeholder], str | Secret]
 """Gives the value of a placeholder."""

@@ -58,11 +58,11 @@ PROBES = (
         "`ConditionNotMet`, and metadata gives the pool a new one", "documentation (optimistic concurrency)",
         "`az rest --method delete --url 'https://NAME.REGION.batch.azure.com/pools/POOL?api-version=2025-06-01' "
         "--headers If-Match='\"0x0\"'`",
-        "service/versions",
+        "service/meant_version",
         lambda value: [(answer["status"], answer["code"]) for answer in value] == CONDITIONAL,
         right=[response(*answer) for answer in CONDITIONAL],
         wrong=[response(200), response(200), response(202), response(404, "PoolNotFound")],
-        unread=[{"status": 412}], code="batchtrain/service/pool_users.py batchtrain/service/versions.py",
+        unread=[{"status": 412}], code="batchtrain/service/pool_users.py batchtrain/service/meant_version.py",
         shape=list[dict[str, Any]]),
     Probe("job-versions",
         "PATCH of a job, and its `disable`, `enable` and `terminate`, obey `If-Match` with its `eTag` in quotes: "
@@ -74,7 +74,7 @@ PROBES = (
         lambda value: [(answer["status"], answer["code"]) for answer in value] == JOB_CHANGES,
         right=[response(*answer) for answer in JOB_CHANGES],
         wrong=[response(200), response(200), *[response(202)] * 6],
-        unread=[{"status": 412}], code="batchtrain/service/versions.py batchtrain/service/requests.py",
+        unread=[{"status": 412}], code="batchtrain/service/meant_version.py batchtrain/service/requests.py",
         shape=list[dict[str, Any]]),
     by_hand("mount-options",
         "`mountOptions` of NFS, CIFS and file shares are options of the mount command (`-o a,b`); `blobfuseOptions` "

@@ -16,7 +16,7 @@ from batchtrain.plan.marks import RUN, Marks
 from batchtrain.plan.types import Upload
 from batchtrain.records import Task
 from batchtrain.records.events import Event, FilesUploaded
-from batchtrain.service import deletion, job_actions, read, requests, submit, task_actions, tasks, versions
+from batchtrain.service import deletion, job_actions, meant_version, read, requests, submit, task_actions, tasks
 from batchtrain.service.register import Kind, Thing
 from batchtrain.service.task_actions import ACTIONS, NAMED, Changed, Refusal, refusal
 from batchtrain.service.watch import Deadline, Pace
@@ -346,7 +346,7 @@ def test_an_action_is_one_request(act: Callable[[BatchClient], None], sent: str,
          {"terminateReason": "UserTerminate"}),
         (lambda c: submit.disable_job(c, "j", "requeue"), "POST /jobs/j/disable", {"disableTasks": "requeue"}),
         (lambda c: submit.enable_job(c, "j"), "POST /jobs/j/enable", None),
-        (lambda c: versions.update_job(c, "j", "change", {"priority": 1}, versions.NOW), "PATCH /jobs/j",
+        (lambda c: meant_version.update_job(c, "j", "change", {"priority": 1}, meant_version.NOW), "PATCH /jobs/j",
          {"priority": 1}),
         (lambda c: job_actions.complete(c, "j", {""}), "PATCH /jobs/j", {"onAllTasksComplete": "terminatejob"}),
     ],
