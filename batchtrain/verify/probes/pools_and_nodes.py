@@ -58,7 +58,7 @@ PROBES = (
         "`ConditionNotMet`, and metadata gives the pool a new one", "documentation (optimistic concurrency)",
         "`az rest --method delete --url 'https://NAME.REGION.batch.azure.com/pools/POOL?api-version=2025-06-01' "
         "--headers If-Match='\"0x0\"'`",
-        "service/meant_version",
+        "service/versions",
         lambda value: [(answer["status"], answer["code"]) for answer in value] == CONDITIONAL,
         right=[response(*answer) for answer in CONDITIONAL],
         wrong=[response(200), response(200), response(202), response(404, "PoolNotFound")],
