@@ -16,12 +16,11 @@ import pytest
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
-from batchtrain.client import orphans
+from batchtrain.client import orphans, planning
 from batchtrain.client.client import Client
 from batchtrain.client.ending import Ending
 from batchtrain.client.limits import Limits
 from batchtrain.client.run import follow, run
-from batchtrain.config import custom_factories
 from batchtrain.config.types import AutoPool, Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Settings
@@ -343,7 +342,7 @@ def test_following_reads_what_tasks_are_made_from_once(
 ) -> None:
     wanted, read = recipe("print x"), []
     client.pools.add(wanted, timeout=60)
-    monkeypatch.setattr(custom_factories, "read_made", lambda recipe: read.append(recipe) or {})
+    monkeypatch.setattr(planning, "read_made", lambda recipe: read.append(recipe) or {})
     for recreate in (False, True):
         follow(client, wanted, tell=lambda _: None, timeout=60, origin=origin, recreate=recreate)
     assert read == [wanted, wanted]
@@ -562,7 +561,9 @@ def test_files_of_a_task_are_listed_fetched_and_opened(job: Any, tmp_path: Path)
 
 
 def test_a_pattern_without_a_file_names_the_list(job: Any) -> None:
-    with pytest.raises(ServiceError, match="has no file `nothing`; `batchtrain jobs files j t0 --all-nodes` lists"):
+    with pytest.raises(
+        ServiceError, match="has no file `nothing`; `batchtrain jobs files j t0 --all-nodes --local` lists"
+    ):
         job.get("nothing")
 
 
