@@ -32,7 +32,7 @@ WANTED = {
 """What occurs in three minutes of two free processors; each kind of fault 100 times, each verb and feature 50 times."""
 KEPT: tuple[int, ...] = ()
 """The seeds that have found bugs of the product, since `workload.py` is as it is: they run first."""
-PLANTED_SEEDS, MOST_CHANGES, AT_ONCE = range(120), 50_000, 3
+PLANTED_SEEDS, MOST_CHANGES, AT_ONCE = range(120), 60_000, 3
 """The seeds that search for a planted bug, the state changes after which it counts as not found, and how many bugs are
 planted at a commit."""
 EVERY, MEASURED = 5, 100

@@ -235,6 +235,18 @@ class Checks:
         driver = self.service.driver
         return driver.world.jobs.get(work.recipe.jobs[0].id) if driver is not None else None
 
+    def listed(self, work: Work, job: Any) -> None:
+        """A list of the tasks of a job has all that it has before and after."""
+        before = self._tasks(work)
+        listed = {task.id.lower() for task in job.iter_tasks()}
+        if lost := {name for name, _ in before & self._tasks(work)} - listed:
+            self.invariants.fail(f"a list has all tasks of a job: not {sorted(lost)}")
+
+    def _tasks(self, work: Work) -> set[tuple[str, int]]:
+        """The ids of the tasks of the job of a recipe, in lower case, each with the number of the job."""
+        entry = self.job(work)
+        return {(name, entry.record.seq) for name in entry.tasks} if entry is not None else set()
+
     def has_job_of(self, work: Work, run: str) -> bool:
         """Whether the job of a recipe is there, and was added by a run."""
         entry = self.job(work)
@@ -471,6 +483,7 @@ def wait(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
     else:
         job.wait(timeout=LIMIT, tell=told.append)
     checks.waited(work, began)
+    checks.listed(work, job)
 
 
 def fetch(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
