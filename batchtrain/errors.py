@@ -219,10 +219,11 @@ def short_traceback(error: BaseException, text: str) -> list[str]:
 
 
 def _option(error: BaseException) -> str:
-    """The options with which a command reaches the account of the client whose call failed; empty without a client."""
-    owners = (frame.f_locals.get("self") for frame, _ in _frames(error))
+    """The options with which a command reaches the account that a call failed at; empty without one. A run may try
+    several: the innermost call knows."""
+    owners = (frame.f_locals.get(name) for frame, _ in _frames(error) for name in ("self", "client"))
     accounts = (getattr(getattr(owner, "_client", owner), "account", None) for owner in owners)
-    return next((option for account in accounts if (option := getattr(account, "option", ""))), "")
+    return next((option for account in reversed([*accounts]) if (option := getattr(account, "option", ""))), "")
 
 
 def _users_line(error: BaseException) -> list[str]:
