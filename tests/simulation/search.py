@@ -38,8 +38,9 @@ planted at a commit."""
 EVERY, MEASURED = 5, 100
 """One of so many seeds runs twice: both times it has the same trace, and the second time the lines are noted that run.
 Of so many such seeds at least, the lines suffice for a floor."""
-MOST_EXPLAINED, LONGEST_SEARCH, SHOWN_LINES = 3, 20.0, 40
-"""Violations whose faults are minimised, the seconds for each, and the lines of their traces that are printed."""
+MOST_EXPLAINED, LONGEST_SEARCH, SHOWN_LINES, SHOWN = 3, 20.0, 40, 240
+"""Violations whose faults are minimised, the seconds for each, the lines of their traces that are printed, and the
+characters of one that finds a planted bug."""
 LEAST_CHANGES = 50
 """The state changes of an average seed; with fewer, the simulation itself is broken."""
 
@@ -149,7 +150,7 @@ def _planted(plants: Sequence[str], jobs: int) -> int:
         outcome, counts = _found(plant, jobs)
         changes = f"{counts['state changes']:,} state changes, its effect {counts[plant]:,} times"
         missed += outcome is None
-        result = f"  seed {outcome.seed}: {outcome.violations[0]}" if outcome else "FAILED to find it"
+        result = f"  seed {outcome.seed}: {outcome.violations[0][:SHOWN]}" if outcome else "FAILED to find it"
         print(f"planted: {plant}\n{result if counts[plant] else 'FAILED to find its place'} ({changes})", flush=True)
     print(f"{len(plants) - missed} of {len(plants)} planted bugs found")
     return 1 if missed else 0
