@@ -1,5 +1,5 @@
-"""Reads the files in which batchtrain keeps its state. Anything may be in them: a kill, a full disk, another program or
-another user may have written them."""
+"""Reads and writes the files in which batchtrain keeps its state. Anything may be in them: a kill, a full disk, another
+program or another user may have written them."""
 
 from __future__ import annotations
 
@@ -100,23 +100,30 @@ def cached(path: Path, kind: type[Kind]) -> Kind | None:
     return None
 
 
-def replace(path: Path, content: bytes) -> None:
-    """Replace a file by rename; follows a link. Only the user can read a new file."""
+def write_atomically(path: Path, content: str | bytes, mode: int = 0o600, *, is_durable: bool = False) -> None:
+    """Replace a file by rename, so that it is never incomplete; a link is replaced itself. is_durable: what stands
+    there outlives a crash of the machine."""
     import tempfile  # 4 ms, and only to write
 
-    target = path.resolve()
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if target.exists():
-            Path(name).chmod(stat.S_IMODE(target.stat().st_mode))
-        Path(name).replace(target)
+            stream.write(content.encode() if isinstance(content, str) else content)
+            if is_durable:
+                stream.flush()
+                os.fsync(handle)
+        Path(name).chmod(mode)
+        Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Replace a file of the user, which keeps its mode; follows a link. Only the user can read a new file."""
+    target = path.resolve()
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
+    write_atomically(target, content, mode, is_durable=True)
 
 
 def lock_file(path: Path) -> IO[str]:

@@ -25,9 +25,9 @@ from batchtrain.emulator import mapped_images as mapping
 from batchtrain.emulator.interface import StorageMissing
 from batchtrain.emulator.machine import azurite
 from batchtrain.emulator.machine.agent import KERNEL
-from batchtrain.emulator.mapped_images import write_atomically
 from batchtrain.emulator.server import Settings, Status
 from batchtrain.errors import BatchtrainError, DamagedState, NotFound, UsageError
+from batchtrain.state_files import write_atomically
 
 
 class Mapped(NamedTuple):

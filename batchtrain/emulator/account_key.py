@@ -7,13 +7,12 @@ import secrets
 from pathlib import Path
 
 from batchtrain import state_files
-from batchtrain.emulator import mapped_images
 
 
 def ensure(path: Path) -> str:
     """The key, created at the first use and readable by its owner only. Raises DamagedState."""
     if not path.exists():
-        mapped_images.write_atomically(path, base64.b64encode(secrets.token_bytes(64)).decode() + "\n", 0o600)
+        state_files.write_atomically(path, base64.b64encode(secrets.token_bytes(64)).decode() + "\n", 0o600)
     key = read(path)
     path.chmod(0o600)
     return key

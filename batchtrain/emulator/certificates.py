@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from batchtrain import state_files
-from batchtrain.emulator import mapped_images, trust
+from batchtrain.emulator import trust
 from batchtrain.emulator.trust import VARIABLES, Certificates
 
 ALWAYS = ("localhost", "127.0.0.1", "::1")
@@ -35,8 +35,8 @@ def ensure(data_dir: Path, names: Iterable[str], environment: Mapping[str, str])
     if not _serves(files, all_names):
         issue(data_dir, all_names)
     usual = _usual(files, environment)
-    mapped_images.write_atomically(files.usual, usual)
-    mapped_images.write_atomically(files.bundle, usual + files.ca.read_text(encoding="utf-8"))
+    state_files.write_atomically(files.usual, usual)
+    state_files.write_atomically(files.bundle, usual + files.ca.read_text(encoding="utf-8"))
     return files
 
 
@@ -65,9 +65,9 @@ def issue(data_dir: Path, names: Iterable[str] = ALWAYS) -> Certificates:
     files.certificate.unlink(missing_ok=True)  # written last: if this file exists, the others are complete
     pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     secret = key.private_bytes(pem, form, serialization.NoEncryption())
-    mapped_images.write_atomically(files.private_key, secret.decode())
-    mapped_images.write_atomically(files.ca, ca.public_bytes(pem).decode())
-    mapped_images.write_atomically(files.certificate, server_certificate.public_bytes(pem).decode())
+    state_files.write_atomically(files.private_key, secret.decode())
+    state_files.write_atomically(files.ca, ca.public_bytes(pem).decode())
+    state_files.write_atomically(files.certificate, server_certificate.public_bytes(pem).decode())
     return files
 
 

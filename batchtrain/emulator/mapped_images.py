@@ -5,9 +5,7 @@ Stored in a small file of the data directory.
 
 from __future__ import annotations
 
-import os
 import shlex
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -139,7 +137,7 @@ def _write(data_dir: Path, images: Mapping[str, Mapped]) -> None:
         else str(prefix)
         for image, (prefix, entrypoint, paths) in sorted(images.items())
     }
-    write_atomically(main_dir(data_dir) / FILE, msgspec.json.format(msgspec.json.encode(entries)) + b"\n")
+    state_files.write_atomically(main_dir(data_dir) / FILE, msgspec.json.format(msgspec.json.encode(entries)) + b"\n")
 
 
 @contextmanager
@@ -149,12 +147,3 @@ def alone(data_dir: Path) -> Iterator[None]:
     with state_files.lock_file(data_dir / LOCK_FILE) as lock:
         state_files.lock(lock)
         yield
-
-
-def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> None:
-    """Replace the file by rename, so that it is never incomplete."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, mode)
-        file.write(content.encode() if isinstance(content, str) else content)
-    os.replace(name, path)  # noqa: PTH105 - Path.replace says less

@@ -13,7 +13,7 @@ from batchtrain.catalog import sizes, vm_images
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.catalog.vm_images import Image
 from batchtrain.emulator.interface import Size
-from batchtrain.emulator.mapped_images import alone, write_atomically
+from batchtrain.emulator.mapped_images import alone
 
 SIZES, IMAGES = "sizes.json", "vm-images.json"  # images.json is that of mapped_images.py
 _LOSS = "the next command with your catalog.yaml writes its entries again"
@@ -45,9 +45,9 @@ def add(data_dir: Path, user_sizes: Iterable[VmSize], user_images: Iterable[Imag
         all_sizes = existing_sizes | {sizes.key(size.name): Size(size.cores, size.gpus) for size in user_sizes}
         all_images = {image[:3]: image for image in (*existing_images, *user_images)}
         if all_sizes != existing_sizes:
-            write_atomically(data_dir / SIZES, msgspec.json.encode(all_sizes) + b"\n")
+            state_files.write_atomically(data_dir / SIZES, msgspec.json.encode(all_sizes) + b"\n")
         if tuple(all_images.values()) != existing_images:
-            write_atomically(data_dir / IMAGES, msgspec.json.encode(list(all_images.values())) + b"\n")
+            state_files.write_atomically(data_dir / IMAGES, msgspec.json.encode(list(all_images.values())) + b"\n")
 
 
 def _sizes(data_dir: Path) -> dict[str, Size]:

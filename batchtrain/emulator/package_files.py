@@ -11,7 +11,7 @@ from pathlib import Path
 from batchtrain.emulator import wire
 from batchtrain.emulator.blob_store import store
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.mapped_images import write_atomically
+from batchtrain.state_files import write_atomically
 
 FOLDER = "applications"
 """In the data directory: `applications/ID/VERSION.zip`."""

@@ -295,7 +295,7 @@ def _announce(status: Status, original: Settings, ready: Callable[[Status], None
     facts = status.certificate, status.data_loss, status.plain_nodes, status.plain_nodes_remedy
     settings = server.plain(original)
     record = StatusRecord(status.endpoint, status.account, status.pid, __version__, alone, *facts, settings=settings)
-    mapped_images.write_atomically(status.data_dir / server.STATUS_FILE, msgspec.json.encode(record) + b"\n")
+    state_files.write_atomically(status.data_dir / server.STATUS_FILE, msgspec.json.encode(record) + b"\n")
     logger.info("listening at %s, account %s, data in %s", status.endpoint, status.account, status.data_dir)
     ready(status)
 

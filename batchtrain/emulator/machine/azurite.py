@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from batchtrain import state_files
-from batchtrain.emulator import account_key, mapped_images
+from batchtrain.emulator import account_key
 from batchtrain.emulator.interface import STORAGE_ACCOUNT, StorageAccount, StorageMissing
 
 logger = logging.getLogger("batchtrain.emulator.machine")
@@ -191,7 +191,7 @@ class Azurite:
         last = self._home / "port"
         former = str(state_files.cached(last, int) or 0)
         endpoint = self._serve(node, script, key, former) or self._serve(node, script, key, "0")
-        mapped_images.write_atomically(last, f"{endpoint.rpartition(':')[2]}\n")
+        state_files.write_atomically(last, f"{endpoint.rpartition(':')[2]}\n")
         logger.info("storage: Azurite %s listens at %s/%s", VERSION, endpoint, STORAGE_ACCOUNT)
         return StorageAccount(STORAGE_ACCOUNT, key, f"{endpoint}/{STORAGE_ACCOUNT}")
 

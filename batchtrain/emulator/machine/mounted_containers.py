@@ -22,7 +22,6 @@ from urllib.error import HTTPError
 from urllib.request import Request
 
 from batchtrain import state_files
-from batchtrain.emulator import mapped_images
 from batchtrain.emulator.interface import Download, StorageAccount
 from batchtrain.emulator.machine import output_files
 from batchtrain.emulator.machine.resource_files import (
@@ -99,7 +98,7 @@ class MountedContainer:
                     list(pool.map(lambda act: act(), acts))
                 try:
                     self._state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    mapped_images.write_atomically(self._state, json.dumps(self._pairs))
+                    state_files.write_atomically(self._state, json.dumps(self._pairs))
                 except OSError as error:
                     self._tell("", f"has copies that cannot be noted: {error}")
 

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from batchtrain.emulator.machine.rooted_path import RootedPath
-from batchtrain.emulator.mapped_images import write_atomically
+from batchtrain.state_files import write_atomically
 
 LOGIN = "home/_azbatch"
 HOME = f"volatile/{LOGIN}"

@@ -22,7 +22,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.emulator import mapped_images, server, serving, trust
+from batchtrain import state_files
+from batchtrain.emulator import server, serving, trust
 from batchtrain.emulator.server import (
     AlreadyRunning,
     Busy,
@@ -210,7 +211,7 @@ def test_a_directory_that_cannot_be_written_is_named(data_dir: Path, monkeypatch
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(mapped_images, "write_atomically", full)
+    monkeypatch.setattr(state_files, "write_atomically", full)
     with pytest.raises(StartFailed, match=r"cannot be written \(No space left on device\): make room"):
         start(Settings(data_dir, port=0))
 
