@@ -217,6 +217,7 @@ class _Download:
             return None  # the download was stopped
         self._hash(wait=True)
         if self._blob.md5 is not None and self._digest.digest() != self._blob.md5:
+            self._file.forget()
             self._tries_left -= 1
             if self._tries_left:
                 return self._cut(set())

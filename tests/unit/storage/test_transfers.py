@@ -200,6 +200,25 @@ def test_bytes_with_another_md5_are_not_given_the_name(storage: Storage, blobs: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_ranges_of_bytes_with_another_md5_are_no_longer_noted(
+    storage: Storage, blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "NOTED_SECONDS", 0.0)
+    blobs.store("model", CONTENT)
+    blobs.blobs["model"] = CONTENT[::-1]
+    first, noted_again = set[str](), list[bool]()
+
+    def look(asked: str) -> int:
+        if asked in first:
+            noted_again.append(partial(tmp_path / "model")[1].exists())
+        first.add(asked)
+        return 0
+
+    blobs.refuse = look
+    assert down(storage, tmp_path).total.failed == 1
+    assert noted_again[0] is False
+
+
 @pytest.mark.parametrize("cut", [0, 1, 63, 64])
 def test_a_connection_that_breaks_costs_no_byte(
     storage: Storage, blobs: BlobServer, data: Path, tmp_path: Path, cut: int
