@@ -117,12 +117,13 @@ def by_metric(runs: Iterable[Listed], name: str) -> list[Listed]:
     if not measured:
         raise UsageError(f"no run has a metric `{name}`; `batchtrain runs show` lists those of a run")
     is_lower_better = lower_is_better(name)
+    return sorted(measured, key=lambda run: best_first(run.record.summary[name].last, is_lower_better=is_lower_better))
 
-    def place(run: Listed) -> tuple[bool, float]:
-        last = run.record.summary[name].last
-        return last is None, 0.0 if last is None else last if is_lower_better else -last
 
-    return sorted(measured, key=place)
+def best_first(value: float | None, *, is_lower_better: bool) -> tuple[bool, float]:
+    """The key that sorts last values of a metric: the best one first, those without one last."""
+    value_or_zero = value or 0.0
+    return value is None, value_or_zero if is_lower_better else -value_or_zero
 
 
 def state_of(record: RunRecord) -> str:

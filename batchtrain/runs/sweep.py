@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import math
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from batchtrain.metrics.summary import Summary
 from batchtrain.records import Metric, Table, Task
 from batchtrain.records.events import Event, SweepCut
 from batchtrain.records.gang import stall
-from batchtrain.runs.compare import ranked
+from batchtrain.runs.compare import best_first, ranked
 from batchtrain.runs.directory import RunDirectory, points_of
 from batchtrain.runs.recording import recorded_job
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
@@ -89,14 +88,14 @@ def sweep(
         names = ", ".join(sorted({name for metrics in summaries.values() for name in metrics}))
         hint = f"its metrics are {names}" if names else "no task has printed one; see `batchtrain help metrics`"
         raise NotFound(f"job {job_id} has no metric {metric}; {hint}", operation=f"sweep of job {job_id}")
-    highest = not lower_is_better(metric) if highest is None else highest
+    is_lower_better = lower_is_better(metric) if highest is None else not highest
     rows = []
     for task in swept_tasks:
         last = summaries.get(task.id, {}).get(metric)
         has_diverged = last is not None and last.last is None
         state = in_words(task.outcome, has_diverged=has_diverged and not task.failed)
         rows.append(SweepRow(task.id, state, task.parameters or {}, last.last if last else None))
-    return Table(sorted(rows, key=lambda row: math.inf if row.value is None else -row.value if highest else row.value))
+    return Table(sorted(rows, key=lambda row: best_first(row.value, is_lower_better=is_lower_better)))
 
 
 def _summary(run: RunDirectory, task_id: str, metric: str) -> Mapping[str, Metric]:
