@@ -221,16 +221,13 @@ def short_traceback(error: BaseException, text: str) -> list[str]:
 def _option(error: BaseException) -> str:
     """The options with which a command reaches the account at which a call of a client failed; empty without a client.
     A run may try several accounts: the innermost call has that one."""
-    by_name = {name: [*_options(error, name)] for name in ("self", "client")}
-    return max(by_name["self"] + by_name["client"])[1] if by_name["self"] else ""
-
-
-def _options(error: BaseException, name: str) -> Iterator[tuple[int, str]]:
-    """The options of the accounts that a variable of the frames has, each with the depth of its frame."""
-    for depth, (frame, _) in enumerate(_frames(error)):
-        owner = frame.f_locals.get(name)
-        if option := getattr(getattr(getattr(owner, "_client", owner), "account", None), "option", ""):
-            yield depth, option
+    options: dict[str, str] = {}
+    for frame, _ in _frames(error):
+        for name in ("self", "client"):
+            owner = frame.f_locals.get(name)
+            if option := getattr(getattr(getattr(owner, "_client", owner), "account", None), "option", ""):
+                options[name] = options["innermost"] = option
+    return options["innermost"] if "self" in options else ""
 
 
 def _users_line(error: BaseException) -> list[str]:
