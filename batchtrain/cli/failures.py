@@ -87,14 +87,14 @@ def _help_of(error: click.ClickException) -> str:
 def _separated(ctx: click.Context, command: click.Command) -> str:
     """The command line with the options that the command does not have, and what follows each of them, after `--`."""
     names = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
-    own, others, words = list[str](), list[str](), sys.argv[1:]
+    before, behind, words = list[str](), list[str](), sys.argv[1:]
     words.remove(str(ctx.info_name))
-    part = own
+    part = before
     for word in words:
         if word.startswith("-"):
-            part = own if word.partition("=")[0] in names else others
-        (own if word.endswith(".py") else part).append(word)
-    return f"{ctx.command_path} {shlex.join((*own, '--', *others))}"
+            part = before if word.partition("=")[0] in names else behind
+        (before if word.endswith(".py") else part).append(word)
+    return f"{ctx.command_path} {shlex.join((*before, '--', *behind))}"
 
 
 def _of_the_machine(error: OSError) -> str:

@@ -63,9 +63,9 @@ def command(script: str | None, image: bool, wish: scripts.Options) -> None:
     )
     lines = [f"{target} is written. Next:", *(completed(f"  {line}") for line in following)]
     if spec := prepared.nodes_install:
-        listed, about = ("", "about") if not prepared.packages else (" and those that the script lists", "at least")
+        others, about = ("", "about") if not prepared.packages else (" and those that the script lists", "at least")
         lines.append(
-            f"each node installs {about} {spec.megabytes} MB of packages{listed} when it starts, also with --local, in"
+            f"each node installs {about} {spec.megabytes} MB of packages{others} when it starts, also with --local, in"
             f" {about} {counted(spec.minutes, 'minute')}; for a first try on this machine,"
             f" `{_again(target, path, wish, local=True)}` writes a recipe whose nodes share one environment"
         )

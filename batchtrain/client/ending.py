@@ -313,8 +313,8 @@ class Ending:
     def _missing(self) -> ResultsLeft | None:
         """The error of the first job with results that are not here, and that the user did not skip. A job whose files
         the service deletes at its end, as its settings say, has none."""
-        kept = (item for item in self.recordings.values() if item.unsaved or item.job_id not in self._without_files)
-        errors = (recording.missing for recording in kept)
+        without_files, recordings = self._without_files, self.recordings.values()
+        errors = (item.missing for item in recordings if item.unsaved or item.job_id not in without_files)
         return None if self._skipped else next((error for error in errors if error), None)
 
     @property

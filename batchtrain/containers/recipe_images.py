@@ -100,15 +100,15 @@ def environment_of(image: str, directory: str = "DIR", *, lists_packages: bool =
     source lists packages, so that any image can have an environment. Raises UsageError if there is none."""
     if lists_packages and _entry(image) is None:
         return "own", ENVIRONMENTS["python"]
-    own = (
+    mapping = (
         f"use an environment of your own in its place, `batchtrain emulator images map {image} PREFIX` (PREFIX is its"
         " directory, such as `.venv`)"
     )
     listing = "or list its packages in `requirements.txt` or `pyproject.toml` of the `source`, and repeat the command"
-    name = _entry_or_refusal(image, f"{own}; {listing}").environment
+    name = _entry_or_refusal(image, f"{mapping}; {listing}").environment
     if not name:
         raise UsageError(
             f"the programs of {image} need GPUs, InfiniBand or a build for containers, so there is no local environment"
-            f" for it; {own}; `batchtrain config plan {shlex.quote(directory)}` shows what its recipe does"
+            f" for it; {mapping}; `batchtrain config plan {shlex.quote(directory)}` shows what its recipe does"
         )
     return name, ENVIRONMENTS[name]

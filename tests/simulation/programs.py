@@ -28,8 +28,8 @@ from tests.simulation.workload import IMAGE, LIMIT, LINK, Checks, Exited, Told, 
 
 
 def pool_of_secrets(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
-    """A pool whose users, share and registry have secrets: `Invariants.created` says whether the service receives
-    them. Nobody else sees them."""
+    """A pool whose users, share and registry have secrets, which the service receives (`Invariants.created`). No plan
+    and no message has one."""
     recipe = with_secrets(work)
     pool_id = f"secrets-{work.folder.name}"
     plan = client.plan(recipe)

@@ -68,7 +68,7 @@ class Site:
         self.inside, self.root, self._golden = inside, root, golden
         self._story, self._reads = list[str](), set[str]()
         self.steps = dict[str, Callable[[], object]]()
-        """What else happens once, when an event of this kind is told or a request such as `GET /jobs/j` is answered."""
+        """Actions by the kind of an event, or by a request such as `GET /jobs/j`: each is done once, at the next."""
 
     def write(self, text: str) -> None:
         """Add a line, after what was read since the last one: how often, and by which thread, does not matter."""

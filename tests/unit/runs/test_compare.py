@@ -159,7 +159,7 @@ def test_a_plot_names_a_curve_unless_it_is_that_of_its_title() -> None:
 
 
 class Figure:
-    """Notes what it is told as matplotlib's figure is."""
+    """Stands in for a figure of matplotlib, and records the calls."""
 
     def __init__(self, figsize: tuple[float, float], layout: str) -> None:
         self.size, self.calls = figsize, list[Any]()

@@ -223,12 +223,12 @@ def test_a_refusal_with_a_document_is_no_answer_with_a_body(monkeypatch: pytest.
 
 
 def test_a_sign_in_that_fails_is_named_with_its_account() -> None:
-    class Nobody(Tokens):
+    class SignedOut(Tokens):
         def get_token(self, *scopes: str, **_: Any) -> AccessToken:
             raise ClientAuthenticationError("nobody is signed in")
 
     with pytest.raises(ServiceError, match="sign in to the storage account: signing in failed"):
-        head(Storage(URL, "acct", None, Nobody(1)), Request("GET", "/box"))
+        head(Storage(URL, "acct", None, SignedOut(1)), Request("GET", "/box"))
 
 
 def test_a_transient_fault_is_repeated_and_a_lasting_one_is_not(storage: Storage, blobs: BlobServer) -> None:
