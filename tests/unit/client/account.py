@@ -5,6 +5,7 @@ Each request is a call of the application, and whatever it starts has happened b
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -104,7 +105,8 @@ class Site:
         text = self.masked("\n".join(self._story)).strip() + "\n"
         if os.environ.get("BATCHTRAIN_UPDATE_GOLDEN"):
             self._golden.write_text(text, encoding="utf-8")
-        assert text == self._golden.read_text(encoding="utf-8")
+        golden = self._golden.read_text(encoding="utf-8")
+        assert text == golden, "\n".join(difflib.unified_diff(golden.splitlines(), text.splitlines(), lineterm=""))
 
     def masked(self, text: str) -> str:
         """A text without what differs from one story to the next."""
