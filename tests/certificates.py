@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 
 from batchtrain.emulator import certificates
@@ -10,4 +11,4 @@ from batchtrain.emulator.trust import Certificates
 
 def issue(place: Path) -> Certificates:
     """An authority, and a certificate of it for 127.0.0.1 and localhost."""
-    return certificates.issue(place)
+    return certificates.issue(place, certificates.ALWAYS, datetime.now(timezone.utc))

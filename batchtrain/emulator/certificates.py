@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import certifi
@@ -28,31 +28,31 @@ LIFE, RENEWED_BEFORE = timedelta(days=365), timedelta(days=30)
 CA_NAME = "batchtrain emulator, on this machine only"
 
 
-def ensure(data_dir: Path, names: Iterable[str], environment: Mapping[str, str]) -> Certificates:
+def ensure(data_dir: Path, names: Iterable[str], environment: Mapping[str, str], now: datetime) -> Certificates:
     """The certificates of the last start if they have all names and last a month; otherwise a new authority's."""
     files = trust.of(data_dir)
     all_names = (*ALWAYS, *names)
-    if not _serves(files, all_names):
-        issue(data_dir, all_names)
+    if not _serves(files, all_names, now):
+        issue(data_dir, all_names, now)
     usual = _usual(files, environment)
     state_files.write_atomically(files.usual, usual)
     state_files.write_atomically(files.bundle, usual + files.ca.read_text(encoding="utf-8"))
     return files
 
 
-def issue(data_dir: Path, names: Iterable[str] = ALWAYS) -> Certificates:
+def issue(data_dir: Path, names: Iterable[str], now: datetime) -> Certificates:
     """A new authority, and a certificate signed by it."""
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     identifier = x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key())
     ca = (
-        _begun(CA_NAME, CA_NAME, ca_key)
+        _begun(CA_NAME, CA_NAME, ca_key, now)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs=True), critical=True)
         .add_extension(identifier, critical=False)
         .sign(ca_key, hashes.SHA256())
     )
     server_certificate = (
-        _begun("localhost", CA_NAME, key)
+        _begun("localhost", CA_NAME, key, now)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -71,7 +71,7 @@ def issue(data_dir: Path, names: Iterable[str] = ALWAYS) -> Certificates:
     return files
 
 
-def _serves(files: Certificates, names: Iterable[str]) -> bool:
+def _serves(files: Certificates, names: Iterable[str], now: datetime) -> bool:
     try:
         certificate = x509.load_pem_x509_certificate(state_files.content(files.certificate))
         ca = x509.load_pem_x509_certificate(state_files.content(files.ca))
@@ -81,7 +81,7 @@ def _serves(files: Certificates, names: Iterable[str]) -> bool:
         has = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (OSError, ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         return False
-    lasts = certificate.not_valid_after_utc - datetime.now(timezone.utc) > RENEWED_BEFORE
+    lasts = certificate.not_valid_after_utc - now >= RENEWED_BEFORE
     return is_pair and lasts and all(_general(name) in has for name in names)
 
 
@@ -103,8 +103,7 @@ def _general(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _begun(subject: str, issuer: str, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-    now = datetime.now(timezone.utc)
+def _begun(subject: str, issuer: str, key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)]))

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -226,7 +227,8 @@ def _with_certificates(settings: Settings) -> Settings:
     from batchtrain.emulator import certificates  # slow to import, and only https needs it
 
     host = trust.checked(settings.host)
-    files = certificates.ensure(settings.data_dir.absolute(), (host, *settings.names), os.environ)
+    now = datetime.now(timezone.utc)
+    files = certificates.ensure(settings.data_dir.absolute(), (host, *settings.names), os.environ, now)
     return settings._replace(certificate=files.certificate, private_key=files.private_key)
 
 

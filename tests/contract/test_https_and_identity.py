@@ -9,6 +9,7 @@ import stat
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -26,6 +27,7 @@ from tests.contract.conftest import completed, connect, job, pool, task
 pytestmark = pytest.mark.process
 
 NAME = "acct.eastus.batch.azure.com"
+NOON = datetime(2026, 11, 30, 12, tzinfo=timezone.utc)
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +65,18 @@ def test_only_the_owner_reads_the_private_key_and_the_authority_s_own_is_not_kep
 
 def test_the_authority_is_kept_until_a_name_is_new(tmp_path: Path) -> None:
     same, again, other = (
-        certificates.ensure(tmp_path, names, {}).ca.read_bytes() for names in ((NAME,), (NAME,), (NAME, "more.example"))
+        certificates.ensure(tmp_path, names, {}, NOON).ca.read_bytes()
+        for names in ((NAME,), (NAME,), (NAME, "more.example"))
     )
     assert same == again != other
+
+
+def test_the_authority_is_kept_until_its_certificate_lasts_less_than_a_month(tmp_path: Path) -> None:
+    first, a_month, less, later = (
+        certificates.ensure(tmp_path, (), {}, NOON + after).ca.read_bytes()
+        for after in (timedelta(), timedelta(days=335), timedelta(days=335, seconds=1), timedelta(days=336))
+    )
+    assert first == a_month != less == later
 
 
 def test_the_bundle_has_the_usual_authorities_too(secure: Emulator) -> None:
@@ -77,8 +88,8 @@ def test_the_bundle_has_the_usual_authorities_too(secure: Emulator) -> None:
 
 def test_the_users_own_authorities_stay_in_the_bundle_after_a_restart_with_it(tmp_path: Path) -> None:
     own = issue(tmp_path).ca
-    first = certificates.ensure(tmp_path / "data", (), {"SSL_CERT_FILE": str(own)})
-    again = certificates.ensure(tmp_path / "data", ("more.example",), first.variables)
+    first = certificates.ensure(tmp_path / "data", (), {"SSL_CERT_FILE": str(own)}, NOON)
+    again = certificates.ensure(tmp_path / "data", ("more.example",), first.variables, NOON)
     assert again.bundle.read_text() == own.read_text() + again.ca.read_text()
 
 
