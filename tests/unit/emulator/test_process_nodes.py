@@ -50,7 +50,7 @@ Message = dict[str, Any]
 class FakeAgent:
     """Stands for the process of an agent: answers the requests of the machine in a thread.
 
-    `exit N` and `fail CODE` end at once; `wait` ends with its scope, or with the agent."""
+    `exit N` and `fail CODE` end at once; `wait` ends with its scope, or with the agent. A mount at /locked fails."""
 
     pid = NO_PROCESS
 
@@ -100,7 +100,7 @@ class FakeAgent:
         return [{"event": "exposed"}]
 
     def _mount(self, message: Message) -> list[Message]:
-        return [{"event": "mounted", "failure": ""}]
+        return [{"event": "mounted", "failure": "as asked" if message["target"] == "/locked" else ""}]
 
     def _unmount(self, message: Message) -> list[Message]:
         return [{"event": "unmounted"}]
@@ -647,6 +647,29 @@ def test_the_entry_point_of_a_mapped_image_comes_before_the_command(
         assert nodes.requests[-1]["program"] == program
 
     play(story, images={"train": str(tmp_path / "env")})
+
+
+@pytest.mark.parametrize(
+    ("volume", "isolation", "message"),
+    [
+        ("inputs:here", NAMESPACES, "a volume at `here`; its path must be absolute"),
+        ("inputs:/locked", NAMESPACES, "cannot be mounted at /locked: as asked"),
+        ("inputs:/there", PLAIN, "cannot show the task's directories /there at these paths"),
+    ],
+)
+def test_a_volume_that_a_mapped_image_cannot_have_fails_the_task(
+    play: Play, tmp_path: Path, volume: str, isolation: Isolation, message: str
+) -> None:
+    (tmp_path / "env/bin").mkdir(parents=True)
+    shutil.copy("/bin/true", tmp_path / "env/bin/python")
+
+    async def story(nodes: Nodes) -> None:
+        await nodes.boot()
+        end = await nodes.run("exit 0", image="train", container=Container("train", f"-v {volume}"))
+        assert (end.code, end.failure) == (None, "ContainerInvalidSettings")
+        assert message in end.message
+
+    play(story, isolation, images={"train": str(tmp_path / "env")})
 
 
 def test_a_run_on_a_node_that_is_not_up_is_lost(play: Play) -> None:
