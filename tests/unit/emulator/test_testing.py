@@ -129,6 +129,14 @@ def test_a_reset_forgets_pools_faults_mapped_images_and_the_clock(service: Batch
     assert service.clock.now - before < timedelta(days=1)
 
 
+def test_its_client_is_closed_with_it(only: BatchService) -> None:
+    service = BatchService(only.status)
+    assert list(service.client.list_pools()) == []
+    service.close()
+    with pytest.raises(ValueError, match="HTTP transport has already been closed"):
+        list(service.client.list_pools())
+
+
 def test_pollers_of_its_clients_ask_often_unless_told_otherwise(service: BatchService) -> None:
     service.client.create_pool(POOL)
     service.client.begin_delete_pool("pool").wait()
