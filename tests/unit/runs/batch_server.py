@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -31,6 +32,10 @@ class BatchServer:
         """Refusals by path."""
         self.asked: list[str] = []
         self.account = Account("", "acct", Secret("a2V5"))
+        self.client: BatchClient
+        """A client of this server, while it runs."""
+        self.root: Path
+        """The directory of the runs of a test."""
 
     def job(self, *tasks: Mapping[str, Any], job_id: str = "j", pool: str = "p", ended: float | None = 300) -> None:
         """A job of `pool` that was created at START, with the documents of its tasks."""
@@ -137,7 +142,8 @@ def serve(service: BatchServer) -> Iterator[BatchClient]:
         thread.start()
         service.account = service.account._replace(endpoint=f"http://127.0.0.1:{server.server_port}")
         try:
-            yield connect.connect(service.account)
+            service.client = connect.connect(service.account)
+            yield service.client
         finally:
             server.shutdown()
             thread.join()

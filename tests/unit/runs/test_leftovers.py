@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.batch import BatchClient
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
@@ -18,7 +16,7 @@ from batchtrain.runs.directory import RunRecord
 from batchtrain.runs.leftovers import Leftover
 from batchtrain.service.connect import Account
 
-from .batch_server import START, BatchServer, moment, serve
+from .batch_server import START, BatchServer, moment
 
 PRICES = Prices("westeurope", "EUR", {"Standard_D4s_v5": 0.2}, {"Standard_D4s_v5": 0.05})
 NOW = START + timedelta(hours=3)
@@ -31,23 +29,16 @@ def thing(name: str, run: str = "gone", user: str = "me", created: float | None 
 
 
 @pytest.fixture
-def service() -> BatchServer:
-    server = BatchServer()
+def service(service: BatchServer) -> BatchServer:
     for path in ("/pools", "/jobs", "/jobschedules"):
-        server.documents[path] = {"value": []}
-    return server
+        service.documents[path] = {"value": []}
+    return service
 
 
-@pytest.fixture
-def client(service: BatchServer) -> Iterator[BatchClient]:
-    with serve(service) as connected:
-        yield connected
-
-
-def left(client: BatchClient, service: BatchServer, root: Path, **options: Any) -> tuple[Leftover, ...]:
+def left(service: BatchServer, **options: Any) -> tuple[Leftover, ...]:
     account: Account = service.account._replace(endpoint="https://acct.westeurope.batch.azure.com")
     catalog = Catalog(prices=(PRICES,))
-    return leftovers.leftovers(client, account, root, catalog, NOW, **options)
+    return leftovers.leftovers(service.client, account, service.root, catalog, NOW, **options)
 
 
 def run_of(root: Path, state: str, **fields: Any) -> str:
@@ -57,24 +48,20 @@ def run_of(root: Path, state: str, **fields: Any) -> str:
     return run.name
 
 
-def test_jobs_come_before_schedules_and_pools_and_what_carries_no_mark_is_left_out(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_jobs_come_before_schedules_and_pools_and_what_carries_no_mark_is_left_out(service: BatchServer) -> None:
     service.documents["/pools"] = {"value": [thing("p"), {"id": "mine", "creationTime": moment(0)}]}
     service.documents["/jobschedules"] = {"value": [thing("s")]}
     service.documents["/jobs"] = {"value": [thing("j")]}
-    found = left(client, service, tmp_path)
+    found = left(service)
     assert [(item.thing.kind, item.thing.id) for item in found] == [("job", "j"), ("job schedule", "s"), ("pool", "p")]
     assert {item.marks for item in found} == {Marks("gone", "me", "host")}
 
 
-def test_a_controller_is_known_by_its_metadata_and_not_by_its_id(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_a_controller_is_known_by_its_metadata_and_not_by_its_id(service: BatchServer) -> None:
     controller = thing("other")
     controller["metadata"] = [*controller["metadata"], {"name": "batchtrain:controls", "value": "gone"}]
     service.documents["/jobs"] = {"value": [thing("my-controller"), controller]}
-    assert [item.is_controller for item in left(client, service, tmp_path)] == [False, True]
+    assert [item.is_controller for item in left(service)] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -82,36 +69,32 @@ def test_a_controller_is_known_by_its_metadata_and_not_by_its_id(
     [(2, 4, "standard_d4s_v5", "0.60 EUR"), (0, 0, "standard_d4s_v5", "0.00 EUR"), (1, 0, "standard_d64s_v5", "")],
 )
 def test_a_pool_has_the_cost_of_an_hour_of_its_nodes(
-    client: BatchClient, service: BatchServer, tmp_path: Path, dedicated: int, spot: int, size: str, hour: str
+    service: BatchServer, dedicated: int, spot: int, size: str, hour: str
 ) -> None:
     nodes = {"currentDedicatedNodes": dedicated, "currentLowPriorityNodes": spot, "vmSize": size}
     service.documents["/pools"] = {"value": [thing("p", created=3600, **nodes)]}
-    (item,) = left(client, service, tmp_path)
+    (item,) = left(service)
     assert item.row == ("pool", "p", "active", "gone", "me", "host", "2 h 0 min", dedicated + spot, hour, "")
 
 
 @pytest.mark.parametrize(("results", "shown"), [("complete", "here"), ("partial", "not here")])
-def test_a_job_says_whether_its_results_are_on_this_machine(
-    client: BatchClient, service: BatchServer, tmp_path: Path, results: str, shown: str
-) -> None:
-    name = run_of(tmp_path, "completed", results=results)
+def test_a_job_says_whether_its_results_are_on_this_machine(service: BatchServer, results: str, shown: str) -> None:
+    name = run_of(service.root, "completed", results=results)
     service.documents["/jobs"] = {"value": [thing("j", name), thing("k")]}
-    here, elsewhere = left(client, service, tmp_path)
+    here, elsewhere = left(service)
     assert (here.row.results, here.elsewhere, here.row.nodes, here.row.hour) == (shown, False, None, "")
     assert (elsewhere.row.results, elsewhere.elsewhere) == ("not here", True)
 
 
 @pytest.mark.parametrize("state", ["running", "detached"])
-def test_what_a_run_that_a_process_of_this_machine_records_uses_is_not_left(
-    client: BatchClient, service: BatchServer, tmp_path: Path, state: str
-) -> None:
-    name = run_of(tmp_path, state)
+def test_what_a_run_that_a_process_of_this_machine_records_uses_is_not_left(service: BatchServer, state: str) -> None:
+    name = run_of(service.root, state)
     service.documents["/jobs"] = {"value": [thing("j", name, state="completed")]}
-    held = lease.take(tmp_path / name)
+    held = lease.take(service.root / name)
     assert held is not None
-    assert left(client, service, tmp_path) == ()
+    assert left(service) == ()
     held.release()
-    assert len(left(client, service, tmp_path)) == 1, "the process that recorded it is gone"
+    assert len(left(service)) == 1, "the process that recorded it is gone"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +108,7 @@ def test_what_a_run_that_a_process_of_this_machine_records_uses_is_not_left(
     ],
 )
 def test_things_are_chosen_by_their_user_and_age(
-    client: BatchClient, service: BatchServer, tmp_path: Path, options: dict[str, Any], names: list[str]
+    service: BatchServer, options: dict[str, Any], names: list[str]
 ) -> None:
     now: datetime = NOW
     old, new = (now - START).total_seconds() - 3600, (now - START).total_seconds() - 5
@@ -133,23 +116,21 @@ def test_things_are_chosen_by_their_user_and_age(
         "value": [thing("old", created=old), thing("other", user="you"), thing("new", created=new),
                   thing("unknown", created=None)]
     }  # fmt: skip
-    assert [item.thing.id for item in left(client, service, tmp_path, **options)] == names
+    assert [item.thing.id for item in left(service, **options)] == names
 
 
-def test_each_thing_is_deleted_unless_it_is_gone_replaced_or_refused(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_each_thing_is_deleted_unless_it_is_gone_replaced_or_refused(service: BatchServer) -> None:
     service.documents["/jobs"] = {"value": [thing(name) for name in ("j", "gone", "replaced", "refused")]}
     service.documents["/jobschedules"] = {"value": [thing("s")]}
     service.documents["/pools"] = {"value": [thing("p")]}
-    things = left(client, service, tmp_path)
+    things = left(service)
     kept = {
         "/jobs/j": thing("j"), "/jobs/replaced": thing("replaced", "another"), "/jobs/refused": thing("refused"),
         "/jobschedules/s": thing("s"), "/pools/p": thing("p"),
     }  # fmt: skip
     service.documents.update(kept)
     service.status["/jobs/refused"] = 403
-    results = {item.thing.id: error for item, _, error in leftovers.delete(client, things)}
+    results = {item.thing.id: error for item, _, error in leftovers.delete(service.client, things)}
     assert [name for name, error in results.items() if error is None] == ["j", "s", "p"]
     assert list(results) == ["j", "refused", "s", "p"]
     assert kept.keys() & service.documents.keys() == {"/jobs/replaced", "/jobs/refused"}
@@ -170,9 +151,9 @@ def test_each_thing_is_deleted_unless_it_is_gone_replaced_or_refused(
     ],
 )
 def test_what_a_run_uses_is_left_once_its_job_on_the_service_has_ended(
-    client: BatchClient, service: BatchServer, tmp_path: Path, record: str, job: str, task: str, is_left: bool
+    service: BatchServer, record: str, job: str, task: str, is_left: bool
 ) -> None:
-    name = run_of(tmp_path, record)
+    name = run_of(service.root, record)
     service.documents["/jobs"] = {"value": [thing("j", name, state=job)]}
     service.documents["/pools"] = {"value": [thing("p", name)]}
     tasks: list[Any] = [] if task == "completed" else [{"id": "t", "state": task}]  # the service filters them
@@ -183,7 +164,7 @@ def test_what_a_run_uses_is_left_once_its_job_on_the_service_has_ended(
     service.documents["/jobs/j"] = thing("j", name, state=job)
     name_of_count = "running" if task == "running" else "active"
     service.documents["/jobs/j/taskcounts"] = {"taskCounts": {name_of_count: 1}}
-    assert [item.thing.id for item in left(client, service, tmp_path)] == (["j", "p"] if is_left else [])
+    assert [item.thing.id for item in left(service)] == (["j", "p"] if is_left else [])
 
 
 @pytest.mark.parametrize(
@@ -197,9 +178,9 @@ def test_what_a_run_uses_is_left_once_its_job_on_the_service_has_ended(
     ids=["over", "of another program", "of another directory", "of another user"],
 )
 def test_a_pool_on_which_a_job_is_not_over_is_not_left(
-    client: BatchClient, service: BatchServer, tmp_path: Path, user: Any, is_left: bool, is_elsewhere: bool
+    service: BatchServer, user: Any, is_left: bool, is_elsewhere: bool
 ) -> None:
     service.documents["/jobs"] = {"value": [thing("k", poolInfo={"poolId": "p"}) | user]}
-    service.documents["/pools"] = {"value": [thing("p", run_of(tmp_path, "completed"))]}
-    pools = [item for item in left(client, service, tmp_path, user="me") if item.thing.kind == "pool"]
+    service.documents["/pools"] = {"value": [thing("p", run_of(service.root, "completed"))]}
+    pools = [item for item in left(service, user="me") if item.thing.kind == "pool"]
     assert [item.elsewhere for item in pools] == [is_elsewhere] * is_left

@@ -8,14 +8,12 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from azure.batch import BatchClient
 from msgspec.structs import replace
 
 from batchtrain.catalog.offer import Catalog
@@ -60,24 +58,17 @@ from batchtrain.service.connect import Account
 from batchtrain.version import __version__
 from tests.unit.plan.jobs import recipe
 
-from .batch_server import START, BatchServer, node, serve, task
+from .batch_server import START, BatchServer, node, task
 
 KEY = "c2VjcmV0c2VjcmV0"
 VERSIONS = {"batchtrain": __version__, "python": platform.python_version()}
 
 
 @pytest.fixture
-def service() -> BatchServer:
-    server = BatchServer()
-    server.job(task("train"))
-    server.pool(node("tvm-1"))
-    return server
-
-
-@pytest.fixture
-def client(service: BatchServer) -> Iterator[BatchClient]:
-    with serve(service) as connected:
-        yield connected
+def service(service: BatchServer) -> BatchServer:
+    service.job(task("train"))
+    service.pool(node("tvm-1"))
+    return service
 
 
 def job_of(*tasks: dict[str, Any]) -> JobSettings:
@@ -91,21 +82,13 @@ def after(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def started(
-    client: BatchClient,
-    service: BatchServer,
-    root: Path,
-    *,
-    job: JobSettings | None = None,
-    ended: Any = None,
-    **fields: Any,
-) -> Recording:
+def started(service: BatchServer, *, job: JobSettings | None = None, ended: Any = None, **fields: Any) -> Recording:
     """The recording of a job that began at START."""
-    run = directory.make(root, "j", START)
+    run = directory.make(service.root, "j", START)
     record = RunRecord(
         id=run.name, job="j", started=START, endpoint=service.account.endpoint, **{"state": "running", **fields}
     )
-    return Recording(client, service.account, run, record, job or job_of(), job_ended=ended)
+    return Recording(service.client, service.account, run, record, job or job_of(), job_ended=ended)
 
 
 def ran(name: str = "train", exit_code: int = 0, node_id: str = "tvm-1") -> Task:
@@ -114,10 +97,10 @@ def ran(name: str = "train", exit_code: int = 0, node_id: str = "tvm-1") -> Task
 
 
 def test_while_one_run_fetches_all_runs_of_this_process_count_as_alive(
-    client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    service: BatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service.files["/jobs/j/tasks/train"] = {"wd/output/model.pt": b"weights"}
-    first, second = (started(client, service, tmp_path) for _ in range(2))
+    first, second = (started(service) for _ in range(2))
     monkeypatch.setattr(lease, "EVERY_SECONDS", 0.0)
     leases = [recording.run.path / lease.FILE for recording in (first, second)]
     alive = []
@@ -136,66 +119,54 @@ def test_while_one_run_fetches_all_runs_of_this_process_count_as_alive(
 # --- the start ------------------------------------------------------------------------------------------------------
 
 
-def begun(client: BatchClient, service: BatchServer, root: Path, recipe: Recipe, **origin: Any) -> Recording:
-    return begin(client, service.account, recipe, recipe.jobs[0], plan_jobs(recipe), Origin(root, **origin))
+def begun(service: BatchServer, recipe: Recipe, **origin: Any) -> Recording:
+    return begin(
+        service.client, service.account, recipe, recipe.jobs[0], plan_jobs(recipe), Origin(service.root, **origin)
+    )
 
 
-def test_the_start_of_a_run_names_its_account_pool_and_nodes(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_the_start_of_a_run_names_its_account_pool_and_nodes(service: BatchServer) -> None:
     pool = {"vm_count": {"dedicated": 2, "low_priority": 3}}
-    record = begun(client, service, tmp_path, recipe(pool=pool)).run.record()
+    record = begun(service, recipe(pool=pool)).run.record()
     assert (record.state, record.account, record.endpoint) == ("running", "acct", service.account.endpoint)
     assert (record.pool, record.job, record.vm_size, record.nodes) == ("p", "j", "STANDARD_D4S_V5", 5)
     assert (record.cost, record.commit, record.versions) == (None, None, VERSIONS)
 
 
-def test_the_planned_cost_of_a_run_is_that_of_all_nodes(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_the_planned_cost_of_a_run_is_that_of_all_nodes(service: BatchServer) -> None:
     prices = Prices("westeurope", "EUR", {"Standard_D4s_v5": 0.2}, {"Standard_D4s_v5": 0.05})
     service.account = service.account._replace(endpoint="https://acct.westeurope.batch.azure.com")
     whole = recipe(pool={"vm_count": {"dedicated": 2, "low_priority": 4}})
-    run = begun(client, service, tmp_path, msgspec.structs.replace(whole, catalog=Catalog(prices=(prices,)))).run
+    run = begun(service, msgspec.structs.replace(whole, catalog=Catalog(prices=(prices,)))).run
     assert run.record().cost == Cost(
         currency="EUR", region="westeurope", dedicated=0.2, spot=0.05, hour=pytest.approx(0.6)
     )
     unpriced = msgspec.structs.replace(whole, catalog=Catalog(prices=(Prices("eastus", "EUR", {}, {}),)))
-    assert begun(client, service, tmp_path, unpriced).run.record().cost is None
+    assert begun(service, unpriced).run.record().cost is None
 
 
-def test_the_labels_of_a_run_are_recorded_at_its_start(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_the_labels_of_a_run_are_recorded_at_its_start(service: BatchServer) -> None:
     labels = Labels(("baseline",), "the first one")
-    assert begun(client, service, tmp_path, recipe(), labels=labels).run.labels() == labels
+    assert begun(service, recipe(), labels=labels).run.labels() == labels
 
 
-def test_a_job_without_a_pool_in_its_recipe_names_none(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_a_job_without_a_pool_in_its_recipe_names_none(service: BatchServer) -> None:
     whole = msgspec.structs.replace(recipe(), pool=None)
-    origin = Origin(tmp_path)
-    record = begin(client, service.account, whole, whole.jobs[0], Plan(steps=()), origin).run.record()
+    origin = Origin(service.root)
+    record = begin(service.client, service.account, whole, whole.jobs[0], Plan(steps=()), origin).run.record()
     assert (record.pool, record.vm_size, record.nodes) == ("", "", 0)
 
 
-def test_the_run_of_a_job_with_its_own_pool_names_no_pool(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
-    assert begun(client, service, tmp_path, recipe({"auto_pool": {}})).run.record().pool == ""
+def test_the_run_of_a_job_with_its_own_pool_names_no_pool(service: BatchServer) -> None:
+    assert begun(service, recipe({"auto_pool": {}})).run.record().pool == ""
 
 
-def test_secrets_are_masked_in_everything_that_a_run_records(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_secrets_are_masked_in_everything_that_a_run_records(service: BatchServer) -> None:
     storage = {"credentials": {"storage": {"data": {"account": "acct", "account_key": KEY}}}}
     settings = {"credentials.batch.account_key": "S3CR3T", "pool_specification.id": "p"}
     whole = recipe(task={"environment_variables": {"TOKEN_OF_TESTS": KEY}}, **storage)
     run = begun(
-        client,
         service,
-        tmp_path,
         whole,
         command=("run", "--set", "credentials.batch.account_key=S3CR3T"),
         settings=settings,
@@ -211,38 +182,32 @@ def test_secrets_are_masked_in_everything_that_a_run_records(
     assert not [text for text in every if KEY in text or "S3CR3T" in text]
 
 
-def test_the_effective_configuration_has_the_sections_of_the_files_in_their_order(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
-    text = (begun(client, service, tmp_path, recipe()).run.config / "effective.yaml").read_text()
+def test_the_effective_configuration_has_the_sections_of_the_files_in_their_order(service: BatchServer) -> None:
+    text = (begun(service, recipe()).run.config / "effective.yaml").read_text()
     sections = [line for line in text.splitlines() if line[0].isalpha()]
     assert [line.partition(":")[0] for line in sections][-2:] == ["pool_specification", "job_specifications"]
     assert "command: echo hello" in text and "credentials" not in text
 
 
-def test_a_run_directory_that_cannot_be_written_is_one_message(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_a_run_directory_that_cannot_be_written_is_one_message(service: BatchServer) -> None:
     with pytest.raises(UsageError, match=r"cannot be written: File name too long"):
-        begun(client, service, tmp_path, recipe(), files={"n" * 300: b"x"})
+        begun(service, recipe(), files={"n" * 300: b"x"})
 
 
 # --- while it runs --------------------------------------------------------------------------------------------------
 
 
-def test_events_with_a_text_are_recorded_and_output_is_not(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
-    recorded = started(client, service, tmp_path)
+def test_events_with_a_text_are_recorded_and_output_is_not(service: BatchServer) -> None:
+    recorded = started(service)
     for event in (PoolAdded("p", "added"), Stdout("train", "hello"), NodeReady("n", "")):
         recorded.tell(event)
     assert [(event.kind, event.subject, event.text) for event in recorded.run.events()] == [("pool.add", "p", "added")]
 
 
 def test_a_warning_of_the_launch_is_in_the_record_while_the_run_continues_and_is_said_at_its_end(
-    client: BatchClient, service: BatchServer, tmp_path: Path
+    service: BatchServer,
 ) -> None:
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     for texts in (("node n1 is hot",), (), ("node n1 is hot", "node n2 is slow")):
         recorded.tell(MetricsSeen("train", job="j", warnings=texts))
     assert recorded.run.record().warnings == ("node n1 is hot", "node n2 is slow")
@@ -251,23 +216,19 @@ def test_a_warning_of_the_launch_is_in_the_record_while_the_run_continues_and_is
     assert recorded.conclusion().splitlines()[1:] == ["  warning: node n1 is hot", "  warning: node n2 is slow"]
 
 
-def test_a_warning_of_a_gang_that_was_not_followed_comes_with_its_records(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_a_warning_of_a_gang_that_was_not_followed_comes_with_its_records(service: BatchServer) -> None:
     service.files["/jobs/j/tasks/train"] = {"wd/ranks/stream.jsonl": b'{"warning": "node n1 is hot"}\n'}
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     recorded.fetch([ran()])
     recorded.end("completed")
     assert recorded.run.record().warnings == ("node n1 is hot",)
 
 
-def test_the_parts_of_a_run_are_measured_by_its_events(
-    client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_parts_of_a_run_are_measured_by_its_events(service: BatchServer, monkeypatch: pytest.MonkeyPatch) -> None:
     service.pool(node("tvm-1", allocated=5, prepared=20), node("tvm-2", allocated=0, prepared=30))
     clock = itertools.chain([after(100), after(100), after(110), after(200)], itertools.repeat(after(207)))
     monkeypatch.setattr(recording, "now", lambda: next(clock))
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     recorded.tell(PoolReused("p", "ready"))
     recorded.tell(TasksAdded("j", "added"))
     recorded.fetch([replace(ran(), created=after(-40))])
@@ -277,11 +238,9 @@ def test_the_parts_of_a_run_are_measured_by_its_events(
     }  # fmt: skip
 
 
-def test_the_start_tasks_of_nodes_that_were_there_before_are_no_part_of_a_run(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_the_start_tasks_of_nodes_that_were_there_before_are_no_part_of_a_run(service: BatchServer) -> None:
     service.pool(node("tvm-1", allocated=-1, prepared=99), node("tvm-2", prepared=30), node("tvm-3", prepared=20))
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     recorded.fetch([ran()])
     recorded.end("completed")
     assert recorded.run.record().phases["preparation"] == 30.0
@@ -290,16 +249,14 @@ def test_the_start_tasks_of_nodes_that_were_there_before_are_no_part_of_a_run(
 # --- fetching -------------------------------------------------------------------------------------------------------
 
 
-def test_logs_results_and_metrics_come_to_their_places(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_logs_results_and_metrics_come_to_their_places(service: BatchServer) -> None:
     service.files["/jobs/j/tasks/train"] = {
         "stdout.txt": b"epoch 1 loss 0.5\n", "wd/output/model.pt": b"model", "wd/ranks/rank-0.metrics.jsonl":
         b'{"step": 1, "accuracy": 0.75}\n', "wd/__pycache__/a.pyc": b"not wanted",
     }  # fmt: skip
     begun_files: list[tuple[int, int]] = []
     moved: list[int] = []
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     recorded.fetch([ran()], progress=Progress(lambda files, size: begun_files.append((files, size)), moved.append))
     recorded.end("completed")
     run = recorded.run
@@ -323,10 +280,10 @@ def test_logs_results_and_metrics_come_to_their_places(
     ],
 )
 def test_of_a_job_with_too_many_tasks_only_the_named_results_come_and_a_line_says_so(
-    client: BatchClient, service: BatchServer, tmp_path: Path, tasks: int, results: Any, names: list[str]
+    service: BatchServer, tasks: int, results: Any, names: list[str]
 ) -> None:
     service.files["/jobs/j/tasks/train"] = {"wd/model.pt": b"model", "wd/output/x": b"x"}
-    recorded = started(client, service, tmp_path, job=job_of({"results": results}))
+    recorded = started(service, job=job_of({"results": results}))
     recorded.fetch([ran(), *(replace(ran(), id=f"t{number}", node="") for number in range(1, tasks))])
     fetched = [Path(record.fetched).name for record in recorded.run.files()]
     assert sorted(name for name in fetched if name != "stdout.txt") == names
@@ -342,11 +299,9 @@ def test_of_a_job_with_too_many_tasks_only_the_named_results_come_and_a_line_say
         ({"include": ["output/**"], "exclude": ["*.pt"]}, ""),
     ],
 )
-def test_a_created_file_that_the_settings_do_not_name_is_said(
-    client: BatchClient, service: BatchServer, tmp_path: Path, results: Any, line: str
-) -> None:
+def test_a_created_file_that_the_settings_do_not_name_is_said(service: BatchServer, results: Any, line: str) -> None:
     service.files["/jobs/j/tasks/train"] = {"wd/model.pt": b"model", "wd/output/x": b"x", "wd/ranks/a": b"", "y": b""}
-    recorded = started(client, service, tmp_path, job=job_of({"results": results}))
+    recorded = started(service, job=job_of({"results": results}))
     recorded.fetch([ran()])
     assert (recorded.conclusion().partition("\n  ")[2], recorded.unsaved, recorded.missing) == (line, (), None)
 
@@ -369,25 +324,21 @@ STORED = {"storage_account_settings": "s", "remote_path": "models"}
     ],
 )
 def test_a_file_that_an_output_of_its_task_sent_to_storage_is_not_on_its_node_alone(
-    client: BatchClient, service: BatchServer, tmp_path: Path, output: Any, path: str, is_alone: bool
+    service: BatchServer, output: Any, path: str, is_alone: bool
 ) -> None:
     service.files["/jobs/j/tasks/train"] = {path: b"model"}
     data = {"output_data": {"azure_storage": [output]}} if output else {}
-    recorded = started(
-        client, service, tmp_path, job=job_of({"results": {"max_created_size": "0", "max_size": "0"}, **data})
-    )
+    recorded = started(service, job=job_of({"results": {"max_created_size": "0", "max_size": "0"}, **data}))
     recorded.fetch([replace(ran(), result="success")])
     assert (recorded.exceeds_limit, recorded.is_on_nodes_alone) == (True, is_alone)
 
 
-def test_nodes_are_numbered_as_the_tasks_name_them_and_have_their_ranks(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_nodes_are_numbered_as_the_tasks_name_them_and_have_their_ranks(service: BatchServer) -> None:
     service.job(task("a", "tvm-2"), task("b", "tvm-1"))
     service.pool(node("tvm-1", address="10.0.0.5"))
     ranks = {f"wd/ranks/rank-{rank}.stdout.txt": b"x" for rank in (10, 9)}
     service.files["/jobs/j/tasks/a"] = {**ranks, "stdout.txt": b"y", "wd/ranks/rank-3.stderr.txt": b"z"}
-    recorded = started(client, service, tmp_path, vm_size="D4")
+    recorded = started(service, vm_size="D4")
     recorded.fetch([ran("a", node_id="tvm-2"), ran("b")])
     assert recorded.run.nodes() == (
         RunNode("n0", "tvm-2", "p", "", "D4", {"a": (9, 10)}),
@@ -395,19 +346,15 @@ def test_nodes_are_numbered_as_the_tasks_name_them_and_have_their_ranks(
     )
 
 
-def test_the_nodes_of_a_pool_that_is_gone_have_no_address(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_the_nodes_of_a_pool_that_is_gone_have_no_address(service: BatchServer) -> None:
     del service.documents["/pools/p/nodes"]
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     recorded.fetch([ran()])
     assert recorded.run.nodes() == (RunNode("n0", "tvm-1", "p"),)
 
 
-def test_a_task_that_never_ran_has_no_node_and_nothing_is_fetched_of_it(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
-    recorded = started(client, service, tmp_path)
+def test_a_task_that_never_ran_has_no_node_and_nothing_is_fetched_of_it(service: BatchServer) -> None:
+    recorded = started(service)
     recorded.fetch([Task("train", "completed", "failure")])
     assert (recorded.run.nodes(), recorded.run.files()) == ((), ())
     assert not (recorded.run.path / "nodes.json").exists()
@@ -434,10 +381,10 @@ def fetched(recorded: Recording, folder: str) -> int:
     [(20, 0, False, 20), (21, 2, False, 2), (22, 21, False, 21), (21, 0, False, 0), (21, 0, True, 21)],
 )
 def test_of_many_tasks_all_results_are_fetched_and_the_logs_of_those_that_failed(
-    client: BatchClient, service: BatchServer, tmp_path: Path, count: int, failed: int, all_tasks: bool, logs: int
+    service: BatchServer, count: int, failed: int, all_tasks: bool, logs: int
 ) -> None:
     many(service, count)
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     recorded.fetch([ran(f"t{number}", int(number < failed)) for number in range(count)], all_tasks=all_tasks)
     assert (fetched(recorded, "outputs/"), fetched(recorded, "logs/")) == (count, logs)
     left = {0: "", 1: "1 task that"}.get(count - logs, f"{count - logs} tasks that")
@@ -448,30 +395,26 @@ def test_of_many_tasks_all_results_are_fetched_and_the_logs_of_those_that_failed
 
 @pytest.mark.parametrize(("count", "logs"), [(200, 200), (201, 0)])
 def test_the_logs_of_a_sweep_are_fetched_up_to_a_higher_number_of_tasks(
-    client: BatchClient, service: BatchServer, tmp_path: Path, count: int, logs: int
+    service: BatchServer, count: int, logs: int
 ) -> None:
     service.job(task("t0", BATCHTRAIN_PARAMETERS='{"lr": 0.1}'))
-    recorded = started(client, service, tmp_path, job=job_of({"task_factory": {"repeat": 300}}))
+    recorded = started(service, job=job_of({"task_factory": {"repeat": 300}}))
     known = tuple(ran(f"t{number}") for number in range(count))
     assert len(recorded._with_logs(known, all_tasks=False)) == logs
 
 
-def test_of_many_tasks_those_with_results_keep_their_logs(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
-    recorded = started(client, service, tmp_path, job=job_of({"id": "keep", "results": {}}, {"id": "other"}))
+def test_of_many_tasks_those_with_results_keep_their_logs(service: BatchServer) -> None:
+    recorded = started(service, job=job_of({"id": "keep", "results": {}}, {"id": "other"}))
     known = (*(ran(f"t{number}") for number in range(21)), ran("keep"))
     assert list(recorded._with_logs(known, all_tasks=False)) == ["keep"]
 
 
-def test_a_fetch_that_was_interrupted_leaves_results_that_are_not_safe(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_a_fetch_that_was_interrupted_leaves_results_that_are_not_safe(service: BatchServer) -> None:
     def interrupt(files: int, size: int) -> None:
         raise KeyboardInterrupt
 
     many(service, 2)
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     with pytest.raises(KeyboardInterrupt):
         recorded.fetch([ran("t0"), ran("t1")], progress=Progress(interrupt))
     assert recorded.unsaved == ("the fetching was interrupted",)
@@ -479,21 +422,17 @@ def test_a_fetch_that_was_interrupted_leaves_results_that_are_not_safe(
     assert recorded.missing is None
 
 
-def test_the_results_of_a_job_that_was_deleted_are_not_waited_for(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
-    recorded = started(client, service, tmp_path)
+def test_the_results_of_a_job_that_was_deleted_are_not_waited_for(service: BatchServer) -> None:
+    recorded = started(service)
     service.documents.clear()
     with pytest.raises(NotFound):
         recorded.fetch([ran(f"t{number}") for number in range(21)])
     assert recorded.unsaved == ()
 
 
-def test_results_that_do_not_fit_on_the_disk_are_not_safe(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_results_that_do_not_fit_on_the_disk_are_not_safe(service: BatchServer) -> None:
     many(service, 21)
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     recorded.fetch([ran(f"t{number}") for number in range(21)], free=lambda directory: 0)
     (reason,) = recorded.unsaved
     assert "has 0 bytes free, and the files of task t0 need 1 bytes: free some space" in reason
@@ -501,23 +440,19 @@ def test_results_that_do_not_fit_on_the_disk_are_not_safe(
     assert not (recorded.run.path / "outputs").exists()
 
 
-def test_the_parameters_of_a_sweep_are_recorded_with_its_tasks(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_the_parameters_of_a_sweep_are_recorded_with_its_tasks(service: BatchServer) -> None:
     service.job(task("t0", BATCHTRAIN_PARAMETERS='{"lr": 0.1}'), task("t1", BATCHTRAIN_PARAMETERS="not ours"))
-    recorded = started(client, service, tmp_path, job=job_of({"task_factory": {"repeat": 2}}))
+    recorded = started(service, job=job_of({"task_factory": {"repeat": 2}}))
     recorded.fetch([ran("t0"), ran("t1")])
     assert [record.parameters for record in recorded.run.tasks()] == [{"lr": 0.1}, None]
 
 
-def test_secrets_in_the_parameters_and_the_failure_of_a_task_are_masked(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_secrets_in_the_parameters_and_the_failure_of_a_task_are_masked(service: BatchServer) -> None:
     service.job(task("t0", BATCHTRAIN_PARAMETERS=f'{{"token": "{KEY}"}}'))
-    run, record = started(client, service, tmp_path).run, RunRecord(id="r", job="j", started=START, state="running")
+    run, record = started(service).run, RunRecord(id="r", job="j", started=START, state="running")
     failed = replace(ran("t0", exit_code=1), failure=Failure("BlobAccessDenied", f"no access with {KEY}"))
     recorded = Recording(
-        client, service.account, run, record, job_of({"task_factory": {"repeat": 1}}), secrets=(Secret(KEY),)
+        service.client, service.account, run, record, job_of({"task_factory": {"repeat": 1}}), secrets=(Secret(KEY),)
     )
     recorded.fetch([failed])
     (kept,) = run.tasks()
@@ -525,10 +460,12 @@ def test_secrets_in_the_parameters_and_the_failure_of_a_task_are_masked(
     assert KEY not in str((kept.parameters, kept.failure))
 
 
-def test_secrets_in_all_that_a_run_meets_are_masked(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:
-    run = directory.make(tmp_path, "j", START)
+def test_secrets_in_all_that_a_run_meets_are_masked(service: BatchServer) -> None:
+    run = directory.make(service.root, "j", START)
     record = RunRecord(id=run.name, job="j", started=START, state="running")
-    recorded = Recording(client, service.account, run, record, job_of(), secrets=(Secret(KEY),), job_ended=after(60))
+    recorded = Recording(
+        service.client, service.account, run, record, job_of(), secrets=(Secret(KEY),), job_ended=after(60)
+    )
     recorded.tell(PoolAdded("p", f"the registry of p has {KEY}"))
     attempt = PoolAttempt(
         candidate="c", account="a", vm_size="v", began=START, ended=START, code="X", reason=f"no login with {KEY}"
@@ -547,10 +484,8 @@ def test_secrets_in_all_that_a_run_meets_are_masked(client: BatchClient, service
     assert [path.name for path in files if KEY in path.read_text()] == []
 
 
-def test_a_job_without_factories_is_not_asked_for_parameters(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
-    recorded = started(client, service, tmp_path)
+def test_a_job_without_factories_is_not_asked_for_parameters(service: BatchServer) -> None:
+    recorded = started(service)
     recorded.fetch([ran()])
     assert "GET /jobs/j/tasks" not in service.asked
 
@@ -569,19 +504,17 @@ RESULTS = {"include": ["*.pt"]}
     ],
 )
 def test_a_task_has_the_results_of_its_own_settings_or_of_its_template(
-    client: BatchClient, service: BatchServer, tmp_path: Path, tasks: list[dict[str, Any]], include: Any
+    service: BatchServer, tasks: list[dict[str, Any]], include: Any
 ) -> None:
-    results = started(client, service, tmp_path, job=job_of(*tasks))._settings("train").results
+    results = started(service, job=job_of(*tasks))._settings("train").results
     assert (results and results.include) == include
 
 
-def test_the_settings_of_a_job_of_another_command_are_those_of_its_tasks(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_the_settings_of_a_job_of_another_command_are_those_of_its_tasks(service: BatchServer) -> None:
     settings = '{"results": {"include": ["*.pt"]}, "metrics": [{"name": "speed", "pattern": "speed (.+)"}]}'
     service.job(task("train", BATCHTRAIN_FETCH=settings), task("other", BATCHTRAIN_FETCH="{"))
     service.files["/jobs/j/tasks/train"] = {"stdout.txt": b"speed 12\n", "wd/a.pt": b"1", "wd/output/b": b"2"}
-    recorded = adopt(client, service.account, "j", Origin(tmp_path))
+    recorded = adopt(service.client, service.account, "j", Origin(service.root))
     recorded.fetch([ran(), ran("other")])
     recorded.end("completed")
     assert (recorded.run.outputs("train") / "a.pt").exists()
@@ -589,36 +522,30 @@ def test_the_settings_of_a_job_of_another_command_are_those_of_its_tasks(
     assert recorded.metrics == {"train": {"speed": Metric(12.0, 12.0)}}
 
 
-def test_files_beyond_the_maximum_size_are_named_until_they_are_fetched(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_files_beyond_the_maximum_size_are_named_until_they_are_fetched(service: BatchServer) -> None:
     service.files["/jobs/j/tasks/train"] = {"wd/output/a": b"x" * 2000, "wd/output/b": b"x" * 1500}
-    recorded = started(client, service, tmp_path, job=job_of({"results": {"max_size": "1k"}}))
+    recorded = started(service, job=job_of({"results": {"max_size": "1k"}}))
     recorded.fetch([ran()])
     why = "`results.max_size` is 1k; `batchtrain jobs fetch j --all` fetches it"
     assert recorded.unsaved == (why,)
     lost = "wd/output/a (2.0 KiB) and wd/output/b (1.5 KiB)"
     assert recorded.conclusion() == f"results: {recorded.run.path}\n  {lost} were not fetched: {why}"
-    again = started(client, service, tmp_path, job=job_of({"results": {"max_size": "1k"}}))
+    again = started(service, job=job_of({"results": {"max_size": "1k"}}))
     again.fetch([ran()], everything=True)
     assert again.conclusion() == f"results: {again.run.path}: 2 files, 3.4 KiB in outputs/"
 
 
-def test_of_several_files_that_were_not_fetched_some_are_named(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_of_several_files_that_were_not_fetched_some_are_named(service: BatchServer) -> None:
     service.files["/jobs/j/tasks/train"] = {f"wd/output/{name}": b"x" * 2000 for name in "abcde"}
-    recorded = started(client, service, tmp_path, job=job_of({"results": {"max_size": "1k"}}))
+    recorded = started(service, job=job_of({"results": {"max_size": "1k"}}))
     recorded.fetch([ran()])
     names = ", ".join(f"wd/output/{name} (2.0 KiB)" for name in "abc")
     assert f"\n  {names} and 2 other files were not fetched: " in recorded.conclusion()
 
 
-def test_a_node_that_is_gone_is_one_line_and_one_file_is_named(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_a_node_that_is_gone_is_one_line_and_one_file_is_named(service: BatchServer) -> None:
     del service.files["/jobs/j/tasks/train"]
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     recorded.fetch([ran()])
     (record,) = recorded.run.files()
     assert (record.task, record.path, record.node, record.size) == ("train", "", "tvm-1", 0)
@@ -627,11 +554,9 @@ def test_a_node_that_is_gone_is_one_line_and_one_file_is_named(
     assert (recorded.unsaved, recorded.lost) == ((), (record.reason,))
 
 
-def test_a_single_file_that_was_not_fetched_is_named_and_remarks_follow(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_a_single_file_that_was_not_fetched_is_named_and_remarks_follow(service: BatchServer) -> None:
     service.files["/jobs/j/tasks/train"] = {"wd/output/a\x1b": b"x" * 2000, "stdout.txt": b"epoch 1 loss nan\n"}
-    recorded = started(client, service, tmp_path, job=job_of({"results": {"max_size": "1k"}}))
+    recorded = started(service, job=job_of({"results": {"max_size": "1k"}}))
     recorded.fetch([ran()])
     recorded.end("completed")
     _, missing = recorded.conclusion().split("\n  ")
@@ -652,21 +577,19 @@ def follow(recorded: Recording, task_id: str, line: str) -> None:
     recorded.tell(stream.event("j", task_id, ended=True))
 
 
-def test_the_summary_of_several_tasks_names_them(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:
-    recorded = started(client, service, tmp_path)
+def test_the_summary_of_several_tasks_names_them(service: BatchServer) -> None:
+    recorded = started(service)
     follow(recorded, "a", "test accuracy 0.5")
     follow(recorded, "b", "test accuracy 0.75")
     recorded.end("completed")
     assert recorded.run.record().summary == {"a/test_accuracy": Metric(0.5, 0.5), "b/test_accuracy": Metric(0.75, 0.75)}
 
 
-def test_the_output_of_a_task_that_was_followed_is_not_read_again(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_the_output_of_a_task_that_was_followed_is_not_read_again(service: BatchServer) -> None:
     service.job(task("train"), task("other"))
     service.files["/jobs/j/tasks/train"] = {"stdout.txt": b"test accuracy 0.25\n"}
     service.files["/jobs/j/tasks/other"] = {"stderr.txt": b"test accuracy 0.75\n", "stdout.txt": b""}
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     follow(recorded, "train", "test accuracy 0.5")
     recorded.fetch([ran(), ran("other")])
     recorded.end("completed")
@@ -684,10 +607,8 @@ def curve(recorded: Recording) -> list[tuple[int, float | None]]:
     return [(point.attempt, point.values["loss"]) for _, point in recorded.run.points()]
 
 
-def test_a_node_that_counts_attempts_anew_does_not_repeat_their_numbers(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
-    recorded, stream = started(client, service, tmp_path), MetricStream()
+def test_a_node_that_counts_attempts_anew_does_not_repeat_their_numbers(service: BatchServer) -> None:
+    recorded, stream = started(service), MetricStream()
 
     def runs(number: int, node: str, *losses: tuple[int, int]) -> None:
         recorded.tell(AttemptSeen("train", attempt=Attempt("train", number, (node,), START)))
@@ -705,42 +626,36 @@ def test_a_node_that_counts_attempts_anew_does_not_repeat_their_numbers(
     assert curve(recorded) == [(1, 9), (2, 8), (2, 7), (3, 6), (4, 5)]
 
 
-def test_files_of_the_last_node_are_of_the_last_attempts(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_files_of_the_last_node_are_of_the_last_attempts(service: BatchServer) -> None:
     begins = [AttemptEvent("began", number, START, node="tvm-1") for number in (1, 2)]
     service.files["/jobs/j/tasks/train"] = {
         ATTEMPTS: b"".join(map(line_of, begins)),
         RECORDS: "".join(f"{line}\n" for line in records_of((1, 8), (2, 7))).encode(),
         "wd/ranks/attempt-1/gpu.metrics.jsonl": b'{"loss": 6}\n',
     }
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     recorded.fetch([replace(ran(), requeues=1, retries=1)])
     recorded.end("completed")
     assert curve(recorded) == [(3, 7), (2, 6)]
 
 
-def test_the_nodes_of_an_attempt_have_their_ids_although_they_are_gone_at_the_end(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_the_nodes_of_an_attempt_have_their_ids_although_they_are_gone_at_the_end(service: BatchServer) -> None:
     begins = [AttemptEvent("began", number, START, node="tvm-1", hosts=("10.0.0.7",)) for number in (1, 2)]
     service.files["/jobs/j/tasks/train"] = {ATTEMPTS: b"".join(map(line_of, begins))}
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     recorded.tell(NodesSeen("p", nodes=(Node("tvm-2", "idle", address="10.0.0.7"),)))
     recorded.fetch([replace(ran(), requeues=1)])
     recorded.end("completed")
     assert [attempt.nodes for attempt in recorded.run.attempts()] == [("tvm-1", "tvm-2")] * 2
 
 
-def test_the_attempts_of_a_job_that_is_added_again_elsewhere_follow_those_before(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
-    recorded = begun(client, service, tmp_path, recipe())
+def test_the_attempts_of_a_job_that_is_added_again_elsewhere_follow_those_before(service: BatchServer) -> None:
+    recorded = begun(service, recipe())
     recorded.tell(AttemptSeen("train", attempt=Attempt("train", 2, ("n1",), START)))
     recorded.restart()
     other = recipe(pool={"vm_size": "STANDARD_D8S_V5"})
     (recorded.run.config / "plan.json").unlink()
-    recorded.move(client, service.account, other, plan_jobs(other))
+    recorded.move(service.client, service.account, other, plan_jobs(other))
     recorded.tell(AttemptSeen("train", attempt=Attempt("train", 1, ("n2",), START)))
     assert [(attempt.number, attempt.nodes) for attempt in recorded.run.attempts()] == [(2, ("n1",)), (3, ("n2",))]
     assert recorded.run.record().vm_size == "STANDARD_D8S_V5"
@@ -748,25 +663,21 @@ def test_the_attempts_of_a_job_that_is_added_again_elsewhere_follow_those_before
 
 
 @pytest.mark.parametrize("leaver", ["user", "terminal"])
-def test_a_run_that_is_left_is_no_lost_one(
-    client: BatchClient, service: BatchServer, tmp_path: Path, leaver: str
-) -> None:
-    recorded = started(client, service, tmp_path)
+def test_a_run_that_is_left_is_no_lost_one(service: BatchServer, leaver: str) -> None:
+    recorded = started(service)
     recorded.leave(leaver)
     assert (recorded.run.record().state, recorded.run.record().left_by) == ("left", leaver)
     assert lease.holder(recorded.run.path) in ("lost", "none")
 
 
-def test_a_run_that_the_service_ends_is_detached(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:
-    recorded = started(client, service, tmp_path)
+def test_a_run_that_the_service_ends_is_detached(service: BatchServer) -> None:
+    recorded = started(service)
     recorded.detach()
     assert recorded.run.record().state == "detached"
 
 
-def test_the_output_that_was_followed_is_kept_by_stream(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
-    recorded = started(client, service, tmp_path)
+def test_the_output_that_was_followed_is_kept_by_stream(service: BatchServer) -> None:
+    recorded = started(service)
     recorded.lines("train", "stdout", ["a", "b"])
     recorded.lines("train", "stderr", ["c"])
     recorded.lines("train", "stdout", ["d"])
@@ -774,14 +685,12 @@ def test_the_output_that_was_followed_is_kept_by_stream(
     assert [(logs / f"{stream}.txt").read_text() for stream in ("stdout", "stderr")] == ["a\nb\nd\n", "c\n"]
 
 
-def test_a_long_output_is_read_in_parts(
-    client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_output_is_read_in_parts(service: BatchServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "AT_ONCE", 2)
     monkeypatch.setattr(recording, "LONGEST", 1000)
     lines = "x" * 10_000 + "\n" + "".join(f"epoch {number} loss {number}\n" for number in range(1, 6))
     service.files["/jobs/j/tasks/train"] = {"stdout.txt": lines.encode()}
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     recorded.fetch([ran()])
     recorded.end("completed")
     assert recorded.metrics["train"]["loss"] == Metric(5.0, 1.0)
@@ -798,11 +707,9 @@ def test_the_output_of_an_attempt_is_read_from_where_it_begins(tmp_path: Path) -
 PRICES = Cost(currency="USD", region="r", dedicated=2.0, spot=1.0, hour=6.0)
 
 
-def test_a_run_costs_the_hours_of_its_nodes_until_its_job_ended(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_a_run_costs_the_hours_of_its_nodes_until_its_job_ended(service: BatchServer) -> None:
     service.pool(node("tvm-1", allocated=-3600), node("tvm-2", allocated=1800, isDedicated=False))
-    recorded = started(client, service, tmp_path, ended=after(3600), cost=PRICES, vm_size="D4")
+    recorded = started(service, ended=after(3600), cost=PRICES, vm_size="D4")
     recorded.fetch([ran()])
     recorded.end("completed")
     record = recorded.run.record()
@@ -812,21 +719,19 @@ def test_a_run_costs_the_hours_of_its_nodes_until_its_job_ended(
 
 
 def test_a_run_that_ended_before_its_nodes_costs_them_until_now(
-    client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    service: BatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recording, "now", lambda: after(3600))
     service.pool(node("tvm-1", allocated=0))
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     recorded.fetch([ran()])
     recorded.end("completed", ended=after(60))
     record = recorded.run.record()
     assert (record.ended, record.node_hours) == (after(60), 1.0)
 
 
-def test_a_run_whose_job_goes_on_has_no_end_and_no_cost(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
-    recorded = started(client, service, tmp_path, cost=PRICES)
+def test_a_run_whose_job_goes_on_has_no_end_and_no_cost(service: BatchServer) -> None:
+    recorded = started(service, cost=PRICES)
     recorded.fetch([ran()])
     recorded.end("fetched")
     record = recorded.run.record()
@@ -834,44 +739,38 @@ def test_a_run_whose_job_goes_on_has_no_end_and_no_cost(
     assert recorded.run.report.read_text().startswith("<!doctype html>")
 
 
-def test_a_run_ends_now_if_the_end_of_its_job_is_unknown(
-    client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_ends_now_if_the_end_of_its_job_is_unknown(service: BatchServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "now", lambda: after(77))
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     recorded.end("interrupted")
     assert (recorded.run.record().ended, recorded.run.record().node_hours) == (after(77), 0.0)
 
 
-def test_a_run_that_another_process_still_records_is_left_to_it(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
-    first = started(client, service, tmp_path)
+def test_a_run_that_another_process_still_records_is_left_to_it(service: BatchServer) -> None:
+    first = started(service)
     record = RunRecord(id=first.run.name, job="j", started=START, state="running")
     first.run.write(record)
-    Recording(client, service.account, first.run, record, job_of()).end("completed")
+    Recording(service.client, service.account, first.run, record, job_of()).end("completed")
     assert first.run.record().state == "running"
     first.end("failed")
     assert first.run.record().state == "failed"
 
 
-def test_a_lost_run_is_ended_by_the_next_process_that_records_it(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
-    run = directory.make(tmp_path, "j", START)
+def test_a_lost_run_is_ended_by_the_next_process_that_records_it(service: BatchServer) -> None:
+    run = directory.make(service.root, "j", START)
     run.write(RunRecord(id=run.name, job="j", started=START, state="running"))
-    recorded = Recording(client, service.account, run, run.record(), job_of())
+    recorded = Recording(service.client, service.account, run, run.record(), job_of())
     recorded.end("completed")
     assert run.record().state == "completed"
 
 
 def test_a_full_disk_ends_no_run_and_is_reported_at_its_end(
-    client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    service: BatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     with monkeypatch.context() as patched:
         patched.setattr(RunDirectory, "add_event", full)
         recorded.tell(PoolAdded("p", "added pool p"))
@@ -902,17 +801,15 @@ def stopped(why: str, next_step: str = "run it again") -> RunFailure:
     ],
 )
 def test_why_a_run_failed_is_recorded(
-    client: BatchClient, service: BatchServer, tmp_path: Path, error: BaseException | None, failure: RunFailure | None
+    service: BatchServer, error: BaseException | None, failure: RunFailure | None
 ) -> None:
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     recorded.end("failed", error)
     assert recorded.run.record().failure == failure
 
 
-def test_a_hang_that_the_user_stops_names_the_rank_that_stood_still(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
-    recorded, now = started(client, service, tmp_path), time.time()
+def test_a_hang_that_the_user_stops_names_the_rank_that_stood_still(service: BatchServer) -> None:
+    recorded, now = started(service), time.time()
     ranks = Rank(0, step=9, heard=now - 80), Rank(1, step=7, heard=now - 84), Rank(2, step=9, heard=now - 79)
     recorded.tell(MetricsSeen("train", job="j", ranks=ranks))
     recorded.end("interrupted", KeyboardInterrupt())
@@ -920,10 +817,8 @@ def test_a_hang_that_the_user_stops_names_the_rank_that_stood_still(
     assert recorded.run.record().failure == stopped(why, "read the output of that rank")
 
 
-def test_a_wait_that_the_user_stops_has_its_next_step(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
-    recorded = started(client, service, tmp_path)
+def test_a_wait_that_the_user_stops_has_its_next_step(service: BatchServer) -> None:
+    recorded = started(service)
     recorded.tell(TasksWait("j", finding=Finding("job-disabled", "task t", "the job is disabled", "", "enable it")))
     recorded.end("interrupted", KeyboardInterrupt())
     assert recorded.run.record().failure == stopped("stopped by the user while the job is disabled", "enable it")
@@ -931,9 +826,9 @@ def test_a_wait_that_the_user_stops_has_its_next_step(
 
 @pytest.mark.parametrize(("state", "advises"), [("failed", True), ("interrupted", True), ("completed", False)])
 def test_a_run_with_checkpoints_that_did_not_succeed_has_the_command_that_continues_it(
-    client: BatchClient, service: BatchServer, tmp_path: Path, state: str, advises: bool
+    service: BatchServer, state: str, advises: bool
 ) -> None:
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     record = json.dumps({"run": recorded.run.name, "training": "/m/p/j/t", "line": 1})
     directory.replace(recorded.run.logs("t") / "lineage.json", record.encode())
     recorded.end(state, None)
@@ -941,32 +836,30 @@ def test_a_run_with_checkpoints_that_did_not_succeed_has_the_command_that_contin
     assert (advice in recorded.conclusion()) is advises
 
 
-def test_the_finding_of_a_failure_is_recorded(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:
+def test_the_finding_of_a_failure_is_recorded(service: BatchServer) -> None:
     error = TaskFailed("it failed")
     error.finding = FINDING
-    recorded = started(client, service, tmp_path)
+    recorded = started(service)
     recorded.end("failed", error)
     failure = recorded.run.record().failure
     assert failure is not None and failure.found == FINDING
 
 
-def ended_run(client: BatchClient, service: BatchServer, root: Path) -> RunDirectory:
+def ended_run(service: BatchServer) -> RunDirectory:
     """The run of an ended job of two tasks, of which only `train` was fetched."""
     service.job(task("train"), task("late"))
     service.files["/jobs/j/tasks/train"] = {"stdout.txt": b"test accuracy 0.5\n"}
     service.files["/jobs/j/tasks/late"] = {"stdout.txt": b"test accuracy 0.75\n"}
-    recorded = started(client, service, root, ended=after(300), account="acct")
+    recorded = started(service, ended=after(300), account="acct")
     follow(recorded, "train", "test accuracy 0.5")
     recorded.fetch([ran(), ran("late", node_id="")])
     recorded.end("failed", UsageError("wrong"))
     return recorded.run
 
 
-def test_a_later_fetch_adds_to_a_run_that_had_ended_and_keeps_its_end(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
-    before = ended_run(client, service, tmp_path).record()
-    recorded = adopt(client, service.account, "j", Origin(tmp_path))
+def test_a_later_fetch_adds_to_a_run_that_had_ended_and_keeps_its_end(service: BatchServer) -> None:
+    before = ended_run(service).record()
+    recorded = adopt(service.client, service.account, "j", Origin(service.root))
     recorded.run.write_tasks(recorded._records([ran(), ran("late")]))
     recorded.fetch([ran(), ran("late")])
     recorded.end("completed")
@@ -975,9 +868,9 @@ def test_a_later_fetch_adds_to_a_run_that_had_ended_and_keeps_its_end(
     assert later.summary == {"test_accuracy": Metric(0.5, 0.5), "late/test_accuracy": Metric(0.75, 0.75)}
 
 
-def test_a_run_whose_tasks_ran_again_gets_a_new_end(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:
-    ended_run(client, service, tmp_path)
-    recorded = adopt(client, service.account, "j", Origin(tmp_path))
+def test_a_run_whose_tasks_ran_again_gets_a_new_end(service: BatchServer) -> None:
+    ended_run(service)
+    recorded = adopt(service.client, service.account, "j", Origin(service.root))
     recorded.fetch([ran(), ran("late")])
     recorded.end("completed")
     record = recorded.run.record()
@@ -989,11 +882,9 @@ def test_a_run_whose_tasks_ran_again_gets_a_new_end(client: BatchClient, service
 # --- the run of a job -----------------------------------------------------------------------------------------------
 
 
-def test_a_job_of_another_command_gets_a_run_directory_with_what_the_service_knows(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_a_job_of_another_command_gets_a_run_directory_with_what_the_service_knows(service: BatchServer) -> None:
     settings = {"credentials.batch.account_key": "S3CR3T"}
-    recorded = adopt(client, service.account, "j", Origin(tmp_path, ("fetch", "j", "key=S3CR3T"), settings))
+    recorded = adopt(service.client, service.account, "j", Origin(service.root, ("fetch", "j", "key=S3CR3T"), settings))
     record = recorded.run.record()
     assert (record.job, record.state, record.started, record.pool) == ("j", "running", START, "p")
     assert (record.vm_size, record.nodes, record.account) == ("standard_d4s_v5", 3, "acct")
@@ -1003,35 +894,29 @@ def test_a_job_of_another_command_gets_a_run_directory_with_what_the_service_kno
     assert recorded.run.record().ended == after(300)
 
 
-def test_a_job_whose_pool_is_gone_still_gets_a_run_directory(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_a_job_whose_pool_is_gone_still_gets_a_run_directory(service: BatchServer) -> None:
     del service.documents["/pools/p"]
-    record = adopt(client, service.account, "j", Origin(tmp_path)).run.record()
+    record = adopt(service.client, service.account, "j", Origin(service.root)).run.record()
     assert (record.pool, record.vm_size, record.nodes) == ("p", "", 0)
 
 
-def test_a_job_that_does_not_exist_gets_no_run_directory(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_a_job_that_does_not_exist_gets_no_run_directory(service: BatchServer) -> None:
     with pytest.raises(NotFound):
-        adopt(client, service.account, "none", Origin(tmp_path))
-    assert list(tmp_path.iterdir()) == []
+        adopt(service.client, service.account, "none", Origin(service.root))
+    assert list(service.root.iterdir()) == []
 
 
-def written(root: Path, service: BatchServer, number: int, **fields: Any) -> RunDirectory:
-    run = directory.make(root, "j", after(number))
+def written(service: BatchServer, number: int, **fields: Any) -> RunDirectory:
+    run = directory.make(service.root, "j", after(number))
     known = {"id": run.name, "state": "completed", "started": START, "ended": after(300), "job": "j", "account": "acct"}
     run.write(RunRecord(**{**known, "endpoint": service.account.endpoint, **fields}))
     return run
 
 
-def test_the_newest_run_of_a_job_is_continued_and_one_that_cannot_be_read_is_skipped(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
-    _, second, third = (written(tmp_path, service, number) for number in range(3))
+def test_the_newest_run_of_a_job_is_continued_and_one_that_cannot_be_read_is_skipped(service: BatchServer) -> None:
+    _, second, third = (written(service, number) for number in range(3))
     (third.path / "run.json").write_text("{")
-    assert adopt(client, service.account, "j", Origin(tmp_path)).run == second
+    assert adopt(service.client, service.account, "j", Origin(service.root)).run == second
 
 
 CREATED = Job("j", "active", "p", created=after(10))
@@ -1061,7 +946,8 @@ def test_a_run_belongs_to_a_job_and_not_to_an_earlier_one_of_its_name(
     tmp_path: Path, fields: dict[str, Any], job: Job | None, fits: bool
 ) -> None:
     service = BatchServer()
-    run = written(tmp_path, service, 0, **fields)
+    service.root = tmp_path
+    run = written(service, 0, **fields)
     assert recorded_job(tmp_path, service.account, "j", job) == (run if fits else None)
 
 
@@ -1081,15 +967,13 @@ def test_the_commit_of_a_recipe_says_whether_files_differ_from_it(tmp_path: Path
     assert commit_of(tmp_path) == Commit(commit, dirty=True)
 
 
-def test_the_run_of_a_job_that_is_gone_is_closed_with_what_its_directory_has(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_the_run_of_a_job_that_is_gone_is_closed_with_what_its_directory_has(service: BatchServer) -> None:
     service.documents.clear()
-    run = directory.make(tmp_path, "j", START)
+    run = directory.make(service.root, "j", START)
     run.write(RunRecord(id=run.name, job="j", started=START, state="running"))
     run.add_event(EventRecord(after(60), "job.add", "j", "added job j"))
     directory.replace(run.metrics_file("t"), b'{"t": 1, "step": 1, "of_a_pattern": 0.5}\n')
-    Recording(client, service.account, run, run.record()).close("interrupted")
+    Recording(service.client, service.account, run, run.record()).close("interrupted")
     record = run.record()
     assert (record.state, record.ended, record.summary["of_a_pattern"].last) == ("interrupted", after(60), 0.5)
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.batch import BatchClient
 
 from batchtrain.config.types import FetchSettings, Results
 from batchtrain.records import File, TaskNode
@@ -20,7 +18,7 @@ from batchtrain.runs.results import Brought, Fetcher, FetchTask, Part, parts, re
 from batchtrain.service import downloads
 from batchtrain.service.downloads import Wanted, node_tree, task_tree
 
-from .batch_server import START, BatchServer, serve, task
+from .batch_server import START, BatchServer, task
 
 PRIMARY = Part("n0", "tvm-1", task_tree("j", "train"))
 SECOND = Part("n1", "tvm-2", node_tree("p", "tvm-2", "workitems/j/job-1/train"))
@@ -138,14 +136,12 @@ def test_what_the_program_created_comes_unless_the_settings_name_the_results(
     assert [f"{part.name}/{file.path.removeprefix('wd/')}" for part, file, _ in chosen] == comes
 
 
-def test_the_limit_of_created_files_holds_for_all_tasks_of_a_run(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_the_limit_of_created_files_holds_for_all_tasks_of_a_run(service: BatchServer) -> None:
     for name in "abc":
         service.job(task(name))
         service.files[f"/jobs/j/tasks/{name}"] = {"wd/model": bytes(600), "wd/output/x": bytes(600)}
     tasks = [FetchTask(name, FetchSettings(results=Results(max_created_size="1200"))) for name in "abc"]
-    results = list(fetcher(client, tmp_path).bring(tasks))
+    results = list(fetcher(service).bring(tasks))
     [over] = [result for result in results if result.is_too_large]
     assert (over.again, over.record.path, over.record.size) == (True, "wd/model", 600)
     assert "`results.max_created_size` is 1200 for the whole run" in over.record.reason
@@ -171,27 +167,20 @@ def test_two_files_that_would_have_one_name_keep_apart() -> None:
 
 
 @pytest.fixture
-def service() -> BatchServer:
-    server = BatchServer()
-    server.job(task("train"))
-    return server
-
-
-@pytest.fixture
-def client(service: BatchServer) -> Iterator[BatchClient]:
-    with serve(service) as connected:
-        yield connected
+def service(service: BatchServer) -> BatchServer:
+    service.job(task("train"))
+    return service
 
 
 PLACES = (TaskNode("tvm-1", "p", "workitems/j/job-1/train"), TaskNode("tvm-2", "p", "workitems/j/job-1/train"))
 
 
-def fetcher(client: BatchClient, root: Path, **options: Any) -> Fetcher:
-    return Fetcher(client, RunDirectory(root), "j", **{"free": lambda directory: 1 << 40, **options})
+def fetcher(service: BatchServer, **options: Any) -> Fetcher:
+    return Fetcher(service.client, RunDirectory(service.root), "j", **{"free": lambda directory: 1 << 40, **options})
 
 
-def brought(client: BatchClient, root: Path, results: Results | None = None, **options: Any) -> list[Brought]:
-    return list(fetcher(client, root, **options).bring([FetchTask("train", FetchSettings(results=results))]))
+def brought(service: BatchServer, results: Results | None = None, **options: Any) -> list[Brought]:
+    return list(fetcher(service, **options).bring([FetchTask("train", FetchSettings(results=results))]))
 
 
 def test_the_files_of_the_primary_are_those_of_the_task_and_others_those_of_their_node() -> None:
@@ -201,84 +190,74 @@ def test_the_files_of_the_primary_are_those_of_the_task_and_others_those_of_thei
     assert second.tree == node_tree("p", "tvm-2", "workitems/j/job-1/train")
 
 
-def test_a_fetched_file_is_recorded_with_its_size_time_and_digest(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_a_fetched_file_is_recorded_with_its_size_time_and_digest(service: BatchServer) -> None:
     service.files["/jobs/j/tasks/train"] = {"wd/output/a": b"abc"}
-    (result,) = brought(client, tmp_path)
+    (result,) = brought(service)
     assert result == Brought(
         FileRecord(
             task="train", path="wd/output/a", node="tvm-1", size=3, time=START, fetched="outputs/train/a",
             sha256=hashlib.sha256(b"abc").hexdigest(),
         )
     )  # fmt: skip
-    assert (tmp_path / "outputs/train/a").read_bytes() == b"abc"
+    assert (service.root / "outputs/train/a").read_bytes() == b"abc"
 
 
-def test_a_file_that_was_fetched_before_is_not_fetched_again_unless_it_changed(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_a_file_that_was_fetched_before_is_not_fetched_again_unless_it_changed(service: BatchServer) -> None:
     service.files["/jobs/j/tasks/train"] = {"wd/output/a": b"abc", "wd/output/b": b"x"}
-    brought(client, tmp_path)
+    brought(service)
     service.files["/jobs/j/tasks/train"] = {"wd/output/a": b"abc", "wd/output/b": b"xyz"}
     service.asked.clear()
-    results = brought(client, tmp_path)
+    results = brought(service)
     assert [(result.record.fetched, result.again) for result in results] == [
         ("outputs/train/a", False), ("outputs/train/b", False),
     ]  # fmt: skip
     assert [asked for asked in service.asked if "output" in asked] == ["GET /jobs/j/tasks/train/files/wd/output/b"]
-    assert (tmp_path / "outputs/train/b").read_bytes() == b"xyz"
+    assert (service.root / "outputs/train/b").read_bytes() == b"xyz"
 
 
-def test_the_files_of_other_nodes_are_fetched_if_one_is_gone(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_the_files_of_other_nodes_are_fetched_if_one_is_gone(service: BatchServer) -> None:
     top = "workitems/j/job-1/train"
     service.job({**task("train"), "multiInstanceSettings": {"numberOfInstances": 2, "coordinationCommandLine": "x"}})
     service.documents["/jobs/j/tasks/train/subtasksinfo"] = {"value": [task("1", "tvm-2") | {"nodeInfo": {
         "nodeId": "tvm-2", "poolId": "p", "taskRootDirectory": top}}]}  # fmt: skip
     service.files["/pools/p/nodes/tvm-2"] = {f"{top}/wd/output/a": b"abc", "workitems/other/b": b"x"}
     del service.files["/jobs/j/tasks/train"]
-    lost, fetched = brought(client, tmp_path, Results(from_="all"))
+    lost, fetched = brought(service, Results(from_="all"))
     assert (lost.record.node, lost.record.path, lost.record.fetched, lost.again) == ("tvm-1", "", "", False)
     assert lost.record.reason.startswith("list the files of task j/train: ")
     assert (fetched.record.node, fetched.record.fetched) == ("tvm-2", "outputs/train/n1/a")
 
 
-def test_a_file_that_is_gone_when_it_is_fetched_has_a_reason(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_a_file_that_is_gone_when_it_is_fetched_has_a_reason(service: BatchServer) -> None:
     service.files["/jobs/j/tasks/train"] = {"wd/output/a": b"abc"}
 
     def lose(files: int, size: int) -> None:
         service.files["/jobs/j/tasks/train"].clear()
 
-    (result,) = brought(client, tmp_path, begin=lose)
+    (result,) = brought(service, begin=lose)
     assert (result.record.fetched, result.record.sha256, result.record.size, result.again) == ("", "", 3, False)
     assert result.record.reason.startswith("fetch files of task j/train: ")
 
 
-def test_a_node_that_refuses_is_asked_again_later(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:
+def test_a_node_that_refuses_is_asked_again_later(service: BatchServer) -> None:
     service.status["/jobs/j/tasks/train/files"] = 403
-    (result,) = brought(client, tmp_path)
+    (result,) = brought(service)
     assert (result.record.node, result.again) == ("tvm-1", True)
 
 
-def test_nothing_is_fetched_of_a_task_whose_files_do_not_fit_on_the_disk(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_nothing_is_fetched_of_a_task_whose_files_do_not_fit_on_the_disk(service: BatchServer) -> None:
     service.job(task("train"), task("small"))
     service.files["/jobs/j/tasks/train"] = {"wd/output/a": b"x" * 600, "wd/output/b": b"x" * 600}
     service.files["/jobs/j/tasks/small"] = {"wd/output/c": b"x" * 500}
-    small_disk = fetcher(client, tmp_path, free=lambda directory: 1024)
+    small_disk = fetcher(service, free=lambda directory: 1024)
     done = [result for name in ("train", "small") for result in small_disk.bring([FetchTask(name, FetchSettings())])]
     why = (
-        f"the disk of {tmp_path} has 1.0 KiB free, and the files of task train need 1.2 KiB: free some space and fetch"
-        " them again"
+        f"the disk of {service.root} has 1.0 KiB free, and the files of task train need 1.2 KiB: free some space and"
+        " fetch them again"
     )
     missing = {result.record.path: (result.record.reason, result.again) for result in done if not result.record.fetched}
     assert missing == {"wd/output/a": (why, True), "wd/output/b": (why, True)}
-    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["c"]
+    assert [path.name for path in service.root.rglob("*") if path.is_file()] == ["c"]
 
 
 def test_files_that_are_being_fetched_take_the_room_of_others(tmp_path: Path) -> None:
@@ -301,9 +280,7 @@ def test_what_has_come_of_a_large_file_is_not_counted_twice(tmp_path: Path, monk
     assert room.reserve("b", [second]) == ""
 
 
-def test_the_results_of_many_tasks_come_from_one_list_for_each_node(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_the_results_of_many_tasks_come_from_one_list_for_each_node(service: BatchServer) -> None:
     names = [f"t{number}" for number in range(30)]
     service.job(*(task(name, f"tvm-{number % 2}") for number, name in enumerate(names)))
     for node in (0, 1):
@@ -312,30 +289,26 @@ def test_the_results_of_many_tasks_come_from_one_list_for_each_node(
             for name in names[node::2]
             for path in ("stdout.txt", "wd/output/model.pt", "wd/ranks/other")
         }
-    done = list(fetcher(client, tmp_path).bring([], [FetchTask(name, FetchSettings(), logs=False) for name in names]))
+    done = list(fetcher(service).bring([], [FetchTask(name, FetchSettings(), logs=False) for name in names]))
     assert sorted(result.record.fetched for result in done) == sorted(f"outputs/{name}/model.pt" for name in names)
-    assert {name: (tmp_path / f"outputs/{name}/model.pt").read_text() for name in names} == {n: n for n in names}
+    assert {name: (service.root / f"outputs/{name}/model.pt").read_text() for name in names} == {n: n for n in names}
     assert sorted(asked for asked in service.asked if not asked.endswith("model.pt")) == [
         "GET /jobs/j/tasks", "GET /pools/p/nodes/tvm-0/files", "GET /pools/p/nodes/tvm-1/files",
     ]  # fmt: skip
 
 
-def test_each_of_many_tasks_on_a_node_that_is_gone_is_named(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_each_of_many_tasks_on_a_node_that_is_gone_is_named(service: BatchServer) -> None:
     service.job(task("a"), task("b"))
-    done = list(fetcher(client, tmp_path).bring([], [FetchTask(name, FetchSettings()) for name in "ab"]))
+    done = list(fetcher(service).bring([], [FetchTask(name, FetchSettings()) for name in "ab"]))
     assert [(result.record.task, result.record.path, result.again) for result in done] == [
         ("a", "", False), ("b", "", False),
     ]  # fmt: skip
 
 
-def test_a_task_that_was_deleted_does_not_stop_the_others(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_a_task_that_was_deleted_does_not_stop_the_others(service: BatchServer) -> None:
     service.files["/jobs/j/tasks/train"] = {"wd/output/a": b"abc"}
     tasks = [FetchTask("gone", FetchSettings()), FetchTask("train", FetchSettings())]
-    done = fetcher(client, tmp_path).bring(tasks)
+    done = fetcher(service).bring(tasks)
     assert sorted(result.record.fetched for result in done) == ["", "outputs/train/a"]
 
 

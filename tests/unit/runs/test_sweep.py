@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound
 from batchtrain.metrics.stream import OWN, RECORDS
@@ -18,18 +15,7 @@ from batchtrain.runs import directory, sweep
 from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.runs.sweep import SweepRow, flat
 
-from .batch_server import START, BatchServer, serve, task
-
-
-@pytest.fixture
-def service() -> BatchServer:
-    return BatchServer()
-
-
-@pytest.fixture
-def client(service: BatchServer) -> Iterator[BatchClient]:
-    with serve(service) as connected:
-        yield connected
+from .batch_server import START, BatchServer, task
 
 
 def point(name: str, rate: float, output: str = "", **fields: Any) -> dict[str, Any]:
@@ -46,9 +32,9 @@ def of_service(service: BatchServer, *documents: dict[str, Any]) -> None:
             service.files[f"/jobs/j/tasks/{document['id']}"]["stdout.txt"] = output.encode()
 
 
-def of_run(service: BatchServer, root: Path, *tasks: Task) -> RunDirectory:
+def of_run(service: BatchServer, *tasks: Task) -> RunDirectory:
     """The run of the job."""
-    run = directory.make(root, "j", START)
+    run = directory.make(service.root, "j", START)
     run.write(
         RunRecord(
             id=run.name, state="completed", started=START, job="j", account="acct", endpoint=service.account.endpoint
@@ -58,14 +44,12 @@ def of_run(service: BatchServer, root: Path, *tasks: Task) -> RunDirectory:
     return run
 
 
-def swept(client: BatchClient, service: BatchServer, root: Path, metric: str = "loss", **options: Any) -> list[Any]:
+def swept(service: BatchServer, metric: str = "loss", **options: Any) -> list[Any]:
     events: list[Event] = options.pop("events", [])
-    return list(sweep.sweep(client, service.account, root, "j", metric, events.append, **options))
+    return list(sweep.sweep(service.client, service.account, service.root, "j", metric, events.append, **options))
 
 
-def test_the_best_task_is_first_and_one_without_a_value_last(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_the_best_task_is_first_and_one_without_a_value_last(service: BatchServer) -> None:
     of_service(
         service,
         point("t0", 0.1, "loss=0.5"),
@@ -74,7 +58,7 @@ def test_the_best_task_is_first_and_one_without_a_value_last(
         point("t3", 0.4, "loss=0.75\n"),
         point("t4", 0.5, "step 1 loss 0.1\nstep 2 loss nan\n"),
     )
-    assert swept(client, service, tmp_path) == [
+    assert swept(service) == [
         SweepRow("t2", "failed", {"lr": 0.3}, 0.25),
         SweepRow("t0", "succeeded", {"lr": 0.1}, 0.5),
         SweepRow("t3", "succeeded", {"lr": 0.4}, 0.75),
@@ -93,70 +77,62 @@ def test_the_best_task_is_first_and_one_without_a_value_last(
     ],
 )
 def test_the_name_of_a_metric_decides_which_value_is_best_unless_the_user_does(
-    client: BatchClient, service: BatchServer, tmp_path: Path, metric: str, highest: bool | None, order: list[str]
+    service: BatchServer, metric: str, highest: bool | None, order: list[str]
 ) -> None:
     of_service(service, point("high", 0.1, f"{metric}=2"), point("low", 0.2, f"{metric}=1"))
-    assert [row.task for row in swept(client, service, tmp_path, metric, highest=highest)] == order
+    assert [row.task for row in swept(service, metric, highest=highest)] == order
 
 
-def test_tasks_without_parameters_are_no_part_of_a_sweep_unless_all_have_none(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_tasks_without_parameters_are_no_part_of_a_sweep_unless_all_have_none(service: BatchServer) -> None:
     service.job(merge := task("merge"), point("t0", 0.1))
     service.files["/jobs/j/tasks/t0"]["stdout.txt"] = b"loss=1"
-    assert [row.task for row in swept(client, service, tmp_path)] == ["t0"]
+    assert [row.task for row in swept(service)] == ["t0"]
     service.job(merge, task("other"))
     service.files["/jobs/j/tasks/other"]["stdout.txt"] = b"loss=1"
-    assert [row.task for row in swept(client, service, tmp_path)] == ["other", "merge"]
+    assert [row.task for row in swept(service)] == ["other", "merge"]
 
 
 @pytest.mark.parametrize(("state", "row_is_read"), [("active", False), ("preparing", False), ("running", True)])
 def test_the_output_of_tasks_that_have_not_started_is_not_read(
-    client: BatchClient, service: BatchServer, tmp_path: Path, state: str, row_is_read: bool
+    service: BatchServer, state: str, row_is_read: bool
 ) -> None:
     of_service(service, point("done", 0.1, "loss=1"), point("t1", 0.2, "loss=2", state=state))
-    rows = swept(client, service, tmp_path)
+    rows = swept(service)
     assert [row.value for row in rows] == [1.0, 2.0 if row_is_read else None]
     assert ("GET /jobs/j/tasks/t1/files/stdout.txt" in service.asked) is row_is_read
 
 
-def test_of_a_gang_the_records_of_its_ranks_are_read_and_not_its_merged_output(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_of_a_gang_the_records_of_its_ranks_are_read_and_not_its_merged_output(service: BatchServer) -> None:
     of_service(service, point("t0", 0.1, "loss=9"), point("t1", 0.2, "loss=2"))
     service.files["/jobs/j/tasks/t0"][RECORDS] = (
         b'cut": 1}\n{"rank": 0, "file": "stdout", "line": "loss=0.5"}\n'
         b'{"rank": 1, "file": "metrics", "line": "{\\"loss\\": 0.25}"}\n'
     )
     service.files["/jobs/j/tasks/t1"][OWN] = b'{"loss": 3}\n'
-    assert [(row.task, row.value) for row in swept(client, service, tmp_path)] == [("t0", 0.25), ("t1", 3.0)]
+    assert [(row.task, row.value) for row in swept(service)] == [("t0", 0.25), ("t1", 3.0)]
     assert "GET /jobs/j/tasks/t0/files/stdout.txt" not in service.asked
     assert sum(asked.endswith("/jobs/j/tasks") for asked in service.asked) == 3  # the states, parameters and patterns
 
 
-def test_the_values_of_a_run_directory_are_used_first(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_the_values_of_a_run_directory_are_used_first(service: BatchServer) -> None:
     of_service(service, point("t0", 0.1, "loss=9"), point("t1", 0.2, "loss=2"))
-    run = of_run(service, tmp_path)
+    run = of_run(service)
     directory.replace(run.metrics_file("t0"), b'{"step": 1, "loss": 0.5}\n')
-    assert [(row.task, row.value) for row in swept(client, service, tmp_path)] == [("t0", 0.5), ("t1", 2.0)]
+    assert [(row.task, row.value) for row in swept(service)] == [("t0", 0.5), ("t1", 2.0)]
     assert not [asked for asked in service.asked if "/tasks/t0/files" in asked]
 
 
-def test_a_job_that_is_gone_is_read_from_its_run_directory(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_a_job_that_is_gone_is_read_from_its_run_directory(service: BatchServer) -> None:
     tasks = [
         Task("t0", "completed", "success", 0, parameters={"lr": 0.1}),
         Task("t1", "completed", "failure", 0, parameters={"lr": 0.2}),
         Task("t2", "completed", "", 3, parameters={"lr": 0.3}),
     ]
-    run = of_run(service, tmp_path, *tasks)
+    run = of_run(service, *tasks)
     directory.replace(run.metrics_file("t0"), b'{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.75}\n')
     directory.replace(run.logs("t1") / "stdout.txt", b"loss = 0.25\n")
     directory.replace(run.logs("t2") / "stdout.txt", b"nothing\n")
-    assert swept(client, service, tmp_path) == [
+    assert swept(service) == [
         SweepRow("t1", "failed", {"lr": 0.2}, 0.25),
         SweepRow("t0", "succeeded", {"lr": 0.1}, 0.75),
         SweepRow("t2", "failed", {"lr": 0.3}, None),
@@ -164,38 +140,36 @@ def test_a_job_that_is_gone_is_read_from_its_run_directory(
 
 
 def test_of_a_long_log_of_a_run_directory_the_end_is_read(
-    client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    service: BatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweep, "END", 12)
-    run = of_run(service, tmp_path, Task("t0", "completed"))
+    run = of_run(service, Task("t0", "completed"))
     directory.replace(run.logs("t0") / "stdout.txt", b"accuracy=1\n" + b"loss=2\nxyz\n")
-    assert swept(client, service, tmp_path)[0].value == 2.0
+    assert swept(service)[0].value == 2.0
     with pytest.raises(NotFound, match="job j has no metric accuracy; no task has printed one"):
-        swept(client, service, tmp_path, "accuracy")
+        swept(service, "accuracy")
 
 
-def test_a_metric_that_no_task_has_names_those_that_exist(
-    client: BatchClient, service: BatchServer, tmp_path: Path
-) -> None:
+def test_a_metric_that_no_task_has_names_those_that_exist(service: BatchServer) -> None:
     of_service(service, point("t0", 0.1, "test accuracy 0.5\nepoch 1 loss 2\n"), point("t1", 0.2))
     with pytest.raises(NotFound, match=r"job j has no metric speed; its metrics are loss, test_accuracy$"):
-        swept(client, service, tmp_path, "speed")
+        swept(service, "speed")
 
 
-def test_a_job_that_never_was_is_not_found(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:
+def test_a_job_that_never_was_is_not_found(service: BatchServer) -> None:
     with pytest.raises(NotFound, match="there is no job j and no run of it here") as raised:
-        swept(client, service, tmp_path)
+        swept(service)
     assert (raised.value.operation, raised.value.code) == ("look at job j", "JobNotFound")
 
 
 @pytest.mark.parametrize(("count", "cut"), [(2, 0), (3, 1)])
 def test_the_output_of_very_many_tasks_is_not_read_and_it_is_reported(
-    client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, cut: int
+    service: BatchServer, monkeypatch: pytest.MonkeyPatch, count: int, cut: int
 ) -> None:
     monkeypatch.setattr(sweep, "MOST_READ", 2)
     of_service(service, *(point(f"t{number}", number, f"loss={number}") for number in range(count)))
     events: list[Event] = []
-    rows = swept(client, service, tmp_path, events=events)
+    rows = swept(service, events=events)
     assert [row.value for row in rows] == [0.0, 1.0, None][:count]
     text = f"the output of {cut} tasks was not read; `batchtrain jobs fetch j` does"
     assert [(event.kind, event.subject, event.text) for event in events] == [("sweep.cut", "j", text)] * bool(cut)
@@ -223,9 +197,9 @@ def test_a_metric_is_found_in_the_forms_that_programs_print(output: bytes, value
     assert (metric and metric.last) == value
 
 
-def test_the_progress_of_a_task_is_its_step_and_its_last_line(client: BatchClient, service: BatchServer) -> None:
+def test_the_progress_of_a_task_is_its_step_and_its_last_line(service: BatchServer) -> None:
     of_service(service, point("t0", 1, "step 7 loss 0.5\n" + "10%\rthe end\n \n"), point("t1", 2))
-    texts = [sweep.progress(client, "j", Task(name, "completed"), 0.0) for name in ("t0", "t1")]
+    texts = [sweep.progress(service.client, "j", Task(name, "completed"), 0.0) for name in ("t0", "t1")]
     assert texts == ["t0: step 7, loss 0.5, it printed `the end`", ""]
 
 
