@@ -39,6 +39,8 @@ class BlobServer:
         self.cut: Callable[[str], int | None] = lambda asked: None
         """After how many bytes an answer is cut, by the request."""
         self.lock = threading.Lock()
+        self.storage: Storage
+        """The account of this server, while it runs."""
 
     def store(self, name: str, content: bytes) -> None:
         self.blobs[name], self.md5[name] = content, hashlib.md5(content).digest()
@@ -145,12 +147,11 @@ def serve(blobs: BlobServer) -> Iterator[Storage]:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         endpoint = f"http://127.0.0.1:{server.server_port}/account"
-        storage = blob.connect(
-            "link", StorageCredentials(account="account", account_key=Secret("a2V5"), endpoint=endpoint)
-        )
+        credentials = StorageCredentials(account="account", account_key=Secret("a2V5"), endpoint=endpoint)
+        blobs.storage = blob.connect("link", credentials)
         try:
-            yield storage
+            yield blobs.storage
         finally:
-            storage.close()
+            blobs.storage.close()
             server.shutdown()
             thread.join()

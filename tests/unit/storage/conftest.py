@@ -6,16 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from batchtrain.storage.blob_requests import Storage
 from tests.unit.storage.blob_server import BlobServer, serve
 
 
 @pytest.fixture
-def blobs() -> BlobServer:
-    return BlobServer()
-
-
-@pytest.fixture
-def storage(blobs: BlobServer) -> Iterator[Storage]:
-    with serve(blobs) as connected:
-        yield connected
+def blobs() -> Iterator[BlobServer]:
+    server = BlobServer()
+    with serve(server):
+        yield server

@@ -74,10 +74,10 @@ def test_a_name_and_a_query_are_percent_encoded() -> None:
 
 
 @pytest.mark.parametrize("status", [300, 307])
-def test_an_answer_that_leads_elsewhere_is_no_success(storage: Storage, blobs: BlobServer, status: int) -> None:
+def test_an_answer_that_leads_elsewhere_is_no_success(blobs: BlobServer, status: int) -> None:
     blobs.refuse = lambda asked: status
     with pytest.raises(Unreachable, match=r"make it: .*: it redirects to nothing"):
-        storage.send("make it", Request("PUT", "/box"))
+        blobs.storage.send("make it", Request("PUT", "/box"))
 
 
 @pytest.mark.parametrize("status", [400, 503])
@@ -166,13 +166,11 @@ def test_a_proxy_may_be_named_without_its_scheme_and_port(url: str, address: tup
     assert blob_requests._proxy(url) == (*address, {})
 
 
-def test_a_host_that_needs_no_proxy_is_reached_directly(
-    storage: Storage, blobs: BlobServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_that_needs_no_proxy_is_reached_directly(blobs: BlobServer, monkeypatch: pytest.MonkeyPatch) -> None:
     blobs.store("a", b"x")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    assert storage.send("look", Request("HEAD", "/box/a")).status == 200
+    assert blobs.storage.send("look", Request("HEAD", "/box/a")).status == 200
 
 
 @pytest.mark.parametrize(("url", "secure"), [(URL, True), ("http://127.0.0.1:10000/acct", False)])
@@ -182,44 +180,44 @@ def test_a_connection_is_encrypted_if_the_url_says_so(monkeypatch: pytest.Monkey
     assert isinstance(Storage(url, "acct", Secret("a2V5"))._opened(), HTTPSConnection) is secure
 
 
-def test_a_connection_is_kept_for_the_next_request(storage: Storage, blobs: BlobServer) -> None:
+def test_a_connection_is_kept_for_the_next_request(blobs: BlobServer) -> None:
     blobs.store("a", b"x" * 10)
     for _ in range(3):
-        assert storage.send("look", Request("HEAD", "/box/a")).status == 200
-        assert len(storage._idle) == 1
-    (connection,) = storage._idle
-    storage.close()
-    assert (storage._idle, connection.sock) == ([], None)
+        assert blobs.storage.send("look", Request("HEAD", "/box/a")).status == 200
+        assert len(blobs.storage._idle) == 1
+    (connection,) = blobs.storage._idle
+    blobs.storage.close()
+    assert (blobs.storage._idle, connection.sock) == ([], None)
 
 
-def test_a_connection_waits_longer_for_an_answer_than_to_be_made(storage: Storage) -> None:
-    connection = storage._connection()
+def test_a_connection_waits_longer_for_an_answer_than_to_be_made(blobs: BlobServer) -> None:
+    connection = blobs.storage._connection()
     assert connection.timeout == NEAR.connect
     assert connection.sock is not None and connection.sock.gettimeout() == NEAR.read
     connection.close()
 
 
-def test_an_answer_that_was_not_read_to_its_end_closes_its_connection(storage: Storage, blobs: BlobServer) -> None:
+def test_an_answer_that_was_not_read_to_its_end_closes_its_connection(blobs: BlobServer) -> None:
     blobs.store("a", b"x" * 10)
-    connection = storage._connection()
-    storage._idle.append(connection)
-    with storage.answer(Request("GET", "/box/a", headers={"Range": "bytes=0-9"})) as response:
+    connection = blobs.storage._connection()
+    blobs.storage._idle.append(connection)
+    with blobs.storage.answer(Request("GET", "/box/a", headers={"Range": "bytes=0-9"})) as response:
         assert response.read(4) == b"xxxx"
-    assert (storage._idle, connection.sock) == ([], None)
+    assert (blobs.storage._idle, connection.sock) == ([], None)
 
 
-def test_a_transient_fault_closes_the_other_kept_connections(storage: Storage, blobs: BlobServer) -> None:
-    old, connection = storage._connection(), storage._connection()
-    storage._idle += [old, connection]
+def test_a_transient_fault_closes_the_other_kept_connections(blobs: BlobServer) -> None:
+    old, connection = blobs.storage._connection(), blobs.storage._connection()
+    blobs.storage._idle += [old, connection]
     blobs.refuse = lambda asked: 503 if len(blobs.asked) == 1 else 0
-    storage.send("store", Request("PUT", "/box/a", body=b"x"))
+    blobs.storage.send("store", Request("PUT", "/box/a", body=b"x"))
     assert old.sock is None
 
 
-def test_a_refusal_with_a_document_is_no_answer_with_a_body(monkeypatch: pytest.MonkeyPatch, storage: Storage) -> None:
+def test_a_refusal_with_a_document_is_no_answer_with_a_body(monkeypatch: pytest.MonkeyPatch, blobs: BlobServer) -> None:
     monkeypatch.setattr(blob_requests, "received", lambda response: answer(400, DOCUMENT))
     with pytest.raises(ServiceError, match=r"store: No \(OutOfRange\)"):
-        storage.send("store", Request("PUT", "/box/a"))
+        blobs.storage.send("store", Request("PUT", "/box/a"))
 
 
 def test_a_sign_in_that_fails_is_named_with_its_account() -> None:
@@ -231,22 +229,22 @@ def test_a_sign_in_that_fails_is_named_with_its_account() -> None:
         head(Storage(URL, "acct", None, SignedOut(1)), Request("GET", "/box"))
 
 
-def test_a_transient_fault_is_repeated_and_a_lasting_one_is_not(storage: Storage, blobs: BlobServer) -> None:
+def test_a_transient_fault_is_repeated_and_a_lasting_one_is_not(blobs: BlobServer) -> None:
     blobs.refuse = lambda asked: 503 if len(blobs.asked) < 3 else 0
-    storage.send("store", Request("PUT", "/box/a", body=b"x"))
+    blobs.storage.send("store", Request("PUT", "/box/a", body=b"x"))
     assert (len(blobs.asked), blobs.blobs) == (3, {"a": b"x"})
     blobs.refuse = lambda asked: 400
     with pytest.raises(ServiceError, match="store: it answers 400"):
-        storage.send("store", Request("PUT", "/box/b"))
+        blobs.storage.send("store", Request("PUT", "/box/b"))
     assert len(blobs.asked) == 4
 
 
-def test_nothing_is_repeated_after_a_stop(storage: Storage, blobs: BlobServer) -> None:
+def test_nothing_is_repeated_after_a_stop(blobs: BlobServer) -> None:
     stopped = threading.Event()
     stopped.set()
     blobs.refuse = lambda asked: 503
     with pytest.raises(Unreachable):
-        storage.send("store", Request("PUT", "/box/a"), stopped=stopped)
+        blobs.storage.send("store", Request("PUT", "/box/a"), stopped=stopped)
     assert len(blobs.asked) == 1
 
 

@@ -16,7 +16,6 @@ from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import PlanError, UsageError
 from batchtrain.plan import ingress as planning
 from batchtrain.storage import large_source, source
-from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.ingress import bring, carry_out, fits, local_files, walk
 from batchtrain.storage.moving import Progress, Watcher
 
@@ -120,45 +119,41 @@ def recipe(directory: Path, *sources: str) -> Recipe:
     return whole
 
 
-def test_the_files_of_a_recipe_come_below_their_destinations(
-    storage: Storage, blobs: BlobServer, tmp_path: Path
-) -> None:
+def test_the_files_of_a_recipe_come_below_their_destinations(blobs: BlobServer, tmp_path: Path) -> None:
     tree(tmp_path, "data/a", "data/sub/b", "other")
     whole = recipe(tmp_path, "data", "other")
-    tallies = carry_out(planning.plan(whole), whole, {"link": storage}.__getitem__)
+    tallies = carry_out(planning.plan(whole), whole, {"link": blobs.storage}.__getitem__)
     assert blobs.blobs == {"in/a": b"data/a", "in/sub/b": b"data/sub/b", "in/other": b"other"}
     assert [(tally.total.place, tally.total.files, tally.total.copied, tally.total.bytes) for tally in tallies] == [
         ("link/box/in", 2, 2, 16), ("link/box/in", 1, 1, 5),
     ]  # fmt: skip
 
 
-def test_nothing_is_uploaded_if_a_later_source_does_not_exist(
-    storage: Storage, blobs: BlobServer, tmp_path: Path
-) -> None:
+def test_nothing_is_uploaded_if_a_later_source_does_not_exist(blobs: BlobServer, tmp_path: Path) -> None:
     whole = recipe(tree(tmp_path, "data/a"), "data", "none")
     with pytest.raises(UsageError, match="none is not there"):
-        carry_out(planning.plan(whole), whole, lambda link: storage)
+        carry_out(planning.plan(whole), whole, lambda link: blobs.storage)
     assert blobs.asked == []
 
 
-def test_the_progress_of_files_is_reported(storage: Storage, tmp_path: Path) -> None:
+def test_the_progress_of_files_is_reported(blobs: BlobServer, tmp_path: Path) -> None:
     begun: list[tuple[int, int]] = []
     moved: list[int] = []
     reports: list[Progress] = []
     files = list(walk(tree(tmp_path, "a", "bcd")))
     watcher = Watcher(lambda count, size: begun.append((count, size)), moved.append, reports.append)
-    bring(storage, "link/box", "in/", files, watcher).check()
+    bring(blobs.storage, "link/box", "in/", files, watcher).check()
     assert (begun, sorted(moved)) == ([(2, 4)], [1, 3])
     assert {report.name for report in reports} == {"a", "bcd"}
     assert reports[-1]._replace(name="") == Progress("link/box/in", "", copied=True, done=2, of=2, bytes=4)
-    bring(storage, "link/box", "in", files, watcher).check()
+    bring(blobs.storage, "link/box", "in", files, watcher).check()
     assert reports[-1]._replace(name="") == Progress("link/box/in", "", copied=False, done=2, of=2, bytes=0)
 
 
-def test_what_cannot_be_read_is_no_copy_of_an_empty_blob(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_no_copy_of_an_empty_blob(blobs: BlobServer, tmp_path: Path) -> None:
     blobs.blobs["gone"] = b""
     (tmp_path / "gone").symlink_to("nowhere")
-    assert bring(storage, "link/box", "", list(walk(tmp_path))).total.failed == 1
+    assert bring(blobs.storage, "link/box", "", list(walk(tmp_path))).total.failed == 1
 
 
 # --- the archive of a large source ----------------------------------------------------------------------------------
@@ -173,12 +168,10 @@ def large(root: Path, **contents: bytes) -> LargeSource:
     return LargeSource(tuple(files), sum(map(len, contents.values())), "digest")
 
 
-def test_a_large_source_is_an_archive_with_names_modes_times_and_bytes(
-    storage: Storage, blobs: BlobServer, tmp_path: Path
-) -> None:
+def test_a_large_source_is_an_archive_with_names_modes_times_and_bytes(blobs: BlobServer, tmp_path: Path) -> None:
     source_ = large(tmp_path, a=b"x" * 300_000, b=b"y")
     os.utime(source_.files[1].path, (5, 1_700_000_000))
-    large_source.send(storage, "box", "source.tar.gz", source_)
+    large_source.send(blobs.storage, "box", "source.tar.gz", source_)
     with tarfile.open(fileobj=io.BytesIO(blobs.blobs["source.tar.gz"])) as archive:
         entries = [(entry.name, entry.mode, entry.mtime) for entry in archive]
         contents = [file.read() for entry in archive if (file := archive.extractfile(entry))]
@@ -188,27 +181,27 @@ def test_a_large_source_is_an_archive_with_names_modes_times_and_bytes(
     assert contents == [b"x" * 300_000, b"y"]
 
 
-def test_the_archive_of_the_same_source_is_uploaded_once(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+def test_the_archive_of_the_same_source_is_uploaded_once(blobs: BlobServer, tmp_path: Path) -> None:
     source_ = large(tmp_path, a=b"x")
-    large_source.send(storage, "box", "source.tar.gz", source_)
+    large_source.send(blobs.storage, "box", "source.tar.gz", source_)
     os.utime(tmp_path / "a", (1, 1))
-    large_source.send(storage, "box", "source.tar.gz", source_)
+    large_source.send(blobs.storage, "box", "source.tar.gz", source_)
     assert blobs.asked[:2] == ["PUT", "GET  list"], "its container is made before it is listed"
     assert [asked for asked in blobs.asked if asked.startswith("PUT source")] == ["PUT source.tar.gz"]
 
 
-def test_a_file_that_changed_since_the_plan_is_not_sent(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+def test_a_file_that_changed_since_the_plan_is_not_sent(blobs: BlobServer, tmp_path: Path) -> None:
     source_ = large(tmp_path, a=b"x")
     (tmp_path / "a").write_bytes(b"y")
     with pytest.raises(PlanError, match="a has changed since the plan was made; run the command again"):
-        large_source.send(storage, "box", "source.tar.gz", source_)
+        large_source.send(blobs.storage, "box", "source.tar.gz", source_)
     assert blobs.blobs == {}
 
 
-def test_an_archive_that_is_refused_is_an_error(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+def test_an_archive_that_is_refused_is_an_error(blobs: BlobServer, tmp_path: Path) -> None:
     blobs.refuse = lambda asked: 400 if asked.startswith("PUT s") else 0
     with pytest.raises(Exception, match=r"1 of 1 files were not copied to storage/box"):
-        large_source.send(storage, "box", "s", large(tmp_path, a=b"x"))
+        large_source.send(blobs.storage, "box", "s", large(tmp_path, a=b"x"))
 
 
 # --- the blobs of file factories ------------------------------------------------------------------------------------
@@ -225,13 +218,11 @@ def place(path: str, **more: Any) -> dict[str, Any]:
     return {"storage_account_settings": "link", "remote_path": path, **more}
 
 
-def test_each_listing_of_file_factories_is_read_once_and_file_shares_are_not(
-    storage: Storage, blobs: BlobServer
-) -> None:
+def test_each_listing_of_file_factories_is_read_once_and_file_shares_are_not(blobs: BlobServer) -> None:
     for name in ("run1/a", "run2", "other"):
         blobs.store(name, b"x")
     whole = factories(place("box/run"), place("box/run"), place("share", is_file_share=True), place("box/o"))
-    assert source.read_listings(whole, lambda link: storage) == {
+    assert source.read_listings(whole, lambda link: blobs.storage) == {
         "link/box/o": ("other",),
         "link/box/run": ("run1/a", "run2"),
     }
@@ -239,24 +230,20 @@ def test_each_listing_of_file_factories_is_read_once_and_file_shares_are_not(
 
 
 @pytest.mark.parametrize(("count", "whole"), [(100, True), (101, False)])
-def test_a_long_listing_is_read_anew_by_each_iteration(
-    storage: Storage, blobs: BlobServer, count: int, whole: bool
-) -> None:
+def test_a_long_listing_is_read_anew_by_each_iteration(blobs: BlobServer, count: int, whole: bool) -> None:
     for number in range(count):
         blobs.store(f"{number:03}", b"x")
-    (names,) = source.read_listings(factories(place("box")), lambda link: storage).values()
+    (names,) = source.read_listings(factories(place("box")), lambda link: blobs.storage).values()
     assert isinstance(names, tuple) is whole
     blobs.store("zzz", b"x")
     assert [len(list(names)) for _ in range(2)] == [count + (not whole)] * 2
 
 
 @pytest.mark.parametrize(("path", "is_empty"), [("link/box", False), ("link/box/a", False), ("link/box/b", True)])
-def test_a_place_is_empty_if_no_blob_is_below_it(
-    storage: Storage, blobs: BlobServer, path: str, is_empty: bool
-) -> None:
+def test_a_place_is_empty_if_no_blob_is_below_it(blobs: BlobServer, path: str, is_empty: bool) -> None:
     blobs.store("a", b"x")
-    assert source.is_empty(path, {"link": storage}.__getitem__) is is_empty
+    assert source.is_empty(path, {"link": blobs.storage}.__getitem__) is is_empty
 
 
-def test_a_container_that_does_not_exist_is_empty(storage: Storage) -> None:
-    assert source.is_empty("link/none", lambda link: storage)
+def test_a_container_that_does_not_exist_is_empty(blobs: BlobServer) -> None:
+    assert source.is_empty("link/none", lambda link: blobs.storage)

@@ -12,7 +12,6 @@ from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
 from batchtrain.runs.local_names import names_of_data
 from batchtrain.storage import blob, sync
 from batchtrain.storage.blob import Stored
-from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.ingress import walk
 from batchtrain.storage.moving import Moved, Tally, Watcher, of_all
 
@@ -28,28 +27,28 @@ def stored(*names: str) -> list[Stored]:
 # --- downloads ------------------------------------------------------------------------------------------------------
 
 
-def test_the_blobs_below_a_path_become_files_without_it(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+def test_the_blobs_below_a_path_become_files_without_it(blobs: BlobServer, tmp_path: Path) -> None:
     for name in ("run/a", "run/sub/b"):
         blobs.store(name, name.encode())
     blobs.store("run/empty/", b"")
     begun: list[tuple[int, int]] = []
     moved: list[int] = []
     watcher = Watcher(lambda files, size: begun.append((files, size)), moved.append)
-    below = list(blob.stored(storage, "box"))
-    tally = sync.get(storage, "box", below, "run", tmp_path / "to", names_of_data(), watcher)
+    below = list(blob.stored(blobs.storage, "box"))
+    tally = sync.get(blobs.storage, "box", below, "run", tmp_path / "to", names_of_data(), watcher)
     assert {file.name: file.path.read_text() for file in walk(tmp_path / "to")} == {"a": "run/a", "sub/b": "run/sub/b"}
     assert (begun, sum(moved), tally.total.copied, tally.total.bytes) == ([(2, 14)], 14, 2, 14)
 
 
 @pytest.mark.parametrize("is_directory", [True, False])
 def test_a_single_blob_becomes_the_destination_or_a_file_in_it(
-    storage: Storage, blobs: BlobServer, tmp_path: Path, is_directory: bool
+    blobs: BlobServer, tmp_path: Path, is_directory: bool
 ) -> None:
     blobs.store("run/a", b"x")
     to = tmp_path / "to"
     if is_directory:
         to.mkdir()
-    sync.get(storage, "box", list(blob.stored(storage, "box")), "run/a", to, names_of_data()).check()
+    sync.get(blobs.storage, "box", list(blob.stored(blobs.storage, "box")), "run/a", to, names_of_data()).check()
     assert (to / "a" if is_directory else to).read_bytes() == b"x"
 
 
@@ -90,11 +89,11 @@ def test_files_without_a_blob_are_left_over(tmp_path: Path) -> None:
 # --- deletion -------------------------------------------------------------------------------------------------------
 
 
-def test_blobs_are_deleted_and_a_refusal_does_not_stop_the_others(storage: Storage, blobs: BlobServer) -> None:
+def test_blobs_are_deleted_and_a_refusal_does_not_stop_the_others(blobs: BlobServer) -> None:
     for name in ("a", "b", "c"):
         blobs.store(name, b"x")
     blobs.refuse = lambda asked: 400 if asked == "DELETE b" else 0
-    tally = sync.remove(storage, "box", ["a", "b", "c", "gone"])
+    tally = sync.remove(blobs.storage, "box", ["a", "b", "c", "gone"])
     assert list(blobs.blobs) == ["b"]
     assert (tally.total.files, tally.total.copied, tally.total.failed, tally.total.bytes) == (4, 3, 1, 0)
     with pytest.raises(ServiceError, match="1 of 4 files were not deleted from box: delete box/b: it answers 400"):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.client import HTTPConnection
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,15 +14,14 @@ import pytest
 
 from batchtrain.errors import NotAllowed, ServiceError
 from batchtrain.runs.local_names import names_of_data
-from batchtrain.service import at_once, retry
+from batchtrain.service import retry
 from batchtrain.service.partial_files import PartialFile, partial
 from batchtrain.storage import blob, blob_requests, download, sync, upload
-from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.ingress import bring, walk
 from batchtrain.storage.moving import Moving, Tally, Watcher
 from tests.unit.service.test_retry import Time
 
-from .blob_server import BlobServer, serve
+from .blob_server import BlobServer
 
 CONTENT = bytes(range(200))
 LISTED = 1795305600
@@ -31,16 +29,10 @@ LISTED = 1795305600
 
 
 @pytest.fixture
-def blobs(monkeypatch: pytest.MonkeyPatch) -> BlobServer:
+def blobs(blobs: BlobServer, monkeypatch: pytest.MonkeyPatch) -> BlobServer:
     monkeypatch.setattr(upload, "BLOCK", 64)
     monkeypatch.setattr(download, "RANGE", 64)
-    return BlobServer()
-
-
-@pytest.fixture
-def storage(blobs: BlobServer) -> Iterator[Storage]:
-    with serve(blobs) as found:
-        yield found
+    return blobs
 
 
 @pytest.fixture
@@ -50,26 +42,24 @@ def data(tmp_path: Path) -> Path:
     return place
 
 
-def up(storage: Storage, data: Path) -> Tally:
-    return bring(storage, "link/box", "", list(walk(data)))
+def up(blobs: BlobServer, data: Path) -> Tally:
+    return bring(blobs.storage, "link/box", "", list(walk(data)))
 
 
-def down(storage: Storage, to: Path) -> Tally:
-    return sync.get(storage, "box", list(blob.stored(storage, "box")), "", to, names_of_data())
+def down(blobs: BlobServer, to: Path) -> Tally:
+    return sync.get(blobs.storage, "box", list(blob.stored(blobs.storage, "box")), "", to, names_of_data())
 
 
 def test_an_upload_of_a_new_blob_begins_although_the_service_knows_no_blocks_of_it(
-    storage: Storage, blobs: BlobServer, data: Path
+    blobs: BlobServer, data: Path
 ) -> None:
     (data / "model").write_bytes(CONTENT)
     blobs.refuse = lambda asked: 404 if asked == "GET model blocklist" else 0
-    up(storage, data).check()
+    up(blobs, data).check()
     assert blobs.blobs["model"] == CONTENT
 
 
-def test_an_interrupted_upload_continues_with_the_missing_blocks(
-    storage: Storage, blobs: BlobServer, data: Path
-) -> None:
+def test_an_interrupted_upload_continues_with_the_missing_blocks(blobs: BlobServer, data: Path) -> None:
     (data / "model").write_bytes(CONTENT)
     sent: list[str] = []
 
@@ -78,26 +68,24 @@ def test_an_interrupted_upload_continues_with_the_missing_blocks(
         return 400 if len(sent) == 3 and asked == sent[0] else 0
 
     blobs.refuse = refuse
-    assert up(storage, data).total.failed == 1
+    assert up(blobs, data).total.failed == 1
     assert "model" not in blobs.blobs
     staged = len(blobs.blocks["model"])
     blobs.refuse, blobs.asked = (lambda asked: 0), []
-    up(storage, data).check()
+    up(blobs, data).check()
     assert blobs.blobs["model"] == CONTENT
     assert staged > 0
     assert blobs.asked.count("PUT model block") == 4 - staged
 
 
-def test_an_interrupted_download_continues_with_the_missing_ranges(
-    storage: Storage, blobs: BlobServer, tmp_path: Path
-) -> None:
+def test_an_interrupted_download_continues_with_the_missing_ranges(blobs: BlobServer, tmp_path: Path) -> None:
     blobs.store("below/model", CONTENT)
     blobs.refuse = lambda asked: 400 if asked.endswith("bytes=128-191") else 0
-    assert down(storage, tmp_path).total.failed == 1
+    assert down(blobs, tmp_path).total.failed == 1
     assert not (tmp_path / "below/model").exists()
     blobs.refuse, before = (lambda asked: 0), set(blobs.asked)
     blobs.asked = []
-    down(storage, tmp_path).check()
+    down(blobs, tmp_path).check()
     assert (tmp_path / "below/model").read_bytes() == CONTENT
     assert "GET below/model  bytes=0-63" in before
     assert "GET below/model  bytes=0-63" not in blobs.asked
@@ -105,46 +93,46 @@ def test_an_interrupted_download_continues_with_the_missing_ranges(
 
 
 def test_the_ranges_that_are_there_are_noted_while_others_come(
-    storage: Storage, blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs.store("model", CONTENT)
     monkeypatch.setattr(download, "NOTED_SECONDS", 0.0)
     monkeypatch.setattr(download, "time", SimpleNamespace(monotonic=lambda: 5.0))
     noted: list[int] = []
     monkeypatch.setattr(PartialFile, "keep", lambda file, version, ranges: noted.append(len(ranges)))
-    down(storage, tmp_path).check()
+    down(blobs, tmp_path).check()
     assert noted == [1, 2, 3, 4]
 
 
-def test_a_damaged_partial_file_is_fetched_again(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+def test_a_damaged_partial_file_is_fetched_again(blobs: BlobServer, tmp_path: Path) -> None:
     blobs.store("model", CONTENT)
     blobs.refuse = lambda asked: 400 if asked.endswith("bytes=192-199") else 0
-    down(storage, tmp_path)
+    down(blobs, tmp_path)
     partial(tmp_path / "model")[0].write_bytes(bytes(192))
     blobs.refuse = lambda asked: 0
-    down(storage, tmp_path).check()
+    down(blobs, tmp_path).check()
     assert (tmp_path / "model").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("with_md5", [False, True])
 def test_a_small_download_that_is_stopped_is_not_given_the_name(
-    storage: Storage, blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_md5: bool
+    blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_md5: bool
 ) -> None:
     monkeypatch.setattr(download, "PIECE", 8)
     blobs.store("small", CONTENT[:64])
     if not with_md5:
         blobs.md5.clear()
     moving: Moving = Moving("download", lambda size: stop(moving))
-    found = next(blob.stored(storage, "box"))
-    begin = download._Download(download._Container(moving, storage, "box", tmp_path), found, tmp_path / "small").begin
+    found = next(blob.stored(blobs.storage, "box"))
+    begin = download._Download(
+        download._Container(moving, blobs.storage, "box", tmp_path), found, tmp_path / "small"
+    ).begin
     assert list(moving.results([begin])) == []
     assert not (tmp_path / "small").exists()
 
 
 @pytest.mark.parametrize("attempts", [1, 2])
-def test_an_upload_that_is_stopped_makes_no_more_attempts(
-    storage: Storage, blobs: BlobServer, data: Path, attempts: int
-) -> None:
+def test_an_upload_that_is_stopped_makes_no_more_attempts(blobs: BlobServer, data: Path, attempts: int) -> None:
     (data / "small").write_text("x")
 
     def refuse(asked: str) -> int:
@@ -154,13 +142,13 @@ def test_an_upload_that_is_stopped_makes_no_more_attempts(
 
     blobs.refuse = refuse
     moving: Moving = Moving("upload", lambda size: None)
-    begin = upload._Upload(moving, storage, "box", next(walk(data)), "small", None).begin
+    begin = upload._Upload(moving, blobs.storage, "box", next(walk(data)), "small", None).begin
     list(moving.results([begin]))
     assert len(blobs.asked) == attempts
 
 
 def test_an_upload_that_is_stopped_reads_no_more_of_its_file(
-    storage: Storage, blobs: BlobServer, data: Path, monkeypatch: pytest.MonkeyPatch
+    blobs: BlobServer, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blob_requests, "PIECE", 8)
     (data / "model").write_bytes(CONTENT)
@@ -174,16 +162,9 @@ def test_an_upload_that_is_stopped_reads_no_more_of_its_file(
 
     monkeypatch.setattr(blob_requests, "read_at", read_at)
     moving: Moving = Moving("upload", lambda size: None)
-    known = next(blob.stored(storage, "box"))
-    list(moving.results([upload._Upload(moving, storage, "box", next(walk(data)), "model", known).begin]))
+    known = next(blob.stored(blobs.storage, "box"))
+    list(moving.results([upload._Upload(moving, blobs.storage, "box", next(walk(data)), "model", known).begin]))
     assert read == [0]
-
-
-def test_a_pause_between_attempts_ends_with_a_stop() -> None:
-    stopped = threading.Event()
-    stopped.set()
-    with pytest.raises(InterruptedError):
-        retry.interruptible(stopped).sleep(600)
 
 
 def stop(moving: Moving) -> None:
@@ -192,16 +173,16 @@ def stop(moving: Moving) -> None:
     moving._crew.stopped.set()
 
 
-def test_bytes_with_another_md5_are_not_given_the_name(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+def test_bytes_with_another_md5_are_not_given_the_name(blobs: BlobServer, tmp_path: Path) -> None:
     blobs.store("model", CONTENT)
     blobs.blobs["model"] = CONTENT[::-1]
     with pytest.raises(ServiceError, match="download box/model: its bytes have another MD5"):
-        down(storage, tmp_path).check()
+        down(blobs, tmp_path).check()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_ranges_of_bytes_with_another_md5_are_no_longer_noted(
-    storage: Storage, blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(download, "NOTED_SECONDS", 0.0)
     blobs.store("model", CONTENT)
@@ -215,14 +196,12 @@ def test_ranges_of_bytes_with_another_md5_are_no_longer_noted(
         return 0
 
     blobs.refuse = look
-    assert down(storage, tmp_path).total.failed == 1
+    assert down(blobs, tmp_path).total.failed == 1
     assert noted_again[0] is False
 
 
 @pytest.mark.parametrize("cut", [0, 1, 63, 64])
-def test_a_connection_that_breaks_costs_no_byte(
-    storage: Storage, blobs: BlobServer, data: Path, tmp_path: Path, cut: int
-) -> None:
+def test_a_connection_that_breaks_costs_no_byte(blobs: BlobServer, data: Path, tmp_path: Path, cut: int) -> None:
     (data / "model").write_bytes(CONTENT)
     broken: set[str] = set()
 
@@ -232,30 +211,30 @@ def test_a_connection_that_breaks_costs_no_byte(
         return cut if first else None
 
     blobs.cut = once
-    up(storage, data).check()
+    up(blobs, data).check()
     assert blobs.blobs["model"] == CONTENT
     blobs.md5["model"] = upload.hashlib.md5(CONTENT).digest()
-    down(storage, tmp_path / "back").check()
+    down(blobs, tmp_path / "back").check()
     assert (tmp_path / "back" / "model").read_bytes() == CONTENT
 
 
 def test_a_blob_whose_answers_have_no_byte_is_given_up_after_pauses(
-    storage: Storage, blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     time = Time()
     monkeypatch.setattr(retry, "interruptible", lambda stopped: retry.Clock(time.now, time.sleep))
     blobs.store("small", CONTENT[:64])
     blobs.cut = lambda asked: None if asked == "GET  list" or len(blobs.asked) == 200 else 0
-    assert down(storage, tmp_path).total.failed == 1
+    assert down(blobs, tmp_path).total.failed == 1
     assert time.pauses
 
 
-def test_a_file_that_fails_does_not_stop_the_others(storage: Storage, blobs: BlobServer, data: Path) -> None:
+def test_a_file_that_fails_does_not_stop_the_others(blobs: BlobServer, data: Path) -> None:
     for name in ("a", "b", "c"):
         (data / name).write_text(name)
     (data / "gone").symlink_to("nowhere")
     blobs.refuse = lambda asked: 400 if asked.startswith("PUT b") else 0
-    tally = up(storage, data)
+    tally = up(blobs, data)
     assert (tally.total.copied, tally.total.failed) == (2, 2)
     with pytest.raises(ServiceError, match=r"2 of 4 files were not copied to link/box: .*gone: No such file") as raised:
         tally.check()
@@ -263,41 +242,39 @@ def test_a_file_that_fails_does_not_stop_the_others(storage: Storage, blobs: Blo
     assert set(blobs.blobs) == {"a", "c"}
 
 
-def test_a_file_whose_name_is_no_utf_8_does_not_stop_the_others(
-    storage: Storage, blobs: BlobServer, data: Path
-) -> None:
+def test_a_file_whose_name_is_no_utf_8_does_not_stop_the_others(blobs: BlobServer, data: Path) -> None:
     for name in (b"a", b"b\xff", b"c"):
         Path(os.fsdecode(bytes(data) + b"/" + name)).write_text("x")
     with pytest.raises(ServiceError, match="its name is not UTF-8"):
-        up(storage, data).check()
+        up(blobs, data).check()
     assert set(blobs.blobs) == {"a", "c"}
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 412])
 @pytest.mark.parametrize("refused", ["PUT small", "PUT model block", "PUT model blocklist"])
 def test_a_file_that_the_service_refuses_does_not_count_as_copied(
-    storage: Storage, blobs: BlobServer, data: Path, refused: str, status: int
+    blobs: BlobServer, data: Path, refused: str, status: int
 ) -> None:
     (data / "small").write_bytes(b"x")
     (data / "model").write_bytes(CONTENT)
     blobs.refuse = lambda asked: status if asked == refused else 0
-    tally = up(storage, data)
+    tally = up(blobs, data)
     assert (tally.total.copied, tally.total.failed) == (1, 1)
 
 
-def test_a_refused_signature_ends_the_upload_at_once(storage: Storage, blobs: BlobServer, data: Path) -> None:
+def test_a_refused_signature_ends_the_upload_at_once(blobs: BlobServer, data: Path) -> None:
     for number in range(100):
         (data / f"{number}").write_text("x")
     blobs.refuse = lambda asked: 403 if asked.startswith(("PUT 1", "PUT 2")) else 0
     with pytest.raises(
         NotAllowed, match=r"check the account's key .*; \d+ of 100 files were copied to link/box before"
     ):
-        up(storage, data).check()
+        up(blobs, data).check()
     assert len(blobs.asked) < 50
 
 
 def test_a_full_disk_is_one_sentence_and_the_rest_still_comes(
-    storage: Storage, blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs.store("large", CONTENT)
     blobs.store("small", b"ok")
@@ -310,12 +287,12 @@ def test_a_full_disk_is_one_sentence_and_the_rest_still_comes(
 
     monkeypatch.setattr(download.os, "pwrite", full)
     with pytest.raises(ServiceError, match=f"the disk of {tmp_path} is full: free some space and copy large again"):
-        down(storage, tmp_path).check()
+        down(blobs, tmp_path).check()
     assert (tmp_path / "small").read_bytes() == b"ok"
     assert not (tmp_path / "large").exists()
 
 
-def test_a_file_that_changes_while_it_is_sent_does_not_arrive(storage: Storage, blobs: BlobServer, data: Path) -> None:
+def test_a_file_that_changes_while_it_is_sent_does_not_arrive(blobs: BlobServer, data: Path) -> None:
     (data / "log").write_bytes(CONTENT)
 
     def grow(asked: str) -> int:
@@ -325,20 +302,20 @@ def test_a_file_that_changes_while_it_is_sent_does_not_arrive(storage: Storage, 
 
     blobs.refuse = grow
     with pytest.raises(ServiceError, match="log changes while it is copied; copy it again later"):
-        up(storage, data).check()
+        up(blobs, data).check()
     assert blobs.blobs == {}
 
 
-def test_blobs_whose_names_leave_the_destination_stay_away(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+def test_blobs_whose_names_leave_the_destination_stay_away(blobs: BlobServer, tmp_path: Path) -> None:
     for name in ("../out", "/etc/x", "a//b", "fine"):
         blobs.store(name, b"x")
     to = tmp_path / "to"
     with pytest.raises(ServiceError, match=r"3 of 4 files .*the blob \.\./out would be written outside of"):
-        down(storage, to).check()
+        down(blobs, to).check()
     assert [path.name for path in tmp_path.rglob("*")] == ["to", "fine"]
 
 
-def test_no_blob_is_written_through_a_link(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+def test_no_blob_is_written_through_a_link(blobs: BlobServer, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     to = tmp_path / "to"
     to.mkdir()
@@ -347,137 +324,110 @@ def test_no_blob_is_written_through_a_link(storage: Storage, blobs: BlobServer, 
     for name in ("dir/file", "last", "fine"):
         blobs.store(name, b"x")
     with pytest.raises(ServiceError, match=r"1 of 3 files .*`dir` is a link, which is not followed"):
-        down(storage, to).check()
+        down(blobs, to).check()
     assert list((tmp_path / "outside").iterdir()) == []
     assert (to / "last").read_bytes() == (to / "fine").read_bytes() == b"x"
 
 
-def test_a_name_too_long_for_a_partial_file_still_comes(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+def test_a_name_too_long_for_a_partial_file_still_comes(blobs: BlobServer, tmp_path: Path) -> None:
     blobs.store("n" * 255, CONTENT)
-    down(storage, tmp_path).check()
+    down(blobs, tmp_path).check()
     assert (tmp_path / ("n" * 255)).read_bytes() == CONTENT
 
 
-def test_a_file_that_is_not_regular_is_named_and_the_rest_arrives(
-    storage: Storage, blobs: BlobServer, data: Path
-) -> None:
+def test_a_file_that_is_not_regular_is_named_and_the_rest_arrives(blobs: BlobServer, data: Path) -> None:
     os.mkfifo(data / "pipe")
     (data / "small").write_bytes(b"ok")
     with pytest.raises(ServiceError, match=r"1 of 2 files .*/pipe: it is not a regular file") as raised:
-        up(storage, data).check()
+        up(blobs, data).check()
     assert raised.value.exit_code == 4
     assert blobs.blobs == {"small": b"ok"}
 
 
-def test_an_unchanged_tree_costs_one_list(storage: Storage, blobs: BlobServer, data: Path) -> None:
-    for number in range(20):
-        (data / f"{number}").write_text(str(number))
-    up(storage, data).check()
-    blobs.asked.clear()
-    assert up(storage, data).total.unchanged == 20
-    assert blobs.asked == ["PUT", "GET  list"]
-
-
-def test_pieces_that_a_piece_adds_are_done_before_the_end() -> None:
-    work: at_once.AtOnce[int] = at_once.AtOnce("test", iter(()))
-
-    def first() -> None:
-        work.add([lambda: 1, lambda: 2])
-
-    work._pieces = iter([first])
-    assert sorted(work.results()) == [1, 2]
-
-
-def test_a_connection_that_another_thread_takes_does_not_stop_the_close(storage: Storage) -> None:
+def test_a_connection_that_another_thread_takes_does_not_stop_the_close(blobs: BlobServer) -> None:
     class Taken(list[HTTPConnection]):
         def pop(self, index: SupportsIndex = -1) -> HTTPConnection:
             self.clear()
             return super().pop(index)
 
-    storage._idle = Taken([HTTPConnection("localhost")])
-    storage.close()
-    assert storage._idle == []
+    blobs.storage._idle = Taken([HTTPConnection("localhost")])
+    blobs.storage.close()
+    assert blobs.storage._idle == []
 
 
-def test_a_file_of_the_same_content_is_not_sent_again(storage: Storage, blobs: BlobServer, data: Path) -> None:
+def test_a_file_of_the_same_content_is_not_sent_again(blobs: BlobServer, data: Path) -> None:
     (data / "small").write_bytes(b"x")
     (data / "model").write_bytes(CONTENT)
     blobs.store("small", b"x")
     blobs.store("model", CONTENT)
-    assert up(storage, data).total.unchanged == 2
+    assert up(blobs, data).total.unchanged == 2
     assert blobs.asked == ["PUT", "GET  list"]
 
 
-def test_a_file_of_another_content_and_the_same_size_is_sent_again(
-    storage: Storage, blobs: BlobServer, data: Path
-) -> None:
+def test_a_file_of_another_content_and_the_same_size_is_sent_again(blobs: BlobServer, data: Path) -> None:
     (data / "small").write_bytes(b"x")
     (data / "model").write_bytes(CONTENT)
     blobs.store("small", b"y")
     blobs.store("model", CONTENT[::-1])
-    assert up(storage, data).total == ("link/box", 2, 2, 0, 0, 201)
+    assert up(blobs, data).total == ("link/box", 2, 2, 0, 0, 201)
     assert blobs.blobs == {"small": b"x", "model": CONTENT}
 
 
 @pytest.mark.parametrize(("seconds", "sent"), [(-1, False), (0, False), (1, True)])
 @pytest.mark.parametrize("size", [1, 200])
 def test_without_an_md5_a_file_is_sent_again_if_it_is_newer_than_its_blob(
-    storage: Storage, blobs: BlobServer, data: Path, seconds: int, sent: bool, size: int
+    blobs: BlobServer, data: Path, seconds: int, sent: bool, size: int
 ) -> None:
     (data / "file").write_bytes(bytes(size))
     os.utime(data / "file", (LISTED + seconds, LISTED + seconds))
     blobs.blobs["file"] = b"y" * size
-    assert up(storage, data).total.copied == sent
+    assert up(blobs, data).total.copied == sent
     assert (blobs.blobs["file"] == bytes(size)) is sent
 
 
-def test_a_file_of_exactly_one_block_and_an_empty_one_go_in_one_request(
-    storage: Storage, blobs: BlobServer, data: Path
-) -> None:
+def test_a_file_of_exactly_one_block_and_an_empty_one_go_in_one_request(blobs: BlobServer, data: Path) -> None:
     (data / "block").write_bytes(CONTENT[:64])
     (data / "empty").write_bytes(b"")
-    up(storage, data).check()
+    up(blobs, data).check()
     assert sorted(blobs.asked) == ["GET  list", "PUT", "PUT block", "PUT empty"]
     assert blobs.blobs == {"block": CONTENT[:64], "empty": b""}
     assert blobs.headers[-1]["x-ms-blob-content-md5"] == blobs.headers[-1]["Content-MD5"]
 
 
 def test_the_blocks_of_a_very_large_file_are_larger(
-    storage: Storage, blobs: BlobServer, data: Path, monkeypatch: pytest.MonkeyPatch
+    blobs: BlobServer, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upload, "MOST_BLOCKS", 2)
     (data / "model").write_bytes(CONTENT + b"x")
-    up(storage, data).check()
+    up(blobs, data).check()
     assert blobs.asked.count("PUT model block") == 2
     assert blobs.blobs["model"] == CONTENT + b"x"
 
 
-def test_a_block_that_was_staged_with_another_size_is_sent_again(
-    storage: Storage, blobs: BlobServer, data: Path
-) -> None:
+def test_a_block_that_was_staged_with_another_size_is_sent_again(blobs: BlobServer, data: Path) -> None:
     (data / "model").write_bytes(CONTENT)
     blobs.refuse = lambda asked: 400 if asked == "PUT model blocklist" else 0
-    assert up(storage, data).total.failed == 1
+    assert up(blobs, data).total.failed == 1
     staged = blobs.blocks["model"]
     assert len(staged) == 4
     staged[next(iter(staged))] = b"cut"
     blobs.refuse, blobs.asked = (lambda asked: 0), []
-    up(storage, data).check()
+    up(blobs, data).check()
     assert blobs.asked.count("PUT model block") == 1
     assert blobs.blobs["model"] == CONTENT
 
 
-def test_a_file_that_grew_since_it_was_listed_is_not_sent(storage: Storage, blobs: BlobServer, data: Path) -> None:
+def test_a_file_that_grew_since_it_was_listed_is_not_sent(blobs: BlobServer, data: Path) -> None:
     (data / "log").write_bytes(b"x")
     files = list(walk(data))
     (data / "log").write_bytes(b"xy")
     with pytest.raises(ServiceError, match="log changes while it is copied; copy it again later"):
-        bring(storage, "link/box", "", files).check()
+        bring(blobs.storage, "link/box", "", files).check()
     assert blobs.blobs == {}
 
 
 def test_a_small_file_that_changes_while_it_is_read_is_not_sent(
-    storage: Storage, blobs: BlobServer, data: Path, monkeypatch: pytest.MonkeyPatch
+    blobs: BlobServer, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (data / "log").write_bytes(b"x")
     (file,) = walk(data)
@@ -489,24 +439,24 @@ def test_a_small_file_that_changes_while_it_is_read_is_not_sent(
 
     monkeypatch.setattr(upload._Upload, "_check", change)
     with pytest.raises(ServiceError, match="log changes while it is copied"):
-        bring(storage, "link/box", "", [file]).check()
+        bring(blobs.storage, "link/box", "", [file]).check()
     assert blobs.blobs == {}
 
 
-def test_the_bytes_of_a_file_are_counted_as_they_move(storage: Storage, blobs: BlobServer, data: Path) -> None:
+def test_the_bytes_of_a_file_are_counted_as_they_move(blobs: BlobServer, data: Path) -> None:
     (data / "model").write_bytes(CONTENT)
     (data / "small").write_bytes(b"xy")
     sent: list[int] = []
-    bring(storage, "link/box", "", list(walk(data)), Watcher(moved=sent.append)).check()
+    bring(blobs.storage, "link/box", "", list(walk(data)), Watcher(moved=sent.append)).check()
     assert sorted(sent) == [2, 8, 64, 64, 64]
 
 
-def test_files_are_closed_after_their_upload(storage: Storage, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_closed_after_their_upload(blobs: BlobServer, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (data / "model").write_bytes(CONTENT)
     (data / "small").write_bytes(b"x")
     opened: list[Any] = []
     monkeypatch.setattr(upload._Upload, "_open", noting(upload._Upload._open, lambda self: opened.append(self._opened)))
-    up(storage, data).check()
+    up(blobs, data).check()
     assert [file.closed for file in opened] == [True, True]
 
 
@@ -525,152 +475,136 @@ def noting(method: Any, note: Callable[[Any], None]) -> Any:
 # --- downloads ------------------------------------------------------------------------------------------------------
 
 
-def test_a_downloaded_file_has_the_time_of_its_blob(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+def test_a_downloaded_file_has_the_time_of_its_blob(blobs: BlobServer, tmp_path: Path) -> None:
     blobs.store("small", b"x")
-    down(storage, tmp_path).check()
+    down(blobs, tmp_path).check()
     assert (tmp_path / "small").stat().st_mtime == LISTED
 
 
 @pytest.mark.parametrize("size", [1, 200])
-def test_a_file_of_the_same_content_is_not_fetched_again(
-    storage: Storage, blobs: BlobServer, tmp_path: Path, size: int
-) -> None:
+def test_a_file_of_the_same_content_is_not_fetched_again(blobs: BlobServer, tmp_path: Path, size: int) -> None:
     blobs.store("below/file", CONTENT[:size])
     (tmp_path / "below").mkdir()
     (tmp_path / "below/file").write_bytes(CONTENT[:size])
     os.utime(tmp_path / "below/file", (1, 1))
-    assert down(storage, tmp_path).total.unchanged == 1
+    assert down(blobs, tmp_path).total.unchanged == 1
     assert blobs.asked == ["GET  list"]
 
 
-def test_a_file_of_another_content_or_size_is_fetched_again(
-    storage: Storage, blobs: BlobServer, tmp_path: Path
-) -> None:
+def test_a_file_of_another_content_or_size_is_fetched_again(blobs: BlobServer, tmp_path: Path) -> None:
     for name, there in (("content", b"ab"), ("size", b"abc")):
         blobs.store(name, b"xy")
         (tmp_path / name).write_bytes(there)
-    assert down(storage, tmp_path).total.copied == 2
+    assert down(blobs, tmp_path).total.copied == 2
     assert {path.read_bytes() for path in tmp_path.iterdir()} == {b"xy"}
 
 
 @pytest.mark.parametrize(("seconds", "fetched"), [(-1, True), (0, False), (1, False)])
 def test_without_an_md5_a_file_is_fetched_again_if_it_is_older_than_its_blob(
-    storage: Storage, blobs: BlobServer, tmp_path: Path, seconds: int, fetched: bool
+    blobs: BlobServer, tmp_path: Path, seconds: int, fetched: bool
 ) -> None:
     blobs.blobs["file"] = b"new"
     (tmp_path / "file").write_bytes(b"old")
     os.utime(tmp_path / "file", (LISTED + seconds, LISTED + seconds))
-    assert down(storage, tmp_path).total.copied == fetched
+    assert down(blobs, tmp_path).total.copied == fetched
     assert (tmp_path / "file").read_bytes() == (b"new" if fetched else b"old")
 
 
-def test_an_empty_blob_is_an_empty_file_and_costs_no_request(
-    storage: Storage, blobs: BlobServer, tmp_path: Path
-) -> None:
+def test_an_empty_blob_is_an_empty_file_and_costs_no_request(blobs: BlobServer, tmp_path: Path) -> None:
     blobs.store("a/empty", b"")
-    down(storage, tmp_path).check()
+    down(blobs, tmp_path).check()
     assert (tmp_path / "a/empty").read_bytes() == b""
     assert blobs.asked == ["GET  list"]
 
 
 def test_a_blob_of_exactly_one_range_comes_in_one_request_and_notes_nothing(
-    storage: Storage, blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted: list[PartialFile] = []
     monkeypatch.setattr(PartialFile, "keep", lambda file, *_: noted.append(file))
     blobs.store("block", CONTENT[:64])
-    down(storage, tmp_path).check()
+    down(blobs, tmp_path).check()
     assert blobs.asked == ["GET  list", "GET block  bytes=0-63"]
     assert noted == []
-    assert len(storage._idle) == 1, "the connection is kept for the next blob"
+    assert len(blobs.storage._idle) == 1, "the connection is kept for the next blob"
 
 
 @pytest.mark.parametrize("status", [300, 400])
-def test_a_small_download_that_fails_leaves_nothing_behind(
-    storage: Storage, blobs: BlobServer, tmp_path: Path, status: int
-) -> None:
+def test_a_small_download_that_fails_leaves_nothing_behind(blobs: BlobServer, tmp_path: Path, status: int) -> None:
     blobs.store("small", CONTENT[:64])
     blobs.refuse = lambda asked: status if asked.startswith("GET small") else 0
-    assert down(storage, tmp_path).total.failed == 1
+    assert down(blobs, tmp_path).total.failed == 1
     assert list(tmp_path.iterdir()) == []
     assert len(blobs.asked) == 2
 
 
 def test_a_blob_that_changed_after_it_was_listed_is_not_mixed_with_its_earlier_version(
-    storage: Storage, blobs: BlobServer, tmp_path: Path
+    blobs: BlobServer, tmp_path: Path
 ) -> None:
     blobs.store("model", CONTENT)
-    listed = list(blob.stored(storage, "box"))
+    listed = list(blob.stored(blobs.storage, "box"))
     blobs.versions["model"] = "2"
     with pytest.raises(ServiceError, match="download box/model: it was changed or deleted after it was listed; run"):
-        sync.get(storage, "box", listed, "", tmp_path, names_of_data()).check()
+        sync.get(blobs.storage, "box", listed, "", tmp_path, names_of_data()).check()
     assert not (tmp_path / "model").exists()
 
 
-def test_the_ranges_of_an_earlier_version_are_fetched_again(
-    storage: Storage, blobs: BlobServer, tmp_path: Path
-) -> None:
+def test_the_ranges_of_an_earlier_version_are_fetched_again(blobs: BlobServer, tmp_path: Path) -> None:
     blobs.store("model", CONTENT)
     blobs.refuse = lambda asked: 400 if asked.endswith("bytes=128-191") else 0
-    assert down(storage, tmp_path).total.failed == 1
+    assert down(blobs, tmp_path).total.failed == 1
     blobs.store("model", CONTENT[::-1])
     blobs.versions["model"] = "2"
     blobs.refuse, blobs.asked = (lambda asked: 0), []
-    down(storage, tmp_path).check()
+    down(blobs, tmp_path).check()
     assert (tmp_path / "model").read_bytes() == CONTENT[::-1]
     assert sorted(blobs.asked)[1:] == [f"GET model  bytes={span}" for span in ("0-63", "128-191", "192-199", "64-127")]
 
 
-def test_a_partial_file_that_is_shorter_than_its_ranges_is_fetched_again(
-    storage: Storage, blobs: BlobServer, tmp_path: Path
-) -> None:
+def test_a_partial_file_that_is_shorter_than_its_ranges_is_fetched_again(blobs: BlobServer, tmp_path: Path) -> None:
     blobs.store("model", CONTENT)
     blobs.refuse = lambda asked: 400 if asked.endswith("bytes=192-199") else 0
-    assert down(storage, tmp_path).total.failed == 1
+    assert down(blobs, tmp_path).total.failed == 1
     part, notes = partial(tmp_path / "model")
     assert notes.exists()
     os.truncate(part, 191)
     blobs.refuse, blobs.asked = (lambda asked: 0), []
-    down(storage, tmp_path).check()
+    down(blobs, tmp_path).check()
     assert len(blobs.asked) == 1 + 4
     assert (tmp_path / "model").read_bytes() == CONTENT
 
 
-def test_wrong_bytes_are_fetched_once_again(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+def test_wrong_bytes_are_fetched_once_again(blobs: BlobServer, tmp_path: Path) -> None:
     blobs.store("small", CONTENT[:64])
     blobs.blobs["small"] = bytes(64)
-    assert down(storage, tmp_path).total.failed == 1
+    assert down(blobs, tmp_path).total.failed == 1
     assert blobs.asked.count("GET small  bytes=0-63") == 2
 
 
-def test_what_was_behind_the_end_of_a_partial_file_is_cut_off(
-    storage: Storage, blobs: BlobServer, tmp_path: Path
-) -> None:
+def test_what_was_behind_the_end_of_a_partial_file_is_cut_off(blobs: BlobServer, tmp_path: Path) -> None:
     blobs.store("small", b"xy")
     partial(tmp_path / "small")[0].write_bytes(b"abcdef")
-    down(storage, tmp_path).check()
+    down(blobs, tmp_path).check()
     assert (tmp_path / "small").read_bytes() == b"xy"
 
 
-def test_a_link_in_place_of_a_partial_file_is_not_followed(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+def test_a_link_in_place_of_a_partial_file_is_not_followed(blobs: BlobServer, tmp_path: Path) -> None:
     blobs.store("small", b"xy")
     (tmp_path / "mine").write_bytes(b"precious")
     partial(tmp_path / "small")[0].symlink_to("mine")
-    assert down(storage, tmp_path).total.failed == 1
+    assert down(blobs, tmp_path).total.failed == 1
     assert (tmp_path / "mine").read_bytes() == b"precious"
 
 
-def test_a_downloaded_file_has_the_permissions_of_a_new_file(
-    storage: Storage, blobs: BlobServer, tmp_path: Path
-) -> None:
+def test_a_downloaded_file_has_the_permissions_of_a_new_file(blobs: BlobServer, tmp_path: Path) -> None:
     blobs.store("small", b"x")
-    down(storage, tmp_path).check()
+    down(blobs, tmp_path).check()
     (tmp_path / "own").write_bytes(b"x")
     assert (tmp_path / "small").stat().st_mode == (tmp_path / "own").stat().st_mode
 
 
 def test_files_are_closed_after_their_download(
-    storage: Storage, blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[Any] = []
     monkeypatch.setattr(
@@ -679,5 +613,5 @@ def test_files_are_closed_after_their_download(
     for name in ("model", "small", "refused"):
         blobs.store(name, CONTENT if name == "model" else b"x")
     blobs.refuse = lambda asked: 400 if asked.startswith("GET refused") else 0
-    assert down(storage, tmp_path).total.failed == 1
+    assert down(blobs, tmp_path).total.failed == 1
     assert [(file._folder, file._descriptor) for file in opened] == [(None, None)] * 3
