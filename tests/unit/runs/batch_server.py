@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import http.server
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
+from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 from azure.batch import BatchClient
@@ -30,6 +31,14 @@ class BatchServer:
         self.files: dict[str, dict[str, bytes]] = {}
         self.status: dict[str, int] = {}
         """Refusals by path."""
+        self.versions: dict[str, int] = {}
+        """The seconds of the time of a file, by its path below its task or node."""
+        self.page = 1000
+        """Files that a list has at most."""
+        self.before: Callable[[str, str], int | None] = lambda name, span: None
+        """Is called before a file is read, with its path and the range. It may change the file, and says after how many
+        bytes the answer is cut."""
+        self.lock = threading.Lock()
         self.asked: list[str] = []
         self.account = Account("", "acct", Secret("a2V5"))
         self.client: BatchClient
@@ -60,29 +69,46 @@ class BatchServer:
         self.documents["/pools/p/nodes"] = {"value": list(nodes)}
 
     def answer(self, handler: Handler) -> None:
-        path = urlsplit(handler.path).path
-        self.asked.append(f"{handler.command} {unquote(path)}")
+        path, _, query = handler.path.partition("?")
         tree, is_file, name = path.partition("/files")
-        content = _content(self.documents.get(path))
-        if is_file and tree in self.files:
-            content = self.files[tree].get(unquote(name[1:])) if name else _listing(self.files[tree])
+        span, cut, missing = handler.headers.get("ocp-range", ""), None, "TaskNotFound"
+        with self.lock:
+            self.asked.append(f"{handler.command} {unquote(path)}")
+            content = _content(self.documents.get(path))
+            if is_file and tree in self.files:
+                name, missing = unquote(name[1:]), "FileNotFound"
+                cut = self.before(name, span) if name else None
+                content = self.files[tree].get(name) if name else self._listing(tree, query)
+            version = self.versions.get(name, 0)
         status = 404 if content is None else self.status.get(path, 200)
         if handler.command == "DELETE" and status < 400:
             status, content = 202, b""
             del self.documents[path]
-        missing = "FileNotFound" if is_file and tree in self.files else "TaskNotFound"
-        code = "AuthorizationFailure" if status == 403 else missing
-        sent = msgspec.json.encode({"code": code, "message": {"value": "No."}}) if status >= 400 else content or b""
-        if span := handler.headers.get("ocp-range"):
+        code = {403: "AuthorizationFailure"}.get(status, missing)
+        if span and status == 200:
             first, last = map(int, span.removeprefix("bytes=").split("-"))
-            sent = sent[first : last + 1]
+            status, code = (200, "") if first < len(content or b"") else (416, "InvalidRange")
+            content = (content or b"")[first : last + 1]
+        sent = msgspec.json.encode({"code": code, "message": {"value": "No."}}) if status >= 400 else content or b""
         handler.send_response(status)
         handler.send_header("Content-Type", "application/json; odata=minimalmetadata")
         handler.send_header("Content-Length", str(len(sent)))
-        handler.send_header("Last-Modified", "Sun, 22 Nov 2026 00:00:00 GMT")
+        handler.send_header("Last-Modified", f"Sun, 22 Nov 2026 00:00:{version:02} GMT")
         handler.end_headers()
         if handler.command != "HEAD":
-            handler.wfile.write(sent)
+            handler.wfile.write(sent[:cut])
+            handler.close_connection = cut is not None and cut < len(sent)
+
+    def _listing(self, tree: str, query: str) -> bytes:
+        start = int(query.partition("skip=")[2] or 0)
+        items: list[dict[str, Any]] = [
+            {"name": name, "properties": {"contentLength": str(len(content)), "lastModified": moment(0)}}
+            for name, content in islice(self.files[tree].items(), start, start + self.page)
+        ]
+        page: dict[str, Any] = {"value": [*items, {"name": "directory", "isDirectory": True}]}
+        if start + self.page < len(self.files[tree]):
+            page["odata.nextLink"] = f"{self.account.endpoint}{tree}/files?api-version=1&skip={start + self.page}"
+        return msgspec.json.encode(page)
 
 
 def moment(seconds: float) -> str:
@@ -115,14 +141,6 @@ def node(name: str, allocated: float = 0, address: str = "10.0.0.4", prepared: f
 
 def _content(document: Any) -> bytes | None:
     return None if document is None else msgspec.json.encode(document)
-
-
-def _listing(files: Mapping[str, bytes]) -> bytes:
-    items = [
-        {"name": name, "properties": {"contentLength": str(len(content)), "lastModified": moment(0)}}
-        for name, content in files.items()
-    ]
-    return msgspec.json.encode({"value": items})
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable
 from http.client import HTTPConnection
@@ -19,6 +18,7 @@ from batchtrain.service.partial_files import PartialFile, partial
 from batchtrain.storage import blob, blob_requests, download, sync, upload
 from batchtrain.storage.ingress import bring, walk
 from batchtrain.storage.moving import Moving, Tally, Watcher
+from tests.unit.service.test_downloads import fill_disk
 from tests.unit.service.test_retry import Time
 
 from .blob_server import BlobServer
@@ -278,14 +278,7 @@ def test_a_full_disk_is_one_sentence_and_the_rest_still_comes(
 ) -> None:
     blobs.store("large", CONTENT)
     blobs.store("small", b"ok")
-    write = os.pwrite
-
-    def full(fd: int, piece: Any, at: int) -> int:
-        if len(piece) > 10:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(fd, piece, at)
-
-    monkeypatch.setattr(download.os, "pwrite", full)
+    fill_disk(monkeypatch, lambda data, at: len(data) > 10)
     with pytest.raises(ServiceError, match=f"the disk of {tmp_path} is full: free some space and copy large again"):
         down(blobs, tmp_path).check()
     assert (tmp_path / "small").read_bytes() == b"ok"
