@@ -5,49 +5,9 @@ from __future__ import annotations
 import pytest
 
 from batchtrain.errors import PlanError
-from batchtrain.launchers.rules import RULES
 from batchtrain.plan import plan_jobs, plan_recipe
-from tests import judge
 from tests.unit.plan.jobs import STORAGE, bodies, plan, recipe, said, sent_job, sent_task
 from tests.unit.plan.pools import WINDOWS
-
-SUBNET = "/subscriptions/u/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/s"
-
-
-def test_a_job_request_has_the_properties_of_the_job() -> None:
-    sent = sent_job(
-        plan(
-            {
-                "display_name": "Nightly",
-                "priority": 7,
-                "allow_task_preemption": True,
-                "max_parallel_tasks": 3,
-                "max_wall_time": "1.00:00:00",
-                "max_task_retries": 2,
-                "metadata": {"team": "speech"},
-                "environment_variables": {"A": "1"},
-                "network": {"subnet_id": SUBNET, "skip_withdraw": True},
-            }
-        )
-    )
-    assert sent == {
-        "id": "j",
-        "poolInfo": {"poolId": "p"},
-        "displayName": "Nightly",
-        "priority": 7,
-        "allowTaskPreemption": True,
-        "maxParallelTasks": 3,
-        "constraints": {"maxWallClockTime": "P1D", "maxTaskRetryCount": 2},
-        "metadata": [{"name": "team", "value": "speech"}],
-        "commonEnvironmentSettings": [{"name": "A", "value": "1"}],
-        "networkConfiguration": {"subnetId": SUBNET, "skipWithdrawFromVNet": True},
-        "usesTaskDependencies": False,
-    }
-
-
-def test_a_key_vault_mapping_is_named_and_not_read() -> None:
-    sent = sent_job(plan({"environment_variables_keyvault_secret_id": "https://v/secrets/e"}))
-    assert sent["commonEnvironmentSettings"] == [{"name": "{{keyvault:https://v/secrets/e}}"}]
 
 
 def test_a_task_whose_request_is_too_large_is_refused() -> None:
@@ -90,31 +50,6 @@ def test_an_explicit_mode_is_carried_and_fills_nothing_in() -> None:
     assert "exitConditions" not in sent_task(made)
 
 
-def test_every_kind_of_exit_condition_is_carried() -> None:
-    block = {"exit_options": {"dependency_action": "satisfy"}}
-    sent = sent_task(
-        plan(
-            {
-                "exit_conditions": {
-                    "default": block,
-                    "exit_codes": [{"code": 2, **block}],
-                    "exit_code_ranges": [{"start": 4, "end": 9, **block}],
-                    "pre_processing_error": block,
-                    "file_upload_error": block,
-                }
-            }
-        )
-    )["exitConditions"]
-    satisfied = {"dependencyAction": "satisfy"}
-    assert sent == {
-        "exitCodes": [{"code": 2, "exitOptions": satisfied}],
-        "exitCodeRanges": [{"start": 4, "end": 9, "exitOptions": satisfied}],
-        "preProcessingError": satisfied,
-        "fileUploadError": satisfied,
-        "default": satisfied,
-    }
-
-
 # --- dependencies ---------------------------------------------------------------------------------------------------
 
 
@@ -129,10 +64,6 @@ def test_an_action_for_dependent_tasks_switches_dependencies_on() -> None:
     made = plan(task={"exit_conditions": {"default": {"exit_options": {"dependency_action": "satisfy"}}}})
     assert sent_job(made)["usesTaskDependencies"] is True
     assert said(made, "task-dependencies")
-
-
-def test_dependencies_can_be_forced_on_for_tasks_added_later() -> None:
-    assert sent_job(plan({"force_enable_task_dependencies": True}))["usesTaskDependencies"] is True
 
 
 def test_the_merge_task_comes_after_every_other_task() -> None:
@@ -317,32 +248,6 @@ def test_an_expanded_factory_has_a_task_for_each_value() -> None:
         f"/bin/bash -c 'echo {number}'" for number in range(3)
     ]
     assert {item.where for item in made.implicit if "tasks" in item.where} == {"job_specifications[0].tasks[0]"}
-
-
-def test_the_sdk_takes_a_job_that_says_everything() -> None:
-    made = plan(
-        {
-            "auto_pool": {},
-            "job_preparation": {"command": "a"},
-            "job_release": {"command": "b"},
-            "job_manager": {"command": "c"},
-            "network": {"subnet_id": SUBNET},
-            "metadata": {"a": "b"},
-            "auto_complete": True,
-        }
-    )
-    for step in made.steps:
-        assert judge.flaws(step.action, step.document) == []
-
-
-def test_each_decision_names_a_rule_and_a_place() -> None:
-    made = plan(
-        {"auto_pool": {}, "merge_task": {"command": "x"}},
-        {"docker_image": "a"},
-        {"vm_size": "STANDARD_ND96ISR_H100_V5"},
-    )
-    assert made.implicit
-    assert all(item.rule in RULES and item.where for item in made.implicit)
 
 
 def test_a_plan_depends_on_its_recipe_alone() -> None:

@@ -85,14 +85,6 @@ def test_a_job_that_completes_by_itself_is_not_ended_by_its_task() -> None:
     assert specification["jobManagerTask"]["killJobOnCompletion"] is False
 
 
-def test_what_the_job_says_is_in_the_specification() -> None:
-    specification = sent(scheduled({"priority": 5, "display_name": "N", "max_wall_time": "01:00:00"}))[
-        "jobSpecification"
-    ]
-    assert specification["priority"] == 5
-    assert specification["constraints"] == {"maxWallClockTime": "PT1H"}
-
-
 def test_the_pool_of_a_schedule_may_live_as_long_as_it() -> None:
     info = sent(scheduled({"auto_pool": {"pool_lifetime": "job_schedule"}}))["jobSpecification"]["poolInfo"]
     assert info["autoPoolSpecification"]["poolLifetimeOption"] == "jobschedule"

@@ -11,14 +11,9 @@ from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import PlanError, Problem
 from batchtrain.plan import PoolFacts, plan_pool, plan_recipe, planned_facts, render, wire
 from batchtrain.plan.pool import specification
-from tests.unit.plan.pools import IMAGE, WINDOWS, plan, recipe, rules, sent
+from tests.unit.plan.pools import IMAGE, plan, recipe, rules, sent
 
 IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i"
-
-COMPUTE = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute"
-GALLERY, ENCRYPTION_SET = f"{COMPUTE}/galleries/g", f"{COMPUTE}/diskEncryptionSets/d"
-PROFILE = f"{GALLERY}/inVMAccessControlProfiles/p/versions/1"
-ARTIFACT = f"{GALLERY}/serviceArtifacts/a/vmArtifactsProfiles/p"
 
 
 def machine(**configuration: Any) -> dict[str, Any]:
@@ -32,20 +27,6 @@ def machine(**configuration: Any) -> dict[str, Any]:
 # --- the image ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("kind", "image", "reference"),
-    [
-        ("custom_image", {"arm_image_id": f"{GALLERY}/images/i"}, {"virtualMachineImageId": f"{GALLERY}/images/i"}),
-        ("shared_gallery_image", {"id": "/b"}, {"sharedGalleryImageId": "/b"}),
-        ("community_gallery_image", {"id": "/c"}, {"communityGalleryImageId": "/c"}),
-    ],
-)
-def test_an_image_of_a_gallery_is_named_by_its_id(kind: str, image: dict[str, str], reference: dict[str, str]) -> None:
-    found = machine(platform_image=None, **{kind: {**image, "node_agent": "batch.node.el 9"}})
-    assert found["imageReference"] == reference
-    assert found["nodeAgentSKUId"] == "batch.node.el 9"
-
-
 def test_a_node_agent_in_the_file_wins_over_the_catalogue() -> None:
     assert machine(platform_image={**IMAGE, "node_agent": "mine"})["nodeAgentSKUId"] == "mine"
 
@@ -57,7 +38,7 @@ def test_an_unknown_image_needs_its_node_agent() -> None:
 
 def test_a_pool_with_two_kinds_of_image_is_refused() -> None:
     with pytest.raises(PlanError, match="names several images"):
-        machine(custom_image={"arm_image_id": f"{GALLERY}/images/i", "node_agent": "b"})
+        machine(custom_image={"arm_image_id": IDENTITY, "node_agent": "b"})
 
 
 def test_a_pool_without_an_image_is_refused() -> None:
@@ -65,17 +46,7 @@ def test_a_pool_without_an_image_is_refused() -> None:
         machine(platform_image=None)
 
 
-def test_a_licence_and_a_version_travel() -> None:
-    found = machine(platform_image={**WINDOWS, "version": "1.2", "license_type": "Windows_Server"})
-    assert (found["licenseType"], found["imageReference"]["version"]) == ("Windows_Server", "1.2")
-
-
 # --- containers -----------------------------------------------------------------------------------------------------
-
-
-def test_a_native_pool_says_which_container_technology() -> None:
-    found = machine(platform_image={**IMAGE, "native": True}, container_type="criCompatible")
-    assert found["containerConfiguration"] == {"type": "criCompatible"}
 
 
 def test_a_native_pool_is_no_decision_of_ours() -> None:
@@ -122,114 +93,6 @@ def test_a_delayed_image_of_a_registry_with_a_sign_in_stays_with_batch_and_says_
     assert "sign-in-not-delayed" in rules(made)
 
 
-# --- disks and security ---------------------------------------------------------------------------------------------
-
-
-def test_the_systems_disk_travels() -> None:
-    disk = {
-        "ephemeral": True,
-        "caching": "readonly",
-        "size_gb": 100,
-        "storage_account_type": "premium_lrs",
-        "security_encryption": "VMGuestStateOnly",
-        "disk_encryption_set": ENCRYPTION_SET,
-        "write_accelerator": True,
-    }
-    confidential = {"security_type": "confidentialvm"}
-    assert machine(os_disk=disk, security_profile=confidential)["osDisk"] == {
-        "ephemeralOSDiskSettings": {"placement": "cachedisk"},
-        "caching": "readonly",
-        "diskSizeGB": 100,
-        "managedDisk": {
-            "storageAccountType": "premium_lrs",
-            "securityProfile": {"securityEncryptionType": "VMGuestStateOnly"},
-            "diskEncryptionSet": {"id": ENCRYPTION_SET},
-        },
-        "writeAcceleratorEnabled": True,
-    }
-
-
-def test_data_disks_travel() -> None:
-    disk = {"lun": 0, "size_gb": 10, "caching": "none", "storage_account_type": "standard_lrs"}
-    assert machine(data_disks=[disk])["dataDisks"] == [
-        {"lun": 0, "diskSizeGB": 10, "caching": "none", "managedDisk": {"storageAccountType": "standard_lrs"}}
-    ]
-
-
-def test_the_security_of_a_machine_travels() -> None:
-    told = {
-        "security_type": "trustedLaunch",
-        "encryption_at_host": True,
-        "secure_boot": False,
-        "vtpm": True,
-        "proxy_agent": {"imds": {"mode": "Audit"}, "wire_server": {"access_control_profile": PROFILE}},
-    }
-    assert machine(security_profile=told)["securityProfile"] == {
-        "securityType": "trustedLaunch",
-        "encryptionAtHost": True,
-        "uefiSettings": {"secureBootEnabled": False, "vTpmEnabled": True},
-        "proxyAgentSettings": {
-            "enabled": True,
-            "imds": {"mode": "Audit"},
-            "wireServer": {"inVMAccessControlProfileReferenceId": PROFILE},
-        },
-    }
-
-
-def test_the_encryption_of_disks_travels() -> None:
-    told = {
-        "targets": ["osdisk"],
-        "customer_managed_key": {
-            "key_url": "https://v.vault.azure.net/keys/k/1",
-            "identity": IDENTITY,
-            "rotation": True,
-        },
-    }
-    assert machine(disk_encryption=told)["diskEncryptionConfiguration"] == {
-        "targets": ["osdisk"],
-        "customerManagedKey": {
-            "keyUrl": "https://v.vault.azure.net/keys/k/1",
-            "identityReference": {"resourceId": IDENTITY},
-            "rotationToLatestKeyVersionEnabled": True,
-        },
-    }
-
-
-def test_placement_extensions_artifacts_and_updates_travel() -> None:
-    extension = {
-        "name": "n",
-        "publisher": "p",
-        "type": "t",
-        "type_handler_version": "1",
-        "auto_upgrade_minor_version": True,
-        "enable_automatic_upgrade": False,
-        "settings": {"a": "b"},
-        "provision_after": ["m"],
-    }
-    found = machine(
-        platform_image=WINDOWS,
-        node_placement="zonal",
-        extensions=[extension],
-        service_artifact=ARTIFACT,
-        windows_automatic_updates=True,
-    )
-    assert found["nodePlacementConfiguration"] == {"policy": "zonal"}
-    assert found["extensions"] == [
-        {
-            "name": "n",
-            "publisher": "p",
-            "type": "t",
-            "typeHandlerVersion": "1",
-            "autoUpgradeMinorVersion": True,
-            "enableAutomaticUpgrade": False,
-            "settings": {"a": "b"},
-            "provisionAfterExtensions": ["m"],
-        }
-    ]
-    assert found["serviceArtifactReference"] == {"id": ARTIFACT}
-    assert found["windowsConfiguration"] == {"enableAutomaticUpdates": True}
-
-
 # --- how many, and how they work ------------------------------------------------------------------------------------
 
 
@@ -239,72 +102,6 @@ def test_a_formula_takes_the_place_of_the_targets() -> None:
     assert found["autoScaleFormula"] == "$TargetDedicatedNodes = 1;"
     assert found["autoScaleEvaluationInterval"] == "PT5M"
     assert "targetDedicatedNodes" not in found
-
-
-def test_a_scenario_becomes_a_formula() -> None:
-    scenario = {"name": "active_tasks", "maximum_vm_count": {"dedicated": 4}}
-    assert "$ActiveTasks" in sent({"autoscale": {"scenario": scenario}})["autoScaleFormula"]
-
-
-def test_a_pool_request_has_the_properties_of_the_pool() -> None:
-    found = sent(
-        {
-            "display_name": "Mine",
-            "resize_timeout": "00:20:00",
-            "metadata": {"a": "b"},
-            "application_packages": [{"id": "app", "version": "2"}, {"id": "other"}],
-            "task_slots_per_node": 4,
-            "node_fill_type": "pack",
-            "job_default_order": "creationtime",
-        }
-    )
-    assert (found["displayName"], found["resizeTimeout"], found["taskSlotsPerNode"]) == ("Mine", "PT20M", 4)
-    assert found["metadata"] == [{"name": "a", "value": "b"}]
-    assert found["applicationPackageReferences"] == [
-        {"applicationId": "app", "version": "2"},
-        {"applicationId": "other"},
-    ]
-    assert found["taskSchedulingPolicy"] == {"nodeFillType": "pack", "jobDefaultOrder": "creationtime"}
-
-
-def test_an_upgrade_policy_travels() -> None:
-    told = {
-        "mode": "rolling",
-        "automatic_os": {
-            "enabled": True,
-            "disable_rollback": False,
-            "use_rolling_upgrade": True,
-            "defer_while_tasks_run": True,
-        },
-        "rolling": {
-            "enable_cross_zone_upgrade": True,
-            "max_batch_instance_percent": 20,
-            "max_unhealthy_instance_percent": 20,
-            "max_unhealthy_upgraded_instance_percent": 0,
-            "pause_time_between_batches": "00:00:30",
-            "prioritize_unhealthy_instances": True,
-            "rollback_failed_instances_on_policy_breach": False,
-        },
-    }
-    zonal = {"platform_image": IMAGE, "node_placement": "zonal"}
-    assert sent({"upgrade_policy": told, "vm_configuration": zonal})["upgradePolicy"] == {
-        "mode": "rolling",
-        "automaticOSUpgradePolicy": {
-            "enableAutomaticOSUpgrade": True,
-            "disableAutomaticRollback": False,
-            "useRollingUpgradePolicy": True,
-            "osRollingUpgradeDeferral": True,
-        },
-        "rollingUpgradePolicy": {
-            "enableCrossZoneUpgrade": True,
-            "maxBatchInstancePercent": 20,
-            "maxUnhealthyInstancePercent": 20,
-            "maxUnhealthyUpgradedInstancePercent": 0,
-            "pauseTimeBetweenBatches": "PT30S",
-            "prioritizeUnhealthyInstances": True,
-            "rollbackFailedInstancesOnPolicyBreach": False,
-        },
-    }
 
 
 # --- users, identities, files that come first -----------------------------------------------------------------------
@@ -323,12 +120,6 @@ def test_a_users_secrets_are_placeholders() -> None:
             "linuxUserConfiguration": {"uid": 7, "gid": 8, "sshPrivateKey": "{{user:al:ssh_private_key}}"},
         }
     ]
-
-
-def test_a_windows_user_says_how_it_logs_in() -> None:
-    vm = {"platform_image": WINDOWS}
-    found = sent({"user_accounts": [{"name": "al", "login_mode": "batch"}], "vm_configuration": vm})["userAccounts"]
-    assert found[0]["windowsUserConfiguration"] == {"loginMode": "batch"}
 
 
 def test_a_pool_with_identities_is_made_without_nodes_and_grows_when_it_has_them() -> None:

@@ -15,8 +15,7 @@ from tests.unit.plan.pools import WINDOWS, plan, rules, sent
 SSH = {"username": "al", "ssh_public_key_data": "ssh-ed25519 AAAA"}
 BY_NAME = {"name": "v", "resource_group": "g", "subnet": {"name": "s"}}
 
-NETWORK = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network"
-SUBNET, ADDRESS = f"{NETWORK}/virtualNetworks/v/subnets/s", f"{NETWORK}/publicIPAddresses/a"
+ADDRESS = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/publicIPAddresses/a"
 
 
 def network(pool: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -40,10 +39,6 @@ def login(pool: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_pool_without_network_settings_has_no_network_configuration() -> None:
     assert "networkConfiguration" not in sent()
-
-
-def test_a_subnet_is_taken_by_its_id() -> None:
-    assert network({"virtual_network": {"arm_subnet_id": SUBNET}}) == {"subnetId": SUBNET}
 
 
 def test_a_network_by_name_is_put_together_from_the_subscription() -> None:
@@ -73,25 +68,6 @@ def test_half_a_network_is_refused(told: dict[str, Any]) -> None:
 # --- addresses ------------------------------------------------------------------------------------------------------
 
 
-def test_acceleration_scope_families_and_tags_travel() -> None:
-    told = {
-        "accelerated_networking": True,
-        "dynamic_vnet_assignment_scope": "job",
-        "public_ip": "batchmanaged",
-        "ip_families": ["IPv4", "IPv6"],
-        "ip_tags": [{"type": "t", "tag": "v"}],
-    }
-    assert network({"network": told}) == {
-        "enableAcceleratedNetworking": True,
-        "dynamicVNetAssignmentScope": "job",
-        "publicIPAddressConfiguration": {
-            "provision": "batchmanaged",
-            "ipFamilies": ["IPv4", "IPv6"],
-            "ipTags": [{"ipTagType": "t", "tag": "v"}],
-        },
-    }
-
-
 def test_given_public_addresses_are_user_managed() -> None:
     made = plan({"public_ips": [ADDRESS]})
     found = made.steps[0].document["networkConfiguration"]["publicIPAddressConfiguration"]
@@ -100,23 +76,6 @@ def test_given_public_addresses_are_user_managed() -> None:
 
 
 # --- ports ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_nat_pool_travels_with_its_rules() -> None:
-    rule = {"priority": 150, "access": "allow", "source_address_prefix": "*", "source_port_ranges": ["1-9"]}
-    told = {"name": "n", "protocol": "udp", "backend_port": 5, "frontend_port_range": [100, 200], "rules": [rule]}
-    assert ports({"network": {"inbound_nat_pools": [told]}}) == [
-        {
-            "name": "n",
-            "protocol": "udp",
-            "backendPort": 5,
-            "frontendPortRangeStart": 100,
-            "frontendPortRangeEnd": 200,
-            "networkSecurityGroupRules": [
-                {"priority": 150, "access": "allow", "sourceAddressPrefix": "*", "sourcePortRanges": ["1-9"]}
-            ],
-        }
-    ]
 
 
 def test_a_login_opens_its_port_by_itself() -> None:

@@ -31,35 +31,12 @@ def test_a_pool_with_nothing_to_prepare_has_no_start_task() -> None:
     assert "startTask" not in sent()
 
 
-def test_our_part_runs_between_the_users_lines() -> None:
-    task = start({"additional_node_prep": PREP, "gpu": {"nvidia_driver": {"source": "https://d"}}})
-    text = settings(task)["BATCHTRAIN_PREPARATION"]
-    assert text == 'one\n/bin/bash -c "$BATCHTRAIN_NODE_PREPARATION" || exit $?\ntwo'
-
-
 def test_variables_of_a_vault_come_before_those_in_the_file() -> None:
     prep = {**PREP, "environment_variables": {"A": "b"}, "environment_variables_keyvault_secret_id": "https://v/s"}
     assert list(settings(start({"additional_node_prep": prep}))) == [
         "{{keyvault:https://v/s}}",
         "A",
         "BATCHTRAIN_PREPARATION",
-    ]
-
-
-def test_retries_travel() -> None:
-    assert start({"additional_node_prep": {**PREP, "max_task_retries": 3}})["maxTaskRetryCount"] == 3
-
-
-def test_every_form_of_a_resource_file_travels() -> None:
-    files = [
-        {"blob_source": "https://a", "file_path": "a", "file_mode": "0755"},
-        {"storage_container_url": "https://b", "blob_prefix": "x/", "identity": "/i"},
-        {"auto_storage_container_name": "c"},
-    ]
-    assert start({"resource_files": files})["resourceFiles"] == [
-        {"httpUrl": "https://a", "filePath": "a", "fileMode": "0755"},
-        {"storageContainerUrl": "https://b", "blobPrefix": "x/", "identityReference": {"resourceId": "/i"}},
-        {"autoStorageContainerName": "c"},
     ]
 
 
@@ -77,11 +54,6 @@ def test_blobs_come_from_their_container_by_what_their_names_begin_with() -> Non
 def test_each_pattern_is_narrowed_to_its_text_before_the_first_wildcard() -> None:
     files = start(input_of(include=["a/*.txt", "a/b*", "c?"]))["resourceFiles"]
     assert [file["blobPrefix"] for file in files] == ["d/a/", "d/c"]
-
-
-def test_links_live_as_long_as_the_file_says() -> None:
-    files = start(input_of(), settings={"generated_sas_expiry_days": 3})["resourceFiles"]
-    assert files[0]["storageContainerUrl"] == "{{sas:s/c?days=3}}"
 
 
 def test_data_for_a_place_that_batch_cannot_write_to_is_moved_there() -> None:
@@ -106,22 +78,6 @@ def test_tasks_wait_for_the_users_preparation_and_the_plan_says_so() -> None:
     assert rules(plan(told)) == ["own-preparation-waits"]
 
 
-def test_drivers_and_runtimes_are_installed() -> None:
-    text = ours(
-        {
-            "gpu": {"nvidia_driver": {"source": "https://d"}},
-            "container_runtimes": {"install": ["runc", "kata_containers"]},
-        }
-    )
-    assert "bt_driver=https://d" in text
-    assert "bt_install runc" in text
-    assert "/opt/kata" in text
-
-
-def test_a_login_may_use_docker_where_the_file_says_so() -> None:
-    assert "bt_user=al" in ours({"ssh": {"username": "al", "allow_docker_access": True}})
-
-
 def test_apptainer_images_are_fetched_and_apptainer_with_them() -> None:
     more = {"resources": {"singularity_images": {"unsigned": [{"image": "docker://a/b"}]}}}
     assert "bt_fetch_sif docker://a/b" in ours(**more)
@@ -132,13 +88,6 @@ def test_a_signed_image_is_verified_by_the_key_of_its_file() -> None:
     task = start(resources={"singularity_images": {"signed": [SIGNED]}})
     assert settings(task)["BATCHTRAIN_GIVEN_KEY_0"] == "{{file:key.asc}}"
     assert "bt_verify library://x/y:1" in (settings(task)["BATCHTRAIN_NODE_PREPARATION"] or "")
-
-
-def test_the_key_of_a_signed_image_may_be_on_a_key_server() -> None:
-    image = {**SIGNED, "signing_key": {"fingerprint": "AB12"}}
-    task = start(resources={"singularity_images": {"signed": [image]}})
-    assert "AB12" in (settings(task)["BATCHTRAIN_NODE_PREPARATION"] or "")
-    assert "BATCHTRAIN_GIVEN_KEY_0" not in settings(task)
 
 
 def test_a_signed_image_needs_its_key() -> None:
