@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import tarfile
 from typing import Any
 
 import msgspec
 
 from batchtrain.config.types import Recipe, convert
-from batchtrain.plan import Plan, plan_jobs
+from batchtrain.plan import Plan, payload, plan_jobs
 from batchtrain.plan.types import OFFLINE, Facts, Sources
 
 IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
@@ -63,6 +66,12 @@ def sent_job(made: Plan) -> dict[str, Any]:
 def sent_task(made: Plan) -> dict[str, Any]:
     """The request of a plan's first task."""
     return bodies(made, "task.add")[0]
+
+
+def archive_of(sent: dict[str, Any]) -> tarfile.TarFile:
+    """The files that travel inside a request."""
+    values = [item["value"] for item in sent["environmentSettings"] if item["name"].startswith(payload.VARIABLE)]
+    return tarfile.open(fileobj=io.BytesIO(base64.b64decode("".join(values))))
 
 
 def said(made: Plan, rule: str) -> list[tuple[str, str, str]]:

@@ -204,30 +204,9 @@ def test_a_missing_volume_is_named() -> None:
         plan(task=CHECKPOINT)
 
 
-SIGNAL = {"checkpoint": {"volume": "share", "signal": "SIGUSR1"}}
-
-
-def test_the_node_launcher_gets_the_signal_of_a_preemption() -> None:
-    ((_, text),) = plan(task={**SIGNAL, **GANG}, **VOLUME).launch
-    assert '"preemption": "SIGUSR1"' in text
-
-
 def test_without_a_signal_a_preemption_is_passed_on_by_a_file_alone() -> None:
     ((_, text),) = plan(task={**CHECKPOINT, **GANG}, **VOLUME).launch
     assert '"preemption": ""' in text
-
-
-def test_a_task_alone_watches_for_a_preemption_in_the_background() -> None:
-    ((_, text),) = plan(task=SIGNAL, **VOLUME).launch
-    assert '"$BATCHTRAIN_PREEMPTION" $$ SIGUSR1 </dev/null >/dev/null 2>&1 &)' in text
-
-
-def test_the_ranks_of_an_mpi_get_the_signal_of_a_preemption() -> None:
-    gang = {"multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich"}}}
-    ((_, text),) = plan(task={**SIGNAL, **gang}, **VOLUME).launch
-    assert "export BATCHTRAIN_PREEMPTION_SIGNAL=SIGUSR1" in text
-    assert "# ---- .batchtrain/preemption.py" in text
-    assert 'preemption.py" "$BATCHTRAIN_PREEMPTION" $$ SIGUSR1' not in text.partition("# ---- .batchtrain/rank.sh")[0]
 
 
 def test_a_task_without_checkpoints_is_launched_as_ever() -> None:

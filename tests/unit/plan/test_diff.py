@@ -18,26 +18,12 @@ from batchtrain.plan.diff import Compared, Living
 from batchtrain.plan.marks import OWN
 from batchtrain.plan.wire import Placeholder, Template, later
 from tests import judge
-
-IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
+from tests.unit.plan.jobs import recipe as recipe_of
 
 
 def recipe(pool: dict[str, Any] | None = None, job: dict[str, Any] | None = None, tasks: int = 1) -> Recipe:
     """A small recipe; `pool` and `job` add to it."""
-    return msgspec.convert(
-        {
-            "directory": "x",
-            "pool": {
-                "id": "p",
-                "vm_configuration": {"platform_image": IMAGE},
-                "vm_size": "STANDARD_D4S_V5",
-                "vm_count": {"dedicated": 2},
-                **(pool or {}),
-            },
-            "jobs": [{"id": "j", "tasks": [{"command": f"echo {number}"} for number in range(tasks)], **(job or {})}],
-        },
-        Recipe,
-    )
+    return recipe_of({"tasks": [{"command": f"echo {number}"} for number in range(tasks)], **(job or {})}, pool=pool)
 
 
 def as_the_service_tells(plan: Plan) -> Living:
@@ -251,20 +237,6 @@ def paths(value: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     if not isinstance(value, dict):
         return [path]
     return [found for key, below in value.items() for found in paths(below, (*path, key))]
-
-
-def test_tasks_alike_are_one_line_for_people() -> None:
-    text = diff.as_text(diff.compare(plan_recipe(recipe(tasks=1000)), Living()))
-    assert text.splitlines() == [
-        "+ pool p: to be made",
-        "+ job j: to be made",
-        "+ task j/task-00000, j/task-00001, j/task-00002, j/task-00003, j/task-00004 and 995 more: to be made",
-    ]
-
-
-def test_a_difference_says_both_values_and_what_it_takes() -> None:
-    text = diff.as_text(compared(recipe(job={"priority": 7}), recipe()))
-    assert "    priority: 0 -> 7   (in place (PATCH))" in text.splitlines()
 
 
 # --- single values --------------------------------------------------------------------------------------------------

@@ -112,6 +112,7 @@ def test_a_default_is_marked_as_one() -> None:
 def test_an_unset_property_is_explained_by_the_reference() -> None:
     (one,) = asked("pool_specification.resize_timeout").settings
     assert (one.value, one.origin, one.becomes) == (None, "not set", "pool.resizeTimeout")
+    assert (one.planned, one.times) == ((), 0)
 
 
 def test_a_property_is_seen_in_the_requests_of_its_own_task() -> None:
@@ -272,11 +273,6 @@ def test_a_field_is_read_from_the_requests(field: str, values: list[int]) -> Non
 def test_a_path_of_two_steps_may_begin_inside_its_section() -> None:
     assert "infiniband" in whats(asked("tasks[0]"))
     assert "infiniband" not in whats(asked("tasks[1]"))
-
-
-def test_an_unset_property_is_in_no_request() -> None:
-    (setting,) = asked("pool_specification.resize_timeout").settings
-    assert (setting.planned, setting.times) == ((), 0)
 
 
 @pytest.mark.parametrize(("more", "count"), [(0, 3), (1, 1)])

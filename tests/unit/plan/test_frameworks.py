@@ -61,28 +61,10 @@ def test_gpus_that_are_switched_off_leave_nothing_to_tell_nccl() -> None:
     assert spec(plan(task=gang() | {"gpus": "disable"}, pool=H100))["rdma"] is False
 
 
-def test_a_container_sees_the_file_that_describes_its_gpus() -> None:
-    task = gang() | {"docker_image": IMAGE}
-    listed = {"docker_images": [IMAGE]}
-    [sent] = bodies(plan(task=task, pool=H100, resources=listed), "task.add")
-    assert "-v /opt/microsoft:/opt/microsoft:ro" in sent["containerSettings"]["containerRunOptions"]
-    [sent] = bodies(plan(task=task, resources=listed), "task.add")
-    assert "/opt/microsoft" not in sent["containerSettings"]["containerRunOptions"]
-
-
 def test_a_containers_memory_grows_with_the_processes_of_the_block() -> None:
     task = gang(processes_per_node=24) | {"docker_image": IMAGE}
     [sent] = bodies(plan(task=task, resources={"docker_images": [IMAGE]}), "task.add")
     assert "--shm-size=1536m" in sent["containerSettings"]["containerRunOptions"]
-
-
-def test_an_image_of_apptainer_is_around_each_process() -> None:
-    image = "library://a/b:1"
-    listed = {"singularity_images": {"unsigned": [{"image": image}]}}
-    made = plan(task=gang() | {"singularity_image": image}, resources=listed)
-    assert spec(made)["roles"][0]["command"].startswith(
-        'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/apptainer.sh" python'
-    )
 
 
 @pytest.mark.parametrize(
@@ -132,15 +114,6 @@ def test_unused_infiniband_is_reported(name: str, options: dict[str, Any], told:
     assert bool(warned(plan(task=gang(name, **options), pool=hb), "infiniband-idle")) is told
     assert bool(warned(plan(task=gang(name, **options), pool=H100), "infiniband-idle")) is (name == "mxnet")
     assert warned(plan(task=gang(name, **options) | {"infiniband": False}, pool=hb), "infiniband-idle") == []
-
-
-def test_an_image_of_apptainer_sees_the_file_that_describes_the_gpus() -> None:
-    image = "library://a/b:1"
-    listed = {"singularity_images": {"unsigned": [{"image": image}]}}
-    [(_, text)] = plan(task=gang() | {"singularity_image": image}, pool=H100, resources=listed).launch
-    assert "[ ! -d /opt/microsoft ] || described=/opt/microsoft" in text
-    [(_, text)] = plan(task=gang() | {"singularity_image": image}, resources=listed).launch
-    assert "described" not in text
 
 
 @pytest.mark.parametrize(

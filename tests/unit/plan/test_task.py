@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
-import tarfile
 from typing import Any
 
 import pytest
@@ -12,12 +9,11 @@ import pytest
 from batchtrain.config.travel import BLOB_STORE, LargeSource
 from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import PlanError
-from batchtrain.plan import Facts, PoolFacts, payload, plan_jobs
-from batchtrain.plan.outputs import patterns, relative
+from batchtrain.plan import Facts, PoolFacts, plan_jobs
+from batchtrain.plan.outputs import relative
 from batchtrain.plan.types import OFFLINE
 from batchtrain.plan.volumes import Bind
-from tests import judge
-from tests.unit.plan.jobs import H100, STORAGE, plan, said, sent_task
+from tests.unit.plan.jobs import H100, STORAGE, archive_of, plan, said, sent_task
 
 DOCKER = {"docker_image": "a/b"}
 SHARED = "--shm-size=1g"
@@ -37,53 +33,16 @@ def options(*told: dict[str, Any], **more: Any) -> str:
 
 def files_of(sent: dict[str, Any]) -> dict[str, str]:
     """The files that travel inside a request, as text."""
-    values = [item["value"] for item in sent["environmentSettings"] if item["name"].startswith(payload.VARIABLE)]
-    with tarfile.open(fileobj=io.BytesIO(base64.b64decode("".join(values)))) as tar:
+    with archive_of(sent) as tar:
         return {name: tar.extractfile(name).read().decode() for name in tar.getnames()}  # type: ignore[union-attr]
 
 
 # --- what it says of itself -----------------------------------------------------------------------------------------
 
 
-def test_a_task_request_has_the_properties_of_the_task() -> None:
-    sent = sent_task(
-        plan(
-            task={
-                "id": "t",
-                "display_name": "Train",
-                "required_slots": 2,
-                "affinity_id": "TVM:n",
-                "depends_on": ["a", "b"],
-                "depends_on_range": [1, 4],
-                "max_wall_time": "01:00:00",
-                "max_task_retries": -1,
-                "application_packages": [{"id": "tool", "version": "2"}, {"id": "other"}],
-                "environment_variables": {"A": "1"},
-            }
-        )
-    )
-    assert sent == {
-        "id": "t",
-        "commandLine": "/bin/bash -c 'echo hello'",
-        "displayName": "Train",
-        "requiredSlots": 2,
-        "affinityInfo": {"affinityId": "TVM:n"},
-        "dependsOn": {"taskIds": ["a", "b"], "taskIdRanges": [{"start": 1, "end": 4}]},
-        "constraints": {"maxWallClockTime": "PT1H", "maxTaskRetryCount": -1},
-        "applicationPackageReferences": [{"applicationId": "tool", "version": "2"}, {"applicationId": "other"}],
-        "environmentSettings": [{"name": "A", "value": "1"}],
-        "userIdentity": {"autoUser": {"scope": "pool", "elevationLevel": "nonadmin"}},
-    }
-
-
 def test_retention_is_the_jobs_where_the_task_says_none_and_the_other_limits_are_not() -> None:
     sent = sent_task(plan({"retention_time": "2.00:00:00", "max_wall_time": "01:00:00", "max_task_retries": 1}))
     assert sent["constraints"] == {"retentionTime": "P2D"}
-
-
-def test_a_key_vault_mapping_is_named_and_not_read() -> None:
-    sent = sent_task(plan(task={"environment_variables_keyvault_secret_id": "https://v/secrets/e"}))
-    assert sent["environmentSettings"] == [{"name": "{{keyvault:https://v/secrets/e}}"}]
 
 
 def test_a_gang_takes_one_slot_by_itself() -> None:
@@ -110,10 +69,6 @@ def test_a_task_runs_as_who_it_says(identity: dict[str, Any], wanted: dict[str, 
     made = plan(task={"user_identity": identity})
     assert sent_task(made)["userIdentity"] == wanted
     assert not said(made, "user-identity")
-
-
-def test_the_jobs_identity_is_the_tasks() -> None:
-    assert sent_task(plan({"user_identity": {"username": "me"}}))["userIdentity"] == {"username": "me"}
 
 
 def test_a_specific_user_is_the_containers() -> None:
@@ -180,26 +135,9 @@ def test_a_volume_is_one_word_whatever_it_is_called(bind: Bind, word: str) -> No
     assert bind.quoted == word
 
 
-def test_a_place_with_a_space_stays_one_place() -> None:
-    volumes = {"volumes": {"data_volumes": {"d": {"host_path": "/mnt/my scratch", "container_path": "/scratch"}}}}
-    assert options({"data_volumes": ["d"]}, resources=volumes) == f"{SHARED} -v '/mnt/my scratch:/scratch'"
-
-
 def test_a_volume_that_config_yaml_does_not_have_is_named() -> None:
     with pytest.raises(PlanError, match=r"`disc` is none of .*data_volumes` \(scratch, disk\)"):
         options({"data_volumes": ["disc"]}, **VOLUMES)
-
-
-def test_what_of_the_node_the_container_sees_can_be_chosen() -> None:
-    mounts = [{"source": "Shared", "read_only": True}, {"source": "Task"}]
-    assert sent_task(plan(task={**DOCKER, "bind_mounts": mounts}))["containerSettings"][
-        "containerHostBatchBindMounts"
-    ] == [{"source": "Shared", "isReadOnly": True}, {"source": "Task"}]
-
-
-def test_restricted_mounts_are_the_tasks_directory_alone() -> None:
-    sent = sent_task(plan({"restrict_default_bind_mounts": True}, DOCKER))["containerSettings"]
-    assert sent["containerHostBatchBindMounts"] == [{"source": "Task"}]
 
 
 def test_the_command_can_start_where_the_image_says() -> None:
@@ -249,24 +187,6 @@ def test_shared_memory_is_enough_for_what_runs(task: dict[str, Any], pool: dict[
     assert words.replace("-v /opt/microsoft:/opt/microsoft:ro", "").split() == wanted.split()
 
 
-def test_a_gangs_containers_see_the_pools_key_and_others_do_not() -> None:
-    gang = {"multi_instance": {"num_instances": 2}}
-    assert "-v /home/_azbatch/.ssh:/home/_azbatch/.ssh:ro" in options({}, gang, {})
-    assert "_azbatch" not in options({}, {}, {})
-
-
-def test_implicit_shared_memory_is_explained() -> None:
-    assert said(plan(task=DOCKER, pool=H100), "shm-size") == [("--shm-size", "64g", TASK)]
-
-
-def test_infiniband_in_a_container_needs_its_device_and_locked_memory() -> None:
-    made = plan(task={**DOCKER, **GANG}, pool=HB)
-    assert (
-        "--ulimit memlock=-1:-1 --device=/dev/infiniband" in sent_task(made)["containerSettings"]["containerRunOptions"]
-    )
-    assert said(made, "infiniband-container")
-
-
 NC96 = {"vm_size": "STANDARD_NC96ADS_A100_V4"}
 TOPOLOGY = {"NCCL_TOPO_FILE": "/opt/microsoft/ncv4/topo.xml", "NCCL_IGNORE_CPU_AFFINITY": "1"}
 NO_GRAPH = {"NCCL_GRAPH_FILE": "/dev/null"}
@@ -302,11 +222,6 @@ def test_a_task_without_a_launch_is_told_of_its_gpus_by_its_variables(
 
 def test_the_jobs_word_on_infiniband_holds() -> None:
     assert "/dev/infiniband" not in options({"infiniband": False}, GANG, HB)
-
-
-def test_amd_gpus_are_given_to_containers() -> None:
-    assert options({}, {}, MI300X).endswith("--device=/dev/kfd --device=/dev/dri")
-    assert "/dev/kfd" not in options({}, {"gpus": "disable"}, MI300X)
 
 
 @pytest.mark.parametrize(("gpus", "seen"), [("disable", "void"), ("2", "0,1"), ("device=1,3", "1,3")])
@@ -367,24 +282,10 @@ def test_an_apptainer_image_sees_the_volumes() -> None:
     assert "--scratch /scratch" in text[".batchtrain/apptainer.sh"]
 
 
-def test_a_command_of_several_is_the_images_shells_matter() -> None:
-    text = files_of(sent_task(plan(task={**APPTAINER, "command": "cd x && python 'a b.py'"})))[".batchtrain/launch.sh"]
-    assert """apptainer.sh" /bin/sh -c 'cd x && python '"'"'a b.py'"'"''""" in text
-
-
 def test_an_image_can_be_run_elevated_by_its_own_script() -> None:
     sent = sent_task(plan(task={**APPTAINER, "singularity_execution": {"cmd": "run", "elevated": True}}))
     assert '"$runtime" run' in files_of(sent)[".batchtrain/apptainer.sh"]
     assert sent["userIdentity"]["autoUser"]["elevationLevel"] == "admin"
-
-
-def test_an_mpi_on_the_host_starts_its_ranks_inside_the_image() -> None:
-    made = plan(task={**GANG, **APPTAINER, "command": "python train.py"})
-    launch = files_of(sent_task(made))[".batchtrain/launch.sh"]
-    inside = 'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/apptainer.sh"'
-    assert f'{inside} python "${{bt_mpi4py[@]}}" train.py' in launch
-    assert f"bt_find_mpi4py {inside} python" in launch
-    assert sent_task(made)["userIdentity"]["autoUser"]["elevationLevel"] == "nonadmin"
 
 
 # --- data in --------------------------------------------------------------------------------------------------------
@@ -394,19 +295,6 @@ def inputs(**more: Any) -> list[dict[str, Any]]:
     data = {"azure_storage": [{"storage_account_settings": "data", "remote_path": "c/sets", **more}]}
     found: list[dict[str, Any]] = sent_task(plan(task={"input_data": data}, **STORAGE))["resourceFiles"]
     return found
-
-
-def test_resource_files_come_in_every_form() -> None:
-    files = [
-        {"file_path": "a", "blob_source": "https://h/a", "file_mode": "0755"},
-        {"storage_container_url": "https://h/c", "blob_prefix": "x/", "identity": "/id"},
-        {"auto_storage_container_name": "auto"},
-    ]
-    assert sent_task(plan(task={"resource_files": files}))["resourceFiles"] == [
-        {"filePath": "a", "httpUrl": "https://h/a", "fileMode": "0755"},
-        {"storageContainerUrl": "https://h/c", "blobPrefix": "x/", "identityReference": {"resourceId": "/id"}},
-        {"autoStorageContainerName": "auto"},
-    ]
 
 
 @pytest.mark.parametrize("pattern", ["train/*", "./train/*"])
@@ -519,41 +407,6 @@ def test_a_place_of_the_task_is_relative_to_its_working_directory(path: str | No
     assert relative(path) == wanted
 
 
-def test_a_directory_is_taken_with_all_below_it() -> None:
-    from batchtrain.config.types import StorageOutput
-
-    whole = StorageOutput(storage_account_settings="a", remote_path="c", local_path="out.d/x")
-    assert patterns(whole) == ("out.d/x/**/*",)
-
-
-# --- all of it ------------------------------------------------------------------------------------------------------
-
-
-def test_a_symbol_of_a_living_pool_wins_over_the_file() -> None:
-    gang = {"multi_instance": {"num_instances": "pool_current_low_priority"}}
-    facts = Facts(PoolFacts("p", "standard_d4s_v5", 0, 3, True, 1))
-    assert sent_task(plan(task=gang, facts=facts))["multiInstanceSettings"]["numberOfInstances"] == 3
-
-
-@pytest.mark.parametrize("task", [DOCKER, APPTAINER, {**GANG, **DOCKER}, {**GANG, **APPTAINER}, {}])
-def test_the_sdk_takes_a_task_that_says_everything(task: dict[str, Any]) -> None:
-    storage = {"storage_account_settings": "data", "remote_path": "c/p"}
-    everything = {
-        **task,
-        "display_name": "T",
-        "bind_mounts": [{"source": "Task"}],
-        "input_data": {"azure_storage": [storage]},
-        "output_data": {"azure_storage": [storage]},
-        "exit_conditions": {"exit_codes": [{"code": 1, "exit_options": {"job_action": "terminate"}}]},
-        "depends_on": ["a"],
-        "affinity_id": "TVM:n",
-        "application_packages": [{"id": "a"}],
-        "retention_time": "01:00:00",
-    }
-    for step in plan(task=everything, pool=H100, **STORAGE).steps:
-        assert judge.flaws(step.action, step.document) == []
-
-
 # --- Windows --------------------------------------------------------------------------------------------------------
 
 WINDOWS: dict[str, Any] = {
@@ -608,6 +461,7 @@ def test_a_gang_that_would_wait_for_ever_is_refused(instances: Any, facts: Any, 
     [
         (2, PoolFacts("p", "x", 1, 1, True, 1), 2),
         ("pool_current_dedicated", PoolFacts("p", "x", 7, 0, True, 1), 7),
+        ("pool_current_low_priority", PoolFacts("p", "x", 0, 3, True, 1), 3),
         ("pool_current_dedicated", None, 2),
         ("pool_specification_vm_count_dedicated", PoolFacts("p", "x", 5, 0, True, 1), 2),
     ],
@@ -640,15 +494,6 @@ def test_a_large_source_goes_through_the_storage_that_there_is(more: Any, place:
         plan(task={"source": "src"}, sources=large)
     made = plan(task={"source": "src"}, sources=large, **more)
     assert f"{place}/{'d' * 32}.source.tar.gz" in [upload.path for upload in made.uploads]
-
-
-def test_an_apptainer_image_gets_the_description_of_the_nodes_cards() -> None:
-    gang = {"multi_instance": {"num_instances": 2, "pytorch": {}}}
-    made = plan(task={**APPTAINER, **gang}, pool=H100)
-    [(what, value, where)] = [item for item in said(made, "nccl-topology") if item[0] == "apptainer"]
-    assert (what, where) == ("apptainer", TASK)
-    assert value.startswith("--bind /")
-    assert not said(plan(task=APPTAINER), "nccl-topology")
 
 
 # --- what a task says wins over its job -----------------------------------------------------------------------------
