@@ -62,22 +62,6 @@ def test_numbers_that_cannot_be_are_refused(more: dict[str, Any], says: str) -> 
 # --- variables ------------------------------------------------------------------------------------------------------
 
 
-def test_nccl_is_told_of_infiniband_only_where_the_task_uses_it() -> None:
-    assert torch(A100)["rdma"]
-    assert torch(A100)["rdma_environment"]["NCCL_IB_PCI_RELAXED_ORDERING"] == "1"
-    assert torch(A100)["environment"]["NCCL_TOPO_FILE"] == "/opt/microsoft/ndv4/topo.xml"
-    over_ethernet = torch(A100._replace(fabric=Fabric.ETHERNET))
-    assert (over_ethernet["rdma"], over_ethernet["rdma_environment"]) == (False, {})
-
-
-def test_nccl_is_told_nothing_of_infiniband_without_gpus() -> None:
-    assert torch(A100._replace(gpus=0))["rdma_environment"] == {}
-
-
-def test_mxnets_servers_know_nothing_of_nccl_between_nodes() -> None:
-    assert spec(launched("mxnet", "python t.py", A100))["rdma"] is False
-
-
 @pytest.mark.parametrize("way", ["own", "leave_unset"])
 def test_a_variable_is_left_alone_by_name(way: str) -> None:
     names = ("NCCL_DEBUG", "NCCL_TOPO_FILE")
@@ -149,14 +133,6 @@ def test_torchrun_takes_a_command_of_several_as_one() -> None:
     assert role["command"].endswith(" --no-python /bin/bash -c 'cd a && python t.py'")
 
 
-def test_an_elastic_gang_may_begin_with_fewer_nodes() -> None:
-    options = {"launcher": "torchrun", "rendezvous": "c10d", "min_instances": 1, "max_restarts": 2}
-    made = spec(launched("pytorch", "python t.py", TWO, **options))
-    assert (made["options"]["min_instances"], made["options"]["max_restarts"]) == (1, 2)
-    assert "is_host" in made["roles"][0]["command"]
-    assert made["environment"]["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
-
-
 def test_a_process_of_torchrun_has_its_share_of_the_cores_too() -> None:
     made = spec(launched("pytorch", "x", TWO, launcher="torchrun"))
     assert "OMP_NUM_THREADS" not in made["environment"]
@@ -180,23 +156,9 @@ def test_ucx_is_told_of_the_cards_where_the_backend_uses_it_with_gpus_or_without
 # --- TensorFlow -----------------------------------------------------------------------------------------------------
 
 
-def test_mirrored_workers_are_alone_and_each_decides() -> None:
-    assert {name: role["decides"] for name, role in roles({}).items()} == {"worker": True}
-
-
-def test_under_a_coordinator_the_chief_alone_decides_and_servers_see_no_gpu() -> None:
-    found = roles({"mode": "parameter_server"})
-    assert {name: role["decides"] for name, role in found.items()} == {"chief": True, "worker": False, "ps": False}
-    assert {name: role["gpus"] for name, role in found.items()} == {"chief": False, "worker": True, "ps": False}
-
-
 def test_an_estimators_chief_is_the_first_of_those_that_train() -> None:
     found = roles({"processes_per_node": 2, "mode": "estimator"}, shape=Shape(3))
     assert (found["chief"]["placement"], found["chief"]["instead_of"], found["ps"]["total"]) == ("primary", "worker", 3)
-
-
-def test_an_evaluator_has_time_for_its_last_look() -> None:
-    assert roles({"evaluator": True})["evaluator"]["linger"] > 10
 
 
 def test_the_chief_of_old_versions_is_called_master() -> None:
@@ -253,12 +215,6 @@ def test_flags_that_the_command_has_places_for_are_not_put_at_its_end() -> None:
 # --- MXNet ----------------------------------------------------------------------------------------------------------
 
 
-def test_servers_and_scheduler_take_no_gpu_and_do_not_decide() -> None:
-    found = {role["name"]: role for role in spec(launched("mxnet", "python t.py", A100))["roles"]}
-    assert [found[name]["gpus"] or found[name]["decides"] for name in ("scheduler", "server")] == [False, False]
-    assert (found["scheduler"]["placement"], found["scheduler"]["total"], found["server"]["total"]) == ("primary", 1, 2)
-
-
 @pytest.mark.parametrize(
     ("text", "meaning"),
     [("10.0.0.4:29500", Rendezvous(None, 29500)), ("ib0:10.0.0.4:29500", Rendezvous("ib0", 29500))],
@@ -281,13 +237,6 @@ def test_a_port_of_the_block_wins_over_the_rendezvous() -> None:
 # --- Horovod --------------------------------------------------------------------------------------------------------
 
 
-def test_horovod_over_an_mpi_is_that_mpis_launch_with_a_process_a_gpu() -> None:
-    text = launched("horovod", "python t.py", A100, over="mpi").application
-    assert "bt_default HOROVOD_CONTROLLER=mpi HOROVOD_CPU_OPERATIONS=mpi" in text
-    assert "--bind-to none" in text
-    assert "bt_count_gpus" in text
-
-
 def test_a_binding_of_ones_own_is_not_said_twice() -> None:
     text = launched("horovod", "python t.py", TWO, over="mpi", options=("--bind-to core",)).application
     assert text.count("bind-to") == 1
@@ -301,12 +250,6 @@ def test_what_horovod_is_told_over_an_mpi_can_be_switched_off_by_name() -> None:
 
 
 # --- the text -------------------------------------------------------------------------------------------------------
-
-
-def test_a_container_without_a_coordination_of_its_own_is_reached_on_port_23() -> None:
-    image = TWO._replace(container=True)
-    assert "bt_use_ssh 23\n" in launched("pytorch", "x", image).application
-    assert "bt_use_ssh\n" in launched("pytorch", "x", image, coordination_command="my-sshd").application
 
 
 def test_a_gang_of_one_node_needs_no_ssh() -> None:
@@ -344,12 +287,3 @@ def test_mpi4py_is_not_missed_by_cntk_and_horovod() -> None:
 def test_ranks_that_are_alone_end_the_gang_unless_they_are_allowed(block: str, values: dict[str, str]) -> None:
     launches = (launched(block, allow_singletons=allow, **values) for allow in (False, True))
     assert ["BATCHTRAIN_LAUNCHER" in launch.application for launch in launches] == [True, False]
-
-
-def test_the_words_of_one_bit_sgd_reach_the_program_unchanged() -> None:
-    command = "python -u train.py -q 1 -a 0 --block_samples 3200"
-    assert command.removeprefix("python -u ") in launched("mpi", command, TWO, runtime="openmpi").application
-
-
-def test_slots_are_counted_from_the_gpus() -> None:
-    assert "bt_count_gpus" in launched("mpi", "x", TWO, runtime="openmpi", processes_per_node="auto").application

@@ -79,23 +79,6 @@ def test_other_options_do_not_place_the_ranks(options: str) -> None:
     assert "-perhost 1" in launch(options=(options,)).application
 
 
-def test_a_command_for_the_ranks_runs_after_pre_execution_and_once() -> None:
-    text = launch(processes_per_node="nvidia-smi -L | wc -l", pre_execution_command="module load cuda").application
-    assert in_order(text, "module load cuda", "processes_per_node=$(nvidia-smi -L | wc -l)", "-perhost")
-    assert text.count("$(nvidia-smi") == 1
-
-
-def test_the_fabric_is_chosen_before_pre_execution_so_that_it_may_override() -> None:
-    shape = Shape(2, Fabric.SR_IOV)
-    text = launch(shape=shape, pre_execution_command="source mpivars.sh").application
-    assert in_order(text, "I_MPI_FABRICS=shm:ofi", "source mpivars.sh", "bt_gang")
-
-
-def test_network_direct_is_dapl_and_checks_the_version_when_the_mpi_is_on_path() -> None:
-    text = launch(shape=Shape(2, Fabric.NETWORK_DIRECT), pre_execution_command="source mpivars.sh").application
-    assert in_order(text, "I_MPI_FABRICS=shm:dapl", "source mpivars.sh", "bt_need_old_intelmpi DAPL mpirun", "bt_gang")
-
-
 def test_an_explicit_fabric_parameter_of_open_mpi_wins() -> None:
     text = launch("openmpi", options=("--mca btl_tcp_if_include ib0",)).application
     assert "btl_tcp_if_include eth0" not in text
@@ -114,12 +97,6 @@ def test_nproc_counts_cores_whatever_the_threads_of_a_rank_are() -> None:
     ).application  # fmt: skip
 
 
-def test_only_open_mpi_in_a_container_is_allowed_to_run_as_root() -> None:
-    assert "--allow-run-as-root" in launch("openmpi", shape=Shape(2, container=True)).application
-    assert "--allow-run-as-root" not in launch("openmpi").application
-    assert "--allow-run-as-root" not in launch("mpich", shape=Shape(2, container=True)).application
-
-
 @pytest.mark.parametrize(
     "said", ["/usr/sbin/sshd -p 23", " /usr/sbin/sshd  -p 23\n", "/usr/sbin/sshd -D -p 23", "/usr/sbin/sshd -p 23 &"]
 )
@@ -128,27 +105,6 @@ def test_batch_shipyards_own_line_is_the_default(said: str) -> None:
     written, default = launch(shape=shape, coordination_command=said), launch(shape=shape)
     assert written._replace(implicit=()) == default._replace(implicit=())
     assert any(f"it replaces `{said}`" in item.because for item in written.implicit) == ("-D" in said)
-
-
-def test_a_container_gets_an_sshd_on_port_23_unless_it_brings_a_command() -> None:
-    shape = Shape(2, container=True)
-    assert "bt_start_sshd" in launch(shape=shape).coordination
-    assert "bt_use_ssh 23" in launch(shape=shape).application
-    own = launch(shape=shape, coordination_command="/usr/sbin/sshd -p 2222")
-    assert own.coordination.endswith("/usr/sbin/sshd -p 2222\n")
-    assert "bt_start_sshd" not in own.coordination
-    assert "bt_use_ssh\n" in own.application
-
-
-def test_without_a_container_coordination_only_keeps_the_environment() -> None:
-    assert launch().coordination.splitlines()[-1] == "bt_keep_environment"
-
-
-def test_python_gets_mpi4py_where_it_is_and_that_is_said() -> None:
-    made = launch(command="python3.11 -u train.py")
-    assert "bt_find_mpi4py python3.11" in made.application
-    assert 'python3.11 -u "${bt_mpi4py[@]}" train.py' in made.application
-    assert "-m mpi4py" in [implicit.what for implicit in made.implicit]
 
 
 def test_the_payload_is_kept_to_the_letter() -> None:
@@ -169,10 +125,6 @@ def test_the_files_lie_below_batchtrain_and_are_the_runtimes() -> None:
         ".batchtrain/bin/ssh": runtime.read("ssh.sh"),
         ".batchtrain/preflight.sh": runtime.read("preflight.sh"),
     }
-
-
-def test_the_same_values_give_the_same_launch() -> None:
-    assert launch("openmpi", processes_per_node="nproc") == launch("openmpi", processes_per_node="nproc")
 
 
 def test_rank_sh_reads_the_number_of_every_mpis_ranks() -> None:

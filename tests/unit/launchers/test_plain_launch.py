@@ -16,12 +16,6 @@ def test_pre_execution_comes_first_in_the_same_shell() -> None:
     assert text.index("source /opt/activate") < text.index("./run.sh")
 
 
-def test_a_gang_without_mpi_gets_the_same_coordination() -> None:
-    assert "bt_start_sshd" in launched("plain", "./run.sh", Shape(2, container=True)).coordination
-    own = launched("plain", "./run.sh", Shape(2), coordination_command="./start-daemon &")
-    assert own.coordination.endswith("./start-daemon &\n")
-
-
 def test_a_launcher_of_the_commands_own_finds_the_ssh_of_our_sshd() -> None:
     made = launched("plain", "mpirun ./run", Shape(2, container=True), pre_execution_command="export A=1")
     text = made.application
