@@ -9,6 +9,8 @@ import pytest
 from batchtrain.catalog import sizes
 from batchtrain.catalog.sizes import SIZES, VmSize
 
+NETWORK_DIRECT = {"ND", "NC", "NCv2", "H"}
+
 # series, a size, GPUs, GPU, InfiniBand, cards, lowest generation, architecture, the day it goes
 SERIES: tuple[tuple[str, str, int, str | None, str | None, int, int, str, date | None], ...] = (
     ("ND GB300 v6", "ND128isr_GB300_v6", 4, "GB300", "xdr", 4, 2, "arm64", None),
@@ -54,6 +56,7 @@ def test_each_series_is_known_by_its_largest_size(
     assert size.family == family
     assert [size.gpus, size.gpu_model, size.infiniband, size.hcas, size.generation, size.architecture,
             size.retired] == rest  # fmt: skip
+    assert size.rdma == (size.infiniband and ("network-direct" if family in NETWORK_DIRECT else "sr-iov"))
 
 
 def test_no_gpu_or_hpc_series_is_without_its_claim() -> None:

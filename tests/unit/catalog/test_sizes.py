@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from datetime import date
 
 import pytest
 
@@ -62,40 +61,6 @@ def test_mistakes_are_counted(one: str, other: str, count: int) -> None:
 
 def test_what_was_taken_away_before_the_tables_were_read_is_gone() -> None:
     assert [sizes.gone(named(name)) for name in ("NC24r", "D4_v3", "D4s_v5")] == [True, False, False]
-
-
-def test_nc24r_has_four_k80_and_network_direct() -> None:
-    size = named("STANDARD_NC24R")
-    assert (size.gpus, size.gpu_model, size.rdma, size.infiniband) == (4, "K80", "network-direct", "fdr")
-    assert size.retired == date(2023, 9, 6)
-
-
-@pytest.mark.parametrize(
-    ("name", "gpus", "infiniband", "hcas"),
-    [
-        ("Standard_ND96isr_H100_v5", 8, "ndr", 8),
-        ("Standard_ND96isr_H200_v5", 8, "ndr", 8),
-        ("Standard_ND96isr_MI300X_v5", 8, "ndr", 8),
-        ("Standard_ND96asr_v4", 8, "hdr", 8),
-        ("Standard_ND96amsr_A100_v4", 8, "hdr", 8),
-        ("Standard_ND40rs_v2", 8, "edr", 1),
-        ("Standard_HB120rs_v3", 0, "hdr", 1),
-        ("Standard_HB176rs_v4", 0, "ndr", 1),
-        ("Standard_HB368rs_v5", 0, "ndr", 4),
-        ("Standard_HX176rs", 0, "ndr", 1),
-        ("Standard_HC44rs", 0, "edr", 1),
-    ],
-)
-def test_sizes_batch_shipyard_misread_are_known(name: str, gpus: int, infiniband: str, hcas: int) -> None:
-    """ND40rs_v2 was Network Direct to it, HB sizes had no class, and every later ND was no GPU size at all."""
-    size = named(name)
-    assert (size.gpus, size.infiniband, size.hcas, size.rdma) == (gpus, infiniband, hcas, "sr-iov")
-
-
-def test_t4_sizes_have_gpus_and_no_infiniband() -> None:
-    assert [(named(f"NC{n}as_T4_v3").gpus, named(f"NC{n}as_T4_v3").rdma) for n in (4, 8, 16, 64)] == [
-        (1, None), (1, None), (1, None), (4, None),
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
