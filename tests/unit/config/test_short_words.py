@@ -53,6 +53,7 @@ def test_arguments_are_added_to_the_command(script: Path) -> None:
         (False, {"spot": "true"}, (0, 2), "pool_specification_vm_count_low_priority"),
         (False, {"nodes": "3", "spot": "true"}, (0, 3), "pool_specification_vm_count_low_priority"),
         (False, {"spot": "true", "nodes": "3"}, (0, 3), "pool_specification_vm_count_low_priority"),
+        (True, {"nodes": "4"}, (0, 4), "pool_specification_vm_count_low_priority"),
         (True, {"spot": "false"}, (2, 0), "pool_specification_vm_count_dedicated"),
     ],
 )
@@ -65,12 +66,6 @@ def test_spot_moves_the_nodes_and_the_gangs_that_count_them(
     assert task.multi_instance is not None
     assert (recipe.pool.vm_count.dedicated, recipe.pool.vm_count.low_priority) == counts
     assert task.multi_instance.num_instances == instances
-
-
-def test_nodes_of_a_spot_pool_are_spot_nodes(script: Path) -> None:
-    recipe = bt.script(script, nodes=2, spot=True, settings={"nodes": "4"})
-    assert recipe.pool is not None
-    assert (recipe.pool.vm_count.dedicated, recipe.pool.vm_count.low_priority) == (0, 4)
 
 
 def test_nodes_also_sets_a_number_of_instances(tmp_path: Path) -> None:
