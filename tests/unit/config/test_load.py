@@ -147,13 +147,6 @@ def test_an_id_does_not_end_with_a_newline(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_credentials_never_show_their_secrets(tmp_path: Path) -> None:
-    credentials = "credentials:\n  batch: {account_service_url: https://a.b.c, account_key: aHVudGVyMg==}\n"
-    shown = repr(load(write(tmp_path, credentials=credentials, pool=POOL, jobs=JOBS)).recipe.credentials)
-    assert "aHVudGVy" not in shown
-    assert "account_key=***" in shown
-
-
 def test_silencing_a_check_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     write(tmp_path, pool=POOL, jobs=JOBS)
     with pytest.raises(UsageError, match="Did you mean `size-retired`"):

@@ -253,11 +253,6 @@ def test_the_clock_without_a_maximum_is_refused() -> None:
         autoscale.formula_of(scenario("weekday", 9, -1), VmCount())
 
 
-def test_a_maximum_below_the_least_is_refused() -> None:
-    with pytest.raises(PlanError, match=r"maximum_vm_count\.dedicated: the maximum is 1, less than the minimum of 2"):
-        autoscale.formula_of(scenario(dedicated=1), VmCount(dedicated=2))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_the_text_is_the_golden_one(name: str) -> None:
     asked = scenario(

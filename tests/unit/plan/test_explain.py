@@ -144,15 +144,6 @@ def test_an_unknown_name_gets_the_nearest_name() -> None:
     assert explain.hint(Plan(), "pool_specification.vm_siez", {}) == "Did you mean `pool_specification.vm_size`?"
 
 
-def test_a_secret_is_shown_nowhere() -> None:
-    credentials = b"credentials: {docker_registry: {hub: {username: u, password: hunter2}}}"
-    found = examine(Path("x"), {"pool.yaml": POOL, "jobs.yaml": JOBS, "credentials.yaml": credentials})
-    view = origin.view(found)
-    plan = plan_recipe(found.recipe)
-    for question in ("password", "credentials", "credentials.docker_registry", ""):
-        assert "hunter2" not in str(explain.explain(plan, found.recipe, view.values, view.origins, question))
-
-
 # --- every decision of every plan -----------------------------------------------------------------------------------
 
 

@@ -298,22 +298,17 @@ def test_tasks_without_a_factory_are_the_same() -> None:
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        ({}, "the factory has no kind"),
         ({"repeat": 1, "custom": {"module": "m"}}, "`custom` and `repeat` are given; keep one"),
         (sweep(), "parametric_sweep: the factory has no kind"),
         (sweep(product=[{"start": 0, "stop": 1}], zip=["a"]), "`product` and `zip` are given"),
-        (sweep(product=[{"start": 0, "stop": 1, "step": 0}]), "a step of 0 never ends"),
         (sweep(product=[{"start": 5, "stop": 0}]), "no value from 5 to before 0"),
         (sweep(product=[{"start": 0, "stop": 10**8 + 1}]), "creates 100,000,001 tasks"),
         (sweep(product=[{"start": 0, "stop": 10**30}]), "creates more than 10\\^18 tasks"),
         (sweep(permutations={"iterable": ["x"] * 60, "length": 30}), "at most 100,000,000"),
-        (sweep(combinations={"iterable": ["x"], "length": 2}), "2 of 1 values cannot be chosen"),
         ({"repeat": 100_000_001}, "creates 100,000,001 tasks"),
-        ({"random": {"generate": 1}}, "add one of `integer`, `distribution`"),
         ({"random": {"generate": 1, "integer": {"start": 1, "stop": 1}}}, "no value from 1 to before 1"),
         ({"random": {"generate": 1, "distribution": {}}}, "distribution: the factory has no kind"),
         ({"random": {"generate": 1, "distribution": {"gamma": {"alpha": -1, "beta": 1}}}}, "cannot be drawn"),
-        ({"random": {"generate": 1, "distribution": {"pareto": {"alpha": 0}}}}, "cannot be drawn"),
     ],
 )
 def test_a_factory_that_cannot_be_meant_is_refused_with_its_place(made: dict[str, Any], words: str) -> None:
@@ -328,8 +323,6 @@ def test_a_factory_that_cannot_be_meant_is_refused_with_its_place(made: dict[str
         ("awk '{print $1}' {0}", r"`{print \$1}` fits no value; the factory gives {0}"),
         ("run {0} {1}", r"`\{1\}` fits no value"),
         ("run {} {}", "`{}` fits no value"),
-        ("run {0:d} ${HOME}", "`{HOME}` fits no value"),
-        ("run {0} }", "its braces do not fit"),
         ("run {0:q}", "`{0:q}` fits no value"),
         ("run {0.x}", "`{0.x}` fits no value"),
     ],

@@ -9,7 +9,7 @@ import pytest
 
 from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import PlanError, Problem
-from batchtrain.plan import PoolFacts, plan_pool, plan_recipe, planned_facts, render, wire
+from batchtrain.plan import PoolFacts, plan_pool, plan_recipe, planned_facts, wire
 from batchtrain.plan.pool import specification
 from tests.unit.plan.pools import IMAGE, plan, recipe, rules, sent
 
@@ -93,6 +93,14 @@ def test_a_delayed_image_of_a_registry_with_a_sign_in_stays_with_batch_and_says_
     assert "sign-in-not-delayed" in rules(made)
 
 
+# --- security -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_switched_off_is_said_to_the_service() -> None:
+    profile = machine(security_profile={"security_type": "trustedLaunch", "secure_boot": False})["securityProfile"]
+    assert profile["uefiSettings"] == {"secureBootEnabled": False}
+
+
 # --- how many, and how they work ------------------------------------------------------------------------------------
 
 
@@ -153,34 +161,6 @@ def test_the_pool_of_a_job_of_its_own_is_the_same_pool_without_its_id() -> None:
     told = recipe({"display_name": "d", "metadata": {"a": "b"}})
     own, made = wire.document(specification(told)), wire.document(plan_pool(told).steps[0].body)  # type: ignore[arg-type]
     assert {"id": "p", **own} == made
-
-
-def test_no_secret_of_the_files_is_in_a_plan() -> None:
-    credentials = {
-        "docker_registry": {"r.io": {"username": "u", "password": "hunter2"}},
-        "singularity_registry": {"s.io": {"username": "u", "password": "hunter2"}},
-        "storage": {"s": {"account": "a", "account_key": "aHVudGVyMg=="}},
-        "user_accounts": {"al": {"password": "hunter2"}},
-        "shares": {"c": {"username": "u", "password": "hunter2"}},
-    }
-    volumes = {
-        "b": {"volume_driver": "azureblob", "storage_account_settings": "s", "azure_blob_container_name": "x"},
-        "f": {"volume_driver": "azurefile", "storage_account_settings": "s", "azure_file_share_name": "x"},
-        "c": {"volume_driver": "cifs", "source": "//s/x", "mount_options": ["password=hunter2"]},
-    }
-    images = {"unsigned": [{"image": "oras://s.io/x"}]}
-    made = plan(
-        {"user_accounts": [{"name": "al"}], "rdp": {"username": "al", "password": "hunter2"}},
-        credentials=credentials,
-        resources={
-            "docker_images": ["r.io/a"],
-            "volumes": {"shared_data_volumes": volumes},
-            "singularity_images": images,
-        },
-    )
-    text = msgspec.json.encode(render.as_document(made)).decode() + str(made)
-    assert "hunter2" not in text
-    assert "aHVudGVyMg" not in text
 
 
 @pytest.mark.parametrize(

@@ -161,12 +161,6 @@ def test_a_registry_of_the_task_is_a_placeholder_or_an_identity() -> None:
         ({}, {}, SHARED),
         ({}, H100, "--shm-size=64g"),
         ({"gpus": "disable"}, H100, SHARED),
-        ({"multi_instance": {"num_instances": 2}}, {}, SHARED),
-        (
-            {"multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich", "processes_per_node": 16}}},
-            {},
-            "--shm-size=1g",
-        ),
         (
             {"multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich", "processes_per_node": "nproc"}}},
             {"vm_size": "STANDARD_D32S_V5"},
