@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from batchtrain.config import document, load, origin
 
 FILES = {
@@ -50,13 +48,6 @@ def test_an_older_word_keeps_its_line_under_todays_name() -> None:
 
 def test_a_merged_value_comes_from_where_it_was_written() -> None:
     assert origin.view(seen()).origins["job_specifications"][0]["tasks"][1]["command"] == "jobs.yaml:4"
-
-
-@pytest.mark.parametrize("with_origins", [True, False])
-def test_no_secret_is_shown(with_origins: bool) -> None:
-    text = origin.as_yaml(origin.view(seen()), origins=with_origins)
-    assert "hunter2" not in text
-    assert 'account_key: "***"' in text
 
 
 def test_the_yaml_form_reads_back_as_the_same_values() -> None:

@@ -204,9 +204,11 @@ def test_a_missing_volume_is_named() -> None:
         plan(task=CHECKPOINT)
 
 
-def test_without_a_signal_a_preemption_is_passed_on_by_a_file_alone() -> None:
-    ((_, text),) = plan(task={**CHECKPOINT, **GANG}, **VOLUME).launch
-    assert '"preemption": ""' in text
+@pytest.mark.parametrize("signal", ["", "SIGUSR1"])
+def test_the_node_launcher_gets_the_signal_of_a_preemption_or_passes_it_on_by_a_file_alone(signal: str) -> None:
+    checkpoint = {"volume": "share", **({"signal": signal} if signal else {})}
+    ((_, text),) = plan(task={"checkpoint": checkpoint, **GANG}, **VOLUME).launch
+    assert f'"preemption": "{signal}"' in text
 
 
 def test_a_task_without_checkpoints_is_launched_as_ever() -> None:
