@@ -7,7 +7,6 @@ import os
 import random
 import shlex
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -63,24 +62,24 @@ def test_the_image_of_a_script_is_that_of_its_framework_with_its_packages(
     (tmp_path / "requirements.txt").write_text("rich >= 13 ; os_name == 'posix'\n", encoding="utf-8")
     prepared = prepare(script, Wish(), local=True)
     prepared.recipe.save(tmp_path)
-    steps = _steps_of(tmp_path, monkeypatch)
+    steps = _steps_of(monkeypatch, str(tmp_path))
     assert [step.directory.name for step in steps] == ["base", "openmpi", "pytorch", "packages"]
     assert (steps[-1].base, steps[-1].tag) == (steps[-2].tag, prepared.image)
     (packages,) = steps[-1].arguments
     assert shlex.split(packages.removeprefix("PACKAGES=")) == ["rich >= 13 ; os_name == 'posix'"]
 
 
-def _steps_of(directory: Path, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
-    """The builds for the image of a recipe."""
+def _steps_of(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> list[Step]:
+    """The builds of `images build`."""
     steps: list[Step] = []
 
-    def run(_docker: object, some: tuple[Step, ...], _say: object, **_: object) -> Built:
+    def run(_docker: object, some: tuple[Step, ...], *_: object, **__: object) -> Built:
         steps.extend(some)
         return Built(some[-1].tag, "", 0)
 
     monkeypatch.setattr(engine, "find", lambda: None)
     monkeypatch.setattr(building, "run", run)
-    built = CliRunner().invoke(root, ["images", "build", str(directory)], catch_exceptions=False)
+    built = CliRunner().invoke(root, ["images", "build", *arguments], catch_exceptions=False)
     assert built.exit_code == 0
     return steps
 
@@ -105,9 +104,9 @@ GRACE = ("--set", "pool_specification.vm_size=Standard_ND128isr_NDR_GB200_v6")
 
 
 def test_the_image_of_a_recipe_is_built_for_the_processors_of_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = built_words(monkeypatch, "NCCL-Tests", *GRACE)
-    assert words and all("--platform=linux/arm64" in step for step in words)
-    assert not any("--platform" in word for step in built_words(monkeypatch, "NCCL-Tests") for word in step)
+    steps = _steps_of(monkeypatch, "NCCL-Tests", *GRACE)
+    assert steps and all("--platform=linux/arm64" in step.words() for step in steps)
+    assert not any("--platform" in word for step in _steps_of(monkeypatch, "NCCL-Tests") for word in step.words())
 
 
 def test_an_image_that_is_not_made_for_arm64_is_refused_with_the_recipes_that_are(
@@ -117,20 +116,6 @@ def test_an_image_that_is_not_made_for_arm64_is_refused_with_the_recipes_that_ar
     assert isinstance(shown.exception, UsageError)
     assert "arm64" in str(shown.exception) and "Fabric-Checks-NCCL" in str(shown.exception)
     assert "DeepSpeed" not in str(shown.exception)
-
-
-def built_words(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> list[tuple[str, ...]]:
-    """The words of each `docker build` of `images build`."""
-    words: list[tuple[str, ...]] = []
-
-    def run(_engine: object, steps: Sequence[Step], *_: object, **__: object) -> Built:
-        words.extend(step.words() for step in steps)
-        return Built("image", "sha256:0", 1)
-
-    monkeypatch.setattr(engine, "find", object)
-    monkeypatch.setattr(building, "run", run)
-    assert CliRunner().invoke(root, ["images", "build", *arguments]).exception is None
-    return words
 
 
 def test_the_table_of_processors_names_images_and_recipes_that_there_are() -> None:

@@ -39,31 +39,6 @@ def test_every_link_of_the_page_leads_to_an_anchor() -> None:
     assert set(re.findall(r"\]\(#([^)]+)\)", page)) - anchors == set()
 
 
-def row_of(anchor: str) -> str:
-    return next(line for line in reference_page.page().splitlines() if f'<a id="{anchor}">' in line)
-
-
-def test_a_row_has_type_default_meaning_constraint_and_wire_field() -> None:
-    row = next(
-        line for line in reference_page.page().splitlines() if '<a id="pool_specification.task_slots_per_node">' in line
-    )
-    assert row == (
-        '| <a id="pool_specification.task_slots_per_node"></a>`task_slots_per_node` | whole number; 1 to 256 | `1` |'
-        " Number of tasks that a node runs at once. Older name: `max_tasks_per_node`. | `pool.taskSlotsPerNode` |"
-    )
-
-
-def test_a_required_property_says_so() -> None:
-    row = row_of("pool_specification.vm_size")
-    assert "| **required** |" in row
-
-
-def test_a_removed_property_names_its_replacement() -> None:
-    row = row_of("pool_specification.prometheus")
-    assert "~~`prometheus`~~" in row
-    assert "`additional_node_prep` may start them" in row
-
-
 def test_every_rule_about_a_removed_property_matches_one() -> None:
     known = {reference.pattern(place) for place in reference.properties()}
     assert [rule.path for rule in GONE if rule.path not in known] == []

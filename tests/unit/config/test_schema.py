@@ -33,18 +33,6 @@ def test_a_committed_schema_is_generated_from_the_types(name: str) -> None:
     assert (ROOT / "schemas" / f"{name}.json").read_bytes() == schema_files.rendered(name), stale
 
 
-@pytest.mark.parametrize("name", schema.FILES)
-def test_every_property_has_a_sentence(name: str) -> None:
-    assert list(silent(schema_files.file_schema(name)["$defs"])) == []
-
-
-def silent(definitions: dict[str, Any]) -> Iterator[str]:
-    for title, block in definitions.items():
-        for key, value in block.get("properties", {}).items():
-            if not value.get("description"):
-                yield f"{title}.{key}"
-
-
 @cache
 def validator(name: str) -> Any:
     return jsonschema.Draft202012Validator(schema_files.file_schema(name))
@@ -111,12 +99,6 @@ def test_every_older_name_is_in_a_schema() -> None:
 def maps_of(block: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for value in block.get("properties", {}).values():
         yield from value.get("properties", {}).items()
-
-
-def test_what_is_gone_is_shown_as_deprecated() -> None:
-    certificates = schema_files.file_schema("pool")["$defs"]["Pool"]["properties"]["certificates"]
-    assert certificates["deprecated"] is True
-    assert "No effect: Batch removed certificates" in certificates["description"]
 
 
 def test_every_property_of_the_reference_is_in_a_schema() -> None:

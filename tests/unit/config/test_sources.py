@@ -6,7 +6,7 @@ import contextlib
 import os
 import random
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from batchtrain.config import source_directory, travel
-from batchtrain.config.load import examine
+from batchtrain.config.load import Examined, examine
 from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import Credentials, Recipe, StorageCredentials
 from batchtrain.emulator.machine.rooted_path import RootedPath
@@ -41,10 +41,15 @@ def left_out(directory: Path) -> str:
     return travel.listed(source_directory.read_sources(recipe(directory))["src"].left_out)
 
 
-def planned(directory: Path) -> Plan:
-    data = {**BASE, "job_specifications": [{"id": "j", "tasks": [{"command": "x", "source": "src"}]}]}
-    made = examine(directory, {str(directory / "all.json"): msgspec.json.encode(data)}).recipe
-    return plan_recipe(made, sources=source_directory.read_sources(made))
+def examined(directory: Path, more: Mapping[str, Any] = {}, silent: Sequence[str] = (), **task: Any) -> Examined:
+    """The files of a directory with one task."""
+    job = {"id": "j", "tasks": [{"command": "echo hello", "source": "src", **task}]}
+    data = {**BASE, **more, "job_specifications": [job]}
+    return examine(directory, {str(directory / "all.json"): msgspec.json.encode(data)}, ignore=silent)
+
+
+def planned(found: Examined) -> Plan:
+    return plan_recipe(found.recipe, sources=source_directory.read_sources(found.recipe))
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
@@ -53,13 +58,11 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def told(directory: Path, more: Mapping[str, Any] | None = None, **task: Any) -> list[tuple[str, str]]:
+def told(directory: Path, more: Mapping[str, Any] = {}, **task: Any) -> list[tuple[str, str]]:
     """The errors of a directory's files with one task, and proof that the plan knows as much."""
-    job = {"id": "j", "tasks": [{"command": "echo hello", "source": "src", **task}]}
-    data = {**BASE, **(more or {}), "job_specifications": [job]}
-    found = examine(directory, {str(directory / "all.json"): msgspec.json.encode(data)})
+    found = examined(directory, more, **task)
     if found.valid:
-        plan_recipe(found.recipe, sources=source_directory.read_sources(found.recipe))
+        planned(found)
     return [(one.rule, one.message) for one in found.problems if one.level == "error"]
 
 
@@ -107,7 +110,7 @@ def test_the_ignore_file_wins_over_git_and_the_plan_says_who_left_out_what(home:
     write(home / "src", dict.fromkeys(("train.py", ".env", "data/x", "a.log", "b.log", "c.log", "d.log"), "x"))
     write(home / "src", {".gitignore": "data/\n*.log\n", ".batchtrainignore": "!data/\n/a.log\n"})
     assert names(home) == [".gitignore", "data/x", "train.py"]
-    told = str(planned(home))
+    told = str(planned(examined(home)))
     assert (
         "  source src = 3 files   because the rest is left out: 1 by .batchtrainignore (a.log),"
         " 3 by .gitignore (b.log, c.log, d.log), 1 by the default rules (.env)\n"
@@ -243,11 +246,8 @@ def test_a_source_fits_into_a_request_up_to_a_size_and_not_beyond(gang: Any, hom
 
 def test_the_plan_refuses_a_large_source_too(home: Path) -> None:
     (home / "src" / "data").write_bytes(noise(400 * 1024))
-    data = {**BASE, "job_specifications": [{"id": "j", "tasks": [{"command": "x", "source": "src"}]}]}
-    files = {str(home / "all.json"): msgspec.json.encode(data)}
-    silenced = examine(home, files, ignore=["source-size"])
     with pytest.raises(PlanError, match="when packed"):
-        plan_recipe(silenced.recipe, sources=source_directory.read_sources(silenced.recipe))
+        planned(examined(home, silent=["source-size"]))
 
 
 def test_a_source_that_packs_well_or_goes_through_storage_may_be_large(home: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from batchtrain.errors import PlanError
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.frameworks.mxnet import Rendezvous, rendezvous
-from batchtrain.launchers import node_launcher, python, steps, variables
+from batchtrain.launchers import node_launcher, steps, variables
 from batchtrain.launchers.launch import Launch
 from tests.launching import launched
 
@@ -243,13 +243,6 @@ def test_a_role_runs_inside_its_image() -> None:
     assert several == "sh x.sh /bin/sh -c 'cd a && python t.py'"
     with_variable = torch(command="A=1 python t.py", inside="sh x.sh")["roles"][0]["command"]
     assert with_variable == "sh x.sh /bin/sh -c 'A=1 python t.py'"
-
-
-@pytest.mark.parametrize(
-    ("command", "interpreter"), [("/opt/py/bin/python3.6 t.py", "/opt/py/bin/python3.6"), ("./train", "")]
-)
-def test_the_commands_own_python_is_known(command: str, interpreter: str) -> None:
-    assert python.interpreter(command) == interpreter
 
 
 # --- mpi4py ---------------------------------------------------------------------------------------------------------

@@ -36,11 +36,6 @@ def test_empty_lines_and_blocks_are_left_out() -> None:
     assert shell.continued("a", "", "b") == "a \\\n  b"
 
 
-def test_first_words_stop_at_the_first_operator() -> None:
-    words = tuple(shell.first_words("""a "b c" 'd e'f $g > log"""))
-    assert [word for word, _ in words] == ["a", '"b c"', "'d e'f", "$g"]
-
-
 @pytest.mark.parametrize("text", ["a" * 200_000, "a " * 100_000, '"' + "a" * 200_000, "'a' " * 50_000])
 def test_the_words_of_a_long_command_take_little_more_memory_than_its_text(text: str) -> None:
     tracemalloc.start()

@@ -156,10 +156,8 @@ def test_examples_of_tasks_that_are_made_later_may_have_one_id() -> None:
 @pytest.mark.parametrize("others", [(("t-{a}", grid(5, 150)),), (("t-150", None),)], ids=["factory", "task"])
 def test_an_id_that_two_parts_of_a_stream_have_ends_it(others: Any) -> None:
     plan = of_factories(("t-{a}", {"grid": {"a": {"start": 100, "stop": 300}}}), *others)
-    [stream] = [step.body for step in plan.steps if step.action == "task.add"]
-    assert isinstance(stream, TaskStream)
     with pytest.raises(PlanError, match="`t-150`"):
-        list(stream.documents())
+        list(the_stream(plan).documents())
 
 
 def test_an_id_that_values_repeat_ends_the_stream_with_its_number() -> None:
@@ -186,8 +184,7 @@ def test_the_number_of_a_long_custom_factory_is_known_at_its_end() -> None:
 
 def test_a_long_custom_factory_beside_another_task_is_planned() -> None:
     plan = of_factories(("t-{0}", CUSTOM), ("one", None), made={0: [(number,) for number in range(150)]})
-    [stream] = [step.body for step in plan.steps if step.action == "task.add"]
-    assert isinstance(stream, TaskStream)
+    stream = the_stream(plan)
     assert (stream.count, stream.largest, len(list(stream.documents()))) == (151, None, 151)
     assert "(151 tasks)" in str(plan)
 
@@ -206,13 +203,7 @@ def streamed_of(made: dict[str, Any], rows: list[tuple[Any, ...]], **task: Any) 
     command = "run {0}" if "custom" in made else "run {a} {b}"
     tasks = [{"command": command, "task_factory": made, **task}]
     recipe = convert({"directory": "x", "jobs": [{"id": "j", "tasks": tasks}]}, Recipe)
-    [step] = [
-        step
-        for step in plan_jobs(recipe, Facts(pool=POOL, made={("j", 0): rows} if rows else {})).steps
-        if step.action == "task.add"
-    ]
-    assert isinstance(step.body, TaskStream)
-    return step.body
+    return the_stream(plan_jobs(recipe, Facts(pool=POOL, made={("j", 0): rows} if rows else {})))
 
 
 # --- what is known of a stream --------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from tests.unit.runtime.gangs import WORKER, gang
 SERVER = {"name": "server", "total": 1, "placement": "spread", "command": "serve", "gpus": False}
 SCHEDULER = {"name": "scheduler", "total": 1, "placement": "primary", "command": "lead", "gpus": False}
 CHIEF = {"name": "chief", "total": 1, "placement": "primary", "command": "lead", "ranked": False, "decides": True}
+TORCHRUN = {**WORKER, "name": "torchrun", "per_node": 1, "ranked": False}
 EVALUATOR = {"name": "evaluator", "total": 1, "placement": "primary", "command": "look"}
 
 
@@ -85,16 +86,14 @@ def test_pytorch_reads_where_it_is_among_nodes_of_different_size() -> None:
     ],
 )
 def test_torchrun_gets_its_options_and_sets_the_ranks_variables_itself(options: dict[str, Any], words: str) -> None:
-    role = {**WORKER, "name": "torchrun", "per_node": 1, "ranked": False}
-    values = told(gang([4, 4], roles=[role], options={"launcher": "torchrun", **options}), "torchrun 1")
+    values = told(gang([4, 4], roles=[TORCHRUN], options={"launcher": "torchrun", **options}), "torchrun 1")
     assert values["BATCHTRAIN_TORCHRUN"] == words
     assert "RANK" not in values
     assert "MASTER_ADDR" not in values
 
 
 def test_a_torchrun_is_known_to_the_others_by_the_interface_that_was_asked_for() -> None:
-    role = {**WORKER, "name": "torchrun", "per_node": 1, "ranked": False}
-    made = gang([1, 1], roles=[role], options={"launcher": "torchrun", "rendezvous": "c10d", "interface": "ib0"})
+    made = gang([1, 1], roles=[TORCHRUN], options={"launcher": "torchrun", "rendezvous": "c10d", "interface": "ib0"})
     words = told(made, "torchrun 1")["BATCHTRAIN_TORCHRUN"].split()
     assert {"--local-addr=172.16.1.5", "--rdzv-endpoint=172.16.1.4:20000"} <= set(words)
 
@@ -306,8 +305,7 @@ def test_emulated_nodes_share_the_cores_of_one_machine() -> None:
 
 
 def test_threads_of_a_torchruns_processes_are_shared_as_well() -> None:
-    role = {**WORKER, "name": "torchrun", "per_node": 1, "ranked": False}
-    made = gang([4], roles=[role], options={"launcher": "torchrun"}, environment={"OMP_NUM_THREADS": "auto"})
+    made = gang([4], roles=[TORCHRUN], options={"launcher": "torchrun"}, environment={"OMP_NUM_THREADS": "auto"})
     assert defaults(made, "torchrun 0")["OMP_NUM_THREADS"] == "2"
 
 
@@ -377,8 +375,7 @@ def test_without_a_proxy_nothing_is_said_of_one() -> None:
 def test_a_rank_that_a_torchrun_lost_for_good_is_known_by_its_words(
     options: dict[str, Any], rank: int, said: str
 ) -> None:
-    role = {**WORKER, "name": "torchrun", "per_node": 1, "ranked": False}
-    made = gang([4, 4], roles=[role], options={"launcher": "torchrun", **options})
+    made = gang([4, 4], roles=[TORCHRUN], options={"launcher": "torchrun", **options})
     printed = b"E1121 12:00:00 api.py:994] failed (exitcode: -9) local_rank: 1 (pid: 117) of binary: /bin/python\n"
     end = torchruns_failure(made, one(made, "torchrun 1"), printed, ended=False)
     assert end is not None
@@ -386,9 +383,8 @@ def test_a_rank_that_a_torchrun_lost_for_good_is_known_by_its_words(
 
 
 def test_a_torchrun_that_ends_after_restarts_is_told_by_the_rank_that_failed_last() -> None:
-    role = {**WORKER, "name": "torchrun", "per_node": 1, "ranked": False}
     options = {"launcher": "torchrun", "rendezvous": "c10d", "max_restarts": 1}
-    made = gang([2, 2], roles=[role], options=options)
+    made = gang([2, 2], roles=[TORCHRUN], options=options)
     printed = (
         b"failed (exitcode: -9) local_rank: 0 (pid: 1) of\nagain\nfailed (exitcode: 7) local_rank: 1 (pid: 2) of\n"
     )
