@@ -324,6 +324,17 @@ def test_a_task_that_is_terminated_gets_sigterm_and_its_container_goes(play: Pla
     play(story)
 
 
+def test_a_program_that_has_ended_gets_no_signal(play: Play) -> None:
+    async def story(emulator: Emulator) -> None:
+        await emulator.boot()
+        await emulator.run("true")
+        await emulator.nodes.end("a", "s", 60.0)
+        assert emulator.tasks() == []
+        assert not [request for request in emulator.engine.requests if request.endswith("/kill")]
+
+    play(story)
+
+
 @pytest.mark.parametrize("grace", [0.0, 0.01])
 def test_a_program_that_ignores_sigterm_is_killed_after_the_grace(play: Play, grace: float) -> None:
     async def story(emulator: Emulator) -> None:
