@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from azure.core.rest._requests_basic import RestRequestsTransportResponse
 
 from batchtrain.config.types import Secret
 from batchtrain.dashboard.app import application
-from batchtrain.dashboard.board import Board
+from batchtrain.dashboard.board import Board, Viewer
 from batchtrain.dashboard.budget import Budget, Unlimited
 from batchtrain.dashboard.connection import Connection
 from batchtrain.dashboard.guard import Keys
@@ -167,6 +167,25 @@ def dashboard(
         yield Client(application(connection, board, budget, KEYS, frozenset({"gpu.example"})), connection)
     finally:
         board.close()
+
+
+@contextmanager
+def watch(board: Board, *names: str) -> Iterator[Viewer]:
+    """A viewer, on a loop of its own."""
+
+    async def enter() -> Viewer:
+        return stack.enter_context(board.watch(names))
+
+    with ExitStack() as stack:
+        yield asyncio.run(enter())
+
+
+def stopped(board: Board) -> Board:
+    """A board whose thread has ended: the test itself reads."""
+    board.close()
+    board._thread.join()
+    board._closed = False
+    return board
 
 
 def answered_by(service: Service, monkeypatch: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import urllib.parse
 from collections.abc import Iterator
@@ -21,7 +20,17 @@ from batchtrain.dashboard.budget import Budget, Unlimited
 from batchtrain.dashboard.connection import Connection
 from batchtrain.errors import BatchtrainError, Unreachable
 from tests import dashboards
-from tests.unit.dashboard.asking import BEARER, COOKIE, FAR, HOST, KEYS, NEAR, Client, Service, dashboard
+from tests.unit.dashboard.asking import (
+    BEARER,
+    FAR,
+    KEYS,
+    NEAR,
+    Client,
+    Service,
+    dashboard,
+    stopped,
+    watch,
+)
 
 NOBODY: Any = None
 
@@ -96,13 +105,6 @@ def test_a_wrong_number_of_nodes_changes_nothing(client: Client, service: Servic
     assert (answer.status, bool(answer.document["error"]), service.asked) == (400, True, [])
 
 
-def test_a_change_by_the_cookie_of_the_page_needs_its_origin(client: Client, service: Service) -> None:
-    service.documents["/jobs/j"] = {"id": "j"}
-    for origin, status in (({}, 403), ({"origin": "http://evil.example"}, 403), ({"origin": f"http://{HOST}"}, 202)):
-        assert client("POST", "/api/v1/jobs/j/terminate", **origin, **COOKIE).status == status
-    assert len(service.changes) == 1
-
-
 def test_a_change_is_never_made_by_a_get_request(client: Client, service: Service) -> None:
     for method in ("GET", "HEAD", "PUT", "DELETE"):
         assert client(method, "/api/v1/jobs/j/terminate", **BEARER).status in (404, 405)
@@ -138,11 +140,6 @@ def test_each_kind_of_error_has_its_status(error: BatchtrainError, status: int) 
     answer = _refused(Connection(None, Path()), NOBODY, error)
     document = {"error": "x", "code": "JobNotFound" if status == 404 else ""}
     assert (answer.status_code, json.loads(bytes(answer.body))) == (status, document)
-
-
-def test_what_the_service_does_not_have_is_404_with_its_code(client: Client) -> None:
-    answer = client("GET", "/api/v1/jobs/none", **BEARER)
-    assert (answer.status, answer.document["code"]) == (404, "JobNotFound")
 
 
 @pytest.mark.parametrize("path", ["/", "/pools/p/nodes/n", "/jobs/j/tasks/t", "/runs/r", "/jobs"])
@@ -192,12 +189,6 @@ def test_without_an_account_the_overview_has_the_newest_recorded_runs_alone(tmp_
 def test_a_method_that_a_route_does_not_have_is_refused_with_those_that_it_has(client: Client) -> None:
     answer = client("DELETE", "/api/v1/account", **BEARER)
     assert (answer.status, sorted(answer.headers["allow"].split(", "))) == (405, ["GET", "HEAD"])
-
-
-def test_a_document_of_an_account_without_one_says_how_to_name_it(tmp_path: Path) -> None:
-    with dashboard(tmp_path) as client:
-        answer = client("GET", "/api/v1/pools", **BEARER)
-    assert (answer.status, "`batchtrain dashboard --local`" in answer.document["error"]) == (400, True)
 
 
 # --- the connection -------------------------------------------------------------------------------------------------
@@ -295,11 +286,7 @@ def board_of(**values: Any) -> Board:
     def make(name: str) -> DocumentTopic:
         return DocumentTopic(lambda: values[name], 0, 1.0)
 
-    board = Board(make, Unlimited(), near=True)
-    board.close()
-    board._thread.join()
-    board._closed = False
-    return board
+    return stopped(Board(make, Unlimited(), near=True))
 
 
 def events_of(board: Board, viewer: Viewer, positions: list[str], number: int) -> list[list[str]]:
@@ -312,18 +299,9 @@ def events_of(board: Board, viewer: Viewer, positions: list[str], number: int) -
     return asyncio.run(collected())
 
 
-@contextlib.contextmanager
-def watching(board: Board, *names: str) -> Iterator[Viewer]:
-    async def enter() -> Viewer:
-        return stack.enter_context(board.watch(names))
-
-    with contextlib.ExitStack() as stack:
-        yield asyncio.run(enter())
-
-
 def test_a_stream_begins_with_each_value_and_the_positions_of_all_topics() -> None:
     board = board_of(a=1, b=2)
-    with watching(board, "a", "b") as viewer:
+    with watch(board, "a", "b") as viewer:
         for watched in viewer.watched:
             board._read(watched)
             watched.at = 5.0
@@ -337,7 +315,7 @@ def test_a_stream_begins_with_each_value_and_the_positions_of_all_topics() -> No
 
 def test_a_viewer_who_comes_back_gets_only_what_has_changed() -> None:
     board = board_of(a=1, b=2)
-    with watching(board, "a", "b") as viewer:
+    with watch(board, "a", "b") as viewer:
         for watched in viewer.watched:
             board._read(watched)
         known = viewer.watched[0].topic.since("")

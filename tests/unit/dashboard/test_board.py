@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from batchtrain.dashboard.connection import Connection
 from batchtrain.dashboard.guard import Keys
 from batchtrain.errors import NotAllowed, ServiceError
 from batchtrain.service.retry import Clock
+from tests.unit.dashboard.asking import stopped, watch
+from tests.unit.service.test_retry import Time
 from tests.waiting import GUARD, until
 
 
@@ -44,17 +46,6 @@ def budget(now: float = 0.0) -> Budget:
     return Budget(lambda: now, per_minute=25, burst=12)
 
 
-@contextlib.contextmanager
-def watch(watched: Board, *names: str) -> Iterator[Viewer]:
-    """A viewer, on a loop of its own."""
-
-    async def enter() -> Viewer:
-        return stack.enter_context(watched.watch(names))
-
-    with contextlib.ExitStack() as stack:
-        yield asyncio.run(enter())
-
-
 def test_nothing_is_read_without_a_viewer() -> None:
     source = Source()
     watched = board(source, Unlimited(), near=True)
@@ -70,13 +61,17 @@ def test_on_azure_reads_stop_when_the_budget_is_spent() -> None:
         assert source.reads == 12
 
 
-def test_the_age_and_the_reason_of_a_failure_are_known_and_the_last_value_stays() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [ServiceError("too many requests", code="TooManyRequests"), NotAllowed("sign in", code="AuthenticationFailed")],
+)
+def test_the_age_and_the_reason_of_a_failure_are_known_and_the_last_value_stays(error: ServiceError) -> None:
     source = Source()
     with contextlib.closing(board(source, Unlimited(), near=True)) as watched, watch(watched, "/jobs") as viewer:
         (topic,) = viewer.watched
         at = until(lambda: topic.at)
-        source.error = ServiceError("too many requests", code="TooManyRequests")
-        assert until(lambda: topic.trouble) == "too many requests"
+        source.error = error
+        assert until(lambda: topic.trouble) == str(error)
         assert topic.at >= at and topic.topic.since("") is not None and not watched.is_live(topic)
         source.error = None
         until(lambda: watched.is_live(topic))
@@ -112,12 +107,6 @@ def test_a_bug_in_one_topic_is_logged_and_does_not_stop_the_others(caplog: pytes
         until(lambda: topic.at)
 
 
-def test_throttling_empties_the_budget() -> None:
-    spent = budget()
-    spent.exhaust(30)
-    assert spent.delay() >= 30
-
-
 def test_an_unchanged_document_is_no_news() -> None:
     topic = DocumentTopic(lambda: {"a": 1}, 1, 1.0)
     topic.read()
@@ -151,29 +140,7 @@ def test_a_viewer_who_leaves_before_the_stream_has_started_is_not_counted(versio
         assert watched._watched == {}
 
 
-def test_a_401_in_the_middle_is_shown_and_reading_goes_on_when_the_sign_in_works_again() -> None:
-    source = Source()
-    with contextlib.closing(board(source, Unlimited(), near=True)) as watched, watch(watched, "/jobs") as viewer:
-        (topic,) = viewer.watched
-        until(lambda: topic.at)
-        source.error = NotAllowed("read the jobs: the token has expired; sign in again", code="AuthenticationFailed")
-        assert until(lambda: topic.trouble) == "read the jobs: the token has expired; sign in again"
-        assert topic.topic.since("") is not None
-        source.error = None
-        until(lambda: not topic.trouble)
-
-
 # --- when what is read next -----------------------------------------------------------------------------------------
-
-
-class Time:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.seconds = 100.0
-
-    def now(self) -> float:
-        return self.seconds
 
 
 class Slow:
@@ -194,24 +161,8 @@ class Slow:
         return None
 
 
-class Renewals:
-    """Counts the attempts to connect again."""
-
-    def __init__(self) -> None:
-        self.number = 0
-
-    def __call__(self) -> None:
-        self.number += 1
-
-
-def still(topic: Any, spent: Budget, time: Time, *, near: bool, renew: Renewals | None = None) -> Board:
-    """A board whose thread has ended: the test itself reads."""
-    clock = Clock(time.now)
-    board = Board(lambda _: topic, spent, near=near, renew=renew or Renewals(), clock=clock)
-    board.close()
-    board._thread.join()
-    board._closed = False
-    return board
+def still(topic: Any, spent: Budget, time: Time, *, near: bool, renew: Callable[[], None] = lambda: None) -> Board:
+    return stopped(Board(lambda _: topic, spent, near=near, renew=renew, clock=Clock(time.now)))
 
 
 @pytest.mark.parametrize(
@@ -230,12 +181,12 @@ def test_a_topic_of_this_machine_takes_a_tenth_of_the_time_and_one_of_azure_is_r
     near: bool, remote: bool, takes: float, pause: float
 ) -> None:
     time = Time()
-    stopped = still(Slow(time, remote=remote, takes=takes), Unlimited(), time, near=near)
-    with watch(stopped, "/x") as viewer:
+    board = still(Slow(time, remote=remote, takes=takes), Unlimited(), time, near=near)
+    with watch(board, "/x") as viewer:
         (watched,) = viewer.watched
-        assert watched.due == 100.0
-        stopped._read(watched)
-        assert watched.due == pytest.approx(100.0 + takes + pause)
+        assert watched.due == 0.0
+        board._read(watched)
+        assert watched.due == pytest.approx(takes + pause)
 
 
 @pytest.mark.parametrize(
@@ -247,18 +198,18 @@ def test_a_topic_of_this_machine_takes_a_tenth_of_the_time_and_one_of_azure_is_r
     ],
 )
 def test_after_each_failure_the_pause_doubles_up_to_a_limit(near: bool, remote: bool, pauses: list[float]) -> None:
-    time, renew = Time(), Renewals()
+    time, renewals = Time(), list[int]()
     topic = Slow(time, remote=remote)
-    stopped = still(topic, Unlimited(), time, near=near, renew=renew)
+    board = still(topic, Unlimited(), time, near=near, renew=lambda: renewals.append(1))
     topic.error = ServiceError("no")
-    with watch(stopped, "/x") as viewer:
+    with watch(board, "/x") as viewer:
         (watched,) = viewer.watched
         for number, pause in enumerate(pauses, 1):
-            stopped._read(watched)
+            board._read(watched)
             assert watched.due - time.seconds == pytest.approx(pause)
-            assert (watched.failures, renew.number) == (number, number)
+            assert (watched.failures, len(renewals)) == (number, number)
         topic.error = None
-        stopped._read(watched)
+        board._read(watched)
         assert (watched.failures, watched.trouble) == (0, "")
 
 
@@ -269,17 +220,17 @@ def test_a_failure_costs_a_request_and_throttling_costs_half_a_minute(code: str,
     time, spent = Time(), budget()
     topic = Slow(time, remote=remote)
     topic.error = ServiceError("no", code=code)
-    stopped = still(topic, spent, time, near=False)
-    with watch(stopped, "/x") as viewer:
-        stopped._read(viewer.watched[0])
+    board = still(topic, spent, time, near=False)
+    with watch(board, "/x") as viewer:
+        board._read(viewer.watched[0])
     assert spent._left == left
 
 
 def test_a_read_is_paid_by_its_requests() -> None:
     time, spent = Time(), budget()
-    stopped = still(Slow(time, requests=8), spent, time, near=False)
-    with watch(stopped, "/x") as viewer:
-        stopped._read(viewer.watched[0])
+    board = still(Slow(time, requests=8), spent, time, near=False)
+    with watch(board, "/x") as viewer:
+        board._read(viewer.watched[0])
     assert spent._left == 4
 
 
@@ -287,36 +238,36 @@ def test_only_a_remote_topic_waits_for_the_budget() -> None:
     time, spent = Time(), budget()
     spent.spend(24)
     for remote, delay in ((True, 13 / (25 / 60)), (False, -3.0)):
-        stopped = still(Slow(time, remote=remote), spent, time, near=False)
-        with watch(stopped, "/x") as viewer:
+        board = still(Slow(time, remote=remote), spent, time, near=False)
+        with watch(board, "/x") as viewer:
             viewer.watched[0].due = time.seconds - 3
-            assert stopped._delay(viewer.watched[0]) == pytest.approx(delay)
+            assert board._delay(viewer.watched[0]) == pytest.approx(delay)
 
 
 def test_the_topic_that_is_due_first_is_read_next() -> None:
     time = Time()
-    stopped = still(Slow(time, remote=False), Unlimited(), time, near=True)
-    with watch(stopped, "/a", "/b", "/c") as viewer:
-        for watched, due in zip(viewer.watched, (99.0, 98.0, 101.0), strict=True):
+    board = still(Slow(time, remote=False), Unlimited(), time, near=True)
+    with watch(board, "/a", "/b", "/c") as viewer:
+        for watched, due in zip(viewer.watched, (-1.0, -2.0, 1.0), strict=True):
             watched.due = due
-        assert stopped._next() is viewer.watched[1]
-        viewer.watched[1].due = 100.5
-        assert stopped._next() is viewer.watched[0]
-        viewer.watched[0].due = 100.0
-        assert stopped._next() is viewer.watched[0]  # what is due now is read now
-        stopped.end()
-        assert stopped.closed and stopped._next() is None
+        assert board._next() is viewer.watched[1]
+        viewer.watched[1].due = 0.5
+        assert board._next() is viewer.watched[0]
+        viewer.watched[0].due = 0.0
+        assert board._next() is viewer.watched[0]  # what is due now is read now
+        board.end()
+        assert board.closed and board._next() is None
 
 
 def test_two_viewers_share_a_topic_that_is_read_until_the_last_has_left() -> None:
     time = Time()
-    stopped = still(Slow(time), Unlimited(), time, near=True)
-    with watch(stopped, "/a", "/b") as first:
-        with watch(stopped, "/b") as second:
+    board = still(Slow(time), Unlimited(), time, near=True)
+    with watch(board, "/a", "/b") as first:
+        with watch(board, "/b") as second:
             assert second.watched[0] is first.watched[1]
             assert second.watched[0].viewers == 2
-        assert sorted(stopped._watched) == ["/a", "/b"]
-    assert stopped._watched == {} and stopped._viewers == []
+        assert sorted(board._watched) == ["/a", "/b"]
+    assert board._watched == {} and board._viewers == []
 
 
 def test_a_viewer_of_the_topic_that_was_read_is_woken() -> None:

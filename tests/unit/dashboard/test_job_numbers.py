@@ -66,12 +66,6 @@ def test_failures_are_counted_by_cause_with_the_first_as_the_example() -> None:
     assert rows[0][1] == "exit code 3"
 
 
-def test_only_the_tasks_with_the_cause_of_the_example_run_again() -> None:
-    job: Any = Job([ended(0, code=3), ended(1, code=137), ended(2, code=3)])
-    retry_alike(job, "t0")
-    assert job.pages == [("t0", "t2")]
-
-
 def test_more_tasks_than_a_page_run_again_in_pages() -> None:
     job: Any = Job([ended(number, code=3) for number in range(PAGE + 1)])
     retry_alike(job, "t0")

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from batchtrain.dashboard import recorded
-from batchtrain.errors import NotFound, UsageError
+from batchtrain.errors import NotFound
 from batchtrain.records import Attempt, FabricMeasurement, NodePair
 from batchtrain.records.fabric_check import judge
 from batchtrain.runs.directory import Labels, RunDirectory
@@ -53,12 +53,6 @@ def test_a_run_of_the_list_has_its_results_and_why_it_failed(client: Client) -> 
     assert first["results"].startswith("loss ") and ", accuracy " in first["results"]
     assert (first["seconds"], first["failure"], first["state"]) == (68.0, "", "completed")
     assert third["failure"] == "task digits/train failed: rank 2 on node n1 exited with code 1"
-
-
-def test_a_run_of_the_list_has_at_most_three_results(client: Client, runs: Path) -> None:
-    names = ("loss", "accuracy", "a", "b")
-    change(runs / FIRST, summary={name: {"last": 1.0, "best": 1.0, "step": 1} for name in names})
-    assert client.get("/runs")[-1]["results"] == "loss 1, accuracy 1, a 1"
 
 
 def test_a_record_is_read_again_only_when_it_has_changed(client: Client, runs: Path) -> None:
@@ -135,13 +129,6 @@ def test_a_fabric_check_has_its_values_and_the_matrix_of_pairs(client: Client, r
     document = client.get(f"/runs/{THIRD}")["fabric"]
     assert (document["rows"][0]["verdict"], document["slow_nodes"]) == ("fault", ["c"])
     assert document["matrix"][2] == ["n2", "11", "11.5", ""]
-
-
-def test_the_failure_of_a_recorded_task_is_a_text() -> None:
-    runs = Path(__file__).parents[1] / "runs"
-    (broken, train) = recorded.shown(runs, "earlier_run")["tasks"]
-    assert (train["failure"], train["parameters"]) == ("", {"lr": 0.1})
-    assert broken["failure"] == "FailureExitCode: The task exited with an exit code representing a failure"
 
 
 def test_of_many_events_and_files_the_last_and_the_first_are_shown(
@@ -221,11 +208,6 @@ def test_runs_are_compared_in_the_given_order_by_what_differs(client: Client, ru
     assert {row["name"]: row["values"] for row in document["rows"]}["learning_rate"] == ["0.01", "0.1"]
     assert list(document["curves"]["loss"]) == [SECOND, FIRST]
     assert len(document["curves"]["loss"][FIRST]["value"]) == 60  # of the first rank
-
-
-def test_two_runs_are_needed_for_a_comparison(client: Client) -> None:
-    with pytest.raises(UsageError, match="at least two"):
-        recorded.compared(client.connection.runs, [FIRST])
 
 
 @pytest.mark.parametrize(
