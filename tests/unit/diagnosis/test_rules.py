@@ -397,13 +397,6 @@ def test_a_task_that_was_ended_is_told_apart_by_its_time(seconds: float, rule: s
     assert rules(of_job(task))[0] == rule
 
 
-def test_an_exception_without_a_rule_is_shown_with_the_line_that_raised_it() -> None:
-    frame = '  File "/mnt/batch/tasks/workitems/digits/job-1/train/wd/train.py", line 12, in <module>'
-    lines = ("Traceback (most recent call last):", frame, "ValueError: negative batch size")
-    (finding,) = judged(of_job(failed(*lines))).findings
-    assert (finding.rule, finding.evidence) == ("exception", "train.py:12: ValueError: negative batch size")
-
-
 def test_the_rank_that_failed_first_is_judged_and_not_its_victims() -> None:
     lines = (
         "[1:rank 1] torch.OutOfMemoryError: CUDA out of memory",

@@ -110,6 +110,7 @@ def test_the_report_is_csv_and_one_page_without_network() -> None:
 
 def test_statistics_leave_the_warm_up_out() -> None:
     assert statistics_of([999.0, 1.0, 2.0, 3.0, 4.0]) == Statistics(2.5, 2.5, 4.0, pytest.approx(1.118, abs=0.001))
+    assert statistics_of([3.0]) == Statistics(3.0, 3.0, 3.0, 0.0)
     assert statistics_of([]) is None
 
 
@@ -131,30 +132,6 @@ def made(root: Path, job: str, batch: int, **summary: Metric) -> RunDirectory:
         )
     )
     return run
-
-
-def test_runs_of_four_batch_sizes_are_compared(tmp_path: Path) -> None:
-    sizes = (8, 16, 32, 64)
-    runs = [made(tmp_path, "same", size, loss=Metric(1 / size, 0.01), only=Metric(1, 1)) for size in sizes]
-    rows = {row.name: row.values for row in compare.compare(runs)}
-    assert rows["batch"] == ("8", "16", "32", "64")
-    assert rows["loss"][0] == "0.125 (best 0.01)"
-    assert "nodes" not in rows
-
-
-def test_a_setting_that_was_edited_in_the_recipe_is_compared(tmp_path: Path) -> None:
-    runs = [made(tmp_path, "same", 8) for _ in range(2)]
-    for run, epochs in zip(runs, (10, 3), strict=True):
-        tasks = f"[{{command: train --epochs {epochs}, rdma: true}}]"
-        directory.replace(run.config / "effective.yaml", f"job_specifications: [{{tasks: {tasks}}}]".encode())
-    assert [row[:2] for row in compare.compare(runs)] == [
-        ("job_specifications[0].tasks[0].command", ("train --epochs 10", "train --epochs 3"))
-    ]
-
-
-def test_a_run_is_one_line_with_its_main_results(tmp_path: Path) -> None:
-    row = compare.row(made(tmp_path, "j", 8, zeta=Metric(1, 1), throughput=Metric(909, 909)).record())
-    assert (row.seconds, row.results) == (90.0, "throughput 909, zeta 1")
 
 
 def test_a_sweep_is_one_line_with_its_best_value(tmp_path: Path) -> None:

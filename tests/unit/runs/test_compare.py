@@ -18,7 +18,7 @@ from batchtrain.metrics.summary import Summary, throughput
 from batchtrain.records import Attempt, Metric, Point, Task
 from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs import compare, directory, report, scaling_report
-from batchtrain.runs.compare import MetricRow, PhaseRow, PlacementRow, Statistics, statistics_of
+from batchtrain.runs.compare import MetricRow, PhaseRow, PlacementRow
 from batchtrain.runs.curves import MOST_LINES, Plot, Series, curves_of, spark
 from batchtrain.runs.directory import Commit, Cost, EventRecord, FileRecord, RunDirectory, RunRecord
 from batchtrain.runs.finished import Lines, Metrics, Run, Runs
@@ -38,9 +38,10 @@ def made(root: Path, **fields: Any) -> RunDirectory:
 
 def test_a_row_names_at_most_three_results(tmp_path: Path) -> None:
     summary = {name: Metric(number, 0) for number, name in enumerate("dcba")}
-    record = made(tmp_path, summary=summary, nodes=2, vm_size="D4", node_hours=1.5).record()
+    ended = START + timedelta(seconds=90)
+    record = made(tmp_path, summary=summary, ended=ended, nodes=2, vm_size="D4", node_hours=1.5).record()
     row = compare.row(record)
-    assert (row.run, row.state, row.started, row.seconds) == (record.id, "succeeded", START, None)
+    assert (row.run, row.state, row.started, row.seconds) == (record.id, "succeeded", START, 90.0)
     assert (row.nodes, row.vm_size, row.node_hours, row.cost) == (2, "D4", 1.5, "")
     assert row.results == "a 3, b 2, c 1"
 
@@ -88,14 +89,18 @@ def test_the_places_where_nodes_were_looked_for_are_in_their_order(tmp_path: Pat
 def test_a_comparison_has_settings_then_phases_then_metrics(tmp_path: Path) -> None:
     first = made(
         tmp_path, ended=START + timedelta(seconds=10), commit=Commit("0123456789abcdef", dirty=False), nodes=1,
-        phases={"training": 2.0}, summary={"loss": Metric(0.5, 0.25), "only": Metric(1, 1)},
+        phases={"training": 2.0}, summary={"loss": Metric(0.5, 0.25), "only": Metric(1, 1)}, vm_size="D4",
+        settings={"batch": "8"},
     )  # fmt: skip
-    second = made(tmp_path, nodes=2, summary={"loss": Metric(0.5, 0.5)}, state="failed")
+    second = made(
+        tmp_path, nodes=2, summary={"loss": Metric(0.5, 0.5)}, state="failed", vm_size="D4", settings={"batch": "16"}
+    )
     assert [row[:2] for row in compare.compare([first, second])] == [
         ("state", ("succeeded", "failed")),
         ("nodes", ("1", "2")),
         ("commit", ("0123456789ab", "")),
         ("seconds", ("10.0", "")),
+        ("batch", ("8", "16")),
         ("training (s)", ("2.0", "")),
         ("loss", ("0.5 (best 0.25)", "0.5")),
         ("only", ("1", "")),
@@ -117,10 +122,6 @@ def test_a_recipe_that_one_run_lacks_is_not_compared(tmp_path: Path) -> None:
         ("b[0]", ("", "true")),
         ("b[2].c", ("", "x")),
     ]
-
-
-def test_a_single_value_is_its_own_statistics() -> None:
-    assert statistics_of([3.0]) == Statistics(3.0, 3.0, 3.0, 0.0)
 
 
 # --- curves ---------------------------------------------------------------------------------------------------------
@@ -269,6 +270,10 @@ def test_the_files_of_a_report_are_the_results_and_what_was_not_fetched(tmp_path
         (['{"epoch": 1, "t": 5, "loss": 2}', '{"epoch": 2, "t": 6, "loss": 1}'], [(1.0, 2.0), (2.0, 1.0)]),
         (['{"t": 5, "loss": 2}', '{"t": 6, "loss": 1}'], [(0.0, 2.0), (1.0, 1.0)]),
         (['{"loss": 2}', '{"loss": 1}'], [(0.0, 2.0), (1.0, 1.0)]),
+        (
+            ['{"t": 10, "loss": 2}', '{"loss": 1}', '{"t": 17, "step": 30, "loss": 1}'],
+            [(0.0, 2.0), (1.0, 1.0), (30.0, 1.0)],
+        ),
         (['{"loss": 2, "rank": 3}', '{"loss": 1, "rank": 3}', '{"loss": 8, "rank": 4}'], [(0.0, 2.0), (1.0, 1.0)]),
         (['{"loss": 2}', '{"loss": true}', '{"loss": "1"}', '{"loss": null}'], None),
     ],

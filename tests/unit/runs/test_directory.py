@@ -79,7 +79,8 @@ def test_two_runs_of_one_second_have_two_directories(tmp_path: Path, monkeypatch
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     run = directory.make(tmp_path, "digits", NOW)
     event = EventRecord(NOW, "pool.add", "p", "added pool p")
-    node, task = RunNode("n0", "tvm-1", ranks={"train": (0, 1)}), Task("train", "completed", exit_code=0)
+    failure = Failure("DiskFull", "No space.", (Detail("Path", "/mnt"),))
+    node, task = RunNode("n0", "tvm-1", ranks={"train": (0, 1)}), Task("train", "completed", "failure", failure=failure)
     file = FileRecord(task="train", path="wd/output/m", size=3, fetched="outputs/train/m")
     run.write(_record(run))
     run.add_event(event)
@@ -282,13 +283,6 @@ def test_a_directory_of_an_earlier_version_whose_failures_are_texts_opens() -> N
     assert (str(broken.failure), broken.failed, broken.retries) == (text, True, 1)
     assert run.nodes() == (RunNode("n0", "tvm-1", "p", "10.0.0.4", "standard_d2s_v5", {"train": (0, 1)}),)
     assert run.record().state == "failed"
-
-
-def test_the_failure_of_a_task_keeps_its_code(tmp_path: Path) -> None:
-    task = Task("t", "completed", "failure", failure=Failure("DiskFull", "No space.", (Detail("Path", "/mnt"),)))
-    run = directory.make(tmp_path, "j", NOW)
-    run.write_tasks([task])
-    assert run.tasks() == (task,)
 
 
 WRITERS: dict[str, Callable[[RunDirectory], object]] = {

@@ -111,11 +111,6 @@ def test_runs_are_compared_by_their_differences_and_curves(tmp_path: Path) -> No
         Runs(tmp_path).compare(first)
 
 
-def test_all_runs_are_a_table(tmp_path: Path) -> None:
-    made(tmp_path)
-    assert [row.state for row in Runs(tmp_path).list()] == ["succeeded"]
-
-
 def test_a_run_that_cannot_be_read_hides_no_other_one(tmp_path: Path) -> None:
     made(tmp_path)
     (tmp_path / "damaged").mkdir()

@@ -7,7 +7,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from batchtrain.errors import Finding
 from batchtrain.records import Metric, Task
@@ -62,20 +61,6 @@ def test_a_metric_is_a_curve_over_its_steps_and_no_line_breaks_it(tmp_path: Path
     lines += ['{"step":30,"rank":0,"loss":0.5}', '{"step":10,"rank":1,"loss":9}', '{"step":20,"rank":1,"loss":9}']
     run = made(tmp_path, "\n".join(lines))
     assert report.points(run, "train") == {"loss": [(10.0, 2.0), (30.0, 0.5)]}
-
-
-@pytest.mark.parametrize(
-    ("lines", "places"),
-    [
-        (['{"t":10,"loss":2}', '{"t":15,"loss":1}', '{"t":17,"loss":1}'], [0.0, 5.0, 7.0]),
-        (['{"loss":2}', '{"loss":1}', '{"loss":1}'], [0.0, 1.0, 2.0]),
-        (['{"t":10,"loss":2}', '{"loss":1}', '{"t":17,"step":30,"loss":1}'], [0.0, 1.0, 30.0]),
-    ],
-)
-def test_a_value_without_a_step_is_at_its_time_or_its_number(
-    tmp_path: Path, lines: list[str], places: list[float]
-) -> None:
-    assert [place for place, _ in report.points(made(tmp_path, "\n".join(lines)), "train")["loss"]] == places
 
 
 def test_an_attempt_that_goes_on_in_a_later_epoch_replaces_only_what_came_after_its_checkpoint(tmp_path: Path) -> None:

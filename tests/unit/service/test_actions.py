@@ -14,7 +14,6 @@ from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, Us
 from batchtrain.plan import Plan, Step
 from batchtrain.plan.marks import RUN, Marks
 from batchtrain.plan.types import Upload
-from batchtrain.records import Task
 from batchtrain.records.events import Event, FilesUploaded
 from batchtrain.service import deletion, job_actions, meant_version, read, requests, submit, task_actions, tasks
 from batchtrain.service.register import Kind, Thing
@@ -22,7 +21,7 @@ from batchtrain.service.task_actions import ACTIONS, NAMED, Changed, Refusal, re
 from batchtrain.service.watch import Deadline, Pace
 from tests import submitting
 from tests.unit.service import test_retry
-from tests.unit.service.test_retry import EMPTY, NO_ANSWER, NO_CONNECTION, Service
+from tests.unit.service.test_retry import NO_ANSWER, NO_CONNECTION, Service
 
 DONE = (204, None)
 VERSION = {"id": "j", "eTag": "0x1", "creationTime": "2026-01-01T00:00:00Z"}
@@ -79,22 +78,13 @@ def test_an_error_names_as_many_refused_tasks_as_fit(more: int) -> None:
     assert lines[NAMED + 1 :] == ["  and 1 more"] * more
 
 
-def test_the_error_of_the_only_task_is_its_own() -> None:
-    error = NotFound("no t")
-    assert refusal("j", ACTIONS["del"], Changed((), (), (Refusal("t", error),))) is error
-    assert refusal("j", ACTIONS["del"], Changed((), ("a",), (Refusal("t", error),))) is not error
-
-
-def test_a_page_of_tasks_ends_with_the_token_of_the_next() -> None:
-    link = "https://x/jobs/j/tasks?api-version=1&$skiptoken=WATASK%21a"
-    service = Service((200, {"value": [{"id": "a"}], "odata.nextLink": link}), (200, EMPTY))
-    page = read.task_page(service.client, "j", where="w", select="id", limit=5)
-    assert page == ((Task("a", ""),), "WATASK!a")
-    assert read.task_page(service.client, "j", select="id", limit=5, skip=page.next) == ((), "")
-    assert service.queries == [
-        {"$filter": "w", "$select": "id", "maxresults": "5"},
-        {"$select": "id", "maxresults": "5", "$skiptoken": "WATASK!a"},
-    ]
+def test_the_error_of_the_only_task_is_its_own_and_that_of_several_has_their_common_kind() -> None:
+    error = Refusal("t", NotFound("no t", code="TaskNotFound"))
+    assert refusal("j", ACTIONS["del"], Changed((), (), (error,))) is error.error
+    assert refusal("j", ACTIONS["del"], Changed((), ("a",), (error,))) is not error.error
+    other = Refusal("x", ServiceError("busy", code="TaskCompleted"))
+    kinds = [type(refusal("j", ACTIONS["del"], Changed((), (), refused))) for refused in ((error,) * 2, (error, other))]
+    assert kinds == [NotFound, ServiceError]
 
 
 def test_the_parameters_of_tasks_are_those_that_batchtrain_wrote() -> None:
@@ -107,13 +97,6 @@ def test_the_parameters_of_tasks_are_those_that_batchtrain_wrote() -> None:
     service = Service((200, {"value": named}))
     assert tasks.parameters(service.client, "j") == {"a": {"lr": 0.1}, "d": {}}
     assert list(read.variables(service.client, "j", "OTHER")) == [("a", "1"), ("c", "2")]
-
-
-def test_one_task_is_looked_up_by_its_id() -> None:
-    service = Service((200, {"id": "t", "state": "preparing"}))
-    seen = read.task(service.client, "j", "t")
-    assert (seen.id, seen.state, seen.failed, seen.node, seen.seconds) == ("t", "preparing", False, "", None)
-    assert service.asked == ["GET /jobs/j/tasks/t"]
 
 
 @pytest.mark.parametrize(
@@ -390,12 +373,6 @@ def test_what_is_being_deleted_counts_as_deleted(kind: Kind, code: str) -> None:
     service = Service(test_retry.refusal(code))
     submit.delete_version(service.client, Thing(kind, "x"), "")
     assert len(service.asked) == 1
-
-
-def test_a_deleted_schedule_whose_answer_was_lost_is_deleted() -> None:
-    service = Service(NO_ANSWER, test_retry.refusal("X"), (200, {"state": "deleting"}))
-    submit.delete_version(service.client, Thing("job schedule", "s/t"), "")
-    assert service.asked[-1] == "GET /jobschedules/s%2Ft"
 
 
 @pytest.mark.parametrize("name", ["", None])

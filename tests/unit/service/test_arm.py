@@ -73,13 +73,6 @@ def test_a_size_that_the_table_has_right_needs_no_correction() -> None:
     assert arm.corrected(arm.sold_of(shapes.H100), sizes.find("ND96isr_H100_v5")) is None
 
 
-def test_a_new_size_gets_its_gpu_s_name_from_its_own() -> None:
-    size = arm.corrected(arm.sold_of(shapes.NEW), None)
-    assert size is not None
-    assert (size.gpu_model, size.gpu_vendor, size.rdma, size.infiniband) == ("R300", "nvidia", "sr-iov", None)
-    assert (size.cores, size.gpus, size.generation) == (256, 8, 2)
-
-
 @pytest.mark.parametrize(
     ("known", "retired"),
     [

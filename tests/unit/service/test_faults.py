@@ -144,16 +144,6 @@ def test_a_sign_in_service_that_does_not_answer_is_unreachable_and_named() -> No
     assert "signing in: login.example does not answer: its name does not resolve; check `aad`, and this" in str(error)
 
 
-def test_no_answer_is_unreachable() -> None:
-    error = raised(azure.ServiceRequestError("connection refused"))
-    assert isinstance(error, Unreachable)
-    assert error.exit_code == 5
-
-
-def test_a_resize_error_about_quota_is_a_reached_quota() -> None:
-    assert isinstance(failure("allocate", "AccountCoreQuotaReached", "no cores"), QuotaReached)
-
-
 def test_what_is_not_the_services_passes_through() -> None:
     with pytest.raises(KeyError), faults("x"):
         raise KeyError("ours")
@@ -168,7 +158,6 @@ def test_a_failed_sign_in_has_its_first_line_or_its_kind(text: str, words: str) 
 @pytest.mark.parametrize(
     ("operation", "code", "step"),
     [
-        ("add pool p", "PoolExists", "delete it with `batchtrain pool del p`"),
         ("look at task j/t", "TaskNotFound", "`batchtrain jobs tasks j` lists"),
         ("look at pool p", "Other", ""),
     ],

@@ -123,13 +123,6 @@ def test_a_refusal_has_the_code_and_the_first_line_of_the_message(
     assert str(caught.value).startswith(text)
 
 
-@pytest.mark.parametrize("document", [None, [1, 2], b"<html>", {"value": [5]}, {"value": 5}, {"nextLink": [1]}])
-def test_an_answer_that_is_no_list_is_not_the_apis(document: Any, play: Play) -> None:
-    play((200, document))
-    with pytest.raises(Unreachable, match="look: an answer that is not the API's, from https://x/a: "):
-        list(Rest("https://x").listed("/a", "look", {"key": "v"}))
-
-
 def test_a_service_that_does_not_answer_is_named(play: Play) -> None:
     play(caused(ServiceRequestError("x"), ssl.SSLCertVerificationError("self-signed")))
     with pytest.raises(Unreachable, match="look: x:8443 does not answer: its certificate is not trusted"):

@@ -116,13 +116,6 @@ def test_the_key_wins_over_signing_in() -> None:
     assert (account.key, account.sign_in) == (Secret("a2V5"), SignIn("default"))
 
 
-def test_the_account_of_the_files_wins_over_the_environment_s() -> None:
-    credentials = Credentials(batch=BatchCredentials(account_service_url=URL, account_key=Secret("a2V5")))
-    account = connect.account_of(credentials, {"AZURE_BATCH_ENDPOINT": "https://other.eastus.batch.azure.com"})
-    assert account is not None
-    assert (account.endpoint, account.name) == (URL, "mine")
-
-
 def test_the_environment_s_account_signs_in_as_the_files_say() -> None:
     credentials = Credentials(aad=Aad(**APP, auth_key=SECRET))
     account = connect.account_of(credentials, {"AZURE_BATCH_ENDPOINT": URL})
@@ -226,10 +219,9 @@ def test_the_code_is_shown_with_where_to_enter_it(device: type[Device], capsys: 
         ("https://mine.vault.usgovcloudapi.net/secrets/key", "login.microsoftonline.us"),
         ("https://mine.vault.azure.cn/secrets/key", "login.chinacloudapi.cn"),
         ("https://mine.vault.azure.net/secrets/key", "login.microsoftonline.com"),
-        ("https://mine.usgovvirginia.batch.usgovcloudapi.net", "login.microsoftonline.us"),
     ],
 )
-def test_a_vault_or_an_account_is_signed_in_to_in_its_own_cloud(endpoint: str, authority: str) -> None:
+def test_a_vault_is_signed_in_to_in_its_own_cloud(endpoint: str, authority: str) -> None:
     assert sign_in_of(None, None, endpoint=endpoint).authority == authority
 
 

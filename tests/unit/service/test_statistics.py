@@ -7,11 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.errors import NotFound, ServiceError
 from batchtrain.records import Counts, Task
 from batchtrain.service.answers import TaskAnswer
 from batchtrain.service.statistics import Collector, cause_of, spread
-from batchtrain.service.task_actions import ACTIONS, Changed, Refusal, refusal
 
 
 def task(number: int, seconds: int, code: int = 0, **more: Any) -> Task:
@@ -62,16 +60,6 @@ def test_node_hours_count_the_nodes_of_a_gang_and_the_slots_of_a_task(
     collector = Collector(slots)
     collector.add(task(1, 36, **more))
     assert collector.stats({}).node_hours == pytest.approx(hours)
-
-
-def test_an_error_names_the_first_refused_tasks_and_counts_the_others() -> None:
-    refused = tuple(Refusal(f"t{number}", NotFound(f"no t{number}", code="TaskNotFound")) for number in range(7))
-    error = refusal("j", ACTIONS["del"], Changed(("a",), (), refused))
-    assert isinstance(error, NotFound)
-    assert str(error).startswith("7 of 8 tasks of job j were not deleted:\n  no t0\n")
-    assert str(error).endswith("\n  and 2 more")
-    mixed = (*refused[:1], Refusal("x", ServiceError("busy", code="TaskCompleted")))
-    assert type(refusal("j", ACTIONS["term"], Changed((), (), mixed))) is ServiceError
 
 
 def test_retries_and_requeues_are_added_up_and_the_first_start_and_the_last_end_are_kept() -> None:
