@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import random
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -76,7 +77,7 @@ class Injections:
 
     def __init__(self, injections: Iterable[Injection] = ()) -> None:
         self._all: dict[int, tuple[Injection, random.Random]] = {}
-        self._struck: dict[int, int] = {}
+        self._struck: Counter[int] = Counter()  # a number is never used again
         self._last = 0
         for injection in injections:
             self.add(injection)
@@ -88,17 +89,14 @@ class Injections:
         """Add a fault and return its number."""
         self._last += 1
         self._all[self._last] = (injection, random.Random(injection.seed))
-        self._struck[self._last] = 0
         return self._last
 
     def remove(self, number: int) -> bool:
         """Remove a fault; returns whether it existed."""
-        self._struck.pop(number, None)
         return self._all.pop(number, None) is not None
 
     def clear(self) -> None:
         self._all.clear()
-        self._struck.clear()
 
     def documents(self) -> list[dict[str, Any]]:
         """All faults with their numbers and their numbers of strikes."""
