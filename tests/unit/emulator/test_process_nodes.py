@@ -793,6 +793,18 @@ def test_an_image_on_a_node_without_containers_fails_the_task(play: Play) -> Non
 # --- cleaning up ----------------------------------------------------------------------------------------------------
 
 
+def test_a_closed_machine_has_no_node_left(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.boot("a")
+        await nodes.boot("b")
+        await nodes.machine.close()
+        assert [agent.wait(0) for agent in nodes.agents.started] == [0, 0]
+        with pytest.raises(NodeLost):
+            await nodes.run("exit 0", "b")
+
+    play(story)
+
+
 def test_a_removed_node_leaves_no_directory(play: Play) -> None:
     async def story(nodes: Nodes) -> None:
         up = await nodes.boot("a")
