@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -355,6 +355,12 @@ class Account:
         self.world = World(seed="seed")
         self.driver = Driver(self.world, self.store, self.machine, Alarms(Clock(lambda: START)))
 
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.driver.stop()
+
     def do(self, operation: Callable[[World, Call], Reply], *path: str, body: object = None) -> Reply:
         return self.driver.change(lambda: operation(self.world, call(*path, body=body)))
 
@@ -374,17 +380,6 @@ class Account:
 
     def state(self) -> str:
         return self.world.jobs["job"].tasks["task"].state
-
-
-def tell(data_dir: Path, story: Callable[[Account], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        account = Account(data_dir)
-        try:
-            await story(account)
-        finally:
-            await account.driver.stop()
-
-    asyncio.run(whole())
 
 
 def document(reply: Reply) -> dict[str, Any]:

@@ -20,107 +20,96 @@ from batchtrain.emulator.records import Node
 from batchtrain.emulator.reply import Call, Reply, Slice, Steps
 from batchtrain.emulator.store import Store
 from batchtrain.emulator.world import Change, World
-from tests.emulation import POOL, START, Account, Stage, tell
+from tests.emulation import POOL, START, Account, Stage
 
 PATIENCE = 600.0
 """The most seconds of this machine for what follows a step of the clock; nothing waits longer than it takes."""
 
 
-def test_what_could_not_be_stored_is_tried_again_and_then_carried_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def account(tmp_path: Path) -> Account:
+    return Account(tmp_path)
+
+
+async def test_what_could_not_be_stored_is_tried_again_and_then_carried_out(
+    account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drive, "STORE_AGAIN", 0.001)
     failures = iter(range(3))
+    commit = account.store.commit
 
-    async def story(account: Account) -> None:
-        commit = account.store.commit
+    def full(*arguments: object) -> None:
+        if account.world.jobs and account.world.jobs["job"].running and next(failures, None) is not None:
+            raise sqlite3.OperationalError("database or disk is full")
+        commit(*arguments)  # type: ignore[arg-type]
 
-        def full(*arguments: object) -> None:
-            if account.world.jobs and account.world.jobs["job"].running and next(failures, None) is not None:
-                raise sqlite3.OperationalError("database or disk is full")
-            commit(*arguments)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(account.store, "commit", full)
-        await account.begin("exit 0")
-        await account.until(lambda: account.state() == "completed")
-
-    tell(tmp_path, story)
+    monkeypatch.setattr(account.store, "commit", full)
+    await account.begin("exit 0")
+    await account.until(lambda: account.state() == "completed")
     assert next(failures, None) is None
 
 
-def test_a_deleted_task_s_directory_is_out_of_the_way_before_its_namesake_starts(tmp_path: Path) -> None:
-    async def story(account: Account) -> None:
-        await account.begin("print first")
-        await account.until(lambda: account.state() == "completed")
-        account.do(tasks.delete_task, "job", "task")
-        account.make("print second")
-        await account.until(lambda: account.state() == "completed")
-        node_id, run = account.machine.runs[-1]
-        root = tmp_path / "nodes" / node_id
-        await account.until(lambda: not any((root / "volatile").iterdir()))
-        assert (root / run.directory / "stdout.txt").read_text() == "second\n"
-
-    tell(tmp_path, story)
+async def test_a_deleted_task_s_directory_is_out_of_the_way_before_its_namesake_starts(
+    account: Account, tmp_path: Path
+) -> None:
+    await account.begin("print first")
+    await account.until(lambda: account.state() == "completed")
+    account.do(tasks.delete_task, "job", "task")
+    account.make("print second")
+    await account.until(lambda: account.state() == "completed")
+    node_id, run = account.machine.runs[-1]
+    root = tmp_path / "nodes" / node_id
+    await account.until(lambda: not any((root / "volatile").iterdir()))
+    assert (root / run.directory / "stdout.txt").read_text() == "second\n"
 
 
 @pytest.mark.parametrize("act", ["preempt", "lose", "break"])
-def test_a_node_that_takes_a_while_to_die_costs_its_task_one_requeue(tmp_path: Path, act: str) -> None:
+async def test_a_node_that_takes_a_while_to_die_costs_its_task_one_requeue(account: Account, act: str) -> None:
     """The machine says that the run is lost before it says that the node is down."""
+    await account.begin("wait", targetLowPriorityNodes=1, targetDedicatedNodes=0)
+    (node,) = account.world.pools["pool"].nodes.values()
+    stop = account.machine.shutdown
 
-    async def story(account: Account) -> None:
-        await account.begin("wait", targetLowPriorityNodes=1, targetDedicatedNodes=0)
-        (node,) = account.world.pools["pool"].nodes.values()
-        stop = account.machine.shutdown
+    async def slowly(node_id: str) -> None:
+        await stop(node_id)
+        for _ in range(20):
+            await asyncio.sleep(0)
 
-        async def slowly(node_id: str) -> None:
-            await stop(node_id)
-            for _ in range(20):
-                await asyncio.sleep(0)
-
-        account.machine.shutdown = slowly  # type: ignore[method-assign]
-        await account.driver.befall(node.id, act, 0)
-        task = account.world.jobs["job"].tasks["task"]
-        if act == "lose":
-            await account.until(lambda: account.state() == "running")
-        assert (task.requeues, task.run) == (1, 2 if act == "lose" else 1)
-
-    tell(tmp_path, story)
+    account.machine.shutdown = slowly  # type: ignore[method-assign]
+    await account.driver.befall(node.id, act, 0)
+    task = account.world.jobs["job"].tasks["task"]
+    if act == "lose":
+        await account.until(lambda: account.state() == "running")
+    assert (task.requeues, task.run) == (1, 2 if act == "lose" else 1)
 
 
-def test_a_download_ends_when_its_client_goes(tmp_path: Path) -> None:
+async def test_a_download_ends_when_its_client_goes(tmp_path: Path) -> None:
     path = tmp_path / "large"
     with path.open("wb") as file:
         file.truncate(1 << 30)
     sent: list[object] = []
+    gone = asyncio.Event()
 
-    async def story() -> None:
-        gone = asyncio.Event()
+    async def receive() -> http.Message:
+        await gone.wait()
+        return {"type": "http.disconnect"}
 
-        async def receive() -> http.Message:
-            await gone.wait()
-            return {"type": "http.disconnect"}
+    async def send(message: http.Message) -> None:
+        sent.append(message)
+        gone.set()
 
-        async def send(message: http.Message) -> None:
-            sent.append(message)
-            gone.set()
-
-        await http._send_slice(Slice(path.open("rb"), 0, 1 << 30), receive, send)
-
-    asyncio.run(story())
+    await http._send_slice(Slice(path.open("rb"), 0, 1 << 30), receive, send)
     assert len(sent) < 10
 
 
-def test_a_record_that_cannot_be_stored_does_not_stop_the_next(tmp_path: Path) -> None:
-    async def story(account: Account) -> None:
-        account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
-        account.world.jobs["job"].record.started = 2**70
-        with pytest.raises(OverflowError):
-            account.do(jobs.update_job, "job", body={"priority": 1})
-        assert not account.world.take_changes()
-        account.do(pools.create_pool, body=POOL)
-        assert [change.kind for change in account.store.load()] == ["pool", "job"]
-
-    tell(tmp_path, story)
+async def test_a_record_that_cannot_be_stored_does_not_stop_the_next(account: Account) -> None:
+    account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
+    account.world.jobs["job"].record.started = 2**70
+    with pytest.raises(OverflowError):
+        account.do(jobs.update_job, "job", body={"priority": 1})
+    assert not account.world.take_changes()
+    account.do(pools.create_pool, body=POOL)
+    assert [change.kind for change in account.store.load()] == ["pool", "job"]
 
 
 # --- what the machine reports ----------------------------------------------------------------------------------------
@@ -137,46 +126,42 @@ async def reaches(account: Account, state: str) -> Node:
     return node_of(account)
 
 
-def test_a_node_that_is_unfit_has_the_reason_of_the_machine(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def story(account: Account) -> None:
-        async def boot(spec: object, lost: object) -> NodeUp:
-            raise NodeUnfit("ApplicationPackageError", "no such package")
+async def test_a_node_that_is_unfit_has_the_reason_of_the_machine(
+    account: Account, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def boot(spec: object, lost: object) -> NodeUp:
+        raise NodeUnfit("ApplicationPackageError", "no such package")
 
-        account.machine.boot = boot  # type: ignore[method-assign]
-        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-        node = await reaches(account, "unusable")
-        assert [(error["code"], error["message"]) for error in node.errors] == [
-            ("ApplicationPackageError", "no such package")
-        ]
-        assert f"node {node.id} is unusable: no such package" in caplog.messages
-
-    tell(tmp_path, story)
+    account.machine.boot = boot  # type: ignore[method-assign]
+    account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+    node = await reaches(account, "unusable")
+    assert [(error["code"], error["message"]) for error in node.errors] == [
+        ("ApplicationPackageError", "no such package")
+    ]
+    assert f"node {node.id} is unusable: no such package" in caplog.messages
 
 
 @pytest.mark.parametrize("fault", [False, True])
-def test_a_new_node_that_does_not_boot_is_given_up_with_its_reason(
-    fault: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_new_node_that_does_not_boot_is_given_up_with_its_reason(
+    account: Account, fault: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(account: Account) -> None:
-        async def boot(spec: object, lost: object) -> NodeUp:
-            raise OSError("no space")
+    async def boot(spec: object, lost: object) -> NodeUp:
+        raise OSError("no space")
 
-        if fault:
-            account.world.injections.add(Injection(kind="boot-fails", resource="pools/pool/nodes/*"))
-        else:
-            account.machine.boot = boot  # type: ignore[method-assign]
-        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-        await account.until(lambda: account.world.pools["pool"].record.resize_errors)
-        (error,) = account.world.pools["pool"].record.resize_errors
-        reason = "a fault was asked for (boot-fails)" if fault else "no space"
-        assert (error["code"], error["message"].partition(": ")[2]) == ("AllocationFailed", reason)
-        assert caplog.messages[-1].endswith(f" did not boot: {reason}")
-
-    tell(tmp_path, story)
+    if fault:
+        account.world.injections.add(Injection(kind="boot-fails", resource="pools/pool/nodes/*"))
+    else:
+        account.machine.boot = boot  # type: ignore[method-assign]
+    account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+    await account.until(lambda: account.world.pools["pool"].record.resize_errors)
+    (error,) = account.world.pools["pool"].record.resize_errors
+    reason = "a fault was asked for (boot-fails)" if fault else "no space"
+    assert (error["code"], error["message"].partition(": ")[2]) == ("AllocationFailed", reason)
+    assert caplog.messages[-1].endswith(f" did not boot: {reason}")
 
 
-def test_a_node_that_is_up_or_dies_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def story(account: Account) -> None:
+async def test_a_node_that_is_up_or_dies_is_logged(account: Account, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
         await account.begin("wait")
         node, task = node_of(account), account.world.jobs["job"].tasks["task"]
         await account.until(lambda: task.state == "running")
@@ -186,156 +171,133 @@ def test_a_node_that_is_up_or_dies_is_logged(tmp_path: Path, caplog: pytest.LogC
         await account.until(lambda: task.requeues and node.boots == 2)
         assert f"node {node.id} died" in caplog.messages
 
-    with caplog.at_level(logging.INFO):
-        tell(tmp_path, story)
-
 
 @pytest.mark.parametrize(
     ("command", "words"), [("exit 3", "exit code 3"), ("fail BlobNotFound", "BlobNotFound: as asked"), ("exit 0", "")]
 )
-def test_a_start_task_that_fails_stops_its_node(
-    command: str, words: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_start_task_that_fails_stops_its_node(
+    account: Account, command: str, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(account: Account) -> None:
-        start = {"commandLine": command, "waitForSuccess": True}
-        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1, "startTask": start})
-        await reaches(account, "starttaskfailed" if words else "idle")
-        message = f"start task failed on {node_of(account).id}: {words}"
-        assert [one for one in caplog.messages if "start task" in one] == ([message] if words else [])
-
-    tell(tmp_path, story)
+    start = {"commandLine": command, "waitForSuccess": True}
+    account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1, "startTask": start})
+    await reaches(account, "starttaskfailed" if words else "idle")
+    message = f"start task failed on {node_of(account).id}: {words}"
+    assert [one for one in caplog.messages if "start task" in one] == ([message] if words else [])
 
 
 @pytest.mark.parametrize("kind", ["preparation", "release"])
-def test_a_failing_preparation_or_release_is_logged_with_its_job_and_node(
-    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_failing_preparation_or_release_is_logged_with_its_job_and_node(
+    account: Account, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(account: Account) -> None:
-        ends = {"preparation": "exit 0", "release": "exit 0", kind: "exit 4"}
-        body = {
-            "id": "job", "poolInfo": {"poolId": "pool"}, "jobPreparationTask": {"commandLine": ends["preparation"]},
-            "jobReleaseTask": {"commandLine": ends["release"]},
-        }  # fmt: skip
-        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-        account.do(jobs.create_job, body=body)
-        account.make("exit 0")
-        if kind == "release":
-            await account.until(lambda: account.state() == "completed")
-            account.do(jobs.terminate_job, "job")
-        failed = f"{kind} task of job job failed on {{}}: exit code 4"
-        await account.until(lambda: account.machine.specs)
-        await account.until(lambda: failed.format(node_of(account).id) in caplog.messages)
-
-    tell(tmp_path, story)
+    ends = {"preparation": "exit 0", "release": "exit 0", kind: "exit 4"}
+    body = {
+        "id": "job", "poolInfo": {"poolId": "pool"}, "jobPreparationTask": {"commandLine": ends["preparation"]},
+        "jobReleaseTask": {"commandLine": ends["release"]},
+    }  # fmt: skip
+    account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+    account.do(jobs.create_job, body=body)
+    account.make("exit 0")
+    if kind == "release":
+        await account.until(lambda: account.state() == "completed")
+        account.do(jobs.terminate_job, "job")
+    failed = f"{kind} task of job job failed on {{}}: exit code 4"
+    await account.until(lambda: account.machine.specs)
+    await account.until(lambda: failed.format(node_of(account).id) in caplog.messages)
 
 
-def test_a_preparation_that_is_called_off_is_ended_on_its_node(tmp_path: Path) -> None:
-    async def story(account: Account) -> None:
-        ended: list[tuple[str, str, float]] = []
-        end = account.machine.end
+async def test_a_preparation_that_is_called_off_is_ended_on_its_node(account: Account) -> None:
+    ended: list[tuple[str, str, float]] = []
+    end = account.machine.end
 
-        async def noted(node_id: str, scope: str, grace: float = 0.0) -> None:
-            ended.append((node_id, scope, grace))
-            await end(node_id, scope, grace)
+    async def noted(node_id: str, scope: str, grace: float = 0.0) -> None:
+        ended.append((node_id, scope, grace))
+        await end(node_id, scope, grace)
 
-        account.machine.end = noted  # type: ignore[method-assign]
-        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-        body = {"id": "job", "poolInfo": {"poolId": "pool"}, "jobPreparationTask": {"commandLine": "wait"}}
-        account.do(jobs.create_job, body=body)
-        account.make("exit 0")
-        await account.until(lambda: account.machine.runs)
-        node, (_, run) = node_of(account), account.machine.runs[0]
-        account.do(jobs.delete_job, "job")
-        await account.until(lambda: not account.world.jobs)
-        assert ended[0] == (node.id, run.scope, drive.GRACE)
-
-    tell(tmp_path, story)
+    account.machine.end = noted  # type: ignore[method-assign]
+    account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+    body = {"id": "job", "poolInfo": {"poolId": "pool"}, "jobPreparationTask": {"commandLine": "wait"}}
+    account.do(jobs.create_job, body=body)
+    account.make("exit 0")
+    await account.until(lambda: account.machine.runs)
+    node, (_, run) = node_of(account), account.machine.runs[0]
+    account.do(jobs.delete_job, "job")
+    await account.until(lambda: not account.world.jobs)
+    assert ended[0] == (node.id, run.scope, drive.GRACE)
 
 
 @pytest.mark.parametrize(
     ("end", "uploads"),
     [(tasks.terminate_task, 1), (tasks.delete_task, 0), (jobs.terminate_job, 1), (jobs.delete_job, 0)],
 )
-def test_the_output_of_a_task_that_is_ended_but_not_deleted_is_uploaded_before_it_is_complete(
-    tmp_path: Path, end: Callable[[World, Call], Reply | Steps], uploads: int
+async def test_the_output_of_a_task_that_is_ended_but_not_deleted_is_uploaded_before_it_is_complete(
+    account: Account, end: Callable[[World, Call], Reply | Steps], uploads: int
 ) -> None:
-    async def story(account: Account) -> None:
-        await account.begin("wait")
-        await account.until(lambda: account.machine.runs)
-        (entry,) = account.world.jobs.values()
-        account.do(end, *("job", "task")[: 2 if "task" in end.__name__ else 1])
-        await account.until(lambda: not entry.running)
-        assert account.machine.uploaded == [account.machine.runs[0][1]] * uploads
-
-    tell(tmp_path, story)
+    await account.begin("wait")
+    await account.until(lambda: account.machine.runs)
+    (entry,) = account.world.jobs.values()
+    account.do(end, *("job", "task")[: 2 if "task" in end.__name__ else 1])
+    await account.until(lambda: not entry.running)
+    assert account.machine.uploaded == [account.machine.runs[0][1]] * uploads
 
 
-def test_a_command_that_the_machine_cannot_start_fails_with_its_reason(tmp_path: Path) -> None:
-    async def story(account: Account) -> None:
-        async def run(node_id: str, run: object) -> Exit:
-            raise RuntimeError("no more processes")
+async def test_a_command_that_the_machine_cannot_start_fails_with_its_reason(account: Account) -> None:
+    async def run(node_id: str, run: object) -> Exit:
+        raise RuntimeError("no more processes")
 
-        account.machine.run = run  # type: ignore[method-assign]
-        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-        account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
-        account.make("exit 0")
-        await account.until(lambda: account.state() == "completed")
-        failure = account.world.jobs["job"].tasks["task"].failure
-        assert failure is not None
-        assert (failure["code"], failure["category"]) == ("CommandLaunchFailed", "ServerError")
-        assert failure["message"] == "The command could not be launched: no more processes"
-
-    tell(tmp_path, story)
+    account.machine.run = run  # type: ignore[method-assign]
+    account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+    account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
+    account.make("exit 0")
+    await account.until(lambda: account.state() == "completed")
+    failure = account.world.jobs["job"].tasks["task"].failure
+    assert failure is not None
+    assert (failure["code"], failure["category"]) == ("CommandLaunchFailed", "ServerError")
+    assert failure["message"] == "The command could not be launched: no more processes"
 
 
-def test_the_logs_of_a_node_are_sent_where_the_request_says(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def story(account: Account) -> None:
-        await account.begin("wait")
-        node, url = node_of(account), "https://store/logs?sig=x"
-        body = {"containerUrl": url, "startTime": "2026-11-21T09:00:00Z"}
-        account.do(nodes.upload_logs, "pool", node.id, body=body)
-        await account.until(lambda: account.machine.logs)
-        assert account.machine.logs[0][:2] == (node.id, url)
+async def test_the_logs_of_a_node_are_sent_where_the_request_says(
+    account: Account, caplog: pytest.LogCaptureFixture
+) -> None:
+    await account.begin("wait")
+    node, url = node_of(account), "https://store/logs?sig=x"
+    body = {"containerUrl": url, "startTime": "2026-11-21T09:00:00Z"}
+    account.do(nodes.upload_logs, "pool", node.id, body=body)
+    await account.until(lambda: account.machine.logs)
+    assert account.machine.logs[0][:2] == (node.id, url)
 
-        async def refused(*_: str) -> None:
-            raise OSError("refused")
+    async def refused(*_: str) -> None:
+        raise OSError("refused")
 
-        account.machine.send_logs = refused  # type: ignore[method-assign]
-        account.do(nodes.upload_logs, "pool", node.id, body=body)
-        await account.until(lambda: f"the logs of node {node.id} were not uploaded: refused" in caplog.messages)
-
-    tell(tmp_path, story)
+    account.machine.send_logs = refused  # type: ignore[method-assign]
+    account.do(nodes.upload_logs, "pool", node.id, body=body)
+    await account.until(lambda: f"the logs of node {node.id} were not uploaded: refused" in caplog.messages)
 
 
-def test_a_task_that_cannot_start_is_logged_with_the_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def story(account: Account) -> None:
-        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-        account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
-        settings = {"numberOfInstances": 2, "coordinationCommandLine": "exit 0"}
-        gang = {"id": "gang", "commandLine": "exit 0", "multiInstanceSettings": settings}
-        account.do(tasks.create_task, "job", body=gang)
-        start = "task gang of job job stays active: "
-        await account.until(lambda: any(message.startswith(start) for message in caplog.messages))
-
-    tell(tmp_path, story)
+async def test_a_task_that_cannot_start_is_logged_with_the_reason(
+    account: Account, caplog: pytest.LogCaptureFixture
+) -> None:
+    account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+    account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
+    settings = {"numberOfInstances": 2, "coordinationCommandLine": "exit 0"}
+    gang = {"id": "gang", "commandLine": "exit 0", "multiInstanceSettings": settings}
+    account.do(tasks.create_task, "job", body=gang)
+    start = "task gang of job job stays active: "
+    await account.until(lambda: any(message.startswith(start) for message in caplog.messages))
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_a_gang_coordinates_on_all_its_nodes_before_its_application_runs(tmp_path: Path, code: int) -> None:
-    async def story(account: Account) -> None:
-        pool = {**POOL, "targetDedicatedNodes": 2, "enableInterNodeCommunication": True}
-        account.do(pools.create_pool, body=pool)
-        account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
-        settings = {"numberOfInstances": 2, "coordinationCommandLine": f"exit {code}"}
-        body = {"id": "task", "commandLine": "print together", "multiInstanceSettings": settings}
-        account.do(tasks.create_task, "job", body=body)
-        await account.until(lambda: account.world.jobs["job"].running or account.state() == "completed")
-        await account.until(lambda: account.state() == "completed")
-        commands = [run.command_line for _, run in account.machine.runs]
-        assert commands == [f"exit {code}"] * 2 + ["print together"] * (code == 0)
-        assert len({node for node, _ in account.machine.runs}) == 2
-
-    tell(tmp_path, story)
+async def test_a_gang_coordinates_on_all_its_nodes_before_its_application_runs(account: Account, code: int) -> None:
+    pool = {**POOL, "targetDedicatedNodes": 2, "enableInterNodeCommunication": True}
+    account.do(pools.create_pool, body=pool)
+    account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
+    settings = {"numberOfInstances": 2, "coordinationCommandLine": f"exit {code}"}
+    body = {"id": "task", "commandLine": "print together", "multiInstanceSettings": settings}
+    account.do(tasks.create_task, "job", body=body)
+    await account.until(lambda: account.world.jobs["job"].running or account.state() == "completed")
+    await account.until(lambda: account.state() == "completed")
+    commands = [run.command_line for _, run in account.machine.runs]
+    assert commands == [f"exit {code}"] * 2 + ["print together"] * (code == 0)
+    assert len({node for node, _ in account.machine.runs}) == 2
 
 
 @pytest.mark.parametrize(
@@ -343,99 +305,84 @@ def test_a_gang_coordinates_on_all_its_nodes_before_its_application_runs(tmp_pat
     [nodes.reboot_node, nodes.deallocate_node, nodes.reimage_node],
     ids=["reboot", "deallocate", "reimage"],
 )
-def test_a_reboot_keeps_the_directory_of_a_node_and_a_reimage_does_not(
-    tmp_path: Path, operation: Callable[[World, Call], Reply]
+async def test_a_reboot_keeps_the_directory_of_a_node_and_a_reimage_does_not(
+    account: Account, operation: Callable[[World, Call], Reply]
 ) -> None:
-    async def story(account: Account) -> None:
-        removed: list[str] = []
+    removed: list[str] = []
 
-        async def remove(node_id: str) -> None:
-            await account.machine.shutdown(node_id)
-            removed.append(node_id)
+    async def remove(node_id: str) -> None:
+        await account.machine.shutdown(node_id)
+        removed.append(node_id)
 
-        account.machine.remove = remove  # type: ignore[method-assign]
-        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-        node = await reaches(account, "idle")
-        account.do(operation, "pool", node.id, body={})
-        if operation is nodes.deallocate_node:
-            await account.until(lambda: node.state == "deallocated")
-            account.do(nodes.start_node, "pool", node.id, body={})
-        await account.until(lambda: node.boots == 2 and node.state == "idle")
-        assert removed == [node.id] * (operation is nodes.reimage_node)
-
-    tell(tmp_path, story)
+    account.machine.remove = remove  # type: ignore[method-assign]
+    account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+    node = await reaches(account, "idle")
+    account.do(operation, "pool", node.id, body={})
+    if operation is nodes.deallocate_node:
+        await account.until(lambda: node.state == "deallocated")
+        account.do(nodes.start_node, "pool", node.id, body={})
+    await account.until(lambda: node.boots == 2 and node.state == "idle")
+    assert removed == [node.id] * (operation is nodes.reimage_node)
 
 
-def test_a_preparation_whose_node_is_lost_runs_again_after_the_boot(tmp_path: Path) -> None:
-    async def story(account: Account) -> None:
-        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-        preparation = {"commandLine": "wait"}
-        body = {"id": "job", "poolInfo": {"poolId": "pool"}, "jobPreparationTask": preparation}
-        account.do(jobs.create_job, body=body)
-        account.make("exit 0")
-        await account.until(lambda: account.machine.runs)
-        await account.machine.shutdown(node_of(account).id)
-        ((_, first),) = account.machine.runs
-        (job_node,) = account.world.jobs["job"].nodes.values()
-        await account.until(lambda: job_node.preparation.phase != "running")
-        account.driver._lost(node_of(account).id)
-        await account.until(lambda: len(account.machine.runs) == 2)
-        assert account.machine.runs[1][1].command_line == first.command_line == "wait"
-
-    tell(tmp_path, story)
+async def test_a_preparation_whose_node_is_lost_runs_again_after_the_boot(account: Account) -> None:
+    account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+    preparation = {"commandLine": "wait"}
+    body = {"id": "job", "poolInfo": {"poolId": "pool"}, "jobPreparationTask": preparation}
+    account.do(jobs.create_job, body=body)
+    account.make("exit 0")
+    await account.until(lambda: account.machine.runs)
+    await account.machine.shutdown(node_of(account).id)
+    ((_, first),) = account.machine.runs
+    (job_node,) = account.world.jobs["job"].nodes.values()
+    await account.until(lambda: job_node.preparation.phase != "running")
+    account.driver._lost(node_of(account).id)
+    await account.until(lambda: len(account.machine.runs) == 2)
+    assert account.machine.runs[1][1].command_line == first.command_line == "wait"
 
 
-def test_a_reset_waits_for_the_end_of_everything_that_ran(tmp_path: Path) -> None:
-    async def story(account: Account) -> None:
-        await account.begin("wait")
-        running = set(account.driver._running)
-        assert running
-        await account.driver.reset()
-        assert all(task.done() for task in running)
-        assert account.machine.specs == {}
-
-    tell(tmp_path, story)
+async def test_a_reset_waits_for_the_end_of_everything_that_ran(account: Account) -> None:
+    await account.begin("wait")
+    running = set(account.driver._running)
+    assert running
+    await account.driver.reset()
+    assert all(task.done() for task in running)
+    assert account.machine.specs == {}
 
 
 @pytest.mark.parametrize("moment", ["start", "deletion"])
-def test_files_that_were_kept_for_a_job_that_is_gone_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+async def test_files_that_were_kept_for_a_job_that_is_gone_go(
+    account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     monkeypatch.setattr(drive, "GIVE_BACK_AFTER", 0.0)
-
-    async def story(account: Account) -> None:
-        account.driver.blob_store = BlobStore(tmp_path, "a2V5")
-        if moment == "deletion":
-            account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
-        folder = tmp_path / "blob_store" / "job"
-        folder.mkdir(parents=True)
-        account.driver.recover()
-        assert folder.exists() == (moment == "deletion")
-        if moment == "deletion":
-            account.do(jobs.delete_job, "job")
-        await account.until(lambda: not folder.exists())
-
-    tell(tmp_path, story)
+    account.driver.blob_store = BlobStore(tmp_path, "a2V5")
+    if moment == "deletion":
+        account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
+    folder = tmp_path / "blob_store" / "job"
+    folder.mkdir(parents=True)
+    account.driver.recover()
+    assert folder.exists() == (moment == "deletion")
+    if moment == "deletion":
+        account.do(jobs.delete_job, "job")
+    await account.until(lambda: not folder.exists())
 
 
 # --- what goes wrong -------------------------------------------------------------------------------------------------
 
 
-def test_a_stored_record_that_belongs_to_nothing_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stored_record_that_belongs_to_nothing_is_named(
+    account: Account, caplog: pytest.LogCaptureFixture
+) -> None:
     stage = Stage()
     stage.pool(1)
     (node,) = stage.nodes()
-
-    async def story(account: Account) -> None:
-        account.store.commit([Change("node", "pool", node.id, node)], 1)
-        account.driver.recover()
-
-    tell(tmp_path, story)
+    account.store.commit([Change("node", "pool", node.id, node)], 1)
+    account.driver.recover()
     assert caplog.messages == [f"stored node {node.id} of pool belongs to nothing: passed over"]
 
 
-def test_an_effect_that_cannot_begin_is_logged_and_the_others_begin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_an_effect_that_cannot_begin_is_logged_and_the_others_begin(
+    account: Account, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     begin = reports.begin
 
@@ -444,59 +391,49 @@ def test_an_effect_that_cannot_begin_is_logged_and_the_others_begin(
             raise RuntimeError
         begin(world, effect, now)
 
-    async def story(account: Account) -> None:
-        monkeypatch.setattr(reports, "begin", failing)
-        for name in ("bad", "pool"):
-            account.do(pools.create_pool, body={**POOL, "id": name, "targetDedicatedNodes": 1})
-        await account.until(lambda: account.world.pools["pool"].nodes)
-        assert "could not begin CreateNodes" in caplog.messages
-
-    tell(tmp_path, story)
+    monkeypatch.setattr(reports, "begin", failing)
+    for name in ("bad", "pool"):
+        account.do(pools.create_pool, body={**POOL, "id": name, "targetDedicatedNodes": 1})
+    await account.until(lambda: account.world.pools["pool"].nodes)
+    assert "could not begin CreateNodes" in caplog.messages
 
 
 @pytest.mark.parametrize("function", ["due", "take"])
-def test_an_internal_error_is_logged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, function: str
+async def test_an_internal_error_is_logged(
+    account: Account, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, function: str
 ) -> None:
     def failing(*_: object) -> None:
         raise RuntimeError
 
-    async def story(account: Account) -> None:
-        if function == "due":
-            monkeypatch.setattr(scheduler, "due", failing)
-        else:
-            monkeypatch.setattr(account.machine, "sweep", failing)
-        account.driver.recover()
-        await account.until(lambda: "internal error" in caplog.messages)
-
-    tell(tmp_path, story)
+    if function == "due":
+        monkeypatch.setattr(scheduler, "due", failing)
+    else:
+        monkeypatch.setattr(account.machine, "sweep", failing)
+    account.driver.recover()
+    await account.until(lambda: "internal error" in caplog.messages)
 
 
-def test_a_database_that_gives_no_space_back_is_asked_after_the_next_deletion(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_a_database_that_gives_no_space_back_is_asked_after_the_next_deletion(
+    account: Account, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(drive, "GIVE_BACK_AFTER", 0.0)
     monkeypatch.setattr(drive, "GIVE_BACK_AGAIN", 0.0)
+    answers = iter([sqlite3.OperationalError("database is locked"), True, False])
 
-    async def story(account: Account) -> None:
-        answers = iter([sqlite3.OperationalError("database is locked"), True, False])
+    def give_back() -> bool:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        account.store.has_deleted = answer
+        return answer
 
-        def give_back() -> bool:
-            answer = next(answers)
-            if isinstance(answer, Exception):
-                raise answer
-            account.store.has_deleted = answer
-            return answer
-
-        account.store.give_back = give_back  # type: ignore[method-assign]
-        for name in ("one", "two"):
-            account.do(pools.create_pool, body={**POOL, "id": name})
-            account.do(pools.delete_pool, name)
-            await account.until(lambda: not account.world.pools and account.driver._giving_back is None)
-        assert caplog.messages == ["the database gives no space back: database is locked"]
-        assert next(answers, None) is None
-
-    tell(tmp_path, story)
+    account.store.give_back = give_back  # type: ignore[method-assign]
+    for name in ("one", "two"):
+        account.do(pools.create_pool, body={**POOL, "id": name})
+        account.do(pools.delete_pool, name)
+        await account.until(lambda: not account.world.pools and account.driver._giving_back is None)
+    assert caplog.messages == ["the database gives no space back: database is locked"]
+    assert next(answers, None) is None
 
 
 def test_a_directory_that_cannot_be_moved_or_deleted_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -510,51 +447,43 @@ def test_a_directory_that_cannot_be_moved_or_deleted_is_named(tmp_path: Path, ca
     ]  # fmt: skip
 
 
-def test_nodes_end_although_the_reading_of_the_clock_cannot_be_stored(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_nodes_end_although_the_reading_of_the_clock_cannot_be_stored(
+    account: Account, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(account: Account) -> None:
-        def note(*_: str) -> None:
-            raise sqlite3.OperationalError("database or disk is full")
+    def note(*_: str) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
 
-        await account.begin("wait")
-        account.store.note = note  # type: ignore[method-assign]
-        await account.driver.stop()
-        assert account.machine.specs == {}
-        assert "the clock's reading is not stored: database or disk is full" in caplog.messages
-
-    tell(tmp_path, story)
+    await account.begin("wait")
+    account.store.note = note  # type: ignore[method-assign]
+    await account.driver.stop()
+    assert account.machine.specs == {}
+    assert "the clock's reading is not stored: database or disk is full" in caplog.messages
 
 
-def test_the_clock_is_stored_with_the_end(tmp_path: Path) -> None:
-    async def story(account: Account) -> None:
-        account.driver.clock.turn("stepped")
-
-    tell(tmp_path, story)
+async def test_the_clock_is_stored_with_the_end(account: Account, tmp_path: Path) -> None:
+    account.driver.clock.turn("stepped")
+    await account.driver.stop()
     assert json.loads(Store(tmp_path / "world.sqlite3").meta("clock", ""))[0] == "stepped"
 
 
 # --- time and faults -------------------------------------------------------------------------------------------------
 
 
-def test_a_stepped_clock_lets_a_node_boot_after_exactly_its_time(tmp_path: Path) -> None:
-    async def story(account: Account) -> None:
-        account.world.pace = Pace(boot=(40, 40), removal=60)
-        account.driver.clock.turn("stepped")
-        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-        await account.driver.advance(39 * wire.SECOND, PATIENCE)
-        assert node_of(account).state in ("creating", "starting")
-        await account.driver.advance(1 * wire.SECOND, PATIENCE)
-        assert node_of(account).state == "idle"
-        assert account.driver.clock() == START + 40 * wire.SECOND
-        account.do(pools.delete_pool, "pool")
-        await account.driver.advance(59 * wire.SECOND, PATIENCE)
-        assert account.world.pools
-        await account.driver.advance(1 * wire.SECOND, PATIENCE)
-        assert not account.world.pools
-        assert json.loads(account.store.meta("clock", ""))[0] == "stepped"
-
-    tell(tmp_path, story)
+async def test_a_stepped_clock_lets_a_node_boot_after_exactly_its_time(account: Account) -> None:
+    account.world.pace = Pace(boot=(40, 40), removal=60)
+    account.driver.clock.turn("stepped")
+    account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+    await account.driver.advance(39 * wire.SECOND, PATIENCE)
+    assert node_of(account).state in ("creating", "starting")
+    await account.driver.advance(1 * wire.SECOND, PATIENCE)
+    assert node_of(account).state == "idle"
+    assert account.driver.clock() == START + 40 * wire.SECOND
+    account.do(pools.delete_pool, "pool")
+    await account.driver.advance(59 * wire.SECOND, PATIENCE)
+    assert account.world.pools
+    await account.driver.advance(1 * wire.SECOND, PATIENCE)
+    assert not account.world.pools
+    assert json.loads(account.store.meta("clock", ""))[0] == "stepped"
 
 
 @pytest.mark.parametrize(
@@ -562,61 +491,51 @@ def test_a_stepped_clock_lets_a_node_boot_after_exactly_its_time(tmp_path: Path)
     [("real", "PT30M", 1800), ("real", "PT2H", 3600), ("stepped", "PT30M", 3600)],
     ids=["at its moment", "at least once an hour", "a stepped clock"],
 )
-def test_the_next_look_is_at_the_next_deadline(tmp_path: Path, mode: str, wall_clock: str, seconds: int) -> None:
-    async def story(account: Account) -> None:
-        account.driver.clock.turn(mode)
-        constraints = {"maxWallClockTime": wall_clock}
-        account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}, "constraints": constraints})
-        await account.until(lambda: account.driver._timer is not None)
-        assert account.driver._timer is not None
-        left = account.driver._timer.when() - asyncio.get_running_loop().time()
-        assert seconds - 900 < left <= seconds
-
-    tell(tmp_path, story)
+async def test_the_next_look_is_at_the_next_deadline(
+    account: Account, mode: str, wall_clock: str, seconds: int
+) -> None:
+    account.driver.clock.turn(mode)
+    constraints = {"maxWallClockTime": wall_clock}
+    account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}, "constraints": constraints})
+    await account.until(lambda: account.driver._timer is not None)
+    assert account.driver._timer is not None
+    left = account.driver._timer.when() - asyncio.get_running_loop().time()
+    assert seconds - 900 < left <= seconds
 
 
 @pytest.mark.parametrize(("pool", "state"), [("pool", "starttaskfailed"), ("other", "idle")])
-def test_a_fault_on_request_strikes_the_nodes_of_its_pool(pool: str, state: str, tmp_path: Path) -> None:
-    async def story(account: Account) -> None:
-        fault = Injection(kind="start-task-fails", resource=f"pools/{pool}/nodes/*", exit_code=7)
-        account.world.injections.add(fault)
-        start = {"commandLine": "exit 0", "waitForSuccess": True}
-        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1, "startTask": start})
-        await reaches(account, state)
-
-    tell(tmp_path, story)
+async def test_a_fault_on_request_strikes_the_nodes_of_its_pool(account: Account, pool: str, state: str) -> None:
+    fault = Injection(kind="start-task-fails", resource=f"pools/{pool}/nodes/*", exit_code=7)
+    account.world.injections.add(fault)
+    start = {"commandLine": "exit 0", "waitForSuccess": True}
+    account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1, "startTask": start})
+    await reaches(account, state)
 
 
-def test_a_slow_node_starts_its_commands_later(tmp_path: Path) -> None:
-    async def story(account: Account) -> None:
-        account.driver.clock.turn("stepped")
-        account.world.injections.add(Injection(kind="node-slow", seconds=30, count=1))
-        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-        account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
-        account.make("exit 0")
-        await account.driver.advance(29 * wire.SECOND, PATIENCE)
-        assert account.machine.runs == []
-        await account.driver.advance(1 * wire.SECOND, PATIENCE)
-        await account.until(lambda: account.state() == "completed")
-
-    tell(tmp_path, story)
+async def test_a_slow_node_starts_its_commands_later(account: Account) -> None:
+    account.driver.clock.turn("stepped")
+    account.world.injections.add(Injection(kind="node-slow", seconds=30, count=1))
+    account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+    account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
+    account.make("exit 0")
+    await account.driver.advance(29 * wire.SECOND, PATIENCE)
+    assert account.machine.runs == []
+    await account.driver.advance(1 * wire.SECOND, PATIENCE)
+    await account.until(lambda: account.state() == "completed")
 
 
-def test_a_preempted_node_is_told_before_and_the_notice_goes_with_it(tmp_path: Path) -> None:
-    async def story(account: Account) -> None:
-        await account.begin("wait", targetLowPriorityNodes=1, targetDedicatedNodes=0)
-        node = node_of(account)
-        notice = Path(node.root) / drive.EVENTS
-        notice.parent.mkdir(exist_ok=True)
-        account.driver.clock.turn("stepped")
-        await account.driver.announce(node.id, 0, 30)
-        announced = json.loads(notice.read_text())
-        (event,) = announced.pop("Events")
-        assert announced == {"DocumentIncarnation": 1}
-        assert (event["EventType"], event["Resources"], event["EventId"]) == ("Preempt", [node.id], node.id[-36:])
-        await account.driver.advance(29 * wire.SECOND, 0.1)
-        assert (account.state(), notice.exists()) == ("running", True)
-        await account.driver.advance(1 * wire.SECOND, 0.1)
-        await account.until(lambda: account.world.jobs["job"].tasks["task"].requeues == 1 and not notice.exists())
-
-    tell(tmp_path, story)
+async def test_a_preempted_node_is_told_before_and_the_notice_goes_with_it(account: Account) -> None:
+    await account.begin("wait", targetLowPriorityNodes=1, targetDedicatedNodes=0)
+    node = node_of(account)
+    notice = Path(node.root) / drive.EVENTS
+    notice.parent.mkdir(exist_ok=True)
+    account.driver.clock.turn("stepped")
+    await account.driver.announce(node.id, 0, 30)
+    announced = json.loads(notice.read_text())
+    (event,) = announced.pop("Events")
+    assert announced == {"DocumentIncarnation": 1}
+    assert (event["EventType"], event["Resources"], event["EventId"]) == ("Preempt", [node.id], node.id[-36:])
+    await account.driver.advance(29 * wire.SECOND, 0.1)
+    assert (account.state(), notice.exists()) == ("running", True)
+    await account.driver.advance(1 * wire.SECOND, 0.1)
+    await account.until(lambda: account.world.jobs["job"].tasks["task"].requeues == 1 and not notice.exists())

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -30,32 +30,30 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def forwarded(story: Callable[[PortForwards, int], Awaitable[None]], *, backend: bool = True) -> None:
+@contextlib.asynccontextmanager
+async def forwarded(*, backend: bool = True) -> AsyncIterator[tuple[PortForwards, int]]:
     """A port whose connections lead to a server that answers in capital letters when its client has ended."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write((await reader.read()).upper())
         writer.close()
 
-    async def whole() -> None:
-        server = await asyncio.start_server(answer, HERE, 0)
-        front, forwards = free_port(), PortForwards()
-        back = server.sockets[0].getsockname()[1]
-        if not backend:
-            server.close()
-            await server.wait_closed()
-        await forwards.open([Way(HERE, front, (HERE, back))])
-        try:
-            await story(forwards, front)
-        finally:
-            forwards.close()
-            server.close()
-
-    asyncio.run(asyncio.wait_for(whole(), 60))
+    server = await asyncio.start_server(answer, HERE, 0)
+    front, forwards = free_port(), PortForwards()
+    back = server.sockets[0].getsockname()[1]
+    if not backend:
+        server.close()
+        await server.wait_closed()
+    await forwards.open([Way(HERE, front, (HERE, back))])
+    try:
+        yield forwards, front
+    finally:
+        forwards.close()
+        server.close()
 
 
-def test_a_connection_is_carried_in_both_directions_until_both_ends_are_closed() -> None:
-    async def story(forwards: PortForwards, front: int) -> None:
+async def test_a_connection_is_carried_in_both_directions_until_both_ends_are_closed() -> None:
+    async with forwarded() as (_, front):
         reader, writer = await asyncio.open_connection(HERE, front)
         data = b"word" * forwarding.CHUNK
         writer.write(data)
@@ -63,20 +61,16 @@ def test_a_connection_is_carried_in_both_directions_until_both_ends_are_closed()
         assert await reader.read() == data.upper()
         writer.close()
 
-    forwarded(story)
 
-
-def test_a_closed_backend_ends_the_connection() -> None:
-    async def story(forwards: PortForwards, front: int) -> None:
+async def test_a_closed_backend_ends_the_connection() -> None:
+    async with forwarded(backend=False) as (_, front):
         reader, writer = await asyncio.open_connection(HERE, front)
         assert await reader.read() == b""
         writer.close()
 
-    forwarded(story, backend=False)
 
-
-def test_the_end_of_a_node_ends_its_connections_and_frees_its_ports() -> None:
-    async def story(forwards: PortForwards, front: int) -> None:
+async def test_the_end_of_a_node_ends_its_connections_and_frees_its_ports() -> None:
+    async with forwarded() as (forwards, front):
         reader, writer = await asyncio.open_connection(HERE, front)
         writer.write(b"half")
         while not forwards._talks:
@@ -89,18 +83,14 @@ def test_the_end_of_a_node_ends_its_connections_and_frees_its_ports() -> None:
             await asyncio.open_connection(HERE, front)
         socket.create_server((HERE, front)).close()
 
-    forwarded(story)
 
-
-def test_a_port_of_another_program_is_told_and_skipped(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(forwards: PortForwards, front: int) -> None:
+async def test_a_port_of_another_program_is_told_and_skipped(caplog: pytest.LogCaptureFixture) -> None:
+    async with forwarded() as (forwards, front):
         other = free_port()
         await forwards.open([Way(HERE, front, (HERE, 1)), Way(HERE, other, (HERE, 1))])
         assert f"{HERE}:{front} does not lead to the node: Address already in use" in caplog.text
         _, writer = await asyncio.open_connection(HERE, other)
         writer.close()
-
-    forwarded(story)
 
 
 def test_a_network_of_a_node_is_entered_by_a_thread_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

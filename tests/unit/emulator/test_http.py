@@ -23,7 +23,7 @@ from batchtrain.emulator.package_files import FOLDER, PackageFolder
 from batchtrain.emulator.reply import Reply, Slice
 from batchtrain.emulator.world import USER_SUBSCRIPTION
 from batchtrain.errors import shortened
-from tests.emulation import POOL, START, Account, tell
+from tests.emulation import POOL, START, Account
 
 KEY = base64.b64encode(b"secret").decode()
 JSON = {"content-type": "application/json; odata=minimalmetadata"}
@@ -54,6 +54,12 @@ class Service:
         self.application = http.Application(account.driver, about, KEY, lambda: self.stopped.append("stop"))
         self.aborted = list[str]()
         self.application.connections["client"] = self  # type: ignore[assignment]
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.account.driver.stop()
 
     def abort(self) -> None:
         self.aborted.append("abort")
@@ -104,8 +110,9 @@ class Service:
         return Answer(start["status"], answered, [message["body"] for message in sent[1:]])
 
 
-def served(data_dir: Path, story: Any) -> None:
-    tell(data_dir, lambda account: story(Service(account)))
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    return Service(Account(tmp_path))
 
 
 def code(answer: Answer) -> tuple[int, str]:
@@ -120,48 +127,38 @@ def reason(answer: Answer) -> str:
 # --- requests and answers -------------------------------------------------------------------------------------------
 
 
-def test_an_account_of_the_users_subscription_accepts_tokens_only(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        service.account.world.allocation = USER_SUBSCRIPTION
-        refused = await service.ask("GET", "/pools")
-        assert (refused.status, refused.document["code"]) == (403, "AuthenticationFailed")
-        bearer = f"Bearer {tokens.issue(KEY, 'acct', tokens.BATCH[0], START)}"
-        assert (await service.ask("GET", "/pools", signed=False, authorization=bearer)).status == 200
-
-    served(tmp_path, story)
+async def test_an_account_of_the_users_subscription_accepts_tokens_only(service: Service) -> None:
+    service.account.world.allocation = USER_SUBSCRIPTION
+    refused = await service.ask("GET", "/pools")
+    assert (refused.status, refused.document["code"]) == (403, "AuthenticationFailed")
+    bearer = f"Bearer {tokens.issue(KEY, 'acct', tokens.BATCH[0], START)}"
+    assert (await service.ask("GET", "/pools", signed=False, authorization=bearer)).status == 200
 
 
-def test_a_task_is_completed_when_its_termination_is_answered(tmp_path: Path) -> None:
+async def test_a_task_is_completed_when_its_termination_is_answered(service: Service) -> None:
     """The REST reference: the operation applies synchronously to the primary task."""
-
-    async def story(service: Service) -> None:
-        await service.account.begin("wait")
-        assert (await service.ask("POST", "/jobs/job/tasks/task/terminate")).status == 204
-        assert service.account.state() == "completed"
-        assert (await service.ask("POST", "/jobs/job/tasks/task/reactivate")).status == 204
-
-    served(tmp_path, story)
+    await service.account.begin("wait")
+    assert (await service.ask("POST", "/jobs/job/tasks/task/terminate")).status == 204
+    assert service.account.state() == "completed"
+    assert (await service.ask("POST", "/jobs/job/tasks/task/reactivate")).status == 204
 
 
-def test_a_pool_is_made_read_listed_and_deleted(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        made = await service.ask("POST", "/pools", POOL)
-        assert (made.status, made.headers["DataServiceId"]) == (201, "http://h:1/pools/pool")
-        assert made.headers["Server"] == "Microsoft-HTTPAPI/2.0"
-        assert made.headers["Strict-Transport-Security"] == "max-age=31536000; includeSubDomains"
-        assert (made.headers["X-Content-Type-Options"], made.headers["DataServiceVersion"]) == ("nosniff", "3.0")
-        read = await service.ask("GET", "/pools/pool")
-        assert (read.status, read.document["id"]) == (200, "pool")
-        assert read.headers["Content-Type"] == "application/json;odata=minimalmetadata"
-        assert read.headers["Content-Length"] == str(len(read.body))
-        assert read.headers["Date"] == wire.http_date(START)
-        listed = await service.ask("GET", "/pools")
-        assert [pool["id"] for pool in listed.document["value"]] == ["pool"]
-        deleted = await service.ask("DELETE", "/pools/pool")
-        assert (deleted.status, deleted.body) == (202, b"")
-        assert code(await service.ask("GET", "/pools/none")) == (404, "PoolNotFound")
-
-    served(tmp_path, story)
+async def test_a_pool_is_made_read_listed_and_deleted(service: Service) -> None:
+    made = await service.ask("POST", "/pools", POOL)
+    assert (made.status, made.headers["DataServiceId"]) == (201, "http://h:1/pools/pool")
+    assert made.headers["Server"] == "Microsoft-HTTPAPI/2.0"
+    assert made.headers["Strict-Transport-Security"] == "max-age=31536000; includeSubDomains"
+    assert (made.headers["X-Content-Type-Options"], made.headers["DataServiceVersion"]) == ("nosniff", "3.0")
+    read = await service.ask("GET", "/pools/pool")
+    assert (read.status, read.document["id"]) == (200, "pool")
+    assert read.headers["Content-Type"] == "application/json;odata=minimalmetadata"
+    assert read.headers["Content-Length"] == str(len(read.body))
+    assert read.headers["Date"] == wire.http_date(START)
+    listed = await service.ask("GET", "/pools")
+    assert [pool["id"] for pool in listed.document["value"]] == ["pool"]
+    deleted = await service.ask("DELETE", "/pools/pool")
+    assert (deleted.status, deleted.body) == (202, b"")
+    assert code(await service.ask("GET", "/pools/none")) == (404, "PoolNotFound")
 
 
 KINDS = {
@@ -173,177 +170,148 @@ KINDS = {
 }  # fmt: skip
 
 
-def test_every_answer_says_what_it_is_and_every_link_leads_back(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        await service.account.begin("print x")
-        await service.account.until(lambda: service.account.state() == "completed")
-        documents = {path: (await service.ask("GET", path)).document for path in KINDS}
-        assert {path: document["odata.metadata"] for path, document in documents.items()} == {
-            path: f"http://h:1/$metadata#{kind}" for path, kind in KINDS.items()
-        }
-        shown = [document for one in documents.values() for document in (*one.get("value", ()), one)]
-        links = [document["url"] for document in shown if "url" in document and not document.get("isDirectory")]
-        assert len(links) >= 8
-        for link in links:
-            assert link.startswith("http://h:1/")
-            assert (await service.ask("GET", link.removeprefix("http://h:1"))).status == 200, link
-        formula = {"autoScaleFormula": "$TargetDedicatedNodes = 1;"}
-        enabled = await service.ask("POST", "/pools/pool/enableautoscale", formula)
-        assert (enabled.status, enabled.headers["DataServiceId"]) == (200, "http://h:1/pools/pool/enableautoscale")
-        evaluated = await service.ask("POST", "/pools/pool/evaluateautoscale", formula)
-        assert (
-            evaluated.document["odata.metadata"]
-            == "http://h:1/$metadata#Microsoft.Azure.Batch.Protocol.Entities.AutoScaleRun"
-        )
-
-    served(tmp_path, story)
+async def test_every_answer_says_what_it_is_and_every_link_leads_back(service: Service) -> None:
+    await service.account.begin("print x")
+    await service.account.until(lambda: service.account.state() == "completed")
+    documents = {path: (await service.ask("GET", path)).document for path in KINDS}
+    assert {path: document["odata.metadata"] for path, document in documents.items()} == {
+        path: f"http://h:1/$metadata#{kind}" for path, kind in KINDS.items()
+    }
+    shown = [document for one in documents.values() for document in (*one.get("value", ()), one)]
+    links = [document["url"] for document in shown if "url" in document and not document.get("isDirectory")]
+    assert len(links) >= 8
+    for link in links:
+        assert link.startswith("http://h:1/")
+        assert (await service.ask("GET", link.removeprefix("http://h:1"))).status == 200, link
+    formula = {"autoScaleFormula": "$TargetDedicatedNodes = 1;"}
+    enabled = await service.ask("POST", "/pools/pool/enableautoscale", formula)
+    assert (enabled.status, enabled.headers["DataServiceId"]) == (200, "http://h:1/pools/pool/enableautoscale")
+    evaluated = await service.ask("POST", "/pools/pool/evaluateautoscale", formula)
+    assert (
+        evaluated.document["odata.metadata"]
+        == "http://h:1/$metadata#Microsoft.Azure.Batch.Protocol.Entities.AutoScaleRun"
+    )
 
 
-def test_an_answer_has_the_ids_of_its_request(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        service.application.ids = iter(["id-1", "id-2"]).__next__  # type: ignore[assignment]
-        answer = await service.ask("GET", "/pools", client_request_id="mine", return_client_request_id="True")
-        assert (answer.headers["request-id"], answer.headers["client-request-id"]) == ("id-1", "mine")
-        refused = await service.ask("GET", "/pools/none", client_request_id="mine")
-        assert "client-request-id" not in refused.headers
-        assert "RequestId:id-2" in refused.document["message"]["value"]
-
-    served(tmp_path, story)
+async def test_an_answer_has_the_ids_of_its_request(service: Service) -> None:
+    service.application.ids = iter(["id-1", "id-2"]).__next__  # type: ignore[assignment]
+    answer = await service.ask("GET", "/pools", client_request_id="mine", return_client_request_id="True")
+    assert (answer.headers["request-id"], answer.headers["client-request-id"]) == ("id-1", "mine")
+    refused = await service.ask("GET", "/pools/none", client_request_id="mine")
+    assert "client-request-id" not in refused.headers
+    assert "RequestId:id-2" in refused.document["message"]["value"]
 
 
-def test_a_head_request_and_an_unchanged_pool_have_no_body(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        etag = (await service.ask("POST", "/pools", POOL)).headers["ETag"]
-        exists = await service.ask("HEAD", "/pools/pool")
-        assert (exists.status, exists.body) == (200, b"")
-        assert (await service.ask("HEAD", "/pools/none")).status == 404
-        unchanged = await service.ask("GET", "/pools/pool", if_none_match=etag)
-        assert (unchanged.status, unchanged.body, "Content-Length" in unchanged.headers) == (304, b"", False)
-
-    served(tmp_path, story)
+async def test_a_head_request_and_an_unchanged_pool_have_no_body(service: Service) -> None:
+    etag = (await service.ask("POST", "/pools", POOL)).headers["ETag"]
+    exists = await service.ask("HEAD", "/pools/pool")
+    assert (exists.status, exists.body) == (200, b"")
+    assert (await service.ask("HEAD", "/pools/none")).status == 404
+    unchanged = await service.ask("GET", "/pools/pool", if_none_match=etag)
+    assert (unchanged.status, unchanged.body, "Content-Length" in unchanged.headers) == (304, b"", False)
 
 
-def test_a_body_needs_its_type_and_an_operation_without_one_refuses_it(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        assert code(await service.ask("POST", "/pools", POOL, content_type="text/plain")) == (
-            400, "InvalidHeaderValue",
-        )  # fmt: skip
-        assert code(await service.ask("POST", "/pools", POOL, content_type="")) == (400, "MissingRequiredHeader")
-        await service.ask("POST", "/pools", POOL)
-        await service.ask("POST", "/jobs", JOB)
-        assert (await service.ask("POST", "/jobs/job/enable", {"id": "x"})).status == 400
-        assert (await service.ask("GET", "/jobs/job", b"not read")).status == 200
-
-    served(tmp_path, story)
+async def test_a_body_needs_its_type_and_an_operation_without_one_refuses_it(service: Service) -> None:
+    assert code(await service.ask("POST", "/pools", POOL, content_type="text/plain")) == (
+        400, "InvalidHeaderValue",
+    )  # fmt: skip
+    assert code(await service.ask("POST", "/pools", POOL, content_type="")) == (400, "MissingRequiredHeader")
+    await service.ask("POST", "/pools", POOL)
+    await service.ask("POST", "/jobs", JOB)
+    assert (await service.ask("POST", "/jobs/job/enable", {"id": "x"})).status == 400
+    assert (await service.ask("GET", "/jobs/job", b"not read")).status == 200
 
 
-def test_a_property_that_is_refused_is_logged_with_the_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def story(service: Service) -> None:
-        with caplog.at_level(logging.INFO):
-            await service.ask("POST", "/pools", {**POOL, "targetDedicatedNodes": -1})
-
-    served(tmp_path, story)
+async def test_a_property_that_is_refused_is_logged_with_the_reason(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        await service.ask("POST", "/pools", {**POOL, "targetDedicatedNodes": -1})
     message = "POST /pools: targetDedicatedNodes is refused: The value cannot be negative."
     assert message in caplog.messages
 
 
-def test_a_node_and_a_program_get_tokens_at_their_addresses(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        secret = identity.variables("", KEY)["IDENTITY_HEADER"]
-        where = sign_in.node_authority("", KEY, "pool") + sign_in.IMDS_PATH
-        query = f"resource={wire.AUDIENCE}"
-        form = {"client_id": sign_in.CLIENT, "client_secret": sign_in.secret(KEY), "grant_type": "client_credentials"}
-        form["scope"] = f"{wire.AUDIENCE}/.default"
-        path = f"/{tokens.TENANT}/oauth2/v2.0/token"
-        answer = await service.ask("POST", path, urlencode(form).encode(), signed=False)
-        assert (answer.status, answer.document["token_type"]) == (200, "Bearer")
-        for path, headers in ((identity.PATH, {"x_identity_header": secret}), (where, {"metadata": "true"})):
-            answer = await service.ask("GET", path, query=query, signed=False, **headers)
-            bearer = {"authorization": f"Bearer {answer.document['access_token']}"}
-            tokens.check("acct", KEY, "GET", bearer, tokens.BATCH, START)
-
-    served(tmp_path, story)
+async def test_a_node_and_a_program_get_tokens_at_their_addresses(service: Service) -> None:
+    secret = identity.variables("", KEY)["IDENTITY_HEADER"]
+    where = sign_in.node_authority("", KEY, "pool") + sign_in.IMDS_PATH
+    query = f"resource={wire.AUDIENCE}"
+    form = {"client_id": sign_in.CLIENT, "client_secret": sign_in.secret(KEY), "grant_type": "client_credentials"}
+    form["scope"] = f"{wire.AUDIENCE}/.default"
+    path = f"/{tokens.TENANT}/oauth2/v2.0/token"
+    answer = await service.ask("POST", path, urlencode(form).encode(), signed=False)
+    assert (answer.status, answer.document["token_type"]) == (200, "Bearer")
+    for path, headers in ((identity.PATH, {"x_identity_header": secret}), (where, {"metadata": "true"})):
+        answer = await service.ask("GET", path, query=query, signed=False, **headers)
+        bearer = {"authorization": f"Bearer {answer.document['access_token']}"}
+        tokens.check("acct", KEY, "GET", bearer, tokens.BATCH, START)
 
 
-def test_the_content_of_a_package_is_received_at_its_link(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        world = service.account.world
-        world.package_files, world.applications = PackageFolder(tmp_path), lambda: packages.installed(tmp_path)
-        arm_applications.files(world).add("solver")
-        package = arm_request.Request("PUT", "", {}, {}, b"", "", START, version="1.0")
-        made = arm_applications.put_package(world, arm_request.Account("", KEY, ""), package, "solver", 0)
-        path, _, query = made.document["properties"]["storageUrl"].partition("?")  # type: ignore[index]
-        assert (await service.ask("PUT", path, query=query, chunks=[b"zi", b"p"], signed=False)).status == 201
-        assert arm_applications.files(world).activate("solver", "1.0", START)
-        assert (await service.ask("GET", path, query=query, signed=False)).status != 201
-
-    served(tmp_path, story)
+async def test_the_content_of_a_package_is_received_at_its_link(service: Service, tmp_path: Path) -> None:
+    world = service.account.world
+    world.package_files, world.applications = PackageFolder(tmp_path), lambda: packages.installed(tmp_path)
+    arm_applications.files(world).add("solver")
+    package = arm_request.Request("PUT", "", {}, {}, b"", "", START, version="1.0")
+    made = arm_applications.put_package(world, arm_request.Account("", KEY, ""), package, "solver", 0)
+    path, _, query = made.document["properties"]["storageUrl"].partition("?")  # type: ignore[index]
+    assert (await service.ask("PUT", path, query=query, chunks=[b"zi", b"p"], signed=False)).status == 201
+    assert arm_applications.files(world).activate("solver", "1.0", START)
+    assert (await service.ask("GET", path, query=query, signed=False)).status != 201
     assert (tmp_path / FOLDER / "solver" / "1.0.zip").read_bytes() == b"zip"
 
 
-def test_a_file_of_a_job_is_stored_by_a_signed_request_and_read_by_its_link(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        service.account.driver.blob_store = BlobStore(tmp_path, KEY)
-        path = f"{wire.BLOB_STORE}job/code.tar.gz"
-        assert (await service.ask("PUT", path, chunks=[b"x"], signed=False)).status in (401, 403)
-        stored = await service.ask("PUT", path, chunks=[b"co", b"de"])
-        assert stored.status == 201
-        link = urlsplit(stored.document["url"])
-        assert link.path == path
-        assert (await service.ask("GET", path, query=link.query, signed=False)).body == b"code"
-        assert (await service.ask("DELETE", path)).status == 405
-
-    served(tmp_path, story)
-
-
-def test_a_body_is_read_to_its_limit_and_past_it_refused(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        half = b" " * (http.MAX_BODY // 2)
-        text = msgspec.json.encode(POOL)
-        fits = [half, b" " * (http.MAX_BODY - len(text) - len(half)), text]
-        assert (await service.ask("POST", "/pools", b"", chunks=fits)).status == 201
-        assert code(await service.ask("POST", "/pools", b"", chunks=[*fits, b" "])) == (413, "RequestBodyTooLarge")
-
-    served(tmp_path, story)
+async def test_a_file_of_a_job_is_stored_by_a_signed_request_and_read_by_its_link(
+    service: Service, tmp_path: Path
+) -> None:
+    service.account.driver.blob_store = BlobStore(tmp_path, KEY)
+    path = f"{wire.BLOB_STORE}job/code.tar.gz"
+    assert (await service.ask("PUT", path, chunks=[b"x"], signed=False)).status in (401, 403)
+    stored = await service.ask("PUT", path, chunks=[b"co", b"de"])
+    assert stored.status == 201
+    link = urlsplit(stored.document["url"])
+    assert link.path == path
+    assert (await service.ask("GET", path, query=link.query, signed=False)).body == b"code"
+    assert (await service.ask("DELETE", path)).status == 405
 
 
-def test_the_rest_of_a_huge_body_is_not_read(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        left = [bytes(http.DRAINED), b"1", b"2", b"3"]
-
-        async def receive() -> http.Message:
-            return {"type": "http.request", "body": left.pop(0), "more_body": True}
-
-        text = "The request body is too large and exceeds the maximum permissible limit"  # BatchExplorer issue 1286
-        with pytest.raises(Exception, match=f"RequestBodyTooLarge: {text}"):
-            await http._body(receive)
-        assert left == [b"2", b"3"]
-
-    served(tmp_path, story)
+async def test_a_body_is_read_to_its_limit_and_past_it_refused(service: Service) -> None:
+    half = b" " * (http.MAX_BODY // 2)
+    text = msgspec.json.encode(POOL)
+    fits = [half, b" " * (http.MAX_BODY - len(text) - len(half)), text]
+    assert (await service.ask("POST", "/pools", b"", chunks=fits)).status == 201
+    assert code(await service.ask("POST", "/pools", b"", chunks=[*fits, b" "])) == (413, "RequestBodyTooLarge")
 
 
-def test_a_request_whose_client_goes_is_dropped(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        sent: list[object] = []
+async def test_the_rest_of_a_huge_body_is_not_read(service: Service) -> None:
+    left = [bytes(http.DRAINED), b"1", b"2", b"3"]
 
-        async def receive() -> http.Message:
-            return {"type": "http.disconnect"}
+    async def receive() -> http.Message:
+        return {"type": "http.request", "body": left.pop(0), "more_body": True}
 
-        async def send(message: http.Message) -> None:
-            sent.append(message)
+    text = "The request body is too large and exceeds the maximum permissible limit"  # BatchExplorer issue 1286
+    with pytest.raises(Exception, match=f"RequestBodyTooLarge: {text}"):
+        await http._body(receive)
+    assert left == [b"2", b"3"]
 
-        headers = {"host": "h", "ocp-date": wire.http_date(START), **JSON, "content-length": "5"}
-        query = "api-version=2024-07-01.20.0"
-        headers["authorization"] = wire.authorization("acct", KEY, "POST", "/pools", query, headers)
-        scope = {
-            "type": "http", "method": "POST", "raw_path": b"/pools", "query_string": query.encode(), "scheme": "http",
-            "client": "client", "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-        }  # fmt: skip
-        await service.application(scope, receive, send)
-        await service.application({"type": "lifespan"}, receive, send)
-        assert (sent, list(service.account.world.pools)) == ([], [])
 
-    served(tmp_path, story)
+async def test_a_request_whose_client_goes_is_dropped(service: Service) -> None:
+    sent: list[object] = []
+
+    async def receive() -> http.Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: http.Message) -> None:
+        sent.append(message)
+
+    headers = {"host": "h", "ocp-date": wire.http_date(START), **JSON, "content-length": "5"}
+    query = "api-version=2024-07-01.20.0"
+    headers["authorization"] = wire.authorization("acct", KEY, "POST", "/pools", query, headers)
+    scope = {
+        "type": "http", "method": "POST", "raw_path": b"/pools", "query_string": query.encode(), "scheme": "http",
+        "client": "client", "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+    }  # fmt: skip
+    await service.application(scope, receive, send)
+    await service.application({"type": "lifespan"}, receive, send)
+    assert (sent, list(service.account.world.pools)) == ([], [])
 
 
 def test_a_file_is_sent_whole_also_if_it_has_become_shorter() -> None:
@@ -375,60 +343,48 @@ def test_a_file_is_sent_whole_also_if_it_has_become_shorter() -> None:
 # --- refusals -------------------------------------------------------------------------------------------------------
 
 
-def test_a_missing_service_version_is_told_before_the_sign_in(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        answer = await service.ask("GET", "/pools", query="", signed=False)
-        assert code(answer) == (400, "MissingRequiredQueryParameter")
-
-    served(tmp_path, story)
+async def test_a_missing_service_version_is_told_before_the_sign_in(service: Service) -> None:
+    answer = await service.ask("GET", "/pools", query="", signed=False)
+    assert code(answer) == (400, "MissingRequiredQueryParameter")
 
 
-def test_an_unsigned_request_learns_nothing(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        answers = [
-            await service.ask(verb, path, signed=False)
-            for verb, path in (
-                ("GET", "/pools"), ("GET", "/no/such/path"), ("GET", "/_emulator/status"), ("POST", "/_emulator/stop"),
-                ("PUT", "/_emulator/blobs/x"), ("GET", "/subscriptions/s/resourceGroups/g"),
-            )
-        ]  # fmt: skip
-        assert {answer.status for answer in answers} <= {401, 403}
-        assert service.stopped == []
-        answer = await service.ask("GET", "/pools", signed=False, authorization="Bearer not.this.emulators")
-        (challenge,) = (value for name, value in answer.headers.items() if name.lower() == "www-authenticate")
-        assert (answer.status, challenge[:40]) == (401, 'Bearer authorization_uri="https://login.')
-        assert code(await service.ask("GET", "/no/such/path")) == (404, "ResourceNotFound")
-
-    served(tmp_path, story)
+async def test_an_unsigned_request_learns_nothing(service: Service) -> None:
+    answers = [
+        await service.ask(verb, path, signed=False)
+        for verb, path in (
+            ("GET", "/pools"), ("GET", "/no/such/path"), ("GET", "/_emulator/status"), ("POST", "/_emulator/stop"),
+            ("PUT", "/_emulator/blobs/x"), ("GET", "/subscriptions/s/resourceGroups/g"),
+        )
+    ]  # fmt: skip
+    assert {answer.status for answer in answers} <= {401, 403}
+    assert service.stopped == []
+    answer = await service.ask("GET", "/pools", signed=False, authorization="Bearer not.this.emulators")
+    (challenge,) = (value for name, value in answer.headers.items() if name.lower() == "www-authenticate")
+    assert (answer.status, challenge[:40]) == (401, 'Bearer authorization_uri="https://login.')
+    assert code(await service.ask("GET", "/no/such/path")) == (404, "ResourceNotFound")
 
 
-def test_a_path_that_is_newer_or_older_than_the_version_is_not_there(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        assert (await service.ask("GET", "/lifetimejobstats", query="api-version=2022-10-01.16.0")).status == 200
-        assert code(await service.ask("GET", "/lifetimejobstats")) == (404, "ResourceNotFound")
-        assert (await service.ask("GET", "/pools", query="api-version=1")).status == 400
-        assert code(await service.ask("GET", "/pools", query="")) == (400, "MissingRequiredQueryParameter")
-
-    served(tmp_path, story)
+async def test_a_path_that_is_newer_or_older_than_the_version_is_not_there(service: Service) -> None:
+    assert (await service.ask("GET", "/lifetimejobstats", query="api-version=2022-10-01.16.0")).status == 200
+    assert code(await service.ask("GET", "/lifetimejobstats")) == (404, "ResourceNotFound")
+    assert (await service.ask("GET", "/pools", query="api-version=1")).status == 400
+    assert code(await service.ask("GET", "/pools", query="")) == (400, "MissingRequiredQueryParameter")
 
 
-def test_a_bug_and_a_full_disk_have_the_services_error_bodies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_a_bug_and_a_full_disk_have_the_services_error_bodies(
+    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(service: Service) -> None:
-        errors = [sqlite3.OperationalError("disk is full"), KeyError("x")]
+    errors = [sqlite3.OperationalError("disk is full"), KeyError("x")]
 
-        def change(_: object) -> Reply:
-            raise errors.pop(0)
+    def change(_: object) -> Reply:
+        raise errors.pop(0)
 
-        monkeypatch.setattr(service.account.driver, "change", change)
+    monkeypatch.setattr(service.account.driver, "change", change)
+    with caplog.at_level(logging.ERROR, "batchtrain.emulator.http"):
         busy = await service.ask("POST", "/pools", POOL)
         assert code(busy) == (503, "ServerBusy")
         assert reason(busy) == "The emulator could not write to its data directory: disk is full."
         assert code(await service.ask("POST", "/pools", POOL)) == (500, "InternalError")
-
-    with caplog.at_level(logging.ERROR, "batchtrain.emulator.http"):
-        served(tmp_path, story)
     assert [record.getMessage().partition(" (request")[0] for record in caplog.records] == [
         "POST /pools was not stored: disk is full", "internal error in POST /pools",
     ]  # fmt: skip
@@ -437,225 +393,183 @@ def test_a_bug_and_a_full_disk_have_the_services_error_bodies(
 # --- faults on request ----------------------------------------------------------------------------------------------
 
 
-def test_an_injected_error_is_answered_with_its_code_and_delay(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        fault = {"kind": "error", "code": "ServerBusy", "retry_after": 3, "count": 1, "operation": "list_pools"}
-        assert (await service.ask("POST", "/_emulator/faults", fault)).status == 201
-        busy = await service.ask("GET", "/pools")
-        assert (*code(busy), busy.headers["Retry-After"]) == (503, "ServerBusy", "3")
-        assert (await service.ask("GET", "/pools")).status == 200
-
-    served(tmp_path, story)
+async def test_an_injected_error_is_answered_with_its_code_and_delay(service: Service) -> None:
+    fault = {"kind": "error", "code": "ServerBusy", "retry_after": 3, "count": 1, "operation": "list_pools"}
+    assert (await service.ask("POST", "/_emulator/faults", fault)).status == 201
+    busy = await service.ask("GET", "/pools")
+    assert (*code(busy), busy.headers["Retry-After"]) == (503, "ServerBusy", "3")
+    assert (await service.ask("GET", "/pools")).status == 200
 
 
-def test_an_injected_loss_changes_the_service_and_answers_nothing(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        assert (await service.ask("POST", "/_emulator/faults", {"kind": "drop", "count": 1})).status == 201
-        assert (await service.ask("POST", "/pools", POOL)).status == 0
-        assert service.aborted
-        assert list(service.account.world.pools) == ["pool"]
-
-    served(tmp_path, story)
+async def test_an_injected_loss_changes_the_service_and_answers_nothing(service: Service) -> None:
+    assert (await service.ask("POST", "/_emulator/faults", {"kind": "drop", "count": 1})).status == 201
+    assert (await service.ask("POST", "/pools", POOL)).status == 0
+    assert service.aborted
+    assert list(service.account.world.pools) == ["pool"]
 
 
-def test_an_injected_cut_sends_the_beginning_of_the_answer(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        whole = (await service.ask("GET", "/pools")).body
-        fault = {"kind": "truncate", "fraction": 0.5, "count": 1}
-        assert (await service.ask("POST", "/_emulator/faults", fault)).status == 201
-        cut = await service.ask("GET", "/pools")
-        assert (cut.status, cut.body, service.aborted) == (200, whole[: len(whole) // 2], ["abort"])
-
-    served(tmp_path, story)
+async def test_an_injected_cut_sends_the_beginning_of_the_answer(service: Service) -> None:
+    whole = (await service.ask("GET", "/pools")).body
+    fault = {"kind": "truncate", "fraction": 0.5, "count": 1}
+    assert (await service.ask("POST", "/_emulator/faults", fault)).status == 201
+    cut = await service.ask("GET", "/pools")
+    assert (cut.status, cut.body, service.aborted) == (200, whole[: len(whole) // 2], ["abort"])
 
 
-def test_an_injected_skew_refuses_a_signature_of_the_machines_time(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        fault = {"kind": "skew", "seconds": 3600, "count": 1}
-        assert (await service.ask("POST", "/_emulator/faults", fault)).status == 201
-        refused = await service.ask("GET", "/pools")
-        assert code(refused) == (403, "AuthenticationFailed")
-        assert refused.headers["Date"] == wire.http_date(START + 3600 * wire.SECOND)
-
-    served(tmp_path, story)
+async def test_an_injected_skew_refuses_a_signature_of_the_machines_time(service: Service) -> None:
+    fault = {"kind": "skew", "seconds": 3600, "count": 1}
+    assert (await service.ask("POST", "/_emulator/faults", fault)).status == 201
+    refused = await service.ask("GET", "/pools")
+    assert code(refused) == (403, "AuthenticationFailed")
+    assert refused.headers["Date"] == wire.http_date(START + 3600 * wire.SECOND)
 
 
 # --- the emulator's own paths ---------------------------------------------------------------------------------------
 
 
-def test_health_needs_no_signature_and_proves_the_key(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        health = await service.ask("GET", "/_emulator/health", signed=False, query="challenge=abc")
-        assert health.document == {
-            "version": "1.2.3", "pid": 77, "account": "acct", "host": "",
-            "proof": wire.proof(KEY, "http://127.0.0.1:10010", "abc"),
-        }  # fmt: skip
-
-    served(tmp_path, story)
+async def test_health_needs_no_signature_and_proves_the_key(service: Service) -> None:
+    health = await service.ask("GET", "/_emulator/health", signed=False, query="challenge=abc")
+    assert health.document == {
+        "version": "1.2.3", "pid": 77, "account": "acct", "host": "",
+        "proof": wire.proof(KEY, "http://127.0.0.1:10010", "abc"),
+    }  # fmt: skip
 
 
-def test_status_counts_what_there_is(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        account = service.account
-        await account.begin("wait")
-        await account.until(lambda: account.state() == "running")
-        status = (await service.ask("GET", "/_emulator/status")).document
-        counted = {name: status[name] for name in ("pools", "nodes", "jobs", "activeTasks", "runningTasks", "faults")}
-        assert counted == {"pools": 1, "nodes": 1, "jobs": 1, "activeTasks": 0, "runningTasks": 1, "faults": 0}
-        assert (status["completedTasks"], status["account"], status["endpoint"]) == (
-            0, "acct", "http://127.0.0.1:10010",
-        )  # fmt: skip
-        assert status["memoryMb"] > 1
-        assert 0 <= status["upSeconds"] < 86_400
-
-    served(tmp_path, story)
+async def test_status_counts_what_there_is(service: Service) -> None:
+    account = service.account
+    await account.begin("wait")
+    await account.until(lambda: account.state() == "running")
+    status = (await service.ask("GET", "/_emulator/status")).document
+    counted = {name: status[name] for name in ("pools", "nodes", "jobs", "activeTasks", "runningTasks", "faults")}
+    assert counted == {"pools": 1, "nodes": 1, "jobs": 1, "activeTasks": 0, "runningTasks": 1, "faults": 0}
+    assert (status["completedTasks"], status["account"], status["endpoint"]) == (
+        0, "acct", "http://127.0.0.1:10010",
+    )  # fmt: skip
+    assert status["memoryMb"] > 1
+    assert 0 <= status["upSeconds"] < 86_400
 
 
-def test_a_node_and_a_fault_that_do_not_exist_are_named(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        for verb, path, reason in (("POST", "nodes/x", "no node x"), ("DELETE", "faults/99", "no fault 99")):
-            answer = await service.ask(verb, f"/_emulator/{path}", {"act": "lose"})
-            assert (answer.status, f"there is {reason}" in str(answer.document["values"])) == (404, True)
-
-    served(tmp_path, story)
+async def test_a_node_and_a_fault_that_do_not_exist_are_named(service: Service) -> None:
+    for verb, path, reason in (("POST", "nodes/x", "no node x"), ("DELETE", "faults/99", "no fault 99")):
+        answer = await service.ask(verb, f"/_emulator/{path}", {"act": "lose"})
+        assert (answer.status, f"there is {reason}" in str(answer.document["values"])) == (404, True)
 
 
-def test_an_advanced_clock_is_ahead_by_exactly_that(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        def ahead(answer: Answer) -> tuple[str, float, float]:
-            clock = answer.document
-            return clock["mode"], clock["times"], clock["aheadSeconds"]
+async def test_an_advanced_clock_is_ahead_by_exactly_that(service: Service) -> None:
+    def ahead(answer: Answer) -> tuple[str, float, float]:
+        clock = answer.document
+        return clock["mode"], clock["times"], clock["aheadSeconds"]
 
-        assert ahead(await service.ask("GET", "/_emulator/clock")) == ("real", 1.0, 0.0)
-        turned = await service.ask("POST", "/_emulator/clock", {"mode": "stepped"})
-        assert ahead(turned)[0] == "stepped"
-        later = await service.ask("POST", "/_emulator/clock", {"advance": "PT90S", "patience": 0})
-        assert later.document["now"] == wire.timestamp(START + 90 * wire.SECOND)
-        for wrong in ({"patience": -1}, {"patience": "inf"}, {"mode": "x"}, {"advance": "soon"}, {"patience": None}):
-            assert code(await service.ask("POST", "/_emulator/clock", wrong)) == (400, "InvalidPropertyValue"), wrong
-
-    served(tmp_path, story)
+    assert ahead(await service.ask("GET", "/_emulator/clock")) == ("real", 1.0, 0.0)
+    turned = await service.ask("POST", "/_emulator/clock", {"mode": "stepped"})
+    assert ahead(turned)[0] == "stepped"
+    later = await service.ask("POST", "/_emulator/clock", {"advance": "PT90S", "patience": 0})
+    assert later.document["now"] == wire.timestamp(START + 90 * wire.SECOND)
+    for wrong in ({"patience": -1}, {"patience": "inf"}, {"mode": "x"}, {"advance": "soon"}, {"patience": None}):
+        assert code(await service.ask("POST", "/_emulator/clock", wrong)) == (400, "InvalidPropertyValue"), wrong
 
 
-def test_faults_are_added_listed_and_removed_one_by_one_or_all(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        fault = {"kind": "error", "code": "ServerBusy", "operation": "delete_job"}
-        numbers = [(await service.ask("POST", "/_emulator/faults", fault)).document["id"] for _ in range(3)]
-        assert len({*numbers}) == 3
-        assert (await service.ask("DELETE", f"/_emulator/faults/{numbers[0]}")).status == 204
-        listed = (await service.ask("GET", "/_emulator/faults")).document["value"]
-        assert [one["id"] for one in listed] == numbers[1:]
-        for wrong in (numbers[0], "x", "-1"):
-            assert code(await service.ask("DELETE", f"/_emulator/faults/{wrong}")) == (404, "ResourceNotFound")
-        assert (await service.ask("DELETE", "/_emulator/faults")).status == 204
-        assert (await service.ask("GET", "/_emulator/faults")).document == {"value": []}
-        assert code(await service.ask("POST", "/_emulator/faults", {"kind": "none"})) == (400, "InvalidPropertyValue")
-        for body in (b"[]", b"{", b"\xff"):
-            assert code(await service.ask("POST", "/_emulator/faults", body)) == (400, "InvalidRequestBody")
-
-    served(tmp_path, story)
+async def test_faults_are_added_listed_and_removed_one_by_one_or_all(service: Service) -> None:
+    fault = {"kind": "error", "code": "ServerBusy", "operation": "delete_job"}
+    numbers = [(await service.ask("POST", "/_emulator/faults", fault)).document["id"] for _ in range(3)]
+    assert len({*numbers}) == 3
+    assert (await service.ask("DELETE", f"/_emulator/faults/{numbers[0]}")).status == 204
+    listed = (await service.ask("GET", "/_emulator/faults")).document["value"]
+    assert [one["id"] for one in listed] == numbers[1:]
+    for wrong in (numbers[0], "x", "-1"):
+        assert code(await service.ask("DELETE", f"/_emulator/faults/{wrong}")) == (404, "ResourceNotFound")
+    assert (await service.ask("DELETE", "/_emulator/faults")).status == 204
+    assert (await service.ask("GET", "/_emulator/faults")).document == {"value": []}
+    assert code(await service.ask("POST", "/_emulator/faults", {"kind": "none"})) == (400, "InvalidPropertyValue")
+    for body in (b"[]", b"{", b"\xff"):
+        assert code(await service.ask("POST", "/_emulator/faults", body)) == (400, "InvalidRequestBody")
 
 
-def test_a_node_is_taken_away_only_in_ways_that_there_are(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        account = service.account
-        await account.begin("wait", targetLowPriorityNodes=1)
-        dedicated, spot = sorted(account.world.pools["pool"].nodes.values(), key=lambda node: not node.dedicated)
+async def test_a_node_is_taken_away_only_in_ways_that_there_are(service: Service) -> None:
+    account = service.account
+    await account.begin("wait", targetLowPriorityNodes=1)
+    dedicated, spot = sorted(account.world.pools["pool"].nodes.values(), key=lambda node: not node.dedicated)
 
-        async def befall(node_id: str, **document: object) -> tuple[int, str]:
-            answer = await service.ask("POST", f"/_emulator/nodes/{node_id}", document)
-            return (answer.status, "") if answer.status == 202 else code(answer)
+    async def befall(node_id: str, **document: object) -> tuple[int, str]:
+        answer = await service.ask("POST", f"/_emulator/nodes/{node_id}", document)
+        return (answer.status, "") if answer.status == 202 else code(answer)
 
-        assert await befall(spot.id, act="explode") == (400, "InvalidPropertyValue")
-        assert await befall(spot.id, act="lose", seconds=-1) == (400, "InvalidPropertyValue")
-        assert await befall(spot.id, act="lose", seconds="1") == (400, "InvalidPropertyValue")
-        assert await befall("none", act="lose") == (404, "NodeNotFound")
-        assert (await befall(dedicated.id, act="preempt"))[1] == "OperationNotValidOnNode"
-        assert await befall(spot.id, act="lose", notice=1) == (400, "InvalidPropertyValue")
-        assert await befall(spot.id, act="preempt", notice=0.0001, seconds=0) == (202, "")
-        assert await befall(dedicated.id, act="break") == (202, "")
-        assert dedicated.state == "unusable"
-
-    served(tmp_path, story)
+    assert await befall(spot.id, act="explode") == (400, "InvalidPropertyValue")
+    assert await befall(spot.id, act="lose", seconds=-1) == (400, "InvalidPropertyValue")
+    assert await befall(spot.id, act="lose", seconds="1") == (400, "InvalidPropertyValue")
+    assert await befall("none", act="lose") == (404, "NodeNotFound")
+    assert (await befall(dedicated.id, act="preempt"))[1] == "OperationNotValidOnNode"
+    assert await befall(spot.id, act="lose", notice=1) == (400, "InvalidPropertyValue")
+    assert await befall(spot.id, act="preempt", notice=0.0001, seconds=0) == (202, "")
+    assert await befall(dedicated.id, act="break") == (202, "")
+    assert dedicated.state == "unusable"
 
 
-def test_a_node_is_struck_by_each_name_that_a_view_shows_and_any_other_name_is_refused(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        account = service.account
-        await account.begin("wait", targetDedicatedNodes=4)
-        nodes = account.world.pools["pool"].nodes
-        node_ids = sorted(nodes)
+async def test_a_node_is_struck_by_each_name_that_a_view_shows_and_any_other_name_is_refused(service: Service) -> None:
+    account = service.account
+    await account.begin("wait", targetDedicatedNodes=4)
+    nodes = account.world.pools["pool"].nodes
+    node_ids = sorted(nodes)
 
-        async def strike(name: str) -> int:
-            return (await service.ask("POST", f"/_emulator/{quote(f'nodes/{name}')}", {"act": "break"})).status
+    async def strike(name: str) -> int:
+        return (await service.ask("POST", f"/_emulator/{quote(f'nodes/{name}')}", {"act": "break"})).status
 
-        for name in ("tvm_732a…_d", "…x", "é", "a b", "a\nb", "../x", "%zz", "\U0001f600", "n4", "-1"):
-            assert await strike(name) == 404, name
-        for number, name in enumerate((node_ids[0], shortened(node_ids[1]), "n2", "3")):
-            assert await strike(name) == 202, name
-            assert [nodes[node_id].state for node_id in node_ids[: number + 1]] == ["unusable"] * (number + 1)
-        account.do(pools.create_pool, body={**POOL, "id": "other", "targetDedicatedNodes": 1})
-        await account.until(lambda: account.world.pools["other"].nodes)
-        assert await strike("n0") == 404
-
-    served(tmp_path, story)
+    for name in ("tvm_732a…_d", "…x", "é", "a b", "a\nb", "../x", "%zz", "\U0001f600", "n4", "-1"):
+        assert await strike(name) == 404, name
+    for number, name in enumerate((node_ids[0], shortened(node_ids[1]), "n2", "3")):
+        assert await strike(name) == 202, name
+        assert [nodes[node_id].state for node_id in node_ids[: number + 1]] == ["unusable"] * (number + 1)
+    account.do(pools.create_pool, body={**POOL, "id": "other", "targetDedicatedNodes": 1})
+    await account.until(lambda: account.world.pools["other"].nodes)
+    assert await strike("n0") == 404
 
 
-def test_a_login_and_the_storage_are_the_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(service: Service) -> None:
-        machine: Any = service.account.machine
-        account = StorageAccount("devstore", "a2V5", "http://127.0.0.1:10000/devstore")
-        answers: list[StorageAccount | None] = [account, None]
+async def test_a_login_and_the_storage_are_the_machines(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine: Any = service.account.machine
+    account = StorageAccount("devstore", "a2V5", "http://127.0.0.1:10000/devstore")
+    answers: list[StorageAccount | None] = [account, None]
 
-        async def storage() -> StorageAccount:
-            if found := answers.pop(0):
-                return found
-            raise StorageMissing("npm is missing")
+    async def storage() -> StorageAccount:
+        if found := answers.pop(0):
+            return found
+        raise StorageMissing("npm is missing")
 
-        def login(node_id: str) -> NodeLogin:
-            if node_id == "node-1":
-                return NodeLogin(("ssh", "node-1"), ("relay",))
-            raise NodeLost(f"there is no node {node_id}")
+    def login(node_id: str) -> NodeLogin:
+        if node_id == "node-1":
+            return NodeLogin(("ssh", "node-1"), ("relay",))
+        raise NodeLost(f"there is no node {node_id}")
 
-        monkeypatch.setattr(machine, "storage", storage, raising=False)
-        monkeypatch.setattr(machine, "login", login, raising=False)
-        assert (await service.ask("POST", "/_emulator/storage")).document == account._asdict()
-        assert reason(await service.ask("POST", "/_emulator/storage")) == "npm is missing"
-        assert (await service.ask("GET", "/_emulator/login/node-1")).document == {
-            "ssh": ["ssh", "node-1"],
-            "relay": ["relay"],
-        }
-        assert reason(await service.ask("GET", "/_emulator/login/x")).startswith("there is no node x; `batchtrain pool")
-
-    served(tmp_path, story)
+    monkeypatch.setattr(machine, "storage", storage, raising=False)
+    monkeypatch.setattr(machine, "login", login, raising=False)
+    assert (await service.ask("POST", "/_emulator/storage")).document == account._asdict()
+    assert reason(await service.ask("POST", "/_emulator/storage")) == "npm is missing"
+    assert (await service.ask("GET", "/_emulator/login/node-1")).document == {
+        "ssh": ["ssh", "node-1"],
+        "relay": ["relay"],
+    }
+    assert reason(await service.ask("GET", "/_emulator/login/x")).startswith("there is no node x; `batchtrain pool")
 
 
-def test_a_reset_empties_the_account_and_a_stop_is_passed_on(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        await service.account.begin("exit 0")
-        assert (await service.ask("POST", "/_emulator/reset")).status == 204
-        assert (service.account.world.pools, service.account.world.jobs) == ({}, {})
-        assert (await service.ask("POST", "/_emulator/stop")).status == 202
-        assert service.stopped == ["stop"]
-        assert code(await service.ask("POST", "/_emulator/status")) == (404, "ResourceNotFound")
-
-    served(tmp_path, story)
+async def test_a_reset_empties_the_account_and_a_stop_is_passed_on(service: Service) -> None:
+    await service.account.begin("exit 0")
+    assert (await service.ask("POST", "/_emulator/reset")).status == 204
+    assert (service.account.world.pools, service.account.world.jobs) == ({}, {})
+    assert (await service.ask("POST", "/_emulator/stop")).status == 202
+    assert service.stopped == ["stop"]
+    assert code(await service.ask("POST", "/_emulator/status")) == (404, "ResourceNotFound")
 
 
-def test_a_hint_says_why_a_job_does_not_start(tmp_path: Path) -> None:
-    async def story(service: Service) -> None:
-        async def hints() -> list[tuple[str, str, str]]:
-            found = (await service.ask("GET", "/_emulator/hints")).document["value"]
-            return [(one["jobId"], one["taskId"], one["text"]) for one in found]
+async def test_a_hint_says_why_a_job_does_not_start(service: Service) -> None:
+    async def hints() -> list[tuple[str, str, str]]:
+        found = (await service.ask("GET", "/_emulator/hints")).document["value"]
+        return [(one["jobId"], one["taskId"], one["text"]) for one in found]
 
-        account = service.account
-        await service.ask("POST", "/pools", {**POOL, "targetDedicatedNodes": 0})
-        await service.ask("POST", "/jobs", JOB)
-        assert await hints() == []
-        account.make("exit 0")
-        assert await hints() == [("job", "", "pool pool has no nodes")]
-        await service.ask("DELETE", "/pools/pool")
-        await account.until(lambda: not account.world.pools)
-        assert await hints() == [("job", "", "its pool pool does not exist")]
-
-    served(tmp_path, story)
+    account = service.account
+    await service.ask("POST", "/pools", {**POOL, "targetDedicatedNodes": 0})
+    await service.ask("POST", "/jobs", JOB)
+    assert await hints() == []
+    account.make("exit 0")
+    assert await hints() == [("job", "", "pool pool has no nodes")]
+    await service.ask("DELETE", "/pools/pool")
+    await account.until(lambda: not account.world.pools)
+    assert await hints() == [("job", "", "its pool pool does not exist")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -104,54 +103,40 @@ class Agent:
         return {"failure": self.failure}
 
 
-def test_a_mount_lives_as_long_as_a_scope_that_uses_it() -> None:
+async def test_a_mount_lives_as_long_as_a_scope_that_uses_it() -> None:
     agent, ended = Agent(), set[str]()
-
-    async def story() -> None:
-        node = NodeMounts(agent.ask, ended)
-        assert await node.mount([NodeMount("/a", "/x"), NodeMount("/b", "/y")], "first") == ""
-        assert await node.mount([NodeMount("/a", "/x")], "second") == ""
-        assert agent.mounted == {"/x": "/a", "/y": "/b"}
-        ended.add("first")
-        await node.unmount_unused()
-        assert agent.mounted == {"/x": "/a"}
-        ended.add("second")
-        await node.unmount_unused()
-        assert agent.mounted == {}
-        await node.unmount_unused()
-
-    asyncio.run(story())
+    node = NodeMounts(agent.ask, ended)
+    assert await node.mount([NodeMount("/a", "/x"), NodeMount("/b", "/y")], "first") == ""
+    assert await node.mount([NodeMount("/a", "/x")], "second") == ""
+    assert agent.mounted == {"/x": "/a", "/y": "/b"}
+    ended.add("first")
+    await node.unmount_unused()
+    assert agent.mounted == {"/x": "/a"}
+    ended.add("second")
+    await node.unmount_unused()
+    assert agent.mounted == {}
+    await node.unmount_unused()
 
 
-def test_a_path_shows_one_directory_at_a_time() -> None:
+async def test_a_path_shows_one_directory_at_a_time() -> None:
     agent, ended = Agent(), set[str]()
-
-    async def story() -> None:
-        node = NodeMounts(agent.ask, ended)
-        await node.mount([NodeMount("/a", "/x")], "first")
-        assert await node.mount([NodeMount("/b", "/x")], "second") == (
-            "/x is /a for another task that runs on this node"
-        )
-        ended.add("first")
-        assert await node.mount([NodeMount("/b", "/x")], "second") == ""
-        assert agent.mounted == {"/x": "/b"}
-        assert agent.asked == ["mount /x", "unmount /x", "mount /x"]  # not one on top of the other
-
-    asyncio.run(story())
+    node = NodeMounts(agent.ask, ended)
+    await node.mount([NodeMount("/a", "/x")], "first")
+    assert await node.mount([NodeMount("/b", "/x")], "second") == ("/x is /a for another task that runs on this node")
+    ended.add("first")
+    assert await node.mount([NodeMount("/b", "/x")], "second") == ""
+    assert agent.mounted == {"/x": "/b"}
+    assert agent.asked == ["mount /x", "unmount /x", "mount /x"]  # not one on top of the other
 
 
-def test_a_mount_that_fails_is_told_and_tried_again() -> None:
+async def test_a_mount_that_fails_is_told_and_tried_again() -> None:
     agent = Agent()
-
-    async def story() -> None:
-        node = NodeMounts(agent.ask, set())
-        agent.failure = "no such device"
-        assert await node.mount([NodeMount("/a", "/x")], "first") == "/a cannot be mounted at /x: no such device"
-        agent.failure = ""
-        assert await node.mount([NodeMount("/a", "/x")], "first") == ""
-        assert agent.mounted == {"/x": "/a"}
-
-    asyncio.run(story())
+    node = NodeMounts(agent.ask, set())
+    agent.failure = "no such device"
+    assert await node.mount([NodeMount("/a", "/x")], "first") == "/a cannot be mounted at /x: no such device"
+    agent.failure = ""
+    assert await node.mount([NodeMount("/a", "/x")], "first") == ""
+    assert agent.mounted == {"/x": "/a"}
 
 
 def test_a_node_without_namespaces_says_which_paths_it_cannot_show() -> None:

@@ -274,62 +274,51 @@ def mounting(data_dir: Path, *containers: str) -> NodeSpec:
     return NodeSpec("p", "n", "", "", "", mounts=tuple(Mount(name, f"mounts/{name}", name) for name in containers))
 
 
-def test_the_containers_of_a_node_exist_and_have_its_files_after_a_copy(blobs: FakeBlobs, tmp_path: Path) -> None:
-    async def story() -> None:
-        storage, spec = Storage(tmp_path, blobs.endpoint), mounting(tmp_path, "box", "crate")
-        await storage.mount(spec)
-        assert blobs.containers == {"box": {}, "crate": {}}
-        (tmp_path / "mounts/box/a").write_text("a")
-        await storage.copy(spec)
-        assert blobs.texts("box") == {"a": "a"}
-        assert blobs.texts("crate") == {}
-        (tmp_path / "mounts/crate/b").write_text("b")
-        await storage.close([spec])
-        assert blobs.texts("crate") == {"b": "b"}
-
-    asyncio.run(story())
+async def test_the_containers_of_a_node_exist_and_have_its_files_after_a_copy(blobs: FakeBlobs, tmp_path: Path) -> None:
+    storage, spec = Storage(tmp_path, blobs.endpoint), mounting(tmp_path, "box", "crate")
+    await storage.mount(spec)
+    assert blobs.containers == {"box": {}, "crate": {}}
+    (tmp_path / "mounts/box/a").write_text("a")
+    await storage.copy(spec)
+    assert blobs.texts("box") == {"a": "a"}
+    assert blobs.texts("crate") == {}
+    (tmp_path / "mounts/crate/b").write_text("b")
+    await storage.close([spec])
+    assert blobs.texts("crate") == {"b": "b"}
 
 
-def test_containers_of_running_nodes_are_copied_now_and_then(
+async def test_containers_of_running_nodes_are_copied_now_and_then(
     blobs: FakeBlobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_storage, "EVERY_SECONDS", 0.001)
-
-    async def story() -> None:
-        storage, spec = Storage(tmp_path, blobs.endpoint), mounting(tmp_path, "box")
-        await storage.mount(spec)
-        storage.living = [spec]
-        (tmp_path / "mounts/box/a").write_text("a")
-        while not blobs.containers["box"]:
-            await asyncio.sleep(0.001)
-        await storage.close([])
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    storage, spec = Storage(tmp_path, blobs.endpoint), mounting(tmp_path, "box")
+    await storage.mount(spec)
+    storage.living = [spec]
+    (tmp_path / "mounts/box/a").write_text("a")
+    while not blobs.containers["box"]:
+        await asyncio.sleep(0.001)
+    await storage.close([])
 
 
-def test_a_node_without_storage_cannot_mount_its_container(blobs: FakeBlobs, tmp_path: Path) -> None:
-    async def story() -> None:
-        storage = Storage(tmp_path, blobs.endpoint)
-        storage.missing = "no Node.js"
-        with pytest.raises(NodeUnfit, match="the container box cannot be mounted: no Node") as refusal:
-            await storage.mount(mounting(tmp_path, "box"))
-        assert refusal.value.code == "MountConfigurationException"
-        await storage.copy(mounting(tmp_path, "box"))
-        await storage.mount(mounting(tmp_path))
-
-    asyncio.run(story())
+async def test_a_node_without_storage_cannot_mount_its_container(blobs: FakeBlobs, tmp_path: Path) -> None:
+    storage = Storage(tmp_path, blobs.endpoint)
+    storage.missing = "no Node.js"
+    with pytest.raises(NodeUnfit, match="the container box cannot be mounted: no Node") as refusal:
+        await storage.mount(mounting(tmp_path, "box"))
+    assert refusal.value.code == "MountConfigurationException"
+    await storage.copy(mounting(tmp_path, "box"))
+    await storage.mount(mounting(tmp_path))
 
 
-def test_only_a_container_of_the_accounts_own_storage_gets_a_signed_address(blobs: FakeBlobs, tmp_path: Path) -> None:
-    async def story() -> None:
-        storage = Storage(tmp_path, blobs.endpoint)
-        other = Download("http://h/x", "x")
-        assert await storage.addressed(other) is other
-        item = await storage.addressed(Download("box", "x", own=True))
-        assert item.url.startswith(f"{blobs.endpoint}/box?")
-        assert not item.own
-        storage.missing = "no Node.js"
-        with pytest.raises(DownloadError, match="no Node"):
-            await storage.addressed(Download("box", "x", own=True))
-
-    asyncio.run(story())
+async def test_only_a_container_of_the_accounts_own_storage_gets_a_signed_address(
+    blobs: FakeBlobs, tmp_path: Path
+) -> None:
+    storage = Storage(tmp_path, blobs.endpoint)
+    other = Download("http://h/x", "x")
+    assert await storage.addressed(other) is other
+    item = await storage.addressed(Download("box", "x", own=True))
+    assert item.url.startswith(f"{blobs.endpoint}/box?")
+    assert not item.own
+    storage.missing = "no Node.js"
+    with pytest.raises(DownloadError, match="no Node"):
+        await storage.addressed(Download("box", "x", own=True))

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import threading
 import zipfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -183,10 +183,17 @@ class FakeContainers:
 class Nodes:
     """A machine with its agents."""
 
-    def __init__(self, data_dir: Path, isolation: Isolation, images: dict[str, str]) -> None:
+    def __init__(self, data_dir: Path, isolation: Isolation) -> None:
         self.data_dir, self.agents, self.containers = data_dir, Agents(), FakeContainers()
-        self.machine = ProcessMachine(data_dir, images.get, isolation, cast(Any, self.containers))
+        self.images: dict[str, str] = {}
+        self.machine = ProcessMachine(data_dir, self.images.get, isolation, cast(Any, self.containers))
         self.lost: list[str] = []
+
+    async def __aenter__(self) -> None:
+        self.data_dir.mkdir()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.machine.close()
 
     def spec(self, name: str = "a", **more: Any) -> NodeSpec:
         return NodeSpec("pool", name, f"10.77.1.{2 + ord(name) - ord('a')}", f"Host-{name}", "STANDARD_NC6", **more)
@@ -205,28 +212,16 @@ class Nodes:
         return self.data_dir / "machine/pool" / path
 
 
-Play = Callable[..., None]
+@pytest.fixture
+def isolation() -> Isolation:
+    return NAMESPACES
 
 
 @pytest.fixture
-def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
-    def tell(
-        story: Callable[[Nodes], Awaitable[None]],
-        isolation: Isolation = NAMESPACES,
-        images: dict[str, str] | None = None,
-    ) -> None:
-        async def whole() -> None:
-            nodes = Nodes(tmp_path / "data", isolation, images or {})
-            monkeypatch.setattr(process, "_start_agent", nodes.agents.start)
-            nodes.data_dir.mkdir(exist_ok=True)
-            try:
-                await story(nodes)
-            finally:
-                await nodes.machine.close()
-
-        asyncio.run(asyncio.wait_for(whole(), 60))
-
-    return tell
+def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: Isolation) -> Nodes:
+    machine = Nodes(tmp_path / "data", isolation)
+    monkeypatch.setattr(process, "_start_agent", machine.agents.start)
+    return machine
 
 
 async def reached(holds: Callable[[], Any]) -> None:
@@ -237,205 +232,167 @@ async def reached(holds: Callable[[], Any]) -> None:
 # --- booting --------------------------------------------------------------------------------------------------------
 
 
-def test_a_node_has_batchs_directories_and_its_own_environment(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        up = await nodes.boot()
-        azure = ["applications", "fsmounts", "shared", "startup", "volatile", "workitems"]
-        assert sorted(path.name for path in up.root.iterdir()) == azure
-        assert up.root == nodes.data_dir / "nodes/pool/a"
-        assert (up.root_inside, up.isolation) == (str(nodes.data_dir / "mnt/pool"), "namespaces")
-        assert up.address == "127.77.1.2", "a process node has an address of this machine"
-        environment = up.environment
-        assert environment["HOME"] == f"{up.root_inside}/volatile/home/_azbatch"
-        assert environment[MARKER] == up.root_inside
-        assert environment["PATH"].startswith(f"{nodes.pool('bin')}:/")
-        assert environment["FI_TCP_IFACE"] == "lo"
-        assert process.PLAIN not in environment
-        assert (up.root / "volatile/home/_azbatch/.profile").read_text() == f"PATH={nodes.pool('bin')}:$PATH\n"
-
-    play(story)
+async def test_a_node_has_batchs_directories_and_its_own_environment(nodes: Nodes) -> None:
+    up = await nodes.boot()
+    azure = ["applications", "fsmounts", "shared", "startup", "volatile", "workitems"]
+    assert sorted(path.name for path in up.root.iterdir()) == azure
+    assert up.root == nodes.data_dir / "nodes/pool/a"
+    assert (up.root_inside, up.isolation) == (str(nodes.data_dir / "mnt/pool"), "namespaces")
+    assert up.address == "127.77.1.2", "a process node has an address of this machine"
+    environment = up.environment
+    assert environment["HOME"] == f"{up.root_inside}/volatile/home/_azbatch"
+    assert environment[MARKER] == up.root_inside
+    assert environment["PATH"].startswith(f"{nodes.pool('bin')}:/")
+    assert environment["FI_TCP_IFACE"] == "lo"
+    assert process.PLAIN not in environment
+    assert (up.root / "volatile/home/_azbatch/.profile").read_text() == f"PATH={nodes.pool('bin')}:$PATH\n"
 
 
 @pytest.mark.parametrize(("uid", "has"), [(0, True), (1000, False)])
-def test_open_mpi_is_allowed_to_run_as_root_if_the_emulator_does(
-    play: Play, monkeypatch: pytest.MonkeyPatch, uid: int, has: bool
+async def test_open_mpi_is_allowed_to_run_as_root_if_the_emulator_does(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, uid: int, has: bool
 ) -> None:
-    async def story(nodes: Nodes) -> None:
-        monkeypatch.setattr(os, "getuid", lambda: uid)
-        assert ("OMPI_ALLOW_RUN_AS_ROOT" in (await nodes.boot()).environment) is has
-
-    play(story)
+    monkeypatch.setattr(os, "getuid", lambda: uid)
+    assert ("OMPI_ALLOW_RUN_AS_ROOT" in (await nodes.boot()).environment) is has
 
 
-def test_a_plain_node_says_why_it_is_one(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        up = await nodes.boot()
-        assert up.root_inside == str(up.root)
-        assert up.environment[process.PLAIN] == "the kernel refuses; change it"
-
-    play(story, PLAIN)
+@pytest.mark.parametrize("isolation", [PLAIN])
+async def test_a_plain_node_says_why_it_is_one(nodes: Nodes) -> None:
+    up = await nodes.boot()
+    assert up.root_inside == str(up.root)
+    assert up.environment[process.PLAIN] == "the kernel refuses; change it"
 
 
-def test_the_agent_is_told_what_its_node_is(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.boot("b", mounts=(Mount("box", "mounts/box"),))
-        boot, root = nodes.agents.started[0].boot, nodes.data_dir / "nodes/pool/b"
-        assert (boot["isolation"], boot["user_namespace"], boot["network"]) == ("namespaces", False, "")
-        assert (boot["hostname"], boot["address"]) == ("Host-b", "127.77.1.3")
-        assert boot["first_pid"] == 1000 + (256 + 3) * 997 % 20000
-        assert boot["tmp"] == str(nodes.pool("nodes/b/tmp"))
-        assert Path(boot["tmp"]).stat().st_mode & 0o7777 == 0o1777
-        binds = [tuple(bind) for bind in boot["binds"]]
-        assert binds[0] == (str(root), str(nodes.data_dir / "mnt/pool"), False)
-        assert (str(nodes.pool("bin")), str(nodes.pool("bin")), True) in binds
-        assert (str(nodes.data_dir / "mounts/box"), str(nodes.data_dir / "mounts/box"), False) in binds
-        assert (str(nodes.pool("hosts")), "/etc/hosts", False) in binds
-        assert (str(nodes.pool("nodes/b/hostname")), "/etc/hostname", False) in binds
-        assert nodes.pool("nodes/b/hostname").read_text() == "Host-b\n"
-        link = root / "fsmounts/box"
-        assert link.readlink() == nodes.data_dir / "mounts/box"
-        assert (root / "fsmounts/box.log").read_text() == "box is mounts/box of the emulator's data directory\n"
-
-    play(story)
+async def test_the_agent_is_told_what_its_node_is(nodes: Nodes) -> None:
+    await nodes.boot("b", mounts=(Mount("box", "mounts/box"),))
+    boot, root = nodes.agents.started[0].boot, nodes.data_dir / "nodes/pool/b"
+    assert (boot["isolation"], boot["user_namespace"], boot["network"]) == ("namespaces", False, "")
+    assert (boot["hostname"], boot["address"]) == ("Host-b", "127.77.1.3")
+    assert boot["first_pid"] == 1000 + (256 + 3) * 997 % 20000
+    assert boot["tmp"] == str(nodes.pool("nodes/b/tmp"))
+    assert Path(boot["tmp"]).stat().st_mode & 0o7777 == 0o1777
+    binds = [tuple(bind) for bind in boot["binds"]]
+    assert binds[0] == (str(root), str(nodes.data_dir / "mnt/pool"), False)
+    assert (str(nodes.pool("bin")), str(nodes.pool("bin")), True) in binds
+    assert (str(nodes.data_dir / "mounts/box"), str(nodes.data_dir / "mounts/box"), False) in binds
+    assert (str(nodes.pool("hosts")), "/etc/hosts", False) in binds
+    assert (str(nodes.pool("nodes/b/hostname")), "/etc/hostname", False) in binds
+    assert nodes.pool("nodes/b/hostname").read_text() == "Host-b\n"
+    link = root / "fsmounts/box"
+    assert link.readlink() == nodes.data_dir / "mounts/box"
+    assert (root / "fsmounts/box.log").read_text() == "box is mounts/box of the emulator's data directory\n"
 
 
-def test_the_names_of_a_pools_nodes_lead_to_their_addresses_while_they_are_up(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.boot("a")
+async def test_the_names_of_a_pools_nodes_lead_to_their_addresses_while_they_are_up(nodes: Nodes) -> None:
+    await nodes.boot("a")
+    await nodes.boot("b")
+    lines = nodes.pool("hosts").read_text().splitlines()
+    assert {"127.77.1.2 Host-a", "127.77.1.3 Host-b", "127.0.0.1 localhost"} <= set(lines)
+    for name, address in (("host-a", "127.77.1.2"), ("@a", "127.77.1.2"), ("host-b", "127.77.1.3")):
+        assert os.readlink(nodes.pool(f"peers/{name}")) == address  # noqa: PTH115 - as text
+    await nodes.machine.shutdown("a")
+    assert "Host-a" not in nodes.pool("hosts").read_text()
+    assert "127.77.1.3 Host-b" in nodes.pool("hosts").read_text()
+    assert sorted(path.name for path in nodes.pool("peers").iterdir()) == ["@b", "host-b"]
+
+
+@pytest.mark.parametrize("isolation", [Isolation("namespaces", user_namespace=True)])
+async def test_a_user_namespace_names_the_user_of_batch(nodes: Nodes) -> None:
+    up = await nodes.boot()
+    assert (up.environment["USER"], up.environment["LOGNAME"]) == ("_azbatch", "_azbatch")
+    first = nodes.pool("passwd").read_text().splitlines()[0]
+    assert first == f"_azbatch:x:{os.getuid()}:{os.getgid()}::{up.root_inside}/volatile/home/_azbatch:/bin/bash"
+    assert any(bind[1] == "/etc/passwd" for bind in nodes.agents.started[0].boot["binds"])
+
+
+async def test_a_size_with_gpus_has_nvidia_smi_unless_the_machine_has_it(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name, path: None)
+    await nodes.boot("a")
+    assert not nodes.pool("bin/nvidia-smi").exists()
+    await nodes.boot("b", gpus=2)
+    text = nodes.pool("bin/nvidia-smi").read_text()
+    assert "@" not in text.replace('"$@"', "")
+    assert nodes.pool("bin/nvidia-smi").stat().st_mode & 0o777 == 0o755
+
+
+async def test_an_agent_that_is_killed_while_it_comes_up_is_started_three_times(nodes: Nodes) -> None:
+    nodes.agents.reports = [{"event": "killed"}] * 2
+    await nodes.boot("a")
+    assert len(nodes.agents.started) == 3
+    nodes.agents.reports = [{"event": "killed"}] * 3
+    with pytest.raises(NodeLost, match=r"b: its agent did not come up; see .*/nodes/b/agent\.log"):
         await nodes.boot("b")
-        lines = nodes.pool("hosts").read_text().splitlines()
-        assert {"127.77.1.2 Host-a", "127.77.1.3 Host-b", "127.0.0.1 localhost"} <= set(lines)
-        for name, address in (("host-a", "127.77.1.2"), ("@a", "127.77.1.2"), ("host-b", "127.77.1.3")):
-            assert os.readlink(nodes.pool(f"peers/{name}")) == address  # noqa: PTH115 - as text
-        await nodes.machine.shutdown("a")
-        assert "Host-a" not in nodes.pool("hosts").read_text()
-        assert "127.77.1.3 Host-b" in nodes.pool("hosts").read_text()
-        assert sorted(path.name for path in nodes.pool("peers").iterdir()) == ["@b", "host-b"]
-
-    play(story)
+    assert len(nodes.agents.started) == 6
+    assert "b" in nodes.containers.left
 
 
-def test_a_user_namespace_names_the_user_of_batch(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        up = await nodes.boot()
-        assert (up.environment["USER"], up.environment["LOGNAME"]) == ("_azbatch", "_azbatch")
-        first = nodes.pool("passwd").read_text().splitlines()[0]
-        assert first == f"_azbatch:x:{os.getuid()}:{os.getgid()}::{up.root_inside}/volatile/home/_azbatch:/bin/bash"
-        assert any(bind[1] == "/etc/passwd" for bind in nodes.agents.started[0].boot["binds"])
-
-    play(story, Isolation("namespaces", user_namespace=True))
-
-
-def test_a_size_with_gpus_has_nvidia_smi_unless_the_machine_has_it(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(nodes: Nodes) -> None:
-        monkeypatch.setattr(shutil, "which", lambda name, path: None)
-        await nodes.boot("a")
-        assert not nodes.pool("bin/nvidia-smi").exists()
-        await nodes.boot("b", gpus=2)
-        text = nodes.pool("bin/nvidia-smi").read_text()
-        assert "@" not in text.replace('"$@"', "")
-        assert nodes.pool("bin/nvidia-smi").stat().st_mode & 0o777 == 0o755
-
-    play(story)
-
-
-def test_an_agent_that_is_killed_while_it_comes_up_is_started_three_times(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        nodes.agents.reports = [{"event": "killed"}] * 2
-        await nodes.boot("a")
-        assert len(nodes.agents.started) == 3
-        nodes.agents.reports = [{"event": "killed"}] * 3
-        with pytest.raises(NodeLost, match=r"b: its agent did not come up; see .*/nodes/b/agent\.log"):
-            await nodes.boot("b")
-        assert len(nodes.agents.started) == 6
-        assert "b" in nodes.containers.left
-
-    play(story)
-
-
-def test_an_agent_that_refuses_is_not_started_again(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        nodes.agents.reports = [{"event": "failed", "message": "mount: no"}]
-        with pytest.raises(NodeLost, match="a: mount: no"):
-            await nodes.boot()
-        assert len(nodes.agents.started) == 1
-        assert not nodes.pool("peers/host-a").is_symlink()
-
-    play(story)
-
-
-def test_a_directory_that_a_task_replaced_by_a_link_needs_a_reimage(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
+async def test_an_agent_that_refuses_is_not_started_again(nodes: Nodes) -> None:
+    nodes.agents.reports = [{"event": "failed", "message": "mount: no"}]
+    with pytest.raises(NodeLost, match="a: mount: no"):
         await nodes.boot()
-        await nodes.machine.shutdown("a")
-        root = nodes.data_dir / "nodes/pool/a"
-        (root / "shared").rmdir()
-        (root / "shared").symlink_to("/etc")
-        with pytest.raises(NodeLost, match="a task replaced it by a link; a reimage of the node makes it anew"):
-            await nodes.boot()
-
-    play(story)
+    assert len(nodes.agents.started) == 1
+    assert not nodes.pool("peers/host-a").is_symlink()
 
 
-def test_what_an_earlier_start_left_in_tmp_is_gone_and_its_files_stay(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        up = await nodes.boot()
-        (up.root / "shared/file").touch()
-        (nodes.pool("nodes/a/tmp") / "old").touch()
+async def test_a_directory_that_a_task_replaced_by_a_link_needs_a_reimage(nodes: Nodes) -> None:
+    await nodes.boot()
+    await nodes.machine.shutdown("a")
+    root = nodes.data_dir / "nodes/pool/a"
+    (root / "shared").rmdir()
+    (root / "shared").symlink_to("/etc")
+    with pytest.raises(NodeLost, match="a task replaced it by a link; a reimage of the node makes it anew"):
         await nodes.boot()
-        assert (up.root / "shared/file").exists()
-        assert list(nodes.pool("nodes/a/tmp").iterdir()) == []
-        assert nodes.lost == [], "the first start was shut down"
 
-    play(story)
+
+async def test_what_an_earlier_start_left_in_tmp_is_gone_and_its_files_stay(nodes: Nodes) -> None:
+    up = await nodes.boot()
+    (up.root / "shared/file").touch()
+    (nodes.pool("nodes/a/tmp") / "old").touch()
+    await nodes.boot()
+    assert (up.root / "shared/file").exists()
+    assert list(nodes.pool("nodes/a/tmp").iterdir()) == []
+    assert nodes.lost == [], "the first start was shut down"
 
 
 # --- runs -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_sent_to_the_agent_and_ends_with_its_code(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        up = await nodes.boot()
-        assert await nodes.run("exit 7", environment={"WORD": "a b"}) == Exit(7)
-        (request,) = nodes.requests
-        assert (request["scope"], request["program"], request["directory"]) == ("s", ["exit", "7"], TASK)
-        assert request["root"] == up.root_inside
-        assert request["environment"] == {**up.environment, "WORD": "a b"}
-        assert (up.root / TASK / "wd").is_dir()
-
-    play(story)
+async def test_a_run_is_sent_to_the_agent_and_ends_with_its_code(nodes: Nodes) -> None:
+    up = await nodes.boot()
+    assert await nodes.run("exit 7", environment={"WORD": "a b"}) == Exit(7)
+    (request,) = nodes.requests
+    assert (request["scope"], request["program"], request["directory"]) == ("s", ["exit", "7"], TASK)
+    assert request["root"] == up.root_inside
+    assert request["environment"] == {**up.environment, "WORD": "a b"}
+    assert (up.root / TASK / "wd").is_dir()
 
 
-def test_the_packages_of_a_node_and_of_a_run_are_unpacked_before_they_are_needed(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        folder = nodes.data_dir / FOLDER / "solver"
-        folder.mkdir(parents=True)
-        with zipfile.ZipFile(folder / "1.0.zip", "w") as archive:
-            archive.writestr("bin/solve", "x")
-        shutil.copytree(folder, folder.with_name("other"))
-        up = await nodes.boot(packages=(Package("solver", "1.0"),))
-        assert (up.root / "applications/solver/1.0/bin/solve").read_text() == "x"
-        await nodes.run("exit 0", packages=(Package("other", "1.0"),))
-        assert (up.root / "applications/other/1.0/bin/solve").read_text() == "x"
-        missing = await nodes.run("exit 0", packages=(Package("solver", "2.0"),))
-        assert (missing.code, missing.failure) == (None, "ApplicationPackageError")
-
-    play(story)
+async def test_the_packages_of_a_node_and_of_a_run_are_unpacked_before_they_are_needed(nodes: Nodes) -> None:
+    folder = nodes.data_dir / FOLDER / "solver"
+    folder.mkdir(parents=True)
+    with zipfile.ZipFile(folder / "1.0.zip", "w") as archive:
+        archive.writestr("bin/solve", "x")
+    shutil.copytree(folder, folder.with_name("other"))
+    up = await nodes.boot(packages=(Package("solver", "1.0"),))
+    assert (up.root / "applications/solver/1.0/bin/solve").read_text() == "x"
+    await nodes.run("exit 0", packages=(Package("other", "1.0"),))
+    assert (up.root / "applications/other/1.0/bin/solve").read_text() == "x"
+    missing = await nodes.run("exit 0", packages=(Package("solver", "2.0"),))
+    assert (missing.code, missing.failure) == (None, "ApplicationPackageError")
 
 
-def test_a_node_that_does_not_come_up_has_no_name_in_its_pool(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        with pytest.raises(NodeUnfit):
-            await nodes.boot(packages=(Package("solver", "2.0"),))
-        assert "Host-a" not in nodes.pool("hosts").read_text()
-        assert list(nodes.pool("peers").iterdir()) == []
-
-    play(story)
+async def test_a_node_that_does_not_come_up_has_no_name_in_its_pool(nodes: Nodes) -> None:
+    with pytest.raises(NodeUnfit):
+        await nodes.boot(packages=(Package("solver", "2.0"),))
+    assert "Host-a" not in nodes.pool("hosts").read_text()
+    assert list(nodes.pool("peers").iterdir()) == []
 
 
 @pytest.mark.parametrize("place", ["wd", ""])
-def test_resource_files_are_downloaded_before_the_command_and_a_failure_is_the_tasks(
-    play: Play, monkeypatch: pytest.MonkeyPatch, place: str
+async def test_resource_files_are_downloaded_before_the_command_and_a_failure_is_the_tasks(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     fetched: list[tuple[str, str]] = []
 
@@ -444,28 +401,23 @@ def test_resource_files_are_downloaded_before_the_command_and_a_failure_is_the_t
         if item.path == "bad":
             raise DownloadError("BlobNotFound", f"{item.url}: gone")
 
-    async def story(nodes: Nodes) -> None:
-        monkeypatch.setattr(process, "fetch", fetch)
-        await nodes.boot()
-        files = tuple(Download(f"http://x/{name}", name) for name in ("a", "b"))
-        assert await nodes.run("exit 7", downloads=files, downloads_to=place) == Exit(7)
-        assert sorted(fetched) == [("http://x/a", f"{TASK}/{place}"), ("http://x/b", f"{TASK}/{place}")]
-        bad = (Download("http://x/bad", "bad"), *files)
-        assert await nodes.run("exit 7", downloads=bad) == Exit(None, "BlobNotFound", "http://x/bad: gone")
-        assert len(nodes.requests) == 1
-
-    play(story)
+    monkeypatch.setattr(process, "fetch", fetch)
+    await nodes.boot()
+    files = tuple(Download(f"http://x/{name}", name) for name in ("a", "b"))
+    assert await nodes.run("exit 7", downloads=files, downloads_to=place) == Exit(7)
+    assert sorted(fetched) == [("http://x/a", f"{TASK}/{place}"), ("http://x/b", f"{TASK}/{place}")]
+    bad = (Download("http://x/bad", "bad"), *files)
+    assert await nodes.run("exit 7", downloads=bad) == Exit(None, "BlobNotFound", "http://x/bad: gone")
+    assert len(nodes.requests) == 1
 
 
-def test_the_logs_of_a_node_are_sent_from_the_data_directory(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_logs_of_a_node_are_sent_from_the_data_directory(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sent: list[tuple[object, ...]] = []
     monkeypatch.setattr(output_files, "send_logs", lambda *arguments: sent.append(arguments))
-
-    async def story(nodes: Nodes) -> None:
-        await nodes.machine.send_logs("a", "https://store/logs", "pool/a/now")
-        assert sent == [(nodes.data_dir, "a", "https://store/logs", "pool/a/now")]
-
-    play(story)
+    await nodes.machine.send_logs("a", "https://store/logs", "pool/a/now")
+    assert sent == [(nodes.data_dir, "a", "https://store/logs", "pool/a/now")]
 
 
 @pytest.mark.parametrize(
@@ -476,8 +428,8 @@ def test_the_logs_of_a_node_are_sent_from_the_data_directory(play: Play, monkeyp
         (OSError("gone"), "FileUploadMiscError", "gone"),
     ],
 )
-def test_output_files_are_sent_after_the_command_and_a_failure_is_the_tasks(
-    play: Play, monkeypatch: pytest.MonkeyPatch, error: Exception | None, failure: str | None, message: str
+async def test_output_files_are_sent_after_the_command_and_a_failure_is_the_tasks(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, error: Exception | None, failure: str | None, message: str
 ) -> None:
     sent: list[tuple[Any, ...]] = []
 
@@ -486,15 +438,12 @@ def test_output_files_are_sent_after_the_command_and_a_failure_is_the_tasks(
         if error is not None:
             raise error
 
-    async def story(nodes: Nodes) -> None:
-        monkeypatch.setattr(output_files, "send", send)
-        up = await nodes.boot()
-        uploads = tuple(Upload("*.txt", "https://store/c", condition=name) for name in ("taskfailure", "tasksuccess"))
-        outcome = await nodes.run("exit 7", uploads=uploads, environment={"WORD": "a b"})
-        assert outcome == Exit(7, failure, message)
-        assert sent == [(uploads[:1], up.root_inside, TASK, "a b", False)]
-
-    play(story)
+    monkeypatch.setattr(output_files, "send", send)
+    up = await nodes.boot()
+    uploads = tuple(Upload("*.txt", "https://store/c", condition=name) for name in ("taskfailure", "tasksuccess"))
+    outcome = await nodes.run("exit 7", uploads=uploads, environment={"WORD": "a b"})
+    assert outcome == Exit(7, failure, message)
+    assert sent == [(uploads[:1], up.root_inside, TASK, "a b", False)]
 
 
 @pytest.mark.parametrize(
@@ -509,53 +458,45 @@ def test_output_files_are_sent_after_the_command_and_a_failure_is_the_tasks(
         ),
     ],
 )
-def test_a_run_that_does_not_start_has_batchs_code(play: Play, command: str, failure: str, message: str) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.boot()
-        end = await nodes.run(command)
-        assert (end.code, end.failure) == (None, failure)
-        assert end.message.startswith(message)
-
-    play(story)
-
-
-def test_a_directory_that_leads_out_of_the_node_is_not_prepared(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        up = await nodes.boot()
-        (up.root / "workitems/job").symlink_to("/etc")
-        assert (await nodes.run("exit 0"))[:2] == (None, "ResourceDirectoryCreateFailed")
-        assert nodes.requests == []
-
-    play(story)
+async def test_a_run_that_does_not_start_has_batchs_code(
+    nodes: Nodes, command: str, failure: str, message: str
+) -> None:
+    await nodes.boot()
+    end = await nodes.run(command)
+    assert (end.code, end.failure) == (None, failure)
+    assert end.message.startswith(message)
 
 
-def test_elevated_commands_run_as_the_user_and_that_is_told_once(play: Play, caplog: pytest.LogCaptureFixture) -> None:
-    async def story(nodes: Nodes) -> None:
-        up = await nodes.boot()
-        for _ in range(2):
-            assert await nodes.run("exit 0", elevated=True) == Exit(0)
-        line = f"a: elevated commands run as {up.environment['USER']} here"
-        assert [record.getMessage() for record in caplog.records] == [line]
-
-    play(story)
+async def test_a_directory_that_leads_out_of_the_node_is_not_prepared(nodes: Nodes) -> None:
+    up = await nodes.boot()
+    (up.root / "workitems/job").symlink_to("/etc")
+    assert (await nodes.run("exit 0"))[:2] == (None, "ResourceDirectoryCreateFailed")
+    assert nodes.requests == []
 
 
-def test_a_scope_that_has_ended_starts_nothing_more(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.boot()
-        run = asyncio.ensure_future(nodes.run("wait"))
-        await reached(lambda: nodes.requests)
-        await nodes.machine.end("a", "s", 3.0)
-        assert await run == Exit(143)
-        assert (nodes.requests[-1]["op"], nodes.requests[-1]["grace"]) == ("end", 3.0)
-        assert await nodes.run("exit 0") == Exit(None, "TaskEnded", "the task ended before its command started")
-        await nodes.machine.end("none", "s")
-
-    play(story)
+async def test_elevated_commands_run_as_the_user_and_that_is_told_once(
+    nodes: Nodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    up = await nodes.boot()
+    for _ in range(2):
+        assert await nodes.run("exit 0", elevated=True) == Exit(0)
+    line = f"a: elevated commands run as {up.environment['USER']} here"
+    assert [record.getMessage() for record in caplog.records] == [line]
 
 
-def test_an_upload_is_called_off_by_the_end_of_its_scope(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    called_off = threading.Event()
+async def test_a_scope_that_has_ended_starts_nothing_more(nodes: Nodes) -> None:
+    await nodes.boot()
+    run = asyncio.ensure_future(nodes.run("wait"))
+    await reached(lambda: nodes.requests)
+    await nodes.machine.end("a", "s", 3.0)
+    assert await run == Exit(143)
+    assert (nodes.requests[-1]["op"], nodes.requests[-1]["grace"]) == ("end", 3.0)
+    assert await nodes.run("exit 0") == Exit(None, "TaskEnded", "the task ended before its command started")
+    await nodes.machine.end("none", "s")
+
+
+async def test_an_upload_is_called_off_by_the_end_of_its_scope(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    called_off, sending = threading.Event(), threading.Event()
 
     def send(_uploads: object, _source: object, is_called_off: Callable[[], bool]) -> None:
         sending.set()
@@ -563,66 +504,53 @@ def test_an_upload_is_called_off_by_the_end_of_its_scope(play: Play, monkeypatch
             called_off.wait(0.001)
         called_off.set()
 
-    async def story(nodes: Nodes) -> None:
-        monkeypatch.setattr(output_files, "send", send)
-        await nodes.boot()
-        run = asyncio.ensure_future(nodes.run("exit 7", uploads=(Upload("*", "https://store/c"),)))
-        await reached(sending.is_set)
-        await nodes.machine.end("a", "s")
-        assert await run == Exit(7)
-        await reached(called_off.is_set)
-
-    sending = threading.Event()
-    play(story)
+    monkeypatch.setattr(output_files, "send", send)
+    await nodes.boot()
+    run = asyncio.ensure_future(nodes.run("exit 7", uploads=(Upload("*", "https://store/c"),)))
+    await reached(sending.is_set)
+    await nodes.machine.end("a", "s")
+    assert await run == Exit(7)
+    await reached(called_off.is_set)
 
 
-def test_a_command_that_was_ended_sends_its_output_files_afterwards(
-    play: Play, monkeypatch: pytest.MonkeyPatch
+async def test_a_command_that_was_ended_sends_its_output_files_afterwards(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
-
-    async def story(nodes: Nodes) -> None:
-        monkeypatch.setattr(output_files, "send", lambda uploads, *_: sent.extend(item.pattern for item in uploads))
-        await nodes.boot()
-        conditions = ("taskcompletion", "taskfailure", "tasksuccess")
-        uploads = tuple(Upload(name, "https://store/c", condition=name) for name in conditions)
-        run = asyncio.ensure_future(nodes.run("wait", uploads=uploads))
-        await reached(lambda: nodes.requests)
-        await nodes.machine.end("a", "s")
-        assert (await run, sent) == (Exit(143), [])
-        await nodes.machine.upload("a", Run("s", TASK, "wait", {}, uploads=uploads))
-        assert sent == ["taskcompletion", "taskfailure"]
-        await nodes.machine.upload("none", Run("s", TASK, "wait", {}))
-
-    play(story)
+    monkeypatch.setattr(output_files, "send", lambda uploads, *_: sent.extend(item.pattern for item in uploads))
+    await nodes.boot()
+    conditions = ("taskcompletion", "taskfailure", "tasksuccess")
+    uploads = tuple(Upload(name, "https://store/c", condition=name) for name in conditions)
+    run = asyncio.ensure_future(nodes.run("wait", uploads=uploads))
+    await reached(lambda: nodes.requests)
+    await nodes.machine.end("a", "s")
+    assert (await run, sent) == (Exit(143), [])
+    await nodes.machine.upload("a", Run("s", TASK, "wait", {}, uploads=uploads))
+    assert sent == ["taskcompletion", "taskfailure"]
+    await nodes.machine.upload("none", Run("s", TASK, "wait", {}))
 
 
-def test_a_mapped_image_gives_its_programs_after_the_stand_ins(play: Play, tmp_path: Path) -> None:
+async def test_a_mapped_image_gives_its_programs_after_the_stand_ins(nodes: Nodes, tmp_path: Path) -> None:
     (tmp_path / "env/bin").mkdir(parents=True)
     shutil.copy("/bin/true", tmp_path / "env/bin/python")
-
-    async def story(nodes: Nodes) -> None:
-        up = await nodes.boot()
-        await nodes.run("exit 0", image="train", environment={"PATH": f"/mine:{nodes.pool('bin')}:/usr/bin"})
-        run = next(request for request in nodes.requests if request["op"] == "run")
-        assert run["environment"]["PATH"] == f"{nodes.pool('bin')}:{tmp_path}/env/bin:/mine:/usr/bin"
-        exposed = [request["path"] for request in nodes.requests if request["op"] == "expose"]
-        assert str(tmp_path / "env") in exposed, "a node has its own /tmp"
-        await nodes.run("exit 0", image="train")
-        assert [request["op"] for request in nodes.requests].count("expose") == len(exposed)
-        assert up.environment["PATH"].startswith(str(nodes.pool("bin")))
-
-    play(story, images={"train": str(tmp_path / "env")})
+    nodes.images["train"] = str(tmp_path / "env")
+    up = await nodes.boot()
+    await nodes.run("exit 0", image="train", environment={"PATH": f"/mine:{nodes.pool('bin')}:/usr/bin"})
+    run = next(request for request in nodes.requests if request["op"] == "run")
+    assert run["environment"]["PATH"] == f"{nodes.pool('bin')}:{tmp_path}/env/bin:/mine:/usr/bin"
+    exposed = [request["path"] for request in nodes.requests if request["op"] == "expose"]
+    assert str(tmp_path / "env") in exposed, "a node has its own /tmp"
+    await nodes.run("exit 0", image="train")
+    assert [request["op"] for request in nodes.requests].count("expose") == len(exposed)
+    assert up.environment["PATH"].startswith(str(nodes.pool("bin")))
 
 
-def test_a_mapped_environment_that_is_gone_fails_the_task(play: Play, tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.boot()
-        end = await nodes.run("exit 0", image="train")
-        assert (end.code, end.failure) == (None, "ContainerInvalidImage")
-        assert str(tmp_path / "none") in end.message
-
-    play(story, images={"train": str(tmp_path / "none")})
+async def test_a_mapped_environment_that_is_gone_fails_the_task(nodes: Nodes, tmp_path: Path) -> None:
+    nodes.images["train"] = str(tmp_path / "none")
+    await nodes.boot()
+    end = await nodes.run("exit 0", image="train")
+    assert (end.code, end.failure) == (None, "ContainerInvalidImage")
+    assert str(tmp_path / "none") in end.message
 
 
 @pytest.mark.parametrize(
@@ -634,19 +562,16 @@ def test_a_mapped_environment_that_is_gone_fails_the_task(play: Play, tmp_path: 
         ("", True, ["exit", "4"]),
     ],
 )
-def test_the_entry_point_of_a_mapped_image_comes_before_the_command(
-    play: Play, tmp_path: Path, options: str, stays: bool, program: list[str]
+async def test_the_entry_point_of_a_mapped_image_comes_before_the_command(
+    nodes: Nodes, tmp_path: Path, options: str, stays: bool, program: list[str]
 ) -> None:
     (tmp_path / "env/bin").mkdir(parents=True)
     shutil.copy("/bin/true", tmp_path / "env/bin/python")
-
-    async def story(nodes: Nodes) -> None:
-        mapped_images.map_image(nodes.data_dir, "train", tmp_path / "env", entrypoint="entry")
-        await nodes.boot()
-        await nodes.run("exit 4", image="train", container=Container("train", options), stays=stays)
-        assert nodes.requests[-1]["program"] == program
-
-    play(story, images={"train": str(tmp_path / "env")})
+    nodes.images["train"] = str(tmp_path / "env")
+    mapped_images.map_image(nodes.data_dir, "train", tmp_path / "env", entrypoint="entry")
+    await nodes.boot()
+    await nodes.run("exit 4", image="train", container=Container("train", options), stays=stays)
+    assert nodes.requests[-1]["program"] == program
 
 
 @pytest.mark.parametrize(
@@ -657,54 +582,45 @@ def test_the_entry_point_of_a_mapped_image_comes_before_the_command(
         ("inputs:/there", PLAIN, "cannot show the task's directories /there at these paths"),
     ],
 )
-def test_a_volume_that_a_mapped_image_cannot_have_fails_the_task(
-    play: Play, tmp_path: Path, volume: str, isolation: Isolation, message: str
+async def test_a_volume_that_a_mapped_image_cannot_have_fails_the_task(
+    nodes: Nodes, tmp_path: Path, volume: str, message: str
 ) -> None:
     (tmp_path / "env/bin").mkdir(parents=True)
     shutil.copy("/bin/true", tmp_path / "env/bin/python")
-
-    async def story(nodes: Nodes) -> None:
-        await nodes.boot()
-        end = await nodes.run("exit 0", image="train", container=Container("train", f"-v {volume}"))
-        assert (end.code, end.failure) == (None, "ContainerInvalidSettings")
-        assert message in end.message
-
-    play(story, isolation, images={"train": str(tmp_path / "env")})
+    nodes.images["train"] = str(tmp_path / "env")
+    await nodes.boot()
+    end = await nodes.run("exit 0", image="train", container=Container("train", f"-v {volume}"))
+    assert (end.code, end.failure) == (None, "ContainerInvalidSettings")
+    assert message in end.message
 
 
-def test_a_run_on_a_node_that_is_not_up_is_lost(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        with pytest.raises(NodeLost, match="a: no such node is up"):
-            await nodes.run("exit 0")
-        await nodes.boot()
-        run = asyncio.ensure_future(nodes.run("wait"))
-        await reached(lambda: nodes.requests)
-        nodes.agents.started[-1].kill()
-        with pytest.raises(NodeLost, match="a: the node died"):
-            await run
-        await reached(lambda: nodes.lost)
-        assert nodes.lost == ["a"]
-        assert nodes.containers.left[-1] == "a"
-
-    play(story)
+async def test_a_run_on_a_node_that_is_not_up_is_lost(nodes: Nodes) -> None:
+    with pytest.raises(NodeLost, match="a: no such node is up"):
+        await nodes.run("exit 0")
+    await nodes.boot()
+    run = asyncio.ensure_future(nodes.run("wait"))
+    await reached(lambda: nodes.requests)
+    nodes.agents.started[-1].kill()
+    with pytest.raises(NodeLost, match="a: the node died"):
+        await run
+    await reached(lambda: nodes.lost)
+    assert nodes.lost == ["a"]
+    assert nodes.containers.left[-1] == "a"
 
 
-def test_the_processes_of_a_plain_node_that_died_are_killed_by_its_marker(
-    play: Play, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("isolation", [PLAIN])
+async def test_the_processes_of_a_plain_node_that_died_are_killed_by_its_marker(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed: list[str] = []
     monkeypatch.setattr(marked_processes, "kill", killed.append)
-
-    async def story(nodes: Nodes) -> None:
-        up = await nodes.boot()
-        nodes.agents.started[-1].kill()
-        await reached(lambda: nodes.lost)
-        assert killed == [f"{MARKER}={up.root}"]
-        await nodes.boot()
-        await nodes.machine.shutdown("a")
-        assert len(killed) == 1, "an agent that is asked to end ends them itself"
-
-    play(story, PLAIN)
+    up = await nodes.boot()
+    nodes.agents.started[-1].kill()
+    await reached(lambda: nodes.lost)
+    assert killed == [f"{MARKER}={up.root}"]
+    await nodes.boot()
+    await nodes.machine.shutdown("a")
+    assert len(killed) == 1, "an agent that is asked to end ends them itself"
 
 
 # --- containers -----------------------------------------------------------------------------------------------------
@@ -712,171 +628,134 @@ def test_the_processes_of_a_plain_node_that_died_are_killed_by_its_marker(
 UNMAPPED = Containers(("train", "mapped"))
 
 
-def test_a_node_with_containers_has_its_images_its_address_and_its_key(play: Play, tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        up = await nodes.boot(containers=UNMAPPED)
-        assert nodes.containers.joined == [("a", ["train"])]
-        assert (up.isolation, up.address) == ("docker", "10.7.0.4")
-        assert (up.root / "volatile/home/_azbatch/.ssh/authorized_keys").exists()
-        resolver = nodes.pool("nodes/a/resolv.conf")
-        assert resolver.read_text() == "nameserver 10.0.0.1\n"
-        assert [str(resolver), "/etc/resolv.conf", False] in nodes.agents.started[0].boot["binds"]
-
-    play(story, images={"mapped": str(tmp_path)})
+async def test_a_node_with_containers_has_its_images_its_address_and_its_key(nodes: Nodes, tmp_path: Path) -> None:
+    nodes.images["mapped"] = str(tmp_path)
+    up = await nodes.boot(containers=UNMAPPED)
+    assert nodes.containers.joined == [("a", ["train"])]
+    assert (up.isolation, up.address) == ("docker", "10.7.0.4")
+    assert (up.root / "volatile/home/_azbatch/.ssh/authorized_keys").exists()
+    resolver = nodes.pool("nodes/a/resolv.conf")
+    assert resolver.read_text() == "nameserver 10.0.0.1\n"
+    assert [str(resolver), "/etc/resolv.conf", False] in nodes.agents.started[0].boot["binds"]
 
 
-def test_a_node_whose_images_are_all_mapped_needs_no_engine(play: Play, tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.boot("a", containers=Containers(("mapped",)))
-        await nodes.boot("b")
-        assert nodes.containers.joined == []
-        await nodes.boot("c", containers=Containers())
-        assert nodes.containers.joined == [("c", [])]
-
-    play(story, images={"mapped": str(tmp_path)})
+async def test_a_node_whose_images_are_all_mapped_needs_no_engine(nodes: Nodes, tmp_path: Path) -> None:
+    nodes.images["mapped"] = str(tmp_path)
+    await nodes.boot("a", containers=Containers(("mapped",)))
+    await nodes.boot("b")
+    assert nodes.containers.joined == []
+    await nodes.boot("c", containers=Containers())
+    assert nodes.containers.joined == [("c", [])]
 
 
-def test_an_image_that_is_not_mapped_runs_in_a_container_with_the_tasks_variables(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.boot(containers=UNMAPPED)
-        container = Container("train", "-v $AZ_BATCH_DIR:/x -e A=$none")
-        end = await nodes.run("", image="train", container=container, environment={"AZ_BATCH_DIR": "/d"})
-        assert end == Exit(5)
-        (run,) = nodes.containers.runs
-        assert run.container is not None and run.container.options == "-v /d:/x -e A=$none"
-        assert nodes.requests == []
-        nodes.containers.prepared = Exit(None, "ContainerInvalidImage", "no")
-        assert await nodes.run("exit 0", image="train", container=Container("train")) == nodes.containers.prepared
-
-    play(story)
+async def test_an_image_that_is_not_mapped_runs_in_a_container_with_the_tasks_variables(nodes: Nodes) -> None:
+    await nodes.boot(containers=UNMAPPED)
+    container = Container("train", "-v $AZ_BATCH_DIR:/x -e A=$none")
+    end = await nodes.run("", image="train", container=container, environment={"AZ_BATCH_DIR": "/d"})
+    assert end == Exit(5)
+    (run,) = nodes.containers.runs
+    assert run.container is not None and run.container.options == "-v /d:/x -e A=$none"
+    assert nodes.requests == []
+    nodes.containers.prepared = Exit(None, "ContainerInvalidImage", "no")
+    assert await nodes.run("exit 0", image="train", container=Container("train")) == nodes.containers.prepared
 
 
-def test_a_node_that_loses_its_container_dies(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.boot(containers=UNMAPPED)
-        nodes.containers.on_lost()
-        await reached(lambda: nodes.lost)
-        await nodes.boot(containers=UNMAPPED)
-        nodes.containers.exit = NodeLost("gone")
-        with pytest.raises(NodeLost, match="gone"):
-            await nodes.run("exit 0", image="train", container=Container("train"))
-        assert nodes.lost == ["a", "a"]
-
-    play(story)
+async def test_a_node_that_loses_its_container_dies(nodes: Nodes) -> None:
+    await nodes.boot(containers=UNMAPPED)
+    nodes.containers.on_lost()
+    await reached(lambda: nodes.lost)
+    await nodes.boot(containers=UNMAPPED)
+    nodes.containers.exit = NodeLost("gone")
+    with pytest.raises(NodeLost, match="gone"):
+        await nodes.run("exit 0", image="train", container=Container("train"))
+    assert nodes.lost == ["a", "a"]
 
 
-def test_an_image_without_an_engine_fails_the_task_with_the_reason(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        nodes.containers.answers = False
-        await nodes.boot(containers=UNMAPPED)
-        end = await nodes.run("exit 0", image="train", container=Container("train"))
-        assert (end.code, end.failure) == (None, "ContainerInvalidImage")
-        assert "no engine answers" in end.message and "`batchtrain emulator images map train PREFIX`" in end.message
-        nodes.containers.answers = True
-        with pytest.raises(NodeLost, match="a Docker Engine answers now; the node boots again to have it"):
-            await nodes.run("exit 0", image="train", container=Container("train"))
-        await reached(lambda: nodes.lost)
-
-    play(story)
+async def test_an_image_without_an_engine_fails_the_task_with_the_reason(nodes: Nodes) -> None:
+    nodes.containers.answers = False
+    await nodes.boot(containers=UNMAPPED)
+    end = await nodes.run("exit 0", image="train", container=Container("train"))
+    assert (end.code, end.failure) == (None, "ContainerInvalidImage")
+    assert "no engine answers" in end.message and "`batchtrain emulator images map train PREFIX`" in end.message
+    nodes.containers.answers = True
+    with pytest.raises(NodeLost, match="a Docker Engine answers now; the node boots again to have it"):
+        await nodes.run("exit 0", image="train", container=Container("train"))
+    await reached(lambda: nodes.lost)
 
 
-def test_an_image_on_a_node_without_containers_fails_the_task(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        nodes.containers.missing = ""
-        await nodes.boot()
-        end = await nodes.run("exit 0", image="train", container=Container("train"))
-        assert "the pool's nodes came up without it" in end.message
-
-    play(story)
+async def test_an_image_on_a_node_without_containers_fails_the_task(nodes: Nodes) -> None:
+    nodes.containers.missing = ""
+    await nodes.boot()
+    end = await nodes.run("exit 0", image="train", container=Container("train"))
+    assert "the pool's nodes came up without it" in end.message
 
 
 # --- cleaning up ----------------------------------------------------------------------------------------------------
 
 
-def test_a_closed_machine_has_no_node_left(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.boot("a")
-        await nodes.boot("b")
-        await nodes.machine.close()
-        assert [agent.wait(0) for agent in nodes.agents.started] == [0, 0]
-        with pytest.raises(NodeLost):
-            await nodes.run("exit 0", "b")
-
-    play(story)
+async def test_a_closed_machine_has_no_node_left(nodes: Nodes) -> None:
+    await nodes.boot("a")
+    await nodes.boot("b")
+    await nodes.machine.close()
+    assert [agent.wait(0) for agent in nodes.agents.started] == [0, 0]
+    with pytest.raises(NodeLost):
+        await nodes.run("exit 0", "b")
 
 
-def test_a_removed_node_leaves_no_directory(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        up = await nodes.boot("a")
-        await nodes.boot("b")
-        await nodes.machine.remove("a")
-        assert not up.root.exists()
-        assert not nodes.pool("nodes/a").exists()
-        assert (nodes.data_dir / "nodes/pool/b").exists()
-        with pytest.raises(NodeLost):
-            await nodes.run("exit 0")
-
-    play(story)
+async def test_a_removed_node_leaves_no_directory(nodes: Nodes) -> None:
+    up = await nodes.boot("a")
+    await nodes.boot("b")
+    await nodes.machine.remove("a")
+    assert not up.root.exists()
+    assert not nodes.pool("nodes/a").exists()
+    assert (nodes.data_dir / "nodes/pool/b").exists()
+    with pytest.raises(NodeLost):
+        await nodes.run("exit 0")
 
 
-def test_directories_without_a_record_are_deleted_and_no_others(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.boot("a")
-        for name in ("nodes/pool/old", "nodes/gone/a", "machine/pool/nodes/old", "machine/gone/bin", "mnt/pool", "x"):
-            (nodes.data_dir / name).mkdir(parents=True, exist_ok=True)
-        (nodes.data_dir / "nodes/file").touch()
-        await nodes.machine.sweep({"pool": ["a"]})
-        left = {path.relative_to(nodes.data_dir).as_posix() for path in nodes.data_dir.glob("*/*")}
-        assert left == {"nodes/pool", "machine/pool"}
-        assert [path.name for path in (nodes.data_dir / "nodes/pool").iterdir()] == ["a"]
-        assert [path.name for path in nodes.pool("nodes").iterdir()] == ["a"]
-        assert (nodes.data_dir / "x").exists()
-
-    play(story)
+async def test_directories_without_a_record_are_deleted_and_no_others(nodes: Nodes) -> None:
+    await nodes.boot("a")
+    for name in ("nodes/pool/old", "nodes/gone/a", "machine/pool/nodes/old", "machine/gone/bin", "mnt/pool", "x"):
+        (nodes.data_dir / name).mkdir(parents=True, exist_ok=True)
+    (nodes.data_dir / "nodes/file").touch()
+    await nodes.machine.sweep({"pool": ["a"]})
+    left = {path.relative_to(nodes.data_dir).as_posix() for path in nodes.data_dir.glob("*/*")}
+    assert left == {"nodes/pool", "machine/pool"}
+    assert [path.name for path in (nodes.data_dir / "nodes/pool").iterdir()] == ["a"]
+    assert [path.name for path in nodes.pool("nodes").iterdir()] == ["a"]
+    assert (nodes.data_dir / "x").exists()
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a*", "a?", "a["])
-def test_a_text_that_is_no_id_names_no_directory(play: Play, name: str) -> None:
-    async def story(nodes: Nodes) -> None:
-        with pytest.raises(ValueError, match="not an id"):
-            await nodes.machine.remove(name)
-
-    play(story)
+async def test_a_text_that_is_no_id_names_no_directory(nodes: Nodes, name: str) -> None:
+    with pytest.raises(ValueError, match="not an id"):
+        await nodes.machine.remove(name)
 
 
-def test_a_login_leads_to_the_address_of_the_node(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.boot()
-        login = nodes.machine.login("a")
-        assert login.ssh[-2:] == (str(nodes.pool("peers")), "127.77.1.2")
-        assert login.relay[-1].endswith("relay.py")
-        with pytest.raises(NodeLost):
-            nodes.machine.login("b")
-
-    play(story)
+async def test_a_login_leads_to_the_address_of_the_node(nodes: Nodes) -> None:
+    await nodes.boot()
+    login = nodes.machine.login("a")
+    assert login.ssh[-2:] == (str(nodes.pool("peers")), "127.77.1.2")
+    assert login.relay[-1].endswith("relay.py")
+    with pytest.raises(NodeLost):
+        nodes.machine.login("b")
 
 
-def test_another_account_has_the_storage_of_the_first(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        first = StorageAccount("first", "a2V5", "http://host/first")
-        nodes.machine.share_storage(lambda: first)
-        assert await nodes.machine.storage() == first
-
-    play(story)
+async def test_another_account_has_the_storage_of_the_first(nodes: Nodes) -> None:
+    first = StorageAccount("first", "a2V5", "http://host/first")
+    nodes.machine.share_storage(lambda: first)
+    assert await nodes.machine.storage() == first
 
 
-def test_an_endpoint_of_a_node_is_open_while_it_is_up(play: Play) -> None:
-    async def story(nodes: Nodes) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.77.1.2", 0))
-            port = probe.getsockname()[1]
-        await nodes.boot(forwards=(Forward(port, 1),))
-        socket.create_connection(("127.77.1.2", port)).close()
-        await nodes.machine.shutdown("a")
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.77.1.2", port))
-
-    play(story)
+async def test_an_endpoint_of_a_node_is_open_while_it_is_up(nodes: Nodes) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.77.1.2", 0))
+        port = probe.getsockname()[1]
+    await nodes.boot(forwards=(Forward(port, 1),))
+    socket.create_connection(("127.77.1.2", port)).close()
+    await nodes.machine.shutdown("a")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.77.1.2", port))
 
 
 def test_plain_nodes_are_told_with_the_reason_and_the_remedy(
@@ -923,11 +802,8 @@ def test_a_visible_environment_has_its_interpreters_and_installation(tmp_path: P
     assert pool.visible_paths_of("/usr") == []
 
 
-def test_the_message_of_an_agent_is_json_with_its_length() -> None:
-    async def story() -> None:
-        reader = asyncio.StreamReader()
-        body = json.dumps({"event": "up"}).encode()
-        reader.feed_data(len(body).to_bytes(4, "big") + body)
-        assert await process._receive(reader) == {"event": "up"}
-
-    asyncio.run(story())
+async def test_the_message_of_an_agent_is_json_with_its_length() -> None:
+    reader = asyncio.StreamReader()
+    body = json.dumps({"event": "up"}).encode()
+    reader.feed_data(len(body).to_bytes(4, "big") + body)
+    assert await process._receive(reader) == {"event": "up"}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,19 +32,17 @@ def test_a_command_takes_as_long_as_its_sleeps_and_ends_with_its_exit(command: s
     assert act_of(command) == (seconds * wire.SECOND, code)
 
 
-def on_a_node(work: Callable[[SimulatedMachine, Clock, Alarms], Awaitable[Any]]) -> Any:
-    async def whole() -> Any:
-        clock = Clock(lambda: 1000)
-        clock.turn("stepped")
-        alarms = Alarms(clock)
-        machine = SimulatedMachine(alarms, Path("/data"))
-        await machine.boot(SPEC, lambda node_id: None)
-        try:
-            return await work(machine, clock, alarms)
-        finally:
-            alarms.close()
-
-    return asyncio.run(whole())
+@contextlib.asynccontextmanager
+async def on_a_node() -> AsyncIterator[tuple[SimulatedMachine, Clock, Alarms]]:
+    clock = Clock(lambda: 1000)
+    clock.turn("stepped")
+    alarms = Alarms(clock)
+    machine = SimulatedMachine(alarms, Path("/data"))
+    await machine.boot(SPEC, lambda node_id: None)
+    try:
+        yield machine, clock, alarms
+    finally:
+        alarms.close()
 
 
 def run(command: str, scope: str = "task") -> Run:
@@ -57,8 +55,8 @@ async def begun(machine: SimulatedMachine, command: str, scope: str = "task") ->
     return task
 
 
-def test_a_run_ends_when_the_clock_has_gone_on_for_its_duration() -> None:
-    async def work(machine: SimulatedMachine, clock: Clock, alarms: Alarms) -> None:
+async def test_a_run_ends_when_the_clock_has_gone_on_for_its_duration() -> None:
+    async with on_a_node() as (machine, clock, alarms):
         task = await begun(machine, "sleep 60; exit 4")
         assert alarms.waiting == 1
         for seconds, done in ((59, False), (1, True)):
@@ -70,15 +68,14 @@ def test_a_run_ends_when_the_clock_has_gone_on_for_its_duration() -> None:
         assert await task == Exit(4)
         assert alarms.waiting == 0
 
-    on_a_node(work)
+
+async def test_a_run_without_a_sleep_ends_at_once() -> None:
+    async with on_a_node() as (machine, _, _):
+        assert await machine.run("node", run("exit 9")) == Exit(9)
 
 
-def test_a_run_without_a_sleep_ends_at_once() -> None:
-    assert on_a_node(lambda machine, _, __: machine.run("node", run("exit 9"))) == Exit(9)
-
-
-def test_only_the_ended_scope_is_killed() -> None:
-    async def work(machine: SimulatedMachine, clock: Clock, alarms: Alarms) -> None:
+async def test_only_the_ended_scope_is_killed() -> None:
+    async with on_a_node() as (machine, _, _):
         first, second = await begun(machine, "sleep 9", "a"), await begun(machine, "sleep 9", "b")
         await machine.end("node", "a")
         await machine.end("node", "c")
@@ -86,11 +83,9 @@ def test_only_the_ended_scope_is_killed() -> None:
         assert not second.done()
         second.cancel()
 
-    on_a_node(work)
 
-
-def test_a_node_that_is_shut_down_is_lost_with_its_runs() -> None:
-    async def work(machine: SimulatedMachine, clock: Clock, alarms: Alarms) -> None:
+async def test_a_node_that_is_shut_down_is_lost_with_its_runs() -> None:
+    async with on_a_node() as (machine, _, _):
         task = await begun(machine, "sleep 9")
         assert machine.has("node")
         await machine.remove("node")
@@ -100,11 +95,9 @@ def test_a_node_that_is_shut_down_is_lost_with_its_runs() -> None:
         with pytest.raises(NodeLost):
             await machine.run("node", run("true"))
 
-    on_a_node(work)
 
-
-def test_alarms_ring_in_order_and_not_before_their_moment() -> None:
-    async def work(machine: SimulatedMachine, clock: Clock, alarms: Alarms) -> None:
+async def test_alarms_ring_in_order_and_not_before_their_moment() -> None:
+    async with on_a_node() as (_, clock, alarms):
         told: list[int] = []
         alarms.notify = lambda: told.append(alarms.waiting)
         start = clock()
@@ -119,5 +112,3 @@ def test_alarms_ring_in_order_and_not_before_their_moment() -> None:
         alarms.close()
         assert late.cancelled()
         assert alarms.next is None
-
-    on_a_node(work)
