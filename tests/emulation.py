@@ -151,6 +151,16 @@ class Stage:
         self.do(tasks.create_task, "job", body={"id": task_id, "commandLine": "true", **more})
         return self.world.jobs["job"].tasks[task_id.lower()]
 
+    def run_task(self, task_id: str = "task", **more: object) -> Task:
+        """A task that has its node, if one is free; makes a pool of one node and a job if there are none."""
+        if "pool" not in self.world.pools:
+            self.pool(1)
+        if "job" not in self.world.jobs:
+            self.job()
+        task = self.task(task_id, **more)
+        self.settle()
+        return task
+
     def gang(self, instances: int = 2, **more: object) -> Task:
         settings = {"numberOfInstances": instances, "coordinationCommandLine": "true"}
         return self.task(multiInstanceSettings=settings, **more)

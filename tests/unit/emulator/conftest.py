@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.emulation import Stage
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
@@ -28,6 +30,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
     asyncio.run(run_test())
     return True
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
 
 
 @pytest.fixture

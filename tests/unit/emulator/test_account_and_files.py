@@ -39,11 +39,6 @@ Operation = Callable[[World, Call], Reply]
 CONTAINER = "https://x/out?sig=hush"
 
 
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
 def code(stage: Stage, operation: Operation, *path: str, body: object = None, **query: str) -> str:
     with pytest.raises(Fault) as refusal:
         stage.do(operation, *path, body=body, **query)
@@ -183,9 +178,7 @@ def test_the_load_of_the_machine_is_that_of_a_pools_nodes(stage: Stage) -> None:
     gib = 2**30
     stage.world.load = lambda: Load(1 * gib, 2 * gib, 3 * gib, 4 * gib, 5, 6, 7 * gib, 8 * gib)
     stage.pool(1, taskSlotsPerNode=4)
-    stage.job()
-    stage.task()
-    stage.settle()
+    stage.run_task()
     shown = document(stage.do(usage.of_account))["resourceStats"]
     assert {name: value for name, value in shown.items() if not name.endswith("Time")} == {
         "avgCPUPercentage": 25.0, "avgMemoryGiB": 1, "peakMemoryGiB": 1, "avgDiskGiB": 2, "peakDiskGiB": 2,
@@ -208,8 +201,7 @@ def test_the_times_of_tasks_are_added_up(stage: Stage) -> None:
     for task, code in ((first, 1), (second, 0), (first, 1)):
         stage.later(60)
         stage.exits(task, code)
-    stage.task("c")
-    stage.settle()
+    stage.run_task("c")
     stage.later(30)
     of_account, of_job = (
         document(stage.do(statistics.of_account)), document(stage.do(jobs.get_job, "job", expand="stats"))["stats"],
@@ -541,10 +533,7 @@ def test_a_pattern_means_these_files_under_these_names(
 
 
 def test_a_failed_upload_fails_the_task_for_good(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task(constraints={"maxTaskRetryCount": 3})
-    stage.settle()
+    task = stage.run_task(constraints={"maxTaskRetryCount": 3})
     ended = Exit(1, "FileUploadContainerNotFound", "no such container")
     reports.application_ended(stage.world, task, task.run, ended, stage.now)
     stage.end_scopes()

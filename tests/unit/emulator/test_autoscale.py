@@ -17,11 +17,6 @@ BY_TASKS = "$TargetDedicatedNodes = min(4, $PendingTasks.GetSample(1));"
 AUTO = {"enableAutoScale": True, "autoScaleFormula": BY_TASKS, "autoScaleEvaluationInterval": "PT5M"}
 
 
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
 def make(stage: Stage, **more: object) -> Pool:
     stage.do(pools.create_pool, body={**POOL, **AUTO, **more})
     stage.boot()
@@ -256,9 +251,7 @@ def test_a_pool_goes_on_by_its_formula_after_a_restart(stage: Stage) -> None:
 
 def test_a_smaller_target_takes_nodes_with_the_formulas_option(stage: Stage) -> None:
     make(stage, autoScaleFormula="$TargetDedicatedNodes = 1;")
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     stage.later(60)
     fewer = "$TargetDedicatedNodes = 0; $NodeDeallocationOption = taskcompletion;"
     stage.do(autoscale.enable, "pool", body={"autoScaleFormula": fewer})

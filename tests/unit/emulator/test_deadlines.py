@@ -39,25 +39,16 @@ def of_a_job(stage: Stage) -> None:
 
 
 def of_a_task(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    stage.task(constraints={"maxWallClockTime": "PT1H"})
-    stage.settle()
+    stage.run_task(constraints={"maxWallClockTime": "PT1H"})
 
 
 def of_files(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     stage.exits(task)
 
 
 def of_a_retry(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task(constraints={"maxTaskRetryCount": -1})
-    stage.settle()
+    task = stage.run_task(constraints={"maxTaskRetryCount": -1})
     for _ in range(6):
         stage.exits(task, 1)
     assert task.state == "active"
@@ -66,8 +57,7 @@ def of_a_retry(stage: Stage) -> None:
 def of_a_preparation(stage: Stage) -> None:
     stage.pool(1)
     stage.job(jobPreparationTask={"commandLine": "p", "constraints": {"maxWallClockTime": "PT1H"}})
-    stage.task()
-    stage.settle()
+    stage.run_task()
 
 
 def of_a_schedule(stage: Stage) -> None:
@@ -78,10 +68,8 @@ def of_a_schedule(stage: Stage) -> None:
 
 
 def of_a_node_with_files(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
+    (node,) = stage.nodes()
     stage.exits(task)
     body = {"nodeList": [node.id], "nodeDeallocationOption": "retaineddata"}
     stage.do(pools.remove_nodes, "pool", body=body)

@@ -10,11 +10,6 @@ from batchtrain.emulator.records import Task
 from tests.emulation import Stage, document
 
 
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
 def subtasks(stage: Stage) -> list[dict[str, object]]:
     found: list[dict[str, object]] = document(stage.do(tasks.list_subtasks, "job", "task"))["value"]
     return found
@@ -76,9 +71,7 @@ def test_a_failed_coordination_is_tried_again_on_all_nodes(stage: Stage) -> None
 
 def test_a_gang_gets_all_its_nodes_or_none(stage: Stage) -> None:
     stage.gang_pool(2)
-    stage.job()
-    single = stage.task("single")
-    stage.settle()
+    single = stage.run_task("single")
     gang = stage.gang(2)
     stage.settle()
     assert (gang.state, stage.world.hints) == ("active", {})
@@ -162,8 +155,7 @@ def test_an_ordinary_task_sees_nothing_of_gangs(stage: Stage) -> None:
     stage.pool(1)
     stage.job(commonEnvironmentSettings=[{"name": "A", "value": "job"}, {"name": "B", "value": "job"}])
     own = [{"name": "A", "value": "task"}, {"name": "AZ_BATCH_TASK_ID", "value": "mine"}]
-    task = stage.task(environmentSettings=own)
-    stage.settle()
+    task = stage.run_task(environmentSettings=own)
     found = task_environment.application_run(stage.world, stage.world.jobs["job"], task).environment
     assert (found["A"], found["B"], found["AZ_BATCH_TASK_ID"]) == ("task", "job", "task")
     assert "AZ_BATCH_HOST_LIST" not in found and "CCP_NODES" not in found
@@ -178,8 +170,7 @@ def test_common_files_go_to_the_task_s_root_and_its_own_to_the_working_directory
         "commonResourceFiles": [{"httpUrl": "http://h/common", "filePath": "c"}],
     }
     own = [{"httpUrl": "http://h/own", "filePath": "o", "fileMode": "0644"}]
-    task = stage.task(multiInstanceSettings=settings, resourceFiles=own)
-    stage.settle()
+    task = stage.run_task(multiInstanceSettings=settings, resourceFiles=own)
     job = stage.world.jobs["job"]
     first = task_environment.coordination_run(stage.world, job, task, 0)
     second = task_environment.application_run(stage.world, job, task)

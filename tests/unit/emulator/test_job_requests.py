@@ -18,11 +18,6 @@ from tests.emulation import Stage, call, document
 ACTING = {"onTaskFailure": "performexitoptionsjobaction", "usesTaskDependencies": True}
 
 
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
 def job_state(stage: Stage) -> str:
     return stage.world.jobs["job"].record.state
 
@@ -31,8 +26,7 @@ def ended(stage: Stage, outcome: Exit, **more: object) -> Task:
     """A task that ended so, in a job that acts on it."""
     stage.pool(1)
     stage.job(**ACTING)
-    task = stage.task(**more)
-    stage.settle()
+    task = stage.run_task(**more)
     reports.application_ended(stage.world, task, task.run, outcome, stage.now)
     stage.end_scopes()
     return task
@@ -91,8 +85,7 @@ def test_a_failed_upload_is_not_tried_again(stage: Stage) -> None:
 def test_a_dependency_stays_met_when_its_task_is_deleted_and_the_emulator_starts_again(stage: Stage) -> None:
     stage.pool(1)
     stage.job(usesTaskDependencies=True)
-    first = stage.task("1")
-    stage.settle()
+    first = stage.run_task("1")
     stage.exits(first)
     stage.do(tasks.delete_task, "job", "1")
     stage.task("ranged", dependsOn={"taskIdRanges": [{"start": 1, "end": 1}]})
@@ -106,10 +99,8 @@ def test_a_dependency_stays_met_when_its_task_is_deleted_and_the_emulator_starts
 
 
 def test_a_task_s_files_go_after_a_restart_too(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    stage.job()
-    task = stage.task(constraints={"retentionTime": "PT1H"})
-    stage.settle()
+    task = stage.run_task(constraints={"retentionTime": "PT1H"})
+    (node,) = stage.nodes()
     stage.exits(task)
     other = stage.restarted()
     other.later(3600)
@@ -118,10 +109,8 @@ def test_a_task_s_files_go_after_a_restart_too(stage: Stage) -> None:
 
 
 def test_a_task_s_files_go_when_its_retention_time_is_over(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    stage.job()
-    task = stage.task(constraints={"retentionTime": "PT1H"})
-    stage.settle()
+    task = stage.run_task(constraints={"retentionTime": "PT1H"})
+    (node,) = stage.nodes()
     stage.exits(task)
     stage.later(3599)
     stage.settle()
@@ -134,10 +123,7 @@ def test_a_task_s_files_go_when_its_retention_time_is_over(stage: Stage) -> None
 
 
 def test_files_stay_for_seven_days_unless_told_otherwise_also_over_a_restart(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     stage.exits(task)
     recovery.recover(stage.world, stage.now)
     stage.later(7 * 86400 - 1)
@@ -149,10 +135,7 @@ def test_files_stay_for_seven_days_unless_told_otherwise_also_over_a_restart(sta
 
 
 def test_a_task_that_runs_again_keeps_its_files(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task(constraints={"retentionTime": "PT1H"})
-    stage.settle()
+    task = stage.run_task(constraints={"retentionTime": "PT1H"})
     stage.exits(task, 1)
     stage.do(tasks.reactivate_task, "job", "task")
     stage.settle()
@@ -163,9 +146,7 @@ def test_a_task_that_runs_again_keeps_its_files(stage: Stage) -> None:
 
 def test_nodes_that_only_keep_time_have_no_files_to_remember(stage: Stage) -> None:
     stage.pool(1, metadata=[{"name": "batchtrain-nodes", "value": "simulated"}])
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     before = stage.world.next_deadline()
     stage.exits(task)
     assert stage.world.next_deadline() == before
@@ -207,10 +188,7 @@ def test_a_job_that_is_to_end_with_its_tasks_cannot_be_told_otherwise(stage: Sta
 
 
 def test_a_disabled_job_can_be_disabled_again_and_a_waiting_one_told_not_to_wait(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     stage.do(jobs.disable_job, "job", body={"disableTasks": "wait"})
     assert (stage.settle(), job_state(stage)) == ([], "disabling")
     stage.do(jobs.disable_job, "job", body={"disableTasks": "requeue"})
@@ -222,10 +200,8 @@ def test_a_disabled_job_can_be_disabled_again_and_a_waiting_one_told_not_to_wait
 
 
 def test_force_ends_a_job_at_once_and_its_slots_are_free_when_the_node_is_done(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
+    (node,) = stage.nodes()
     stage.do(jobs.delete_job, "job")
     stage.settle()
     with pytest.raises(Fault, match="JobBeingDeleted"):
@@ -238,10 +214,7 @@ def test_force_ends_a_job_at_once_and_its_slots_are_free_when_the_node_is_done(s
 
 
 def test_a_forced_termination_does_not_wait_for_tasks(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     stage.do(jobs.terminate_job, "job")
     stage.settle()
     assert job_state(stage) == "terminating"
@@ -271,10 +244,7 @@ def test_dependencies_have_at_most_64_000_characters(stage: Stage, name: str, it
 
 @pytest.mark.parametrize("name", documents.TASK_PARTS)
 def test_a_property_of_a_task_is_the_same_whether_it_is_asked_for_alone_or_not(stage: Stage, name: str) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     stage.exits(task)
     whole = document(stage.do(tasks.list_tasks, "job"))["value"][0]
     assert document(stage.do(tasks.list_tasks, "job", select=name))["value"] == [{name: whole[name]}]
@@ -439,10 +409,7 @@ def test_a_schedule_that_is_over_takes_no_change(
 
 
 def test_statistics_are_there_when_they_are_asked_for(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task(constraints={"maxTaskRetryCount": 1})
-    stage.settle()
+    task = stage.run_task(constraints={"maxTaskRetryCount": 1})
     stage.exits(task, 1)
     stage.later(90)
     stage.exits(task, 1)

@@ -23,8 +23,7 @@ def stage(tmp_path: Path) -> Stage:
     node.root = str(tmp_path / "node")
     stage.world.save_node(node)
     stage.job()
-    stage.task()
-    stage.settle()
+    stage.run_task()
     work = tmp_path / "node" / TASK / "wd"
     work.mkdir(parents=True)
     (work.parent / "stdout.txt").write_text("0123456789")

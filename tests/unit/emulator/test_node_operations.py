@@ -39,11 +39,6 @@ SSH = {
 NETWORK = {"endpointConfiguration": {"inboundNATPools": [SSH]}}
 
 
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
 def code(stage: Stage, operation: Operation, *path: str, body: object = None) -> str:
     with pytest.raises(Fault) as refusal:
         stage.do(operation, "pool", *path, body=body)
@@ -62,8 +57,7 @@ def test_the_recent_tasks_of_a_node_name_the_running_ones_first(stage: Stage) ->
     (node,) = stage.pool(1, taskSlotsPerNode=2)
     stage.job()
     for name in ("ended", "runs"):
-        task = stage.task(name)
-        stage.settle()
+        task = stage.run_task(name)
         if name == "ended":
             stage.exits(task)
     shown = document(stage.do(nodes.get_node, "pool", node.id))
@@ -91,8 +85,7 @@ def test_a_node_counts_its_tasks_and_those_that_succeeded(stage: Stage) -> None:
     (node,) = stage.pool(1)
     stage.job()
     for name, code in (("good", 0), ("bad", 1)):
-        task = stage.task(name)
-        stage.settle()
+        task = stage.run_task(name)
         stage.exits(task, code)
     shown = document(stage.do(nodes.get_node, "pool", node.id))
     assert (shown["totalTasksRun"], shown["totalTasksSucceeded"]) == (2, 1)
@@ -145,10 +138,8 @@ def test_a_deallocated_node_takes_no_task_and_can_leave(stage: Stage) -> None:
 def test_an_option_says_what_becomes_of_a_running_task(
     stage: Stage, operation: Operation, name: str, option: str, state: str
 ) -> None:
-    (node,) = stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
+    (node,) = stage.nodes()
     stage.do(operation, "pool", node.id, body={name: option})
     for effect in stage.settle():
         if isinstance(effect, scheduler.EndScope):
@@ -167,10 +158,8 @@ def test_an_option_says_what_becomes_of_a_running_task(
 def test_a_node_taken_off_the_line_treats_its_task_as_it_is_told(
     stage: Stage, option: str, task_state: str, node_state: str
 ) -> None:
-    (node,) = stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
+    (node,) = stage.nodes()
     stage.do(nodes.disable_scheduling, "pool", node.id, body={"nodeDisableSchedulingOption": option})
     stage.end_scopes()
     assert (task.state, node.state) == (task_state, node_state)
@@ -182,10 +171,8 @@ def test_a_node_taken_off_the_line_treats_its_task_as_it_is_told(
 
 
 def test_with_retaineddata_a_node_waits_for_what_its_tasks_retain(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    stage.job()
-    task = stage.task(constraints={"retentionTime": "PT1H"})
-    stage.settle()
+    task = stage.run_task(constraints={"retentionTime": "PT1H"})
+    (node,) = stage.nodes()
     stage.do(nodes.reboot_node, "pool", node.id, body={"nodeRebootOption": "retaineddata"})
     assert stage.settle() == []
     stage.exits(task)

@@ -13,11 +13,6 @@ from tests.emulation import POOL, Stage, document
 START_TASK = {"commandLine": "prepare"}
 
 
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
 def states(stage: Stage) -> list[str]:
     return [node.state for node in stage.nodes()]
 
@@ -134,9 +129,7 @@ def test_a_resize_needs_a_steady_pool(stage: Stage) -> None:
 
 def test_a_smaller_target_gives_up_idle_nodes_first(stage: Stage) -> None:
     stage.pool(2)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     busy = task.instances[0].node
     stage.do(pools.resize_pool, "pool", body={"targetDedicatedNodes": 1})
     due = stage.settle()
@@ -145,10 +138,8 @@ def test_a_smaller_target_gives_up_idle_nodes_first(stage: Stage) -> None:
 
 
 def test_a_node_that_leaves_requeues_its_task_and_waits_for_its_end(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
+    (node,) = stage.nodes()
     stage.do(pools.resize_pool, "pool", body={"targetDedicatedNodes": 0})
     assert [type(effect) for effect in stage.settle()] == [scheduler.EndScope]
     reports.scope_ended(stage.world, task, 1, 0, stage.now)
@@ -161,10 +152,7 @@ def test_a_node_that_leaves_requeues_its_task_and_waits_for_its_end(stage: Stage
 
 
 def test_with_taskcompletion_a_leaving_node_lets_its_task_finish(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     body = {"targetDedicatedNodes": 0, "nodeDeallocationOption": "taskcompletion"}
     stage.do(pools.resize_pool, "pool", body=body)
     assert stage.settle() == []
@@ -272,10 +260,8 @@ def test_a_rebooted_node_shuts_down_boots_and_starts_again(stage: Stage) -> None
 
 
 def test_a_node_that_dies_requeues_its_task_and_boots_again(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
+    (node,) = stage.nodes()
     node_reports.node_lost(stage.world, node.id, stage.now)
     assert (task.state, task.requeues, task.retries) == ("active", 1, 0)
     assert stage.boot() == [scheduler.RunApplication(task, 2)]
@@ -294,8 +280,7 @@ def test_deaths_with_work_done_between_them_are_not_in_a_row(stage: Stage) -> No
     (node,) = stage.pool(1)
     stage.job()
     for number in range(node_reports.MAX_LOSSES + 1):
-        task = stage.task(f"t{number}")
-        stage.settle()
+        task = stage.run_task(f"t{number}")
         stage.exits(task)
         node_reports.node_lost(stage.world, node.id, stage.now)
         stage.boot()
@@ -303,10 +288,7 @@ def test_deaths_with_work_done_between_them_are_not_in_a_row(stage: Stage) -> No
 
 
 def test_a_node_that_waits_for_its_task_is_hurried_when_its_pool_is_deleted(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     body = {"targetDedicatedNodes": 0, "nodeDeallocationOption": "taskcompletion"}
     stage.do(pools.resize_pool, "pool", body=body)
     stage.settle()

@@ -26,11 +26,6 @@ PREPARE = {"commandLine": "prepare"}
 RELEASE = {"commandLine": "release"}
 
 
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
 def job(stage: Stage, **preparing: object) -> None:
     stage.job(jobPreparationTask={**PREPARE, **preparing}, jobReleaseTask=RELEASE)
 
@@ -368,8 +363,7 @@ def test_tasks_and_the_release_find_the_preparation_s_directory(stage: Stage) ->
         jobReleaseTask=RELEASE,
         commonEnvironmentSettings=[{"name": "A", "value": "1"}, {"name": "B", "value": "1"}],
     )
-    stage.task()
-    stage.settle()
+    stage.run_task()
     entry = stage.world.jobs["job"]
     place = entry.nodes[node.id]
     run = task_environment.node_run(stage.world, entry, place, "preparation")

@@ -14,11 +14,6 @@ from tests.emulation import POOL, START, Stage, document
 MINUTE = 60
 
 
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
 def at(seconds: float) -> str:
     return wire.timestamp(START + int(seconds * SECOND))
 

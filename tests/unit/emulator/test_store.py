@@ -68,10 +68,7 @@ def restart(tmp_path: Path) -> Iterator[Restart]:
 
 def test_pools_jobs_and_finished_tasks_are_as_they_were(restart: Restart) -> None:
     stage = Stage()
-    stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     stage.exits(task, 3)
     before = [
         document(stage.do(operation, *path))
@@ -117,10 +114,7 @@ def test_a_running_task_is_requeued_once_and_its_old_run_is_stale(restart: Resta
 
 def test_a_task_that_was_to_end_ends(restart: Restart) -> None:
     stage = Stage()
-    stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     reports.application_ended(stage.world, task, 1, Exit(4), stage.now)
     other = restart(stage)
     found = other.world.jobs["job"].tasks["task"]
@@ -129,10 +123,7 @@ def test_a_task_that_was_to_end_ends(restart: Restart) -> None:
 
 def test_a_job_in_passage_arrives(restart: Restart) -> None:
     stage = Stage()
-    stage.pool(1)
-    stage.job()
-    stage.task()
-    stage.settle()
+    stage.run_task()
     stage.do(jobs.terminate_job, "job")
     other = restart(stage)
     other.settle()
@@ -151,8 +142,7 @@ def test_dependencies_are_remembered(restart: Restart) -> None:
     stage = Stage()
     stage.pool(1)
     stage.job(usesTaskDependencies=True)
-    first = stage.task("a")
-    stage.settle()
+    first = stage.run_task("a")
     stage.exits(first)
     for number in range(2):
         stage.task(f"b{number}", dependsOn={"taskIds": ["a"] if number else ["never"]})
@@ -204,8 +194,7 @@ def test_no_row_of_a_deleted_job_stays(tmp_path: Path) -> None:
     stage = Unstored()
     stage.pool(1)
     stage.job(usesTaskDependencies=True, jobPreparationTask={"commandLine": "x"})
-    first = stage.task("a")
-    stage.settle()
+    first = stage.run_task("a")
     prepared(stage, stage.nodes()[0])
     stage.exits(first)
     stage.do(tasks.delete_task, "job", "a")

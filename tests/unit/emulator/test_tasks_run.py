@@ -12,11 +12,6 @@ from batchtrain.emulator.interface import Exit
 from tests.emulation import POOL, Stage, document
 
 
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
 def task_of(stage: Stage, task_id: str = "task") -> dict[str, object]:
     return document(stage.do(tasks.get_task, "job", task_id))
 
@@ -74,10 +69,8 @@ def test_a_task_runs_completes_and_says_how(stage: Stage) -> None:
 
 
 def test_a_task_is_not_complete_before_all_it_left_behind_is_gone(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
+    (node,) = stage.nodes()
     reports.application_ended(stage.world, task, 1, Exit(0), stage.now)
     assert [type(effect) for effect in stage.settle()] == [scheduler.EndScope]
     assert (task.state, node.state) == ("running", "running")
@@ -87,10 +80,7 @@ def test_a_task_is_not_complete_before_all_it_left_behind_is_gone(stage: Stage) 
 
 @pytest.mark.parametrize("code", [0, 7])
 def test_the_end_of_a_run_is_visible_only_with_the_state_completed(stage: Stage, code: int) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     reports.application_ended(stage.world, task, 1, Exit(code), stage.now)
     found = task_of(stage)
     assert found["state"] == "running"
@@ -102,20 +92,14 @@ def test_the_end_of_a_run_is_visible_only_with_the_state_completed(stage: Stage,
 
 
 def test_a_failed_task_gives_the_service_s_failure(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     stage.exits(task, 7)
     failure = task_of(stage)["executionInfo"]["failureInfo"]  # type: ignore[index]
     assert (task.result, failure["category"], failure["code"]) == ("failure", "UserError", "FailureExitCode")
 
 
 def test_a_failed_task_is_tried_again_as_often_as_it_may(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task(constraints={"maxTaskRetryCount": 2})
-    stage.settle()
+    task = stage.run_task(constraints={"maxTaskRetryCount": 2})
     for attempt in range(3):
         assert (task.state, task.retries, task.run) == ("running", attempt, attempt + 1)
         stage.exits(task, 1)
@@ -124,10 +108,7 @@ def test_a_failed_task_is_tried_again_as_often_as_it_may(stage: Stage) -> None:
 
 def test_a_task_that_waits_for_its_retry_shows_nothing_of_the_run_before(stage: Stage) -> None:
     """`startTime` is "present only for Tasks that are in the running or completed state", as the service documents."""
-    stage.pool(1)
-    stage.job()
-    task = stage.task(constraints={"maxTaskRetryCount": 1})
-    stage.settle()
+    task = stage.run_task(constraints={"maxTaskRetryCount": 1})
     stage.do(jobs.disable_job, "job", body={"disableTasks": "wait"})
     stage.exits(task, 1)
     shown = task_of(stage)
@@ -136,10 +117,7 @@ def test_a_task_that_waits_for_its_retry_shows_nothing_of_the_run_before(stage: 
 
 
 def test_minus_one_retries_without_limit(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task(constraints={"maxTaskRetryCount": -1})
-    stage.settle()
+    task = stage.run_task(constraints={"maxTaskRetryCount": -1})
     for _ in range(20):
         stage.exits(task, 1)
         stage.later(61)
@@ -148,20 +126,15 @@ def test_minus_one_retries_without_limit(stage: Stage) -> None:
 
 
 def test_what_could_not_be_started_is_not_tried_again(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task(constraints={"maxTaskRetryCount": 5})
-    stage.settle()
+    task = stage.run_task(constraints={"maxTaskRetryCount": 5})
     reports.application_ended(stage.world, task, 1, Exit(None, "BlobNotFound", "gone"), stage.now)
     stage.end_scopes()
     assert (task.state, task.failure and task.failure["code"], task.exit_code) == ("completed", "BlobNotFound", None)
 
 
 def test_a_report_of_an_earlier_run_changes_nothing(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
+    (node,) = stage.nodes()
     node_reports.node_lost(stage.world, node.id, stage.now)
     stage.boot()
     reports.application_ended(stage.world, task, 1, Exit(0), stage.now)
@@ -207,10 +180,7 @@ def test_a_job_gets_a_wall_clock_time_later(stage: Stage) -> None:
 
 
 def test_a_task_past_its_wall_clock_is_ended(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task(constraints={"maxWallClockTime": "PT5S", "maxTaskRetryCount": 3})
-    stage.settle()
+    task = stage.run_task(constraints={"maxWallClockTime": "PT5S", "maxTaskRetryCount": 3})
     assert stage.world.next_deadline() == stage.now + 5 * wire.SECOND
     stage.later(4.9)
     assert stage.settle() == []
@@ -236,10 +206,7 @@ def test_a_terminated_task_ends_and_one_that_waits_completes_at_once(stage: Stag
 
 
 def test_only_a_failed_task_can_be_reactivated(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     with pytest.raises(Fault, match="TaskNotCompleted"):
         stage.do(tasks.reactivate_task, "job", "task")
     stage.exits(task, 1)
@@ -251,10 +218,8 @@ def test_only_a_failed_task_can_be_reactivated(stage: Stage) -> None:
 
 
 def test_a_deleted_running_task_is_gone_at_once_and_its_node_freed_after(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    stage.job()
-    stage.task()
-    stage.settle()
+    stage.run_task()
+    (node,) = stage.nodes()
     stage.do(tasks.delete_task, "job", "task")
     with pytest.raises(Fault, match="TaskNotFound"):
         task_of(stage)
@@ -280,8 +245,7 @@ def test_a_task_behind_many_that_never_fit_gets_the_last_free_slot(stage: Stage)
     stage.job()
     for number in range(scheduler.LOOK_AHEAD + 1):
         stage.task(f"large{number}", requiredSlots=2)
-    last = stage.task("last")
-    stage.settle()
+    last = stage.run_task("last")
     assert last.state == "running"
 
 
@@ -341,8 +305,7 @@ def test_a_job_that_ends_with_its_tasks_ends_when_the_last_one_is_withdrawn(stag
     stage.pool(1)
     stage.job(usesTaskDependencies=True)
     first = stage.task("a")
-    stage.task("b", dependsOn={"taskIds": ["never"]})
-    stage.settle()
+    stage.run_task("b", dependsOn={"taskIds": ["never"]})
     stage.exits(first)
     stage.do(jobs.update_job, "job", body={"onAllTasksComplete": "terminatejob"})
     stage.settle()
@@ -369,8 +332,7 @@ def test_a_failed_dependency_blocks_unless_its_exit_condition_says_otherwise(sta
     lenient = {"exitCodes": [{"code": 3, "exitOptions": {"dependencyAction": "satisfy"}}]}
     bad, fine = stage.task("bad"), stage.task("fine", exitConditions=lenient)
     blocked = stage.task("blocked", dependsOn={"taskIds": ["bad"]})
-    free = stage.task("free", dependsOn={"taskIds": ["fine"]})
-    stage.settle()
+    free = stage.run_task("free", dependsOn={"taskIds": ["fine"]})
     stage.exits(bad, 3)
     stage.exits(fine, 3)
     assert (blocked.state, free.state) == ("active", "running")
@@ -405,9 +367,7 @@ def test_a_task_that_cannot_be_is_refused(stage: Stage, more: dict[str, object],
 
 def test_a_task_and_its_pool_must_agree_on_containers_once_a_node_would_start_it(stage: Stage) -> None:
     stage.pool(0)
-    stage.job()
-    task = stage.task(containerSettings={"imageName": "ubuntu"})
-    stage.settle()
+    task = stage.run_task(containerSettings={"imageName": "ubuntu"})
     assert task.state == "active"
     stage.do(pools.resize_pool, "pool", body={"targetDedicatedNodes": 1})
     stage.boot()
@@ -428,8 +388,7 @@ def test_a_task_that_must_wait_for_a_node_is_not_judged_by_its_container_setting
     stage.pool(1)
     stage.job()
     first = stage.task("first")
-    second = stage.task("second", containerSettings={"imageName": "ubuntu"})
-    stage.settle()
+    second = stage.run_task("second", containerSettings={"imageName": "ubuntu"})
     assert (first.state, second.state) == ("running", "active")
     stage.exits(first)
     assert second.state == "completed"
@@ -499,10 +458,7 @@ def test_a_terminating_job_ends_its_running_tasks_and_leaves_the_others_active(s
     ("action", "state", "requeues"), [("requeue", "active", 1), ("terminate", "completed", 0), ("wait", "running", 0)]
 )
 def test_a_disabled_job_requeues_ends_or_waits(stage: Stage, action: str, state: str, requeues: int) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     stage.do(jobs.disable_job, "job", body={"disableTasks": action})
     assert job_of(stage)["state"] == "disabling"
     stage.end_scopes()
@@ -517,8 +473,7 @@ def test_an_enabled_job_goes_on(stage: Stage) -> None:
     stage.pool(1)
     stage.job()
     stage.do(jobs.disable_job, "job", body={"disableTasks": "wait"})
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     assert task.state == "active"
     stage.do(jobs.enable_job, "job")
     stage.settle()
@@ -557,17 +512,14 @@ def test_a_job_past_its_wall_clock_is_terminated(stage: Stage) -> None:
 def test_a_failure_ends_the_job_that_asked_for_it(stage: Stage) -> None:
     stage.pool(1)
     stage.job(onTaskFailure="performexitoptionsjobaction")
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     stage.exits(task, 1)
     assert job_of(stage)["executionInfo"]["terminateReason"] == "TaskFailed"  # type: ignore[index]
 
 
 def test_a_deleted_job_is_gone_when_nothing_of_it_runs(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    stage.job()
-    stage.task()
-    stage.settle()
+    stage.run_task()
+    (node,) = stage.nodes()
     stage.do(jobs.delete_job, "job")
     assert job_of(stage)["state"] == "deleting"
     stage.end_scopes()
@@ -604,10 +556,7 @@ def test_changes_by_users_change_the_etag_and_transitions_do_not(stage: Stage) -
 
 @pytest.mark.parametrize("action", ["requeue", "retry"])
 def test_a_task_that_was_to_run_again_can_still_be_terminated(stage: Stage, action: str) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task(constraints={"maxTaskRetryCount": 1})
-    stage.settle()
+    task = stage.run_task(constraints={"maxTaskRetryCount": 1})
     if action == "requeue":
         stage.do(jobs.disable_job, "job", body={"disableTasks": "requeue"})
     else:
@@ -619,10 +568,7 @@ def test_a_task_that_was_to_run_again_can_still_be_terminated(stage: Stage, acti
 
 
 def test_a_running_task_s_wall_clock_can_be_set_longer_and_shorter(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    task = stage.task(constraints={"maxWallClockTime": "PT5S"})
-    stage.settle()
+    task = stage.run_task(constraints={"maxWallClockTime": "PT5S"})
     stage.do(tasks.replace_task, "job", "task", body={"constraints": {"maxWallClockTime": "PT1H"}})
     stage.later(6)
     stage.settle()
@@ -657,8 +603,7 @@ def test_a_task_that_never_ran_can_be_terminated_and_reactivated_without_a_word_
         onTaskFailure="performexitoptionsjobaction",
         **({} if prepared else {"jobPreparationTask": {"commandLine": "true"}}),
     )
-    task = stage.task(**options)
-    stage.settle()
+    task = stage.run_task(**options)
     stage.do(tasks.terminate_task, "job", "task")
     stage.end_scopes()
     assert (task.state, stage.world.jobs["job"].record.state) == ("completed", "active")
@@ -669,8 +614,7 @@ def test_a_task_that_never_ran_can_be_terminated_and_reactivated_without_a_word_
 def test_a_running_task_that_its_user_terminates_has_failed(stage: Stage) -> None:
     stage.pool(1)
     stage.job(onTaskFailure="performexitoptionsjobaction")
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     stage.do(tasks.terminate_task, "job", "task")
     stage.end_scopes()
     assert (task.state, stage.world.jobs["job"].record.reason) == ("completed", "TaskFailed")
@@ -686,9 +630,7 @@ def test_a_user_s_terminate_is_no_preprocessing_error(stage: Stage) -> None:
 
 def test_a_task_made_anew_waits_until_the_deleted_one_has_left_their_directory(stage: Stage) -> None:
     stage.pool(1, taskSlotsPerNode=2)
-    stage.job()
-    stage.task()
-    stage.settle()
+    stage.run_task()
     stage.do(tasks.delete_task, "job", "task")
     again, other = stage.task(), stage.task("other")
     (end, run) = stage.settle()

@@ -10,11 +10,6 @@ from batchtrain.emulator.records import Task
 from tests.emulation import Stage
 
 
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
 def job(stage: Stage, job_id: str, **more: object) -> None:
     stage.do(jobs.create_job, body={"id": job_id, "poolInfo": {"poolId": "pool"}, **more})
 
@@ -265,8 +260,7 @@ def manager(**more: object) -> dict[str, object]:
 def test_a_job_manager_is_a_task_of_its_job_and_ends_it(stage: Stage) -> None:
     stage.pool(2)
     stage.job(**manager())
-    other = stage.task("other")
-    stage.settle()
+    other = stage.run_task("other")
     managing = stage.world.jobs["job"].tasks["m"]
     assert (managing.state, other.state) == ("running", "running")
     stage.exits(managing, 1)
@@ -288,8 +282,7 @@ def test_a_job_manager_may_leave_its_job_alone(stage: Stage) -> None:
 def test_a_job_manager_has_its_node_for_itself_unless_it_shares(stage: Stage, exclusive: bool, state: str) -> None:
     stage.pool(1, taskSlotsPerNode=2)
     stage.job(**manager(runExclusive=exclusive))
-    other = stage.task("other")
-    stage.settle()
+    other = stage.run_task("other")
     assert (stage.world.jobs["job"].tasks["m"].state, other.state) == ("running", state)
     stage.do(jobs.create_job, body={"id": "next", "poolInfo": {"poolId": "pool"}, **manager()})
     stage.settle()
@@ -308,8 +301,7 @@ def test_a_job_manager_has_its_node_for_itself_beside_a_task_that_starts_with_it
 def test_a_job_manager_that_must_not_be_on_a_spot_node_waits_for_a_dedicated_one(stage: Stage) -> None:
     stage.pool(0, targetLowPriorityNodes=1)
     stage.job(**manager(allowLowPriorityNode=False))
-    other = stage.task("other")
-    stage.settle()
+    other = stage.run_task("other")
     assert (stage.world.jobs["job"].tasks["m"].state, other.state) == ("active", "running")
 
 
@@ -348,10 +340,7 @@ def test_a_task_that_is_tried_without_limit_rests_longer_and_longer(stage: Stage
 
 
 def test_a_task_that_rests_can_be_terminated_and_is_not_started_again(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    endless = stage.task(constraints={"maxTaskRetryCount": -1})
-    stage.settle()
+    endless = stage.run_task(constraints={"maxTaskRetryCount": -1})
     for _ in range(6):
         stage.exits(endless, 1)
     assert endless.state == "active"
@@ -361,10 +350,7 @@ def test_a_task_that_rests_can_be_terminated_and_is_not_started_again(stage: Sta
 
 
 def test_after_a_restart_no_task_waits_for_its_retry(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    endless = stage.task(constraints={"maxTaskRetryCount": -1})
-    stage.settle()
+    endless = stage.run_task(constraints={"maxTaskRetryCount": -1})
     for _ in range(6):
         stage.exits(endless, 1)
     stage.restart()
@@ -373,10 +359,7 @@ def test_after_a_restart_no_task_waits_for_its_retry(stage: Stage) -> None:
 
 
 def test_a_limited_number_of_retries_has_no_delay(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job()
-    finite = stage.task(constraints={"maxTaskRetryCount": 20})
-    stage.settle()
+    finite = stage.run_task(constraints={"maxTaskRetryCount": 20})
     for _ in range(20):
         reports.application_ended(stage.world, finite, finite.run, Exit(1), stage.now)
         stage.end_scopes()
