@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from batchtrain.emulator import jobs, node_reports, nodes, pools, recovery, reports, scheduler, states, tasks, wire
 from batchtrain.emulator.alarms import Alarms
 from batchtrain.emulator.clock import Clock
 from batchtrain.emulator.drive import Driver
+from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.indexes import COUNTED, JobEntry, count_names
 from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run, Size
 from batchtrain.emulator.records import JobNode, Node, Record, Task
@@ -64,6 +66,13 @@ class Stage:
             return reply if isinstance(reply, Reply) else carried_out(reply)
         finally:
             self.commit()
+
+    def refusal(
+        self, operation: Callable[[World, Call], Reply | Steps], *path: str, body: object = None, **query: str
+    ) -> Fault:
+        with pytest.raises(Fault) as refusal:
+            self.do(operation, *path, body=body, **query)
+        return refusal.value
 
     def settle(self) -> list[scheduler.Effect]:
         """Carry out everything due; returns what needs a machine, in order. Whatever the test is about, nothing

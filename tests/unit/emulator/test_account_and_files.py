@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +29,11 @@ from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Download, Exit, Mount, NodeUnfit, Package, Upload
 from batchtrain.emulator.machine import host_load, output_files, packages
 from batchtrain.emulator.machine.rooted_path import RootedPath
-from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.scheduler import RunApplication
-from batchtrain.emulator.world import Application, Quotas, World
+from batchtrain.emulator.world import Application, Quotas
 from tests.emulation import POOL, Stage, document
 
-Operation = Callable[[World, Call], Reply]
 CONTAINER = "https://x/out?sig=hush"
-
-
-def code(stage: Stage, operation: Operation, *path: str, body: object = None, **query: str) -> str:
-    with pytest.raises(Fault) as refusal:
-        stage.do(operation, *path, body=body, **query)
-    return refusal.value.code
 
 
 # Quotas --------------------------------------------------------------------------------------------------------------
@@ -51,7 +42,7 @@ def code(stage: Stage, operation: Operation, *path: str, body: object = None, **
 def test_the_account_has_so_many_pools(stage: Stage) -> None:
     stage.world.quotas = Quotas(pools=1)
     stage.do(pools.create_pool, body=POOL)
-    assert code(stage, pools.create_pool, body={**POOL, "id": "other"}) == "PoolQuotaReached"
+    assert stage.refusal(pools.create_pool, body={**POOL, "id": "other"}).code == "PoolQuotaReached"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +104,7 @@ def test_the_account_has_so_many_active_jobs(stage: Stage) -> None:
     stage.pool(0)
     stage.job()
     other = {"id": "other", "poolInfo": {"poolId": "pool"}}
-    assert code(stage, jobs.create_job, body=other) == "ActiveJobAndScheduleQuotaReached"
+    assert stage.refusal(jobs.create_job, body=other).code == "ActiveJobAndScheduleQuotaReached"
     stage.do(jobs.terminate_job, "job", body={})
     stage.settle()
     assert stage.do(jobs.create_job, body=other).status == 201
@@ -218,7 +209,7 @@ def test_the_times_of_tasks_are_added_up(stage: Stage) -> None:
 
 @pytest.mark.parametrize("query", [{"starttime": "soon"}, {"starttime": "2026-11-21", "endtime": "2026-11-20"}])
 def test_times_of_usage_that_cannot_be_are_refused(stage: Stage, query: dict[str, str]) -> None:
-    assert code(stage, usage.list_usage, **query) == "InvalidQueryParameterValue"
+    assert stage.refusal(usage.list_usage, **query).code == "InvalidQueryParameterValue"
 
 
 # Applications --------------------------------------------------------------------------------------------------------
@@ -235,7 +226,7 @@ def test_applications_are_listed_and_found(shop: Stage) -> None:
     listed = document(shop.do(applications.list_applications))["value"]
     assert [(one["id"], one["versions"]) for one in listed] == [("blender", ["2.7", "2.8"]), ("ffmpeg-x", ["4"])]
     assert document(shop.do(applications.get_application, "Blender"))["displayName"] == "blender"
-    assert code(shop, applications.get_application, "word") == "ApplicationNotFound"
+    assert shop.refusal(applications.get_application, "word").code == "ApplicationNotFound"
 
 
 @pytest.mark.parametrize(
@@ -249,12 +240,12 @@ def test_applications_are_listed_and_found(shop: Stage) -> None:
     ],
 )
 def test_references_to_missing_packages_are_refused(shop: Stage, references: list[Any], expected: str) -> None:
-    assert code(shop, pools.create_pool, body={**POOL, "applicationPackageReferences": references}) == expected
+    assert shop.refusal(pools.create_pool, body={**POOL, "applicationPackageReferences": references}).code == expected
     shop.pool(1)
     shop.job()
     body = {"id": "t", "commandLine": "true", "applicationPackageReferences": references}
     if references != [{"applicationId": "ffmpeg-x"}]:  # it has no default version yet
-        assert code(shop, tasks.create_task, "job", body=body) == expected
+        assert shop.refusal(tasks.create_task, "job", body=body).code == expected
 
 
 def test_a_task_whose_application_has_no_default_version_fails_before_it_is_processed(shop: Stage) -> None:
@@ -382,7 +373,7 @@ def test_a_directory_stands_for_each_mounted_file_system(stage: Stage) -> None:
     ],
 )
 def test_mounts_that_cannot_be_are_refused(stage: Stage, wanted: list[object]) -> None:
-    assert code(stage, pools.create_pool, body={**POOL, "mountConfiguration": wanted}) == "InvalidPropertyValue"
+    assert stage.refusal(pools.create_pool, body={**POOL, "mountConfiguration": wanted}).code == "InvalidPropertyValue"
 
 
 def test_no_source_leads_out_of_the_mounts() -> None:
@@ -403,12 +394,12 @@ def test_no_source_leads_out_of_the_mounts() -> None:
     ],
 )
 def test_accounts_that_cannot_be_are_refused(stage: Stage, accounts: list[object]) -> None:
-    assert code(stage, pools.create_pool, body={**POOL, "userAccounts": accounts}) == "InvalidPropertyValue"
+    assert stage.refusal(pools.create_pool, body={**POOL, "userAccounts": accounts}).code == "InvalidPropertyValue"
 
 
 def test_a_start_task_runs_as_one_of_its_pools_accounts(stage: Stage) -> None:
     start = {"commandLine": "x", "userIdentity": {"username": "boss"}}
-    assert code(stage, pools.create_pool, body={**POOL, "startTask": start}) == "InvalidPropertyValue"
+    assert stage.refusal(pools.create_pool, body={**POOL, "startTask": start}).code == "InvalidPropertyValue"
     accounts = [{"name": "boss", "password": "x", "elevationLevel": "admin"}]
     (node,) = stage.pool(1, startTask=start, userAccounts=accounts)
     assert task_environment.start_run(stage.world, stage.world.pool("pool"), node).elevated
@@ -472,7 +463,7 @@ def test_output_files_that_cannot_be_are_refused(stage: Stage, file: object, exp
     stage.pool(0)
     stage.job()
     body = {"id": "t", "commandLine": "x", "outputFiles": [file]}
-    assert code(stage, tasks.create_task, "job", body=body) == expected
+    assert stage.refusal(tasks.create_task, "job", body=body).code == expected
 
 
 @pytest.mark.parametrize(

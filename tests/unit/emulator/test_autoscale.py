@@ -8,7 +8,6 @@ import pytest
 
 from batchtrain.emulator import autoscale, node_reports, pools, tasks, wire
 from batchtrain.emulator.autoscale_samples import NUMBERS, PERIOD, History
-from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.records import Pool
 from batchtrain.formula import METRICS
 from tests.emulation import POOL, START, Stage, document
@@ -28,9 +27,7 @@ def seen(stage: Stage) -> dict[str, Any]:
 
 
 def code(stage: Stage, operation: Any, body: object) -> str:
-    with pytest.raises(Fault) as refusal:
-        stage.do(operation, "pool", body=body)
-    return refusal.value.code
+    return stage.refusal(operation, "pool", body=body).code
 
 
 def test_the_numbers_are_those_the_language_knows() -> None:
@@ -101,9 +98,7 @@ def test_a_formula_cannot_mix_dedicated_and_spot_on_an_inter_node_pool(stage: St
     ],
 )
 def test_settings_that_cannot_be_are_refused(stage: Stage, change: dict[str, object], expected: str) -> None:
-    with pytest.raises(Fault) as refusal:
-        stage.do(pools.create_pool, body={**POOL, **AUTO, **change})
-    assert refusal.value.code == expected
+    assert stage.refusal(pools.create_pool, body={**POOL, **AUTO, **change}).code == expected
     assert not stage.world.pools
 
 

@@ -201,8 +201,7 @@ def test_a_mixed_inter_node_pool_has_azures_reason() -> None:
 def test_a_patch_is_judged_as_a_new_pool() -> None:
     stage = Stage()
     stage.pool(0)
-    with pytest.raises(Fault, match="InvalidPropertyValue"):
-        stage.do(pools.update_pool, "pool", body=disks((0, 1), (0, 1)))
+    assert stage.refusal(pools.update_pool, "pool", body=disks((0, 1), (0, 1))).code == "InvalidPropertyValue"
 
 
 def test_only_start_task_packages_and_metadata_of_a_pool_with_nodes_change() -> None:

@@ -117,8 +117,7 @@ def test_a_malformed_range_is_400(stage: Stage, span: str) -> None:
 def test_names_that_lead_nowhere_or_elsewhere_are_404(stage: Stage, name: str) -> None:
     with pytest.raises(Fault, match="FileNotFound"):
         read(stage, name)
-    with pytest.raises(Fault, match="FileNotFound"):
-        stage.do(files.of_task(files.delete), "job", "task", name)
+    assert stage.refusal(files.of_task(files.delete), "job", "task", name).code == "FileNotFound"
 
 
 def test_a_directory_cannot_be_read(stage: Stage) -> None:
@@ -133,8 +132,7 @@ def test_a_link_out_of_the_node_is_not_followed_listed_or_deleted_through(stage:
     for name in ("wd/link", "wd/up/secret", "wd/up"):
         with pytest.raises(Fault, match="FileNotFound"):
             read(stage, name)
-    with pytest.raises(Fault, match="FileNotFound"):
-        stage.do(files.of_task(files.delete), "job", "task", "wd/up/secret")
+    assert stage.refusal(files.of_task(files.delete), "job", "task", "wd/up/secret").code == "FileNotFound"
     listed = {
         item["name"]: item
         for item in document(stage.do(files.of_task(files.list_), "job", "task", recursive="true"))["value"]
@@ -176,8 +174,7 @@ def test_a_pipe_is_no_file_and_blocks_no_request(stage: Stage, tmp_path: Path) -
 
 
 def test_a_directory_is_deleted_with_recursive_only(stage: Stage) -> None:
-    with pytest.raises(Fault, match="OperationInvalidForCurrentState"):
-        stage.do(files.of_task(files.delete), "job", "task", "wd")
+    assert stage.refusal(files.of_task(files.delete), "job", "task", "wd").code == "OperationInvalidForCurrentState"
     stage.do(files.of_task(files.delete), "job", "task", "wd", recursive="true")
     assert names(stage.do(files.of_task(files.list_), "job", "task")) == ["stdout.txt"]
 
@@ -192,12 +189,10 @@ def test_the_files_of_a_task_that_waits_cannot_be_accessed_in_its_state(stage: S
 def test_a_task_that_was_withdrawn_has_no_files(stage: Stage) -> None:
     stage.task("waits")
     stage.do(tasks.terminate_task, "job", "waits")
-    with pytest.raises(Fault, match="TaskFilesUnavailable"):
-        stage.do(files.of_task(files.list_), "job", "waits")
+    assert stage.refusal(files.of_task(files.list_), "job", "waits").code == "TaskFilesUnavailable"
 
 
 def test_a_task_s_directory_that_became_a_link_out_of_the_node_is_not_listed(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "node" / TASK).rename(tmp_path / "node" / "moved")
     (tmp_path / "node" / TASK).symlink_to(tmp_path)
-    with pytest.raises(Fault, match="FileNotFound"):
-        stage.do(files.of_task(files.list_), "job", "task")
+    assert stage.refusal(files.of_task(files.list_), "job", "task").code == "FileNotFound"

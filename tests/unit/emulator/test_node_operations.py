@@ -40,9 +40,7 @@ NETWORK = {"endpointConfiguration": {"inboundNATPools": [SSH]}}
 
 
 def code(stage: Stage, operation: Operation, *path: str, body: object = None) -> str:
-    with pytest.raises(Fault) as refusal:
-        stage.do(operation, "pool", *path, body=body)
-    return refusal.value.code
+    return stage.refusal(operation, "pool", *path, body=body).code
 
 
 def kinds(effects: list[scheduler.Effect]) -> list[type]:

@@ -10,7 +10,6 @@ from batchtrain.catalog import vm_images
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.client import local
 from batchtrain.emulator import mapped_images, own_catalog, pools, server
-from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Size
 from tests.emulation import POOL, Stage
 
@@ -22,9 +21,7 @@ def test_a_pool_of_an_unknown_size_is_refused_until_the_users_catalogue_has_it(t
     stage = Stage()
     stage.world.find_size = partial(own_catalog.size_of, tmp_path)
     body = {**POOL, "vmSize": "Standard_Q12z_v9"}
-    with pytest.raises(Fault) as refusal:
-        stage.do(pools.create_pool, body=body)
-    assert refusal.value.details["PropertyName"] == "vmSize"
+    assert stage.refusal(pools.create_pool, body=body).details["PropertyName"] == "vmSize"
 
     own_catalog.add(tmp_path, [NEW])
     assert stage.do(pools.create_pool, body=body).status == 201

@@ -153,8 +153,7 @@ def test_terminating_a_schedule_ends_its_job_and_then_itself(stage: Stage) -> No
     found = document(stage.do(jobs.get_job, "s:job-1"))
     assert (found["state"], found["executionInfo"]["terminateReason"]) == ("completed", "TerminateJobSchedule")
     assert of(stage)["state"] == "completed"
-    with pytest.raises(Fault, match="JobScheduleCompleted"):
-        stage.do(schedules.enable_schedule, "s")
+    assert stage.refusal(schedules.enable_schedule, "s").code == "JobScheduleCompleted"
 
 
 def test_deleting_a_schedule_deletes_all_its_jobs(stage: Stage) -> None:
@@ -249,8 +248,7 @@ def test_jobs_and_schedules_share_their_ids(stage: Stage) -> None:
     with pytest.raises(Fault, match="JobWithSameIdExists"):
         body = {"id": "job", "schedule": {}, "jobSpecification": {"poolInfo": {"poolId": "pool"}}}
         stage.do(schedules.create_schedule, body=body)
-    with pytest.raises(Fault, match="JobScheduleNotFound"):
-        stage.do(schedules.schedule_exists, "nothing")
+    assert stage.refusal(schedules.schedule_exists, "nothing").code == "JobScheduleNotFound"
 
 
 def test_a_wrong_job_is_refused_with_the_schedule(stage: Stage) -> None:
@@ -417,9 +415,8 @@ def test_active_jobs_and_schedules_count_towards_one_quota(stage: Stage) -> None
     ],
 )
 def test_a_pool_that_cannot_be_made_is_refused_with_its_job(stage: Stage, info: dict[str, object], code: str) -> None:
-    with pytest.raises(Fault) as refusal:
-        stage.do(jobs.create_job, body={"id": "job", **info})
-    assert (refusal.value.code, stage.world.jobs, stage.world.pools) == (code, {}, {})
+    refusal = stage.refusal(jobs.create_job, body={"id": "job", **info})
+    assert (refusal.code, stage.world.jobs, stage.world.pools) == (code, {}, {})
 
 
 def test_no_secret_of_a_pool_made_for_a_job_is_shown_or_kept(stage: Stage) -> None:

@@ -201,20 +201,17 @@ def test_a_terminated_task_ends_and_one_that_waits_completes_at_once(stage: Stag
     assert (running.state, running.result, running.failure and running.failure["code"]) == (
         "completed", "failure", "TaskEnded",
     )  # fmt: skip
-    with pytest.raises(Fault, match="TaskCompleted"):
-        stage.do(tasks.terminate_task, "job", "a")
+    assert stage.refusal(tasks.terminate_task, "job", "a").code == "TaskCompleted"
 
 
 def test_only_a_failed_task_can_be_reactivated(stage: Stage) -> None:
     task = stage.run_task()
-    with pytest.raises(Fault, match="TaskNotCompleted"):
-        stage.do(tasks.reactivate_task, "job", "task")
+    assert stage.refusal(tasks.reactivate_task, "job", "task").code == "TaskNotCompleted"
     stage.exits(task, 1)
     assert stage.do(tasks.reactivate_task, "job", "task").status == 204
     stage.settle()
     stage.exits(task, 0)
-    with pytest.raises(Fault, match="TaskSucceeded"):
-        stage.do(tasks.reactivate_task, "job", "task")
+    assert stage.refusal(tasks.reactivate_task, "job", "task").code == "TaskSucceeded"
 
 
 def test_a_deleted_running_task_is_gone_at_once_and_its_node_freed_after(stage: Stage) -> None:
@@ -424,8 +421,7 @@ def test_a_collection_that_is_not_well_formed_adds_no_task(stage: Stage, entry: 
 def test_a_collection_has_at_most_a_hundred_tasks(stage: Stage) -> None:
     stage.job()
     entries = [{"id": f"t{number}", "commandLine": "x"} for number in range(101)]
-    with pytest.raises(Fault, match="InvalidPropertyValue"):
-        stage.do(tasks.create_task_collection, "job", body={"value": entries})
+    assert stage.refusal(tasks.create_task_collection, "job", body={"value": entries}).code == "InvalidPropertyValue"
 
 
 # Jobs
@@ -533,8 +529,7 @@ def test_a_job_moves_to_another_pool_only_while_disabled(stage: Stage) -> None:
     stage.do(pools.create_pool, body={**POOL, "id": "other"})
     stage.job()
     move = {"poolInfo": {"poolId": "other"}}
-    with pytest.raises(Fault, match="OperationInvalidForCurrentState"):
-        stage.do(jobs.update_job, "job", body=move)
+    assert stage.refusal(jobs.update_job, "job", body=move).code == "OperationInvalidForCurrentState"
     stage.do(jobs.disable_job, "job", body={"disableTasks": "wait"})
     stage.settle()
     stage.do(jobs.update_job, "job", body=move)
