@@ -111,32 +111,27 @@ def test_every_kind_of_deadline_has_a_scene() -> None:
 
 
 @pytest.mark.parametrize("what", SCENES)
-def test_a_deadline_changes_its_record(what: str) -> None:
-    stage = Stage()
+def test_a_deadline_changes_its_record(stage: Stage, what: str) -> None:
     assert changed(stage, deadline_of(stage, what))
 
 
 @pytest.mark.parametrize("what", SCENES)
-def test_a_deadline_of_a_record_that_is_gone_changes_nothing(what: str) -> None:
-    stage = Stage()
+def test_a_deadline_of_a_record_that_is_gone_changes_nothing(stage: Stage, what: str) -> None:
     assert not changed(stage, deadline_of(stage, what)._replace(key="gone"))
 
 
 @pytest.mark.parametrize("what", [what for what in SCENES if what not in BY_UNIQUE_KEY])
-def test_a_deadline_of_a_namesake_changes_nothing(what: str) -> None:
-    stage = Stage()
+def test_a_deadline_of_a_namesake_changes_nothing(stage: Stage, what: str) -> None:
     deadline = deadline_of(stage, what)
     assert not changed(stage, deadline._replace(seq=deadline.seq + 1000))
 
 
 @pytest.mark.parametrize("what", ["task", "files", "again", "noderun"])
-def test_a_deadline_of_an_earlier_run_changes_nothing(what: str) -> None:
-    stage = Stage()
+def test_a_deadline_of_an_earlier_run_changes_nothing(stage: Stage, what: str) -> None:
     deadline = deadline_of(stage, what)
     assert not changed(stage, deadline._replace(run=deadline.run - 1))
 
 
 @pytest.mark.parametrize("what", ["task", "files", "again"])
-def test_a_deadline_of_a_task_that_is_gone_changes_nothing(what: str) -> None:
-    stage = Stage()
+def test_a_deadline_of_a_task_that_is_gone_changes_nothing(stage: Stage, what: str) -> None:
     assert not changed(stage, deadline_of(stage, what)._replace(task="gone"))

@@ -371,9 +371,8 @@ async def test_files_that_were_kept_for_a_job_that_is_gone_go(
 
 
 async def test_a_stored_record_that_belongs_to_nothing_is_named(
-    account: Account, caplog: pytest.LogCaptureFixture
+    stage: Stage, account: Account, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage = Stage()
     stage.pool(1)
     (node,) = stage.nodes()
     account.store.commit([Change("node", "pool", node.id, node)], 1)

@@ -411,9 +411,10 @@ def test_statistics_are_there_when_they_are_asked_for(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("waiting", "state"), [((), "completed"), (("waits",), "disabled")])
-def test_a_disabled_job_with_auto_complete_ends_with_its_last_task(waiting: tuple[str, ...], state: str) -> None:
+def test_a_disabled_job_with_auto_complete_ends_with_its_last_task(
+    stage: Stage, waiting: tuple[str, ...], state: str
+) -> None:
     """Azure/batch-shipyard issue 227."""
-    stage = Stage()
     stage.pool(1)
     stage.job(onTaskFailure="performexitoptionsjobaction", onAllTasksComplete="terminatejob")
     task = stage.task("fails", exitConditions={"default": {"jobAction": "disable"}})

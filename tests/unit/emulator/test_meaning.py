@@ -198,24 +198,21 @@ def test_a_mixed_inter_node_pool_has_azures_reason() -> None:
     )
 
 
-def test_a_patch_is_judged_as_a_new_pool() -> None:
-    stage = Stage()
+def test_a_patch_is_judged_as_a_new_pool(stage: Stage) -> None:
     stage.pool(0)
     assert stage.refusal(pools.update_pool, "pool", body=disks((0, 1), (0, 1))).code == "InvalidPropertyValue"
 
 
-def test_only_start_task_packages_and_metadata_of_a_pool_with_nodes_change() -> None:
+def test_only_start_task_packages_and_metadata_of_a_pool_with_nodes_change(stage: Stage) -> None:
     """T: BatchPoolUpdateOptions."""
-    stage = Stage()
     stage.pool(1)
     stage.do(pools.update_pool, "pool", body={"metadata": [{"name": "a", "value": "b"}]})
     with pytest.raises(Fault, match="OperationInvalidForCurrentState"):
         stage.do(pools.update_pool, "pool", body=rolling(maxBatchInstancePercent=10))
 
 
-def test_the_communication_mode_of_a_pool_with_nodes_changes_in_the_versions_that_have_it() -> None:
+def test_the_communication_mode_of_a_pool_with_nodes_changes_in_the_versions_that_have_it(stage: Stage) -> None:
     """2024-07-01, BatchPoolUpdateContent and BatchPoolReplaceContent: omitted means default."""
-    stage = Stage()
     stage.pool(1)
     body = {"targetNodeCommunicationMode": "Simplified"}
     assert pools.update_pool(stage.world, call("pool", body=body)._replace(revision=20)).status == 200
@@ -271,17 +268,15 @@ def test_the_files_of_a_task_have_a_limit_together(*, count: int, is_gang: bool)
 
 @pytest.mark.parametrize(("source", "change", "leaf"), TASKS)
 def test_a_task_that_azure_refuses_is_400_with_the_propertys_name(
-    source: str, change: dict[str, Any], leaf: str
+    stage: Stage, source: str, change: dict[str, Any], leaf: str
 ) -> None:
-    stage = Stage()
     stage.job()
     with pytest.raises(Fault, match="InvalidPropertyValue") as refusal:
         stage.task(**change)
     assert (refusal.value.status, refusal.value.details["PropertyName"]) == (400, leaf), source
 
 
-def test_a_task_cannot_depend_on_itself() -> None:
-    stage = Stage()
+def test_a_task_cannot_depend_on_itself(stage: Stage) -> None:
     stage.job(usesTaskDependencies=True)
     stage.task(**exits(1, 2, dependencyAction="satisfy"))
     with pytest.raises(Fault, match="InvalidPropertyValue"):
@@ -364,16 +359,14 @@ def test_a_mixed_pools_nodes_have_the_size_of_the_first_rank() -> None:
     assert (shown["vmSize"], shown["publicIPAddress"]) == ("standard_d2s_v5", node.address)
 
 
-def test_sizes_of_a_mix_have_the_same_number_of_vcpus() -> None:
-    stage = Stage()
+def test_sizes_of_a_mix_have_the_same_number_of_vcpus(stage: Stage) -> None:
     stage.world.find_size = lambda name: Size(4 if "d4" in name else 2)
     body = {**POOL, **mix("standard_d2s_v5", "standard_d4s_v5")}
     with pytest.raises(Fault, match="InvalidPropertyValue"):
         pools.create_pool(stage.world, call(body=body)._replace(revision=NEWEST))
 
 
-def test_retained_data_is_no_option_since_2026_10_01() -> None:
-    stage = Stage()
+def test_retained_data_is_no_option_since_2026_10_01(stage: Stage) -> None:
     stage.pool(1)
     body = {"targetDedicatedNodes": 0, "nodeDeallocationOption": "retaineddata"}
     with pytest.raises(Fault, match="InvalidPropertyValue"):
@@ -381,8 +374,7 @@ def test_retained_data_is_no_option_since_2026_10_01() -> None:
     assert stage.do(pools.resize_pool, "pool", body=body).status == 202
 
 
-def test_a_pools_statistics_have_no_usage_since_2026_10_01() -> None:
-    stage = Stage()
+def test_a_pools_statistics_have_no_usage_since_2026_10_01(stage: Stage) -> None:
     stage.pool(0)
     for revision, names in ((CURRENT, {"usageStats", "resourceStats"}), (NEWEST, {"resourceStats"})):
         reply = pools.get_pool(stage.world, call("pool", expand="stats")._replace(revision=revision))

@@ -17,8 +17,7 @@ NEW = VmSize("Standard_Q12z_v9", "Q", 12, 4)
 CORRECTED = VmSize("Standard_D2s_v3", "D", 4, 8)
 
 
-def test_a_pool_of_an_unknown_size_is_refused_until_the_users_catalogue_has_it(tmp_path: Path) -> None:
-    stage = Stage()
+def test_a_pool_of_an_unknown_size_is_refused_until_the_users_catalogue_has_it(stage: Stage, tmp_path: Path) -> None:
     stage.world.find_size = partial(own_catalog.size_of, tmp_path)
     body = {**POOL, "vmSize": "Standard_Q12z_v9"}
     assert stage.refusal(pools.create_pool, body=body).details["PropertyName"] == "vmSize"

@@ -30,9 +30,8 @@ def refused(operation: Any, *path: str, stage: Stage | None = None, **more: Any)
     return refusal.value
 
 
-def test_the_status_of_a_job_without_preparation_is_409() -> None:
+def test_the_status_of_a_job_without_preparation_is_409(stage: Stage) -> None:
     """N; also 2024, F."""
-    stage = Stage()
     stage.job()
     fault = refused(jobs.list_preparation_and_release, "job", stage=stage)
     assert (fault.status, fault.code, fault.text) == (
@@ -42,9 +41,8 @@ def test_the_status_of_a_job_without_preparation_is_409() -> None:
     )
 
 
-def test_a_bad_formula_is_evaluated_with_the_present_targets_and_an_error() -> None:
+def test_a_bad_formula_is_evaluated_with_the_present_targets_and_an_error(stage: Stage) -> None:
     """N."""
-    stage = Stage()
     stage.do(pools.create_pool, body={**POOL, **AUTO})
     run = document(stage.do(autoscale.evaluate, "pool", body={"autoScaleFormula": "something_useless"}))
     assert run["odata.metadata"] == f"{BASE}/$metadata#Microsoft.Azure.Batch.Protocol.Entities.AutoScaleRun"
@@ -56,9 +54,8 @@ def test_a_bad_formula_is_evaluated_with_the_present_targets_and_an_error() -> N
     }
 
 
-def test_a_data_disk_is_shown_with_its_defaults() -> None:
+def test_a_data_disk_is_shown_with_its_defaults(stage: Stage) -> None:
     """N."""
-    stage = Stage()
     machine = {**POOL["virtualMachineConfiguration"], "dataDisks": [{"lun": 1, "diskSizeGB": 4}]}  # type: ignore[dict-item]
     stage.do(pools.create_pool, body={**POOL, "virtualMachineConfiguration": machine})
     (disk,) = document(stage.do(pools.get_pool, "pool"))["virtualMachineConfiguration"]["dataDisks"]
@@ -80,9 +77,8 @@ def test_a_negative_page_size_is_refused_in_the_services_words() -> None:
 
 
 @pytest.mark.parametrize("operation", [pools.list_pools, pools.list_node_counts])
-def test_pools_are_listed_by_id(operation: Any) -> None:
+def test_pools_are_listed_by_id(stage: Stage, operation: Any) -> None:
     """N."""
-    stage = Stage()
     for name in ("b", "a", "c"):
         stage.do(pools.create_pool, body={**POOL, "id": name})
     listed = document(stage.do(operation))["value"]
@@ -91,9 +87,8 @@ def test_pools_are_listed_by_id(operation: Any) -> None:
     assert "skiptoken=b" in first["odata.nextLink"]
 
 
-def test_jobs_schedules_and_nodes_are_listed_by_id() -> None:
+def test_jobs_schedules_and_nodes_are_listed_by_id(stage: Stage) -> None:
     """N."""
-    stage = Stage()
     stage.pool(3)
     for name in ("b", "a"):
         stage.do(jobs.create_job, body={"id": name, "poolInfo": {"poolId": "pool"}})
@@ -104,17 +99,15 @@ def test_jobs_schedules_and_nodes_are_listed_by_id() -> None:
         assert ids == sorted(ids) and len(ids) > 1
 
 
-def test_a_node_shows_the_exact_version_of_its_image() -> None:
+def test_a_node_shows_the_exact_version_of_its_image(stage: Stage) -> None:
     """F."""
-    stage = Stage()
     (node,) = stage.pool(1)
     shown = document(stage.do(nodes.get_node, "pool", node.id))["virtualMachineInfo"]["imageReference"]
     assert (shown["version"], shown["exactVersion"] != "latest") == ("latest", True)
 
 
-def test_the_kinds_of_answers_have_the_services_names() -> None:
+def test_the_kinds_of_answers_have_the_services_names(stage: Stage) -> None:
     """N."""
-    stage = Stage()
     stage.gang_pool(2)
     stage.job()
     stage.gang()
@@ -133,9 +126,8 @@ def kinds_of(reply: Reply) -> set[str]:
     return reply.headers.keys() & {ETAG, MODIFIED, ACTION, "Location"}
 
 
-def test_an_answer_has_the_headers_of_its_kind() -> None:
+def test_an_answer_has_the_headers_of_its_kind(stage: Stage) -> None:
     """N."""
-    stage = Stage()
     (node,) = stage.pool(1)
     stage.job()
     of_node = f"/pools/pool/nodes/{node.id}"
@@ -166,9 +158,8 @@ def test_an_answer_has_the_headers_of_its_kind() -> None:
             assert reply.headers[ACTION] == f"{BASE}{path}"
 
 
-def test_a_node_user_has_a_location_and_no_etag() -> None:
+def test_a_node_user_has_a_location_and_no_etag(stage: Stage) -> None:
     """N."""
-    stage = Stage()
     (node,) = stage.pool(1)
     path = f"/pools/pool/nodes/{node.id}/users"
     assert kinds_of(ask(stage, users.create_user, path, {"name": "ann"})) == {"Location", ACTION}

@@ -120,8 +120,7 @@ def test_another_pools_address_gives_no_token() -> None:
 
 
 @pytest.mark.parametrize("identity", [None, {"type": "UserAssigned", "userAssignedIdentities": [{"resourceId": "/i"}]}])
-def test_only_tasks_of_a_pool_with_an_identity_have_its_address(identity: object) -> None:
-    stage = Stage()
+def test_only_tasks_of_a_pool_with_an_identity_have_its_address(stage: Stage, identity: object) -> None:
     (node,) = stage.pool(1)
     stage.world.identity_authority = "http://h/{}".format
     entry = stage.world.pools["pool"]

@@ -68,8 +68,7 @@ def of_schedules(node: Node) -> Iterator[Step]:
 
 
 @pytest.mark.parametrize("steps", [of_pools, of_nodes, of_jobs, of_schedules])
-def test_an_operation_answers_with_its_status(steps: Callable[[Node], Iterator[Step]]) -> None:
-    stage = Stage()
+def test_an_operation_answers_with_its_status(stage: Stage, steps: Callable[[Node], Iterator[Step]]) -> None:
     (node,) = stage.pool(1)
     for operation, path, body, status in steps(node):
         assert (operation.__name__, stage.do(operation, *path, body=body).status) == (operation.__name__, status)

@@ -66,8 +66,7 @@ def restart(tmp_path: Path) -> Iterator[Restart]:
         store.close()
 
 
-def test_pools_jobs_and_finished_tasks_are_as_they_were(restart: Restart) -> None:
-    stage = Stage()
+def test_pools_jobs_and_finished_tasks_are_as_they_were(stage: Stage, restart: Restart) -> None:
     task = stage.run_task()
     stage.exits(task, 3)
     before = [
@@ -90,8 +89,7 @@ def test_pools_jobs_and_finished_tasks_are_as_they_were(restart: Restart) -> Non
     assert other.world.jobs["job"].counts == stage.world.jobs["job"].counts
 
 
-def test_nodes_boot_again_and_start_tasks_run_again(restart: Restart) -> None:
-    stage = Stage()
+def test_nodes_boot_again_and_start_tasks_run_again(stage: Stage, restart: Restart) -> None:
     (node,) = stage.pool(1, startTask={"commandLine": "prepare"})
     node_reports.start_task_ended(stage.world, node.id, 1, Exit(0), stage.now)
     other = restart(stage)
@@ -99,8 +97,7 @@ def test_nodes_boot_again_and_start_tasks_run_again(restart: Restart) -> None:
     assert other.nodes()[0].address == node.address
 
 
-def test_a_running_task_is_requeued_once_and_its_old_run_is_stale(restart: Restart) -> None:
-    stage = Stage()
+def test_a_running_task_is_requeued_once_and_its_old_run_is_stale(stage: Stage, restart: Restart) -> None:
     stage.gang_pool(2)
     stage.job()
     stage.gang(2)
@@ -112,8 +109,7 @@ def test_a_running_task_is_requeued_once_and_its_old_run_is_stale(restart: Resta
     assert due == [scheduler.RunCoordination(task, 2, number) for number in range(2)]
 
 
-def test_a_task_that_was_to_end_ends(restart: Restart) -> None:
-    stage = Stage()
+def test_a_task_that_was_to_end_ends(stage: Stage, restart: Restart) -> None:
     task = stage.run_task()
     reports.application_ended(stage.world, task, 1, Exit(4), stage.now)
     other = restart(stage)
@@ -121,8 +117,7 @@ def test_a_task_that_was_to_end_ends(restart: Restart) -> None:
     assert (found.state, found.exit_code, found.requeues) == ("completed", 4, 0)
 
 
-def test_a_job_in_passage_arrives(restart: Restart) -> None:
-    stage = Stage()
+def test_a_job_in_passage_arrives(stage: Stage, restart: Restart) -> None:
     stage.run_task()
     stage.do(jobs.terminate_job, "job")
     other = restart(stage)
@@ -130,16 +125,14 @@ def test_a_job_in_passage_arrives(restart: Restart) -> None:
     assert other.world.jobs["job"].record.state == "completed"
 
 
-def test_a_deleting_pool_goes(restart: Restart) -> None:
-    stage = Stage()
+def test_a_deleting_pool_goes(stage: Stage, restart: Restart) -> None:
     (node,) = stage.pool(1)
     stage.do(pools.delete_pool, "pool")
     other = restart(stage)
     assert other.settle() == [scheduler.RemoveNode("pool", node.id)]
 
 
-def test_dependencies_are_remembered(restart: Restart) -> None:
-    stage = Stage()
+def test_dependencies_are_remembered(stage: Stage, restart: Restart) -> None:
     stage.pool(1)
     stage.job(usesTaskDependencies=True)
     first = stage.run_task("a")
@@ -151,8 +144,7 @@ def test_dependencies_are_remembered(restart: Restart) -> None:
     assert [other.world.jobs["job"].tasks[name].state for name in ("b0", "b1")] == ["active", "running"]
 
 
-def test_numbers_are_never_given_twice(restart: Restart) -> None:
-    stage = Stage()
+def test_numbers_are_never_given_twice(stage: Stage, restart: Restart) -> None:
     stage.pool(1)
     stage.job()
     stage.task()
@@ -209,8 +201,7 @@ def test_no_row_of_a_deleted_job_stays(tmp_path: Path) -> None:
     store.close()
 
 
-def test_tasks_of_the_first_schema_move_into_their_table(tmp_path: Path) -> None:
-    stage = Stage()
+def test_tasks_of_the_first_schema_move_into_their_table(stage: Stage, tmp_path: Path) -> None:
     stage.job()
     task = stage.task("Old")
     store = Store(tmp_path / "world.sqlite3")
@@ -264,8 +255,7 @@ def test_an_image_is_mapped_listed_and_unmapped(tmp_path: Path) -> None:
     )
 
 
-def test_subtasks_of_a_run_that_was_ending_are_over(restart: Restart) -> None:
-    stage = Stage()
+def test_subtasks_of_a_run_that_was_ending_are_over(stage: Stage, restart: Restart) -> None:
     stage.gang_pool(2)
     stage.job()
     task = stage.gang(2)
@@ -294,8 +284,7 @@ def test_a_task_written_in_the_commit_that_deletes_its_job_is_gone_too(tmp_path:
     store.close()
 
 
-def test_orphans_are_passed_over_and_named() -> None:
-    stage = Stage()
+def test_orphans_are_passed_over_and_named(stage: Stage) -> None:
     stage.pool(1)
     stage.job()
     stage.task()
