@@ -11,30 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.emulator.interface import Mount, NodeSpec
-from batchtrain.emulator.machine import hold, marked_processes, process
-from batchtrain.emulator.machine.docker import Joined
+from batchtrain.emulator.interface import NodeSpec
+from batchtrain.emulator.machine import marked_processes, process
 from batchtrain.emulator.machine.resource_files import DownloadError
-from batchtrain.emulator.machine.rooted_path import RootedPath
 
 SPEC = NodeSpec("pool", "node", "10.1.2.3", "Node0", "standard_d2_v3")
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\0", "a*", "a?", "a[b]"])
-def test_an_id_is_one_part_of_a_path(name: str) -> None:
-    with pytest.raises(ValueError, match="not an id"):
-        process._safe(name)
-    assert process._safe("a.b-c_D") == "a.b-c_D"
-
-
-def test_only_directories_that_no_record_names_are_unknown(tmp_path: Path) -> None:
-    for path in (
-        "mnt", "nodes/p/n1", "nodes/p/n2", "nodes/q/n3", "machine/p/nodes/n1", "machine/p/nodes/n4", "machine/p/bin",
-        "machine/r/nodes/n5", f"docker/{hold.NAME}",
-    ):  # fmt: skip
-        (tmp_path / path).mkdir(parents=True)
-    unknown = {str(path.relative_to(tmp_path)) for path in process._unknown(tmp_path, {"p": ["n1"]})}
-    assert unknown == {"mnt", "nodes/p/n2", "nodes/q", "machine/p/nodes/n4", "machine/r"}
 
 
 def test_what_is_to_be_deleted_gets_another_name_first(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -94,14 +75,6 @@ def test_a_command_line_is_split_as_a_shell_does() -> None:
         assert refusal.value.code == code
 
 
-def test_a_mounted_file_system_is_a_link_with_a_log(tmp_path: Path) -> None:
-    (tmp_path / "node").mkdir()
-    process._mount_all(tmp_path, RootedPath(tmp_path / "node"), (Mount("data", "mounts/nfs/server"),))
-    assert (tmp_path / "node/fsmounts/data").resolve() == tmp_path / "mounts/nfs/server"
-    assert (tmp_path / "mounts/nfs/server").is_dir()
-    assert "data is mounts/nfs/server of" in (tmp_path / "node/fsmounts/data.log").read_text()
-
-
 def test_the_names_of_a_pools_nodes_are_known_as_long_as_they_are_in_it(tmp_path: Path) -> None:
     pool = process._Pool(tmp_path, "pool")
     other = SPEC._replace(node_id="other", address="10.1.2.4", hostname="node1")
@@ -129,27 +102,11 @@ def test_batchs_user_is_known_where_etc_passwd_can_have_it(tmp_path: Path) -> No
     assert others == Path("/etc/passwd").read_text().splitlines()
 
 
-def test_a_network_with_name_servers_of_its_own_has_its_own_file(tmp_path: Path) -> None:
-    pool = process._Pool(tmp_path, "pool")
-    pool.admit(SPEC)
-    assert pool.resolver(SPEC, "") == []
-    ((file, over, read_only),) = pool.resolver(SPEC, "nameserver 10.0.0.1\n")
-    assert (Path(file).read_text(), over, read_only) == ("nameserver 10.0.0.1\n", "/etc/resolv.conf", False)
-
-
-def test_a_node_without_a_network_of_its_own_has_a_loopback_address() -> None:
-    assert process._address(SPEC, None) == "127.1.2.3"
-    assert process._address(SPEC, Joined("10.5.0.2", "", "")) == "10.5.0.2"
-
-
-def test_a_message_of_an_agent_is_read_by_its_length() -> None:
-    async def read() -> list[object]:
-        reader = asyncio.StreamReader()
-        for body in (b'{"a": 1}', b'{"b": 2}'):
-            reader.feed_data(struct.pack("!I", len(body)) + body)
-        return [await process._receive(reader), await process._receive(reader)]
-
-    assert asyncio.run(read()) == [{"a": 1}, {"b": 2}]
+async def test_a_message_of_an_agent_is_read_by_its_length() -> None:
+    reader = asyncio.StreamReader()
+    for body in (b'{"a": 1}', b'{"b": 2}'):
+        reader.feed_data(struct.pack("!I", len(body)) + body)
+    assert [await process._receive(reader), await process._receive(reader)] == [{"a": 1}, {"b": 2}]
 
 
 # --- processes that are left over -----------------------------------------------------------------------------------

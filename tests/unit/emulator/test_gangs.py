@@ -69,16 +69,6 @@ def test_a_failed_coordination_is_tried_again_on_all_nodes(stage: Stage) -> None
     assert task.retries == 1
 
 
-def test_a_gang_gets_all_its_nodes_or_none(stage: Stage) -> None:
-    stage.gang_pool(2)
-    single = stage.run_task("single")
-    gang = stage.gang(2)
-    stage.settle()
-    assert (gang.state, stage.world.hints) == ("active", {})
-    stage.exits(single)
-    assert (gang.state, len(gang.instances)) == ("running", 2)
-
-
 @pytest.mark.parametrize(
     ("pool", "instances", "reason"),
     [

@@ -14,6 +14,8 @@ from tests.emulation import POOL, Stage
 
 Request = Callable[[Stage, Any], object]
 FORMULA = {"enableAutoScale": True, "autoScaleFormula": "$TargetDedicatedNodes = 0;"}
+TOGETHER = {"enableInterNodeCommunication": True}
+INTERVAL = "autoScaleEvaluationInterval"
 INTERVALS = (("PT5M", "P7D"), ("PT4M59S", "P7DT1S"))
 SCHEDULE = {"id": "s", "jobSpecification": {"poolInfo": {"poolId": "pool"}}}
 PREPARED = {"jobPreparationTask": {"commandLine": "true"}}
@@ -92,9 +94,14 @@ def resize(stage: Stage, timeout: str) -> None:
     stage.do(pools.resize_pool, "pool", body={"targetDedicatedNodes": 1, "resizeTimeout": timeout})
 
 
+def removal(stage: Stage, timeout: str) -> None:
+    (node,) = stage.pool(1)
+    stage.do(pools.remove_nodes, "pool", body={"nodeList": [node.id], "resizeTimeout": timeout})
+
+
 def interval(stage: Stage, value: str) -> None:
     stage.pool(0)
-    body = {"autoScaleFormula": FORMULA["autoScaleFormula"], "autoScaleEvaluationInterval": value}
+    body = {"autoScaleFormula": FORMULA["autoScaleFormula"], INTERVAL: value}
     stage.do(autoscale.enable, "pool", body=body)
 
 
@@ -107,47 +114,56 @@ def terminated(stage: Stage, seconds: int) -> None:
     stage.do(jobs.update_job, "job", body={"constraints": {"maxTaskRetryCount": seconds}})
 
 
-LIMITS: dict[str, tuple[Request, tuple[Any, ...], tuple[Any, ...]]] = {
-    "the id of a pool": (pool("id"), ("x", "x" * 64), ("", "x" * 65)),
-    "slots of a node with two cores": (pool("taskSlotsPerNode"), (1, 8), (0, 9)),
-    "dedicated nodes": (pool("targetDedicatedNodes"), (0, 2**31 - 1), (-1, 2**31)),
-    "spot nodes": (pool("targetLowPriorityNodes"), (0,), (-1,)),
-    "nodes that communicate": (pool("targetDedicatedNodes", enableInterNodeCommunication=True), (100,), (101,)),
-    "the resize timeout of a pool": (pool("resizeTimeout"), ("PT5M",), ("PT4M59S",)),
-    "the resize timeout of a resize": (resize, ("PT5M",), ("PT4M59S",)),
-    "the name of an account": (account, (1, 20), (0, 21)),
-    "the name of a user of a node": (node_user, (1, 20), (0, 21)),
-    "the interval of a formula": (pool("autoScaleEvaluationInterval", **FORMULA), *INTERVALS),
-    "a later interval of a formula": (interval, *INTERVALS),
-    "packages of a pool": (packages, (10,), (11,)),
-    "mounts of a pool": (mounts, (10,), (11,)),
-    "retries of a start task": (start_task, (-1, 0), (-2,)),
-    "the id of a job": (job("id"), ("x", "x" * 64), ("", "x" * 65)),
-    "the priority of a job": (job("priority"), (-1000, 1000), (-1001, 1001)),
-    "parallel tasks of a job": (job("maxParallelTasks"), (-1, 1), (-2, 0)),
-    "retries of tasks of a job": (constraint("maxTaskRetryCount"), (-1, 0), (-2,)),
-    "retries of tasks of a job that is changed": (terminated, (-1, 0), (-2,)),
-    "retries of a preparation": (preparation, (-1, 0), (-2,)),
-    "the wall clock time of a release": (release_task, ("PT1S", "PT15M"), ("PT0S", "PT15M1S")),
-    "the id of a task": (task("id"), ("x", "x" * 64), ("", "x" * 65)),
-    "slots of a task": (task("requiredSlots"), (1,), (0,)),
-    "retries of a task": (task_constraint, (-1, 0), (-2,)),
-    "instances of a gang": (gang, (1,), (0,)),
-    "tasks of a collection": (collection, (100,), (101,)),
-    "a recurrence": (recurrence("recurrenceInterval"), ("PT1M",), ("PT59S",)),
-    "a start window": (recurrence("startWindow"), ("PT1M",), ("PT59S",)),
+LIMITS: dict[str, tuple[str, Request, tuple[Any, ...], tuple[Any, ...]]] = {
+    "the id of a pool": ("id", pool("id"), ("x", "x" * 64), ("", "x" * 65)),
+    "slots of a node with two cores": ("taskSlotsPerNode", pool("taskSlotsPerNode"), (1, 8), (0, 9)),
+    "dedicated nodes": ("targetDedicatedNodes", pool("targetDedicatedNodes"), (0, 2**31 - 1), (-1, 2**31)),
+    "spot nodes": ("targetLowPriorityNodes", pool("targetLowPriorityNodes"), (0,), (-1,)),
+    "nodes that communicate": (
+        "targetDedicatedNodes",
+        pool("targetDedicatedNodes", **TOGETHER),
+        (100,),
+        (101,),
+    ),
+    "the resize timeout of a pool": ("resizeTimeout", pool("resizeTimeout"), ("PT5M",), ("PT4M59S",)),
+    "the resize timeout of a resize": ("resizeTimeout", resize, ("PT5M",), ("PT4M59S",)),
+    "the resize timeout of a removal": ("resizeTimeout", removal, ("PT5M",), ("PT4M59S",)),
+    "the name of an account": ("name", account, (1, 20), (0, 21)),
+    "the name of a user of a node": ("name", node_user, (1, 20), (0, 21)),
+    "the interval of a formula": (INTERVAL, pool(INTERVAL, **FORMULA), *INTERVALS),
+    "a later interval of a formula": (INTERVAL, interval, *INTERVALS),
+    "packages of a pool": ("applicationPackageReferences", packages, (10,), (11,)),
+    "mounts of a pool": ("mountConfiguration", mounts, (10,), (11,)),
+    "retries of a start task": ("maxTaskRetryCount", start_task, (-1, 0), (-2,)),
+    "the id of a job": ("id", job("id"), ("x", "x" * 64), ("", "x" * 65)),
+    "the priority of a job": ("priority", job("priority"), (-1000, 1000), (-1001, 1001)),
+    "parallel tasks of a job": ("maxParallelTasks", job("maxParallelTasks"), (-1, 1), (-2, 0)),
+    "retries of tasks of a job": ("maxTaskRetryCount", constraint("maxTaskRetryCount"), (-1, 0), (-2,)),
+    "retries of tasks of a job that is changed": ("maxTaskRetryCount", terminated, (-1, 0), (-2,)),
+    "retries of a preparation": ("maxTaskRetryCount", preparation, (-1, 0), (-2,)),
+    "the wall clock time of a release": ("maxWallClockTime", release_task, ("PT1S", "PT15M"), ("PT0S", "PT15M1S")),
+    "the id of a task": ("id", task("id"), ("x", "x" * 64), ("", "x" * 65)),
+    "slots of a task": ("requiredSlots", task("requiredSlots"), (1,), (0,)),
+    "retries of a task": ("maxTaskRetryCount", task_constraint, (-1, 0), (-2,)),
+    "instances of a gang": ("numberOfInstances", gang, (1,), (0,)),
+    "tasks of a collection": ("value", collection, (100,), (101,)),
+    "a recurrence": ("recurrenceInterval", recurrence("recurrenceInterval"), ("PT1M",), ("PT59S",)),
+    "a start window": ("startWindow", recurrence("startWindow"), ("PT1M",), ("PT59S",)),
 }
-ACCEPTED = [(name, value) for name, (_, accepted, _) in LIMITS.items() for value in accepted]
-REFUSED = [(name, value) for name, (_, _, refused) in LIMITS.items() for value in refused]
+"""Property, request, accepted and refused values."""
+ACCEPTED = [(name, value) for name, (_, _, accepted, _) in LIMITS.items() for value in accepted]
+REFUSED = [(name, value) for name, (*_, refused) in LIMITS.items() for value in refused]
 
 
 @pytest.mark.parametrize(("name", "value"), ACCEPTED)
 def test_the_end_of_a_range_is_accepted(name: str, value: object) -> None:
-    LIMITS[name][0](Stage(), value)
+    LIMITS[name][1](Stage(), value)
 
 
 @pytest.mark.parametrize(("name", "value"), REFUSED)
 def test_what_is_past_the_end_of_a_range_is_refused(name: str, value: object) -> None:
+    leaf, request, *_ = LIMITS[name]
     with pytest.raises(Fault) as refusal:
-        LIMITS[name][0](Stage(), value)
-    assert refusal.value.status in (400, 413)
+        request(Stage(), value)
+    code = "InvalidRequestBody" if value == 2**31 else "InvalidPropertyValue"
+    assert (refusal.value.status, refusal.value.code, refusal.value.details["PropertyName"]) == (400, code, leaf)

@@ -143,11 +143,6 @@ def test_a_link_out_of_the_node_is_not_followed_listed_or_deleted_through(stage:
     assert (tmp_path / "secret").read_text() == "secret"
 
 
-def test_a_link_inside_the_node_is_followed(stage: Stage, tmp_path: Path) -> None:
-    (tmp_path / "node" / TASK / "wd" / "latest").symlink_to(tmp_path / "node" / TASK / "stdout.txt")
-    assert read(stage, "wd/latest") == b"0123456789"
-
-
 def test_a_link_to_a_directory_of_the_task_is_listed_as_that_directory(stage: Stage, tmp_path: Path) -> None:
     work = tmp_path / "node" / TASK / "wd"
     (work / "ckpt/step100").mkdir(parents=True)

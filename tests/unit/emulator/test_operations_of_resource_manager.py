@@ -152,11 +152,6 @@ def test_a_name_is_available_unless_it_is_invalid_or_taken(stage: Stage, name: s
     assert (document["nameAvailable"], document.get("reason", "")) == (not reason, reason)
 
 
-def test_both_keys_of_the_account_are_its_one_key(stage: Stage) -> None:
-    found = ask(stage, "POST", f"{ACCOUNT}/listKeys").document
-    assert found == {"accountName": "batchtrain", "primary": KEY, "secondary": KEY}
-
-
 def test_the_account_has_the_same_answer_in_the_list_and_after_a_change(stage: Stage) -> None:
     path = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Batch/batchAccounts"
     (listed,) = ask(stage, "GET", path).document["value"]  # type: ignore[index]
@@ -265,15 +260,6 @@ def test_the_etag_of_a_pool_is_weak(stage: Stage) -> None:
     assert reply.headers["ETag"] == reply.document["etag"] == f'W/"{stage.world.pool("p").record.etag}"'  # type: ignore[index]
 
 
-def test_a_deletion_is_polled_below_pool_operation_results(stage: Stage) -> None:
-    made(stage)
-    reply = ask(stage, "DELETE", f"{ACCOUNT}/pools/p")
-    assert reply.headers["Location"].startswith(f"{BASE}{ACCOUNT}/poolOperationResults/delete-p-")
-    stage.settle()
-    where = reply.headers["Location"].removeprefix(BASE).partition("?")[0]
-    assert ask(stage, "GET", where).status == 200
-
-
 def test_a_package_is_uploaded_activated_and_used(stage: Stage, tmp_path: Path) -> None:
     ask(stage, "PUT", f"{ACCOUNT}/applications/solver", {"properties": {"displayName": "A solver"}})
     where = f"{ACCOUNT}/applications/solver/versions/1.0"
@@ -348,10 +334,3 @@ def test_a_name_that_leads_elsewhere_makes_no_application(stage: Stage, tmp_path
     before = sorted(tmp_path.rglob("*"))
     ask(stage, "PUT", f"{ACCOUNT}/applications/{name}", {})
     assert sorted(tmp_path.rglob("*")) == before
-
-
-@pytest.mark.parametrize(("name", "reason"), [("UPPER", "Invalid"), ("batchtrain", "AlreadyExists"), ("fresh", None)])
-def test_the_name_of_an_account_is_checked(stage: Stage, name: str, reason: str | None) -> None:
-    reply = ask(stage, "POST", f"{LOCATION}/checkNameAvailability", {"name": name, "type": "Microsoft.Batch"})
-    assert reply.status == 200
-    assert (reply.document["nameAvailable"], reply.document.get("reason")) == (reason is None, reason)  # type: ignore[index,union-attr]

@@ -197,6 +197,7 @@ def test_a_deletion_is_followed_to_its_end(stage: Stage) -> None:
         ask(stage, "PUT", pool(1))
     assert refusal.value.code == "PoolBeingDeleted"
     operation = answer.headers["Location"].removeprefix(f"{BASE}{PATH}").partition("?")[0]
+    assert operation.startswith("/poolOperationResults/delete-p-")
     assert other(stage, "GET", operation).status == 202
     del stage.world.pools["p"]
     assert other(stage, "GET", operation).status == 200

@@ -333,19 +333,10 @@ def test_a_task_cannot_have_the_id_of_a_special_task(stage: Stage, special: str)
             {"jobPreparationTask": PREPARE, "jobReleaseTask": {**RELEASE, "id": "jobPreparation"}},
             "InvalidPropertyValue",
         ),
-        (
-            {"jobPreparationTask": PREPARE, "jobReleaseTask": {**RELEASE, "maxWallClockTime": "PT16M"}},
-            "InvalidPropertyValue",
-        ),
-        ({"jobPreparationTask": {**PREPARE, "constraints": {"maxTaskRetryCount": -2}}}, "InvalidPropertyValue"),
         ({"jobPreparationTask": PREPARE, "jobReleaseTask": {"commandLine": " "}}, "InvalidPropertyValue"),
         ({"jobPreparationTask": {**PREPARE, "resourceFiles": [{}]}}, "InvalidPropertyValue"),
         (
             {"jobPreparationTask": PREPARE, "jobReleaseTask": {**RELEASE, "resourceFiles": [{}]}},
-            "InvalidPropertyValue",
-        ),
-        (
-            {"jobPreparationTask": PREPARE, "jobReleaseTask": {**RELEASE, "maxWallClockTime": "PT0S"}},
             "InvalidPropertyValue",
         ),
     ],

@@ -226,8 +226,6 @@ def test_a_replacement_without_a_schedule_or_metadata_removes_them(stage: Stage)
 @pytest.mark.parametrize(
     ("times", "place"),
     [
-        ({"recurrenceInterval": "PT59S"}, "recurrenceInterval"),
-        ({"startWindow": "PT1S"}, "startWindow"),
         ({"doNotRunAfter": at(-1)}, "doNotRunAfter"),
         ({"doNotRunUntil": at(60), "doNotRunAfter": at(60)}, "doNotRunAfter"),
     ],

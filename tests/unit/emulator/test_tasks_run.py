@@ -116,15 +116,6 @@ def test_a_task_that_waits_for_its_retry_shows_nothing_of_the_run_before(stage: 
     assert set(shown["executionInfo"]) == {"retryCount", "requeueCount", "lastRetryTime"}  # type: ignore[call-overload]
 
 
-def test_minus_one_retries_without_limit(stage: Stage) -> None:
-    task = stage.run_task(constraints={"maxTaskRetryCount": -1})
-    for _ in range(20):
-        stage.exits(task, 1)
-        stage.later(61)
-        stage.settle()
-    assert (task.state, task.retries) == ("running", 20)
-
-
 def test_what_could_not_be_started_is_not_tried_again(stage: Stage) -> None:
     task = stage.run_task(constraints={"maxTaskRetryCount": 5})
     reports.application_ended(stage.world, task, 1, Exit(None, "BlobNotFound", "gone"), stage.now)
@@ -339,7 +330,6 @@ def test_a_failed_dependency_blocks_unless_its_exit_condition_says_otherwise(sta
     ("more", "code"),
     [
         ({"dependsOn": {"taskIds": ["x"]}}, "UnsupportedProperty"),
-        ({"requiredSlots": 0}, "InvalidPropertyValue"),
         ({"commandLine": " "}, "InvalidPropertyValue"),
         ({"resourceFiles": [{"filePath": "x"}]}, "InvalidPropertyValue"),
         ({"resourceFiles": [{"httpUrl": "http://x"}]}, "MissingRequiredProperty"),
@@ -416,12 +406,6 @@ def test_a_collection_that_is_not_well_formed_adds_no_task(stage: Stage, entry: 
         stage.do(tasks.create_task_collection, "job", body={"value": [{"id": "a", "commandLine": "x"}, entry]})
     assert refusal.value.details["PropertyName"] == place
     assert not stage.world.jobs["job"].tasks
-
-
-def test_a_collection_has_at_most_a_hundred_tasks(stage: Stage) -> None:
-    stage.job()
-    entries = [{"id": f"t{number}", "commandLine": "x"} for number in range(101)]
-    assert stage.refusal(tasks.create_task_collection, "job", body={"value": entries}).code == "InvalidPropertyValue"
 
 
 # Jobs

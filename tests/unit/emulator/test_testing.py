@@ -100,12 +100,6 @@ def test_a_lost_node_boots_again(service: BatchService) -> None:
     assert node(service) == (name, "idle")
 
 
-def test_a_dedicated_node_is_never_preempted(service: BatchService) -> None:
-    service.client.create_pool({**POOL, "targetDedicatedNodes": 1, "metadata": [SIMULATED]})
-    with pytest.raises(server.Refused, match="only a spot node"):
-        service.faults.preempt(node(service)[0])
-
-
 def test_a_waiting_task_has_its_reason(service: BatchService) -> None:
     service.client.create_pool(POOL)
     service.client.create_job({"id": "job", "poolInfo": {"poolId": "pool"}})

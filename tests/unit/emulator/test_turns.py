@@ -199,6 +199,7 @@ def test_a_waiting_gang_does_not_starve_behind_a_stream_of_single_tasks(stage: S
     later = [stage.task(f"l{number}") for number in range(4)]
     stage.settle()
     stage.exits(singles[0])
+    assert stage.world.hints == {}
     assert (waiting.state, [one.state for one in later]) == ("active", ["active"] * 4)
     stage.exits(singles[1])
     assert (waiting.state, [one.state for one in later]) == ("running", ["active"] * 4)
@@ -326,7 +327,7 @@ def test_a_task_that_is_tried_without_limit_rests_longer_and_longer(stage: Stage
     stage.settle()
     stage.exits(other) if other.state == "running" else None
     rests = []
-    for _ in range(14):
+    for _ in range(20):
         while endless.state != "running":
             assert stage.world.next_deadline() is not None
             before = stage.now
@@ -336,7 +337,7 @@ def test_a_task_that_is_tried_without_limit_rests_longer_and_longer(stage: Stage
         stage.exits(endless, 1)
         if other.state == "running":
             stage.exits(other)
-    assert rests == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert rests == [1, 2, 4, 8, 16, 32] + [60] * 8
 
 
 def test_a_task_that_rests_can_be_terminated_and_is_not_started_again(stage: Stage) -> None:
