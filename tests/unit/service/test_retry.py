@@ -66,7 +66,7 @@ class Time:
 
 
 class Plays(HttpTransport):  # type: ignore[type-arg]
-    """Gives its answers one after the other, the last one again and again."""
+    """Gives its answers one after the other, the last one again and again. One may be a function of the request."""
 
     def __init__(self, answers: Iterable[Any], time: Time) -> None:
         self.answers, self.time = list(answers), time
@@ -81,6 +81,8 @@ class Plays(HttpTransport):  # type: ignore[type-arg]
         self.timeouts.append((options.get("connection_timeout", 0.0), options.get("read_timeout", 0.0)))
         self.time.seconds += self.takes
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if callable(answer):
+            answer = answer(request)
         if isinstance(answer, Exception):
             raise answer
         status, document, *headers = answer
@@ -103,7 +105,7 @@ class OfBatch(Plays):
 
 def response(request: Any, status: int, document: Any, headers: dict[str, str]) -> Any:
     inner = requests.Response()
-    inner.status_code = status
+    inner.status_code, inner.reason = status, headers.get("reason")  # type: ignore[assignment]  # None, too
     content = document if isinstance(document, bytes) else json.dumps(document).encode()
     inner._content = b"" if document is None else content
     inner._content_consumed = True  # type: ignore[attr-defined]

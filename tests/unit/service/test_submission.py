@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 from typing import Any
 
-import msgspec
 import pytest
 
 from batchtrain.errors import Refused, TasksRefused
@@ -38,16 +38,14 @@ OTHER: Collection = (TaskDocument("b", b'{"id":"b"}'),)
 # --- --fail-fast ----------------------------------------------------------------------------------------------------
 
 
-class Refusing(test_refused.Service):
-    """Refuses every task."""
+def tasks_of(request: Any) -> list[str]:
+    return [task["id"] for task in json.loads(request.content)["value"]]
 
-    def send_request(self, request: Any, **_: Any) -> test_refused.Answer:
-        tasks = [task["id"] for task in msgspec.json.decode(request.content)["value"]]
-        self.asked.append(tasks)
-        error = test_refused.REFUSED
-        return test_refused.Answer(
-            200, {"value": [{"taskId": name, "status": "clienterror", "error": error} for name in tasks]}
-        )
+
+def refuse(request: Any) -> Any:
+    """Refuses every task."""
+    error = {"status": "clienterror", "error": test_refused.REFUSED}
+    return 200, {"value": [{"taskId": name, **error} for name in tasks_of(request)]}
 
 
 @pytest.mark.parametrize("fail_fast", [True, False])
@@ -55,10 +53,13 @@ def test_only_with_fail_fast_a_refused_task_ends_the_submission(
     fail_fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(submission, "DISTANT", math.inf)  # NEARBY senders, however slow this machine is
-    service, plan = Refusing(), Plan((Step("task.add", "j", {"value": [{"id": f"t{n}"} for n in range(5000)]}),))
+    service, plan = (
+        test_retry.Service(refuse),
+        Plan((Step("task.add", "j", {"value": [{"id": f"t{n}"} for n in range(5000)]}),)),
+    )
     with pytest.raises(TasksRefused) as caught:
-        list(carry_out(service, plan, options=AddOptions(fail_fast=fail_fast)))
-    assert len(caught.value.refused) == sum(map(len, service.asked))
+        list(carry_out(service.client, plan, options=AddOptions(fail_fast=fail_fast)))
+    assert len(caught.value.refused) == sum(map(len, map(tasks_of, service.transport.requests)))
     assert (len(service.asked) <= NEARBY) == fail_fast  # each sender stops after its own
 
 
@@ -221,18 +222,16 @@ def test_a_collection_may_have_exactly_the_most_bytes() -> None:
     assert len(list(packed([*documents[:1], TaskDocument("b", bytes(half + COLLECTION_BYTES % 2 + 1))]))) == 2
 
 
-class Held(test_refused.Service):
+class Held(test_retry.Service):
     """Answers no request before it is released."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(self.answer)
         self.released = threading.Event()
 
-    def send_request(self, request: Any, **_: Any) -> test_refused.Answer:
-        tasks = [task["id"] for task in msgspec.json.decode(request.content)["value"]]
-        self.asked.append(tasks)
+    def answer(self, request: Any) -> Any:
         assert self.released.wait(GUARD)
-        return test_refused.Answer(200, {"value": [{"taskId": name, "status": "success"} for name in tasks]})
+        return 200, {"value": [{"taskId": name, "status": "success"} for name in tasks_of(request)]}
 
 
 @pytest.fixture
@@ -246,7 +245,7 @@ MANY = [TaskDocument(f"t{number}", b'{"id":"t%d"}' % number) for number in range
 
 
 def test_progress_is_reported_while_the_service_takes_its_time(held: Held) -> None:
-    sent, reports = Submission(held, "j"), list[Progress]()  # type: ignore[arg-type]
+    sent, reports = Submission(held.client, "j"), list[Progress]()
     for report in sent.add(MANY):
         reports.append(report)
         held.released.set()
@@ -256,7 +255,7 @@ def test_progress_is_reported_while_the_service_takes_its_time(held: Held) -> No
 
 
 def test_an_interrupted_submission_sends_nothing_more_and_waits_for_the_answers(held: Held) -> None:
-    sent = Submission(held, "j")  # type: ignore[arg-type]
+    sent = Submission(held.client, "j")
     steps = sent.add(MANY)
     next(steps)
     until(lambda: held.asked)
@@ -268,7 +267,7 @@ def test_an_interrupted_submission_sends_nothing_more_and_waits_for_the_answers(
     threading.Thread(target=release, daemon=True).start()
     steps.close()  # type: ignore[attr-defined]
     assert 0 < len(held.asked) <= NEARBY
-    assert sent.added == sum(map(len, held.asked))
+    assert sent.added == sum(map(len, map(tasks_of, held.transport.requests)))
 
 
 # --- the progress ---------------------------------------------------------------------------------------------------
