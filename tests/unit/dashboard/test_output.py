@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -42,8 +43,11 @@ class File:
         return self.content[start:end]
 
 
-def output(file: File) -> Output:
-    return Output(file.size, file.read, 5.0)
+def output(file: File, *takers: Callable[..., object], **how: Any) -> Output:
+    """The output of a task, which was read once."""
+    followed = Output(file.size, file.read, 5.0, *takers, **how)
+    followed.read()
+    return followed
 
 
 def text_of(followed: Output, position: str) -> tuple[str, str]:
@@ -62,7 +66,6 @@ def text_of(followed: Output, position: str) -> tuple[str, str]:
 def test_each_byte_comes_once_to_a_viewer_who_comes_back() -> None:
     file = File(b"one\n")
     followed = output(file)
-    followed.read()
     first, position = text_of(followed, "")
     file.content = b"one\ntwo\nthree"
     followed.read()
@@ -73,7 +76,6 @@ def test_each_byte_comes_once_to_a_viewer_who_comes_back() -> None:
 def test_a_character_that_is_cut_comes_whole() -> None:
     file = File("é".encode()[:1])
     followed = output(file)
-    followed.read()
     _, position = text_of(followed, "")
     file.content = "é!".encode()
     followed.read()
@@ -82,14 +84,12 @@ def test_a_character_that_is_cut_comes_whole() -> None:
 
 def test_binary_output_is_text_with_marks() -> None:
     followed = output(File(b"\xff\x00\xfe\n"))
-    followed.read()
     assert text_of(followed, "")[0] == "\ufffd\x00\ufffd\n"
 
 
 def test_a_file_that_does_not_exist_yet_is_no_error() -> None:
     file = File(None)
     followed = output(file)
-    followed.read()
     assert followed.since("") is None
     file.content = b"begun\n"
     followed.read()
@@ -99,7 +99,6 @@ def test_a_file_that_does_not_exist_yet_is_no_error() -> None:
 def test_a_task_that_runs_again_begins_anew() -> None:
     file = File(b"a long first try\n")
     followed = output(file)
-    followed.read()
     _, position = text_of(followed, "")
     file.content = b"again\n"
     for _ in range(12):
@@ -112,7 +111,6 @@ def test_a_task_that_runs_again_begins_anew() -> None:
 def test_a_viewer_who_is_far_behind_learns_how_much_is_not_shown() -> None:
     file = File(b"x" * 10)
     followed = output(file)
-    followed.read()
     _, position = text_of(followed, "")
     file.content = b"x" * (10 + KEPT + 1000)
     followed.read()
@@ -124,7 +122,6 @@ def test_a_viewer_who_is_far_behind_learns_how_much_is_not_shown() -> None:
 
 def test_a_new_viewer_of_a_long_file_gets_its_last_whole_lines() -> None:
     followed = output(File(b"".join(b"line %06d\n" % number for number in range(100_000))))
-    followed.read()
     news = followed.since("")
     assert news is not None
     body = json.loads(news.body)
@@ -167,19 +164,18 @@ def test_a_file_that_another_topic_read_just_now_is_not_read_again() -> None:
 
 def test_the_requests_of_a_read_are_counted() -> None:
     file = File(b"one\n")
-    followed = output(file)
+    followed = Output(file.size, file.read, 5.0)
     assert followed.read() == 2  # its size, and its bytes
     assert followed.read() == 2  # nothing, and its size
     assert followed.read() == 1
     file.content = b"x" * (BLOCK + 10)
     assert followed.read() == 2  # two blocks
-    assert output(File(None)).read() == 1
+    assert Output(File(None).size, file.read, 5.0).read() == 1
 
 
 def test_a_file_of_exactly_one_block_needs_another_request_to_know_its_end() -> None:
     file = File(b"")
     followed = output(file)
-    followed.read()
     file.content = b"x" * BLOCK
     assert followed.read() == 3  # the block, nothing, and the size
     assert followed.read() == 1
@@ -188,7 +184,6 @@ def test_a_file_of_exactly_one_block_needs_another_request_to_know_its_end() -> 
 def test_the_size_is_compared_at_the_first_and_each_tenth_read_without_news() -> None:
     file = File(b"one\n")
     followed = output(file)
-    followed.read()
     assert [followed.read() for _ in range(20)] == [2, *[1] * 8, 2, *[1] * 9, 2]
     file.content = b"one\ntwo\n"
     followed.read()
@@ -198,8 +193,7 @@ def test_the_size_is_compared_at_the_first_and_each_tenth_read_without_news() ->
 def test_a_retry_that_prints_more_than_the_try_before_begins_anew() -> None:
     lines: list[str] = []
     file = File(b"a first try\n")
-    followed = Output(file.size, file.read, 5.0, lines.extend, lines.clear)
-    followed.read()
+    followed = output(file, lines.extend, lines.clear)
     file.content = b"again\n"
     followed.read()
     file.content = b"again\nand further than the first\n"
@@ -217,8 +211,7 @@ def test_a_bar_that_is_redrawn_belongs_to_its_rank() -> None:
 def test_a_file_that_has_grown_is_not_begun_anew_when_its_size_is_compared() -> None:
     forgotten: list[bool] = []
     file = File(b"one\n")
-    followed = Output(file.size, file.read, 5.0, forget=lambda: forgotten.append(True))
-    followed.read()
+    followed = output(file, forget=lambda: forgotten.append(True))
     forgotten.clear()
     for _ in range(30):
         followed.read()
@@ -228,8 +221,7 @@ def test_a_file_that_has_grown_is_not_begun_anew_when_its_size_is_compared() -> 
 def test_a_task_whose_directory_is_gone_begins_anew_and_its_numbers_too() -> None:
     lines: list[str] = []
     file = File(b"first\n")
-    followed = Output(file.size, file.read, 5.0, lines.extend, lines.clear)
-    followed.read()
+    followed = output(file, lines.extend, lines.clear)
     assert lines == ["first"]
     file.content = None
     assert followed.read() == 1
@@ -261,8 +253,7 @@ def test_other_errors_of_a_read_are_errors(error: ServiceError) -> None:
 def test_a_line_is_taken_when_it_is_whole_and_only_once() -> None:
     lines: list[str] = []
     file = File(b"one\ntw")
-    followed = Output(file.size, file.read, 5.0, lines.extend)
-    followed.read()
+    followed = output(file, lines.extend)
     assert lines == ["one"]
     file.content = b"one\ntwo\nthree \xff\n"
     followed.read()
@@ -273,8 +264,7 @@ def test_a_line_is_taken_when_it_is_whole_and_only_once() -> None:
 def test_of_an_endless_line_only_the_end_is_kept() -> None:
     lines: list[str] = []
     file = File(b"a" + b"b" * LONGEST_LINE)
-    followed = Output(file.size, file.read, 5.0, lines.extend)
-    followed.read()
+    followed = output(file, lines.extend)
     file.content = b"a" + b"b" * LONGEST_LINE + b"\n"
     followed.read()
     assert lines == ["b" * LONGEST_LINE]
@@ -285,12 +275,10 @@ def test_numbers_are_searched_in_more_of_a_long_file_than_a_viewer_sees(monkeypa
     monkeypatch.setattr("batchtrain.dashboard.output.FIRST", 15)
     lines: list[str] = []
     file = File(b"".join(b"line %04d\n" % number for number in range(9)))
-    followed = Output(file.size, file.read, 5.0, lines.extend)
-    followed.read()
+    followed = output(file, lines.extend)
     assert lines == ["line 0006", "line 0007", "line 0008"]
     assert message(followed, "")["text"] == "line 0008\n"
     plain = output(file)
-    plain.read()
     assert message(plain, "") == {"start": 80, "end": 90, "text": "line 0008\n", "skipped": 0}
 
 
@@ -306,7 +294,6 @@ def message(followed: Output, position: str) -> Any:
 
 def test_a_viewer_at_the_end_gets_nothing_and_one_beyond_it_begins_again() -> None:
     followed = output(File(b"one\n"))
-    followed.read()
     assert followed.since("4") is None
     assert message(followed, "5") == {"start": 0, "end": 0, "text": "", "again": True}
     assert message(followed, "0") == {"start": 0, "end": 4, "text": "one\n", "skipped": 0}
@@ -314,20 +301,17 @@ def test_a_viewer_at_the_end_gets_nothing_and_one_beyond_it_begins_again() -> No
 
 def test_a_new_viewer_of_an_empty_file_learns_that_it_is_empty() -> None:
     followed = output(File(b""))
-    followed.read()
     assert message(followed, "") == {"start": 0, "end": 0, "text": "", "skipped": 0}
     assert followed.since("0") is None
 
 
 def test_a_new_viewer_of_a_short_file_gets_its_first_line_too() -> None:
     followed = output(File(b"one\ntwo\n"))
-    followed.read()
     assert message(followed, "")["text"] == "one\ntwo\n"
 
 
 def test_the_position_in_a_file_is_where_the_message_ends() -> None:
     followed = output(File(b"one\ntwo\n"))
-    followed.read()
     news = followed.since("4")
     assert news is not None and news.position == "8"
 
@@ -337,17 +321,14 @@ def test_a_character_is_never_cut_wherever_the_bytes_end(character: str) -> None
     whole = f"a{character}".encode()
     for cut in range(2, len(whole)):
         followed = output(File(whole[:cut]))
-        followed.read()
         assert message(followed, "")["text"] == "a"
     followed = output(File(whole))
-    followed.read()
     assert message(followed, "")["text"] == f"a{character}"
 
 
 @pytest.mark.parametrize("content", [b"a\xc1", b"a\xf5", b"a\x80\x80\x80\x80", b"a\xbf", b"\x80"])
 def test_bytes_that_begin_no_character_do_not_wait_for_a_rest(content: bytes) -> None:
     followed = output(File(content))
-    followed.read()
     assert message(followed, "")["end"] == len(content)
 
 

@@ -25,6 +25,14 @@ def run(tmp_path: Path) -> RunDirectory:
     return directory.make(tmp_path, "j", NOW)
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time of this machine, which a test moves."""
+    clock = [LATER.timestamp()]
+    monkeypatch.setattr("time.time", lambda: clock[0])
+    return clock
+
+
 def ended(**more: int) -> Task:
     return Task("t", "completed", "success", 0, "n1", 5.0, started=LATER, **more)  # type: ignore[arg-type]
 
@@ -192,9 +200,7 @@ def positions(run: RunDirectory, attempt: int | None = None) -> list[int | None]
     return [record.at for record in decoded((run.logs("t", attempt) / "times.jsonl").read_text().splitlines())]
 
 
-def test_the_time_of_the_output_is_noted_once_a_second(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [LATER.timestamp()]
-    monkeypatch.setattr("time.time", lambda: clock[0])
+def test_the_time_of_the_output_is_noted_once_a_second(run: RunDirectory, clock: list[float]) -> None:
     record = AttemptRecord(run)
     record.see(Attempt("t", 1, ("n0",), LATER))
     for second in (0.0, 0.4, 1.0):
@@ -207,10 +213,8 @@ def test_the_time_of_the_output_is_noted_once_a_second(run: RunDirectory, monkey
 
 
 def test_the_time_of_the_output_is_noted_more_rarely_the_longer_the_task_runs(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    run: RunDirectory, clock: list[float]
 ) -> None:
-    clock = [LATER.timestamp()]
-    monkeypatch.setattr("time.time", lambda: clock[0])
     record = AttemptRecord(run)
     record.see(Attempt("t", 1, ("n0",), LATER))
     for seconds in (0, 9998, 1, 1, 1.5):  # 10,000 s after the first time, it is noted every two seconds
@@ -219,11 +223,7 @@ def test_the_time_of_the_output_is_noted_more_rarely_the_longer_the_task_runs(
     assert positions(run) == [0, 7, 21]
 
 
-def test_what_a_client_that_follows_late_reads_first_has_no_time(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [LATER.timestamp()]
-    monkeypatch.setattr("time.time", lambda: clock[0])
+def test_what_a_client_that_follows_late_reads_first_has_no_time(run: RunDirectory, clock: list[float]) -> None:
     record = AttemptRecord(run)
     record.see(Attempt("t", 1, ("n0",), NOW - timedelta(hours=1)))
     for second in (0.0, 5.0):

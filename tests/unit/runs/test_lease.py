@@ -51,12 +51,25 @@ def write(run: Path, *, host: str, age: float = 0.0) -> None:
     os.utime(run / FILE, (time, time))
 
 
+def taken(run: Path) -> lease.Lease:
+    """The lease of a run, which this process takes."""
+    held = lease.take(run)
+    assert held is not None
+    return held
+
+
+def recorded(run: Path) -> LeaseRecord:
+    """What the file of a lease says."""
+    record = lease.read(run)
+    assert record is not None
+    return record
+
+
 # --- a process of this host -----------------------------------------------------------------------------------------
 
 
 def test_a_lease_is_taken_once_at_a_time(tmp_path: Path) -> None:
-    held = lease.take(tmp_path)
-    assert held is not None
+    held = taken(tmp_path)
     assert lease.take(tmp_path) is None
     held.release()
     assert lease.take(tmp_path) is not None
@@ -66,9 +79,7 @@ def test_a_lease_of_another_living_process_is_not_taken(tmp_path: Path) -> None:
     with other_process(tmp_path) as process:
         assert lease.take(tmp_path) is None
         assert lease.holder(tmp_path) == "process"
-        record = lease.read(tmp_path)
-        assert record is not None
-        assert record.process == process.pid
+        assert recorded(tmp_path).process == process.pid
 
 
 def test_a_run_whose_process_was_killed_is_lost_and_its_lease_can_be_taken(tmp_path: Path) -> None:
@@ -77,8 +88,7 @@ def test_a_run_whose_process_was_killed_is_lost_and_its_lease_can_be_taken(tmp_p
         process.wait()
     assert lease.holder(tmp_path) == "lost"
     assert lease.take(tmp_path) is not None
-    record = lease.read(tmp_path)
-    assert (lease.holder(tmp_path), record and record.process) == ("process", os.getpid())
+    assert (lease.holder(tmp_path), recorded(tmp_path).process) == ("process", os.getpid())
 
 
 def test_a_lock_decides_about_a_process_of_this_host_however_old_the_file_is(tmp_path: Path) -> None:
@@ -88,8 +98,7 @@ def test_a_lock_decides_about_a_process_of_this_host_however_old_the_file_is(tmp
 
 
 def test_a_lease_that_was_released_says_that_its_process_is_gone(tmp_path: Path) -> None:
-    held = lease.take(tmp_path)
-    assert held is not None
+    held = taken(tmp_path)
     held.release()
     assert lease.holder(tmp_path) == "lost"
 
@@ -103,16 +112,13 @@ def test_a_look_changes_nothing(tmp_path: Path) -> None:
 
 def test_the_kinds_that_are_kept_are_read_again(tmp_path: Path) -> None:
     assert lease.take(tmp_path, ("job", "pool")) is not None
-    record = lease.read(tmp_path)
-    assert record is not None
-    assert record.kept_kinds == ("job", "pool")
+    assert recorded(tmp_path).kept_kinds == ("job", "pool")
 
 
 def test_a_new_lease_replaces_the_whole_text_of_a_longer_one(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(msgspec.json.encode(LeaseRecord("h" * 500, 1, ("pool",))))
     assert lease.take(tmp_path) is not None
-    record = lease.read(tmp_path)
-    assert record is not None
+    record = recorded(tmp_path)
     assert (record.host, record.kept_kinds) == (platform.node(), ("pool",))
     assert lease.take(tmp_path, ()) is None, "this process has it"
 
@@ -139,8 +145,7 @@ def test_the_time_of_the_file_decides_about_a_process_of_another_host(
 
 
 def test_a_lock_of_this_host_says_nothing_about_a_process_of_another_host(tmp_path: Path) -> None:
-    held = lease.take(tmp_path)
-    assert held is not None
+    taken(tmp_path)
     write(tmp_path, host="another.example", age=STALE_SECONDS + 60)
     assert lease.holder(tmp_path) == "lost"
 
@@ -161,8 +166,7 @@ def unlocked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.usefixtures("unlocked")
 @pytest.mark.parametrize(("age", "holder"), [(0.0, "process"), (STALE_SECONDS + 60, "lost")])
 def test_without_locks_the_time_of_the_file_decides(tmp_path: Path, age: float, holder: Holder) -> None:
-    held = lease.take(tmp_path)
-    assert held is not None
+    held = taken(tmp_path)
     time = lease.time.time() - age
     os.utime(tmp_path / FILE, (time, time))
     assert lease.holder(tmp_path) == holder
@@ -188,8 +192,7 @@ def test_a_lease_is_touched_again_only_after_a_while(tmp_path: Path, monkeypatch
 def test_a_lease_whose_file_was_deleted_is_touched_and_released_without_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = lease.take(tmp_path)
-    assert held is not None
+    held = taken(tmp_path)
     (tmp_path / FILE).unlink()
     monkeypatch.setattr(lease, "EVERY_SECONDS", 0.0)
     lease.touch()

@@ -77,6 +77,12 @@ def kept(root: Path, recipe: Recipe, **options: Any) -> RunDirectory:
     return run
 
 
+def record_of(run: RunDirectory) -> source_copy.SourceRecord:
+    record = source_copy.read(run)
+    assert record is not None
+    return record
+
+
 def texts(run: RunDirectory) -> dict[str, bytes]:
     with tarfile.open(run.path / "source.tar.gz") as archive:
         return {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]  # files
@@ -85,8 +91,7 @@ def texts(run: RunDirectory) -> dict[str, bytes]:
 def test_the_files_are_kept_with_their_digests(tmp_path: Path) -> None:
     run = kept(tmp_path, recipe_in(tmp_path))
     assert texts(run) == {"0/train.py": b"print(1)\n"}
-    record = source_copy.read(run)
-    assert record is not None
+    record = record_of(run)
     [[file]] = [source.files for source in record.sources]
     assert (file.name, file.size, file.masked) == ("train.py", 9, False)
     assert file.sha256 == hashlib.sha256(b"print(1)\n").hexdigest()
@@ -103,8 +108,7 @@ def test_no_secret_of_the_recipe_is_kept(tmp_path: Path) -> None:
     run = kept(tmp_path, recipe, secrets=(Secret(PASSWORD),))
     assert texts(run)["0/key.py"] == b"KEY = '***'\n"
     assert texts(run)["0/raw.bin"] == b"\xff\0***"
-    record = source_copy.read(run)
-    assert record is not None
+    record = record_of(run)
     assert [file.name for file in record.sources[0].files if file.masked] == ["key.py", "raw.bin"]
 
 
@@ -118,8 +122,7 @@ def test_no_secret_of_the_recipe_is_kept(tmp_path: Path) -> None:
 def test_the_copy_has_a_switch_and_a_limit(tmp_path: Path, setting: str, reason: str) -> None:
     write(tmp_path, {"config/config.yaml": f"batchtrain: {{source_copy: {setting}}}\n"})
     run = kept(tmp_path, recipe_in(tmp_path))
-    record = source_copy.read(run)
-    assert record is not None
+    record = record_of(run)
     assert (record.kept, record.reason) == (False, reason)
     assert [file.name for file in record.sources[0].files] == ["train.py"]  # its digest is
     assert not (run.path / "source.tar.gz").exists()
@@ -179,8 +182,7 @@ def test_a_name_that_is_no_text_and_an_archive_that_ends_early(tmp_path: Path) -
     (tmp_path / "src").mkdir()
     Path(os.fsdecode(bytes(tmp_path / "src") + b"/bad-\xff.txt")).write_text("x")
     run = kept(tmp_path, recipe_in(tmp_path))
-    copy = source_copy.read(run)
-    assert copy is not None
+    copy = record_of(run)
     assert [file.name for file in copy.sources[0].files] == ["bad-\\xff.txt", "train.py"]
     assert [data for _, data, _ in source_copy.files_of(run, copy.sources[0])] == [b"x", b"print(1)\n"]
     archive = run.path / "source.tar.gz"
@@ -471,8 +473,7 @@ def inputs_of(home: Path, blobs: list[Stored], monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(blob, "stored", stored)
     run = kept(home / "runs", recipe, blobs=partial(blobs_of, connect=lambda link: link))
-    record = source_copy.read(run)
-    assert record is not None
+    record = record_of(run)
     assert asked == [("sets", "digits")]
     [data] = record.inputs
     return data
