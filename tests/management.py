@@ -6,15 +6,13 @@ Nothing here checks who asks; a test looks at what was asked.
 from __future__ import annotations
 
 import json
-import ssl
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from tests.certificates import Certificates
+from tests.http_server import Handler, send, serving
 
 SUBSCRIPTION = "12345678-1234-1234-1234-123456789012"
 GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/default-azurebatch-japaneast"
@@ -169,53 +167,29 @@ def serve(known: Answers, certificates: Certificates) -> Iterator[Management]:
     """Answer GET by path (404 for others). An int is a refusal with that status."""
     asked: list[Request] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def document_of(handler: Handler) -> tuple[int, Any]:
+        where = urlsplit(handler.path)
+        query = parse_qs(where.query)
+        if handler.command == "POST":
+            form = parse_qs(handler.rfile.read(int(handler.headers["Content-Length"])).decode())
+            asked.append(Request("POST", where.path, query, "", form))
+            return 200, known[f"POST {where.path}"](form)
+        asked.append(Request(handler.command, where.path, query, handler.headers.get("Authorization", ""), None))
+        found = known.get(where.path, 404)
+        if isinstance(found, int):
+            code, said = {403: ("AuthorizationFailed", "The client 'x' does not have authorization to perform it."),
+                          401: ("InvalidAuthenticationToken", "The access token is invalid.")}.get(
+                found, ("ResourceNotFound", "The resource was not found."))  # fmt: skip
+            return found, {"error": {"code": code, "message": said}}
+        if isinstance(found, dict) and str(found.get("nextLink", "")).startswith("/"):
+            found = {**found, "nextLink": f"https://{handler.headers['Host']}{found['nextLink']}"}
+        return 200, found
 
-        def do_POST(self) -> None:
-            form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-            where = urlsplit(self.path)
-            asked.append(Request(self.command, where.path, parse_qs(where.query), "", form))
-            self._send(200, known[f"POST {where.path}"](form))
+    def answer(handler: Handler) -> None:
+        status, document = document_of(handler)
+        send(
+            handler, status, json.dumps(document).encode(), Content_Type="application/json", x_ms_request_id="request-1"
+        )
 
-        def do_GET(self) -> None:
-            where = urlsplit(self.path)
-            asked.append(
-                Request(self.command, where.path, parse_qs(where.query), self.headers.get("Authorization", ""), None)
-            )
-            found = known.get(where.path, 404)
-            if isinstance(found, int):
-                code, said = {403: ("AuthorizationFailed", "The client 'x' does not have authorization to perform it."),
-                              401: ("InvalidAuthenticationToken", "The access token is invalid.")}.get(
-                    found, ("ResourceNotFound", "The resource was not found."))  # fmt: skip
-                self._send(found, {"error": {"code": code, "message": said}})
-                return
-            if isinstance(found, dict) and str(found.get("nextLink", "")).startswith("/"):
-                found = {**found, "nextLink": f"https://{self.headers['Host']}{found['nextLink']}"}
-            self._send(200, found)
-
-        def _send(self, status: int, document: Any) -> None:
-            content = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.send_header("x-ms-request-id", "request-1")
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: Any) -> None:
-            """Nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificates.certificate, certificates.private_key)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield Management(f"https://127.0.0.1:{server.server_address[1]}", asked)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(answer, certificates) as url:
+        yield Management(url, asked)

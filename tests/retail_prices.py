@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
+
+from tests.http_server import Handler, send, serving
 
 
 def item(size: str, price: float, sku: str = "D4s v5", **more: Any) -> dict[str, Any]:
@@ -64,43 +64,22 @@ def serve(items: Sequence[dict[str, Any]] = ITEMS, *, page: int = 3, status: int
     """Answer with pages of items; an unknown region has none."""
     asked: list[dict[str, list[str]]] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            where = urlsplit(self.path)
-            query = parse_qs(where.query)
-            asked.append(query)
-            known = items if "armRegionName eq 'westeurope'" in query["$filter"][0] else ()
-            skip = int(query.get("$skip", ["0"])[0])
-            link = f"http://{self.headers['Host']}{where.path}?{where.query.partition('&$skip')[0]}&$skip={skip + page}"
-            self._send(
-                {
-                    "BillingCurrency": "USD",
-                    "CustomerEntityId": "Default",
-                    "CustomerEntityType": "Retail",
-                    "Items": known[skip : skip + page],
-                    "NextPageLink": link if skip + page < len(known) else None,
-                    "Count": len(known[skip : skip + page]),
-                }
-            )
+    def answer(handler: Handler) -> None:
+        where = urlsplit(handler.path)
+        query = parse_qs(where.query)
+        asked.append(query)
+        known = items if "armRegionName eq 'westeurope'" in query["$filter"][0] else ()
+        skip = int(query.get("$skip", ["0"])[0])
+        link = f"http://{handler.headers['Host']}{where.path}?{where.query.partition('&$skip')[0]}&$skip={skip + page}"
+        document = {
+            "BillingCurrency": "USD",
+            "CustomerEntityId": "Default",
+            "CustomerEntityType": "Retail",
+            "Items": known[skip : skip + page],
+            "NextPageLink": link if skip + page < len(known) else None,
+            "Count": len(known[skip : skip + page]),
+        }
+        send(handler, status, json.dumps(document).encode(), Content_Type="application/json; charset=utf-8")
 
-        def _send(self, document: dict[str, Any]) -> None:
-            content = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json; charset=utf-8")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: Any) -> None:
-            """Nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield RetailPrices(f"http://127.0.0.1:{server.server_address[1]}/api/retail/prices", asked)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(answer) as url:
+        yield RetailPrices(f"{url}/api/retail/prices", asked)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.server
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,8 +17,8 @@ from azure.batch import BatchClient
 from batchtrain.config.types import Secret
 from batchtrain.service import connect
 from batchtrain.service.connect import Account
+from tests.http_server import Handler, serving
 
-Handler = http.server.BaseHTTPRequestHandler
 START = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 
 
@@ -146,22 +145,7 @@ def _content(document: Any) -> bytes | None:
 @contextmanager
 def serve(service: BatchServer) -> Iterator[BatchClient]:
     """A client of a server that runs; its account has the endpoint of the server."""
-
-    class Answers(Handler):
-        protocol_version, wbufsize = "HTTP/1.1", -1  # an answer in two packets would wait for the client
-        do_GET = do_HEAD = do_DELETE = lambda handler: service.answer(handler)
-
-        def log_message(self, *_: object) -> None:
-            """Nothing."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        service.account = service.account._replace(endpoint=f"http://127.0.0.1:{server.server_port}")
-        try:
-            service.client = connect.connect(service.account)
-            yield service.client
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(service.answer) as url:
+        service.account = service.account._replace(endpoint=url)
+        service.client = connect.connect(service.account)
+        yield service.client

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import http.server
 import re
 import threading
 from base64 import b64encode
@@ -15,8 +14,7 @@ from xml.sax.saxutils import escape
 from batchtrain.config.types import Secret, StorageCredentials
 from batchtrain.storage import blob
 from batchtrain.storage.blob_requests import Storage
-
-Handler = http.server.BaseHTTPRequestHandler
+from tests.http_server import Handler, serving
 
 
 class BlobServer:
@@ -88,7 +86,7 @@ class BlobServer:
         comp: str,
         query: dict[str, list[str]],
         body: bytes,
-        handler: http.server.BaseHTTPRequestHandler,
+        handler: Handler,
     ) -> int:
         if comp == "block":
             self.blocks.setdefault(name, {})[query["blockid"][0]] = body
@@ -134,24 +132,8 @@ class BlobServer:
 @contextmanager
 def serve(blobs: BlobServer) -> Iterator[Storage]:
     """The account of a server that runs."""
-
-    class Answers(Handler):
-        protocol_version, wbufsize = "HTTP/1.1", -1  # an answer in two packets would wait for the client
-        do_GET = do_PUT = do_DELETE = do_HEAD = lambda handler: blobs.answer(handler)
-
-        def log_message(self, *_: object) -> None:
-            """Nothing."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        endpoint = f"http://127.0.0.1:{server.server_port}/account"
-        credentials = StorageCredentials(account="account", account_key=Secret("a2V5"), endpoint=endpoint)
-        blobs.storage = blob.connect("link", credentials)
-        try:
-            yield blobs.storage
-        finally:
-            blobs.storage.close()
-            server.shutdown()
-            thread.join()
+    with serving(blobs.answer) as url:
+        account = StorageCredentials(account="account", account_key=Secret("a2V5"), endpoint=f"{url}/account")
+        blobs.storage = blob.connect("link", account)
+        yield blobs.storage
+        blobs.storage.close()
