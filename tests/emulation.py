@@ -24,7 +24,7 @@ from batchtrain.emulator.world import Change, Touched, World
 
 START = wire.parse_timestamp("2026-11-21T10:00:00Z")
 BASE = "http://127.0.0.1:10010"
-POOL = {
+POOL: dict[str, Any] = {
     "id": "pool",
     "vmSize": "STANDARD_D2_V3",
     "virtualMachineConfiguration": {
@@ -194,6 +194,12 @@ class Stage:
 
     def later(self, seconds: float = 1) -> None:
         self.now += int(seconds * wire.SECOND)
+
+    def take_down(self, node: Node, operation: Callable[[World, Call], Reply]) -> None:
+        """An operation that shuts the node down, until the machine has done so."""
+        self.do(operation, "pool", node.id, body={})
+        self.settle()
+        node_reports.node_down(self.world, node.id, self.now)
 
     def disable_node(self, node: Node) -> None:
         self.do(nodes.disable_scheduling, "pool", node.id, body={})
@@ -383,11 +389,15 @@ class Account:
     def do(self, operation: Callable[[World, Call], Reply], *path: str, body: object = None) -> Reply:
         return self.driver.change(lambda: operation(self.world, call(*path, body=body)))
 
-    async def begin(self, command: str, **pool: object) -> None:
-        """A pool of one node, a job and its task, which runs."""
+    def queue(self, command: str, **pool: object) -> None:
+        """A pool of one node, a job and its task, which is to run."""
         self.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1, **pool})
         self.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
         self.make(command)
+
+    async def begin(self, command: str, **pool: object) -> None:
+        """As `queue`; the task runs."""
+        self.queue(command, **pool)
         await self.until(lambda: self.machine.runs)
 
     def make(self, command: str) -> None:

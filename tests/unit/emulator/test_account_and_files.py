@@ -138,9 +138,7 @@ def test_usage_outlives_nodes_and_pools(stage: Stage) -> None:
 def test_a_deallocated_node_uses_nothing(stage: Stage) -> None:
     (node,) = stage.pool(1)
     stage.later(900)
-    stage.do(nodes.deallocate_node, "pool", node.id, body={})
-    stage.settle()
-    node_reports.node_down(stage.world, node.id, stage.now)
+    stage.take_down(node, nodes.deallocate_node)
     stage.later(86_400)
     stage.do(nodes.start_node, "pool", node.id)
     stage.boot()

@@ -245,9 +245,7 @@ async def test_a_command_that_the_machine_cannot_start_fails_with_its_reason(acc
         raise RuntimeError("no more processes")
 
     account.machine.run = run  # type: ignore[method-assign]
-    account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-    account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
-    account.make("exit 0")
+    account.queue("exit 0")
     await account.until(lambda: account.state() == "completed")
     failure = account.world.jobs["job"].tasks["task"].failure
     assert failure is not None
@@ -514,9 +512,7 @@ async def test_a_fault_on_request_strikes_the_nodes_of_its_pool(account: Account
 async def test_a_slow_node_starts_its_commands_later(account: Account) -> None:
     account.driver.clock.turn("stepped")
     account.world.injections.add(Injection(kind="node-slow", seconds=30, count=1))
-    account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-    account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
-    account.make("exit 0")
+    account.queue("exit 0")
     await account.driver.advance(29 * wire.SECOND, PATIENCE)
     assert account.machine.runs == []
     await account.driver.advance(1 * wire.SECOND, PATIENCE)

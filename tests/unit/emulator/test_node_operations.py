@@ -112,9 +112,7 @@ def test_only_a_deallocated_node_is_started(stage: Stage) -> None:
 
 def test_a_deallocated_node_takes_no_task_and_can_leave(stage: Stage) -> None:
     (node,) = stage.pool(1)
-    stage.do(nodes.deallocate_node, "pool", node.id, body={})
-    stage.settle()
-    node_reports.node_down(stage.world, node.id, stage.now)
+    stage.take_down(node, nodes.deallocate_node)
     stage.job()
     task = stage.task()
     assert (stage.settle(), task.state) == ([], "active")
@@ -272,16 +270,14 @@ def test_a_preempted_node_comes_back_at_its_time(stage: Stage) -> None:
 def test_a_node_whose_scheduling_was_disabled_comes_back_offline(stage: Stage) -> None:
     (node,) = stage.pool(1)
     stage.disable_node(node)
-    stage.do(nodes.reboot_node, "pool", node.id, body={})
-    stage.settle()
-    node_reports.node_down(stage.world, node.id, stage.now)
+    stage.take_down(node, nodes.reboot_node)
     stage.boot()
     assert node.state == "offline"
 
 
 @pytest.mark.parametrize("report", [node_reports.node_failed, node_reports.node_unfit])
 def test_a_node_that_leaves_while_it_does_not_boot_is_removed(stage: Stage, report: Any) -> None:
-    stage.do(pools.create_pool, body={**_pool(), "targetDedicatedNodes": 1})
+    stage.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
     (boot,) = stage.settle()
     stage.do(pools.delete_pool, "pool")
     assert stage.settle() == []
@@ -356,7 +352,7 @@ def test_an_unusable_node_has_no_users_but_can_be_rebooted(stage: Stage) -> None
 
 
 def test_a_node_whose_packages_cannot_be_had_is_unusable(stage: Stage) -> None:
-    stage.do(pools.create_pool, body={**_pool(), "targetDedicatedNodes": 1})
+    stage.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
     (boot,) = stage.settle()
     assert isinstance(boot, scheduler.BootNode)
     node_reports.node_unfit(stage.world, boot.node, "ApplicationPackageError", "no such file", stage.now)
@@ -443,7 +439,7 @@ def test_log_in_goes_by_the_system_s_own_port(stage: Stage, agent: str, mapped: 
         for b, f in mapped.items()
     ]
     windows = {"publisher": "microsoftwindowsserver", "offer": "windowsserver", "sku": "2022-datacenter"}
-    image = windows if "windows" in agent else _pool()["virtualMachineConfiguration"]["imageReference"]
+    image = windows if "windows" in agent else POOL["virtualMachineConfiguration"]["imageReference"]
     machine = {"imageReference": image, "nodeAgentSKUId": agent}
     network = {"networkConfiguration": {"endpointConfiguration": {"inboundNATPools": ports}}} if ports else {}
     (node,) = stage.pool(1, virtualMachineConfiguration=machine, **network)
@@ -472,7 +468,7 @@ def test_a_node_of_a_dual_stack_pool_has_addresses_and_endpoints_of_both_familie
 def test_a_pool_has_ipv4_or_both_families(stage: Stage, families: list[str]) -> None:
     network = {"publicIPAddressConfiguration": {"ipFamilies": families}}
     with pytest.raises(Fault, match="InvalidPropertyValue"):
-        stage.do(pools.create_pool, body={**_pool(), "networkConfiguration": network})
+        stage.do(pools.create_pool, body={**POOL, "networkConfiguration": network})
 
 
 @pytest.mark.parametrize(
@@ -516,7 +512,7 @@ def test_a_node_has_its_pools_extensions_without_their_secrets(stage: Stage) -> 
         "protectedSettings": {"key": "hush"},
         "settings": {"a": "b"},
     }
-    machine = {**_pool()["virtualMachineConfiguration"], "extensions": [extension]}
+    machine = {**POOL["virtualMachineConfiguration"], "extensions": [extension]}
     (node,) = stage.pool(1, virtualMachineConfiguration=machine)
     listed, own = document(stage.do(nodes.list_extensions, "pool", node.id))["value"]
     found = document(stage.do(nodes.get_extension, "pool", node.id, "x"))
@@ -553,7 +549,7 @@ def test_logs_that_cannot_be_uploaded_are_refused(stage: Stage, change: dict[str
 
 def test_a_resize_that_takes_too_long_is_given_up(stage: Stage) -> None:
     _slow(stage, 3600)
-    stage.do(pools.create_pool, body={**_pool(), "targetDedicatedNodes": 2, "resizeTimeout": "PT5M"})
+    stage.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 2, "resizeTimeout": "PT5M"})
     assert stage.settle() == []
     stage.later(300)
     assert kinds(stage.settle()) == [scheduler.RemoveNode] * 2
@@ -574,7 +570,7 @@ def test_a_later_resize_that_takes_too_long_is_given_up_too(stage: Stage) -> Non
 
 def test_a_resize_that_comes_in_time_is_not_given_up(stage: Stage) -> None:
     _slow(stage, 200)
-    stage.do(pools.create_pool, body={**_pool(), "targetDedicatedNodes": 1, "resizeTimeout": "PT5M"})
+    stage.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1, "resizeTimeout": "PT5M"})
     stage.settle()
     stage.later(200)
     stage.boot()
@@ -593,10 +589,6 @@ def _running(stage: Stage) -> Task:
     return task
 
 
-def _pool() -> dict[str, Any]:
-    return dict(POOL)
-
-
 def _ports(stage: Stage, node: Node) -> list[int]:
     found = document(stage.do(nodes.get_node, "pool", node.id))
     return [endpoint["frontendPort"] for endpoint in found["endpointConfiguration"]["inboundEndpoints"]]
@@ -605,7 +597,7 @@ def _ports(stage: Stage, node: Node) -> list[int]:
 def _refused(stage: Stage, nat_pools: list[dict[str, object]]) -> None:
     network = {"endpointConfiguration": {"inboundNATPools": nat_pools}}
     with pytest.raises(Fault, match="InvalidPropertyValue"):
-        stage.do(pools.create_pool, body={**_pool(), "networkConfiguration": network})
+        stage.do(pools.create_pool, body={**POOL, "networkConfiguration": network})
 
 
 def _slow(stage: Stage, seconds: float) -> None:

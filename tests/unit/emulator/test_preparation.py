@@ -102,8 +102,7 @@ def test_a_node_is_prepared_once_for_all_tasks_of_a_job(stage: Stage) -> None:
 def test_a_task_s_wall_clock_begins_after_the_preparation(stage: Stage) -> None:
     (node,) = stage.pool(1)
     job(stage)
-    task = stage.task(constraints={"maxWallClockTime": "PT1M"})
-    stage.settle()
+    task = stage.run_task(constraints={"maxWallClockTime": "PT1M"})
     stage.later(120)
     stage.settle()
     prepared(stage, node)
@@ -116,8 +115,7 @@ def test_a_task_s_wall_clock_begins_after_the_preparation(stage: Stage) -> None:
 def test_a_failed_preparation_is_tried_again_as_often_as_it_may(stage: Stage) -> None:
     (node,) = stage.pool(1)
     job(stage, constraints={"maxTaskRetryCount": 1})
-    stage.task()
-    stage.settle()
+    stage.run_task()
     assert names(prepared(stage, node, 1)) == ["RunOnNode"]
     assert names(prepared(stage, node, 0)) == ["RunApplication"]
     info = status(stage)[0]["jobPreparationTaskExecutionInfo"]
@@ -127,8 +125,7 @@ def test_a_failed_preparation_is_tried_again_as_often_as_it_may(stage: Stage) ->
 def test_a_node_whose_preparation_failed_takes_no_task_of_the_job_and_another_does(stage: Stage) -> None:
     first, second = stage.pool(2)
     job(stage)
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     (bad,) = {first.id, second.id} & set(stage.world.jobs_of_node)
     bad_node, good_node = (first, second) if bad == first.id else (second, first)
     prepared(stage, bad_node, 1)
@@ -140,8 +137,7 @@ def test_a_node_whose_preparation_failed_takes_no_task_of_the_job_and_another_do
 def test_a_preparation_that_need_not_succeed_lets_the_task_pass(stage: Stage) -> None:
     (node,) = stage.pool(1)
     job(stage, waitForSuccess=False)
-    stage.task()
-    stage.settle()
+    stage.run_task()
     assert names(prepared(stage, node, 1)) == ["RunApplication"]
     assert status(stage)[0]["jobPreparationTaskExecutionInfo"]["failureInfo"]["code"] == "FailureExitCode"
 
@@ -149,8 +145,7 @@ def test_a_preparation_that_need_not_succeed_lets_the_task_pass(stage: Stage) ->
 def test_a_preparation_past_its_wall_clock_is_ended_and_has_failed(stage: Stage) -> None:
     (node,) = stage.pool(1)
     job(stage, constraints={"maxWallClockTime": "PT1M"})
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     stage.later(61)
     assert names(stage.settle()) == ["EndOnNode"]
     place = stage.world.jobs["job"].nodes[node.id]
@@ -164,9 +159,7 @@ def test_after_a_reboot_a_preparation_runs_again_if_it_is_to(stage: Stage, again
     (node,) = stage.pool(1)
     job(stage, rerunOnNodeRebootAfterSuccess=again)
     settled(stage, stage.task())
-    stage.do(nodes.reboot_node, "pool", node.id, body={})
-    stage.settle()
-    node_reports.node_down(stage.world, node.id, stage.now)
+    stage.take_down(node, nodes.reboot_node)
     stage.boot()
     stage.task("next")
     assert names(stage.settle()) == [effect]
@@ -175,8 +168,7 @@ def test_after_a_reboot_a_preparation_runs_again_if_it_is_to(stage: Stage, again
 def test_the_emulator_says_where_a_job_cannot_be_prepared(stage: Stage) -> None:
     (node,) = stage.pool(1)
     job(stage)
-    stage.task()
-    stage.settle()
+    stage.run_task()
     prepared(stage, node, 1)
     (hint,) = control.hints(stage.world)
     assert hint["text"] == "its preparation task failed on 1 of 1 nodes of pool pool"
@@ -185,20 +177,16 @@ def test_the_emulator_says_where_a_job_cannot_be_prepared(stage: Stage) -> None:
 def test_a_barred_node_has_another_chance_after_a_reboot(stage: Stage) -> None:
     (node,) = stage.pool(1)
     job(stage)
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     prepared(stage, node, 1)
-    stage.do(nodes.reboot_node, "pool", node.id, body={})
-    stage.settle()
-    node_reports.node_down(stage.world, node.id, stage.now)
+    stage.take_down(node, nodes.reboot_node)
     assert "RunOnNode" in names(stage.boot()) and task.state == "preparing"
 
 
 def test_a_node_that_dies_while_it_is_prepared_requeues_the_task(stage: Stage) -> None:
     (node,) = stage.pool(1)
     job(stage)
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     node_reports.node_lost(stage.world, node.id, stage.now)
     assert "RunOnNode" in names(stage.boot())
     assert (task.state, task.requeues) == ("preparing", 1)
@@ -260,8 +248,7 @@ def test_a_release_ends_after_its_wall_clock(stage: Stage) -> None:
 def test_a_job_that_ends_during_its_preparation_ends_that_first_and_then_releases(stage: Stage) -> None:
     (node,) = stage.pool(1)
     job(stage)
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     stage.do(jobs.terminate_job, "job")
     assert names(stage.end_scopes()) == ["EndOnNode"]
     assert task.state == "completed"
@@ -304,8 +291,7 @@ def test_the_status_is_empty_before_anything_ran_and_refused_without_a_preparati
 def test_the_status_says_where_and_how_the_preparation_runs(stage: Stage) -> None:
     (node,) = stage.pool(1)
     job(stage)
-    stage.task()
-    stage.settle()
+    stage.run_task()
     (row,) = status(stage)
     info = row["jobPreparationTaskExecutionInfo"]
     assert (row["poolId"], row["nodeId"], info["state"], "endTime" in info) == ("pool", node.id, "running", False)
@@ -373,8 +359,7 @@ def test_after_a_restart_a_preparation_that_ran_runs_again_and_one_that_was_done
 ) -> None:
     (node,) = stage.pool(1)
     job(stage, rerunOnNodeRebootAfterSuccess=False)
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     stage.restart()
     assert "RunOnNode" in names(stage.boot())
     prepared(stage, node)
