@@ -53,7 +53,7 @@ def test_without_a_context_it_is_dockers_default(tmp_path: Path, config: str) ->
 
 
 @pytest.mark.parametrize(("went_before", "found"), [(1.0, True), (docker.RETURN_SECONDS + 1, False)])
-def test_an_engine_that_went_a_moment_ago_is_waited_for(
+async def test_an_engine_that_went_a_moment_ago_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, went_before: float, found: bool
 ) -> None:
     engine = Engine(tmp_path / "socket")
@@ -62,18 +62,15 @@ def test_an_engine_that_went_a_moment_ago_is_waited_for(
     async def find() -> tuple[Engine | None, str]:
         return next(answers)
 
-    async def whole() -> tuple[Engine | None, str]:
-        nodes = docker.ContainerNodes(tmp_path)
-        nodes._awaited_until = asyncio.get_running_loop().time() + docker.RETURN_SECONDS - went_before
-        return await nodes._find()
-
     monkeypatch.setattr("batchtrain.emulator.machine.docker_engine.find", find)
     monkeypatch.setattr(docker, "RETURN_PAUSE", 0.0)
-    assert (asyncio.run(whole())[0] is engine) == found
+    nodes = docker.ContainerNodes(tmp_path)
+    nodes._awaited_until = asyncio.get_running_loop().time() + docker.RETURN_SECONDS - went_before
+    assert ((await nodes._find())[0] is engine) == found
 
 
 @pytest.mark.parametrize("went", [True, False])
-def test_a_node_that_boots_while_the_engine_goes_waits_for_it(
+async def test_a_node_that_boots_while_the_engine_goes_waits_for_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, went: bool
 ) -> None:
     """An engine that ends kills its containers first, and so nodes boot again that it has no time for."""
@@ -81,30 +78,26 @@ def test_a_node_that_boots_while_the_engine_goes_waits_for_it(
     joined = docker.Joined("10.1.0.4", "", "")
     answers: list[Any] = [EngineError(0, "cannot connect"), joined]
 
-    async def whole() -> docker.Joined | None:
-        nodes = docker.ContainerNodes(tmp_path)
-        nodes._engine = cast(Engine, FakeEngine())
-        nodes._watcher = asyncio.ensure_future(asyncio.sleep(0 if went else 60))
+    async def join(*_: Any) -> docker.Joined:
+        answer = answers.pop(0)
+        if isinstance(answer, EngineError):
+            raise answer
+        return cast(docker.Joined, answer)
 
-        async def join(*_: Any) -> docker.Joined:
-            answer = answers.pop(0)
-            if isinstance(answer, EngineError):
-                raise answer
-            return cast(docker.Joined, answer)
+    async def ready() -> bool:
+        return True
 
-        async def ready() -> bool:
-            return True
-
-        monkeypatch.setattr(nodes, "_join", join)
-        monkeypatch.setattr(nodes, "ready", ready)
-        return await nodes.join(spec, tmp_path, [], lambda: None)
-
+    nodes = docker.ContainerNodes(tmp_path)
+    nodes._engine = cast(Engine, FakeEngine())
+    nodes._watcher = asyncio.ensure_future(asyncio.sleep(0 if went else 60))
+    monkeypatch.setattr(nodes, "_join", join)
+    monkeypatch.setattr(nodes, "ready", ready)
     monkeypatch.setattr(docker, "WENT_SECONDS", 0.01)
     if went:
-        assert asyncio.run(whole()) == joined
+        assert await nodes.join(spec, tmp_path, [], lambda: None) == joined
     else:
         with pytest.raises(NodeLost, match="cannot connect"):
-            asyncio.run(whole())
+            await nodes.join(spec, tmp_path, [], lambda: None)
 
 
 # --- what its words mean --------------------------------------------------------------------------------------------
@@ -230,17 +223,14 @@ class FakeEngine:
         self._there = True
 
 
-def fetch(engine: FakeEngine, times: int = 1) -> None:
-    async def whole() -> None:
-        store = ImageStore(cast(Engine, engine))
-        await asyncio.gather(*(store.fetch("me/it:1") for _ in range(times)))
-
-    asyncio.run(whole())
+async def fetch(engine: FakeEngine, times: int = 1) -> None:
+    store = ImageStore(cast(Engine, engine))
+    await asyncio.gather(*(store.fetch("me/it:1") for _ in range(times)))
 
 
-def test_many_nodes_fetch_an_image_once() -> None:
+async def test_many_nodes_fetch_an_image_once() -> None:
     engine = FakeEngine()
-    fetch(engine, times=5)
+    await fetch(engine, times=5)
     assert engine.pulls == 1
 
 
@@ -251,13 +241,13 @@ def test_many_nodes_fetch_an_image_once() -> None:
         (FakeEngine(architecture="arm64"), "ContainerInvalidImage", "built for arm64, and the nodes are amd64"),
     ],
 )
-def test_an_image_that_does_not_do_says_why(engine: FakeEngine, code: str, words: str) -> None:
+async def test_an_image_that_does_not_do_says_why(engine: FakeEngine, code: str, words: str) -> None:
     with pytest.raises(NodeUnfit, match=words) as raised:
-        fetch(engine)
+        await fetch(engine)
     assert raised.value.code == code
 
 
-def test_a_wrong_login_is_no_fault_of_another_task_with_the_same_image() -> None:
+async def test_a_wrong_login_is_no_fault_of_another_task_with_the_same_image() -> None:
     class Guarded(FakeEngine):
         async def lines(self, method: str, path: str, **more: Any) -> AsyncIterator[Any]:
             await asyncio.sleep(0)
@@ -266,13 +256,9 @@ def test_a_wrong_login_is_no_fault_of_another_task_with_the_same_image() -> None
             self._there = right
 
     good, wrong = Login("r.example", "me", "a"), Login("r.example", "me", "b")
-
-    async def whole() -> list[BaseException | None]:
-        store = ImageStore(cast(Engine, Guarded()))
-        fetches = (store.fetch("r.example/it:1", [login]) for login in (wrong, good))
-        return await asyncio.gather(*fetches, return_exceptions=True)
-
-    first, second = asyncio.run(whole())
+    store = ImageStore(cast(Engine, Guarded()))
+    fetches = (store.fetch("r.example/it:1", [login]) for login in (wrong, good))
+    first, second = await asyncio.gather(*fetches, return_exceptions=True)
     assert isinstance(first, NodeUnfit)
     assert second is None
 
@@ -284,13 +270,13 @@ def test_a_name_that_leads_elsewhere_is_no_images(name: str) -> None:
     assert raised.value.code == "ContainerInvalidImage"
 
 
-def test_an_engine_that_goes_is_no_fault_of_the_image() -> None:
+async def test_an_engine_that_goes_is_no_fault_of_the_image() -> None:
     class Gone(FakeEngine):
         async def ask(self, method: str, path: str, **_: Any) -> Any:
             raise EngineError(0, "no engine")
 
     with pytest.raises(EngineError):
-        fetch(Gone())
+        await fetch(Gone())
 
 
 # --- removing -------------------------------------------------------------------------------------------------------
@@ -382,19 +368,16 @@ def test_an_emulator_of_another_user_or_in_a_container_is_not_forgotten(
     assert swept(directory) == []
 
 
-def test_a_container_that_is_called_off_while_it_is_made_is_removed() -> None:
-    async def whole() -> list[str]:
-        engine, made = Refusing(None), asyncio.get_running_loop().create_future()
-        waiting = asyncio.ensure_future(docker._tracked(cast(Engine, engine), made))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.sleep(0)
-        made.set_result("c1")
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        return engine.asked
-
-    assert asyncio.run(whole()) == [REMOVE]
+async def test_a_container_that_is_called_off_while_it_is_made_is_removed() -> None:
+    engine, made = Refusing(None), asyncio.get_running_loop().create_future()
+    waiting = asyncio.ensure_future(docker._tracked(cast(Engine, engine), made))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.sleep(0)
+    made.set_result("c1")
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert engine.asked == [REMOVE]
 
 
 @pytest.mark.parametrize(

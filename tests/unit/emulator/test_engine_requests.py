@@ -67,15 +67,12 @@ def test_the_last_success_is_399(tmp_path: Path) -> None:
     assert Served(tmp_path, answer({"a": 1}, 399)).ask(lambda engine: engine.ask("GET", "/x")) == {"a": 1}
 
 
-def test_an_engine_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
-    async def silent() -> None:
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(tmp_path / "engine"))
-            listener.listen()
+async def test_an_engine_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "engine"))
+        listener.listen()
+        with pytest.raises(EngineError, match="did not answer within 0 s"):
             await Engine(tmp_path / "engine").ask("GET", "/x", patience=0.0)
-
-    with pytest.raises(EngineError, match="did not answer within 0 s"):
-        asyncio.run(silent())
 
 
 def test_an_engine_without_a_socket_cannot_be_asked(tmp_path: Path) -> None:
@@ -224,12 +221,9 @@ def test_the_stream_of_a_terminal_has_no_frames(tmp_path: Path) -> None:
     assert copied(tmp_path, data, framed=False) == (data, b"", data)
 
 
-def test_without_a_directory_nothing_is_copied(tmp_path: Path) -> None:
-    async def whole() -> None:
-        ours, theirs = socket.socketpair()
-        reader, writer = await asyncio.open_unix_connection(sock=ours)
-        with theirs, pytest.raises(OSError, match="No such file"):
-            Copy(reader, writer, RootedPath(tmp_path), "none", frames=True)
-        assert writer.is_closing()
-
-    asyncio.run(whole())
+async def test_without_a_directory_nothing_is_copied(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_unix_connection(sock=ours)
+    with theirs, pytest.raises(OSError, match="No such file"):
+        Copy(reader, writer, RootedPath(tmp_path), "none", frames=True)
+    assert writer.is_closing()

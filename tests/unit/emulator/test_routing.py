@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -53,9 +52,9 @@ Machines = tuple[RoutingMachine, Recorder, Recorder]
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("node", ["real", "simulated"])
-def test_a_call_about_a_node_goes_to_its_machine_alone(machines: Machines, name: str, node: str) -> None:
+async def test_a_call_about_a_node_goes_to_its_machine_alone(machines: Machines, name: str, node: str) -> None:
     machine, real, simulated = machines
-    asyncio.run(getattr(machine, name)(node, *CALLS[name]))
+    await getattr(machine, name)(node, *CALLS[name])
     calls = [(name, node, *CALLS[name])]
     assert (real.calls, simulated.calls) == ((calls, []) if node == "real" else ([], calls))
 
@@ -69,22 +68,18 @@ def test_a_login_goes_to_the_machine_of_its_node(machines: Machines, node: str) 
 
 
 @pytest.mark.parametrize("simulates", [True, False])
-def test_a_node_boots_on_the_machine_of_its_pool(machines: Machines, *, simulates: bool) -> None:
+async def test_a_node_boots_on_the_machine_of_its_pool(machines: Machines, *, simulates: bool) -> None:
     machine, real, simulated = machines
     spec = NodeSpec("pool", "node", "127.0.0.4", "host", "size", simulated=simulates)
-    asyncio.run(machine.boot(spec, print))
+    await machine.boot(spec, print)
     calls = [("boot", spec, print)]
     assert (real.calls, simulated.calls) == (([], calls) if simulates else (calls, []))
 
 
-def test_only_the_real_machine_has_files_and_storage_and_both_are_closed(machines: Machines) -> None:
+async def test_only_the_real_machine_has_files_and_storage_and_both_are_closed(machines: Machines) -> None:
     machine, real, simulated = machines
-
-    async def all_calls() -> None:
-        await machine.sweep({"pool": {"node"}})
-        await machine.storage()
-        await machine.close()
-
-    asyncio.run(all_calls())
+    await machine.sweep({"pool": {"node"}})
+    await machine.storage()
+    await machine.close()
     assert real.calls == [("sweep", {"pool": {"node"}}), ("storage",), ("close",)]
     assert simulated.calls == [("close",)]
