@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchtrain.emulator import jobs, reports, scheduler, tasks, wire
+from batchtrain.emulator import jobs, reports, tasks, wire
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Task
 from tests.emulation import Stage
@@ -55,19 +55,6 @@ def test_a_pool_that_prefers_the_oldest_job_serves_it_first(stage: Stage) -> Non
 
 
 # Preemption
-
-
-def test_a_more_urgent_job_takes_slots_from_one_that_allows_it(stage: Stage) -> None:
-    stage.pool(2)
-    job(stage, "low", allowTaskPreemption=True)
-    first, second = task(stage, "low", "a"), task(stage, "low", "b")
-    stage.settle()
-    stage.later()
-    job(stage, "high", priority=1)
-    urgent = task(stage, "high", "u")
-    assert [type(effect) for effect in stage.end_scopes()] == [scheduler.RunApplication]
-    assert urgent.state == "running"
-    assert sorted((one.state, one.requeues) for one in (first, second)) == [("active", 1), ("running", 0)]
 
 
 @pytest.mark.parametrize(

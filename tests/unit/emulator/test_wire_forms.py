@@ -18,6 +18,8 @@ NOON = wire.parse_timestamp("2026-11-21T12:00:00Z")
         ("2026-11-21T12:00:00.9595230Z", "2026-11-21T12:00:00.959523Z"),
         ("2026-11-21T14:00:00+02:00", "2026-11-21T12:00:00Z"),
         ("2026-11-21", "2026-11-21T00:00:00Z"),
+        ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"),
+        ("9999-12-31T23:59:59.9999999Z", "9999-12-31T23:59:59.9999999Z"),
     ],
 )
 def test_a_time_stamp_has_seven_digits_without_trailing_zeros(text: str, printed: str) -> None:
@@ -85,11 +87,6 @@ def test_date_conditions_look_at_whole_seconds() -> None:
 def test_an_invalid_date_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"date|time"):
         wire.parse_http_date(text)
-
-
-@pytest.mark.parametrize("text", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.9999999Z"])
-def test_the_first_and_the_last_moment_there_are_stay_what_they_are(text: str) -> None:
-    assert wire.timestamp(wire.parse_timestamp(text)) == text
 
 
 def test_a_time_before_the_first_moment_is_no_time() -> None:
