@@ -34,6 +34,15 @@ POOL: dict[str, Any] = {
 }
 
 
+def machine(**more: object) -> dict[str, Any]:
+    """What the machines of a pool have beside those of POOL."""
+    return {"virtualMachineConfiguration": {**POOL["virtualMachineConfiguration"], **more}}
+
+
+def network(**more: object) -> dict[str, Any]:
+    return {"networkConfiguration": more}
+
+
 def call(
     *path: str, body: object = None, now: int = START, headers: Mapping[str, str] | None = None, **query: str
 ) -> Call:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -35,6 +37,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture
 def stage() -> Stage:
     return Stage()
+
+
+@pytest.fixture
+def outside_tmp() -> Iterator[Path]:
+    """A directory outside of /tmp, of which each node has its own."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(os.path.realpath(folder))
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,10 +21,8 @@ INSIDE = "/mnt/batch/tasks"
 
 
 @pytest.fixture
-def data() -> Iterator[Path]:
-    """A data directory outside of /tmp, of which each node has its own."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        yield Path(folder)
+def data(outside_tmp: Path) -> Path:
+    return outside_tmp
 
 
 @pytest.fixture

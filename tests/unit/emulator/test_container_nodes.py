@@ -6,8 +6,7 @@ import asyncio
 import os
 import platform
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,14 +94,7 @@ async def reached(holds: Callable[[], Any]) -> None:
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    """Outside of /tmp, of which each node has its own."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
-        yield Path(name)
-
-
-@pytest.fixture
-def emulator(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Emulator:
+def emulator(tmp_path: Path, outside_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Emulator:
     engine = FakeDocker(tmp_path / "engine.sock")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{engine.socket}")
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
@@ -110,7 +102,7 @@ def emulator(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> E
     monkeypatch.setattr(docker, "RETURN_SECONDS", 0.0)
     monkeypatch.setattr(docker, "WENT_SECONDS", 0.0)
     monkeypatch.setattr(docker, "RETURN_PAUSE", 0.0)
-    return Emulator(engine, folder)
+    return Emulator(engine, outside_tmp)
 
 
 # --- the engine -----------------------------------------------------------------------------------------------------

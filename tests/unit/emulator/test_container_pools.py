@@ -14,7 +14,7 @@ from batchtrain.emulator.interface import BindMount, Container, Containers, Exit
 from batchtrain.emulator.machine import handover
 from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.emulator.records import Task
-from tests.emulation import BASE, POOL, Stage
+from tests.emulation import BASE, POOL, Stage, machine
 
 PASSWORD = "s3cret"
 REGISTRY = {"registryServer": "r.example:5000", "username": "me", "password": PASSWORD}
@@ -22,15 +22,14 @@ IMAGE = "r.example:5000/a-b/c:v1"
 
 
 def with_containers(**more: object) -> dict[str, Any]:
-    machine: dict[str, Any] = dict(POOL["virtualMachineConfiguration"])  # type: ignore[call-overload]  # POOL is a literal
-    return {**machine, "containerConfiguration": {"type": "dockerCompatible", **more}}
+    return machine(containerConfiguration={"type": "dockerCompatible", **more})
 
 
 def stage(**more: object) -> Stage:
     """A gang pool of two nodes with a registry, and a job."""
     made = Stage()
-    machine = with_containers(containerImageNames=[IMAGE], containerRegistries=[dict(REGISTRY)])
-    made.gang_pool(virtualMachineConfiguration=machine, **more)
+    machines = with_containers(containerImageNames=[IMAGE], containerRegistries=[dict(REGISTRY)])
+    made.gang_pool(**machines, **more)
     made.job()
     return made
 

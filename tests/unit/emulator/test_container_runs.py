@@ -18,11 +18,10 @@ from tests.unit.emulator.test_container_nodes import (
     TASK,
     Emulator,
     emulator,
-    folder,
     reached,
 )
 
-__all__ = ["emulator", "folder"]
+__all__ = ["emulator"]
 
 GANG = Containers(one_for_gangs=True)
 

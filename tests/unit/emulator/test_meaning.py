@@ -13,9 +13,9 @@ from batchtrain.emulator.interface import Size
 from batchtrain.emulator.tokens import SHARED_KEY, TOKEN
 from batchtrain.emulator.versions import CURRENT, NEWEST
 from batchtrain.emulator.world import USER_SUBSCRIPTION, World
-from tests.emulation import POOL, Stage, call
+from tests.emulation import POOL, Stage, call, machine, network
 
-IMAGE: dict[str, Any] = POOL["virtualMachineConfiguration"]["imageReference"]  # type: ignore[index]
+IMAGE = POOL["virtualMachineConfiguration"]["imageReference"]
 JAMMY = {"publisher": "canonical", "offer": "0001-com-ubuntu-server-jammy", "sku": "22_04-lts"}
 WINDOWS = {"publisher": "MicrosoftWindowsServer", "offer": "WindowsServer", "sku": "2022-datacenter"}
 ON_WINDOWS = {"imageReference": WINDOWS, "nodeAgentSKUId": "batch.node.windows amd64"}
@@ -24,14 +24,6 @@ NAT = {
 }  # fmt: skip
 NONE = {"provision": "nopublicipaddresses"}
 EXTENSION = {"name": "e", "publisher": "p", "type": "t"}
-
-
-def machine(**more: object) -> dict[str, Any]:
-    return {"virtualMachineConfiguration": {**POOL["virtualMachineConfiguration"], **more}}  # type: ignore[dict-item]
-
-
-def network(**more: object) -> dict[str, Any]:
-    return {"networkConfiguration": more}
 
 
 def disks(*pairs: tuple[int, int]) -> dict[str, Any]:

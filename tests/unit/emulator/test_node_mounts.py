@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +18,10 @@ INSIDE = "/mnt/batch/tasks"
 
 
 @pytest.fixture
-def data() -> Iterator[Path]:
-    """A data directory outside of /tmp, of which each node has its own."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        for name in ("node/shared", "tmp", "image"):
-            (Path(folder) / name).mkdir(parents=True)
-        yield Path(os.path.realpath(folder))
+def data(outside_tmp: Path) -> Path:
+    for name in ("node/shared", "tmp", "image"):
+        (outside_tmp / name).mkdir(parents=True)
+    return outside_tmp
 
 
 def mounts(data: Path, options: str | None, image: Mapping[str, Path] = {}) -> tuple[NodeMount, ...]:

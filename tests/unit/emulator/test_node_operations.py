@@ -20,13 +20,12 @@ from batchtrain.emulator import (
     states,
     users,
 )
-from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Node, Task
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.world import World
-from tests.emulation import POOL, Stage, document
+from tests.emulation import POOL, Stage, document, machine, network
 
 Operation = Callable[[World, Call], Reply]
 SSH = {
@@ -440,9 +439,8 @@ def test_log_in_goes_by_the_system_s_own_port(stage: Stage, agent: str, mapped: 
     ]
     windows = {"publisher": "microsoftwindowsserver", "offer": "windowsserver", "sku": "2022-datacenter"}
     image = windows if "windows" in agent else POOL["virtualMachineConfiguration"]["imageReference"]
-    machine = {"imageReference": image, "nodeAgentSKUId": agent}
-    network = {"networkConfiguration": {"endpointConfiguration": {"inboundNATPools": ports}}} if ports else {}
-    (node,) = stage.pool(1, virtualMachineConfiguration=machine, **network)
+    endpoints_ = network(endpointConfiguration={"inboundNATPools": ports}) if ports else {}
+    (node,) = stage.pool(1, **machine(imageReference=image, nodeAgentSKUId=agent), **endpoints_)
     found = document(stage.do(users.remote_login_settings, "pool", node.id))
     assert {name: value for name, value in found.items() if not name.startswith("odata")} == {
         "remoteLoginIPAddress": node.address,
@@ -466,9 +464,8 @@ def test_a_node_of_a_dual_stack_pool_has_addresses_and_endpoints_of_both_familie
 
 @pytest.mark.parametrize("families", [["IPv6"], [], ["IPv4", "IPv4"]])
 def test_a_pool_has_ipv4_or_both_families(stage: Stage, families: list[str]) -> None:
-    network = {"publicIPAddressConfiguration": {"ipFamilies": families}}
-    with pytest.raises(Fault, match="InvalidPropertyValue"):
-        stage.do(pools.create_pool, body={**POOL, "networkConfiguration": network})
+    body = {**POOL, **network(publicIPAddressConfiguration={"ipFamilies": families})}
+    assert stage.refusal(pools.create_pool, body=body).code == "InvalidPropertyValue"
 
 
 @pytest.mark.parametrize(
@@ -512,8 +509,7 @@ def test_a_node_has_its_pools_extensions_without_their_secrets(stage: Stage) -> 
         "protectedSettings": {"key": "hush"},
         "settings": {"a": "b"},
     }
-    machine = {**POOL["virtualMachineConfiguration"], "extensions": [extension]}
-    (node,) = stage.pool(1, virtualMachineConfiguration=machine)
+    (node,) = stage.pool(1, **machine(extensions=[extension]))
     listed, own = document(stage.do(nodes.list_extensions, "pool", node.id))["value"]
     found = document(stage.do(nodes.get_extension, "pool", node.id, "x"))
     assert found.items() >= listed.items()
@@ -595,9 +591,8 @@ def _ports(stage: Stage, node: Node) -> list[int]:
 
 
 def _refused(stage: Stage, nat_pools: list[dict[str, object]]) -> None:
-    network = {"endpointConfiguration": {"inboundNATPools": nat_pools}}
-    with pytest.raises(Fault, match="InvalidPropertyValue"):
-        stage.do(pools.create_pool, body={**POOL, "networkConfiguration": network})
+    body = {**POOL, **network(endpointConfiguration={"inboundNATPools": nat_pools})}
+    assert stage.refusal(pools.create_pool, body=body).code == "InvalidPropertyValue"
 
 
 def _slow(stage: Stage, seconds: float) -> None:

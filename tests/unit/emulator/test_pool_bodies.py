@@ -10,21 +10,13 @@ from batchtrain.emulator import jobs, pools
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.tokens import SHARED_KEY, TOKEN
 from batchtrain.emulator.world import World
-from tests.emulation import POOL, call
+from tests.emulation import POOL, call, machine, network
 
 GROUP = "/subscriptions/s/resourceGroups/g/providers"
 IMAGE = f"{GROUP}/Microsoft.Compute/galleries/g/images/i"
 SUBNET = f"{GROUP}/Microsoft.Network/virtualNetworks/v/subnets/s"
 ADDRESS = f"{GROUP}/Microsoft.Network/publicIPAddresses/a"
 MARKETPLACE = {"publisher": "canonical", "offer": "0001-com-ubuntu-server-jammy", "sku": "22_04-lts"}
-
-
-def machine(**more: object) -> dict[str, Any]:
-    return {"virtualMachineConfiguration": {**POOL["virtualMachineConfiguration"], **more}}  # type: ignore[dict-item]
-
-
-def network(**more: object) -> dict[str, Any]:
-    return {"networkConfiguration": more}
 
 
 def make(signed_by: str = TOKEN, **more: object) -> World:

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from batchtrain.emulator import applications, autoscale, jobs, nodes, pools, schedules, tasks, users
-from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Call, Reply
-from tests.emulation import BASE, POOL, Stage, call, document
+from tests.emulation import BASE, POOL, Stage, call, document, machine
 
 AUTO = {"enableAutoScale": True, "autoScaleFormula": "$TargetDedicatedNodes=2;"}
 ETAG, MODIFIED, ACTION = "ETag", "Last-Modified", "DataServiceId"
@@ -24,16 +23,10 @@ def ask(stage: Stage, operation: Any, path: str, body: object = None) -> Reply:
     return reply
 
 
-def refused(operation: Any, *path: str, stage: Stage | None = None, **more: Any) -> Fault:
-    with pytest.raises(Fault) as refusal:
-        (stage or Stage()).do(operation, *path, **more)
-    return refusal.value
-
-
 def test_the_status_of_a_job_without_preparation_is_409(stage: Stage) -> None:
     """N; also 2024, F."""
     stage.job()
-    fault = refused(jobs.list_preparation_and_release, "job", stage=stage)
+    fault = stage.refusal(jobs.list_preparation_and_release, "job")
     assert (fault.status, fault.code, fault.text) == (
         409,
         "JobPreparationTaskOrReleaseTaskNotSpecified",
@@ -56,8 +49,7 @@ def test_a_bad_formula_is_evaluated_with_the_present_targets_and_an_error(stage:
 
 def test_a_data_disk_is_shown_with_its_defaults(stage: Stage) -> None:
     """N."""
-    machine = {**POOL["virtualMachineConfiguration"], "dataDisks": [{"lun": 1, "diskSizeGB": 4}]}  # type: ignore[dict-item]
-    stage.do(pools.create_pool, body={**POOL, "virtualMachineConfiguration": machine})
+    stage.do(pools.create_pool, body={**POOL, **machine(dataDisks=[{"lun": 1, "diskSizeGB": 4}])})
     (disk,) = document(stage.do(pools.get_pool, "pool"))["virtualMachineConfiguration"]["dataDisks"]
     assert disk == {
         "lun": 1,
@@ -67,9 +59,9 @@ def test_a_data_disk_is_shown_with_its_defaults(stage: Stage) -> None:
     }
 
 
-def test_a_negative_page_size_is_refused_in_the_services_words() -> None:
+def test_a_negative_page_size_is_refused_in_the_services_words(stage: Stage) -> None:
     """N."""
-    assert refused(pools.list_pools, maxresults="-5").details == {
+    assert stage.refusal(pools.list_pools, maxresults="-5").details == {
         "QueryParameterName": "maxresults",
         "QueryParameterValue": "-5",
         "Reason": "MaxResults cannot be less than 1",
