@@ -140,41 +140,11 @@ def test_a_pool_is_changed(az: Az, pool: str) -> None:
     assert az("pool", "show", "--pool-id", pool)["metadata"] == [{"name": "c", "value": "d"}]
 
 
-def test_a_task_is_created_by_flags_and_its_output_downloaded(az: Az, job: str) -> None:
-    made = az("task", "create", "--job-id", job, "--task-id", "task", "--command-line", "print hello")
-    assert made["id"] == "task"
-    assert az("task", "show", "--job-id", job, "--task-id", "task")["executionInfo"]["exitCode"] == 0
-    names = [one["name"] for one in az("task", "file", "list", "--job-id", job, "--task-id", "task")]
-    assert names == ["stderr.txt", "stdout.txt", "wd"]
-    where = ("--job-id", job, "--task-id", "task", "--file-path", "stdout.txt")
-    az("task", "file", "download", *where, "--destination", "./hello.txt")
-    assert (az.home / "hello.txt").read_text() == "hello\n"
-    assert az("job", "task-counts", "show", "--job-id", job)["taskCounts"]["succeeded"] == 1
-
-
-def test_a_task_is_created_from_a_file(az: Az, job: str) -> None:
-    one = {"id": "one", "commandLine": "exit 0", "environmentSettings": [{"name": "A", "value": "1"}]}
-    az("task", "create", "--job-id", job, "--json-file", az.write("task.json", one))
-    assert az("task", "show", "--job-id", job, "--task-id", "one")["environmentSettings"][0]["value"] == "1"
-
-
 def test_many_tasks_are_created_from_one_file(az: Az, job: str) -> None:
     many = [{"id": f"t{number}", "commandLine": f"exit {number % 2}"} for number in range(150)]
     answers = az("task", "create", "--job-id", job, "--json-file", az.write("tasks.json", many))
     assert {answer["status"].lower() for answer in answers} == {"success"}
     assert len(az("task", "list", "--job-id", job)) == 150
-
-
-def test_a_job_is_changed_disabled_enabled_stopped_and_deleted(az: Az, job: str) -> None:
-    az("job", "set", "--job-id", job, "--priority", "5")
-    assert az("job", "show", "--job-id", job)["priority"] == 5
-    az("job", "disable", "--job-id", job, "--disable-tasks", "requeue")
-    assert az("job", "show", "--job-id", job)["state"] == "disabled"
-    az("job", "enable", "--job-id", job)
-    az("job", "stop", "--job-id", job, "--terminate-reason", "enough")
-    assert az("job", "show", "--job-id", job)["executionInfo"]["terminateReason"] == "enough"
-    az("job", "delete", "--job-id", job, "--yes")
-    assert az("job", "list") == []
 
 
 def test_a_node_is_shown_taken_from_service_and_rebooted(az: Az, pool: str, node: str) -> None:

@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from batchtrain import connections
-from batchtrain.emulator import server, steering, wire
+from batchtrain.emulator import server, wire
 from batchtrain.emulator.server import Settings, Status
 from batchtrain.emulator.serving import Emulator
 from tests.contract.conftest import completed, connect, eventually, idle, job, pool, task
@@ -162,16 +162,6 @@ def test_requests_in_one_piece_are_answered_in_their_order(emulator: Emulator) -
         assert [answer(line).status for _ in range(4)] == [201, 200, 404, 200]
 
 
-def test_a_client_that_closed_its_half_gets_its_answers(emulator: Emulator) -> None:
-    steering.fault(emulator.status, "latency", seconds=0.3)
-    with connection(emulator) as line:
-        line.sendall(request(emulator, "POST", "/pools", json.dumps(POOL).encode()))
-        line.shutdown(socket.SHUT_WR)
-        assert answer(line).status == 201
-        with pytest.raises(EOFError):
-            answer(line)
-
-
 def test_a_request_that_breaks_off_asks_for_nothing(emulator: Emulator) -> None:
     body = json.dumps({**POOL, "displayName": "x"}).encode()
     whole = request(emulator, "POST", "/pools", body)
@@ -200,25 +190,6 @@ def test_a_request_that_comes_too_slowly_ends_its_connection(tmp_path: Path, mon
                 assert ask(emulator, "GET", "/jobs").status == 200  # nobody else waits for them
                 time.sleep(0.01)
         assert json.loads(ask(emulator, "GET", "/pools").content)["value"] == []
-
-
-@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET /pools HTTP/1.1\r\nHost: x\r\n"])
-def test_a_connection_without_a_whole_request_is_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
-) -> None:
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
-    with Emulator(Settings(tmp_path / "data", port=0), FakeMachine.open) as emulator, connection(emulator) as line:
-        line.sendall(sent)
-        assert line.recv(1) == b""
-
-
-def test_a_connection_that_goes_on_asking_is_not_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
-    with Emulator(Settings(tmp_path / "data", port=0), FakeMachine.open) as emulator, connection(emulator) as line:
-        for _ in range(5):
-            line.sendall(request(emulator, "GET", "/pools"))
-            assert answer(line).status == 200
-            time.sleep(0.1)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 from azure.batch import BatchClient
-from azure.core.exceptions import HttpResponseError, IncompleteReadError, ServiceRequestError, ServiceResponseError
+from azure.core.exceptions import ServiceResponseError
 
 from batchtrain.config.types import VmCount
 from batchtrain.emulator import server, serving, steering
@@ -63,23 +63,6 @@ def steady(client: BatchClient) -> tuple[int, list[str]]:
     return found.current_dedicated_nodes, [error.code for error in found.resize_errors or []]
 
 
-def test_an_hour_of_work_takes_no_time_when_the_clock_is_turned(service: BatchService, client: BatchClient) -> None:
-    service.clock.stop()
-    pool(client)
-    running(client, "/bin/bash -c 'sleep 3600; exit 3'", constraints={"maxTaskRetryCount": 2})
-    service.clock.advance(timedelta(hours=3, minutes=1))
-    info = client.get_task("job", "task").execution_info
-    assert (info.exit_code, info.retry_count) == (3, 2)
-    assert info.end_time - info.start_time == timedelta(hours=1)  # the last of three runs, by the account's clock
-
-
-def test_a_scaled_clock_brings_the_end_sooner(service: BatchService, client: BatchClient) -> None:
-    pool(client)
-    running(client, "sleep 1000")
-    service.clock.run(100_000)
-    until(lambda: state(client) == "completed")
-
-
 def test_a_pool_that_idles_to_zero_loses_its_nodes_and_a_task_brings_them_back(
     service: BatchService, client: BatchClient
 ) -> None:
@@ -101,31 +84,6 @@ def test_a_pool_that_idles_to_zero_loses_its_nodes_and_a_task_brings_them_back(
     until(lambda: nodes() == 3)
 
 
-def test_a_refusal_carries_the_services_code_and_when_to_come_again(service: BatchService, client: BatchClient) -> None:
-    service.faults.add("error", code="TooManyRequests", retry_after=30, operation="list_pools", count=1)
-    with pytest.raises(HttpResponseError) as caught:
-        list(client.list_pools())
-    assert caught.value.status_code == 429
-    assert caught.value.response is not None
-    assert caught.value.response.headers["Retry-After"] == "30"
-    assert list(client.list_jobs()) == []
-    assert list(client.list_pools()) == []
-
-
-def test_an_answer_that_is_dropped_was_still_done(service: BatchService, client: BatchClient) -> None:
-    service.faults.add("drop", operation="create_pool", count=1)
-    with pytest.raises((ServiceRequestError, ServiceResponseError)):
-        pool(client)
-    assert client.get_pool("pool").id == "pool"
-
-
-def test_half_an_answer_is_no_answer(service: BatchService, client: BatchClient) -> None:
-    service.faults.add("truncate", operation="list_pools", count=1)
-    with pytest.raises((ServiceResponseError, IncompleteReadError)):
-        list(client.list_pools())
-    assert list(client.list_pools()) == []
-
-
 def test_an_answer_with_latency_is_not_there_before(service: BatchService, client: BatchClient) -> None:
     service.faults.add("latency", seconds=60, count=1)
     with pytest.raises(ServiceResponseError, match="timed out"):
@@ -143,15 +101,6 @@ def test_an_allocation_can_be_partial(service: BatchService, client: BatchClient
     service.faults.add("allocation-partial", fraction=0.5)
     pool(client, 4)
     assert steady(client) == (2, ["AllocationTimedOut"])
-
-
-def test_an_allocation_can_be_slow_by_the_accounts_clock(service: BatchService, client: BatchClient) -> None:
-    service.clock.stop()
-    service.faults.add("allocation-slow", seconds=300)
-    pool(client)
-    until(lambda: [node.state for node in client.list_nodes("pool")] == ["creating"])
-    service.clock.advance(timedelta(seconds=301))
-    until(lambda: [node.state for node in client.list_nodes("pool")] == ["idle"])
 
 
 def test_a_preempted_node_stays_listed_and_its_task_runs_again(service: BatchService, client: BatchClient) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import http.server
 import os
-import threading
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,7 @@ import psutil
 import pytest
 from azure.batch import BatchClient, models
 
-from batchtrain.emulator import server, steering
+from batchtrain.emulator import server
 from batchtrain.emulator.server import Settings, Status
 from tests import needs
 from tests.contract.conftest import completed, connect, eventually, idle, pool, task
@@ -22,7 +19,6 @@ from tests.contract.conftest import completed, connect, eventually, idle, pool, 
 pytestmark = pytest.mark.process
 
 NODES = 3
-PRIMARY = '[ "$AZ_BATCH_IS_CURRENT_NODE_MASTER" = true ]'
 
 
 @pytest.fixture(scope="module")
@@ -72,50 +68,9 @@ def places(client: BatchClient, running: Status) -> list[Path]:
     return [found / root for node, root in instances(client) for found in running.data_dir.glob(f"nodes/*/{node}")]
 
 
-def on_every_node(client: BatchClient, name: str) -> list[str]:
-    """A file of the task's directory on each node, the primary's first."""
-    found = instances(client)
-    return [b"".join(client.download_node_file("pool", node, f"{root}/{name}")).decode() for node, root in found]
-
-
 def living(marker: str) -> list[int]:
     """The processes of this machine that are called so."""
     return [one.pid for one in psutil.process_iter(["cmdline"]) if marker in " ".join(one.info["cmdline"] or [])]
-
-
-def test_every_instance_has_the_common_files_and_the_primary_its_own_in_its_working_directory(
-    client: BatchClient, tmp_path: Path
-) -> None:
-    (tmp_path / "common").write_text("for all\n")
-    (tmp_path / "own").write_text("for one\n")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=tmp_path)) as files:
-        threading.Thread(target=files.serve_forever, daemon=True).start()
-        base = f"http://127.0.0.1:{files.server_port}"
-        common = [models.ResourceFile(http_url=f"{base}/common", file_path="common")]
-        own = [models.ResourceFile(http_url=f"{base}/own", file_path="own")]
-        client.create_task(
-            "job", gang("cat $AZ_BATCH_TASK_SHARED_DIR/common; ls", "cat own", common_resource_files=common,
-                        resource_files=own)
-        )  # fmt: skip
-        completed(client)
-        files.shutdown()
-    assert on_every_node(client, "stdout.txt") == ["for all\nfor one\n", "for all\n", "for all\n"]
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Files of a directory, without a word."""
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing."""
-
-
-def test_a_coordination_that_fails_once_costs_every_node_a_retry_and_then_it_runs(client: BatchClient) -> None:
-    coordination = f"echo tried >> ../tries; {PRIMARY} || {{ sleep 0.1; [ $(wc -l < ../tries) = 2 ]; }}"
-    once_more = models.BatchTaskConstraints(max_task_retry_count=2)
-    client.create_task("job", gang(coordination, "echo applied", constraints=once_more))
-    found = completed(client).execution_info
-    assert (found.result, found.retry_count, found.exit_code) == ("success", 1, 0)
-    assert output(client).count("applied") == 1
 
 
 def test_what_coordination_leaves_in_the_background_lives_until_then_on_every_node_and_no_longer(
@@ -131,15 +86,6 @@ def test_what_coordination_leaves_in_the_background_lives_until_then_on_every_no
     assert not living(mark)
 
 
-def test_terminating_it_ends_every_instance(client: BatchClient) -> None:
-    client.create_task("job", gang("sleep 98764 & disown", "sleep 98764"))
-    eventually(lambda: len(living("sleep 98764")) > NODES)
-    client.terminate_task("job", "task")
-    completed(client)
-    assert not living("sleep 98764")
-    assert {one.state for one in client.list_subtasks("job", "task")} == {"completed"}
-
-
 def test_deleting_it_deletes_its_directory_on_every_node(client: BatchClient, running: Status) -> None:
     client.create_task("job", gang("true"))
     completed(client)
@@ -147,13 +93,3 @@ def test_deleting_it_deletes_its_directory_on_every_node(client: BatchClient, ru
     assert [place.is_dir() for place in found] == [True] * NODES
     client.delete_task("job", "task")
     eventually(lambda: not any(place.exists() for place in found))
-
-
-def test_a_node_that_is_lost_costs_all_instances_a_requeue(client: BatchClient, running: Status) -> None:
-    client.create_task("job", gang("echo run >> ../runs", "[ $(wc -l < ../runs) = 2 ] || sleep 1000"))
-    eventually(lambda: client.get_task("job", "task").state == "running")
-    eventually(lambda: [one.state for one in client.list_subtasks("job", "task")] == ["running"] * 2)
-    lost = next(iter(client.list_subtasks("job", "task"))).node_info.node_id
-    steering.befall(running, lost, "lose")
-    found = completed(client).execution_info
-    assert (found.exit_code, found.requeue_count, found.retry_count) == (0, 1, 0)

@@ -41,28 +41,6 @@ def test_commands_really_run(service: BatchService) -> None:
     assert b"".join(service.client.download_task_file("job", "task", "stdout.txt")) == b"42\n"
 
 
-def test_the_preparation_and_the_release_of_a_job_run_on_its_nodes(service: BatchService) -> None:
-    made = "$AZ_BATCH_JOB_PREP_WORKING_DIR/made"
-    prepare, release = "/bin/sh -c 'echo data > made; sleep 100 & echo $AZ_BATCH_TASK_ID'", f"/bin/sh -c 'cat {made}'"
-    service.client.create_pool(pool())
-    service.client.create_job(
-        job(
-            job_preparation_task=models.BatchJobPreparationTask(command_line=prepare),
-            job_release_task=models.BatchJobReleaseTask(command_line=release),
-        )
-    )
-    service.client.create_task("job", task(command=release))
-    eventually(lambda: service.client.get_task("job", "task").state == "completed")
-    assert b"".join(service.client.download_task_file("job", "task", "stdout.txt")) == b"data\n"
-    service.client.begin_terminate_job("job", {"terminateReason": "done"}).result()
-    (row,) = service.client.list_job_preparation_and_release_task_status("job")
-    texts = [
-        b"".join(service.client.download_node_file("pool", row.node_id, f"{info.task_root_directory}/stdout.txt"))
-        for info in (row.job_preparation_task_execution_info, row.job_release_task_execution_info)
-    ]
-    assert texts == [b"jobpreparation\n", b"data\n"]
-
-
 def test_nothing_runs_on_after_a_reset(service: BatchService) -> None:
     service.client.create_pool(pool(nodes=2))
     service.client.create_job(job())

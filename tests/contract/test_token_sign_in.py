@@ -16,10 +16,10 @@ from azure.identity import ClientSecretCredential, ManagedIdentityCredential, Wo
 
 from batchtrain.client import local
 from batchtrain.config.types import Secret
-from batchtrain.emulator import server, sign_in, steering, tokens, wire
+from batchtrain.emulator import server, sign_in, tokens, wire
 from batchtrain.emulator.server import Settings
 from batchtrain.emulator.serving import Emulator
-from batchtrain.errors import NotAllowed, Unreachable
+from batchtrain.errors import Unreachable
 from batchtrain.service import connect as signing
 from batchtrain.service import read
 from batchtrain.service.connect import Account
@@ -80,20 +80,6 @@ def test_a_token_that_is_about_to_expire_is_fetched_anew(account: Account) -> No
     read.pools(client)
     read.pools(client)
     assert len(issuer.asked) == 2
-
-
-def test_a_clock_that_differs_from_the_service_s_is_named_as_the_cause(emulator: Emulator, account: Account) -> None:
-    clients = (
-        signing.client(account, Issuer(lasts=60)),
-        signing.connect(account._replace(key=Secret(emulator.key))),
-    )
-    for client, limit in zip(clients, ("5 min", "15 min"), strict=True):
-        for seconds, direction in ((7200, "behind"), (-7200, "ahead of")):
-            steering.fault(emulator.status, "skew", seconds=seconds, count=1)
-            with pytest.raises(NotAllowed) as caught:
-                read.pools(client)
-            named = f"this machine's clock is 2 h 0 min {direction} the service's, which allows {limit}: synchronise"
-            assert named in str(caught.value)
 
 
 def test_a_server_of_an_unknown_authority_gets_no_token(account: Account) -> None:
