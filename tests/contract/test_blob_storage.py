@@ -7,21 +7,15 @@ import os
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
 
-from batchtrain.config.types import Recipe, Secret, StorageCredentials, convert
+from batchtrain.config.types import Secret, StorageCredentials
 from batchtrain.emulator.interface import StorageAccount
 from batchtrain.errors import NotAllowed
-from batchtrain.plan import ingress
-from batchtrain.runs.local_names import names_of_data
-from batchtrain.storage import blob, sync
+from batchtrain.storage import blob
 from batchtrain.storage.blob_requests import Storage
-from batchtrain.storage.ingress import carry_out
-from batchtrain.storage.moving import Progress, Total, Watcher
-from batchtrain.storage.upload import BLOCK
 
 pytestmark = pytest.mark.process
 
@@ -41,52 +35,6 @@ def client(account: StorageCredentials) -> Iterator[Storage]:
 def container() -> str:
     """The name of a container of the test's own; nobody has made it."""
     return f"box{os.urandom(6).hex()}"
-
-
-def recipe(directory: Path, container: str, **source_: list[str]) -> Recipe:
-    destination = {"storage_account_settings": "link", "data_transfer": {"remote_path": f"{container}/in"}}
-    files = [{"source": {"path": "data", **source_}, "destination": destination}]
-    return convert({"directory": str(directory), "resources": {"files": files}}, Recipe)
-
-
-def brought(client: Storage, whole: Recipe, told: list[Progress] | None = None) -> Total:
-    heard: list[Progress] = [] if told is None else told
-    (tally,) = carry_out(ingress.plan(whole), whole, lambda _: client, Watcher(tell=heard.append))
-    tally.check()
-    return tally.total
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    place = tmp_path / "data"
-    (place / "deep").mkdir(parents=True)
-    (place / "a.txt").write_text("a")
-    (place / "b c#.txt").write_text("bb")
-    (place / "deep" / "d.bin").write_bytes(os.urandom(70_000))
-    return place
-
-
-def test_a_directory_s_files_are_brought_below_the_destination(client: Storage, container: str, data: Path) -> None:
-    told: list[Progress] = []
-    total = brought(client, recipe(data.parent, container), told)
-    assert (total.files, total.copied, total.bytes) == (3, 3, 70_003)
-    assert [one.name for one in blob.stored(client, container)] == ["in/a.txt", "in/b c#.txt", "in/deep/d.bin"]
-    assert [(one.done, one.of) for one in told] == [(1, 3), (2, 3), (3, 3)]
-    assert told[-1].bytes == 70_003
-
-
-def test_a_file_that_travels_in_parts_is_known_again(client: Storage, container: str, data: Path) -> None:
-    (data / "large").write_bytes(os.urandom(BLOCK + 1))
-    whole = recipe(data.parent, container, include=["large"])
-    assert (brought(client, whole).copied, brought(client, whole).copied) == (1, 0)
-
-
-def test_a_file_comes_back_as_it_went(client: Storage, container: str, data: Path, tmp_path: Path) -> None:
-    brought(client, recipe(data.parent, container))
-    target = tmp_path / "new" / "d.bin"
-    blobs = list(blob.below(client, container, "in/deep/d.bin"))
-    assert sync.get(client, container, blobs, "in/deep/d.bin", target, names_of_data()).total.copied == 1
-    assert target.read_bytes() == (data / "deep" / "d.bin").read_bytes()
 
 
 # --- links ----------------------------------------------------------------------------------------------------------

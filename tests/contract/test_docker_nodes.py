@@ -161,23 +161,6 @@ def test_a_task_runs_in_its_image_with_batchs_environment_and_the_nodes_director
     assert account.read(task_id, "wd/made") == "kept\n"
 
 
-def test_the_node_says_which_container_a_task_had(account: Account) -> None:
-    info = execution(account.run("bash -c 'exit 3'"))
-    assert info.exit_code == 3
-    assert info.container_info is not None
-    assert len(info.container_info.container_id or "") == 64
-    assert info.container_info.state == "exited"
-
-
-def test_variables_of_several_lines_and_quotes_arrive_whole(account: Account) -> None:
-    value = "two\nlines, 'quotes' \"and\" $more=1"
-    setting = [models.EnvironmentSetting(name="VALUE", value=value)]
-    printed = account.output(
-        "python3 -c 'import os; print(ascii(os.environ[\"VALUE\"]))'", environment_settings=setting
-    )
-    assert printed == f"{value!a}\n"
-
-
 def test_each_node_has_an_address_and_a_host_name_of_its_own_that_all_tasks_on_it_share(account: Account) -> None:
     addresses = {str(node.ip_address) for node in account.nodes()}
     assert len(addresses) == 2
@@ -236,19 +219,6 @@ def test_run_options_are_docker_creates(account: Account) -> None:
     wait_for(lambda: task_containers(account.data_dir) == [])
 
 
-def test_a_container_may_begin_in_the_images_own_directory(account: Account) -> None:
-    assert account.output("pwd", container={"working_directory": "containerImageDefault"}) == "/\n"
-
-
-def test_a_container_sees_only_the_directories_that_were_asked_for(account: Account) -> None:
-    task_only = [models.ContainerHostBatchBindMountEntry(source="Task", is_read_only=False)]
-    printed = account.output(
-        "bash -c 'ls $AZ_BATCH_NODE_ROOT_DIR; touch here && echo written'",
-        container={"container_host_batch_bind_mounts": task_only},
-    )
-    assert printed.split() == ["workitems", "written"]
-
-
 def test_a_bind_of_the_nodes_own_directory_is_the_nodes(account: Account) -> None:
     printed = account.output("ls /keys", "-v /home/_azbatch/.ssh:/keys:ro")
     assert printed.split() == ["authorized_keys", "intra_pool_rsa", "intra_pool_rsa.pub"]
@@ -296,16 +266,6 @@ def test_a_container_that_uses_up_its_memory_is_named(account: Account) -> None:
     task = account.run("python3 -c 'bytearray(400 << 20)'", options="--memory=64m --memory-swap=64m")
     assert execution(task).exit_code == 137
     assert "memory (--memory=64m) was used up" in failure(task)[1]
-
-
-def test_a_task_that_is_terminated_gets_sigterm_and_its_container_goes(account: Account) -> None:
-    task_id = account.add("bash -c 'trap \"echo told; exit 0\" TERM; echo up; sleep 60 & wait'")
-    wait_for(lambda: account.client.get_task("job", task_id).state == "running" and has_said(account, task_id, "up"))
-    account.client.terminate_task("job", task_id)
-    task = account.ended(task_id)
-    assert failure(task)[0] == "TaskEnded"
-    assert account.read(task_id) == "up\ntold\n"
-    wait_for(lambda: task_containers(account.data_dir) == [])
 
 
 def has_said(account: Account, task_id: str, word: str) -> bool:
@@ -386,33 +346,6 @@ def test_a_gang_reaches_each_containers_sshd_on_port_23(image: str, tmp_path: Pa
         assert subtask.container_info is not None
         assert (subtask.exit_code, subtask.container_info.state) == (0, "running")
         wait_for(lambda: task_containers(tmp_path / "data") == [])
-
-
-def test_an_image_without_sshd_fails_the_coordination(account: Account) -> None:
-    gang = models.MultiInstanceSettings(number_of_instances=2, coordination_command_line="/usr/sbin/no-sshd -p 23")
-    found, said = failure(account.run("true", multi_instance_settings=gang))
-    assert found == "CommandProgramNotFound"
-    assert "/usr/sbin/no-sshd" in said
-
-
-def test_a_gang_whose_container_is_killed_ends(account: Account) -> None:
-    gang = models.MultiInstanceSettings(number_of_instances=2, coordination_command_line="bash -c 'echo up; sleep 60'")
-    task_id = account.add("true", multi_instance_settings=gang)
-    wait_for(lambda: has_said(account, task_id, "up"))
-    containers.docker("kill", *(line.split()[0] for line in task_containers(account.data_dir)))
-    info = execution(account.ended(task_id))
-    assert info.failure_info is not None
-    wait_for(lambda: task_containers(account.data_dir) == [])
-
-
-def test_a_gang_that_is_terminated_leaves_no_container_on_any_node(account: Account) -> None:
-    gang = models.MultiInstanceSettings(number_of_instances=2, coordination_command_line="bash -c 'sleep 60 &'")
-    task_id = account.add("bash -c 'echo up; sleep 60'", multi_instance_settings=gang)
-    wait_for(lambda: has_said(account, task_id, "up"))
-    assert len(task_containers(account.data_dir)) == 3
-    account.client.terminate_task("job", task_id)
-    assert failure(account.ended(task_id))[0] == "TaskEnded"
-    wait_for(lambda: task_containers(account.data_dir) == [])
 
 
 def recipe_in(folder: Path, recipe: Path, image: str) -> Path:
@@ -524,20 +457,6 @@ def test_a_registry_that_refuses_makes_the_nodes_unusable(
         assert (given or "none") not in str(error.message)
 
 
-def test_a_task_brings_its_own_login(image: str, registry: containers.Registry, tmp_path: Path) -> None:
-    name = registry.push(f"{image}-base", "team-a/tasks:1")
-    with Emulator(Settings(tmp_path / "data", port=0)) as emulator, connect(emulator) as client:
-        account = Account(client, tmp_path / "data", name)
-        client.create_pool(with_containers([]))
-        account.wait_for_nodes(1)
-        client.create_job(job())
-        assert failure(account.run("true"))[0] == "ContainerInvalidRegistry"
-        assert execution(account.run("true", container={"registry": login(registry)})).exit_code == 0
-        shown = json.dumps([task.as_dict() for task in client.list_tasks("job")])
-        assert registry.password not in shown
-    containers.docker("rmi", name)
-
-
 # --- other lives ----------------------------------------------------------------------------------------------------
 
 
@@ -584,16 +503,3 @@ def test_nodes_that_came_up_before_an_engine_have_one_once_it_answers(
         assert execution(account.run("true")).exit_code == 0
         assert containers.left_behind(tmp_path / "data")
     assert containers.left_behind(tmp_path / "data") == []
-
-
-def test_a_deleted_pool_leaves_no_container(image: str, tmp_path: Path) -> None:
-    with Emulator(Settings(tmp_path / "data", port=0)) as emulator, connect(emulator) as client:
-        account = Account(client, tmp_path / "data", image)
-        client.create_pool(with_containers([], nodes=2))
-        account.wait_for_nodes(2)
-        client.create_job(job())
-        account.add("sleep 60")
-        wait_for(lambda: task_containers(tmp_path / "data"))
-        client.begin_delete_pool("pool")
-        label = f"label=batchtrain.emulator={tmp_path / 'data'}"
-        wait_for(lambda: containers.docker("ps", "--all", "--quiet", "--filter", label) == "")

@@ -13,13 +13,9 @@ import pytest
 from azure.batch import BatchClient, models
 from azure.storage.blob import BlobServiceClient, ContainerClient, ContainerSasPermissions, generate_container_sas
 
-from batchtrain.emulator import server
-from batchtrain.emulator.interface import STORAGE_ACCOUNT, StorageAccount
-from batchtrain.emulator.machine import output_files
-from batchtrain.emulator.machine import own_storage as own_storage_module
+from batchtrain.emulator.interface import StorageAccount
 from batchtrain.emulator.server import Settings
 from batchtrain.emulator.serving import Emulator
-from tests.azurite import require
 from tests.contract.conftest import completed, connect, eventually, idle, job, pool, serves, task
 
 pytestmark = pytest.mark.process
@@ -111,17 +107,6 @@ def test_output_files_reach_the_container(client: BatchClient, box: ContainerCli
     ]
 
 
-def test_a_large_file_goes_in_blocks(box: ContainerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_files, "BLOCK", 1 << 20)
-    file = tmp_path / "large"
-    file.write_bytes(os.urandom((3 << 20) + 17))
-    url = signed(box, write=True)
-    with file.open("rb") as body:
-        output_files.put(output_files.blob_url(url, "large"), body, {"Content-Type": "x/y"}, lambda: False)
-    assert box.download_blob("large").readall() == file.read_bytes()
-    assert box.get_blob_client("large").get_blob_properties().content_settings.content_type == "x/y"
-
-
 # Resource files ------------------------------------------------------------------------------------------------------
 
 
@@ -137,25 +122,6 @@ def test_a_containers_blobs_are_resource_files(client: BatchClient, box: Contain
     client.create_task("job", task(command="bash -c 'find . -type f | sort'", resource_files=files))
     completed(client)
     assert said(client).splitlines() == ["./got/in/a.txt", "./got/in/deep/b.txt", "./other.txt"]
-
-
-def own_storage(real: Emulator) -> BlobServiceClient:
-    """A client of the emulator's own storage account."""
-    require()
-    found = server.ask("POST", real.status, "storage")
-    credential = {"account_name": found["account"], "account_key": found["key"]}
-    return BlobServiceClient(found["endpoint"], credential=credential)
-
-
-@pytest.mark.slow
-def test_a_container_of_auto_storage_is_resource_files(real: Emulator, client: BatchClient) -> None:
-    with own_storage(real) as storage:
-        storage.create_container("box").upload_blob("in/a.txt", "a")
-    begin(client)
-    files = [models.ResourceFile(auto_storage_container_name="box", blob_prefix="in/", file_path="got")]
-    client.create_task("job", task(command="cat got/in/a.txt", resource_files=files))
-    completed(client)
-    assert said(client) == "a"
 
 
 # Packages and mounts -------------------------------------------------------------------------------------------------
@@ -182,40 +148,6 @@ def test_packages_of_the_pool_and_of_the_task_run(real: Emulator, client: BatchC
     client.create_task("job", task(command=command, application_package_references=[refer("viewer", "2")]))
     assert completed(client).execution_info.result == "success"
     assert said(client) == "solver 1.0\nviewer 2\n"
-
-
-def test_nodes_share_what_stands_for_a_mounted_file_system(real: Emulator, client: BatchClient) -> None:
-    nfs = models.NfsMountConfiguration(source="10.0.0.9:/home", relative_mount_path="home")
-    begin(client, mount_configuration=[models.MountConfiguration(nfs_mount_configuration=nfs)])
-    client.create_task("job", task(command="bash -c 'echo shared >$AZ_BATCH_NODE_MOUNTS_DIR/home/x'"))
-    assert completed(client).execution_info.result == "success"
-    place = real.status.data_dir / "mounts" / "nfs" / "10.0.0.9" / "home"
-    assert (place / "x").read_text() == "shared\n"
-    (place / "y").write_text("from outside")
-    client.create_task("job", task("second", command="bash -c 'cat $AZ_BATCH_NODE_MOUNTS_DIR/home/y'"))
-    completed(client, "second")
-    assert b"".join(client.download_task_file("job", "second", "stdout.txt")) == b"from outside"
-
-
-@pytest.mark.slow
-def test_what_a_running_task_writes_to_a_mounted_container_reaches_it(
-    real: Emulator, client: BatchClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(own_storage_module, "EVERY_SECONDS", 0.05)
-    mount = models.AzureBlobFileSystemConfiguration(
-        account_name=STORAGE_ACCOUNT, container_name="box", account_key="a2V5", relative_mount_path="blobs"
-    )
-    with own_storage(real) as storage:
-        begin(client, mount_configuration=[models.MountConfiguration(azure_blob_file_system_configuration=mount)])
-        box = storage.get_container_client("box")
-        command = (
-            "cd $AZ_BATCH_NODE_MOUNTS_DIR/blobs; echo 1 >written; until test -e go; do sleep 0.05; done; rm written"
-        )
-        client.create_task("job", task(command=f"bash -c '{command}'"))
-        eventually(lambda: box.get_blob_client("written").exists())
-        box.upload_blob("go", "")
-        assert completed(client).execution_info.result == "success"
-        assert [*box.list_blob_names()] == ["go"]
 
 
 def test_a_mapped_port_leads_to_the_node(client: BatchClient) -> None:
