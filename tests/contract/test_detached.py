@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from datetime import timedelta
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +13,7 @@ import msgspec
 import pytest
 from azure.core.pipeline.transport import RequestsTransport
 
-from batchtrain.catalog.offer import Catalog
-from batchtrain.catalog.prices import Prices
 from batchtrain.client import controller
-from batchtrain.client.account_runs import AccountRuns
 from batchtrain.client.client import Client
 from batchtrain.client.controller_program import FILE
 from batchtrain.client.detach import detach
@@ -30,8 +23,7 @@ from batchtrain.emulator import steering
 from batchtrain.emulator.interface import StorageAccount
 from batchtrain.emulator.server import Settings
 from batchtrain.emulator.serving import Emulator
-from batchtrain.errors import NotFound, UsageError
-from batchtrain.plan import addition
+from batchtrain.errors import NotFound
 from batchtrain.runs.directory import runs
 from batchtrain.runs.recording import Origin
 from batchtrain.service import read
@@ -90,44 +82,6 @@ def test_a_detached_run_that_cannot_be_added_leaves_no_job_and_no_requests(
     assert run.record().state == "failed"
     stored = {item.name for item in blob.stored(client.storage(made)("link"), control_of(run.name))}
     assert "run/run.json" in stored and FILE not in stored
-
-
-def detach_until(number: int, address: tuple[str, str, str], storage: StorageAccount, root: Path) -> None:
-    """Detach a run in this process, and kill it before it sends so many requests that change something."""
-    endpoint, name, key = address
-    send, count = RequestsTransport.send, 0
-
-    def killing(self: Any, request: Any, **options: Any) -> Any:
-        nonlocal count
-        count += request.url.startswith(endpoint) and request.method in ("POST", "PATCH")
-        if count == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return send(self, request, **options)
-
-    RequestsTransport.send = killing  # type: ignore[method-assign]
-    client = Client(Account(endpoint, name, Secret(key), emulated=True))
-    detach(client, recipe("j", storage), tell=QUIET, origin=Origin(root), limits=LIMITS)
-
-
-@pytest.mark.parametrize(("number", "state"), [(1, ""), (2, "failed"), (3, "failed")])
-def test_a_run_whose_command_is_killed_at_a_request_has_no_node_and_its_end_after_ten_minutes(
-    emulator: Emulator, azurite: StorageAccount, tmp_path: Path, number: int, state: str
-) -> None:
-    address, root = (emulator.endpoint, emulator.account, emulator.key), tmp_path / "runs"
-    process = get_context("spawn").Process(target=detach_until, args=(number, address, azurite, root))
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    client = Client(Account(emulator.endpoint, emulator.account, Secret(emulator.key), emulated=True))
-    [run] = runs(root)
-    assert run.record().state == "detached"
-    steering.advance(emulator.status, timedelta(seconds=addition.SECONDS + 60))
-    assert not client.pools.list()
-    assert client.jobs.state("j") == ("completed" if state else "")
-    if state:
-        storage = client.storage(recipe("j", azurite))("link")
-        recording = AccountRuns(client, root, lambda: storage).attach(run.name, "j", tell=QUIET, timeout=60)
-        assert recording.run.record().state == state
 
 
 # --- the links ------------------------------------------------------------------------------------------------------
@@ -225,17 +179,3 @@ def test_a_run_of_an_earlier_version_is_fetched_stopped_and_attached(
     attached = client.attach(run, runs_dir=tmp_path / "another", tell=QUIET, check=False)
     assert attached.state == "failed"
     assert sorted(path.name for path in (attached.path / "config").iterdir()) == ["effective.yaml", "plan.json"]
-
-
-def test_the_pool_of_a_detached_run_gets_no_more_nodes_than_its_limit_of_the_price_counts(
-    emulator: Emulator, azurite: StorageAccount, tmp_path: Path
-) -> None:
-    client = Client(Account(emulator.endpoint, emulator.account, Secret(emulator.key), emulated=True))
-    prices = Catalog(prices=(Prices("west", "EUR", {"STANDARD_D2S_V5": 1.0}),))
-    priced = msgspec.structs.replace(recipe("j", azurite), catalog=prices)
-    [run] = detach(client, priced, tell=QUIET, origin=Origin(tmp_path / "runs"), limits=Limits(price=3))
-    job = read.job(client.batch, "j", read.EXAMINED_JOB)
-    assert job.wall_clock == 1.5 * 3600
-    with pytest.raises(UsageError, match=f"run {run.run.name} may cost at most 3 .*batchtrain runs stop"):
-        client.pools.resize(job.pool, dedicated=3)
-    client.pools.resize(job.pool, dedicated=1, wait=False)

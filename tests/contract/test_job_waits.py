@@ -18,8 +18,7 @@ from batchtrain.emulator import steering
 from batchtrain.emulator.interface import Exit, Run
 from batchtrain.emulator.server import Settings
 from batchtrain.emulator.serving import Emulator
-from batchtrain.errors import BatchtrainError, CannotRun, ServiceError, TaskFailed, WaitOver
-from batchtrain.life.intents import REUSE
+from batchtrain.errors import BatchtrainError, TaskFailed, WaitOver
 from batchtrain.records.events import Event
 from batchtrain.service import retry, watch
 from batchtrain.service.connect import Account
@@ -101,16 +100,6 @@ def test_a_run_behind_a_failed_task_ends_at_once_with_its_cause_and_is_deleted(
     assert [event.text for event in said if event.kind == "deleted"] == ["deleted job j, pool p"]
 
 
-def test_a_job_that_a_failed_task_disabled_says_so_in_every_minute(client: Client, emulator: Emulator) -> None:
-    disables = {"default": {"exit_options": {"job_action": "disable"}}}
-    job(client, emulator, {**PREPARE, "exit_conditions": disables}, {"id": "train", "command": "hang"})
-    until(lambda: client.jobs.handle("j").seen.state == "disabled")
-    said: list[str] = []
-    error = waits(client, said)
-    cause = "prepare failed, the job is disabled by the `exit_conditions` of prepare, which failed [job-disabled]"
-    assert cause in said[-1] and cause in str(error) and error.exit_code == 6
-
-
 def test_unusable_nodes_are_named_with_the_time_that_is_left_by_every_command(
     client: Client, emulator: Emulator
 ) -> None:
@@ -128,47 +117,9 @@ def test_unusable_nodes_are_named_with_the_time_that_is_left_by_every_command(
     assert decided.finding in diagnosis.findings
 
 
-def test_a_formula_that_gives_no_nodes_is_said_with_its_next_evaluation(client: Client, emulator: Emulator) -> None:
-    formula = {"formula": "$TargetDedicatedNodes=0;", "evaluation_interval": "00:10:00"}
-    scaled = recipe({"id": "t", "command": "exit 0"}, autoscale=formula)
-    client.pools.add(scaled, wait=False)
-    client.jobs.add_all(scaled, timeout=GUARD)
-    decided = client.jobs.handle("j").reason_to_wait()
-    assert decided is not None and decided.rule.name == "formula-gives-too-few-nodes"
-    assert "gives 0 nodes, and is evaluated next at 20" in decided.text
-
-
-def test_tasks_that_can_never_start_end_the_wait(client: Client, emulator: Emulator) -> None:
-    job(client, emulator, {"id": "t", "command": "exit 0"})
-    client.jobs.handle("j").delete()
-    body = {"id": "t", "commandLine": "exit 0", "requiredSlots": 1, "multiInstanceSettings": GANG}
-    client.batch.create_job({"id": "j", "poolInfo": {"poolId": "p"}})
-    client.batch.create_task("j", body)
-    error = waits(client, [])
-    assert isinstance(error, CannotRun) and (error.code, error.exit_code) == ("gang-needs-inter-node", 4)
-
-
 def test_a_job_whose_open_tasks_never_start_has_no_work(client: Client, emulator: Emulator) -> None:
     job(client, emulator, PREPARE, TRAIN)
     handle = client.jobs.handle("j")
     until(lambda: handle.seen.failed == 1)
     assert [task.state for task in handle.tasks] == ["completed", "active"]
     assert not handle.open
-
-
-GANG = {"numberOfInstances": 2, "coordinationCommandLine": "exit 0"}
-
-
-def test_a_reused_pool_gets_the_nodes_that_an_earlier_resize_did_not_get(client: Client, emulator: Emulator) -> None:
-    steering.limit(emulator.status, {"STANDARD_D2S_V5": 1})
-    with pytest.raises(ServiceError, match="AllocationFailed"):
-        client.pools.add(recipe(PREPARE, dedicated=2), timeout=GUARD)
-    with pytest.raises(ServiceError, match=r"its last resize ended at 20.* \(AllocationFailed\)"):
-        client.pools.wait("p", timeout=GUARD)
-    steering.limit(emulator.status, {"STANDARD_D2S_V5": 8})
-    said: list[Event] = []
-    told = recipe({"id": "t", "command": "exit 0"}, dedicated=2)
-    outcome = run(client, told, tell=said.append, timeout=GUARD, intent=REUSE)
-    assert outcome.failure is None
-    assert [event.text for event in said if "AllocationFailed; the nodes are requested again" in event.text]
-    assert client.pools.get("p").nodes == 2

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
-import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -19,16 +17,13 @@ from batchtrain.catalog.prices import Prices
 from batchtrain.client import orphans, planning
 from batchtrain.client.client import Client
 from batchtrain.client.ending import Ending
-from batchtrain.client.limits import Limits
 from batchtrain.client.run import follow, run
 from batchtrain.config.types import AutoPool, Recipe, Secret
-from batchtrain.emulator import steering
 from batchtrain.emulator.server import Settings
 from batchtrain.emulator.serving import Emulator
-from batchtrain.errors import AlreadyExists, LimitReached, ResultsLeft, ServiceError, TimedOut
+from batchtrain.errors import AlreadyExists, ResultsLeft, ServiceError, TimedOut
 from batchtrain.formula import Seen, evaluate
 from batchtrain.life.intents import PROBE
-from batchtrain.records import Metric
 from batchtrain.records.events import Event, Results, Standing
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunDirectory
@@ -38,7 +33,6 @@ from batchtrain.service.connect import Account
 from batchtrain.service.register import Register, Thing
 from batchtrain.service.requests import posted
 from tests.emulation import FakeMachine
-from tests.waiting import GUARD, until
 
 pytestmark = pytest.mark.process
 
@@ -205,19 +199,6 @@ def test_results_that_the_user_excludes_are_not_waited_for(client: Client, origi
     assert not (latest(origin).path / "outputs").exists()
 
 
-def test_a_run_on_an_account_with_prices_records_what_it_cost(emulator: Emulator, origin: Origin) -> None:
-    client = Client(Account(emulator.endpoint, emulator.account, Secret(emulator.key)))
-    prices = Prices("westeurope", "USD", {"Standard_D2s_v5": 3600.0})
-    said = list[Event]()
-    priced = msgspec.structs.replace(recipe("true"), catalog=Catalog(prices=(prices,)))
-    outcome = run(client, priced, tell=said.append, timeout=60, origin=origin)
-    record = outcome.runs[0].record()
-    assert record.cost is not None
-    assert record.node_hours
-    assert (record.cost.hour, record.cost.run) == (3600.0, pytest.approx(record.node_hours * 3600))
-    assert re.search(r"^  cost   \S+ USD, [\d.]+ node hours$", said[-1].text, flags=re.M), said[-1].text
-
-
 def test_the_results_of_a_failed_task_come_too(client: Client, origin: Origin) -> None:
     outcome = run(client, recipe("exit 7"), tell=lambda _: None, timeout=60, origin=origin)
     assert outcome.failure is not None
@@ -252,30 +233,6 @@ def test_ctrl_c_fetches_the_results_of_a_job_whose_pool_ends_with_it(client: Cli
         run(client, wanted, tell=interrupting("stdout"), timeout=60, origin=origin)
     assert "model.pt" in outputs(latest(origin))
     assert not client.jobs.list()
-
-
-def test_at_a_limit_the_tasks_end_the_results_come_and_everything_is_deleted(
-    client: Client, origin: Origin, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    later, said = timedelta(0), list[Event]()
-
-    def tell(event: Event) -> None:
-        nonlocal later
-        said.append(event)
-        if event.kind == "stdout":
-            later = timedelta(days=1)
-
-    monkeypatch.setattr("batchtrain.client.run.now", lambda: datetime.now(timezone.utc) + later)
-    with pytest.raises(LimitReached, match="at most 7,200 s are allowed"):
-        run(client, recipe("print now", "wait"), tell=tell, timeout=60, origin=origin, limits=Limits(seconds=7200))
-    record = latest(origin).record()
-    assert (record.state, record.failure.message[:20] if record.failure else "") == (
-        "interrupted",
-        "the run has lasted 8",
-    )
-    assert [task.state for task in latest(origin).tasks()] == ["completed", "completed"]
-    assert "model.pt" in outputs(latest(origin), "t1")
-    assert not client.pools.list()
 
 
 def test_a_second_ctrl_c_skips_the_fetching(client: Client, origin: Origin) -> None:
@@ -325,18 +282,6 @@ def test_results_that_could_not_be_fetched_are_not_deleted(
     assert (latest(origin).record().state, latest(origin).record().results) == ("completed", "complete")
 
 
-def test_a_run_that_has_ended_keeps_its_end_when_more_is_fetched(client: Client, origin: Origin) -> None:
-    wanted = recipe("print epoch 1 loss 0.5", results={"max_size": "30k"})
-    client.pools.add(wanted, timeout=60)
-    follow(client, wanted, tell=lambda _: None, timeout=60, origin=origin)
-    before, metrics = latest(origin).record(), latest(origin).metrics_file("t0").read_bytes()
-    assert before.node_hours and before.summary["loss"].last == 0.5
-    client.jobs.handle("j").fetch(origin, everything=True)
-    assert len(outputs(latest(origin))) == 4
-    assert latest(origin).record() == msgspec.structs.replace(before, results="complete")
-    assert latest(origin).metrics_file("t0").read_bytes() == metrics
-
-
 def test_following_reads_what_tasks_are_made_from_once(
     client: Client, origin: Origin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,19 +291,6 @@ def test_following_reads_what_tasks_are_made_from_once(
     for recreate in (False, True):
         follow(client, wanted, tell=lambda _: None, timeout=60, origin=origin, recreate=recreate)
     assert read == [wanted, wanted]
-
-
-def test_the_directory_of_a_job_that_still_runs_has_no_end(client: Client, origin: Origin) -> None:
-    wanted = recipe("wait")
-    client.pools.add(wanted, timeout=60)
-    job = client.jobs.add(wanted)
-    job.fetch(origin)
-    assert (latest(origin).record().state, latest(origin).record().ended) == ("fetched", None)
-    job.terminate()
-    job.wait(timeout=60, check=False)
-    job.fetch(origin)
-    assert (latest(origin).record().state, len(list(directory.runs(origin.root)))) == ("failed", 1)
-    assert latest(origin).record().ended == job.seen.ended
 
 
 def test_ctrl_c_deletes_nothing_if_the_files_could_not_be_listed(
@@ -379,15 +311,6 @@ def test_ctrl_c_deletes_nothing_if_the_files_could_not_be_listed(
         run(client, recipe("print now", "wait"), tell=tell, timeout=60, origin=origin)
     assert [pool.id for pool in client.pools.list()] == ["p"]
     assert "the results of job j could not be fetched: the service is busy" in [event.text for event in said]
-
-
-def test_results_and_metrics_of_a_task_are_known_without_its_recipe(client: Client, origin: Origin) -> None:
-    patterns = [{"name": "ppl", "pattern": r"ppl (\S+)", "unit": "nats"}]
-    wanted = recipe("print ppl 7.5", results={"include": ["output/*.pt"]}, metrics=patterns)
-    client.pools.add(wanted, timeout=60)
-    client.jobs.add(wanted).wait(timeout=60).fetch(origin)
-    assert outputs(latest(origin)) == ["model.pt"]
-    assert latest(origin).record().summary == {"ppl": Metric(7.5, 7.5, unit="nats")}
 
 
 def test_results_beyond_their_size_are_named_and_not_deleted(client: Client, origin: Origin) -> None:
@@ -469,59 +392,6 @@ def test_a_created_file_beyond_the_limit_that_is_in_storage_keeps_no_pool(
     assert client.jobs.state("j") and not client.pools.list()
 
 
-@pytest.mark.slow
-def test_the_results_of_many_tasks_are_here_before_their_job_is_deleted(client: Client, origin: Origin) -> None:
-    wanted = recipe(*["exit 0"] * 39, "exit 1", vm_count={"dedicated": 2})
-    said = list[Event]()
-    outcome = run(client, wanted, tell=said.append, timeout=60, origin=origin)
-    assert (outcome.failure is not None, outcome.problem, len(client.pools.list())) == (True, None, 0)
-    names = [f"t{number}" for number in range(40)]
-    assert sorted(path.name for path in (latest(origin).path / "outputs").iterdir()) == sorted(names)
-    assert {len(outputs(latest(origin), name)) for name in names} == {len(NAMES)}
-    assert [path.name for path in (latest(origin).path / "logs").iterdir()] == ["t39"]
-    assert "the logs of 39 tasks that succeeded were not fetched" in said[-1].text
-
-
-@pytest.mark.slow
-def test_of_many_tasks_the_logs_come_by_jobs_fetch(client: Client, origin: Origin) -> None:
-    wanted, said = recipe(*["exit 0"] * 20, "exit 1"), []
-    client.pools.add(wanted, timeout=60)
-    follow(client, wanted, tell=lambda event: said.append(event.text), timeout=100, origin=origin)
-    assert [path.name for path in (latest(origin).path / "logs").iterdir()] == ["t20"]
-    before = latest(origin).record()
-    assert (before.state, len(latest(origin).tasks())) == ("failed", 21)
-
-    recording, missing = client.jobs.handle("j").fetch(origin)
-    assert (len(list((latest(origin).path / "logs").iterdir())), missing) == (21, ())
-    assert "not fetched" not in recording.conclusion()
-    assert before.node_hours and latest(origin).record() == before
-
-
-def test_a_node_that_goes_while_its_files_are_fetched_is_one_sentence_and_the_rest_comes(
-    emulator: Emulator, client: Client, origin: Origin
-) -> None:
-    wanted = recipe("wait", "wait", vm_count={"low_priority": 2})
-    client.pools.add(wanted, timeout=60)
-    job = client.jobs.add(wanted)
-    until(lambda: all(task.state == "running" for task in job.tasks))
-    nodes = {task.id: task.node for task in job.tasks}
-    job.terminate()
-    job.wait(timeout=60, check=False)
-    both_listed = threading.Barrier(2)
-
-    def preempt(files: int, size: int) -> None:
-        if both_listed.wait(GUARD) == 0:
-            steering.befall(emulator.status, nodes["t0"], "preempt", seconds=600)
-        both_listed.wait(GUARD)
-
-    recording, missing = job.fetch(origin, progress=Progress(begin=preempt))
-    assert outputs(latest(origin), "t1") == ["deep/er/file", "größe #?%.txt", "line%0Abreak", "model.pt"]
-    assert outputs(latest(origin), "t0") == []
-    (_, sentence) = recording.conclusion().splitlines()
-    assert "and 1 other file were not fetched: fetch files of task j/t0: The task files are unavailable" in sentence
-    assert (missing, recording.unsaved) == (recording.lost, ())  # the disk of a preempted node is gone
-
-
 def test_a_job_that_is_followed_leaves_a_directory_and_stays(client: Client, origin: Origin) -> None:
     wanted = recipe("print hello")
     client.pools.add(wanted, timeout=60)
@@ -536,40 +406,3 @@ def test_a_directory_that_cannot_be_written_is_refused_before_anything_is_made(c
     with pytest.raises(Exception, match="results cannot be written to"):
         run(client, recipe("exit 0"), tell=lambda _: None, origin=Origin(tmp_path / "file"))
     assert not client.pools.list()
-
-
-# --- files of a task ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def job(client: Client) -> Any:
-    wanted = recipe("print hello")
-    client.pools.add(wanted, timeout=60)
-    return client.jobs.add(wanted).wait(timeout=60)
-
-
-def test_files_of_a_task_are_listed_fetched_and_opened(job: Any, tmp_path: Path) -> None:
-    assert {row.path for row in job.files()} == {"stdout.txt", "stderr.txt", *(f"wd/output/{name}" for name in NAMES)}
-    (row,) = job.get("output/*.pt", directory=tmp_path / "got")
-    assert Path(row.local).read_bytes() == MODEL
-    assert [row.note for row in job.get("output/*.pt", directory=tmp_path / "got")] == ["unchanged"]
-    with job.task("t0").open("output/model.pt") as file:
-        file.seek(-300, os.SEEK_END)
-        assert file.read(10) == MODEL[-300:-290]
-        file.seek(0)
-        assert file.read() == MODEL
-
-
-def test_a_pattern_without_a_file_names_the_list(job: Any) -> None:
-    with pytest.raises(
-        ServiceError, match="has no file `nothing`; `batchtrain jobs files j t0 --all-nodes --local` lists"
-    ):
-        job.get("nothing")
-
-
-def test_files_of_a_node_are_listed_and_fetched(job: Any, client: Client, tmp_path: Path) -> None:
-    (node,) = client.pools.nodes("p")
-    paths = [row.path for row in client.pools.files("p", node.id)]
-    assert "workitems/j/job-1/t0/stdout.txt" in paths
-    (row,) = client.pools.get_files("p", node.id, "**/t0/stdout.txt", directory=tmp_path)
-    assert Path(row.local).read_text() == "hello\n"
