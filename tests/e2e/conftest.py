@@ -25,6 +25,13 @@ IMAGES = {
 }
 
 
+def pool_file(pool_id: str, *more: str, size: str = "STANDARD_D2S_V5", vm_count: str = "{dedicated: 1}") -> str:
+    """A pool.yaml. more: further lines of the pool."""
+    image = "vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}"
+    lines = (f"id: {pool_id}", image, f"vm_size: {size}", f"vm_count: {vm_count}", *more)
+    return "pool_specification:\n" + "".join(f"  {line}\n" for line in lines)
+
+
 class Shell:
     """Runs `batchtrain …` with an emulator's directory in its environment; by the program `through`, if that is set."""
 
@@ -40,6 +47,12 @@ class Shell:
             DIRECTORY_VARIABLE: str(INSTALLED),
         }
         self.environment = {**kept, **own}
+
+    def python(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run Python to its end, where the commands run."""
+        return subprocess.run(
+            [sys.executable, *words], cwd=self.cwd, env=self.environment, capture_output=True, text=True, check=False
+        )
 
     def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """Start a command and come back at once."""

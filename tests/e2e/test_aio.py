@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -31,12 +29,5 @@ except KeyboardInterrupt:
 
 @pytest.mark.process
 def test_ctrl_c_under_asyncio_ends_a_run_and_deletes_what_it_created(batchtrain: Any) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        cwd=batchtrain.cwd,
-        env=batchtrain.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = batchtrain.python("-c", SCRIPT)
     assert done.stdout == "interrupted 0 0 interrupted\n", done.stderr

@@ -5,26 +5,15 @@ from __future__ import annotations
 import json
 import os
 import pty
-import re
-import signal
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.waiting import GUARD
+from .conftest import SCRIPT, pool_file
 
-from .conftest import SCRIPT, left_running
-
-POOL = """\
-pool_specification:
-  id: p
-  vm_configuration:
-    platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}
-  vm_size: STANDARD_D2S_V5
-  vm_count: {dedicated: 1}
-"""
+POOL = pool_file("p")
 JOBS = """\
 job_specifications:
 - id: j
@@ -52,67 +41,6 @@ def command(recipe: Path, text: str) -> str:
     return str(recipe)
 
 
-def test_a_configuration_error_has_its_place_and_reason(recipe: Path, batchtrain: Any) -> None:
-    (recipe / "pool.yaml").write_text(POOL.replace("vm_size", "vm_sise"), encoding="utf-8")
-    done = batchtrain("config", "validate", str(recipe), code=2)
-    assert re.search("pool.yaml:5:3: error: .*Did you mean `vm_size`", done.stderr), done.stderr
-
-
-def test_what_is_not_there_has_its_own_exit_code(batchtrain: Any) -> None:
-    batchtrain("emulator", "start", "--port", "0")
-    assert "JobNotFound" in batchtrain("jobs", "show", "nothing", "--local", code=3).stderr
-
-
-@pytest.mark.slow
-def test_a_run_that_is_too_long_leaves_all_as_it_is_and_says_how_to_go_on(recipe: Path, batchtrain: Any) -> None:
-    said = batchtrain("run", command(recipe, "sleep 30"), "--local", "--timeout", "1", code=6).stderr
-    assert "waiting for the tasks of job j took longer than 1 s" in said
-    assert re.search(r"wait: \S*batchtrain jobs wait j --local\n", said)
-    assert json.loads(batchtrain("jobs", "show", "j", "--local", "-o", "json").stdout)["running"] == 1
-    for words in re.findall(r"delete: \S*batchtrain (.*)", said):
-        batchtrain(*words.split(), "-y")
-    assert json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout) == []
-
-
-@pytest.mark.slow
-def test_a_key_that_is_refused_while_a_run_is_followed_ends_it_with_one_sentence_and_deletes_nothing(
-    recipe: Path, batchtrain: Any
-) -> None:
-    batchtrain("emulator", "start", "--port", "0")
-    running = batchtrain.start("run", command(recipe, "echo begun; sleep 1d"), "--local")
-    assert running.stdout.readline() == "begun\n"
-    batchtrain("emulator", "fault", "add", "skew", "--seconds", "86400")  # every signature is refused
-    _, said = running.communicate(timeout=GUARD)
-    assert running.returncode == 4, said
-    assert "Traceback" not in said
-    assert " ".join(said.split()).count("(AuthenticationFailed)") == 1
-    assert "left as they are: job j, pool p" in said and "deleted" not in said
-    batchtrain("emulator", "fault", "clear")
-    assert json.loads(batchtrain("jobs", "show", "j", "--local", "-o", "json").stdout)["running"] == 1
-
-
-def test_an_image_that_nothing_stands_for_is_refused_before_the_pool_is_made(recipe: Path, batchtrain: Any) -> None:
-    (recipe / "config.yaml").write_text("global_resources: {docker_images: [a/b:1]}\n", encoding="utf-8")
-    (recipe / "jobs.yaml").write_text(JOBS + "    docker_image: a/b:1\n", encoding="utf-8")
-    said = batchtrain("run", str(recipe), "--local", code=2).stderr
-    assert "emulator images map a/b:1 PREFIX" in said
-    assert "added pool" not in said
-
-
-def test_a_terminated_run_deletes_what_it_made(recipe: Path, batchtrain: Any) -> None:
-    batchtrain("emulator", "start", "--port", "0")
-    process = batchtrain.start("run", command(recipe, "echo started; sleep 60"), "--local")
-    assert process.stdout is not None
-    assert process.stdout.readline() == "started\n"
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate()
-    assert process.returncode == 130
-    assert "Traceback" not in said
-    assert "deleted job j, pool p" in said
-    assert not left_running(batchtrain.home)
-    assert json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout) == []
-
-
 def unread(shell: Any, *words: str) -> subprocess.CompletedProcess[str]:
     """A command whose stdout is a pipe that nobody reads any more."""
     reader, writer = os.pipe()
@@ -135,18 +63,6 @@ def test_a_run_whose_output_nobody_reads_goes_on_to_its_own_result(recipe: Path,
 def test_a_command_whose_output_nobody_reads_ends_in_silence_as_by_the_signal(batchtrain: Any) -> None:
     done = unread(batchtrain, "config", "checks")
     assert (done.stderr, done.returncode) == ("", 141)
-
-
-@pytest.mark.slow
-def test_a_run_whose_own_emulator_dies_starts_no_other(recipe: Path, batchtrain: Any) -> None:
-    process = batchtrain.start("run", command(recipe, "echo started; sleep 60"), "--local", "--timeout", "10")
-    assert process.stdout is not None
-    assert process.stdout.readline() == "started\n"
-    os.kill(json.loads((batchtrain.home / "emulator.json").read_text(encoding="utf-8"))["pid"], signal.SIGKILL)
-    _, said = process.communicate()
-    assert process.returncode == 5, said
-    assert "batchtrain pool del p --local" in said
-    batchtrain("emulator", "status", code=3)
 
 
 @pytest.mark.slow

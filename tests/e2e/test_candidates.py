@@ -69,21 +69,6 @@ def test_a_run_goes_to_the_first_candidate_with_nodes_and_leaves_nothing(batchtr
     assert pools(batchtrain) == [[], [], []]
 
 
-def test_a_pool_is_added_where_there_are_nodes_and_found_there(batchtrain: Shell, recipe: Path) -> None:
-    batchtrain("pool", "add", str(recipe), "--local")
-    first, second, third = pools(batchtrain)
-    assert (first, second, [pool["spot"] for pool in third]) == ([], [], [2])
-    batchtrain("pool", "del", "p", "--local", "--batch-account", "east", "-y")
-
-
-def test_a_run_without_any_nodes_names_all_candidates_and_leaves_nothing(batchtrain: Shell, recipe: Path) -> None:
-    batchtrain("emulator", "capacity", "--account", "east", "low-priority-cores=4")
-    result = batchtrain("run", str(recipe), "--local", code=4)
-    assert "none of 3 candidates has nodes for the pool" in result.stderr
-    assert "2 spot STANDARD_D4S_V5 in account east: AccountLowPriorityCoreQuotaReached" in result.stderr
-    assert pools(batchtrain) == [[], [], []]
-
-
 TRAINS = """
 import os, signal
 import batchtrain_checkpoint as checkpoint

@@ -17,8 +17,6 @@ import psutil
 import pytest
 
 from batchtrain.client.client import connect
-from batchtrain.dashboard import reading
-from batchtrain.dashboard.connection import Connection
 from batchtrain.testing import BatchService, emulated_batch
 from tests import dashboards, recorded_runs
 from tests.browsers import browser
@@ -26,14 +24,9 @@ from tests.dashboards import BEGUN, GANG, HOSTILE, LARGE, Dashboard, Gate
 from tests.screenshots import FIRST, PAGES, SECOND
 from tests.waiting import GUARD, until
 
-ONE_NODE = """\
-pool_specification:
-  id: one
-  vm_size: STANDARD_D2S_V5
-  vm_count: {dedicated: 1}
-  vm_configuration:
-    platform_image: {publisher: almalinux, offer: almalinux-x86_64, sku: 8-gen2}
-"""
+from .conftest import pool_file
+
+ONE_NODE = pool_file("one")
 DRAWN = "() => document.querySelector('.charts canvas').toDataURL()"
 """The first chart as it is drawn."""
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
@@ -65,121 +58,6 @@ def ended(running: Dashboard, job: str, task: str) -> Any:
 
 
 # --- the API --------------------------------------------------------------------------------------------------------
-
-
-def test_lists_have_what_exists(running: Dashboard) -> None:
-    assert {pool["id"] for pool in running.get("/pools")} == {"cpu", "gpu-a100"}
-    assert {"digits", "sweep"} <= {job["id"] for job in running.get("/jobs")}
-    assert len(running.get("/pools/gpu-a100/nodes")) == 48
-    assert [run["id"] for run in running.get("/runs")][-1] == FIRST
-
-
-def test_failed_tasks_are_listed_alone_and_know_their_cause(running: Dashboard) -> None:
-    ended(running, "digits", "broken")
-    assert [task["id"] for task in running.get("/jobs/digits/tasks?state=failed")] == ["broken"]
-    assert "FileNotFoundError" in running.get("/jobs/digits/tasks/broken")["cause"]["message"]
-
-
-def test_the_failed_tasks_of_the_whole_job_come_first_then_the_running_ones(
-    stage: tuple[BatchService, Dashboard], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    until(lambda: stage[1].get("/jobs/sweep")["failed"] == 4)
-    monkeypatch.setattr(reading, "ROWS", 7)
-    connection = Connection(connect(environment=stage[0].environment).account, tmp_path)
-    rows: list[Any] = []
-    skip = "0:"
-    while skip:
-        page = reading.tasks(connection, reading.Asked({"job": "sweep"}, {"skip": [skip]}))
-        assert len(page.value) <= 7
-        rows, skip = [*rows, *page.value], page.next
-    states = ["failed" if row["result"] == "failure" else row["state"] for row in rows]
-    assert [row["id"] for row in rows[:4]] == ["lr-000", "lr-036", "lr-072", "lr-108"]
-    assert states[4:] == sorted(states[4:], key=lambda state: state != "running")
-    assert len({row["id"] for row in rows}) == len(rows) == 120
-
-
-def test_the_log_is_read_by_parts_and_by_rank(running: Dashboard) -> None:
-    ended(running, "digits", "train")
-    end = running.get("/jobs/digits/tasks/train/logs?limit=1000")
-    before = running.get(f"/jobs/digits/tasks/train/logs?limit=1000&end={end['start']}")
-    whole = running.ask("/api/v1/jobs/digits/tasks/train/file?path=stdout.txt")[2].decode()
-    assert whole.endswith(before["text"] + end["text"])
-    lines = running.get("/jobs/digits/tasks/train/logs?rank=3&limit=1000000")["text"].splitlines()
-    assert lines == [line for line in whole.splitlines() if line.startswith("[1:3]")]
-    assert len(running.get("/jobs/digits/tasks/train/metrics")["loss"]["3"]["value"]) == 60
-
-
-def test_what_does_not_exist_is_404_with_a_sentence(running: Dashboard) -> None:
-    for path in (
-        "/pools/none",
-        "/jobs/none",
-        "/jobs/digits/tasks/none",
-        "/runs/none",
-        "/jobs/none/tasks/none/file?path=x",
-    ):
-        status, _, body = running.ask(f"/api/v1{path}")
-        assert (status, bool(json.loads(body)["error"])) == (404, True), path
-
-
-def test_secrets_are_masked_in_requests(stage: tuple[BatchService, Dashboard]) -> None:
-    service, running = stage
-    dashboards.add_job(connect(environment=service.environment).batch, "secret", "gpu-a100", t="echo 'x?sig=abcdef123'")
-    assert "abcdef123" not in json.dumps(running.get("/jobs/secret/plan"))
-
-
-def test_a_stream_that_is_lost_goes_on_where_it_stopped(stage: tuple[BatchService, Dashboard]) -> None:
-    service, running = stage
-    gate = Gate()
-    program = f"print('first', flush=True)\n{gate.wait}\nprint('second')"
-    dashboards.add_job(connect(environment=service.environment).batch, "held", "cpu", wait=dashboards.python(program))
-    position, text = running.events("/jobs/held/tasks/wait/logs", lambda text: "first" in text)
-    assert text == "first\n"
-    gate.open()
-    _, text = running.events("/jobs/held/tasks/wait/logs", lambda text: "second" in text, position)
-    assert text == "second\n"
-
-
-def test_without_an_account_recorded_runs_are_shown(tmp_path: Path) -> None:
-    dashboards.record_three(tmp_path)
-    with dashboards.dashboard({"HOME": str(tmp_path)}, runs=tmp_path) as running:
-        assert len(running.get("/runs")) == 3
-        assert running.get("/overview")["pools"] == []
-        assert running.ask("/api/v1/pools")[0] == 400
-
-
-@pytest.mark.slow
-def test_an_emulator_that_was_stopped_and_came_back_is_read_again(tmp_path: Path, batchtrain: Any) -> None:
-    with dashboards.dashboard(batchtrain.environment, "--local", runs=tmp_path) as running:
-        assert running.get("/pools") == []
-        batchtrain("emulator", "stop")
-        status, _, body = running.ask("/api/v1/pools")
-        assert (status, "has ended" in json.loads(body)["error"]) == (503, True)
-        batchtrain("pool", "list", "--local")
-        assert until(lambda: running.ask("/api/v1/pools")[0] == 200)
-
-
-def test_a_key_that_is_refused_while_it_watches_is_one_sentence_and_it_goes_on_when_the_key_works_again(
-    tmp_path: Path, batchtrain: Any
-) -> None:
-    batchtrain("emulator", "start", "--port", "0")
-    with dashboards.dashboard(batchtrain.environment, "--local", runs=tmp_path) as running:
-        assert running.get("/pools") == []
-        batchtrain("emulator", "fault", "add", "skew", "--seconds", "86400")  # every signature is refused
-        status, _, body = running.ask("/api/v1/pools")
-        error = json.loads(body)["error"]
-        assert (status, "(AuthenticationFailed)" in error, "\n" in error) == (403, True, False)
-        headers = {"Authorization": f"Bearer {running.token}"}
-        with urlopen(Request(f"{running.url}/api/v1/events?watch=/pools", headers=headers)) as stream:
-            kinds = (event.split()[1] for event in stream if event.startswith(b"event: "))
-            assert b"trouble" in kinds
-            batchtrain("emulator", "fault", "clear")
-            assert b"news" in kinds
-        assert running.get("/pools") == []
-
-
-def test_two_dashboards_run_beside_each_other(running: Dashboard, tmp_path: Path) -> None:
-    with dashboards.dashboard({"HOME": str(tmp_path)}, runs=tmp_path) as other:
-        assert other.ask("/api/v1/runs", headers={"Authorization": f"Bearer {running.token}"})[0] == 401
 
 
 def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path, batchtrain: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from batchtrain.emulator.interface import StorageAccount
 from tests.azurite import credentials
 
-from .conftest import Shell
+from .conftest import Shell, pool_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -27,12 +27,7 @@ CONFIG = """global_resources:
     - source: {path: data}
       destination: {shared_data_volume: share}
 """
-POOL = """pool_specification:
-  id: files
-  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: "2404"}}
-  vm_size: STANDARD_D2S_V5
-  vm_count: {dedicated: 1}
-"""
+POOL = pool_file("files")
 JOBS = """job_specifications:
 - id: count
   tasks:
@@ -66,16 +61,6 @@ def test_ingress_brings_files_and_says_what_it_leaves_out(batchtrain: Shell, box
     assert json.loads(second.stdout)[0]["copied"] == 0
 
 
-def test_what_is_there_is_listed_and_comes_back(batchtrain: Shell, box: str) -> None:
-    batchtrain("data", "ingress")
-    listed = json.loads(batchtrain("data", "list", f"link/{box}/in", "-o", "json").stdout)
-    assert [(row["name"], row["size"]) for row in listed] == [("in/a.txt", 4), ("in/b.txt", 4)]
-    batchtrain("data", "get", f"link/{box}/in", "back")
-    assert (batchtrain.cwd / "back" / "b.txt").read_text(encoding="utf-8") == "two\n"
-    batchtrain("data", "get", f"link/{box}/in/a.txt", "one.txt")
-    assert (batchtrain.cwd / "one.txt").read_text(encoding="utf-8") == "one\n"
-
-
 def test_sync_makes_both_sides_the_same_and_rm_deletes_by_pattern(batchtrain: Shell, box: str) -> None:
     place = f"link/{box}/tree"
 
@@ -97,15 +82,6 @@ def test_sync_makes_both_sides_the_same_and_rm_deletes_by_pattern(batchtrain: Sh
     assert names() == ["tree/c.bin"]
     assert "no blob to delete" in batchtrain("data", "rm", place, "*.txt", "-y", code=3).stderr
     assert "are both LINK/CONTAINER" in batchtrain("data", "sync", "data", place, code=2).stderr
-
-
-def test_what_is_not_there_ends_with_the_next_step(batchtrain: Shell, box: str) -> None:
-    missing = batchtrain("data", "list", "link/nowhere", code=3)
-    assert "list nowhere/: it is not there" in missing.stderr
-    unknown = batchtrain("data", "list", "lynk/nowhere", code=2)
-    assert "no storage account called `lynk` (it has: link)" in unknown.stderr
-    batchtrain("data", "ingress")
-    assert "batchtrain data list" in batchtrain("data", "get", f"link/{box}/x", code=3).stderr
 
 
 def test_a_task_for_each_file_finds_its_file(batchtrain: Shell, box: str) -> None:

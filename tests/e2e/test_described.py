@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,14 +38,7 @@ def printed_by(batchtrain: Any, environment: Path, tmp_path: Path, command: str 
     source = str(RECIPES / "mpi4py-MPICH" / "src")
     script = SCRIPT.format(command=command, source=source, image=IMAGE, distribution=launch)
     (tmp_path / "job.py").write_text(script, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "job.py"],
-        cwd=tmp_path,
-        env=batchtrain.environment,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    done = batchtrain.python("job.py")
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -9,20 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Shell
+from .conftest import Shell, pool_file
 
 pytestmark = pytest.mark.process
 
-POOL = """\
-pool_specification:
-  id: planted
-  vm_size: STANDARD_D2S_V5
-  task_slots_per_node: 4
-  vm_count: {dedicated: 2}
-  inter_node_communication_enabled: true
-  vm_configuration:
-    platform_image: {publisher: almalinux, offer: almalinux-x86_64, sku: 8-gen2}
-"""
+POOL = pool_file(
+    "planted", "task_slots_per_node: 4", "inter_node_communication_enabled: true", vm_count="{dedicated: 2}"
+)
 COMMANDS = {
     "unknown": "echo bye; exit 3",
     "missing-module": "python3 -c 'import nosuchmodule'",
@@ -74,15 +67,6 @@ def test_every_planted_failure_is_named(batchtrain: Shell, tmp_path: Path) -> No
     assert "No space left on device" in page
 
 
-def test_a_start_task_that_failed_is_explained_by_its_output(batchtrain: Shell, tmp_path: Path) -> None:
-    prepared = POOL + '  additional_node_prep: {commands: {pre: ["echo No space left on device >&2; exit 9"]}}\n'
-    recipe = planted(batchtrain, tmp_path, prepared, _tasks()[:1])
-    said = batchtrain("pool", "add", recipe, "--local", code=4).stderr
-    assert "the start task failed on node" in said and "No space left on device" in said
-    page = batchtrain("pool", "diagnose", "planted", "--local").stdout
-    assert "start-task-failed" in page and "a disk of the node is full" in page
-
-
 @pytest.mark.parametrize(
     ("fault", "rule"),
     [
@@ -104,16 +88,6 @@ def test_the_cause_of_a_failed_pool_is_shown_at_the_end_of_a_run_and_kept(
     record = json.loads((tmp_path / "runs" / "latest" / "run.json").read_text(encoding="utf-8"))
     assert record["failure"]["finding"]["rule"] == rule
     assert f"[{rule}]" in (tmp_path / "runs" / "latest" / "report.html").read_text(encoding="utf-8")
-
-
-def test_the_diagnosis_of_the_emulator_works_while_it_runs_and_while_it_does_not(batchtrain: Shell) -> None:
-    def running() -> str:
-        rows = json.loads(batchtrain("emulator", "diagnose", "-o", "json").stdout)
-        return str(next(row["result"] for row in rows if row["check"] == "running"))
-
-    assert running() == "warn"
-    batchtrain("emulator", "start", "--port", "0")
-    assert running() == "ok"
 
 
 @pytest.mark.slow

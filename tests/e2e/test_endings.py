@@ -32,7 +32,6 @@ from tests.bench.endings import (
     requests_of,
     spread,
 )
-from tests.unit.test_notices import Receiver
 from tests.waiting import GUARD, until
 
 pytestmark = pytest.mark.process
@@ -71,14 +70,6 @@ def test_whatever_ends_a_command_nothing_is_left_without_a_word(fault: str, comm
         REQUESTS[command] = requests_of(world, command)
     points = spread(REQUESTS[command], len(FAULTS) + 2)
     assert ended(world, Case(command, fault, points[(FAULTS.index(fault) + 1) % len(points)])) == []
-
-
-def test_results_of_many_bytes_come_home_by_several_threads(world: World) -> None:
-    jobs = world.recipe / "jobs.yaml"
-    jobs.write_text(jobs.read_text(encoding="utf-8").replace("200000", "6000000"), encoding="utf-8")
-    world.runs.mkdir()
-    done = world.batchtrain("run", str(world.recipe))
-    assert (done.returncode, world.models(), world.existing()) == (0, [6_000_000], set()), done.stderr
 
 
 @contextmanager
@@ -190,47 +181,3 @@ def test_a_run_whose_results_are_in_storage_continues_when_its_terminal_is_close
         in [event.text for event in run.events()]
     )
     assert world.existing() == {"pool p", "job j"}
-
-
-def test_a_webhook_is_told_how_a_run_ended_and_no_file_has_its_address(world: World) -> None:
-    receiver = Receiver()
-    config = world.recipe / "config.yaml"
-    config.write_text(f"batchtrain: {{notify: {{url: '{receiver.url.reveal()}', on: [failure]}}}}\n", encoding="utf-8")
-    jobs = world.recipe / "jobs.yaml"
-    jobs.write_text(jobs.read_text(encoding="utf-8").replace("sleep 0.3", "exit 3"), encoding="utf-8")
-    world.runs.mkdir()
-    done = world.batchtrain("run", str(world.recipe))
-    receiver.close()
-    assert done.returncode == 10, done.stderr
-    [document] = receiver.documents
-    (run,) = directory.runs(world.runs)
-    assert (document["event"], document["run"], document["state"]) == ("failure", run.name, "failed")
-    assert "exit code 3" in document["reason"]
-    assert not [path for path in run.path.rglob("*") if path.is_file() and b"t0ken" in path.read_bytes()]
-
-
-def test_jobs_wait_ends_a_run_whose_process_was_killed(world: World) -> None:
-    world.runs.mkdir()
-    world.batchtrain("run", str(world.recipe), fault="SIGKILL", point=SUBMISSION)
-    assert world.states() == ["lost"] and world.existing()
-    waited = world.batchtrain("jobs", "wait", "j")
-    assert (waited.returncode, world.existing(), world.states()) == (0, set(), ["completed"]), waited.stderr
-    assert world.models() == [MODEL_BYTES]
-
-
-def test_a_run_that_was_killed_before_it_sent_its_tasks_was_interrupted(world: World) -> None:
-    world.runs.mkdir()
-    world.batchtrain("run", str(world.recipe), fault="SIGKILL", point="POST /jobs")
-    world.batchtrain("jobs", "wait", "j")
-    assert (world.existing(), world.states()) == (set(), ["interrupted"])
-
-
-def test_runs_clean_leaves_a_job_of_another_directory_alone(world: World, tmp_path: Path) -> None:
-    world.runs.mkdir()
-    world.batchtrain("run", str(world.recipe), fault="SIGKILL", point=SUBMISSION)
-    elsewhere = world.batchtrain("runs", "clean", "-y", "--runs-dir", str(tmp_path / "other"))
-    left = world.existing()
-    assert left and f"{len(left)} of them belong to runs that are not in" in elsewhere.stderr
-    world.client.jobs.handle("j").wait(check=False)  # while its tasks run, nothing of it is left
-    world.batchtrain("runs", "clean", "-y")
-    assert world.existing() == set()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import SCRIPT
+from .conftest import SCRIPT, pool_file
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 COMMAND = "job_specifications[0].tasks[0].command"
@@ -85,10 +85,7 @@ def test_an_error_is_one_document_for_a_program(batchtrain: Any) -> None:
 
 
 def test_a_failed_task_is_one_document_at_the_end(batchtrain: Any, tmp_path: Path) -> None:
-    (tmp_path / "pool.yaml").write_text(
-        "pool_specification: {id: p, vm_size: STANDARD_D2S_V5, vm_count: {dedicated: 1}, vm_configuration:"
-        " {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}}\n"
-    )
+    (tmp_path / "pool.yaml").write_text(pool_file("p"))
     program = "import nosuch"
     (tmp_path / "jobs.yaml").write_text(
         f"job_specifications: [{{id: j, tasks: [{{id: t, command: \"python3 -c '{program}'\"}}]}}]\n"
@@ -120,10 +117,7 @@ def test_a_full_disk_behind_stdout_is_said(batchtrain: Any) -> None:
 
 
 def test_a_failed_tasks_logs_are_shown_with_the_word_that_it_failed(batchtrain: Any, tmp_path: Path) -> None:
-    (tmp_path / "pool.yaml").write_text(
-        "pool_specification: {id: p, vm_size: STANDARD_D2S_V5, vm_count: {dedicated: 1}, vm_configuration:"
-        " {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}}\n"
-    )
+    (tmp_path / "pool.yaml").write_text(pool_file("p"))
     (tmp_path / "jobs.yaml").write_text("job_specifications: [{id: j, tasks: [{id: t, command: echo a; exit 3}]}]\n")
     ran = batchtrain("run", "--local", "--keep", code=10)
     assert "left as they are: job j, pool p" in ran.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -84,33 +83,6 @@ def test_a_training_that_crashed_continues_after_an_edit_and_says_from_where(tra
 
     shown = training.command("runs", "show", continued.name).stdout
     assert re.search(rf"^train +{crashed.name} +4 +train.py$", shown, re.M), shown
-
-
-def test_another_project_continues_only_by_resume(training: Training, tmp_path: Path) -> None:
-    crashed, _ = training.run(exits=10)
-    copy = Training(training.command, str(tmp_path / "copy"))
-    shutil.copytree(training.directory, copy.directory)
-    copy.write(WHOLE)
-    _, said = copy.run()
-    assert "begins after step 0" in said
-    assert "continues from" not in said
-    _, said = copy.run("--resume", crashed.name)
-    assert "begins after step 4" in said
-    assert f"continues from step 4 of run {crashed.name}" in said
-
-
-def test_a_copy_of_a_project_starts_anew_and_says_so(training: Training, tmp_path: Path) -> None:
-    project = {"id": "0123456789abcdef", "path": training.directory}
-    Path(training.directory, ".batchtrain-project.json").write_text(json.dumps(project))
-    training.write(WHOLE)
-    first, _ = training.run()
-    assert json.loads((first / "run.json").read_text())["project"] == project["id"]
-    copy = Training(training.command, str(tmp_path / "copy"))
-    shutil.copytree(training.directory, copy.directory)
-    _, said = copy.run()
-    assert "begins after step 0" in said
-    assert f"this recipe was copied from {training.directory}, so its checkpoints are not continued" in said
-    assert json.loads(Path(copy.directory, ".batchtrain-project.json").read_text()) == project
 
 
 def test_a_run_is_compared_with_the_next_one_and_run_again_from_its_copy(training: Training, tmp_path: Path) -> None:

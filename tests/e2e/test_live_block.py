@@ -16,19 +16,11 @@ from tests import dashboards
 from tests.dashboards import Dashboard
 from tests.waiting import GUARD, until
 
-from .conftest import SCRIPT, Shell
+from .conftest import SCRIPT, Shell, pool_file
 
 pytestmark = pytest.mark.process
 
-POOL = """\
-pool_specification:
-  id: two
-  vm_size: STANDARD_D2S_V5
-  vm_count: {dedicated: 2}
-  inter_node_communication_enabled: true
-  vm_configuration:
-    platform_image: {publisher: almalinux, offer: almalinux-x86_64, sku: 8-gen2}
-"""
+POOL = pool_file("two", "inter_node_communication_enabled: true", vm_count="{dedicated: 2}")
 JOBS = """\
 job_specifications:
 - id: digits

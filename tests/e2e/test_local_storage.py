@@ -7,7 +7,6 @@ import os
 import signal
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from tests import azurite
 from tests.waiting import until
 
-from .conftest import Shell
+from .conftest import Shell, pool_file
 
 pytestmark = pytest.mark.process
 
@@ -27,12 +26,7 @@ CONFIG = """global_resources:
     - source: {path: data}
       destination: {shared_data_volume: blobs, relative_destination_path: in}
 """
-POOL = """pool_specification:
-  id: mounted
-  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: "2404"}}
-  vm_size: STANDARD_D2S_V5
-  vm_count: {dedicated: 1}
-"""
+POOL = pool_file("mounted")
 JOBS = """job_specifications:
 - id: copies
   tasks:
@@ -52,47 +46,8 @@ def here(batchtrain: Shell) -> Path:
     return batchtrain.cwd
 
 
-SOURCE = """job_specifications:
-- id: large
-  tasks:
-  - {id: t, source: src, command: 'cd $AZ_BATCH_TASK_SHARED_DIR && ls *.bin *.tmp; wc -c <weights.bin'}
-"""
-
-
-@pytest.mark.slow
-def test_a_source_of_any_size_is_uploaded_once_for_its_content(batchtrain: Shell, here: Path) -> None:
-    (here / "config.yaml").write_text("batchtrain: {storage_account_settings: mine}\n", encoding="utf-8")
-    (here / "jobs.yaml").write_text(SOURCE, encoding="utf-8")
-    (here / "src").mkdir()
-    with (here / "src" / "weights.bin").open("wb") as file:
-        file.truncate(70 << 20)  # more than any other way carries
-    (here / "src" / "data.tmp").write_bytes(b"x")
-    (here / "src" / ".batchtrainignore").write_text("*.tmp\n", encoding="utf-8")
-    first = batchtrain("run", "--local", "--reuse")
-    assert first.stdout.split() == ["weights.bin", str(70 << 20)]
-    before = archives(batchtrain)
-    batchtrain("run", "--local", "--reuse", "--set", "job_specifications[0].tasks[0].command=true")
-    assert len(before) == 1
-    assert archives(batchtrain) == before
-
-
-def archives(batchtrain: Shell) -> list[Any]:
-    """The archives of sources in storage, with the times of their uploads."""
-    listed = json.loads(batchtrain("data", "list", "mine/batchtrain-files", "--local", "-o", "json").stdout)
-    return [row for row in listed if row["name"].endswith(".source.tar.gz")]
-
-
 def names(batchtrain: Shell) -> list[str]:
     return [row["name"] for row in json.loads(batchtrain("data", "list", "link/box", "--local", "-o", "json").stdout)]
-
-
-@pytest.mark.slow
-def test_a_mounted_container_and_the_container_are_the_same_data(batchtrain: Shell, here: Path) -> None:
-    batchtrain("data", "ingress", "--local")
-    batchtrain("run", "--local")
-    assert names(batchtrain) == ["OUT", "in/word"]
-    batchtrain("data", "get", "link/box/OUT", "back", "--local")
-    assert (here / "back").read_text(encoding="utf-8") == "HELLO\n"
 
 
 @pytest.mark.slow

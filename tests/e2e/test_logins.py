@@ -16,17 +16,9 @@ from tests import dashboards
 from tests.browsers import browser
 from tests.waiting import GUARD, until
 
-from .conftest import Shell
+from .conftest import Shell, pool_file
 
-POOL = """\
-pool_specification:
-  id: p
-  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}
-  vm_size: STANDARD_D2S_V5
-  vm_count: {dedicated: 1}
-  max_tasks_per_node: 2
-  ssh: {username: al}
-"""
+POOL = pool_file("p", "max_tasks_per_node: 2", "ssh: {username: al}")
 SERVER = """\
 import socket
 server = socket.create_server(("127.0.0.1", 0))

@@ -12,8 +12,8 @@ from batchtrain import runtime
 from batchtrain.client.client import Client
 from batchtrain.client.pools import Pools
 from batchtrain.emulator import mapped_images
-from batchtrain.errors import PlanError, QuotaReached, ReplacementFailed, TaskFailed, TimedOut
-from batchtrain.launchers import preflight, steps
+from batchtrain.errors import QuotaReached, ReplacementFailed, TimedOut
+from batchtrain.launchers import steps
 from batchtrain.launchers.launch import File
 from batchtrain.records.events import Event
 
@@ -151,34 +151,6 @@ def test_a_slow_gpu_stops_no_gang_and_is_said_and_recorded(
     assert f"warning: {warning}" in last
 
 
-def test_a_diagnosis_names_the_slow_gpu_beside_the_cause(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recipe = recipe_of(tmp_path / "recipe", "pytorch", on_bad_node="fail", command="exit 3")
-    fake_hardware(monkeypatch, "*", "reasons=0x40")
-    client.pools.add(recipe)
-    (job,) = client.jobs.add_all(recipe)
-    with pytest.raises(TaskFailed):
-        job.wait()
-    first, *warnings = job.diagnose().findings
-    assert (first.rule, {finding.rule for finding in warnings}) == ("unknown", {"launch-warning"})
-    assert len(warnings) == 2 and "GPU 1 by the hardware for heat" in warnings[0].cause
-
-
-def test_a_job_replaces_no_more_nodes_than_its_pool_has_and_then_the_gang_fails(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(preflight, "REPLACE_SECONDS", 5)
-    recipe = recipe_of(tmp_path / "recipe", "pytorch")
-    client.pools.add(recipe)
-    fake_hardware(monkeypatch, "*", FAULTS["an ECC error"][0])
-    said = list[Event]()
-    with pytest.raises(TaskFailed):
-        client.run(recipe, reuse=True, tell=said.append)
-    replaced = [event.text for event in said if event.kind == "nodes.replace"]
-    assert ["this job has replaced 2 nodes, and may replace 2" in text for text in replaced] == [False, True]
-
-
 @pytest.mark.parametrize("error", [QuotaReached("no cores"), TimedOut("too long")], ids=["quota", "deadline"])
 def test_everything_is_deleted_if_there_is_no_other_node(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
@@ -191,9 +163,3 @@ def test_everything_is_deleted_if_there_is_no_other_node(
     with pytest.raises(ReplacementFailed, match=f"pool p got no node in place of .*: {error}"):
         client.run(recipe_of(tmp_path / "recipe", "pytorch"), tell=lambda event: None)
     assert (list(client.pools.list()), list(client.jobs.list())) == ([], [])
-
-
-def test_no_client_replaces_a_node_of_a_job_that_is_only_added(client: Client, tmp_path: Path) -> None:
-    recipe = recipe_of(tmp_path / "recipe", "pytorch")
-    with pytest.raises(PlanError, match=r"no client would replace a node"):
-        client.jobs.add_all(recipe)

@@ -10,16 +10,9 @@ import pytest
 
 from tests.waiting import until
 
-from .conftest import Shell
+from .conftest import Shell, pool_file
 
 pytestmark = pytest.mark.process
-POOL = """\
-pool_specification:
-  id: {}
-  vm_configuration: {{platform_image: {{publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}}}
-  vm_size: STANDARD_D2S_V5
-  vm_count: {{dedicated: 1}}
-"""
 JOBS = """\
 job_specifications:
 - id: j
@@ -40,7 +33,7 @@ def local(batchtrain: Shell, tmp_path: Path) -> Shell:
     place = tmp_path / "recipe"
     place.mkdir()
     for name in ("p", "q"):
-        (place / f"{name}.yaml").write_text(POOL.format(name), encoding="utf-8")
+        (place / f"{name}.yaml").write_text(pool_file(name), encoding="utf-8")
     (place / "jobs.yaml").write_text(JOBS, encoding="utf-8")
     batchtrain.environment.update(BATCHTRAIN_LOCAL="1", BATCHTRAIN_CONFIGDIR=str(place))
     batchtrain.environment["BATCHTRAIN_POOL_FILE"] = str(place / "p.yaml")

@@ -4,14 +4,10 @@ has everything."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-from azure.core.pipeline.transport import RequestsTransport
 
 from batchtrain.client.client import Client, load
 from batchtrain.client.detach import detach
@@ -31,22 +27,10 @@ from tests.waiting import until
 from .test_checkpoints import recipe as checkpointed
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-MOST_REQUESTS = 40
 TRAIN = (
     "for step in 1 2 3; do echo step=$step loss=0.$((9 - step)); done;"
     " [ $BATCHTRAIN_RANK != 0 ] || { mkdir -p output && echo model >output/model.pt; }"
 )
-
-
-class Killed(BaseException):
-    """The end of the client's process."""
-
-
-@pytest.fixture
-def emulator(tmp_path: Path) -> Iterator[Emulator]:
-    with Emulator(Settings(tmp_path / "data", port=0)) as running:
-        steering.turn(running.status, "stepped")
-        yield running
 
 
 def recipe(job: str, storage: StorageAccount) -> Recipe:
@@ -67,70 +51,8 @@ def client_of(emulator: Emulator, credentials: Credentials) -> Client:
     return client
 
 
-def test_whenever_the_client_is_gone_no_pool_is_left_and_another_machine_has_the_training(
-    emulator: Emulator, azurite: StorageAccount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    send, sent = RequestsTransport.send, 0
-    last = 0
-
-    def dying(self: Any, request: Any, **options: Any) -> Any:
-        nonlocal sent
-        if last and sent >= last:
-            raise Killed  # a process that is gone sends nothing any more
-        response = send(self, request, **options)
-        sent += 1
-        if sent == last:
-            raise Killed
-        return response
-
-    monkeypatch.setattr(RequestsTransport, "send", dying)
-    trained, has_ended = [], False
-    for number in range(1, MOST_REQUESTS):
-        job = f"j{number}"
-        client = client_of(emulator, recipe(job, azurite).credentials)
-        sent, last = 0, number
-        try:
-            detached(client, recipe(job, azurite), tmp_path / "runs")
-            has_ended = True
-        except Killed:
-            shutil.rmtree(tmp_path / "runs", ignore_errors=True)
-        last = 0
-        has_tasks = trains(client, job)
-        steering.advance(emulator.status, timedelta(hours=1))
-        assert client.pools.list() == ()
-        assert client.jobs.state(job) in ("", "completed")
-        if has_tasks:
-            trained.append(fetched(client, job, tmp_path / "elsewhere"))
-        if has_ended:
-            break
-    assert has_ended and len(trained) >= 3
-    assert all(run == trained[0] for run in trained)
-
-
 def detached(client: Client, made: Recipe, root: Path) -> None:
     detach(client, made, tell=lambda _: None, origin=Origin(root), limits=Limits(seconds=1800))
-
-
-def trains(client: Client, job_id: str) -> bool:
-    """Whether the job has tasks, which have ended then."""
-    job = client.jobs.handle(job_id)
-    if not client.jobs.state(job_id) or not job.tasks:
-        return False
-    until(lambda: not job.open)
-    return True
-
-
-def fetched(client: Client, job_id: str, root: Path) -> tuple[Any, ...]:
-    """What a client of another machine has of a run, which must be all of it."""
-    [row] = [row for row in client.account_runs() if row.job == job_id]
-    run = client.fetch_run(row.run, runs_dir=root)
-    assert (run.state, run.record.results) == ("completed", "complete")
-    assert (run.path / "outputs/t/model.pt").read_text() == "model\n"
-    assert (run.path / "report.html").is_file()
-    (curve,) = run.plot("loss").figures["loss"].values()
-    logs = tuple(tuple(run.logs(rank=rank)) for rank in (0, 1))
-    assert all(lines == ("step=1 loss=0.8", "step=2 loss=0.7", "step=3 loss=0.6") for lines in logs)
-    return curve, logs
 
 
 PREEMPTED = """

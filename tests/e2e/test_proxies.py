@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests import azurite
-from tests.contract.test_testing import PROJECT, run_pytest
 from tests.dashboards import dashboard
 from tests.proxies import NAMES, SETTINGS, WORD, Proxy, proxy
 
-from .conftest import Shell
+from .conftest import Shell, pool_file
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -21,12 +19,7 @@ CONFIG = """global_resources:
     - source: {path: data}
       destination: {storage_account_settings: link, data_transfer: {remote_path: box/in}}
 """
-POOL = """pool_specification:
-  id: behind
-  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: "2404"}}
-  vm_size: STANDARD_D2S_V5
-  vm_count: {dedicated: 1}
-"""
+POOL = pool_file("behind")
 JOBS = """job_specifications:
 - id: reads
   tasks:
@@ -44,12 +37,6 @@ def counting(batchtrain: Shell) -> Iterator[Proxy]:
         yield running
 
 
-def test_each_setting_leaves_the_emulator_in_reach(batchtrain: Shell, counting: Proxy) -> None:
-    for setting in SETTINGS:
-        listed = batchtrain("pool", "list", "--local", "-o", "json", environment=counting.environment(setting))
-        assert (listed.stdout.strip(), counting.used()) == ("[]", False), setting
-
-
 def test_a_run_with_data_uses_no_proxy_and_shows_no_login(batchtrain: Shell, counting: Proxy) -> None:
     azurite.require()
     batchtrain.environment |= counting.environment(SETTINGS[-1])
@@ -64,8 +51,3 @@ def test_a_run_with_data_uses_no_proxy_and_shows_no_login(batchtrain: Shell, cou
     assert (said[1].stdout, (batchtrain.cwd / "back").read_text(encoding="utf-8")) == ("HELLO\n", "HELLO\n")
     assert (counting.used(), [done for done in said if WORD in done.stdout + done.stderr]) == (False, [])
     assert [path for path in batchtrain.cwd.rglob("*") if path.is_file() and WORD.encode() in path.read_bytes()] == []
-
-
-def test_the_fixtures_of_pytest_use_no_proxy(tmp_path: Path, counting: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_pytest(tmp_path, PROJECT, counting.environment(SETTINGS[-1]))
-    assert not counting.used()

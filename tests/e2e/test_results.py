@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import os
@@ -76,49 +75,6 @@ def test_a_digits_model_of_two_nodes_comes_home_and_has_the_printed_accuracy(tra
     assert accuracy in (ranks / "0.stdout.txt").read_text()
 
     _check_files(trained, model, tmp_path)
-
-
-BATCHES = (32, 64, 128, 256)
-COMMAND = "job_specifications[0].tasks[0].command"
-
-
-@pytest.mark.slow
-def test_four_trainings_of_different_batch_sizes_are_compared(trained: Any, tmp_path: Path) -> None:
-    for batch in BATCHES:
-        command = f"{COMMAND}=python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --epochs 3 --batch {batch}"
-        (row,) = json.loads(trained("run", str(RECIPE), "--local", "--reuse", "--set", command, "-o", "json").stdout)
-        assert 0 < row["metrics"]["test_accuracy"]["last"] <= row["metrics"]["accuracy"]["best"] <= 1
-        assert Path(row["run"]).parent == tmp_path / "runs"
-
-    runs = sorted(path.name for path in (tmp_path / "runs").glob("2*"))
-    compared = csv.DictReader(trained("runs", "compare", *runs, "-o", "csv").stdout.splitlines())
-    rows = {row.pop("name"): list(row.values()) for row in compared}
-    assert [text.rpartition(" ")[2] for text in rows[COMMAND]] == [str(batch) for batch in BATCHES]
-    assert len(set(rows["loss"])) == len(set(rows["throughput"])) == len(BATCHES)
-    for phase in ("pool (s)", "start (s)", "training (s)", "fetch (s)"):
-        assert all(float(seconds) >= 0 for seconds in rows[phase])
-    assert "nodes" not in rows
-    assert "until all nodes are there" in trained("runs", "show", runs[0]).stdout
-
-
-@pytest.mark.slow
-def test_without_rank_logs_the_ranks_leave_no_files_and_the_rest_comes_home(trained: Any, tmp_path: Path) -> None:
-    command = (
-        f"{COMMAND}=python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --epochs 1 --output $AZ_BATCH_TASK_WORKING_DIR/output"
-    )
-    without = f"{COMMAND.removesuffix('command')}multi_instance.rank_logs=false"
-    done = trained("run", str(RECIPE), "--local", "--keep", "--set", command, "--set", without)
-    (accuracy,) = re.findall(r"^test accuracy ([\d.]+)$", done.stdout, flags=re.M)
-    home = tmp_path / "runs/latest"
-    record = json.loads((home / "run.json").read_text())
-    assert record["state"] == "completed"
-    assert record["summary"]["test_accuracy"]["last"] == float(accuracy)
-    assert accuracy in (home / "logs/train/stdout.txt").read_text()
-    assert (home / "outputs/train/weights.npz").is_file()
-    listed = json.loads(trained("jobs", "files", "digits", "train", "--all-nodes", "--local", "-o", "json").stdout)
-    assert len({row["node"] for row in listed}) == 2
-    kept = [row["path"] for row in listed if row["path"].startswith("wd/ranks/") and row["path"].endswith(".txt")]
-    assert (kept, list((home / "logs/train/ranks").glob("*.txt"))) == ([], [])
 
 
 def _check_files(trained: Any, model: Path, tmp_path: Path) -> None:

@@ -9,22 +9,16 @@ from pathlib import Path
 
 import pytest
 
-import batchtrain as bt
-from batchtrain.errors import Differs
-from batchtrain.records.events import Event
 from tests.environments import ROOT
 
-from .conftest import Shell
+from .conftest import Shell, pool_file
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-POOL = """\
-pool_specification:
-  id: p
-  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}
-  vm_size: STANDARD_D2S_V5
-  vm_count: {dedicated: 1, low_priority: 1}
-  additional_node_prep: {environment_variables: {A_TOKEN: hidden-word}, commands: {pre: ['true']}}
-"""
+POOL = pool_file(
+    "p",
+    "additional_node_prep: {environment_variables: {A_TOKEN: hidden-word}, commands: {pre: ['true']}}",
+    vm_count="{dedicated: 1, low_priority: 1}",
+)
 JOBS = """\
 job_specifications:
 - id: j
@@ -95,23 +89,6 @@ def test_a_pool_that_stands_has_no_nodes_after_its_idle_time_and_the_next_run_br
 def standing(batchtrain: Shell) -> int:
     [pool] = json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout)
     return int(pool["dedicated"]) + int(pool["spot"])
-
-
-def test_a_failed_task_leaves_the_pool_too(batchtrain: Shell, recipe: Path) -> None:
-    (recipe / "src" / "say.py").write_text("raise SystemExit(3)\n", encoding="utf-8")
-    assert "left as it is: pool p\n" in batchtrain("run", str(recipe), "--local", "--reuse", code=10).stderr
-    assert '"p"' in batchtrain("pool", "list", "--local", "-o", "json").stdout
-
-
-def test_python_reuses_a_pool(batchtrain: Shell, recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BATCHTRAIN_EMULATOR_DIR", str(batchtrain.home))
-    client, said = bt.connect(local=True), list[Event]()
-    for _ in range(2):
-        assert [task.exit_code for task in client.run(bt.load(recipe), reuse=True, tell=said.append).tasks] == [0]
-    kinds = [event.kind for event in said]
-    assert (kinds.count("pool.add"), kinds.count("pool.reused"), kinds.count("standing")) == (1, 1, 2)
-    with pytest.raises(Differs, match="vmSize"):
-        client.run(bt.load(recipe, settings={"pool_specification.vm_size": "STANDARD_D4S_V5"}), reuse=True)
 
 
 @pytest.mark.mpi

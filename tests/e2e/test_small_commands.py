@@ -10,17 +10,11 @@ from typing import Any
 import pytest
 
 from batchtrain.emulator import server
-from tests.e2e.conftest import Shell
+from tests.e2e.conftest import Shell, pool_file
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-POOL = """\
-pool_specification:
-  id: one
-  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}
-  vm_size: STANDARD_D2S_V5
-  vm_count: {dedicated: 1}
-"""
+POOL = pool_file("one")
 JOBS = "job_specifications: [{id: job, tasks: [{id: task, command: 'echo 42'}]}]\n"
 
 
@@ -87,8 +81,13 @@ def test_the_schema_of_a_file_is_printed(batchtrain: Shell, root: Path) -> None:
     assert schema == json.loads((root / "schemas/pool.json").read_text(encoding="utf-8"))
 
 
-def test_images_are_listed_after_the_one_that_they_are_built_on(batchtrain: Shell) -> None:
-    rows = printed(batchtrain, "images", "list")
-    names = [row["image"] for row in rows]
-    assert names[0] == "base"
-    assert all(names.index(row["after"]) < names.index(row["image"]) for row in rows[1:])
+def test_a_job_that_was_disabled_is_enabled(standing: Shell) -> None:
+    standing("jobs", "disable", "job", "--running", "requeue", "--local")
+    assert printed(standing, "jobs", "show", "job")["state"] in ("disabling", "disabled")
+    standing("jobs", "enable", "job", "--local")
+    assert printed(standing, "jobs", "show", "job")["state"] == "active"
+
+
+def test_a_pool_without_a_login_has_none_to_make(standing: Shell) -> None:
+    said = standing("pool", "login", str(standing.cwd / "recipe"), "--local", code=2).stderr
+    assert "add `ssh` with a `username` to pool.yaml" in said

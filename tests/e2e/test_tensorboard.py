@@ -14,15 +14,9 @@ import pytest
 
 from tests.waiting import until
 
-from .conftest import Shell
+from .conftest import Shell, pool_file
 
-POOL = """\
-pool_specification:
-  id: p
-  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}
-  vm_size: STANDARD_D2S_V5
-  vm_count: {dedicated: 1}
-"""
+POOL = pool_file("p")
 JOBS = """\
 job_specifications:
 - id: j
