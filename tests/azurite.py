@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,12 @@ def credentials(account: StorageAccount, link: str = "link") -> str:
     """A credentials.yaml with the account behind a link."""
     told = f"{{account: {account.account}, account_key: {account.key}, endpoint: {account.endpoint}}}"
     return f"credentials: {{storage: {{{link}: {told}}}}}\n"
+
+
+def section(account: StorageAccount) -> dict[str, Any]:
+    """The section `credentials` of a recipe with the account behind `link`."""
+    about = {"account": account.account, "account_key": account.key, "endpoint": account.endpoint}
+    return {"storage": {"link": about}}
 
 
 if __name__ == "__main__":

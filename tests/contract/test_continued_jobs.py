@@ -14,6 +14,7 @@ from batchtrain.errors import NotFound
 from batchtrain.records.events import Event
 from batchtrain.service import submission
 from batchtrain.service.connect import Account
+from tests.unit.plan import jobs
 
 pytestmark = pytest.mark.process
 TOKEN = "0123456789abcdef"
@@ -31,9 +32,7 @@ def recipe(count: int = 3, command: str = "train", **job: Any) -> Recipe:
         {"id": f"t{number}", "command": f"{command} {number}", "environment_variables": {"API_TOKEN": TOKEN, "A": "1"}}
         for number in range(count)
     ]
-    image = {"platform_image": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}}
-    pool = {"id": "p", "vm_size": "STANDARD_D2S_V5", "vm_count": {"dedicated": 0}, "vm_configuration": image}
-    return msgspec.convert({"directory": "x", "pool": pool, "jobs": [{"id": "j", "tasks": tasks, **job}]}, Recipe)
+    return jobs.recipe({"tasks": tasks, **job}, pool={"vm_count": {"dedicated": 0}})
 
 
 def names(client: Client) -> list[str]:

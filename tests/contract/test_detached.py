@@ -18,7 +18,7 @@ from batchtrain.client.client import Client
 from batchtrain.client.controller_program import FILE
 from batchtrain.client.detach import detach
 from batchtrain.client.limits import Limits
-from batchtrain.config.types import Credentials, Recipe, Secret, StorageCredentials
+from batchtrain.config.types import Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.interface import StorageAccount
 from batchtrain.emulator.server import Settings
@@ -31,6 +31,8 @@ from batchtrain.service.connect import Account
 from batchtrain.storage import blob
 from batchtrain.storage.blob_requests import Request, Storage, blob_path
 from batchtrain.storage.run_container import container_of, control_of
+from tests.azurite import section
+from tests.unit.plan import jobs
 from tests.waiting import until
 
 pytestmark = pytest.mark.process
@@ -48,17 +50,11 @@ LIMITS = Limits(seconds=1800)
 
 
 def recipe(job: str, storage: StorageAccount, *, controlled: bool = False) -> Recipe:
-    image = {"platform_image": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}}
-    count, simulated = {"dedicated": 2}, {"batchtrain-nodes": "simulated"}
-    pool = {"id": "p", "vm_size": "STANDARD_D2S_V5", "vm_count": count, "vm_configuration": image}
+    pool: dict[str, Any] = {"vm_size": "STANDARD_D2S_V5", "metadata": {"batchtrain-nodes": "simulated"}}
     if controlled:
         pool["candidates"] = {"alternatives": [{"vm_size": "STANDARD_D4S_V5"}], "recover": True, "patience": "1s"}
-    tasks = [{"id": "t", "command": "sleep 86400"}]
-    made = msgspec.convert(
-        {"directory": "x", "pool": {**pool, "metadata": simulated}, "jobs": [{"id": job, "tasks": tasks}]}, Recipe
-    )
-    account = StorageCredentials(account=storage.account, account_key=Secret(storage.key), endpoint=storage.endpoint)
-    return msgspec.structs.replace(made, credentials=Credentials(storage={"link": account}))
+    task = {"id": "t", "command": "sleep 86400"}
+    return jobs.recipe({"id": job}, task, pool, credentials=section(storage))
 
 
 @pytest.mark.parametrize("job", ["j", "j-controller"])

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from batchtrain.client.client import Client
@@ -23,6 +22,7 @@ from batchtrain.records.events import Event
 from batchtrain.service import retry, watch
 from batchtrain.service.connect import Account
 from tests.emulation import FakeMachine
+from tests.unit.plan import jobs
 from tests.waiting import GUARD, until
 
 pytestmark = pytest.mark.process
@@ -52,11 +52,8 @@ def client(emulator: Emulator) -> Client:
     return Client(Account(emulator.endpoint, emulator.account, Secret(emulator.key), emulated=True))
 
 
-def recipe(*tasks: dict[str, Any], dedicated: int = 1, autoscale: Any = None, **job: Any) -> Recipe:
-    image = {"platform_image": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}}
-    size = {"autoscale": autoscale} if autoscale else {"vm_count": {"dedicated": dedicated}}
-    pool = {"id": "p", "vm_size": "STANDARD_D2S_V5", "vm_configuration": image, **size}
-    return msgspec.convert({"directory": "x", "pool": pool, "jobs": [{"id": "j", "tasks": list(tasks), **job}]}, Recipe)
+def recipe(*tasks: dict[str, Any], **job: Any) -> Recipe:
+    return jobs.recipe({"tasks": list(tasks), **job}, pool={"vm_count": {"dedicated": 1}})
 
 
 PREPARE = {"id": "prepare", "command": "exit 3"}

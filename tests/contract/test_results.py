@@ -33,6 +33,7 @@ from batchtrain.service.connect import Account
 from batchtrain.service.register import Register, Thing
 from batchtrain.service.requests import posted
 from tests.emulation import FakeMachine
+from tests.unit.plan import jobs
 
 pytestmark = pytest.mark.process
 
@@ -78,16 +79,9 @@ def origin(tmp_path: Path) -> Origin:
     return Origin(tmp_path / "runs", ("batchtrain", "run", "x"), {}, {"x/jobs.yaml": b"job_specifications: []\n"})
 
 
-def recipe(*commands: str, vm_count: Any = None, **more: Any) -> Recipe:
+def recipe(*commands: str, **more: Any) -> Recipe:
     listed = [{"id": f"t{n}", "command": text, **more} for n, text in enumerate(commands)]
-    image = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
-    pool = {
-        "id": "p",
-        "vm_size": "STANDARD_D2S_V5",
-        "vm_count": vm_count or {"dedicated": 1},
-        "vm_configuration": {"platform_image": image},
-    }
-    return msgspec.convert({"directory": "x", "pool": pool, "jobs": [{"id": "j", "tasks": listed}]}, Recipe)
+    return jobs.recipe({"tasks": listed}, pool={"vm_size": "STANDARD_D2S_V5", "vm_count": {"dedicated": 1}})
 
 
 def latest(origin: Origin) -> RunDirectory:

@@ -13,7 +13,7 @@ from batchtrain.client.client import Client, load
 from batchtrain.client.detach import detach
 from batchtrain.client.job import Job
 from batchtrain.client.limits import Limits
-from batchtrain.config.types import Credentials, Recipe, Secret, StopWhen, StorageCredentials
+from batchtrain.config.types import Credentials, Recipe, Secret, StopWhen
 from batchtrain.emulator import steering
 from batchtrain.emulator.interface import StorageAccount
 from batchtrain.emulator.server import Settings
@@ -22,6 +22,8 @@ from batchtrain.errors import NotFound, ServiceError, TaskFailed
 from batchtrain.runs.finished import Runs
 from batchtrain.runs.recording import Origin
 from batchtrain.service.connect import Account
+from tests.azurite import section
+from tests.unit.plan import jobs
 from tests.waiting import until
 
 from .test_checkpoints import recipe as checkpointed
@@ -34,15 +36,8 @@ TRAIN = (
 
 
 def recipe(job: str, storage: StorageAccount) -> Recipe:
-    image = {"platform_image": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}}
-    pool = {
-        "id": "p", "vm_size": "STANDARD_D2S_V5", "vm_count": {"dedicated": 2}, "vm_configuration": image,
-        "inter_node_communication_enabled": True,
-    }  # fmt: skip
     task = {"id": "t", "command": TRAIN, "multi_instance": {"num_instances": 2, "jax": {"processes_per_node": 1}}}
-    made = msgspec.convert({"directory": "x", "pool": pool, "jobs": [{"id": job, "tasks": [task]}]}, Recipe)
-    account = StorageCredentials(account=storage.account, account_key=Secret(storage.key), endpoint=storage.endpoint)
-    return msgspec.structs.replace(made, credentials=Credentials(storage={"link": account}))
+    return jobs.recipe({"id": job}, task, credentials=section(storage))
 
 
 def client_of(emulator: Emulator, credentials: Credentials) -> Client:
