@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import subprocess
 import threading
 import zipfile
 from collections.abc import Iterator
-from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,11 +13,9 @@ from typing import Any
 import pytest
 from azure.batch import BatchClient, models
 
-from batchtrain.emulator.interface import NodeLost
 from batchtrain.emulator.server import Settings
 from batchtrain.emulator.serving import Emulator
 from tests.contract.conftest import connect, eventually, job, pool
-from tests.contract.nodes_on_this_machine import Nodes, tell
 from tests.waiting import GUARD
 
 pytestmark = pytest.mark.process
@@ -176,12 +171,6 @@ def test_the_report_of_uploads_is_not_written_through_a_link(account: Account, v
     assert account.run("report", script, output_files=[output(blobs, "*.txt")]) == (0, "FileUploadMiscError")
 
 
-def test_a_second_attempt_does_not_append_to_what_a_link_names(account: Account, victim: Path) -> None:
-    script = f"ln -sf {victim}/file ../stdout.txt; echo written; exit 1"
-    ended = account.run("again", script, constraints=models.BatchTaskConstraints(max_task_retry_count=1))
-    assert ended == (None, "CommandLaunchFailed")
-
-
 def test_a_profile_that_is_a_link_is_replaced_at_boot(account: Account, victim: Path) -> None:
     home = "$AZ_BATCH_NODE_ROOT_DIR/volatile/home/_azbatch"
     keys = f"mkdir -p {home}/.ssh; ln -sf {victim}/file {home}/.ssh/authorized_keys"
@@ -231,15 +220,6 @@ def test_a_task_s_directory_that_is_swapped_before_its_command_starts_is_not_ent
     assert sorted(path.name for path in victim.rglob("*")) == ["wd"]
 
 
-def test_a_job_s_directory_that_became_a_link_takes_no_task(account: Account, victim: Path) -> None:
-    place = "$AZ_BATCH_NODE_ROOT_DIR/workitems/other"
-    assert account.run("other-job", f"ln -s {victim} {place}") == (0, "")
-    account.client.create_job(job("other"))
-    account.add("task", "true", "other")
-    assert account.ended("task", "other") == (None, "ResourceDirectoryCreateFailed")
-    account.client.begin_delete_job("other", polling_interval=0.02).result()
-
-
 def test_a_package_is_not_unpacked_through_a_link(account: Account, victim: Path) -> None:
     folder = account.data_dir / "applications" / "tool"
     folder.mkdir(parents=True)
@@ -250,27 +230,6 @@ def test_a_package_is_not_unpacked_through_a_link(account: Account, victim: Path
     package = models.BatchApplicationPackageReference(application_id="tool", version="1")
     ended = account.run("package", "true", application_package_references=[package])
     assert ended == (None, "ApplicationPackageError")
-
-
-def test_what_is_deleted_is_the_link_and_not_what_it_leads_to(account: Account, victim: Path) -> None:
-    volatile = "$AZ_BATCH_NODE_ROOT_DIR/volatile"
-    script = f"ln -s {victim} link; ln -s {victim}/file file; mv {volatile} {volatile}.moved; ln -s {victim} {volatile}"
-    done = account.run(
-        "deleted", script, constraints=models.BatchTaskConstraints(retention_time=timedelta(microseconds=1))
-    )
-    assert done == (0, "")
-    eventually(lambda: not os.path.lexists(account.node / "workitems/job/job-1/deleted"))
-    (account.node / "volatile").unlink()
-    (account.node / "volatile").mkdir()
-
-
-def test_a_home_that_leads_out_keeps_the_node_from_booting(victim: Path, tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.run("a", f"bash -c 'mv $HOME $HOME.moved; ln -s {victim} $HOME'")
-        with pytest.raises(NodeLost, match=r"home/_azbatch: leads out .* a reimage of the node"):
-            await nodes.boot("a")
-
-    tell(tmp_path / "d", story)
 
 
 # --- containers -----------------------------------------------------------------------------------------------------
@@ -312,20 +271,3 @@ def test_outputs_behind_links_that_lead_out_are_not_sent(account: Account, victi
     report = (account.node / "workitems/job/job-1/sent/fileuploadout.txt").read_text().splitlines()
     assert sorted(set(report)) == ["nothing matches linked.txt", "nothing matches up/*", "nothing matches up/file",
                                    "own.txt"]  # fmt: skip
-
-
-# --- depth ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_directory_of_a_thousand_levels_is_listed_and_goes_with_its_pool(account: Account) -> None:
-    script = 'python3 -c \'import os; [os.chdir(os.mkdir("d") or "d") for _ in range(1000)]; open("bottom", "w")\''
-    assert account.run("deep", script) == (0, "")
-    node = account.node
-    try:
-        names = [found.name for found in account.client.list_task_files("job", "deep", recursive=True)]
-        assert max(name.count("/") for name in names) == 1001
-        account.client.begin_delete_pool("pool", polling_interval=0.02).result()
-        assert not node.exists()
-    finally:
-        subprocess.run(["rm", "-rf", node], check=True)  # pytest's own clean-up recurses

@@ -111,18 +111,6 @@ def test_what_a_bad_image_lacks_is_named_with_what_to_do(
     assert step in rows[check]["next_step"]
 
 
-def test_a_key_that_a_later_layer_hides_is_found_by_its_layer(batchtrain: Shell, tmp_path: Path) -> None:
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
-    (tmp_path / "empty").write_text("")
-    lines = "FROM scratch\nCOPY key /root/.ssh/id_ed25519\nCOPY empty /root/.ssh/id_ed25519\n"
-    with made("hidden", lines, tmp_path) as name:
-        assert "/root/.ssh/id_ed25519" in found(batchtrain, "--layers", name, code=2)["keys"]["found"]
-
-
-def test_an_image_without_a_shell_fails_and_says_so(batchtrain: Shell, tiny: str) -> None:
-    assert "/bin/sh" in found(batchtrain, tiny, code=2)["shell"]["found"]
-
-
 def test_an_image_for_another_architecture_is_not_run(batchtrain: Shell, tmp_path: Path) -> None:
     with containers.of_another_architecture(tmp_path) as name:
         rows = found(batchtrain, name, code=2)
