@@ -83,19 +83,3 @@ def test_recreating_a_job_deletes_nothing_that_it_cannot_add_again(client: Clien
     with pytest.raises(NotFound):
         client.jobs.add_all(other, recreate=True)
     assert names(client) == planned(3)
-
-
-def test_recreating_a_job_replaces_its_tasks(client: Client) -> None:
-    add(client, recipe(3))
-    client.jobs.add_all(recipe(2, command="other"), recreate=True)
-    assert names(client) == planned(2)
-
-
-def test_jobs_that_complete_by_themselves_do_so_only_when_every_task_stands(client: Client) -> None:
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        killed_after(patch, 1)
-        add(client, recipe(300, auto_complete=True))
-    assert client.batch.get_job("j").all_tasks_complete_mode == "noaction"
-    add(client, recipe(300, auto_complete=True))
-    assert names(client) == planned(300)
-    assert client.batch.get_job("j").all_tasks_complete_mode == "terminatejob"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
@@ -14,21 +13,20 @@ import pytest
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
-from batchtrain.client import orphans, planning
+from batchtrain.client import planning
 from batchtrain.client.client import Client
-from batchtrain.client.ending import Ending
 from batchtrain.client.run import follow, run
 from batchtrain.config.types import AutoPool, Recipe, Secret
 from batchtrain.emulator.server import Settings
 from batchtrain.emulator.serving import Emulator
-from batchtrain.errors import AlreadyExists, ResultsLeft, ServiceError, TimedOut
+from batchtrain.errors import ResultsLeft, ServiceError, TimedOut
 from batchtrain.formula import Seen, evaluate
 from batchtrain.life.intents import PROBE
-from batchtrain.records.events import Event, Results, Standing
+from batchtrain.records.events import Event, Standing
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.recording import Origin, Progress, Recording
-from batchtrain.service import downloads, read
+from batchtrain.service import read
 from batchtrain.service.connect import Account
 from batchtrain.service.register import Register, Thing
 from batchtrain.service.requests import posted
@@ -186,37 +184,12 @@ def test_an_expendable_run_deletes_after_a_deadline(client: Client, origin: Orig
     assert not client.pools.list()
 
 
-def test_results_that_the_user_excludes_are_not_waited_for(client: Client, origin: Origin) -> None:
-    wanted = recipe("true", results={"include": []})
-    assert run(client, wanted, tell=lambda _: None, timeout=60, origin=origin).problem is None
-    assert not client.pools.list()
-    assert not (latest(origin).path / "outputs").exists()
-
-
-def test_the_results_of_a_failed_task_come_too(client: Client, origin: Origin) -> None:
-    outcome = run(client, recipe("exit 7"), tell=lambda _: None, timeout=60, origin=origin)
-    assert outcome.failure is not None
-    record = latest(origin).record()
-    assert (record.state, record.failure and record.failure.code) == ("failed", 7)
-    assert "model.pt" in outputs(latest(origin))
-    assert not client.pools.list()
-
-
 def interrupting(after: str) -> Any:
     def tell(event: Event) -> None:
         if event.kind == after:
             raise KeyboardInterrupt
 
     return tell
-
-
-def test_ctrl_c_fetches_what_there_is_and_then_deletes(client: Client, origin: Origin) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        run(client, recipe("print now", "wait"), tell=interrupting("stdout"), timeout=60, origin=origin)
-    assert latest(origin).record().state == "interrupted"
-    assert "model.pt" in outputs(latest(origin))
-    assert [task.state for task in latest(origin).tasks()] == ["completed", "completed"], "they were stopped before"
-    assert not client.pools.list()
 
 
 def test_ctrl_c_fetches_the_results_of_a_job_whose_pool_ends_with_it(client: Client, origin: Origin) -> None:
@@ -244,36 +217,6 @@ def test_a_second_ctrl_c_skips_the_fetching(client: Client, origin: Origin) -> N
     assert "results.skipped" in [event.kind for event in said]
     assert outputs(latest(origin)) == []
     assert not client.pools.list()
-
-
-def test_results_that_could_not_be_fetched_are_not_deleted(
-    client: Client, origin: Origin, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write = os.pwrite
-
-    def full(fd: int, data: Any, at: int) -> int:
-        if len(data) > 1000:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(fd, data, at)
-
-    said: list[Event] = []
-    with monkeypatch.context() as patched:
-        patched.setattr(downloads.os, "pwrite", full)
-        outcome = run(client, recipe("print hello"), tell=said.append, timeout=60, origin=origin)
-        with pytest.raises(ResultsLeft, match=r"still on the nodes of pool p.*`batchtrain jobs fetch j` tries again"):
-            run(client, recipe("print hello"), tell=said.append, timeout=60, origin=origin)
-    assert [pool.id for pool in client.pools.list()] == ["p"]
-    assert "free some space" in str(outcome.problem)
-    left, conclusion = (event.text for event in said if isinstance(event, (Standing, Results)))
-    assert "fetch files: batchtrain jobs fetch j" in left
-    assert "is full: free some space" in conclusion
-    assert (latest(origin).logs("t0") / "stdout.txt").read_text() == "hello\n"
-
-    with pytest.raises(AlreadyExists, match="pool p"):  # the user may delete it now
-        run(client, recipe("print hello"), tell=said.append, timeout=60, origin=origin)
-    assert "model.pt" in outputs(latest(origin))
-    assert len(list(directory.runs(origin.root))) == 1
-    assert (latest(origin).record().state, latest(origin).record().results) == ("completed", "complete")
 
 
 def test_following_reads_what_tasks_are_made_from_once(
@@ -305,17 +248,6 @@ def test_ctrl_c_deletes_nothing_if_the_files_could_not_be_listed(
         run(client, recipe("print now", "wait"), tell=tell, timeout=60, origin=origin)
     assert [pool.id for pool in client.pools.list()] == ["p"]
     assert "the results of job j could not be fetched: the service is busy" in [event.text for event in said]
-
-
-def test_results_beyond_their_size_are_named_and_not_deleted(client: Client, origin: Origin) -> None:
-    said: list[Event] = []
-    wanted = recipe("exit 0", results={"max_size": "30k"})
-    outcome = run(client, wanted, tell=said.append, timeout=60, origin=origin)
-    assert isinstance(outcome.problem, ResultsLeft) and client.pools.list()
-    assert "`results.max_size` is 30k; `batchtrain jobs fetch j --all` fetches it" in said[-1].text
-    assert len(outputs(latest(origin))) == 1
-    client.jobs.handle("j").fetch(origin, everything=True)
-    assert len(outputs(latest(origin))) == 4
 
 
 def nodes_after(formula: str, minutes: int) -> int:
@@ -352,29 +284,6 @@ def test_a_created_file_beyond_the_limit_keeps_its_job_and_its_nodes_for_half_an
     assert outputs(latest(origin)) == [".state/small model", "model.bin"]
 
 
-@pytest.mark.parametrize("auto_pool", [False, True])
-def test_the_nodes_of_an_adopted_run_with_unfetched_results_leave_after_half_an_hour(
-    emulator: Emulator, origin: Origin, monkeypatch: pytest.MonkeyPatch, auto_pool: bool
-) -> None:
-    client = Client(Account(emulator.endpoint, emulator.account, Secret(emulator.key)))
-    made = recipe("exit 0", results={"max_size": "30k"})
-    if auto_pool:
-        made = msgspec.structs.replace(made, jobs=(msgspec.structs.replace(made.jobs[0], auto_pool=AutoPool()),))
-    with monkeypatch.context() as killed:
-        killed.setattr(Ending, "end", lambda ending, _: ending.recordings["j"].leave("user"))
-        run(client, made, tell=lambda _: None, timeout=60, origin=origin)
-    [pool] = client.pools.list()
-    for _ in range(2):  # the second time with the formula of the first
-        said = list[Event]()
-        with pytest.raises(ResultsLeft, match="results are still on the nodes"):
-            orphans.end(client, tuple(orphans.lost_runs(origin.root)), said.append)
-        [left] = (event.text for event in said if isinstance(event, Standing))
-        assert "for 30 min at most after the last task" in left and "delete: batchtrain jobs del j" in left
-        assert auto_pool or f"delete: batchtrain pool del {pool.id}" in left
-        formula = read.pool_document(client.batch, pool.id)["autoScaleFormula"]
-        assert [nodes_after(formula, minutes) for minutes in (20, 26)] == [1, 0]
-
-
 def test_a_created_file_beyond_the_limit_that_is_in_storage_keeps_no_pool(
     client: Client, origin: Origin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,15 +293,6 @@ def test_a_created_file_beyond_the_limit_that_is_in_storage_keeps_no_pool(
     outcome = run(client, made, tell=lambda _: None, timeout=60, origin=origin)
     assert isinstance(outcome.problem, ResultsLeft) and "their job was kept" in str(outcome.problem)
     assert client.jobs.state("j") and not client.pools.list()
-
-
-def test_a_job_that_is_followed_leaves_a_directory_and_stays(client: Client, origin: Origin) -> None:
-    wanted = recipe("print hello")
-    client.pools.add(wanted, timeout=60)
-    outcome = follow(client, wanted, tell=lambda _: None, timeout=60, origin=origin)
-    assert outcome.failure is None
-    assert "model.pt" in outputs(latest(origin))
-    assert [job.id for job in client.jobs.list()] == ["j"]
 
 
 def test_a_directory_that_cannot_be_written_is_refused_before_anything_is_made(client: Client, tmp_path: Path) -> None:
