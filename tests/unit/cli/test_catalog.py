@@ -69,12 +69,6 @@ def test_a_catalog_file_beside_the_recipe_adds_a_size(batchtrain: Any, tmp_path:
     assert rows(batchtrain, "sizes", "x9", "--configdir", str(tmp_path))[0]["cores"] == 9
 
 
-def test_a_mistake_in_a_catalog_file_is_told_with_its_place(batchtrain: Any, tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("sizes:\n- name: A1\n  corse: 4\n")
-    done = batchtrain("catalog", "sizes", code=2, environment={"BATCHTRAIN_CATALOG": "mine.yaml"})
-    assert "mine.yaml:3:3: error: sizes[0].corse: `corse` is not known here. did you mean `cores`?" in done.stderr
-
-
 def test_jsonl_is_an_object_a_line(batchtrain: Any) -> None:
     lines = batchtrain("catalog", "images", "ubuntu-hpc", "-o", "jsonl").stdout.splitlines()
     assert all(json.loads(line)["offer"] == "ubuntu-hpc" for line in lines)

@@ -2231,6 +2231,18 @@ def test_every_rule_has_a_name_of_its_own_a_level_a_sentence_and_a_source() -> N
         assert rule.source
 
 
+NEVER_WORKS = {
+    "command-missing", "dependency-circle", "duplicate-id", "gang-inter-node", "gang-nodes", "gang-slots",
+    "gpus-impossible", "image-kind", "image-not-listed", "infiniband-impossible", "inter-node-mixed", "made-ids",
+    "num-instances", "processes-per-node", "slots-limit", "source-missing", "source-reserved", "unknown-dependency",
+    "vm-size-unknown",
+}  # fmt: skip
+
+
+def test_what_could_never_work_is_an_error() -> None:
+    assert {rule.name for rule in check.RULES if rule.level == "error"} >= NEVER_WORKS
+
+
 def test_the_base_of_these_cases_has_nothing_to_say_of() -> None:
     assert list(check.run(recipe({}))) == []
 

@@ -76,13 +76,6 @@ def test_every_family_with_settings_is_one_of_the_catalogue() -> None:
     assert {*variables.TOPOLOGIES, *variables.RELAXED_ORDERING, *variables.MULTI_NODE_NVLINK} <= known
 
 
-def test_an_mpis_ranks_on_gpus_and_infiniband_are_told_of_nccl_too() -> None:
-    text = launched("mpi", "python t.py", A100, runtime="openmpi").application
-    assert "bt_default NCCL_SOCKET_IFNAME=eth0" in text
-    assert "auto" not in text
-    assert "NCCL" not in launched("mpi", "python t.py", A100._replace(gpus=0), runtime="openmpi").application
-
-
 # --- PyTorch --------------------------------------------------------------------------------------------------------
 
 
@@ -124,11 +117,6 @@ def test_a_process_of_torchrun_has_its_share_of_the_cores_too() -> None:
     assert left["roles"][0]["command"].startswith("sh ")
 
 
-def test_the_backend_is_told_only_where_it_was_chosen() -> None:
-    assert torch()["options"]["backend"] is None
-    assert spec(launched("pytorch", "x", TWO, backend="gloo"))["options"]["backend"] == "gloo"
-
-
 def test_ucx_is_told_of_the_cards_where_the_backend_uses_it_with_gpus_or_without() -> None:
     hpc = Shape(2, Fabric.SR_IOV, size="Standard_HB120rs_v3", family="HBv3")
     made = spec(launched("pytorch", "x", hpc, backend="ucc"))
@@ -137,15 +125,6 @@ def test_ucx_is_told_of_the_cards_where_the_backend_uses_it_with_gpus_or_without
 
 
 # --- TensorFlow -----------------------------------------------------------------------------------------------------
-
-
-def test_an_estimators_chief_is_the_first_of_those_that_train() -> None:
-    found = roles({"processes_per_node": 2, "mode": "estimator"}, shape=Shape(3))
-    assert (found["chief"]["placement"], found["chief"]["instead_of"], found["ps"]["total"]) == ("primary", "worker", 3)
-
-
-def test_the_chief_of_old_versions_is_called_master() -> None:
-    assert "master" in roles({"mode": "estimator", "chief_name": "master"})
 
 
 @pytest.mark.parametrize(
@@ -235,14 +214,6 @@ def test_what_horovod_is_told_over_an_mpi_can_be_switched_off_by_name() -> None:
 
 def test_a_gang_of_one_node_needs_no_ssh() -> None:
     assert "bt_use_ssh" not in launched("pytorch", "x", Shape(1)).application
-
-
-def test_a_role_runs_inside_its_image() -> None:
-    assert torch(command="python t.py", inside="sh x.sh")["roles"][0]["command"] == f"sh x.sh python {SETTLED} t.py"
-    several = torch(command="cd a && python t.py", inside="sh x.sh")["roles"][0]["command"]
-    assert several == "sh x.sh /bin/sh -c 'cd a && python t.py'"
-    with_variable = torch(command="A=1 python t.py", inside="sh x.sh")["roles"][0]["command"]
-    assert with_variable == "sh x.sh /bin/sh -c 'A=1 python t.py'"
 
 
 # --- mpi4py ---------------------------------------------------------------------------------------------------------

@@ -26,25 +26,6 @@ def launch(runtime: str = "intelmpi", command: str = "./solve", shape: Shape = T
     return launched("mpi", command, shape, runtime=runtime, **options)
 
 
-def in_order(text: str, *parts: str) -> bool:
-    places = [text.find(part) for part in parts]
-    return -1 not in places and places == sorted(places)
-
-
-def test_the_line_is_executable_own_options_implicit_options_payload() -> None:
-    text = launch(
-        executable_path="/opt/mpi/bin/MPIexec", options=("-genv A=1", "-print-rank-map"), processes_per_node=4
-    )
-    assert in_order(
-        text.application,
-        "bt_gang /opt/mpi/bin/MPIexec",
-        "-genv A=1 -print-rank-map",
-        '-hosts "$AZ_BATCH_HOST_LIST" -np 8 -perhost 4',
-        'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh"',
-        "./solve",
-    )
-
-
 def test_a_quoted_number_is_the_number() -> None:
     assert launch(processes_per_node="2") == launch(processes_per_node=2)
 

@@ -8,7 +8,6 @@ import pytest
 
 from batchtrain.errors import PlanError
 from batchtrain.plan import Plan
-from tests import judge
 from tests.unit.plan.jobs import bodies, plan, said
 
 NIGHTLY = {"schedule": {"recurrence_interval": "1.00:00:00"}}
@@ -114,8 +113,3 @@ def test_a_job_manager_of_ones_own_leads_the_jobs_of_a_schedule() -> None:
 def test_properties_that_a_job_manager_task_cannot_have_are_reported() -> None:
     made = scheduled(task={"affinity_id": "TVM:n"})
     assert [(one.rule, one.path) for one in made.warnings] == [("recurrence-tasks", "job_specifications[0].tasks[0]")]
-
-
-def test_the_sdk_takes_a_schedule() -> None:
-    for step in scheduled(task={"docker_image": "a"}).steps:
-        assert judge.flaws(step.action, step.document) == []
