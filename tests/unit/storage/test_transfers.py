@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 from collections.abc import Callable
 from http.client import HTTPConnection
@@ -408,6 +410,16 @@ def test_a_block_that_was_staged_with_another_size_is_sent_again(blobs: BlobServ
     up(blobs, data).check()
     assert blobs.asked.count("PUT model block") == 1
     assert blobs.blobs["model"] == CONTENT
+
+
+def test_a_block_is_named_by_its_number_and_its_digest(blobs: BlobServer, data: Path) -> None:
+    """So that any release continues an upload of any other."""
+    (data / "model").write_bytes(CONTENT)
+    blobs.refuse = lambda asked: 400 if asked == "PUT model blocklist" else 0
+    up(blobs, data)
+    digests = [hashlib.sha256(CONTENT[start : start + 64]).digest() for start in range(0, 200, 64)]
+    names = [bytes([0, 0, 0, number]) + digest[:20] for number, digest in enumerate(digests)]
+    assert sorted(base64.b64decode(name) for name in blobs.blocks["model"]) == names
 
 
 def test_a_file_that_grew_since_it_was_listed_is_not_sent(blobs: BlobServer, data: Path) -> None:
