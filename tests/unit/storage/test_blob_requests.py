@@ -220,6 +220,16 @@ def test_a_refusal_with_a_document_is_no_answer_with_a_body(monkeypatch: pytest.
         blobs.storage.send("store", Request("PUT", "/box/a"))
 
 
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_a_success_with_a_document_is_not_the_services(
+    monkeypatch: pytest.MonkeyPatch, blobs: BlobServer, method: str
+) -> None:
+    monkeypatch.setattr(blob_requests, "received", lambda response: answer(200, b"<html>"))
+    with pytest.raises(Unreachable, match="it has a body, which no answer to such a request has"):
+        blobs.storage.send("make it", Request(method, "/box"))
+    assert blobs.storage.send("read it", Request("GET", "/box")).body == b"<html>"
+
+
 def test_a_sign_in_that_fails_is_named_with_its_account() -> None:
     class SignedOut(Tokens):
         def get_token(self, *scopes: str, **_: Any) -> AccessToken:
