@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from batchtrain.records.rank_end import ProgramError, RankEnd
-from batchtrain.service.causes import LONGEST, Cause, cause, lines_of
+from batchtrain.service.causes import LONGEST, Cause, cause, failure_of_another, lines_of
 
 NODE = "tvmps_" + "732a" * 16 + "_d"
 PLACE = f"on node {NODE} (10.0.0.5)"
@@ -56,6 +56,12 @@ def test_the_exception_is_that_of_the_rank_that_failed_first(prefix: str) -> Non
     others = [f"[0:1] {line}" for line in (*TRACEBACK[:3], "ConnectionError: lost a peer")]
     own = [prefix + line for line in TRACEBACK]
     assert cause((*own, *others), RANK_3).exception == "ZeroDivisionError: division by zero"
+
+
+@pytest.mark.parametrize(("raising", "name"), [("3", ""), ("0", "rank 0")])
+def test_the_failure_of_another_is_not_that_of_the_process_that_ended_first(raising: str, name: str) -> None:
+    lines = [f"[rank{raising}]: {line}" for line in TRACEBACK]
+    assert failure_of_another(lines, RANK_3)[0] == name
 
 
 def test_an_exception_that_another_one_caused_ends_the_chain() -> None:

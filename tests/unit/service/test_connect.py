@@ -36,6 +36,14 @@ def test_only_this_machine_is_near(endpoint: str, near: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("emulated", "label", "options"),
+    [(False, "", ""), (True, "", " --local"), (False, "west", " --batch-account west")],
+)
+def test_a_command_reaches_the_account_of_another_by_its_options(emulated: bool, label: str, options: str) -> None:
+    assert Account("", "acct", KEY, emulated=emulated, label=label).option == options
+
+
+@pytest.mark.parametrize(
     ("endpoint", "key", "text"),
     [
         ("ftp://a.r.batch.azure.com", KEY, "is not a Batch endpoint"),

@@ -204,6 +204,19 @@ def test_a_file_that_was_replaced_between_two_ranges_is_never_a_mixture(
     assert found.reason.endswith(note) and bool(found.reason) is bool(note)
 
 
+def test_a_file_that_shrinks_during_every_try_is_not_there(service: BatchServer, tmp_path: Path) -> None:
+    service.files[TASK] = {"log": content(200)}
+
+    def shrink(name: str, span: str) -> None:
+        if span:
+            service.files[TASK][name] = service.files[TASK][name][:-1]
+
+    service.before = shrink
+    found = fetched(service, tmp_path, File("log", 200))["log"]
+    assert (found.reason, found.again) == ("it changes while it is fetched; fetch it again later", True)
+    assert list(tmp_path.glob("log")) == []
+
+
 def test_a_file_that_is_gone_does_not_stop_the_others(service: BatchServer, tmp_path: Path) -> None:
     service.files[TASK] = {"b": b"there"}
     found = fetched(service, tmp_path, File("a", 10), File("b", 5))
