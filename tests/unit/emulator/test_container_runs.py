@@ -395,10 +395,13 @@ async def test_the_application_command_of_a_gang_has_a_container_of_its_own_by_d
     assert len(emulator.engine.executed) == 1
 
 
-async def test_a_command_whose_end_the_engine_does_not_report_ends_with_its_output(emulator: Emulator) -> None:
-    emulator.engine.programs["sshd"] = Program(code=6, forgotten=True)
+@pytest.mark.parametrize(("unstarted", "code"), [(False, 6), (True, 255)], ids=["with an exit code", "without one"])
+async def test_a_command_whose_end_the_engine_does_not_report_ends_with_its_output(
+    emulator: Emulator, unstarted: bool, code: int
+) -> None:
+    emulator.engine.programs["sshd"] = Program(code=6, forgotten=True, unstarted=unstarted)
     await emulator.boot()
-    assert (await emulator.run("sshd", stays=True)).code == 6
+    assert (await emulator.run("sshd", stays=True)).code == code
 
 
 @pytest.mark.parametrize(
@@ -419,12 +422,6 @@ async def test_a_command_that_the_engine_cannot_execute_has_batchs_code(
     assert (end.code, end.failure) == ((None, failure) if failure else (code, None))
     assert end.message == ("exec: permission denied" if failure else "")
     assert end.container == {"containerId": emulator.tasks()[0].id, "state": "running"}
-
-
-async def test_a_command_without_an_exit_code_ends_with_255(emulator: Emulator) -> None:
-    emulator.engine.programs["sshd"] = Program(forgotten=True, unstarted=True)
-    await emulator.boot()
-    assert (await emulator.run("sshd", stays=True)).code == 255
 
 
 async def test_a_gang_whose_container_is_killed_ends_with_its_code(emulator: Emulator) -> None:

@@ -469,33 +469,28 @@ def test_a_pool_has_ipv4_or_both_families(stage: Stage, families: list[str]) -> 
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("first", "second"),
     [
-        {"name": ""},
-        {"name": "x" * 78},
-        {"backendPort": 29876},
-        {"backendPort": 0},
-        {"frontendPortRangeEnd": 40038},
-        {"frontendPortRangeStart": 49980, "frontendPortRangeEnd": 50020},
-        {"frontendPortRangeStart": 65500, "frontendPortRangeEnd": 65535},
-        {"networkSecurityGroupRules": [{"priority": 149, "access": "allow", "sourceAddressPrefix": "*"}]},
-        {"networkSecurityGroupRules": [{"priority": 150, "access": "allow", "sourceAddressPrefix": "*"}] * 2},
+        ({"name": ""}, None),
+        ({"name": "x" * 78}, None),
+        ({"backendPort": 29876}, None),
+        ({"backendPort": 0}, None),
+        ({"frontendPortRangeEnd": 40038}, None),
+        ({"frontendPortRangeStart": 49980, "frontendPortRangeEnd": 50020}, None),
+        ({"frontendPortRangeStart": 65500, "frontendPortRangeEnd": 65535}, None),
+        ({"networkSecurityGroupRules": [{"priority": 149, "access": "allow", "sourceAddressPrefix": "*"}]}, None),
+        ({"networkSecurityGroupRules": [{"priority": 150, "access": "allow", "sourceAddressPrefix": "*"}] * 2}, None),
+        ({}, {"backendPort": 80, "frontendPortRangeStart": 41000, "frontendPortRangeEnd": 41099}),
+        ({}, {"name": "web", "frontendPortRangeStart": 41000, "frontendPortRangeEnd": 41099}),
+        ({}, {"name": "web", "backendPort": 80, "frontendPortRangeStart": 40099, "frontendPortRangeEnd": 40199}),
     ],
 )
-def test_a_nat_pool_that_cannot_be_is_refused(stage: Stage, change: dict[str, object]) -> None:
-    _refused(stage, [{**SSH, **change}])
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"backendPort": 80, "frontendPortRangeStart": 41000, "frontendPortRangeEnd": 41099},
-        {"name": "web", "frontendPortRangeStart": 41000, "frontendPortRangeEnd": 41099},
-        {"name": "web", "backendPort": 80, "frontendPortRangeStart": 40099, "frontendPortRangeEnd": 40199},
-    ],
-)
-def test_nat_pools_share_no_name_no_port_and_no_range(stage: Stage, other: dict[str, object]) -> None:
-    _refused(stage, [SSH, {**SSH, **other}])
+def test_nat_pools_have_their_limits_and_share_no_name_no_port_and_no_range(
+    stage: Stage, first: dict[str, object], second: dict[str, object] | None
+) -> None:
+    nat_pools = [{**SSH, **change} for change in (first, second) if change is not None]
+    body = {**POOL, **network(endpointConfiguration={"inboundNATPools": nat_pools})}
+    assert stage.refusal(pools.create_pool, body=body).code == "InvalidPropertyValue"
 
 
 # Extensions and logs -------------------------------------------------------------------------------------------------
@@ -588,11 +583,6 @@ def _running(stage: Stage) -> Task:
 def _ports(stage: Stage, node: Node) -> list[int]:
     found = document(stage.do(nodes.get_node, "pool", node.id))
     return [endpoint["frontendPort"] for endpoint in found["endpointConfiguration"]["inboundEndpoints"]]
-
-
-def _refused(stage: Stage, nat_pools: list[dict[str, object]]) -> None:
-    body = {**POOL, **network(endpointConfiguration={"inboundNATPools": nat_pools})}
-    assert stage.refusal(pools.create_pool, body=body).code == "InvalidPropertyValue"
 
 
 def _slow(stage: Stage, seconds: float) -> None:

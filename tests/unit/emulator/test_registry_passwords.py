@@ -9,17 +9,10 @@ import pytest
 
 from batchtrain.emulator import jobs, pools, schedules, task_environment, tasks
 from batchtrain.emulator.records import Task
-from tests.emulation import POOL, Stage, document
+from tests.emulation import POOL, Stage, document, machine
 
 PASSWORD = "not for everybody"
-IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2204"}
-CONTAINERS = {
-    "virtualMachineConfiguration": {
-        "imageReference": IMAGE,
-        "nodeAgentSKUId": "batch.node.ubuntu 22.04",
-        "containerConfiguration": {"type": "dockerCompatible"},
-    }
-}
+CONTAINERS = machine(containerConfiguration={"type": "dockerCompatible"})
 
 
 def settings() -> dict[str, Any]:
