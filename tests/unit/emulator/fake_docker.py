@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import itertools
 import json
@@ -86,7 +87,6 @@ class FakeDocker:
         """Answers by the beginning of a request, instead of the usual one."""
         self.breaks_off = ""
         """The beginning of requests whose connection the engine closes without an answer."""
-        self.on_upload = lambda: None
         self._execs: dict[str, Container] = {}
         self._events: list[tuple[asyncio.StreamWriter, dict[str, list[str]]]] = []
         self._numbers = itertools.count(1)
@@ -109,10 +109,6 @@ class FakeDocker:
         for writer, _ in self._events:
             writer.close()
         self._events.clear()
-
-    def of(self, word: str) -> list[Container]:
-        """The containers that run a program, or whose name has a word."""
-        return [one for one in self.containers.values() if word in one.name or word in one.about.get("command", ())]
 
     def add(self, key: str, labels: Mapping[str, str]) -> None:
         """A container that an earlier emulator made."""
@@ -257,7 +253,6 @@ class FakeDocker:
             self._signal(container, CODES[query["signal"]])
         elif action == "archive":
             self.uploads.append((key, query["path"]))
-            self.on_upload()
         elif action == "exec":
             command = f"e{next(self._numbers):03}"
             program = self.programs.get(body["Cmd"][0], Program(waits=True))
@@ -315,8 +310,6 @@ class FakeDocker:
 
     @staticmethod
     def _user(auth: bytes) -> str:
-        import base64
-
         return str(json.loads(base64.urlsafe_b64decode(auth))["username"]) if auth else ""
 
     # --- programs ---------------------------------------------------------------------------------------------------
