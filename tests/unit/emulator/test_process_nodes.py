@@ -197,6 +197,11 @@ class Nodes:
     def spec(self, name: str = "a", **more: Any) -> NodeSpec:
         return NodeSpec("pool", name, f"10.77.1.{2 + ord(name) - ord('a')}", f"Host-{name}", "STANDARD_NC6", **more)
 
+    def map_environment(self, prefix: Path) -> None:
+        (prefix / "bin").mkdir(parents=True)
+        shutil.copy("/bin/true", prefix / "bin/python")
+        self.images["train"] = str(prefix)
+
     async def boot(self, name: str = "a", **more: Any) -> NodeUp:
         return await self.machine.boot(self.spec(name, **more), self.lost.append)
 
@@ -523,9 +528,7 @@ async def test_a_command_that_was_ended_sends_its_output_files_afterwards(
 
 
 async def test_a_mapped_image_gives_its_programs_after_the_stand_ins(nodes: Nodes, tmp_path: Path) -> None:
-    (tmp_path / "env/bin").mkdir(parents=True)
-    shutil.copy("/bin/true", tmp_path / "env/bin/python")
-    nodes.images["train"] = str(tmp_path / "env")
+    nodes.map_environment(tmp_path / "env")
     up = await nodes.boot()
     await nodes.run("exit 0", image="train", environment={"PATH": f"/mine:{nodes.pool('bin')}:/usr/bin"})
     run = next(request for request in nodes.requests if request["op"] == "run")
@@ -557,9 +560,7 @@ async def test_a_mapped_environment_that_is_gone_fails_the_task(nodes: Nodes, tm
 async def test_the_entry_point_of_a_mapped_image_comes_before_the_command(
     nodes: Nodes, tmp_path: Path, options: str, stays: bool, program: list[str]
 ) -> None:
-    (tmp_path / "env/bin").mkdir(parents=True)
-    shutil.copy("/bin/true", tmp_path / "env/bin/python")
-    nodes.images["train"] = str(tmp_path / "env")
+    nodes.map_environment(tmp_path / "env")
     mapped_images.map_image(nodes.data_dir, "train", tmp_path / "env", entrypoint="entry")
     await nodes.boot()
     await nodes.run("exit 4", image="train", container=Container("train", options), stays=stays)
@@ -577,9 +578,7 @@ async def test_the_entry_point_of_a_mapped_image_comes_before_the_command(
 async def test_a_volume_that_a_mapped_image_cannot_have_fails_the_task(
     nodes: Nodes, tmp_path: Path, volume: str, message: str
 ) -> None:
-    (tmp_path / "env/bin").mkdir(parents=True)
-    shutil.copy("/bin/true", tmp_path / "env/bin/python")
-    nodes.images["train"] = str(tmp_path / "env")
+    nodes.map_environment(tmp_path / "env")
     await nodes.boot()
     end = await nodes.run("exit 0", image="train", container=Container("train", f"-v {volume}"))
     assert (end.code, end.failure) == (None, "ContainerInvalidSettings")
