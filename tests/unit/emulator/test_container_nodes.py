@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from batchtrain.emulator.interface import Container, Containers, Exit, Login, NodeLost, NodeSpec, NodeUnfit, NodeUp, Run
-from batchtrain.emulator.machine import docker, docker_engine, handover
+from batchtrain.emulator.machine import docker, docker_engine, handover, leftovers
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
 from tests.unit.emulator.fake_docker import FakeDocker, Program, no
 
@@ -172,7 +172,7 @@ async def test_a_new_emulator_removes_what_the_last_one_left_and_nothing_of_othe
 
 
 async def test_an_emulator_that_comes_up_removes_the_networks_of_forgotten_ones(emulator: Emulator) -> None:
-    labels = {"batchtrain.emulator": "/no/such/folder", "batchtrain.emulator.seen-from": docker_seen_from()}
+    labels = {"batchtrain.emulator": "/no/such/folder", "batchtrain.emulator.seen-from": leftovers.seen_from()}
     emulator.engine.networks["old"] = {"Id": "old", "Name": "old", "Labels": labels}
     emulator.engine.networks["used"] = {
         "Id": "used", "Name": "used", "Labels": {**labels, "batchtrain.emulator": "/"},
@@ -180,10 +180,6 @@ async def test_an_emulator_that_comes_up_removes_the_networks_of_forgotten_ones(
     await emulator.boot()
     assert "old" not in emulator.engine.networks
     assert "used" in emulator.engine.networks
-
-
-def docker_seen_from() -> str:
-    return os.readlink("/proc/self/ns/mnt")  # noqa: PTH115 - as text
 
 
 async def test_nodes_are_lost_with_the_engine_and_boot_again_on_the_next_one(emulator: Emulator) -> None:

@@ -68,11 +68,7 @@ async def test_what_the_engine_says_of_an_end_is_part_of_its_container(emulator:
     emulator.engine.programs["train.py"] = Program(error="why")
     await emulator.boot()
     end = await emulator.run("train.py")
-    assert end.container == {"containerId": latest(emulator), "state": "exited", "error": "why"}
-
-
-def latest(emulator: Emulator) -> str:
-    return str(emulator.tasks()[-1].id)
+    assert end.container == {"containerId": emulator.tasks()[-1].id, "state": "exited", "error": "why"}
 
 
 async def test_a_run_joins_the_network_of_its_node_and_is_marked_as_the_emulators(emulator: Emulator) -> None:

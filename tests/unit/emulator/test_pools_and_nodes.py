@@ -13,10 +13,6 @@ from tests.emulation import POOL, Stage, document
 START_TASK = {"commandLine": "prepare"}
 
 
-def states(stage: Stage) -> list[str]:
-    return [node.state for node in stage.nodes()]
-
-
 def pool_of(stage: Stage) -> dict[str, object]:
     return document(stage.do(pools.get_pool, "pool"))
 
