@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from batchtrain.config.types import MetricPattern
+from batchtrain.metrics.extract import RATE
 from batchtrain.metrics.stream import MetricStream
 from batchtrain.metrics.summary import Summary, after_warm_up
 from batchtrain.records import Metric, Point
 from batchtrain.records.events import MetricsSeen
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunDirectory
-from batchtrain.runs.numbers import MOST_BYTES, MetricsFile, Recorded
+from batchtrain.runs.numbers import MetricsFile, Recorded
 
 
 @pytest.fixture
@@ -68,14 +69,15 @@ def test_a_wrong_line_is_ignored_and_noted_once(run: RunDirectory) -> None:
     assert lines(run)[0] == {"t": 7.0, "rank": 0, "step": 4, "loss": None}
 
 
-def test_of_very_many_lines_some_are_read_and_it_is_said(run: RunDirectory) -> None:
+def test_of_very_many_lines_some_are_read_and_it_is_said(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("batchtrain.runs.numbers.MOST_BYTES", 1000)
+    monkeypatch.setattr("batchtrain.metrics.extract.FILE_RATE", 100)
     numbers = recorded(run)
-    line = '{"step": 1, "loss": 0.5, "note": "' + "x" * 4000 + '"}\n'
-    path = write(run, "0.jsonl", line * (MOST_BYTES // len(line) + 10))
+    path = write(run, "0.jsonl", '{"step": 1, "loss": 0.5}\n' * 50)
     assert numbers.end({"train": (MetricsFile(1, path),)}) == {"train": {"loss": Metric(0.5, 0.5, 1)}}
     assert "every 2. line was read" in numbers.notes[0]
     flood = recorded(run)
-    flood.lines("train", "stdout", ["hello"] * 300_000)
+    flood.lines("train", "stdout", ["hello"] * 300)
     assert flood.end({}) == {}
     (note,) = flood.notes
     assert "lines are too many and were not searched for metrics" in note
@@ -83,10 +85,10 @@ def test_of_very_many_lines_some_are_read_and_it_is_said(run: RunDirectory) -> N
 
 def test_a_file_is_read_long_after_it_was_printed_and_loses_no_line(run: RunDirectory) -> None:
     numbers = recorded(run)
-    for start in range(0, 60_000, 1000):
+    for start in range(0, 2 * RATE, 1000):
         numbers.lines("train", "stdout", [f"step {n} loss 1" for n in range(start, start + 1000)])
-    assert numbers.end({})["train"]["loss"].step == 59_999
-    assert len(lines(run)) == 60_000
+    assert numbers.end({})["train"]["loss"].step == 2 * RATE - 1
+    assert len(lines(run)) == 2 * RATE
     assert numbers.notes == ()
 
 

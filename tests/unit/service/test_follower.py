@@ -12,7 +12,7 @@ from azure.batch import BatchClient
 from batchtrain import state_files
 from batchtrain.errors import NotFound, ServiceError, Unreachable
 from batchtrain.service import downloads, files
-from batchtrain.service.downloads import RANGE, task_tree
+from batchtrain.service.downloads import task_tree
 from batchtrain.service.files import Follower
 from tests.unit.service.test_retry import Service, refusal
 
@@ -40,12 +40,16 @@ class File:
 
 
 CLIENT = cast("BatchClient", None)
+RANGE = 1 << 16
+"""The bytes of a range in these tests."""
 
 
 @pytest.fixture
 def file(monkeypatch: pytest.MonkeyPatch) -> File:
     made = File()
     monkeypatch.setattr(downloads, "read", made.read)
+    monkeypatch.setattr(files, "RANGE", RANGE)
+    monkeypatch.setattr(files.block, "__defaults__", (RANGE,))
     return made
 
 
