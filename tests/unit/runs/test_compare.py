@@ -268,7 +268,7 @@ def test_the_files_of_a_report_are_the_results_and_what_was_not_fetched(tmp_path
     ("lines", "curve"),
     [
         (['{"epoch": 1, "t": 5, "loss": 2}', '{"epoch": 2, "t": 6, "loss": 1}'], [(1.0, 2.0), (2.0, 1.0)]),
-        (['{"t": 5, "loss": 2}', '{"t": 6, "loss": 1}'], [(0.0, 2.0), (1.0, 1.0)]),
+        (['{"t": 5, "loss": 2}', '{"t": 8, "loss": 1}'], [(0.0, 2.0), (3.0, 1.0)]),
         (['{"loss": 2}', '{"loss": 1}'], [(0.0, 2.0), (1.0, 1.0)]),
         (
             ['{"t": 10, "loss": 2}', '{"loss": 1}', '{"t": 17, "step": 30, "loss": 1}'],
