@@ -24,6 +24,7 @@ from batchtrain.config.task_results import names_all
 from batchtrain.config.types import AutoPool, Job, Recipe, seconds_of, span_of
 from batchtrain.errors import PlanError, ServiceError, UsageError
 from batchtrain.life import intents
+from batchtrain.life.endings import cause_of
 from batchtrain.plan.marks import MAX_PRICE
 from batchtrain.plan.outputs import uploads_named_only
 from batchtrain.records import events
@@ -121,7 +122,7 @@ def _detached(
             if addition is not None:
                 addition.carry_out(client, register, tell)
     except (Exception, KeyboardInterrupt) as error:
-        recording.end("failed", error)
+        recording.end(cause_of(error).state, error)
         if addition is not None:
             with contextlib.suppress(ServiceError):
                 controller.forget(client.storage(alone)(link), name)
@@ -189,47 +190,35 @@ def refuse_unfit(recipe: Recipe) -> None:
         raise PlanError(
             f"a detached run makes its pool from pool.yaml and its job from jobs.yaml; see {recipe.directory}"
         )
-    other = (
-        "create the pool with `batchtrain pool add --idle 30m`, which has no nodes when nothing runs, and add the job"
-        " with `batchtrain jobs add`"
-    )
-    if pool.identities:
-        raise PlanError(
-            f"pool {pool.id} has `identities`, and a pool that ends with its job (`auto_pool`) can have none: Azure"
-            f" sets them through Resource Manager; remove them, or {other}"
-        )
-    if pool.vm_sizes is not None:
-        raise PlanError(
-            f"pool {pool.id} has several sizes (`vm_sizes`), which a pool that ends with its job (`auto_pool`) cannot"
-            f" have; remove them, or {other}"
-        )
     refuse_unattended(recipe)
-    if pool.candidates is not None:
-        raise PlanError(
-            f"pool {pool.id} has `candidates`, and the service, which creates the pool of a detached run, tries none;"
-            f" remove them, or {other}"
-        )
+    for key, is_set, reason in (
+        ("identities", pool.identities, f"{_ENDS} can have none: Azure sets them through Resource Manager"),
+        ("vm_sizes", pool.vm_sizes is not None, f"{_ENDS} cannot have several sizes"),
+        ("candidates", pool.candidates is not None, "the service, which creates the pool, tries none"),
+    ):
+        if is_set:
+            raise PlanError(
+                f"pool {pool.id} has `{key}`, and {reason}; remove them, or create the pool with `batchtrain pool add"
+                " --idle 30m`, which has no nodes when nothing runs, and add the job with `batchtrain jobs add`"
+            )
     for job in recipe.jobs:
         for fits, reason in _UNFIT:
             if fits(job):
                 raise UsageError(f"job {job.id} {reason}")
 
 
+_ENDS = "a pool that ends with its job (`auto_pool`)"
+# fmt: off
 _UNFIT: tuple[tuple[Callable[[Job], bool], str], ...] = (
-    (
-        lambda job: job.recurrence is not None,
-        "has a `recurrence`, and a job schedule has no end; add it with `batchtrain jobs add`",
-    ),
-    (
-        lambda job: job.auto_pool is not None and job.auto_pool.keep_alive,
-        "keeps its pool alive (`auto_pool.keep_alive`), and no client would delete it; remove that",
-    ),
-    (
-        lambda job: any(task.task_factory is not None for task in job.tasks),
+    (lambda job: job.recurrence is not None,
+        "has a `recurrence`, and a job schedule has no end; add it with `batchtrain jobs add`"),
+    (lambda job: job.auto_pool is not None and job.auto_pool.keep_alive,
+        "keeps its pool alive (`auto_pool.keep_alive`), and no client would delete it; remove that"),
+    (lambda job: any(task.task_factory is not None for task in job.tasks),
         "has a `task_factory`, and the results of generated tasks have no place of their own in storage; run it without"
-        " --detach, or write the tasks",
-    ),
+        " --detach, or write the tasks"),
 )
+# fmt: on
 
 
 def storage_link(recipe: Recipe, *, emulated: bool) -> str:
