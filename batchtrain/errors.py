@@ -433,6 +433,12 @@ class TaskFailed(BatchtrainError):
         super().__init__(message)
 
 
+class JobStopped(TaskFailed):
+    """A user terminated a job before its tasks had ended, so that they neither succeeded nor failed."""
+
+    exit_code = 130
+
+
 # --- results of checks ----------------------------------------------------------------------------------------------
 
 OK, WARN, FAIL, NOT_CHECKED = "ok", "warn", "fail", "not checked"

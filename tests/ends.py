@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from batchtrain.errors import (
     CannotRun,
+    JobStopped,
     LimitReached,
     NotAllowed,
     NotFound,
@@ -34,8 +35,8 @@ from batchtrain.service.register import Thing
 POOL, JOBS = Thing("pool", "p"), (Thing("job", "a"), Thing("job", "b"))
 RESULTS: tuple[Results, ...] = ("wanted", "here", "in storage", "on a node")
 ERRORS: tuple[BaseException | None, ...] = (
-    None, TerminalClosed(), Terminated(), KeyboardInterrupt(), LimitReached(), CannotRun("x"), TimedOut("x"),
-    NotFound("x", code="JobNotFound"), NotAllowed("x"), ServiceError("x"), ZeroDivisionError(),
+    None, TerminalClosed(), Terminated(), KeyboardInterrupt(), LimitReached(), JobStopped("x"), CannotRun("x"),
+    TimedOut("x"), NotFound("x", code="JobNotFound"), NotAllowed("x"), ServiceError("x"), ZeroDivisionError(),
 )  # fmt: skip
 KEEPS = ((), ("pool",), ALL)
 ADDED = ((True, True), (True, False), (False, False))

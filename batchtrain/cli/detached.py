@@ -26,7 +26,6 @@ from batchtrain.config.types import Recipe
 from batchtrain.errors import TerminalClosed, Terminated, UsageError
 from batchtrain.records.record import minute
 from batchtrain.runs.directory import RunDirectory, named
-from batchtrain.runs.finished import failure_of
 from batchtrain.runs.recording import Origin, Recording
 from batchtrain.service import read
 
@@ -39,10 +38,13 @@ def run(client: Client, recipe: Recipe, origin: Origin, limits: Limits, *, contr
         show_rows(rows)
         return
     for made in runs:
-        say(f"run {made.run.name} continues without this command; next:")
-        say(f"  batchtrain runs attach {made.run.name}")
-        say(f"  batchtrain runs fetch {made.run.name}")
-        say(f"  batchtrain runs stop {made.run.name}")
+        _say_next(made.run.name, " without this command", "attach", "fetch", "stop")
+
+
+def _say_next(run: str, how: str, *verbs: str) -> None:
+    say(f"run {run} continues{how}; next:")
+    for verb in verbs:
+        say(f"  batchtrain runs {verb} {run}")
 
 
 def fetch(run: str, link: str | None, everything: bool) -> None:
@@ -75,14 +77,12 @@ def attach(run: str, link: str | None, timeout: float) -> None:
         if is_typed and can_ask() and not continues(f"run {name}", _cost(named(root, name), client, job_id)):
             _stopped(runs, name, job_id)
         else:
-            say(f"run {name} continues; next:")
-            say(f"  batchtrain runs attach {name}")
-            say(f"  batchtrain runs stop {name}")
+            _say_next(name, "", "attach", "stop")
         raise
     _show_results(recording)
-    if failure := failure_of(client.batch, recording.run, job_id):
+    if recording.failure is not None:
         settings().rest = f"its output is above, and in {recording.run.path}"
-        raise failure
+        raise recording.failure
 
 
 def stop(run: str) -> None:

@@ -28,7 +28,6 @@ from batchtrain.cli.run_directories import origin, runs_root
 from batchtrain.client import orphans
 from batchtrain.client.client import Client
 from batchtrain.client.job import Job
-from batchtrain.client.orphans import Orphan
 from batchtrain.client.run import follow
 from batchtrain.client.watching import watch_job
 from batchtrain.config.types import Recipe
@@ -157,21 +156,17 @@ def wait(job_id: str | None, timeout: float) -> None:
     except TaskFailed as error:
         failure, settings().rest = error, f"its output is in {orphan.run.path}"
     try:
-        _end_orphan(client, orphan)
+        with bar() as progress:
+            (recording,) = orphans.end(client, [orphan], tell, progress=progress)
+        say(recording.conclusion())
+        if recording.missing:
+            raise recording.missing
     except BatchtrainError as problem:
         if failure is None:
             raise
         raise failure from problem
     if failure is not None:
         raise failure
-
-
-def _end_orphan(client: Client, orphan: Orphan) -> None:
-    with bar() as progress:
-        (recording,) = orphans.end(client, [orphan], tell, progress=progress)
-    say(recording.conclusion())
-    if recording.missing:
-        raise recording.missing
 
 
 def watch(job_id: str | None, timeout: float) -> None:

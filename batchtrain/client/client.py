@@ -27,7 +27,7 @@ from batchtrain.plan.types import Facts, Plan
 from batchtrain.records import Table
 from batchtrain.runs.beginnings import Beginning, lineage_of
 from batchtrain.runs.directory import LATEST, find, root_of
-from batchtrain.runs.finished import Result, Run, failure_of
+from batchtrain.runs.finished import Result, Run
 from batchtrain.runs.lease import marks_here
 from batchtrain.runs.recording import Origin
 from batchtrain.service import read
@@ -202,8 +202,8 @@ class Client(Operations):
         runs = self._account_runs(runs_dir, link)
         name, job_id = runs.find(run)
         recording = runs.attach(name, job_id, tell=tell, timeout=timeout)
-        if check and (failure := failure_of(self.batch, recording.run, job_id)):
-            raise failure
+        if check and recording.failure is not None:
+            raise recording.failure
         return Run(recording.run)
 
     def fetch_run(self, run: str = LATEST, *, runs_dir: str | Path | None = None, link: str | None = None) -> Run:

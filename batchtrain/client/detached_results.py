@@ -10,6 +10,7 @@ from batchtrain.client import controller
 from batchtrain.client.detach import only_link
 from batchtrain.config.types import Recipe
 from batchtrain.errors import NotFound, ServiceError, UsageError
+from batchtrain.life.endings import cause_of
 from batchtrain.runs import stored_results
 from batchtrain.runs.finished import failure_of
 from batchtrain.runs.recording import Recording, secrets_of_job
@@ -69,7 +70,7 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str, *, everyt
         if is_over:
             _end_controller(client, storage, record.job, name)
             failure = failure_of(client.batch, run, record.job)
-            recording.end("failed" if failure else "completed", failure)
+            recording.end(cause_of(failure).state, failure)
     finally:
         recording.release()
     return recording

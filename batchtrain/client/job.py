@@ -22,6 +22,7 @@ from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.display.progress import Card, line
 from batchtrain.errors import BatchtrainError, Finding, NotFound, ServiceError, TaskFailed, UsageError
 from batchtrain.life import intents, rules
+from batchtrain.life.endings import cause_of
 from batchtrain.life.rules import Decision
 from batchtrain.records import MOST_ROWS, Attempt, Table, Task
 from batchtrain.records.events import TasksChanged
@@ -47,7 +48,7 @@ from batchtrain.service import (
 )
 from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS
 from batchtrain.service.downloads import task_tree
-from batchtrain.service.failed import explained, failed, summary, unfinished
+from batchtrain.service.failed import ended_early, explained, failed, summary, unfinished
 from batchtrain.service.register import Thing
 from batchtrain.service.statistics import Stats
 from batchtrain.service.task_actions import Action, Changed
@@ -132,7 +133,9 @@ class Job:
         if known is None:
             still_open = read.tasks(self._client.batch, self.id, where=tasks.OPEN, limit=1)
             known = itertools.chain(self.iter_tasks("failed", limit=GROUPED), still_open)
-        not_done = [task for task in known if task.state != "completed" or task.failed]
+        not_done = [task for task in known if task.outcome != "succeeded"]
+        if any(task.is_cut_short for task in not_done) and (job := read.job(self._client.batch, self.id)).is_terminated:
+            return ended_early(job)
         if not not_done:
             return None
         failures = statistics.by_cause(task for task in not_done if task.failed).values()
@@ -259,10 +262,10 @@ class Job:
         try:
             tasks = self.tasks
             recording.fetch(tasks, all_tasks=True, everything=everything, progress=progress)
-            failed = [task for task in tasks if task.failed][:1]
-            open_tasks = not tasks or any(task.state != "completed" for task in tasks)
-            failure = None if open_tasks else self.first_failure(failed, logs=str(recording.run.path / "logs"))
-            recording.end("fetched" if open_tasks else "failed" if failure else "completed", failure)
+            is_open = any(task.state != "completed" for task in tasks)
+            is_open = not tasks or (is_open and not read.job(self._client.batch, self.id).is_terminated)
+            failure = None if is_open else self.first_failure(tasks, logs=str(recording.run.path / "logs"))
+            recording.end("fetched" if is_open else cause_of(failure).state, failure)
         finally:
             recording.release()
         return recording, (*recording.unsaved, *recording.lost)

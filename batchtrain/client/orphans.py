@@ -7,15 +7,15 @@ from __future__ import annotations
 import contextlib
 import platform
 from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from batchtrain.catalog.prices import money
 from batchtrain.client.ending import Ending
 from batchtrain.client.interrupts import Interrupts
-from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, TaskFailed, counted
+from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, counted
 from batchtrain.life import lost
+from batchtrain.life.endings import cause_of
 from batchtrain.life.intents import ADOPT
 from batchtrain.life.lost import SeenLost
 from batchtrain.plan.marks import Marks
@@ -174,13 +174,13 @@ def end(
 
     Raises ResultsLeft if results are still on a node, and the error of a deletion; the run stays an orphan then.
     """
-    recordings, failures = list[Recording](), list[TaskFailed | None]()
+    recordings = list[Recording]()
     with Interrupts() as interrupts:
         try:
             for orphan in met:
                 tell(RunAdopted(orphan.run.name, f"{orphan.what}; it is ended first"))
                 recordings.append(_recording(client, orphan))
-                failures.append(_fetched(client, orphan, recordings[-1], everything, progress))
+                _fetch(client, orphan, recordings[-1], everything, progress)
             interrupts.hold()
             ending = _ending(client, met, recordings, tell, interrupts, kept_kinds)
             ending.end()
@@ -194,9 +194,11 @@ def end(
             for recording in recordings:
                 recording.release()
             raise
-        for orphan, recording, failure in zip(met, recordings, failures, strict=True):
+        for orphan, recording in zip(met, recordings, strict=True):
             if recording.has_fetched:
-                recording.end("failed" if failure else _last_state(orphan.run), failure, _last_end(orphan.run))
+                state = cause_of(recording.failure).state if recording.failure else _last_state(orphan.run)
+                ends = (task.ended for task in orphan.run.tasks() if task.ended)
+                recording.end(state, recording.failure, max(ends, default=None))
             else:
                 recording.close(_last_state(orphan.run))
     return tuple(recordings)
@@ -220,16 +222,13 @@ def fetch(
     return recording
 
 
-def _fetched(
-    client: Operations, orphan: Orphan, recording: Recording, everything: bool, progress: Progress
-) -> TaskFailed | None:
-    """Fetch the results of an orphan; returns the failure of its first failed task."""
-    if not _has_mark(client, orphan.job, orphan):
-        return None
-    job = client.jobs.handle(orphan.record.job)
-    tasks = job.tasks
-    recording.fetch(tasks, all_tasks=True, everything=everything, progress=progress)
-    return job.first_failure(tasks, logs=str(orphan.run.path / "logs"))
+def _fetch(client: Operations, orphan: Orphan, recording: Recording, everything: bool, progress: Progress) -> None:
+    """Fetch the results of an orphan, if its job is there."""
+    if _has_mark(client, orphan.job, orphan):
+        job = client.jobs.handle(orphan.record.job)
+        tasks = job.tasks
+        recording.fetch(tasks, all_tasks=True, everything=everything, progress=progress)
+        recording.failure = job.first_failure(tasks, logs=str(orphan.run.path / "logs"))
 
 
 def _recording(client: Operations, orphan: Orphan) -> Recording:
@@ -281,12 +280,7 @@ def _last_state(run: RunDirectory) -> str:
     tasks = run.tasks()
     if not tasks or any(task.state != "completed" for task in tasks):
         return "interrupted"
-    return "failed" if any(task.result == "failure" or task.exit_code for task in tasks) else "completed"
-
-
-def _last_end(run: RunDirectory) -> datetime | None:
-    """When the last of its tasks ended, as far as it is known."""
-    return max((task.ended for task in run.tasks() if task.ended), default=None)
+    return "failed" if any(task.failed for task in tasks) else "completed"
 
 
 def _has_mark(client: Operations, thing: Thing, orphan: Orphan) -> bool:

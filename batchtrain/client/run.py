@@ -231,7 +231,7 @@ def _written(
                 item.finding = item.finding.after_deletion()
     for recording in recordings:
         reason = recording.failure if recording.has_ended else error or failure
-        state = "completed" if reason is None else "failed" if recording.has_ended else cause_of(reason).state
+        state = cause_of(reason).state
         try:
             recording.end(state, reason)
             notices.ended(recording.job_id, recording.run.name, state, reason)

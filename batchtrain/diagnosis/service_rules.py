@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from batchtrain.records import Failure, Node, Task
 from batchtrain.records.attempt import Reason
+from batchtrain.records.failure import TASK_ENDED
 
 
 class Known(NamedTuple):
@@ -149,7 +150,7 @@ def of_task(task: Task) -> tuple[Known, str] | None:
     failure = task.failure
     if failure.code.startswith("FileUpload"):
         return UPLOAD, failure.detailed
-    if failure.code == "TaskEnded":  # the service tells no reason, so the time that the task took decides
+    if failure.code == TASK_ENDED:  # the service tells no reason, so the time that the task took decides
         limit = task.request.wall_clock
         if limit is None or task.seconds is None or task.seconds < limit - CLOCKS:
             return TERMINATED, failure.detailed

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from batchtrain.errors import (
     BatchtrainError,
     CannotRun,
+    JobStopped,
     LimitReached,
     NotAllowed,
     NotFound,
@@ -65,6 +66,8 @@ CAUSES: tuple[Cause, ...] = (
     Cause("terminated", "a program ended the command by SIGTERM", _is(Terminated), "nothing", "interrupted"),
     INTERRUPTED,
     Cause("limit", "a limit of the price or of the duration", _is(LimitReached), "nothing", "interrupted"),
+    Cause("stopped", "a user terminated the job, by `runs stop` or `jobs term`", _is(JobStopped),
+        "nothing", "interrupted"),
     Cause("futile", "the tasks never start, or a faulty node was not replaced",
         _is(ReplacementFailed, CannotRun, WaitOver), "nothing", "failed"),
     Cause("outage", "the deadline is over, or the service cannot be reached", _is(TimedOut, Unreachable),

@@ -6,6 +6,8 @@ import msgspec
 
 EXIT_CODE = "FailureExitCode"
 """The service's code for a task whose exit code was not 0."""
+TASK_ENDED = "TaskEnded"
+"""The service's code for a task that was terminated: by a user, with its job, or at its limit of run time."""
 
 
 class Detail(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

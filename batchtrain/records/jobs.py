@@ -12,6 +12,8 @@ from batchtrain.records.tasks import Task
 
 OVER = frozenset({"completed", "terminating", "deleting"})
 """The states of a job none of whose tasks starts any more."""
+ENDED_BY_TASKS = ("AllTasksComplete", "JMComplete", "TaskFailed")
+"""Why a job of Azure Batch ends whose tasks were all added and have ended."""
 
 
 class Job(Record, frozen=True):
@@ -41,6 +43,11 @@ class Job(Record, frozen=True):
     wall_clock: float | None = None
     """Its limit of run time in seconds; None without one."""
     metadata: tuple[dict[str, str], ...] = ()
+
+    @property
+    def is_terminated(self) -> bool:
+        """Whether a user ended it, who may give any reason; the other ones are those of the service."""
+        return self.reason not in ("", "MaxWallClockTimeExpiry", *ENDED_BY_TASKS)
 
     @property
     def is_over(self) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from batchtrain.records.failure import Failure
+from batchtrain.records.failure import TASK_ENDED, Failure
 from batchtrain.records.record import Int32, Record, Time
 
 
@@ -46,7 +46,7 @@ class ExitConditions(Record, frozen=True, rename="camel"):
                 return codes.exit_options
         if failure.code.startswith("FileUpload"):
             return self.default if self.file_upload_error is None else self.file_upload_error
-        if exit_code is None and failure and failure.code != "TaskEnded":
+        if exit_code is None and failure and failure.code != TASK_ENDED:
             return self.default if self.pre_processing_error is None else self.pre_processing_error
         return ExitOptions() if exit_code == 0 else self.default
 
@@ -99,6 +99,11 @@ class Task(Record, frozen=True):
     def failed(self) -> bool:
         """Whether its last run failed."""
         return self.result == "failure" or bool(self.exit_code)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether it did not end by itself, once its job is over."""
+        return self.state != "completed" or self.failure.code == TASK_ENDED
 
     @property
     def outcome(self) -> str:

@@ -16,6 +16,7 @@ from azure.batch import BatchClient
 from batchtrain import markup, state_files
 from batchtrain.errors import NotFound, TaskFailed, UsageError, printable
 from batchtrain.records import MOST_ROWS, Attempt, Table, Task, aligned
+from batchtrain.records.jobs import ENDED_BY_TASKS
 from batchtrain.records.rank_end import ENDS, RankEnd
 from batchtrain.runs import compare, directory, report, restore
 from batchtrain.runs.continuations import LineageRecord, continuations
@@ -34,10 +35,6 @@ LAST_LINES, END_BYTES = 200, 2**18
 
 MOST_LOG = 64 << 20
 """Bytes of a log that are read."""
-
-
-ENDED_BY_TASKS = ("AllTasksComplete", "JMComplete", "TaskFailed")
-"""Why a job of Azure Batch ends whose tasks were all added and have ended."""
 
 
 class Lines(tuple[str, ...]):
@@ -235,20 +232,19 @@ def stderr_end(folder: Path) -> tuple[str, ...]:
 def failure_of(batch: BatchClient, run: RunDirectory, job_id: str) -> TaskFailed | None:
     """Why the first task that failed did so, from the fetched files, or what ended the job before its tasks had; None
     if all tasks succeeded."""
-    count = 0
+    job, count, rest = read.job(batch, job_id), 0, list[Task]()
     for task in run.each_task():
         count += 1
+        rest += [task] if task.outcome != "succeeded" else []
+    if job.is_terminated and any(task.is_cut_short for task in rest):
+        return ended_early(job)
+    for task in rest:
         if task.state != "completed":
             return unfinished(job_id, task)
-        if task.failed:
-            logs = run.logs(task.id)
-            ends = local_records(logs / ENDS.removeprefix("wd/"), RankEnd)
-            return failed(job_id, task, stderr_end(logs), next(iter(ends), RankEnd()))
-    try:
-        reason = read.job(batch, job_id).reason
-    except NotFound:  # a run that was left, and has been ended
-        return None
-    return None if reason in ENDED_BY_TASKS or count >= _planned_tasks(run) else ended_early(job_id, reason)
+        logs = run.logs(task.id)
+        ends = local_records(logs / ENDS.removeprefix("wd/"), RankEnd)
+        return failed(job_id, task, stderr_end(logs), next(iter(ends), RankEnd()))
+    return None if job.reason in ENDED_BY_TASKS or count >= _planned_tasks(run) else ended_early(job)
 
 
 class _PlanBody(msgspec.Struct, frozen=True):

@@ -164,7 +164,7 @@ class Recording:
         self.has_fetched = self.has_ended = False
         """Whether a fetch came to its end; whether the tasks of the followed job have ended."""
         self.failure: TaskFailed | None = None
-        """Of its first failed task."""
+        """Of its first failed task, or of its job that a user terminated."""
         self._attempts = AttemptRecord(run, self._forget_logs)
         self._addresses: dict[str, str] = {}
         """The ids of the nodes that were seen, by address."""
@@ -408,6 +408,7 @@ class Recording:
         that another process still records is left to it. ended: when its tasks did, if its nodes stayed until now."""
         if self._lease is None:
             return
+        self.failure = self.failure or (error if isinstance(error, TaskFailed) else None)
         if self._finished:  # add the metrics of tasks that were fetched after the end of the run
             tasks = (task.id for task in self.run.each_task())
             measured_tasks = frozenset(task_id for task_id in tasks if self.run.metrics_file(task_id).exists())

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
-from batchtrain.errors import TaskFailed, printable, shortened
-from batchtrain.records import Failure, Task
+from batchtrain.errors import JobStopped, TaskFailed, printable, shortened
+from batchtrain.records import Failure, Job, Task
 from batchtrain.records.failure import EXIT_CODE
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.causes import TAG, Cause, cause, lines_of, of_the_program
@@ -50,10 +50,13 @@ def unfinished(job_id: str, task: Task) -> TaskFailed:
     return TaskFailed(f"task {name} did not finish: it is {task.state}, and its job was terminated", task=name)
 
 
-def ended_early(job_id: str, reason: str) -> TaskFailed:
-    """The error of a job that something else than the end of its tasks has ended; some may never have been added."""
-    text = f"job {job_id} ended early ({reason}): the tasks that it had have succeeded, and others may be missing"
-    return TaskFailed(text, task=job_id)
+def ended_early(job: Job) -> TaskFailed:
+    """The error of a job that something else than the end of its tasks has ended: a user, or the service; then the
+    tasks that it had have succeeded."""
+    if job.is_terminated:
+        return JobStopped(f"job {job.id} was terminated by a user before its tasks had ended")
+    text = f"job {job.id} ended early ({job.reason}): the tasks that it had have succeeded, and others may be missing"
+    return TaskFailed(text, task=job.id)
 
 
 def explained(tasks: Iterable[Task], reason_of: Callable[[Task], str]) -> Iterator[Task]:

@@ -191,6 +191,7 @@ def test_a_task_that_never_started_has_failed_for_what_keeps_it_waiting(
 
     monkeypatch.setattr(Job, "reason_to_wait", reason_to_wait)
     monkeypatch.setattr(Job, "_examined", lambda *_, **__: Mock(first=None))
+    monkeypatch.setattr(read, "job", lambda *_: records.Job("job", "active"))
     error = Job(Mock(), "job").first_failure([Task("done", "completed", "success", exit_code=0), Task("t", state)])
     assert error is not None
     assert (len(waits), str(error).endswith("; no node has room for it")) == (asked, bool(asked))

@@ -17,6 +17,7 @@ from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
 from batchtrain.cli import detached
 from batchtrain.client import account_runs, controller, detach, detached_results
+from batchtrain.client import job as client_job
 from batchtrain.client.account_runs import AccountRuns
 from batchtrain.client.limits import Limits
 from batchtrain.config.task_results import MOST_TASKS
@@ -31,10 +32,12 @@ from batchtrain.config.types import (
     VmSizes,
 )
 from batchtrain.emulator.machine.output_files import _fits
-from batchtrain.errors import NotFound, PlanError, UsageError
+from batchtrain.errors import NotFound, PlanError, TaskFailed, UsageError
+from batchtrain.life.endings import cause_of
 from batchtrain.plan import Plan, outputs, plan_jobs, wire
 from batchtrain.plan.types import Facts
-from batchtrain.records import Job, Task
+from batchtrain.records import Failure, Job, Task
+from batchtrain.records.failure import TASK_ENDED
 from batchtrain.runs import finished, stored_results
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.recording import Origin
@@ -193,9 +196,12 @@ def test_the_manager_of_a_job_uploads_its_output_as_every_task_does() -> None:
         assert {file["filePattern"] for file in files} >= ({"../std*.txt", "**/*"} if results else set())
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), NotFound("no storage account"), OSError("no disk")])
-def test_a_run_whose_command_ends_before_its_last_request_has_failed(
-    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [(KeyboardInterrupt(), "interrupted"), (NotFound("no storage account"), "failed"), (OSError("no disk"), "failed")],
+)
+def test_a_run_whose_command_ends_before_its_last_request_has_its_end(
+    error: BaseException, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     states: list[str] = []
 
@@ -211,7 +217,7 @@ def test_a_run_whose_command_ends_before_its_last_request_has_failed(
     monkeypatch.setattr(detach, "refuse_existing", lambda *_, **__: {})
     with pytest.raises(type(error)):
         detach.detach(without_service(), stored("link"), tell=lambda _: None, origin=Origin(tmp_path))
-    assert states == ["detached", "failed"]
+    assert states == ["detached", state]
 
 
 def without_service() -> Any:
@@ -395,6 +401,40 @@ def test_a_job_that_ended_before_all_its_tasks_were_added_has_failed(
     (tmp_path / "tasks.jsonl").write_bytes(b"".join(msgspec.json.encode(task) + b"\n" for task in tasks))
     failure = finished.failure_of(cast("Any", None), run, "job")
     assert (failure is None) == is_complete
+
+
+DONE, FAILED = Task("a", "completed", "success", exit_code=0), Task("b", "completed", "failure", exit_code=1)
+CUT = Task("c", "completed", "failure", failure=Failure(TASK_ENDED))
+
+
+@pytest.mark.parametrize(
+    ("reason", "tasks", "state"),
+    [
+        ("UserTerminate", [DONE, CUT], "interrupted"),
+        ("UserTerminate", [FAILED, CUT], "interrupted"),
+        ("UserTerminate", [DONE, Task("d", "active")], "interrupted"),
+        ("too expensive", [CUT], "interrupted"),
+        ("UserTerminate", [DONE, FAILED], "failed"),
+        ("MaxWallClockTimeExpiry", [CUT], "failed"),
+        ("AllTasksComplete", [CUT], "failed"),
+        ("UserTerminate", [DONE], "completed"),
+    ],
+)
+def test_a_job_that_a_user_terminated_before_its_tasks_had_ended_is_no_failure_of_its_program(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str, tasks: list[Task], state: str
+) -> None:
+    monkeypatch.setattr(read, "job", lambda batch, job_id: Job("job", reason=reason))
+    monkeypatch.setattr(client_job.Job, "failure_of", lambda *_: TaskFailed("a task"))
+    monkeypatch.setattr(client_job.Job, "_examined", lambda *_, **__: SimpleNamespace(first=None))
+    monkeypatch.setattr(client_job.Job, "reason_to_wait", lambda _: None)
+    run = RunDirectory(tmp_path)
+    run.config.mkdir()
+    (run.config / "plan.json").write_bytes(msgspec.json.encode({"steps": [ONE] * len(tasks)}))
+    (tmp_path / "tasks.jsonl").write_bytes(b"".join(msgspec.json.encode(task) + b"\n" for task in tasks))
+    client: Any = SimpleNamespace(batch=None)
+    for failure in (finished.failure_of(client.batch, run, "job"), client_job.Job(client, "job").first_failure(tasks)):
+        assert cause_of(failure).state == state
+        assert getattr(failure, "exit_code", 0) == {"interrupted": 130, "failed": 10, "completed": 0}[state]
 
 
 @pytest.mark.parametrize("wall_clock", [1e300, 8.64e10 * 100, 3600.0 * 24 * 365 * 8000])

@@ -152,9 +152,9 @@ def test_an_adopted_run_ended_with_the_last_of_its_tasks(tmp_path: Path, monkeyp
     times = {"a": 60.0, "b": 90.0, "c": None}
     orphan.run.write_tasks(Task(id, "completed", started=START, seconds=seconds) for id, seconds in times.items())
     ends: list[Any] = []
-    recording = SimpleNamespace(has_fetched=True, unsaved=(), end=lambda *end: ends.append(end))
+    recording = SimpleNamespace(has_fetched=True, unsaved=(), failure=None, end=lambda *end: ends.append(end))
     monkeypatch.setattr(orphans, "_recording", lambda *_: recording)
-    monkeypatch.setattr(orphans, "_fetched", lambda *_: None)
+    monkeypatch.setattr(orphans, "_fetch", lambda *_: None)
     monkeypatch.setattr(orphans, "marks_or_none", lambda *_: Marks(""))
     orphans.end(SimpleNamespace(account=HERE, batch=None), [orphan], lambda event: None)  # type: ignore[arg-type]
     assert (orphan.run.name, ends) == (name, [("completed", None, START + timedelta(seconds=90))])
@@ -164,6 +164,8 @@ class Fetched:
     """What was recorded of a lost run whose results were fetched, or not."""
 
     has_fetched, is_on_nodes_alone, exceeds_limit = True, True, False
+
+    failure = None
 
     def __init__(self, unsaved: tuple[str, ...], released: list[str], job_id: str) -> None:
         self.unsaved, self._released, self._job_id = unsaved, released, job_id
@@ -184,7 +186,7 @@ def test_no_lost_run_is_deleted_while_results_of_one_are_on_its_nodes(
 
     runs = {job: lost(tmp_path, job) for job in ("a", "b", "c")}
     monkeypatch.setattr(orphans, "_recording", recording)
-    monkeypatch.setattr(orphans, "_fetched", lambda *_: None)
+    monkeypatch.setattr(orphans, "_fetch", lambda *_: None)
     monkeypatch.setattr(orphans, "marks_or_none", lambda _, thing: Marks(runs[thing.id.removeprefix("p-")]))
     emptied = list[str]()
     monkeypatch.setattr(leaving, "_own_pool_of", lambda *_: "")
