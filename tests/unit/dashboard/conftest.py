@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
-from tests.unit.dashboard.asking import Service, answered_by
+from tests.unit.dashboard.asking import Client, Service, answered_by, dashboard
 
 
 @pytest.fixture
@@ -12,3 +15,10 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     service = Service()
     answered_by(service, monkeypatch)
     return service
+
+
+@pytest.fixture
+def client(runs: Path) -> Iterator[Client]:
+    """A dashboard without an account, of the runs of a test."""
+    with dashboard(runs) as client:
+        yield client

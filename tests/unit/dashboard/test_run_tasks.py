@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,6 @@ def runs(tmp_path: Path) -> Path:
     root = tmp_path / "runs"
     dashboards.record_gang(root, GANG, 8, hung=5)
     return root
-
-
-@pytest.fixture
-def client(runs: Path) -> Iterator[Client]:
-    with dashboard(runs) as client:
-        yield client
 
 
 def change(runs: Path, **fields: Any) -> None:

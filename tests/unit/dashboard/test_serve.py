@@ -21,12 +21,12 @@ from batchtrain.errors import UsageError
 from tests.unit.dashboard.asking import FAR, NEAR
 
 
-class Server:
-    """A server that ends at once, as by Ctrl-C."""
+class Started:
+    """What `serve` made of its options for a server, which ends at once, as by Ctrl-C."""
 
-    def __init__(self, config: Any, board: Board, *_: Any) -> None:
-        self.config, self.board = config, board
-        STARTED.append(self)
+    def __init__(self, connection: Any, board: Board, budget: Budget, keys: Keys, hosts: frozenset[str]) -> None:
+        self.board, self.budget, self.keys = board, budget, keys
+        self.guard = application(connection, board, budget, keys, hosts)
 
     def run(self, sockets: list[socket.socket]) -> None:
         assert not self.board.closed
@@ -34,27 +34,18 @@ class Server:
         raise KeyboardInterrupt
 
 
-STARTED: list[Server] = []
-KEYS: list[Keys] = []
-BUDGETS: list[Budget] = []
-GUARDS: list[Guard] = []
-
-
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Server]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Started]:
     """The servers that `serve` starts; none serves anything."""
+    servers: list[Started] = []
 
-    def noted(connection: Any, board: Board, budget: Budget, keys: Keys, hosts: frozenset[str]) -> Guard:
-        KEYS.append(keys)
-        BUDGETS.append(budget)
-        GUARDS.append(application(connection, board, budget, keys, hosts))
-        return GUARDS[-1]
+    def noted(*parts: Any) -> Guard:
+        servers.append(Started(*parts))
+        return servers[-1].guard
 
-    for seen in (STARTED, KEYS, BUDGETS, GUARDS):
-        seen.clear()
-    monkeypatch.setattr(serve, "_Server", Server)
+    monkeypatch.setattr(serve, "_Server", lambda *_: servers[-1])
     monkeypatch.setattr(serve, "application", noted)
-    return STARTED
+    return servers
 
 
 def served(options: Options) -> Served:
@@ -66,7 +57,7 @@ def served(options: Options) -> Served:
 
 
 def test_a_server_listens_on_this_machine_alone_and_its_board_ends_with_it(
-    started: list[Server], tmp_path: Path
+    started: list[Started], tmp_path: Path
 ) -> None:
     dashboard = served(Options(None, tmp_path, port=0))
     (server,) = started
@@ -76,30 +67,30 @@ def test_a_server_listens_on_this_machine_alone_and_its_board_ends_with_it(
     assert server.board.closed
 
 
-def test_a_server_that_ends_erases_its_note(started: list[Server], tmp_path: Path) -> None:
+def test_a_server_that_ends_erases_its_note(started: list[Started], tmp_path: Path) -> None:
     serve.serve(Options(None, tmp_path, port=0), lambda served: (tmp_path / FILE).write_text(served.url) and None)
     assert started and not (tmp_path / FILE).exists()
 
 
-def test_each_server_has_secrets_of_its_own(started: list[Server], tmp_path: Path) -> None:
+def test_each_server_has_secrets_of_its_own(started: list[Started], tmp_path: Path) -> None:
     dashboards = [served(Options(None, tmp_path, port=0)) for _ in range(2)]
-    assert [dashboard.token for dashboard in dashboards] == [keys.token for keys in KEYS]
-    secrets = {secret for keys in KEYS for secret in (keys.token, keys.session)}
+    assert [dashboard.token for dashboard in dashboards] == [server.keys.token for server in started]
+    secrets = {secret for server in started for secret in (server.keys.token, server.keys.session)}
     assert len(secrets) == 4 and min(map(len, secrets)) >= 43  # 32 random bytes
-    assert [keys.cookie for keys in KEYS] == [f"batchtrain_{server.address[1]}" for server in started]
+    assert all(server.keys.cookie == f"batchtrain_{server.address[1]}" for server in started)
 
 
 @pytest.mark.parametrize(("account", "unlimited"), [(None, True), (NEAR, True), (FAR, False)])
 def test_only_requests_to_azure_are_limited(
-    started: list[Server], tmp_path: Path, account: Any, unlimited: bool
+    started: list[Started], tmp_path: Path, account: Any, unlimited: bool
 ) -> None:
     served(Options(account, tmp_path, port=0))
-    assert isinstance(BUDGETS[0], Unlimited) is unlimited
+    assert isinstance(started[0].budget, Unlimited) is unlimited
 
 
-def test_the_names_of_a_proxy_reach_the_guard(started: list[Server], tmp_path: Path) -> None:
+def test_the_names_of_a_proxy_reach_the_guard(started: list[Started], tmp_path: Path) -> None:
     served(Options(None, tmp_path, port=0, hosts=frozenset({"gpu.example"})))
-    assert GUARDS[0]._hosts == {"gpu.example"}
+    assert started[0].guard._hosts == {"gpu.example"}
 
 
 @pytest.fixture

@@ -96,6 +96,20 @@ def ran(name: str = "train", exit_code: int = 0, node_id: str = "tvm-1") -> Task
     return Task(name, "completed", result, exit_code, node_id, 40.0, started=after(10))
 
 
+def fetched(service: BatchServer, *tasks: Task, **fields: Any) -> Recording:
+    """The same after these tasks were fetched, by default the one that ran."""
+    recorded = started(service, **fields)
+    recorded.fetch(tasks or [ran()])
+    return recorded
+
+
+def completed(service: BatchServer, *tasks: Task, **fields: Any) -> Recording:
+    """The same after the run has completed."""
+    recorded = fetched(service, *tasks, **fields)
+    recorded.end("completed")
+    return recorded
+
+
 def test_while_one_run_fetches_all_runs_of_this_process_count_as_alive(
     service: BatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,9 +232,7 @@ def test_a_warning_of_the_launch_is_in_the_record_while_the_run_continues_and_is
 
 def test_a_warning_of_a_gang_that_was_not_followed_comes_with_its_records(service: BatchServer) -> None:
     service.files["/jobs/j/tasks/train"] = {"wd/ranks/stream.jsonl": b'{"warning": "node n1 is hot"}\n'}
-    recorded = started(service)
-    recorded.fetch([ran()])
-    recorded.end("completed")
+    recorded = completed(service)
     assert recorded.run.record().warnings == ("node n1 is hot",)
 
 
@@ -240,9 +252,7 @@ def test_the_parts_of_a_run_are_measured_by_its_events(service: BatchServer, mon
 
 def test_the_start_tasks_of_nodes_that_were_there_before_are_no_part_of_a_run(service: BatchServer) -> None:
     service.pool(node("tvm-1", allocated=-1, prepared=99), node("tvm-2", prepared=30), node("tvm-3", prepared=20))
-    recorded = started(service)
-    recorded.fetch([ran()])
-    recorded.end("completed")
+    recorded = completed(service)
     assert recorded.run.record().phases["preparation"] == 30.0
 
 
@@ -301,8 +311,7 @@ def test_of_a_job_with_too_many_tasks_only_the_named_results_come_and_a_line_say
 )
 def test_a_created_file_that_the_settings_do_not_name_is_said(service: BatchServer, results: Any, line: str) -> None:
     service.files["/jobs/j/tasks/train"] = {"wd/model.pt": b"model", "wd/output/x": b"x", "wd/ranks/a": b"", "y": b""}
-    recorded = started(service, job=job_of({"results": results}))
-    recorded.fetch([ran()])
+    recorded = fetched(service, job=job_of({"results": results}))
     assert (recorded.conclusion().partition("\n  ")[2], recorded.unsaved, recorded.missing) == (line, (), None)
 
 
@@ -328,8 +337,11 @@ def test_a_file_that_an_output_of_its_task_sent_to_storage_is_not_on_its_node_al
 ) -> None:
     service.files["/jobs/j/tasks/train"] = {path: b"model"}
     data = {"output_data": {"azure_storage": [output]}} if output else {}
-    recorded = started(service, job=job_of({"results": {"max_created_size": "0", "max_size": "0"}, **data}))
-    recorded.fetch([replace(ran(), result="success")])
+    recorded = fetched(
+        service,
+        replace(ran(), result="success"),
+        job=job_of({"results": {"max_created_size": "0", "max_size": "0"}, **data}),
+    )
     assert (recorded.exceeds_limit, recorded.is_on_nodes_alone) == (True, is_alone)
 
 
@@ -338,8 +350,7 @@ def test_nodes_are_numbered_as_the_tasks_name_them_and_have_their_ranks(service:
     service.pool(node("tvm-1", address="10.0.0.5"))
     ranks = {f"wd/ranks/rank-{rank}.stdout.txt": b"x" for rank in (10, 9)}
     service.files["/jobs/j/tasks/a"] = {**ranks, "stdout.txt": b"y", "wd/ranks/rank-3.stderr.txt": b"z"}
-    recorded = started(service, vm_size="D4")
-    recorded.fetch([ran("a", node_id="tvm-2"), ran("b")])
+    recorded = fetched(service, ran("a", node_id="tvm-2"), ran("b"), vm_size="D4")
     assert recorded.run.nodes() == (
         RunNode("n0", "tvm-2", "p", "", "D4", {"a": (9, 10)}),
         RunNode("n1", "tvm-1", "p", "10.0.0.5", "D4"),
@@ -348,14 +359,12 @@ def test_nodes_are_numbered_as_the_tasks_name_them_and_have_their_ranks(service:
 
 def test_the_nodes_of_a_pool_that_is_gone_have_no_address(service: BatchServer) -> None:
     del service.documents["/pools/p/nodes"]
-    recorded = started(service)
-    recorded.fetch([ran()])
+    recorded = fetched(service)
     assert recorded.run.nodes() == (RunNode("n0", "tvm-1", "p"),)
 
 
 def test_a_task_that_never_ran_has_no_node_and_nothing_is_fetched_of_it(service: BatchServer) -> None:
-    recorded = started(service)
-    recorded.fetch([Task("train", "completed", "failure")])
+    recorded = fetched(service, Task("train", "completed", "failure"))
     assert (recorded.run.nodes(), recorded.run.files()) == ((), ())
     assert not (recorded.run.path / "nodes.json").exists()
     assert service.asked == []
@@ -372,7 +381,7 @@ def many(service: BatchServer, count: int, **variables: str) -> None:
     }
 
 
-def fetched(recorded: Recording, folder: str) -> int:
+def count_below(recorded: Recording, folder: str) -> int:
     return sum(record.fetched.startswith(folder) for record in recorded.run.files())
 
 
@@ -386,7 +395,7 @@ def test_of_many_tasks_all_results_are_fetched_and_the_logs_of_those_that_failed
     many(service, count)
     recorded = started(service)
     recorded.fetch([ran(f"t{number}", int(number < failed)) for number in range(count)], all_tasks=all_tasks)
-    assert (fetched(recorded, "outputs/"), fetched(recorded, "logs/")) == (count, logs)
+    assert (count_below(recorded, "outputs/"), count_below(recorded, "logs/")) == (count, logs)
     left = {0: "", 1: "1 task that"}.get(count - logs, f"{count - logs} tasks that")
     assert (f"the logs of {left} succeeded were not fetched; a task with" in recorded.conclusion()) is bool(left)
     assert (recorded.unsaved, recorded.lost, recorded.missing) == ((), (), None)
@@ -442,8 +451,7 @@ def test_results_that_do_not_fit_on_the_disk_are_not_safe(service: BatchServer) 
 
 def test_the_parameters_of_a_sweep_are_recorded_with_its_tasks(service: BatchServer) -> None:
     service.job(task("t0", BATCHTRAIN_PARAMETERS='{"lr": 0.1}'), task("t1", BATCHTRAIN_PARAMETERS="not ours"))
-    recorded = started(service, job=job_of({"task_factory": {"repeat": 2}}))
-    recorded.fetch([ran("t0"), ran("t1")])
+    recorded = fetched(service, ran("t0"), ran("t1"), job=job_of({"task_factory": {"repeat": 2}}))
     assert [record.parameters for record in recorded.run.tasks()] == [{"lr": 0.1}, None]
 
 
@@ -485,8 +493,7 @@ def test_secrets_in_all_that_a_run_meets_are_masked(service: BatchServer) -> Non
 
 
 def test_a_job_without_factories_is_not_asked_for_parameters(service: BatchServer) -> None:
-    recorded = started(service)
-    recorded.fetch([ran()])
+    fetched(service)
     assert "GET /jobs/j/tasks" not in service.asked
 
 
@@ -524,8 +531,7 @@ def test_the_settings_of_a_job_of_another_command_are_those_of_its_tasks(service
 
 def test_files_beyond_the_maximum_size_are_named_until_they_are_fetched(service: BatchServer) -> None:
     service.files["/jobs/j/tasks/train"] = {"wd/output/a": b"x" * 2000, "wd/output/b": b"x" * 1500}
-    recorded = started(service, job=job_of({"results": {"max_size": "1k"}}))
-    recorded.fetch([ran()])
+    recorded = fetched(service, job=job_of({"results": {"max_size": "1k"}}))
     why = "`results.max_size` is 1k; `batchtrain jobs fetch j --all` fetches it"
     assert recorded.unsaved == (why,)
     lost = "wd/output/a (2.0 KiB) and wd/output/b (1.5 KiB)"
@@ -537,16 +543,14 @@ def test_files_beyond_the_maximum_size_are_named_until_they_are_fetched(service:
 
 def test_of_several_files_that_were_not_fetched_some_are_named(service: BatchServer) -> None:
     service.files["/jobs/j/tasks/train"] = {f"wd/output/{name}": b"x" * 2000 for name in "abcde"}
-    recorded = started(service, job=job_of({"results": {"max_size": "1k"}}))
-    recorded.fetch([ran()])
+    recorded = fetched(service, job=job_of({"results": {"max_size": "1k"}}))
     names = ", ".join(f"wd/output/{name} (2.0 KiB)" for name in "abc")
     assert f"\n  {names} and 2 other files were not fetched: " in recorded.conclusion()
 
 
 def test_a_node_that_is_gone_is_one_line_and_one_file_is_named(service: BatchServer) -> None:
     del service.files["/jobs/j/tasks/train"]
-    recorded = started(service)
-    recorded.fetch([ran()])
+    recorded = fetched(service)
     (record,) = recorded.run.files()
     assert (record.task, record.path, record.node, record.size) == ("train", "", "tvm-1", 0)
     second = recorded.conclusion().splitlines()[1]
@@ -556,9 +560,7 @@ def test_a_node_that_is_gone_is_one_line_and_one_file_is_named(service: BatchSer
 
 def test_a_single_file_that_was_not_fetched_is_named_and_remarks_follow(service: BatchServer) -> None:
     service.files["/jobs/j/tasks/train"] = {"wd/output/a\x1b": b"x" * 2000, "stdout.txt": b"epoch 1 loss nan\n"}
-    recorded = started(service, job=job_of({"results": {"max_size": "1k"}}))
-    recorded.fetch([ran()])
-    recorded.end("completed")
+    recorded = completed(service, job=job_of({"results": {"max_size": "1k"}}))
     _, missing = recorded.conclusion().split("\n  ")
     assert missing.startswith("wd/output/a") and " was not fetched: `results.max_size` is 1k;" in missing
     assert "\x1b" not in missing
@@ -633,9 +635,7 @@ def test_files_of_the_last_node_are_of_the_last_attempts(service: BatchServer) -
         RECORDS: "".join(f"{line}\n" for line in records_of((1, 8), (2, 7))).encode(),
         "wd/ranks/attempt-1/gpu.metrics.jsonl": b'{"loss": 6}\n',
     }
-    recorded = started(service)
-    recorded.fetch([replace(ran(), requeues=1, retries=1)])
-    recorded.end("completed")
+    recorded = completed(service, replace(ran(), requeues=1, retries=1))
     assert curve(recorded) == [(3, 7), (2, 6)]
 
 
@@ -690,9 +690,7 @@ def test_a_long_output_is_read_in_parts(service: BatchServer, monkeypatch: pytes
     monkeypatch.setattr(recording, "LONGEST", 1000)
     lines = "x" * 10_000 + "\n" + "".join(f"epoch {number} loss {number}\n" for number in range(1, 6))
     service.files["/jobs/j/tasks/train"] = {"stdout.txt": lines.encode()}
-    recorded = started(service)
-    recorded.fetch([ran()])
-    recorded.end("completed")
+    recorded = completed(service)
     assert recorded.metrics["train"]["loss"] == Metric(5.0, 1.0)
     groups = recording._line_groups(recorded.run.logs("train") / "stdout.txt")
     assert max(len(line) for group in groups for line in group) == 1000
@@ -709,9 +707,7 @@ PRICES = Cost(currency="USD", region="r", dedicated=2.0, spot=1.0, hour=6.0)
 
 def test_a_run_costs_the_hours_of_its_nodes_until_its_job_ended(service: BatchServer) -> None:
     service.pool(node("tvm-1", allocated=-3600), node("tvm-2", allocated=1800, isDedicated=False))
-    recorded = started(service, ended=after(3600), cost=PRICES, vm_size="D4")
-    recorded.fetch([ran()])
-    recorded.end("completed")
+    recorded = completed(service, ended=after(3600), cost=PRICES, vm_size="D4")
     record = recorded.run.record()
     assert (record.state, record.ended, record.node_hours) == ("completed", after(3600), 1.5)
     assert record.cost == msgspec.structs.replace(PRICES, run=2.5)
@@ -723,16 +719,14 @@ def test_a_run_that_ended_before_its_nodes_costs_them_until_now(
 ) -> None:
     monkeypatch.setattr(recording, "now", lambda: after(3600))
     service.pool(node("tvm-1", allocated=0))
-    recorded = started(service)
-    recorded.fetch([ran()])
+    recorded = fetched(service)
     recorded.end("completed", ended=after(60))
     record = recorded.run.record()
     assert (record.ended, record.node_hours) == (after(60), 1.0)
 
 
 def test_a_run_whose_job_goes_on_has_no_end_and_no_cost(service: BatchServer) -> None:
-    recorded = started(service, cost=PRICES)
-    recorded.fetch([ran()])
+    recorded = fetched(service, cost=PRICES)
     recorded.end("fetched")
     record = recorded.run.record()
     assert (record.state, record.ended, record.node_hours, record.cost) == ("fetched", None, None, PRICES)

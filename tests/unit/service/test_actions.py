@@ -460,11 +460,7 @@ def test_a_login_that_is_refused_for_another_reason_is_an_error() -> None:
     ("action", "text"),
     [("pool.resize", "gets its nodes"), ("pool.autoscale", "has a new formula for its number of nodes")],
 )
-def test_a_fresh_pool_is_resized_as_soon_as_it_is_steady(
-    action: str, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr("time.sleep", pauses.append)
+def test_a_fresh_pool_is_resized_as_soon_as_it_is_steady(action: str, text: str, pauses: list[float]) -> None:
     busy = test_retry.refusal("PoolBeingResized")
     service = Service(busy, busy, (202, None))
     step = Step(action, "p", {"targetDedicatedNodes": 2})

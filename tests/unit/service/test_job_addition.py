@@ -358,13 +358,6 @@ def test_the_only_planned_task_of_a_job_that_is_continued_is_counted() -> None:
 QUOTA = refusal("ActiveJobAndScheduleQuotaReached")
 
 
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    made: list[float] = []
-    monkeypatch.setattr("time.sleep", made.append)
-    return made
-
-
 def test_a_job_waits_until_the_account_may_have_another_active_one(pauses: list[float]) -> None:
     service = Service(QUOTA, QUOTA, QUOTA, (201, None), stand("a"))
     assert added(service, plan("a"), AddOptions(quota_seconds=7200)) == [

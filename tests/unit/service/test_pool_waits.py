@@ -34,13 +34,6 @@ def file(content: bytes) -> tuple[tuple[int, Any, Mapping[str, str]], tuple[int,
     return (200, None, {"Content-Length": str(len(content))}), (200, content)
 
 
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    made: list[float] = []
-    monkeypatch.setattr("time.sleep", made.append)
-    return made
-
-
 # --- until a pool is ready ------------------------------------------------------------------------------------------
 
 

@@ -324,12 +324,6 @@ def test_no_blob_is_written_through_a_link(blobs: BlobServer, tmp_path: Path) ->
     assert (to / "last").read_bytes() == (to / "fine").read_bytes() == b"x"
 
 
-def test_a_name_too_long_for_a_partial_file_still_comes(blobs: BlobServer, tmp_path: Path) -> None:
-    blobs.store("n" * 255, CONTENT)
-    down(blobs, tmp_path).check()
-    assert (tmp_path / ("n" * 255)).read_bytes() == CONTENT
-
-
 def test_a_file_that_is_not_regular_is_named_and_the_rest_arrives(blobs: BlobServer, data: Path) -> None:
     os.mkfifo(data / "pipe")
     (data / "small").write_bytes(b"ok")
