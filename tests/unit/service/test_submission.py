@@ -270,6 +270,25 @@ def test_an_interrupted_submission_sends_nothing_more_and_waits_for_the_answers(
     assert sent.added == sum(map(len, map(tasks_of, held.transport.requests)))
 
 
+def test_a_submission_reads_eight_collections_ahead_of_its_senders(held: Held) -> None:
+    read: list[TaskDocument] = []
+    sent = Submission(held.client, "j")
+    steps = sent.add(read.append(document) or document for document in MANY)  # type: ignore[func-returns-value]
+    until(lambda: next(steps) and len(held.asked) == NEARBY)
+    for _ in range(100):
+        next(steps)
+    assert len(read) // 100 == NEARBY + 8 + 1, "one more is due"
+    held.released.set()
+    steps.close()  # type: ignore[attr-defined]
+
+
+def test_a_submission_sleeps_while_its_senders_wait_for_answers(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submission, "REPORT_SECONDS", GUARD)
+    threading.Timer(0.05, held.released.set).start()
+    sent = Submission(held.client, "j")
+    assert len(list(sent._steps(MANY[:1]))) <= 2
+
+
 # --- the progress ---------------------------------------------------------------------------------------------------
 
 
