@@ -305,11 +305,6 @@ def test_a_new_viewer_of_an_empty_file_learns_that_it_is_empty() -> None:
     assert followed.since("0") is None
 
 
-def test_a_new_viewer_of_a_short_file_gets_its_first_line_too() -> None:
-    followed = output(File(b"one\ntwo\n"))
-    assert message(followed, "")["text"] == "one\ntwo\n"
-
-
 def test_the_position_in_a_file_is_where_the_message_ends() -> None:
     followed = output(File(b"one\ntwo\n"))
     news = followed.since("4")

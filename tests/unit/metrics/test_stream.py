@@ -73,25 +73,16 @@ def test_the_merged_output_of_a_gang_with_records_gives_nothing_even_if_its_line
     assert {rank.number: rank.lines for rank in stream.seen()} == {0: 1, 1: 1}
 
 
-def test_nodes_that_join_do_not_silence_the_merged_output() -> None:
+@pytest.mark.parametrize(("key", "name"), [("unfit", "unfit"), ("warning", "warnings")])
+def test_nodes_that_join_have_a_fault_or_warn_are_told_once_and_do_not_silence_the_merged_output(
+    key: str, name: str
+) -> None:
     stream = MetricStream(())
-    stream.records(['{"node": "n0", "nodes": 2}', '{"node": "n1", "nodes": 2}'], 1.0)
-    assert values(stream.output(["step 7/20 loss 2.5"], 2.0)) == [(None, 7, {"loss": 2.5})]
-
-
-def test_a_node_with_a_fault_is_told_once_and_does_not_silence_the_merged_output() -> None:
-    stream = MetricStream(())
-    batch = stream.records(['{"node": "n0", "nodes": 2}', '{"unfit": "10.0.0.5"}'], 1.0)
-    assert stream.event("j", "t", batch).unfit == ("10.0.0.5",)
-    assert stream.records(['{"unfit": "10.0.0.6"}'], 1.0).unfit == ("10.0.0.6",)
-    assert values(stream.output(["step 7/20 loss 2.5"], 2.0)) == [(None, 7, {"loss": 2.5})]
-
-
-def test_a_warning_of_the_launch_is_told_once_and_does_not_silence_the_merged_output() -> None:
-    stream = MetricStream(())
-    batch = stream.records(['{"node": "n0", "nodes": 2}', '{"warning": "node n1: its GPUs are hot"}'], 1.0)
-    assert stream.event("j", "t", batch).warnings == ("node n1: its GPUs are hot",)
-    assert stream.event("j", "t").warnings == ()
+    joined = ['{"node": "n0", "nodes": 2}', '{"node": "n1", "nodes": 2}']
+    batch = stream.records([*joined, json.dumps({key: "10.0.0.5"})], 1.0)
+    assert getattr(stream.event("j", "t", batch), name) == ("10.0.0.5",)
+    assert getattr(stream.event("j", "t"), name) == ()
+    assert getattr(stream.records([json.dumps({key: "10.0.0.6"})], 1.0), name) == ("10.0.0.6",)
     assert values(stream.output(["step 7/20 loss 2.5"], 2.0)) == [(None, 7, {"loss": 2.5})]
 
 
