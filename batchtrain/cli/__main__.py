@@ -27,7 +27,9 @@ def main() -> None:
         # Characters that the encoding of the stream lacks are printed as escapes; they never end a command.
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(_run())
+    code = _run()
+    gc.freeze()  # the four collections with which Python ends would visit all that imports made
+    sys.exit(code)
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
