@@ -83,7 +83,7 @@ def _by_cores(
 
 def _name_of(family: str) -> str:
     """The names of a series, with `{}` for the cores: D{}s_v5 for Dsv5."""
-    return re.sub(r"(v\d)$", r"_\1", re.sub(r"^([A-Z]+)", r"\1{}", family))
+    return re.sub("^[A-Z]+|(?=v[0-9]$)", lambda part: f"{part[0]}{{}}" if part[0] else "_", family)
 
 
 NVIDIA, AMD = {"gpu_vendor": "nvidia"}, {"gpu_vendor": "amd"}
@@ -419,7 +419,8 @@ LEFT: tuple[tuple[str, tuple[int, ...]], ...] = (
 
 def _constrained(full: VmSize, fewer: int) -> VmSize:
     """The same machine with fewer cores: its number follows the full number, as in `E8-4s_v5`."""
-    return full._replace(name=re.sub(r"(\d+)", rf"\1-{fewer}", full.name, count=1), cores=fewer)
+    letters, number, rest = re.split("([0-9]+)", full.name, maxsplit=1)
+    return VmSize(f"{letters}{number}-{fewer}{rest}", full.family, fewer, *full[3:])
 
 
 def key(name: str) -> str:
@@ -437,7 +438,7 @@ def find(name: str) -> VmSize | None:
     return _BY_KEY.get(key(name))
 
 
-_FORM = re.compile(r"(?:standard_|basic_)?[a-z]{1,4}[0-9]+[a-z0-9]*(?:-[0-9]+[a-z0-9]*)?(?:_[a-z0-9]+)*", re.IGNORECASE)
+_FORM = r"(?:standard_|basic_)?[a-z]{1,4}[0-9]+[a-z0-9]*(?:-[0-9]+[a-z0-9]*)?(?:_[a-z0-9]+)*"
 
 PORT_GBPS = {
     "ND H200 v5": 400, "ND H100 v5": 400, "ND MI300X v5": 400, "NDm A100 v4": 200, "ND A100 v4": 200, "NDv2": 100,
@@ -449,15 +450,15 @@ PORT_GBPS = {
 
 def is_well_formed(name: str) -> bool:
     """Whether a text has the form of the name of a size: letters of a family, then a number."""
-    return _FORM.fullmatch(name.strip()) is not None
+    return re.fullmatch(_FORM, name.strip(), re.IGNORECASE) is not None
 
 
-_VERSIONED = re.compile(r"(?P<series>.+_v)(?P<version>[0-9])", re.IGNORECASE)
+_VERSIONED = "(?P<series>.+_[vV])(?P<version>[0-9])"
 
 
 def is_newer(name: str, other: str) -> bool:
     """Whether the name of a size is that of another one with a later version, as Azure names new sizes."""
-    new, old = _VERSIONED.fullmatch(name), _VERSIONED.fullmatch(other)
+    new, old = re.fullmatch(_VERSIONED, name), re.fullmatch(_VERSIONED, other)
     return new is not None and old is not None and key(new["series"]) == key(old["series"]) and name[-1] > other[-1]
 
 
