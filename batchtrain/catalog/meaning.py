@@ -42,8 +42,8 @@ LEAST_SCHEDULE_SECONDS = 60
 INTER_NODE_LIMIT = 100
 MIXED = "Pool cannot have both TargetDedicatedNodes and TargetLowPriorityNodes specified if communication is enabled."
 """Azure's text (Azure/aztk issue 172)."""
-_SERVICE_TAG = re.compile(r"\*|[A-Za-z][A-Za-z0-9.]*")
-_PORTS = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
+_SERVICE_TAG = r"\*|[A-Za-z][A-Za-z0-9.]*"
+_PORTS = r"(\d{1,5})(?:-(\d{1,5}))?"
 
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LONGEST_PREFIX, LONGEST_ACCOUNT_NAME = 20, 20
@@ -72,7 +72,7 @@ LATE = "{{"
 """The start of a part of a text that is filled in when a request of a plan is sent."""
 _MODE = re.compile(r"(0o?)?[0-7]{1,4}")
 _URL = re.compile(r"https?://[^/?#\s]+", re.IGNORECASE)
-_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+_DURATION = r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
 
 VM = "virtualMachineConfiguration"
 NETWORK = "networkConfiguration"
@@ -439,7 +439,7 @@ def _rule(rule: Document, path: str) -> Iterator[Refusal]:
 
 def is_source_address(text: str) -> bool:
     """Whether the text is an IP address, a subnet, a service tag, or `*`."""
-    if _SERVICE_TAG.fullmatch(text):
+    if re.fullmatch(_SERVICE_TAG, text):
         return True
     try:
         ipaddress.ip_network(text, strict=False)
@@ -452,7 +452,7 @@ def source_ports_fault(ranges: Iterable[str]) -> str:
     """Why the source ports of a rule are refused; empty if they are not."""
     spans: list[tuple[int, int]] = []
     for text in ranges:
-        match = _PORTS.fullmatch(text)
+        match = re.fullmatch(_PORTS, text)
         if text != "*" and match is None:
             return "A range is a port, two ports such as 100-200, or `*`."
         start, end = (0, 65_535) if match is None else (int(match[1]), int(match[2] or match[1]))
@@ -554,7 +554,7 @@ def times(document: Document) -> Iterator[Refusal]:
 
 def seconds(duration: str, default: float) -> float:
     """The seconds of an ISO 8601 duration as the service writes it; the default for any other text."""
-    match = _DURATION.fullmatch(duration)
+    match = re.fullmatch(_DURATION, duration)
     if match is None or duration in ("", "P"):
         return default
     return sum(float(number or 0) * unit for number, unit in zip(match.groups(), (86_400, 3600, 60, 1), strict=True))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from batchtrain.catalog.sizes import key
 
-_ENDPOINT = re.compile(r"(?:https?://)?[^./]+\.(?P<region>[a-z0-9]+)\.batch\.", re.IGNORECASE)
+_ENDPOINT = r"(?i)(?:https?://)?[^./]+\.(?P<region>[a-z0-9]+)\.batch\."
 
 
 class Prices(NamedTuple):
@@ -132,7 +132,7 @@ def missing(size: str, price: Price | None, dedicated: int | None, spot: int | N
 
 def region_of(endpoint: str) -> str:
     """The region in the endpoint of a Batch account, as in NAME.REGION.batch.azure.com; empty if it has none."""
-    match = _ENDPOINT.match(endpoint)
+    match = re.match(_ENDPOINT, endpoint)
     return match["region"].lower() if match else ""
 
 

@@ -25,6 +25,7 @@ from yaml.events import (
     StreamEndEvent,
 )
 
+from batchtrain.config.patterns import late
 from batchtrain.errors import Problem
 
 Path = tuple[str | int, ...]
@@ -37,7 +38,7 @@ LARGEST = 64 * 2**20
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _KNOWN_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq"))
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser is many times faster; wheels have it
-_PAIR = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.I)
+_PAIR = late(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.I)
 _PAIR_SAVES = 11  # `\ud83d\ude00` becomes one character
 _UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -215,8 +216,8 @@ class _Source:
         return Broken("syntax", f"YAML cannot be read: {reason}{'; ' if advice else ''}{advice}", offset)
 
 
-_COMMENT = re.compile(r"(?m)(?:^|[,{}\[\]\"])[ \t]*(//|/\*)")
-_QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_COMMENT = late(r"(?m)(?:^|[,{}\[\]\"])[ \t]*(//|/\*)")
+_QUOTED = late(r'"(?:[^"\\\n]|\\.)*"')
 
 
 def _blank(text: re.Match[str]) -> str:
@@ -224,7 +225,7 @@ def _blank(text: re.Match[str]) -> str:
 
 
 KEY_WITHOUT_COLON = "a key needs `: ` after it"
-_BARE_KEY = re.compile(r"^[ ]*(?:- )?(\w+)[ ]*\n\Z", re.M)
+_BARE_KEY = late(r"^[ ]*(?:- )?(\w+)[ ]*\n\Z", re.M)
 """A last line of only one word; YAML continues it in the next line."""
 _ADVICE = (
     ("mapping values are not allowed", "a value that contains `: ` needs quotes"),
@@ -520,7 +521,7 @@ def _below(node: _Node, step: str | int) -> tuple[tuple[int, int, str] | None, _
     return None
 
 
-_ANCHOR = re.compile(r"(?m)(^|[\s\[{,:-])&[^\s&]")
+_ANCHOR = late(r"(?m)(^|[\s\[{,:-])&[^\s&]")
 
 
 class _Finder:

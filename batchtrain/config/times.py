@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timezone
 
-_MOMENT = re.compile(
+from batchtrain.config.patterns import late
+
+_MOMENT = late(
     r"(?i)([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2})(:[0-9]{2})?(?:\.[0-9]+)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?"
 )
-
-
-_DURATION = re.compile(r"(?:([0-9.]+)d)?(?:([0-9.]+)h)?(?:([0-9.]+)m)?(?:([0-9.]+)s?)?")
+_DURATION = late(r"(?:([0-9.]+)d)?(?:([0-9.]+)h)?(?:([0-9.]+)m)?(?:([0-9.]+)s?)?")
 
 
 def duration(text: str) -> float | None:

@@ -4,17 +4,17 @@ says: a number, true, false or text. Pure."""
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from batchtrain.config import override
 from batchtrain.config.document import Document, Path
+from batchtrain.config.patterns import late
 
 _NUMBERS = (
-    (re.compile(r"[-+]?[0-9]{1,4000}"), int),
-    (re.compile(r"0x[0-9a-fA-F]{1,1000}|0o[0-7]{1,1000}"), lambda text: int(text, 0)),
-    (re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"), float),
+    (late(r"[-+]?[0-9]{1,4000}"), int),
+    (late(r"0x[0-9a-fA-F]{1,1000}|0o[0-7]{1,1000}"), lambda text: int(text, 0)),
+    (late(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"), float),
 )
 _WORDS = {
     **dict.fromkeys(("true", "True", "TRUE"), True),

@@ -14,10 +14,10 @@ from batchtrain.config.patterns import late
 from batchtrain.config.types import BatchCredentials, Secret
 from batchtrain.config.unfilled import KEY, NO_KEY, is_unfilled
 
-_NAME = re.compile(r"[a-z0-9]{3,24}")
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)+(:\d{1,5})?")
-_LOOPBACK = re.compile(r"(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d{1,5})?")
-_WEBHOOK = late(rf"(https://({_HOST.pattern}|{_LOOPBACK.pattern})|http://{_LOOPBACK.pattern})([/?][!-~]*)?")
+_NAME = late(r"[a-z0-9]{3,24}")
+_HOST = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)+(:\d{1,5})?"
+_LOOPBACK = r"(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d{1,5})?"
+_WEBHOOK = late(rf"(https://({_HOST}|{_LOOPBACK})|http://{_LOOPBACK})([/?][!-~]*)?")
 VAULTS = (".vault.azure.net", ".vault.usgovcloudapi.net", ".vault.azure.cn", ".privatelink.vaultcore.azure.net")
 
 
@@ -28,9 +28,9 @@ def _urls(subject: Subject) -> Found:
             continue
         scheme, _, address = url.strip().rpartition("://")
         host = address.partition("/")[0]
-        near = _LOOPBACK.fullmatch(host) is not None
+        near = re.fullmatch(_LOOPBACK, host) is not None
         where = (*path, "account_service_url")
-        if scheme not in ("", "http", "https") or not (near or _HOST.fullmatch(host)):
+        if scheme not in ("", "http", "https") or not (near or re.fullmatch(_HOST, host)):
             yield where, "this is not the URL of a Batch account; it looks like https://NAME.REGION.batch.azure.com"
         elif scheme == "http" and not near:
             yield where, "this would send signatures unencrypted; write https (only loopback may be http)"
@@ -66,7 +66,7 @@ def _storage(subject: Subject) -> Found:
         if not is_unfilled(account.account) and not _NAME.fullmatch(account.account):
             yield (*path, "account"), "a storage account's name has 3 to 24 lower-case letters and digits"
         host = account.endpoint.rpartition("://")[2].partition("/")[0]
-        if not is_unfilled(account.endpoint) and not (_HOST.fullmatch(host) or _LOOPBACK.fullmatch(host)):
+        if not is_unfilled(account.endpoint) and not (re.fullmatch(_HOST, host) or re.fullmatch(_LOOPBACK, host)):
             yield (*path, "endpoint"), "this is not a host name; write a suffix such as core.windows.net, or a URL"
 
 
