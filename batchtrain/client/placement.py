@@ -57,16 +57,14 @@ def client_at(client: Client, candidate: Candidate) -> Client:
 
 
 class Jobs(Protocol):
-    """The jobs of a run, which follow its pool."""
+    """The jobs of a run: added once the pool has its nodes, followed to their end or NodesLost, and deleted so that
+    they can be added elsewhere."""
 
-    def add(self) -> None:
-        """Add them, once the pool has its nodes."""
+    def add(self) -> None: ...
 
-    def follow(self) -> None:
-        """Follow them to their end. Raises NodesLost."""
+    def follow(self) -> None: ...
 
-    def withdraw(self) -> None:
-        """Delete them, so that they can be added elsewhere."""
+    def withdraw(self) -> None: ...
 
 
 class Placement(Generic[Client]):
@@ -99,10 +97,7 @@ class Placement(Generic[Client]):
         Raises NoCapacity, and the first error that is not about nodes. A service that cannot be reached ends the
         search: it may have the nodes.
         """
-        drive(self._look, placing.decide, lambda act, _: ACTS[act](self))
-
-    def _look(self) -> SeenPlace:
-        return self._seen._replace(untried=len(self._untried))
+        drive(lambda: self._seen._replace(untried=len(self._untried)), placing.decide, lambda act, _: ACTS[act](self))
 
     def _see(self, **changes: Any) -> None:
         self._seen = self._seen._replace(**changes)

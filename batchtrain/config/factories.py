@@ -467,12 +467,9 @@ def counted(factory: types.TaskFactory) -> int | None:
     if factory.random is not None:
         return factory.random.generate
     if factory.grid:
-        return math.prod(map(_size, factory.grid.values()))
+        axes = factory.grid.values()
+        return math.prod(_length(axis) if isinstance(axis, types.Steps) else len(axis) for axis in axes)
     return len(factory.list) or factory.repeat
-
-
-def _size(axis: tuple[types.Scalar, ...] | types.Steps) -> int:
-    return _length(axis) if isinstance(axis, types.Steps) else len(axis)
 
 
 def _count(sweep: types.ParametricSweep) -> int:

@@ -15,7 +15,6 @@ from batchtrain.errors import Finding, counted, shortened
 from batchtrain.life.seen import BROKEN, READY, Seen
 from batchtrain.records import Failure, Job, Pool, Task
 from batchtrain.records.record import minute
-from batchtrain.records.tasks import ExitOptions
 
 HOUR = 3600.0
 NAMED = 3
@@ -166,13 +165,10 @@ def _job_disabled(view: View, task: Task) -> Reason | None:
     if job.state not in ("disabled", "disabling"):
         return None
     failed = (other for other in view.seen.tasks or () if other.state == "completed" and other.failed)
-    by = next((other.id for other in failed if _options_of(other).job_action == "disable"), "")
+    ends = ((other.id, other.request.exits.of(other.exit_code, other.failure)) for other in failed)
+    by = next((task_id for task_id, options in ends if options.job_action == "disable"), "")
     cause = "the job is disabled" + (f" by the `exit_conditions` of {by}, which failed" if by else "")
     return Reason(cause, f"enable it: `batchtrain jobs enable {job.id}`")
-
-
-def _options_of(task: Task) -> ExitOptions:
-    return task.request.exits.of(task.exit_code, task.failure)
 
 
 def _pool_gone(seen: Seen) -> Reason | None:
