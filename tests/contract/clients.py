@@ -115,9 +115,16 @@ def _python(environment: str, script: str) -> Callable[[Running], None]:
     def story(running: Running) -> None:
         python = environments.prefix(environment) / "bin" / "python"
         words = running.account[: 2 if script == "mgmt_batch.py" else 3]
-        running.run(python, HERE / script, *words)
+        _check(script, running.run(python, HERE / script, *words))
 
     return story
+
+
+def _check(script: str, printed: str) -> None:
+    """A script of these tests prints what it saw; of some, that is in a golden file. Raises Failed."""
+    expected = environments.ROOT / "tests" / "golden" / "clients" / f"{script}.json"
+    if expected.exists() and json.loads(printed) != json.loads(expected.read_text(encoding="utf-8")):
+        raise Failed(f"{script} saw {printed}")
 
 
 def _az(running: Running) -> None:
@@ -160,7 +167,7 @@ pool delete --pool-id pool --yes
 def _javascript(running: Running) -> None:
     where = dict(zip(("endpoint", "account", "key"), running.account, strict=True))
     script = HERE / "javascript" / "first_steps.cjs"
-    running.run("node", script, json.dumps(where), NODE_PATH=str(javascript.modules()))
+    _check(script.name, running.run("node", script, json.dumps(where), NODE_PATH=str(javascript.modules())))
 
 
 def _airflow(running: Running) -> None:

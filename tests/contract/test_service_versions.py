@@ -1,61 +1,17 @@
-"""Older clients: azure-batch 14.2 (service version 2024-02-01.19.0), and the service versions that are answered."""
+"""The service versions that are answered, each in its own words; `clients.py` has the clients that ask for them."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-from pathlib import Path
 
 import pytest
 
 from batchtrain.emulator import models, versions
 from batchtrain.emulator.serving import Emulator
-from tests import environments
 from tests.contract.conftest import raw
 from tests.emulation import POOL
 
 pytestmark = pytest.mark.process
-
-SCRIPT = Path(__file__).parent / "sdk_14.py"
-
-
-@pytest.fixture(scope="module")
-def python() -> Path:
-    """The Python of an environment with azure-batch 14.2."""
-    try:
-        return environments.prefix("azure-batch-14") / "bin" / "python"
-    except environments.Missing as missing:
-        pytest.skip(str(missing))
-
-
-@pytest.mark.slow
-def test_pool_job_task_and_file_are_what_the_old_sdk_expects(emulator: Emulator, python: Path) -> None:
-    done = subprocess.run(
-        [python, SCRIPT, emulator.endpoint, emulator.account, emulator.key],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {
-        "api version": "2024-02-01.19.0",
-        "pools": ["pool"],
-        "exists": [True, False],
-        "added twice": "PoolExists",
-        "node": "disabled",
-        "stale tag": "ConditionNotMet",
-        "metadata": [["c", "d"]],
-        "collection": ["success"],
-        "failed": 150,
-        "pages": 150,
-        "exit code": 0,
-        "file": "hello\n",
-        "range": "ell",
-        "length": 6,
-        "files": ["stderr.txt", "stdout.txt", "wd"],
-        "ended": "enough",
-        "gone": "PoolNotFound",
-    }
 
 
 @pytest.mark.parametrize("version", versions.REVISIONS)
