@@ -23,7 +23,6 @@ import pytest
 from azure.batch import BatchClient, models
 
 from batchtrain.emulator import mapped_images, server
-from batchtrain.emulator.machine import docker_engine as engines
 from batchtrain.emulator.server import Settings
 from batchtrain.emulator.serving import Emulator
 from tests import containers
@@ -281,20 +280,6 @@ def task_containers(data_dir: Path) -> list[str]:
     return [line for line in listed if "batchtrain/node" not in line]
 
 
-def test_a_volume_by_name_is_the_nodes_and_goes_with_it(image: str, tmp_path: Path) -> None:
-    label = f"label=batchtrain.emulator={tmp_path / 'data'}"
-    with Emulator(Settings(tmp_path / "data", port=0)) as emulator, connect(emulator) as client:
-        account = Account(client, tmp_path / "data", image)
-        client.create_pool(with_containers([image]))
-        account.wait_for_nodes(1)
-        client.create_job(job())
-        account.output("sh -c 'echo kept > /v/file'", options="-v cache:/v")
-        assert account.output("cat /v/file", options="--mount type=volume,src=cache,dst=/v") == "kept\n"
-        assert len(containers.docker("volume", "ls", "--quiet", "--filter", label).split()) == 1
-        client.begin_delete_pool("pool")
-        wait_for(lambda: containers.docker("volume", "ls", "--quiet", "--filter", label) == "")
-
-
 ONCE_MORE = "bash -c '[ -e $AZ_BATCH_NODE_SHARED_DIR/again ]; first=$?; echo up; sleep $((60 * first))'"
 """Sleeps, until it is let pass and runs once more."""
 
@@ -302,19 +287,6 @@ ONCE_MORE = "bash -c '[ -e $AZ_BATCH_NODE_SHARED_DIR/again ]; first=$?; echo up;
 def let_it_pass(data_dir: Path) -> None:
     for node in data_dir.glob("nodes/pool/*"):
         (node / "shared/again").touch()
-
-
-def test_a_node_whose_container_dies_is_lost_and_its_task_runs_again(account: Account) -> None:
-    task_id = account.add(ONCE_MORE)
-    wait_for(lambda: has_said(account, task_id, "up"))
-    node_id = str(account.client.get_task("job", task_id).node_info.node_id)  # type: ignore[union-attr]  # it runs
-    let_it_pass(account.data_dir)
-    label = f"label=batchtrain.emulator.node={node_id}"
-    found = containers.docker("ps", "--quiet", "--filter", label, "--filter", "ancestor=batchtrain/node:1")
-    containers.docker("kill", found)
-    info = execution(account.ended(task_id))
-    assert (info.exit_code, info.requeue_count) == (0, 1), info.failure_info
-    account.wait_for_nodes(2)
 
 
 # --- gangs ----------------------------------------------------------------------------------------------------------
@@ -483,23 +455,4 @@ def test_what_a_killed_emulator_left_is_gone_after_its_next_start(image: str, tm
         assert not set(left) & set(containers.left_behind(tmp_path / "data"))
     finally:
         server.stop(tmp_path / "data")
-    assert containers.left_behind(tmp_path / "data") == []
-
-
-def test_nodes_that_came_up_before_an_engine_have_one_once_it_answers(
-    image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    there = engines.address(os.environ).socket
-    assert there is not None
-    late = tmp_path / "socket"
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{late}")
-    with Emulator(Settings(tmp_path / "data", port=0)) as emulator, connect(emulator) as client:
-        account = Account(client, tmp_path / "data", image)
-        client.create_pool(with_containers([image]))
-        account.wait_for_nodes(1)
-        client.create_job(job())
-        assert failure(account.run("true"))[0] == "ContainerInvalidImage"
-        late.symlink_to(there)
-        assert execution(account.run("true")).exit_code == 0
-        assert containers.left_behind(tmp_path / "data")
     assert containers.left_behind(tmp_path / "data") == []

@@ -91,17 +91,6 @@ def log(running: Dashboard) -> Iterator[str]:
     return iter(text.splitlines())
 
 
-@pytest.mark.slow
-def test_a_rank_that_prints_100_000_lines_at_once_loses_none(batchtrain: Shell, tmp_path: Path) -> None:
-    ran = batchtrain("run", recipe(tmp_path, "seq 100000", 1), "--local")
-    ranks = batchtrain.cwd / "runs" / "latest" / "logs" / "train" / "ranks"
-    wanted = [str(number) for number in range(1, 100_001)]
-    shown = [line.split("] ", 1) for line in ran.stdout.splitlines()]
-    for rank in range(2):
-        assert (ranks / f"{rank}.stdout.txt").read_text().splitlines() == wanted
-        assert [row[1] for row in shown if len(row) == 2 and row[0].endswith(f":{rank}")] == wanted
-
-
 @pytest.fixture
 def terminal(batchtrain: Shell) -> Iterator[Callable[..., str]]:
     """Runs tmux with a server of its own; the first call starts it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shutil
@@ -12,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy
 import pytest
 
 from tests import needs, trained_models
@@ -99,14 +97,3 @@ def test_the_output_of_the_ranks_is_on_the_screen_as_it_happens(trained: Any) ->
                 (directory / f"seen-{line.strip().removeprefix('now=')}").touch()
     process.communicate()
     assert process.returncode == 0
-
-
-@pytest.mark.slow
-def test_checkpoints_are_in_the_task_directory(trained: Any) -> None:
-    trained("emulator", "start", "--port", "0")
-    recipe = str(RECIPES / "mpi4py-MPICH")
-    trained("run", recipe, "--local", "--keep")
-    with trained.start("jobs", "logs", "digits", "--local", "--file", "wd/output/weights.npz") as reading:
-        weights = reading.stdout.buffer.read()
-    with numpy.load(io.BytesIO(weights)) as arrays:  # it came byte for byte
-        assert arrays.files

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
-
-from tests.environments import ROOT
 
 from .conftest import Shell, pool_file
 
@@ -89,12 +86,3 @@ def test_a_pool_that_stands_has_no_nodes_after_its_idle_time_and_the_next_run_br
 def standing(batchtrain: Shell) -> int:
     [pool] = json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout)
     return int(pool["dedicated"]) + int(pool["spot"])
-
-
-@pytest.mark.mpi
-def test_a_recipe_trains_twice_on_one_pool(trained: Shell, tmp_path: Path) -> None:
-    recipe = str(shutil.copytree(ROOT / "recipes" / "mpi4py-MPICH", tmp_path / "mine"))
-    for said in ("added pool", "matches the plan"):
-        done = trained("run", recipe, "--local", "--reuse")
-        assert said in done.stderr
-        assert "test accuracy" in done.stdout

@@ -39,12 +39,6 @@ def trained(batchtrain: Shell, tmp_path: Path) -> Shell:
     return batchtrain
 
 
-def test_without_tensorboard_the_command_says_how_to_get_it(batchtrain: Shell, tmp_path: Path) -> None:
-    batchtrain.environment["PATH"] = str(tmp_path)
-    refused = batchtrain("jobs", "tensorboard", "j", "--local", code=2).stderr
-    assert "TensorBoard is not installed: `pip install tensorboard`" in refused
-
-
 @pytest.mark.framework
 def test_tensorboard_has_the_curves_of_a_job_also_after_the_job_is_gone(
     trained: Shell, framework_environment: Callable[[str], Path]
