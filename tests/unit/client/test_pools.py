@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from batchtrain.client import local
 from batchtrain.config.types import Recipe
+from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.world import Quotas
 from batchtrain.errors import shortened
 from batchtrain.life.intents import REUSE
@@ -143,4 +144,13 @@ def test_a_pool_cannot_have_identities_by_an_account_key(site: Site) -> None:
     site.step("add a pool that its jobs bring", site.client.pools.add, recipe({"auto_pool": {}}), tell=site.tell)
     site.step("add no pool", site.client.pools.add, replace(made, pool=None), tell=site.tell)
     assert local.blob_store(site.client.account) == ""
+    site.assert_as_written()
+
+
+def test_nodes_whose_start_task_fails_are_rebooted_only_where_the_file_says_so(site: Site) -> None:
+    site.driver.world.injections.add(Injection(kind="start-task-fails"))
+    for recovery in ("attempt_recovery_on_unusable", "reboot_on_start_task_failed"):
+        failing = of(additional_node_prep={"commands": {"pre": ["true"]}}, **{recovery: True})
+        site.step(f"add with {recovery}", site.client.pools.add, failing, tell=site.tell)
+        site.client.pools.delete("p", tell=site.tell)
     site.assert_as_written()
