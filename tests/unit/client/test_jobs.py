@@ -144,6 +144,15 @@ def test_a_job_is_waited_for(site: Site) -> None:
     site.assert_as_written()
 
 
+def test_a_wait_for_a_task_that_can_never_start_ends_at_once(site: Site) -> None:
+    site.client.pools.add(recipe(pool={"inter_node_communication_enabled": False}), tell=lambda _: None)
+    site.client.batch.create_job({"id": "j", "poolInfo": {"poolId": "p"}})
+    gang = {"numberOfInstances": 2, "coordinationCommandLine": "exit 0"}
+    site.client.batch.create_task("j", {"id": "t", "commandLine": "exit 0", "multiInstanceSettings": gang})
+    site.step("wait", site.client.jobs.handle("j").wait, tell=site.tell)
+    site.assert_as_written()
+
+
 def test_tasks_are_ended_deleted_and_run_again(site: Site) -> None:
     job = added(site, "exit 3", "wait", "print c")
     site.step("reactivate", job.reactivate_tasks, "t0", tell=site.tell)
