@@ -256,9 +256,9 @@ def find(directory: str | Path, replacements: Mapping[str, str] | None = None) -
     if candidates or replacements:
         return next(iter(candidates), folder)
     raise UsageError(
-        f"{folder} holds no configuration: expected batchtrain.yaml, or pool.yaml and jobs.yaml, there or in"
-        f" {folder / 'config'}; `batchtrain init SCRIPT` makes one for a script, and `batchtrain recipe new NAME DIR`"
-        " copies one"
+        f"{folder.resolve()} holds no configuration: expected batchtrain.yaml, or pool.yaml and jobs.yaml, there or in"
+        f" {folder / 'config'}; name another directory, or the pool or the job if the command takes its id;"
+        " `batchtrain init SCRIPT` makes one for a script, and `batchtrain recipe new NAME DIR` copies one"
     )
 
 
