@@ -255,11 +255,9 @@ def _is_leaf(value: Any, target: tuple[str, ...]) -> bool:
     """Whether a property holds the whole value: a scalar, a list of scalars, or a mapping with any keys."""
     if isinstance(value, list):
         return bool(value) and not any(isinstance(item, (dict, Unknown)) for item in value)
-    return not isinstance(value, dict) or type(_type(target)).__name__ == "DictType"
-
-
-def _type(target: tuple[str, ...]) -> Any:
-    return reference.plain(reference.properties()[target].kind)
+    if not isinstance(value, dict):
+        return True
+    return type(reference.plain(reference.properties()[target].kind)).__name__ == "DictType"
 
 
 def _numbered(root: Path, target: tuple[str, ...], path: Path) -> Path:

@@ -58,15 +58,13 @@ class Script(NamedTuple):
     def root(self) -> Path:
         """The directory with all files of the program: that of the script, or one above."""
         folder = self.path.parent.resolve()
-        return next((parent for parent in reversed(folder.parents) if self._is_needed(parent)), folder)
+        parents = reversed(folder.parents)
+        return next((item for item in parents if item in self.above or item / SOURCES in self.above), folder)
 
     @property
     def python_path(self) -> str:
         """The directories whose modules it imports, as Python takes them where the program starts."""
         return ":".join(home.relative_to(self.root).as_posix() for home in self.above)
-
-    def _is_needed(self, directory: Path) -> bool:
-        return directory in self.above or directory / SOURCES in self.above
 
 
 def read(path: Path) -> Script:
