@@ -106,7 +106,8 @@ class AccountRuns(NamedTuple):
         if orphan is None:
             if self.client.jobs.state(job_id) == "terminating":  # the service still uploads
                 with watch.Deadline(GONE_SECONDS, f"the end of job {job_id}", tell) as deadline:
-                    job_actions.until(self.client.batch, job_id, frozenset({"completed"}), deadline, self.client.pace)
+                    batch, pace = self.client.batch, self.client.pace
+                    job_actions.until(batch, job_id, job_actions.COMPLETED, of_runs({name}), deadline, pace)
             return detached_results.fetch(self.client, self.connect(), self.root, name, everything=everything)
         return orphans.fetch(self.client, orphan, tell, everything=everything)
 
@@ -141,7 +142,8 @@ class AccountRuns(NamedTuple):
         with watch.Deadline(timeout, f"the end of job {job_id}", tell) as deadline:  # soon after that of its tasks
             if (step := job.reason_to_wait()) is not None and step.act == "end":
                 job.raise_failed()
-            job_actions.until(self.client.batch, job_id, frozenset({"completed"}), deadline, self.client.pace)
+            batch, pace = self.client.batch, self.client.pace
+            job_actions.until(batch, job_id, job_actions.COMPLETED, of_runs({name}), deadline, pace)
         recording = detached_results.fetch(self.client, storage, self.root, name)
         _show_rest(run, lines, tell)
         return recording

@@ -10,10 +10,10 @@ from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound
 from batchtrain.records.events import Event
-from batchtrain.service import pool_users, read, submit
+from batchtrain.service import pool_users, submit
 from batchtrain.service.deadlines import GONE_SECONDS
-from batchtrain.service.meant_version import of_runs, of_time
-from batchtrain.service.register import COLLECTIONS, Thing
+from batchtrain.service.meant_version import NOW, look, of_runs, of_time
+from batchtrain.service.register import Thing
 from batchtrain.service.watch import Deadline, Pace
 
 Tell = Callable[[Event], None] | None
@@ -43,8 +43,7 @@ def request_named(
 def gone(client: BatchClient, thing: Thing, pace: Pace, tell: Tell, seconds: float = GONE_SECONDS) -> None:
     """Wait until the deletion of a thing has finished. Another one may have its id at once."""
     with contextlib.suppress(NotFound), Deadline(seconds, f"{thing.name} to be gone", tell) as deadline:
-        created = read.version(client, thing.kind, COLLECTIONS[thing.kind], thing.id).created
+        is_meant = of_time(look(client, thing, "wait for", NOW).created)
         for pause in pace.steps():
             deadline.pause(pause)
-            if read.version(client, thing.kind, COLLECTIONS[thing.kind], thing.id).created != created:
-                return
+            look(client, thing, "wait for", is_meant)

@@ -14,11 +14,12 @@ from batchtrain.plan.wire_times import duration
 from batchtrain.records.events import Event, JobDisabled
 from batchtrain.records.jobs import OVER
 from batchtrain.service import read, submit, tasks
-from batchtrain.service.meant_version import of_runs, of_time, update_job
+from batchtrain.service.meant_version import IsMeant, look, of_runs, of_time, update_job
 from batchtrain.service.register import Thing
 from batchtrain.service.task_actions import ACTIONS, Changed, change
 from batchtrain.service.watch import Deadline, Pace
 
+COMPLETED = frozenset({"completed"})
 STOPPED = frozenset({"completed", "disabled"})
 """The states of a job none of whose tasks runs."""
 
@@ -58,7 +59,7 @@ def migrate(
         submit.disable_job(client, job_id, running, is_meant)
     try:
         with deadline:
-            until(client, job_id, frozenset({"disabled"}), deadline, pace)
+            until(client, job_id, frozenset({"disabled"}), is_meant, deadline, pace)
             update_job(client, job_id, "move", {"poolInfo": {"poolId": pool_id}}, is_meant)
             former = pool_id
             if job.state in ("disabled", "disabling"):
@@ -98,7 +99,7 @@ def stop(client: BatchClient, job_id: str, runs: Collection[str], deadline: Dead
                 submit.disable_job(client, job_id, "terminate", is_meant)
             else:
                 submit.terminate(client, Thing("job", job_id), is_meant)
-            until(client, job_id, STOPPED, deadline, pace)
+            until(client, job_id, STOPPED, is_meant, deadline, pace)
 
 
 def limit(client: BatchClient, job_id: str, runs: Collection[str], seconds: float, now: datetime) -> None:
@@ -121,10 +122,12 @@ def is_whole(document: dict[str, Any]) -> bool:
     return document.get("onAllTasksComplete") == "terminatejob"
 
 
-def until(client: BatchClient, job_id: str, states: frozenset[str], deadline: Deadline, pace: Pace) -> None:
-    """Wait until a job is in one of the states. Raises NotFound."""
+def until(
+    client: BatchClient, job_id: str, states: frozenset[str], is_meant: IsMeant, deadline: Deadline, pace: Pace
+) -> None:
+    """Wait until a job is in one of the states. Raises NotFound, also once another job has its id."""
     for pause in pace.steps():
-        state = read.job(client, job_id).state
+        state = look(client, Thing("job", job_id), "wait for", is_meant).state
         if state in states:
             return
         deadline.pause(pause, f"the job is {state}")

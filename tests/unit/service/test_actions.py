@@ -249,9 +249,8 @@ def test_a_job_that_cannot_move_is_left_as_it_is(document: Any, error: type[Exce
 def test_a_job_is_stopped_so_that_the_files_of_its_tasks_stay(
     document: Any, request_sent: str, body: dict[str, str], state: str
 ) -> None:
-    service = Service(
-        document, (200, {**VERSION, "metadata": [{"name": RUN, "value": "run"}]}), DONE, job("active"), job(state)
-    )
+    own = {**VERSION, "metadata": [{"name": RUN, "value": "run"}]}
+    service = Service(document, (200, own), DONE, (200, {**own, "state": "active"}), (200, {**own, "state": state}))
     deadline = Deadline(60, "its tasks to end", clock=service.policy.clock)
     job_actions.stop(service.client, "j", {"run"}, deadline, Pace(2.0, 2.0))
     assert service.asked == ["GET /jobs/j", "GET /jobs/j", request_sent, "GET /jobs/j", "GET /jobs/j"]
@@ -273,6 +272,16 @@ def test_a_job_is_terminated_in_the_version_that_was_read_and_never_its_successo
     with pytest.raises(NotFound, match="job j was replaced"):
         submit.terminate(service.client, Thing("job", "j"))
     assert service.asked == ["GET /jobs/j", "POST /jobs/j/terminate", "GET /jobs/j"]
+
+
+def test_a_wait_for_a_job_ends_when_another_job_has_its_id() -> None:
+    def own(state: str, run: str) -> Any:
+        return 200, {**VERSION, "state": state, "metadata": Marks(run).metadata}
+
+    service = Service(own("terminating", "run"), own("completed", "another"))
+    is_meant, deadline = meant_version.of_runs({"run"}), Deadline(60, "x", clock=service.policy.clock)
+    with pytest.raises(NotFound, match="job j was replaced by a new one"):
+        job_actions.until(service.client, "j", job_actions.COMPLETED, is_meant, deadline, Pace(2.0, 2.0))
 
 
 def test_a_change_has_the_content_type_that_the_service_requires() -> None:
