@@ -178,6 +178,11 @@ def test_an_empty_directory_is_refused(home: Path) -> None:
         source_directory.read_sources(recipe(home))
 
 
+def test_a_file_in_the_place_of_one_of_the_service_is_refused(home: Path) -> None:
+    write(home / "src", {"train.py": "", "wd/a": ""})
+    assert [rule for rule, _ in told(home)] == ["source-reserved"]
+
+
 @pytest.mark.parametrize("name", [" ", "nowhere", "x" * 300, "x/" * 3000, "\0"])
 def test_a_name_that_is_no_directory_is_refused(name: str, home: Path) -> None:
     assert [rule for rule, _ in told(home, source=name)] == ["source-missing"]

@@ -125,9 +125,10 @@ def test_the_retries_of_a_task_without_constraints_are_its_jobs() -> None:
     assert {item.state for item in found} == {"same"}
 
 
-def test_a_task_that_was_added_is_to_be_made() -> None:
-    states = [item.state for item in compared(recipe(tasks=3), recipe(tasks=2)) if item.kind == "task"]
-    assert states == ["same", "same", "make"]
+@pytest.mark.parametrize("count", [2, 101], ids=["tasks", "a stream of tasks"])
+def test_a_task_that_was_added_is_to_be_made(count: int) -> None:
+    found = compared(recipe(tasks=count + 1), recipe(tasks=count))
+    assert [item.state for item in found if item.kind == "task"] == ["same"] * count + ["make"]
 
 
 def test_the_order_of_metadata_does_not_count() -> None:
