@@ -102,6 +102,10 @@ def test_batchs_user_is_known_where_etc_passwd_can_have_it(tmp_path: Path) -> No
     assert others == Path("/etc/passwd").read_text().splitlines()
 
 
+def test_a_network_without_name_servers_of_its_own_has_the_machines_file(tmp_path: Path) -> None:
+    assert process._Pool(tmp_path, "pool").resolver(SPEC, "") == []
+
+
 async def test_a_message_of_an_agent_is_read_by_its_length() -> None:
     reader = asyncio.StreamReader()
     for body in (b'{"a": 1}', b'{"b": 2}'):
