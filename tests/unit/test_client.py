@@ -7,16 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from batchtrain.client.client import Client, where
 from batchtrain.client.logins import words
-from batchtrain.config.types import Credentials, Secret
+from batchtrain.config.types import Secret
 from batchtrain.config.user_settings import is_for_emulator
 from batchtrain.errors import UsageError
 from batchtrain.records import Endpoint
-from batchtrain.service.connect import Account, account
+from batchtrain.service.connect import Account
 
 
 def test_nowhere_to_run_is_a_usage_error_with_both_ways_out() -> None:
@@ -29,40 +28,9 @@ def test_the_environment_names_an_account_as_for_az() -> None:
     assert where(local=None, credentials=None, environment=environment) == Account("https://a.b.c", "a", Secret("a2V5"))
 
 
-def test_credentials_win_over_the_environment() -> None:
-    given = msgspec.convert({"batch": {"account_service_url": "https://mine.west.batch.azure.com"}}, Credentials)
-    found = where(local=None, credentials=given, environment={"AZURE_BATCH_ENDPOINT": "https://other"})
-    assert found == Account("https://mine.west.batch.azure.com", "mine", None)
-
-
-def test_a_signature_never_travels_unencrypted() -> None:
-    with pytest.raises(UsageError, match="only loopback may be http"):
-        account("http://name.west.batch.azure.com", "name", Secret("a2V5"))
-
-
-def test_an_account_does_not_show_its_key() -> None:
-    assert "a2V5" not in repr(Account("https://x", "x", Secret("a2V5")))
-
-
 @pytest.mark.parametrize(("value", "means"), [("1", True), ("true", True), ("0", False), ("", False), ("no", False)])
 def test_an_environment_switch_is_a_truth(value: str, means: bool) -> None:
     assert is_for_emulator(None, {"BATCHTRAIN_LOCAL": value}) is means
-
-
-@pytest.mark.parametrize("endpoint", ["https://[::1", "https://host:port", "http://127.0.0.1:99999", "   ", "ftp://x"])
-def test_what_is_no_endpoint_is_a_usage_error(endpoint: str) -> None:
-    with pytest.raises(UsageError, match="is not a Batch endpoint"):
-        account(endpoint, "name", Secret("a2V5"))
-
-
-def test_a_key_that_is_not_base64_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="not base64"):
-        account("https://name.west.batch.azure.com", "name", Secret("notbase64!"))
-
-
-def test_signing_in_by_token_needs_https() -> None:
-    with pytest.raises(UsageError, match="needs a shared key"):
-        account("http://127.0.0.1:10010", "name", None)
 
 
 @pytest.mark.parametrize(
