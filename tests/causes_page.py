@@ -1,4 +1,4 @@
-"""`docs/reference/causes.md`, made of the rules of the diagnosis: `python -m tests.causes_page`."""
+"""`docs/reference/causes.md`, made of the rules of the diagnosis: `python -m tests.generated_files`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,14 @@ from batchtrain.diagnosis.service_rules import (
     WARNED,
 )
 from batchtrain.life.rules import RULES
-from tests import environments
-
-PAGE = environments.ROOT / "docs" / "reference" / "causes.md"
 
 HEAD = """\
 # Known causes of failures
 
 `batchtrain jobs diagnose JOB [TASK]`, `batchtrain pool diagnose POOL` and, in Python, `job.diagnose()` name these
 causes, each with the line or the message that proves it. `--bundle FILE` writes everything that was read to a zip file,
-without secrets. `batchtrain emulator diagnose` examines the emulator. `python -m tests.causes_page` generates this page
-from the rules; a test fails if it is stale.
+without secrets. `batchtrain emulator diagnose` examines the emulator. `python -m tests.generated_files` generates
+this page from the rules; a test fails if it is stale.
 
 Of a gang, the process that failed first is judged by its own output, not the processes that lost their connection to
 it. [The gang's record](../how-to/results.md#why-a-gang-failed) tells which process that is, on which node, how it
@@ -75,7 +72,3 @@ def _waiting() -> Iterator[str]:
     yield from (f"| `{rule.name}` | {rule.when} |" for rule in RULES)
     yield f"| `start-task-failed` | {START_TASK} |"
     yield ""
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`docs/reference/frameworks.md`, made of the tables that the framework tests run: `python -m tests.frameworks_page`.
+"""`docs/reference/frameworks.md`, made of the tables that the framework tests run: `python -m tests.generated_files`.
 
 The page cannot say more than the tests assert; a test compares the two.
 """
@@ -10,15 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from batchtrain.config.load import load
 from batchtrain.config.types import whole_number
 from batchtrain.frameworks.base import Nodes
-from tests import environments
 from tests.e2e import test_frameworks as tested
-
-PAGE = environments.ROOT / "docs" / "reference" / "frameworks.md"
 
 HEAD = """\
 # Frameworks that the tests train
 
-`python -m tests.frameworks_page` generates this page from the tables in `tests/e2e/test_frameworks.py`; a test fails if
+`python -m tests.generated_files` generates this page from the tables in `tests/e2e/test_frameworks.py`; a test fails if
 it is stale. Each row is one run of `batchtrain run recipes/RECIPE --local` with the listed settings, on CPUs, with a
 real build of the framework (`tests/environments.py` lists the versions). The test passes if every process exits with 0
 and reaches the accuracy of the row on the test images (at most {tolerance:g} less). *Same weights* means that all
@@ -118,11 +115,3 @@ code 10, and no process of the gang remains on any node.
 
 {ways}
 """
-
-
-def main() -> None:
-    PAGE.write_text(page(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

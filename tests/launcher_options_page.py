@@ -1,18 +1,16 @@
-"""`docs/reference/launcher-options.md`, made of the table of launchers: `python -m tests.launcher_options_page`."""
+"""`docs/reference/launcher-options.md`, made of the table of launchers: `python -m tests.generated_files`."""
 
 from __future__ import annotations
 
 from batchtrain.frameworks.launcher_options import LAUNCHERS
-from tests import environments
 
-PAGE = environments.ROOT / "docs" / "reference" / "launcher-options.md"
 HEAD = """\
 # Options of other launchers
 
 A block of `multi_instance` takes the place of `torchrun`, `accelerate launch`, `deepspeed`, `horovodrun`,
 `mpirun` and `srun`. This table gives the replacement of each option; `config validate` says the same about such a
 command. Options of `mpirun` may begin with one dash or with two.
-`python -m tests.launcher_options_page` generates this page; a test fails if it is stale.
+`python -m tests.generated_files` generates this page; a test fails if it is stale.
 """
 
 
@@ -27,7 +25,3 @@ def page() -> str:
             parts.append(f"| {names} | {becomes.format(value='N', block=block)} |")
         parts.append("")
     return "\n".join(parts)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

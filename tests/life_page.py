@@ -1,4 +1,4 @@
-"""`docs/reference/life-of-a-run.md`, made of the rules of waits and ends: `python -m tests.life_page`."""
+"""`docs/reference/life-of-a-run.md`, made of the rules of waits and ends: `python -m tests.generated_files`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from batchtrain.life.lost import LOST_RULES
 from batchtrain.life.placing import NODE_RULES, PLACE_RULES
 from batchtrain.life.pools import POOL_RULES
 from batchtrain.life.rules import HOUR, RULES, Rule
-from tests import environments
-
-PAGE = environments.ROOT / "docs" / "reference" / "life-of-a-run.md"
 
 HEAD = """\
 # The life of a run: why it waits, and how it ends
@@ -22,8 +19,8 @@ HEAD = """\
 `run`, `jobs wait` and `jobs watch` print why the tasks of a job wait. `jobs show`, `jobs diagnose`, the page of the job
 and the page of its run show it. All of them read the table below, and name its row in brackets, such as
 `[waits-for-failed-task]`. In `jobs show -o json`, `waits.rule` is this name, and in Python
-`job.reason_to_wait().rule.name`. `python -m tests.life_page` generates this page from the rules; a test fails if it is
-stale.
+`job.reason_to_wait().rule.name`. `python -m tests.generated_files` generates this page from the rules; a test fails if
+it is stale.
 
 ```mermaid
 stateDiagram-v2
@@ -165,7 +162,3 @@ def _lasts(rule: Rule) -> str:
     if rule.is_final:
         return "ends at once"
     return f"{rule.patience / HOUR:g} h" if rule.patience is not None else "until its deadline"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,6 +1,6 @@
 """Makes the page about the emulator's operations from the tables that the service uses; pure.
 
-`python -m tests.operations_page` prints it.
+`python -m tests.generated_files` prints it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from batchtrain.emulator.models import Field
 from batchtrain.emulator.routes import Route
 
 EFFECTS = {"": "acted on", "kept": "kept only", "unshown": "taken, never shown", "refused": "refused"}
-HEAD = """<!-- Written by `python -m tests.operations_page` from the service's tables; do not edit. -->
+HEAD = """<!-- Written by `python -m tests.generated_files` from the service's tables; do not edit. -->
 
 # The operations of the emulator
 
@@ -142,7 +142,3 @@ def _span(field: Field) -> str:
     first = f"since {versions.name(field.since)}" if field.since else ""
     last = f"until {versions.name(field.until)}" if field.until < versions.NEWEST else ""
     return f" ({' '.join(filter(None, (first, last)))})" if first or last else ""
-
-
-if __name__ == "__main__":
-    print(page(), end="")

@@ -1,4 +1,4 @@
-"""`docs/reference/config.md`, made of the types of the language: `python -m tests.reference_page`.
+"""`docs/reference/config.md`, made of the types of the language: `python -m tests.generated_files`.
 
 A test compares the two.
 """
@@ -12,7 +12,6 @@ import msgspec
 
 from batchtrain.config import schema, types
 from batchtrain.config.reference import (
-    PAGE,
     BlockOf,
     Property,
     PropertyPath,
@@ -23,12 +22,11 @@ from batchtrain.config.reference import (
     plain,
     written,
 )
-from tests.environments import ROOT
 from tests.left_out import LEFT_OUT
 from tests.property_examples import EXAMPLES
 
 _HEAD = """\
-<!-- Written by `python -m tests.reference_page` from the types; do not edit. -->
+<!-- Written by `python -m tests.generated_files` from the types; do not edit. -->
 
 # Configuration reference
 
@@ -202,11 +200,3 @@ def _range(least: float | None, most: float | None, unit: str) -> Iterator[str]:
         yield "not empty"
     elif least is not None:
         yield f"{least:,} or more{unit}"
-
-
-def main() -> None:
-    (ROOT / PAGE).write_text(page(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

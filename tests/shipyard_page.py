@@ -1,15 +1,12 @@
-"""`docs/how-to/from-batch-shipyard.md`, made of the answers to its commands: `python -m tests.shipyard_page`."""
+"""`docs/how-to/from-batch-shipyard.md`, made of the answers to its commands: `python -m tests.generated_files`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from batchtrain.cli.shipyard import ANSWERS, PAGE
+from batchtrain.cli.shipyard import ANSWERS
 from batchtrain.config.types.history import RENAMED, RENAMED_VALUES, REPLACED, WRAPPED, Pattern
-from tests import environments
 from tests.field_files import KINDS
-
-FILE = environments.ROOT / "docs" / "how-to" / f"{PAGE}.md"
 
 HEAD = """\
 # Coming from Batch Shipyard
@@ -60,7 +57,7 @@ KINDS
 
 ## Every command
 
-If you type one that does not exist here, the message is the text of this table. `python -m tests.shipyard_page`
+If you type one that does not exist here, the message is the text of this table. `python -m tests.generated_files`
 generates it; a test compares it with the commands that exist.
 
 | Batch Shipyard | batchtrain | remark |
@@ -100,7 +97,3 @@ def _rows() -> Iterator[str]:
     for name, answer in ANSWERS.items():
         command = f"`batchtrain {answer.command}`" if answer.command else "–"
         yield f"| `{name}` | {command} | {answer.remark} |"
-
-
-if __name__ == "__main__":
-    FILE.write_text(page(), encoding="utf-8")

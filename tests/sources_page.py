@@ -1,4 +1,4 @@
-"""`docs/reference/sources.md`, made of the tables that the tests run: `python -m tests.sources_page`.
+"""`docs/reference/sources.md`, made of the tables that the tests run: `python -m tests.generated_files`.
 
 A row that names a test is tested; a test of the page fails if the test does not exist.
 """
@@ -8,21 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tests import environments
 from tests.e2e import test_frameworks as frameworks
 from tests.e2e import test_sources as sources
-
-PAGE = environments.ROOT / "docs" / "reference" / "sources.md"
 
 HEAD = """\
 # The five documents
 
-batchtrain was asked to support what five public documents show. `python -m tests.sources_page` generates this page from
-the tables of the tests; a test fails if it is stale. In the last column, *tested* names the test, and *in its place* is
-what the test uses instead of what the document shows. Tests of trainings run the real framework on emulated nodes with
-CPUs (`pytest --all`; `test_a_variant_…` with `BATCHTRAIN_TEST_VARIANTS=1`). *Planned only* means that no machine of the
-tests has the hardware (GPUs with NCCL, InfiniBand): tests compare the plan and the text of the launch. *Not done* says
-why.
+batchtrain was asked to support what five public documents show. `python -m tests.generated_files` generates this page
+from the tables of the tests; a test fails if it is stale. In the last column, *tested* names the test, and *in its
+place* is what the test uses instead of what the document shows. Tests of trainings run the real framework on emulated
+nodes with CPUs (`pytest --all`; `test_a_variant_…` with `BATCHTRAIN_TEST_VARIANTS=1`). *Planned only* means that no
+machine of the tests has the hardware (GPUs with NCCL, InfiniBand): tests compare the plan and the text of the launch.
+*Not done* says why.
 """
 SOURCES = "tests/e2e/test_sources.py"
 MODES = "tests/e2e/test_frameworks.py"
@@ -210,11 +207,3 @@ def page() -> str:
 def _table(title: str, rows: Iterable[Row]) -> str:
     lines = (f"| {row.shown} | {row.here} | {row.state} |" for row in rows)
     return "\n".join((f"## {title}\n", "| shown | here | state |", "|---|---|---|", *lines, ""))
-
-
-def main() -> None:
-    PAGE.write_text(page(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

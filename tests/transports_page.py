@@ -1,4 +1,4 @@
-"""`docs/reference/transports.md`, made of the tables of the launches: `python -m tests.transports_page`."""
+"""`docs/reference/transports.md`, made of the tables of the launches: `python -m tests.generated_files`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ from batchtrain.frameworks.mpi import MPIS
 from batchtrain.frameworks.transports import LIBFABRIC_TCP, NCCL_NAMES, UCX_NAMES
 from batchtrain.launchers import variables
 from batchtrain.launchers.rules import RULES
-from tests import environments
-
-PAGE = environments.ROOT / "docs" / "reference" / "transports.md"
 
 HEAD = """\
 # Transports of MPIs, NCCL, RCCL, gloo, UCX and libfabric
 
-`python -m tests.transports_page` generates this page from the tables of the launches; a test fails if it is stale.
+`python -m tests.generated_files` generates this page from the tables of the launches; a test fails if it is stale.
 `batchtrain config explain DIR` shows which of these settings a launch has, and why.
 
 The transport of a gang is decided in this order, for tasks on the host, in containers and in Apptainer images alike:
@@ -126,7 +123,3 @@ def _sources() -> Iterator[str]:
     yield "| rule | meaning | source | to change it |\n|---|---|---|---|"
     for rule in (RULES[name] for name in used):
         yield f"| `{rule.id}` | {rule.sentence} | {rule.source} | {rule.off} |"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,5 +1,4 @@
-"""`docs/explanation/untested-on-azure.md`, made of the probes and of the reports of verifications: `python -m
-tests.untested_page`."""
+"""`docs/explanation/untested-on-azure.md`, made of the probes and of the reports of verifications."""
 
 from __future__ import annotations
 
@@ -12,7 +11,6 @@ from batchtrain.verify.probe import ANY, HAND, Area, Probe
 from batchtrain.verify.probes import AREAS
 from tests import environments
 
-PAGE = environments.ROOT / "docs" / "explanation" / "untested-on-azure.md"
 REPORTS = environments.ROOT / "docs" / "verified"
 
 HEAD = """\
@@ -25,7 +23,7 @@ its probe and the steps by hand.
 
 {seen}
 
-`python -m tests.untested_page` generates this page from `batchtrain/verify/probes/` and from the reports in
+`python -m tests.generated_files` generates this page from `batchtrain/verify/probes/` and from the reports in
 `docs/verified/`; a test fails if it is stale.
 """
 NONE = "**No report of Azure exists yet**: every row is unverified."
@@ -87,7 +85,3 @@ def _how(probe: Probe) -> str:
         return f"by hand, because {probe.why_by_hand}: {probe.steps}"
     need = "" if probe.needs is ANY else f" on {probe.needs.text}"
     return f"`batchtrain verify`{need}; by hand: {probe.steps}"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`docs/reference/environment-variables.md`, made of the tables of the launches: `python -m tests.variables_page`."""
+"""`docs/reference/environment-variables.md`, made of the tables of the launches: `python -m tests.generated_files`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from collections.abc import Iterable
 from batchtrain.frameworks import FRAMEWORKS
 from batchtrain.frameworks.base import Variable
 from batchtrain.frameworks.mpi import MPIS
-from tests import environments
-
-PAGE = environments.ROOT / "docs" / "reference" / "environment-variables.md"
 
 HEAD = """\
 # Environment variables of a task
 
-`python -m tests.variables_page` generates this page from the tables of the launches; a test fails if it is stale.
+`python -m tests.generated_files` generates this page from the tables of the launches; a test fails if it is stale.
 `batchtrain config explain DIR` lists what a recipe's launch sets by itself, with the reasons.
 """
 BATCH = {
@@ -145,11 +142,3 @@ def _table(title: str, text: str, head: tuple[str, ...], rows: Iterable[tuple[st
 
 def _code(names: str) -> str:
     return ", ".join(f"`{name}`" for name in names.split(", "))
-
-
-def main() -> None:
-    PAGE.write_text(page(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from batchtrain.client.jobs import Jobs, JobSchedule
 from batchtrain.client.pools import Pools
 from batchtrain.errors import NotFound
 from batchtrain.service import watch
-from tests import aio_stub
 
 
 @pytest.fixture
@@ -30,10 +28,6 @@ def test_every_public_member_of_the_sync_api_is_there() -> None:
     for kind in (bt.Client, Pools, Jobs, Job, JobSchedule):
         twin = getattr(aio, kind.__name__)
         assert {name for name in dir(kind) if not name.startswith("_")} <= set(dir(twin))
-
-
-def test_the_types_are_those_of_the_sync_api() -> None:
-    assert Path(aio.__file__).with_suffix(".pyi").read_text() == aio_stub.page()
 
 
 def test_help_shows_the_signature_and_the_text_of_the_sync_method() -> None:

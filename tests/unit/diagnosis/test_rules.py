@@ -23,7 +23,6 @@ from batchtrain.records.failure import Detail
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.answers import MOST_REPEATS
 from batchtrain.service.causes import cause
-from tests import causes_page
 
 POOL = Pool("gpu", vm_size="STANDARD_ND96ASR_V4", dedicated=2, target_dedicated=2, inter_node=True)
 NOTHING = RankEnd()
@@ -516,10 +515,6 @@ def test_equal_causes_of_many_tasks_are_one_row() -> None:
     tasks = [failed(LINES["disk-full"], id=f"t{number}") for number in range(6)]
     rows = judged(of_job(*tasks)).rows()
     assert rows[-1] == "  task t1, task t2, task t3 and 2 more: a disk of the node is full [disk-full]"
-
-
-def test_the_page_of_causes_lists_every_rule() -> None:
-    assert causes_page.PAGE.read_text(encoding="utf-8") == causes_page.page(), "run `python -m tests.causes_page`"
 
 
 def test_where_the_output_is_kept_is_named_in_place_of_a_command_that_needs_the_job() -> None:

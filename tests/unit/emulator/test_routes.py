@@ -48,11 +48,6 @@ def test_an_unknown_path_is_404_and_an_unknown_verb_405(verb: str, path: str, st
     assert refusal.value.status == status
 
 
-def test_the_page_of_operations_is_what_the_tables_say() -> None:
-    page = Path(__file__).resolve().parents[3] / "docs" / "reference" / "emulator-operations.md"
-    assert page.read_text(encoding="utf-8") == operations_page.page(), "run python -m tests.operations_page"
-
-
 def test_what_is_acted_on_is_named_in_the_emulators_sources() -> None:
     """Nothing is called "acted on" that no code reads."""
     sources = (path for path in PACKAGE.rglob("*.py") if path.name not in ("properties.py", "models.py"))

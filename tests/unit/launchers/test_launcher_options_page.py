@@ -10,13 +10,6 @@ from batchtrain.config.types import Task
 from batchtrain.frameworks import FRAMEWORKS
 from batchtrain.frameworks.launcher_options import LAUNCHERS
 from batchtrain.frameworks.mpi import MpiBlock
-from tests import launcher_options_page
-
-
-def test_the_page_is_that_of_the_table() -> None:
-    stale = "run `python -m tests.launcher_options_page`"
-    assert launcher_options_page.PAGE.read_text(encoding="utf-8") == launcher_options_page.page(), stale
-
 
 BLOCKS = {
     "torchrun": "pytorch", "accelerate launch": "accelerate", "deepspeed": "deepspeed", "horovodrun": "horovod",

@@ -12,7 +12,6 @@ from batchtrain.life.seen import Seen
 from batchtrain.records import Failure, Job, Node, Pool, Task
 from batchtrain.records.failure import Detail
 from batchtrain.records.tasks import ExitCodes, ExitConditions, ExitOptions, TaskRequest
-from tests import life_page
 
 NOON = datetime(2026, 11, 28, 12, tzinfo=timezone.utc)
 JOB = Job("j", "active", "p")
@@ -168,10 +167,6 @@ def test_a_resize_error_belongs_to_its_resize(
         allocation_since=NOON + timedelta(minutes=minutes),
     )  # fmt: skip
     assert bool(pools.resize_error(pool, before)) is is_error
-
-
-def test_the_page_of_the_rules_is_not_stale() -> None:
-    assert life_page.PAGE.read_text(encoding="utf-8") == life_page.page(), "run `python -m tests.life_page`"
 
 
 def decisions() -> list[str]:

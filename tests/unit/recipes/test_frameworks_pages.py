@@ -25,11 +25,6 @@ BLOCKS: list[dict[str, Any]] = [
 ]
 
 
-def test_the_page_of_what_trains_is_made_of_the_tests_own_tables() -> None:
-    stale = "run `python -m tests.frameworks_page`"
-    assert frameworks_page.PAGE.read_text(encoding="utf-8") == frameworks_page.page(), stale
-
-
 def test_the_how_to_has_a_block_for_each_framework_and_for_mpi() -> None:
     assert {name for block in BLOCKS for name in block} - {"num_instances"} == {*FRAMEWORKS, "mpi"}
 

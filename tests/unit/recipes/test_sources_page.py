@@ -11,11 +11,6 @@ from tests import environments, sources_page
 ROWS = [row for rows in sources_page.DOCUMENTS.values() for row in rows]
 
 
-def test_the_page_is_current() -> None:
-    stale = "run `python -m tests.sources_page`"
-    assert sources_page.PAGE.read_text(encoding="utf-8") == sources_page.page(), stale
-
-
 @pytest.mark.parametrize("test", sorted({row.test for row in ROWS if row.test}))
 def test_a_test_that_the_page_names_exists(test: str) -> None:
     file, _, name = test.partition("::")

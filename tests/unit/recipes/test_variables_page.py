@@ -14,11 +14,6 @@ from tests.unit.runtime.test_framework_variables import GENERAL, gangs
 SOURCES = sorted((environments.ROOT / "batchtrain" / "emulator").glob("*.py"))
 
 
-def test_the_page_is_current() -> None:
-    stale = "run `python -m tests.variables_page`"
-    assert variables_page.PAGE.read_text(encoding="utf-8") == variables_page.page(), stale
-
-
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_every_process_has_the_variables_of_the_page(name: str) -> None:
     listed = {name for names in variables_page.EVERY_PROCESS for name in names.split(", ")}

@@ -171,10 +171,6 @@ def test_a_probe_by_hand_takes_the_users_answer() -> None:
     assert judge(AREAS[0], probe, {HAND: {}}, SIZE, local=False).detail == "by hand: look at the invoice"
 
 
-def test_the_page_is_that_of_the_probes() -> None:
-    assert untested_page.PAGE.read_text(encoding="utf-8") == untested_page.page()
-
-
 def test_reports_of_the_repository_are_of_azure() -> None:
     for report in untested_page.reports():
         assert report["region"] != "local"
