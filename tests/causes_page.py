@@ -59,7 +59,8 @@ def _service() -> Iterator[str]:
     states |= {f"attempt ended: {reason}": known for reason, known in LOST.items()}
     rest = {"a warning of the launch": WARNED, "`FileUpload…`": UPLOAD, "`Account…QuotaReached`": QUOTA}
     for reported, known in (codes | rest | ended | exits | states).items():
-        yield f"| {reported} | {known.cause.format('…', 'N')} | `{known.rule}` | {completed(known.next_step, {})} |"
+        cause = known.cause.format("…", node="…")
+        yield f"| {reported} | {cause} | `{known.rule}` | {completed(known.next_step, {})} |"
 
 
 START_TASK = "the start task failed on a node; its output is judged by the rules above"

@@ -208,11 +208,11 @@ def _of_lost(job: Job, attempts: Sequence[Attempt]) -> Iterator[Finding]:
     """The attempts of a task that the service ended."""
     earlier = len(attempts) - LOST_SHOWN
     for attempt in attempts[-LOST_SHOWN:]:
-        rule, cause, step = service_rules.LOST[attempt.reason]
+        rule, loss, step = service_rules.LOST[attempt.reason]
         node = attempt.lost or next(iter(attempt.nodes), "(unknown)")
-        cause = cause.format(node, attempt.number)
+        cause = f"attempt {attempt.number} ended, and the task was started again: {loss.format(node=node)}"
         if earlier > 0 and attempt is attempts[-1]:
-            cause += f"; so were {counted(earlier, 'attempt')} before the last {LOST_SHOWN}"
+            cause += f"; not listed: {counted(earlier, 'earlier attempt')}"
         finding = Finding(rule, f"task {attempt.task}", cause, "", step)
         yield _named(finding, job=job.id, task=attempt.task, pool=job.pool, node=node)
 

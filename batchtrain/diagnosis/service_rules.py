@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from batchtrain.records import Failure, Node, Task
-from batchtrain.records.attempt import Reason
+from batchtrain.records.attempt import LOSSES, Reason
 from batchtrain.records.failure import TASK_ENDED
 
 
@@ -126,23 +126,20 @@ NODE_STATES = {
     "unusable": Known("node-unusable", "the node is unusable", "{reboot}, or remove the node"),
     "unknown": Known("node-lost", "the service lost contact with the node", "wait, or reboot it"),
     "offline": Known("node-offline", "the node takes no tasks (scheduling is disabled)", "enable its scheduling again"),
-    "preempted": Known("spot-preempted", "Azure took the spot node back",
+    "preempted": Known("spot-preempted", "Azure preempted the spot node",
         "wait until it is there again; `max_task_retries` and a checkpoint keep what was trained"
         " (docs/how-to/checkpoints.md)"),
 }
 
 _CHECKPOINT = "keep a checkpoint (docs/how-to/checkpoints.md)"
 LOST: Mapping[Reason, Known] = {
-    "preempted": Known("spot-preempted", "Azure preempted node {} in attempt {}, and the task was started again",
-        f"{_CHECKPOINT}, or use dedicated nodes"),
-    "node lost": Known("node-lost", "node {} was lost in attempt {}, and the task was started again",
-        _CHECKPOINT + "{nodes}"),
-    "requeued": Known("task-requeued",
-        "attempt {1} was ended on node {0}, and the task was started again; the service gives no reason",
+    "preempted": Known("spot-preempted", LOSSES["preempted"], f"{_CHECKPOINT}, or use dedicated nodes"),
+    "node lost": Known("node-lost", LOSSES["node lost"], _CHECKPOINT + "{nodes}"),
+    "requeued": Known("task-requeued", LOSSES["requeued"],
         f"{_CHECKPOINT}: the node was lost, or was rebooted or removed, or the job was disabled"),
 }
 # fmt: on
-"""Why the service started a task again, by the reason of the attempt before; with the node and the attempt's number."""
+"""Why the service started a task again, by the reason of the attempt before; with the node."""
 
 
 def of_task(task: Task) -> tuple[Known, str] | None:

@@ -25,6 +25,12 @@ may write anything to `ATTEMPTS`."""
 
 Reason = Literal["", "completed", "exit code", "preempted", "node lost", "requeued", "unknown"]
 """Why an attempt ended; empty while it runs. `requeued`: the service started the task again, and no client saw why."""
+LOSSES: Mapping[Reason, str] = {
+    "preempted": "Azure preempted node {node}",
+    "node lost": "node {node} was lost",
+    "requeued": "the service took it from node {node}, and gives no reason",
+}
+"""Why the service started a task again whose command had not failed, in words."""
 GONE_STATES = frozenset({"preempted", "unknown", "unusable", "rebooting", "reimaging", "leavingpool"})
 """The states of a node that has lost its tasks."""
 BOOT_STATES = frozenset({"creating", "starting", "waitingforstarttask"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from azure.batch import BatchClient
@@ -10,19 +10,14 @@ from msgspec.structs import replace
 
 from batchtrain.errors import ServiceError, shortened
 from batchtrain.records import Attempt, AttemptEvent, Node, Task
-from batchtrain.records.attempt import ATTEMPTS, Reason, attempts_of, lost_node, number_of
+from batchtrain.records.attempt import ATTEMPTS, LOSSES, Reason, attempts_of, lost_node, number_of
 from batchtrain.records.events import AttemptEnded, AttemptSeen, Event
 from batchtrain.service import files, read
 from batchtrain.service.read import Repeats
 
 LOOKS = 10
 """Looks at the records of the runtime for the exit code of an attempt that failed."""
-WORDS: dict[Reason, str] = {
-    "preempted": "Azure preempted node {node}",
-    "node lost": "node {node} was lost",
-    "requeued": "the service took it from node {node}, and gives no reason",
-    "exit code": "it failed on node {node}",
-}
+WORDS: Mapping[Reason, str] = {**LOSSES, "exit code": "it failed on node {node}"}
 
 
 class _Failed(NamedTuple):
