@@ -22,6 +22,7 @@ from batchtrain.records.events import Deleted, Event, Leftover, ResultsFailed, R
 from batchtrain.runs.recording import QUIET, Progress, Recording, now
 from batchtrain.service import deletion, watch
 from batchtrain.service.deadlines import GONE_SECONDS
+from batchtrain.service.meant_version import replaced
 from batchtrain.service.register import Register, Thing
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ class Ending:
     def _request_deletion(self, thing: Thing) -> None:
         if self.register.state(thing) != "shared" and not self.register.is_ours(self.client.batch, thing):
             self.tell(Standing(thing.name, f"left as it is: {thing.name}, which this command did not add"))
-            raise NotFound(f"{thing.name} was replaced", operation=f"delete {thing.name}")
+            raise replaced(thing, "delete")
         option = self.client.account.option
         with watch.Deadline(GONE_SECONDS, f"the deletion of {thing.name}", self.tell):
             reason = deletion.request(self.client.batch, thing, self.register.runs, option)

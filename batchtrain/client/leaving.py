@@ -13,9 +13,11 @@ from batchtrain.life.endings import SeenEnd
 from batchtrain.life.intents import Intent
 from batchtrain.plan.idling import DEFAULT, SHORTEST, emptying, emptying_of
 from batchtrain.plan.marks import marks_of
+from batchtrain.plan.step import Step
 from batchtrain.records.events import Event, Leftover, RunContinues, Waiting
 from batchtrain.runs.recording import now
-from batchtrain.service import job_actions, read
+from batchtrain.service import job_actions, read, submit
+from batchtrain.service.meant_version import of_runs
 from batchtrain.service.register import Register
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ def leave(ending: Steps, guard: Guard, leaver: Leaver) -> bool:
     steps = [partial(job_actions.limit, batch, job.id, runs, seconds, now()) for job in jobs if seconds is not None]
     steps += [partial(job_actions.complete, batch, job.id, runs) for job in jobs if job.auto_pool and ends]
     if ends and has_pool:
-        steps.append(partial(client.carry_out, emptying_of(recipe, timeout), recipe, ending.tell))
+        steps.append(partial(_scale, ending, emptying_of(recipe, timeout)))
     error = next(filter(None, map(ending.error_of, steps)), None)
     if error is not None and leaver == "terminal":
         return False
@@ -108,8 +110,12 @@ def empty_nodes(ending: Steps, seen: SeenEnd) -> None:
 
 
 def _empty_later(ending: Steps, pool: str) -> None:
-    plan = emptying(read.pool_document(ending.client.batch, pool), IDLE_SECONDS)
-    ending.client.carry_out(plan, Recipe(directory="."), ending.tell, register=ending.register)
+    _scale(ending, emptying(read.pool_document(ending.client.batch, pool), IDLE_SECONDS))
+
+
+def _scale(ending: Steps, step: Step | None) -> None:
+    if step is not None:
+        ending.tell(submit.scale_pool(ending.client.batch, step, of_runs(ending.register.runs)))
 
 
 def _own_pool_of(ending: Steps, job_id: str) -> str:

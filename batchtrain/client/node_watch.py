@@ -90,7 +90,7 @@ class NodeWatch:
         self._replaced += len(faulty)
         self._tell(events.NodesReplaced(pool_id, f"replacing {names} of pool {pool_id}: its check found faults"))
         target = watch.pool_steady(batch, pool_id, POOL_SECONDS, pace, self._tell)
-        submit.remove_nodes(batch, pool_id, [node.id for node in faulty])
+        submit.remove_nodes(batch, pool_id, [node.id for node in faulty], seen.pool.created)
         dedicated, spot = target.target_dedicated, target.target_spot
         try:
             watch.pool_steady(batch, pool_id, POOL_SECONDS, pace, self._tell)

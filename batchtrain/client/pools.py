@@ -44,6 +44,7 @@ from batchtrain.runs.recording import QUIET, Progress
 from batchtrain.runs.task_files import FileRow, GotRow, get_node_files, node_files
 from batchtrain.service import deletion, read, submit, watch
 from batchtrain.service.deadlines import GONE_SECONDS, POOL_SECONDS
+from batchtrain.service.meant_version import of_time
 from batchtrain.service.register import Register, Thing
 
 NAMED_NODES = 8
@@ -165,9 +166,7 @@ class Pools:
         )
         tell(PoolResized(standing.id, text))
         try:
-            submit.resize_pool(
-                self._client.batch, standing.id, standing.target_dedicated, standing.target_spot, "requeue"
-            )
+            submit.request_again(self._client.batch, standing)
         except ServiceError as error:
             if error.code != "PoolBeingResized":  # by another run
                 raise
@@ -181,7 +180,7 @@ class Pools:
             return
         living = read.living(self._client.batch, diff.wanted(foreseen.pool))
         if any(diff.has_other_formula(step) for step in diff.compare(foreseen.pool, living) if step.kind == "pool"):
-            self._client.carry_out(enabling(foreseen.pool), recipe, tell)
+            tell(submit.scale_pool(self._client.batch, enabling(foreseen.pool), of_time(standing.created)))
         if not standing.nodes:
             text = f"pool {standing.id} has no nodes now; the next task brings them back, within about 10 minutes"
             tell(PoolReused(standing.id, text))
@@ -239,7 +238,7 @@ class Pools:
     ) -> Table[Node]:
         """The same after a resize was requested. before: the end of the resize before it. patience: as for `add`."""
         batch = self._client.batch
-        reboots = watch.Reboots(batch, pool_id, _mended(recipe), lambda text: tell(NodeRebooted(pool_id, text)))
+        reboots = watch.Reboots(batch, _mended(recipe), lambda text: tell(NodeRebooted(pool_id, text)))
         try:
             nodes = watch.pool_ready(batch, pool_id, timeout, self._client.pace, tell, reboots.mend, before, patience)
         except ServiceError as error:
@@ -352,10 +351,10 @@ class Pools:
         """
         if dedicated is None and spot is None:
             raise UsageError("give the number of nodes: dedicated, spot or both")
-        before = self._refuse_above_limit(pool_id, dedicated or 0, spot or 0).allocation_since or read.LONG_AGO
-        submit.resize_pool(self._client.batch, pool_id, dedicated, spot, leaving)
+        pool = self._refuse_above_limit(pool_id, dedicated or 0, spot or 0)
+        submit.resize_pool(self._client.batch, pool_id, dedicated, spot, leaving, pool.created)
         if wait:
-            self._ready(pool_id, timeout, tell, recipe, before)
+            self._ready(pool_id, timeout, tell, recipe, pool.allocation_since or read.LONG_AGO)
             if recipe is not None:
                 self._log_in(_logins(plan_pool(recipe)), recipe, tell)
         return self.get(pool_id)
@@ -376,8 +375,9 @@ class Pools:
 
     def reboot(self, pool_id: str, node_ids: Iterable[str]) -> None:
         """Reboot nodes: their tasks are requeued and their start task runs again. Does not wait."""
+        created = self.get(pool_id).created
         for node_id in node_ids:
-            submit.reboot_node(self._client.batch, pool_id, node_id)
+            submit.reboot_node(self._client.batch, pool_id, node_id, created)
 
     @displayed("interrupted; the deletion continues", quiet=True)
     def delete(self, pool_id: str, *, wait: bool = True, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:

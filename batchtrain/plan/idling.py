@@ -51,26 +51,26 @@ def idles(recipe: Recipe) -> bool:
     return recipe.pool is not None and recipe.pool.idles
 
 
-def enabling(plan: Plan) -> Plan:
+def enabling(plan: Plan) -> Step:
     """The formula of a pool's plan as a request to a pool that exists."""
     [step] = [step for step in plan.steps if step.action == "pool.add"]
     fields = {name: step.document[name] for name in AUTOSCALE_FIELDS if name in step.document}
-    return Plan((Step("pool.autoscale", step.subject, fields),))
+    return Step("pool.autoscale", step.subject, fields)
 
 
-def emptying(pool: Mapping[str, Any], seconds: float) -> Plan:
+def emptying(pool: Mapping[str, Any], seconds: float) -> Step | None:
     """The request that gives a pool no nodes after a time without a task, whatever sizes it while tasks wait or run;
-    none if the pool has this formula. pool: its document, or the request that adds it."""
+    None if the pool has this formula. pool: its document, or the request that adds it."""
     name, interval = AUTOSCALE_FIELDS
     before = str(pool.get(name) or "") if pool.get("enableAutoScale") else ""
     count = VmCount(dedicated=pool.get("targetDedicatedNodes", 0), low_priority=pool.get("targetLowPriorityNodes", 0))
     formula = then_idle_to_zero(before, seconds) if before else idle_to_zero(count, seconds)
     if formula.rstrip() == before.rstrip():
-        return Plan()
-    return Plan((Step("pool.autoscale", pool["id"], {name: formula, interval: "PT5M"}),))
+        return None
+    return Step("pool.autoscale", pool["id"], {name: formula, interval: "PT5M"})
 
 
-def emptying_of(recipe: Recipe, timeout: str) -> Plan:
+def emptying_of(recipe: Recipe, timeout: str) -> Step | None:
     """The same for the pool of a recipe."""
     [step] = [step for step in plan_pool(recipe).steps if step.action == "pool.add"]
     return emptying(step.document, duration(timeout) or 0)

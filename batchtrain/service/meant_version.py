@@ -45,7 +45,7 @@ def change_meant(
     for version in versions(client, thing):
         created = created or version.created
         if version.created != created or not is_meant(version):
-            raise _replaced(thing, verb)
+            raise replaced(thing, verb)
         try:
             change(version.etag)
         except ServiceError as error:
@@ -59,11 +59,11 @@ def look(client: BatchClient, thing: Thing, verb: str, is_meant: IsMeant) -> Ver
     """The version of the thing that is meant, for what has no condition. Raises as `change_meant` does."""
     version = read.version(client, thing.kind, COLLECTIONS[thing.kind], thing.id)
     if not is_meant(version):
-        raise _replaced(thing, verb)
+        raise replaced(thing, verb)
     return version
 
 
-def _replaced(thing: Thing, verb: str) -> NotFound:
+def replaced(thing: Thing, verb: str) -> NotFound:
     return NotFound(f"{thing.name} was replaced by a new one", operation=f"{verb} {thing.name}", code=REPLACED)
 
 

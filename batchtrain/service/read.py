@@ -40,7 +40,7 @@ PAGE = 1000
 POOL = (
     "id,state,allocationState,vmSize,currentDedicatedNodes,targetDedicatedNodes,currentLowPriorityNodes,"
     "targetLowPriorityNodes,enableInterNodeCommunication,taskSlotsPerNode,resizeErrors,enableAutoScale,"
-    "allocationStateTransitionTime"
+    "allocationStateTransitionTime,creationTime"
 )
 EXAMINED_POOL = f"{POOL},autoScaleRun,autoScaleEvaluationInterval"
 NODE = "id,state,ipAddress,startTaskInfo,errors,allocationTime,isDedicated"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -15,12 +16,12 @@ from batchtrain.errors import ServiceError
 from batchtrain.plan import wire
 from batchtrain.plan.step import Action, Step
 from batchtrain.plan.types import Plan
-from batchtrain.records import events
+from batchtrain.records import Pool, events
 from batchtrain.service import read, retry
 from batchtrain.service.job_addition import ONCE, AddOptions, JobAddition
-from batchtrain.service.meant_version import NOW, IsMeant, change_meant
+from batchtrain.service.meant_version import NOW, IsMeant, change_meant, look, of_runs, of_time
 from batchtrain.service.register import Kind, Register, Thing
-from batchtrain.service.requests import Body, ask, has, in_state, quoted
+from batchtrain.service.requests import Body, Done, ask, has, in_state, quoted
 
 Fill = Callable[[wire.Placeholder], str | Secret]
 """Gives the value of a placeholder."""
@@ -72,14 +73,16 @@ def submit(
 
 
 def _requested(client: BatchClient, step: Step, body: dict[str, Any], register: Register) -> Iterator[events.Event]:
-    if step.action not in CREATIONS:
-        yield _ACTIONS[step.action](client, step, body)
-        return
-    kind, adding, added = CREATIONS[step.action]
-    thing = Thing(kind, body["id"])
-    yield adding(thing.id, f"adding {thing.id}")
-    register.create(client, thing, body)
-    yield added(thing.id, f"added {thing.name}")
+    if step.action == "node.user":
+        yield _add_user(client, step, body)
+    elif step.action in RESIZED:  # of the pool that the step before it has added
+        yield scale_pool(client, step, of_runs(register.runs))
+    else:
+        kind, adding, added = CREATIONS[step.action]
+        thing = Thing(kind, body["id"])
+        yield adding(thing.id, f"adding {thing.id}")
+        register.create(client, thing, body)
+        yield added(thing.id, f"added {thing.name}")
 
 
 def filled(body: Any, fill: Fill) -> dict[str, Any]:
@@ -97,14 +100,12 @@ def revealing(fill: Fill) -> wire.Fill:
     return text
 
 
-def _resize_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> events.Event:
-    """Resize a pool that was created without nodes. It is steady a moment later, and refuses the resize until then."""
-    pool_id = step.subject
-    operation = f"{step.action.removeprefix('pool.')} pool {pool_id}"
-
-    def send() -> None:
-        ask(client, "POST", step.path, operation, body, done=lambda pool: has(pool, body))
-
+def scale_pool(client: BatchClient, step: Step, is_meant: IsMeant) -> events.Event:
+    """Give a pool its number of nodes or a formula for it. A pool that was just created, or is being resized, refuses
+    that until it is steady. Raises as `change_meant` does."""
+    pool_id, verb, body = step.subject, step.action.removeprefix("pool."), step.document
+    path, done = step.path.rpartition("/")[2], partial(has, body=body)
+    send = partial(_post_meant, client, Thing("pool", pool_id), verb, body, is_meant, done, path)
     retry.repeated(send, lambda error: getattr(error, "code", "") == "PoolBeingResized", retry.NOT_NOW)
     text = "gets its nodes" if step.action == "pool.resize" else "has a new formula for its number of nodes"
     return RESIZED[step.action](pool_id, f"pool {pool_id} {text}")
@@ -126,38 +127,42 @@ def _add_user(client: BatchClient, step: Step, body: dict[str, Any]) -> events.E
     return events.NodeUserAdded(pool_id, f"user {body['name']} can log in on {len(names)} nodes of pool {pool_id}")
 
 
-_ACTIONS: dict[Action, Callable[[BatchClient, Step, dict[str, Any]], events.Event]] = {
-    "pool.resize": _resize_pool,
-    "pool.autoscale": _resize_pool,
-    "node.user": _add_user,
-}
-
-
 # --- ending things --------------------------------------------------------------------------------------------------
 # Through the SDK's pipeline, not its begin_* methods: one of them cannot be called without options
 # (azure-sdk-for-python #46815) and their pollers hide failures; our own waits are bounded and say what they wait for.
 
 
-def reboot_node(client: BatchClient, pool_id: str, node_id: str) -> None:
-    """Reboot a node; its start task runs again. Raises ServiceError if its state does not allow it."""
+def reboot_node(client: BatchClient, pool_id: str, node_id: str, created: datetime | None) -> None:
+    """Reboot a node of a pool; its start task runs again. Raises NotFound, and ServiceError if the state of the node
+    does not allow it. created: as for `of_time`; the request has no condition, so the pool is checked before."""
+    look(client, Thing("pool", pool_id), f"reboot node {node_id} of", of_time(created))
     path, body = f"/pools/{quoted(pool_id)}/nodes/{quoted(node_id)}/reboot", {"nodeRebootOption": "requeue"}
     boots = in_state("rebooting", "starting", "waitingforstarttask")
     ask(client, "POST", path, f"reboot node {node_id}", body, done=boots)
 
 
-def resize_pool(client: BatchClient, pool_id: str, dedicated: int | None, spot: int | None, leaving: str) -> None:
-    """Resize a pool; None keeps the number of a kind. Raises NotFound, and NotAllowed for a pool with autoscale.
-    leaving: what happens to the tasks of removed nodes (`requeue`, `terminate`, `taskcompletion`)."""
+def request_again(client: BatchClient, pool: Pool) -> None:
+    """Request the nodes that an earlier resize of a pool did not get. Raises as `resize_pool` does."""
+    resize_pool(client, pool.id, pool.target_dedicated, pool.target_spot, "requeue", pool.created)
+
+
+def resize_pool(
+    client: BatchClient, pool_id: str, dedicated: int | None, spot: int | None, leaving: str, created: datetime | None
+) -> None:
+    """Resize a pool; None keeps the number of a kind. Raises as `change_meant` does, and NotAllowed for a pool with
+    autoscale. leaving: what happens to the tasks of removed nodes (`requeue`, `terminate`, `taskcompletion`). created:
+    as for `of_time`."""
     targets = {"targetDedicatedNodes": dedicated, "targetLowPriorityNodes": spot}
     counts = {name: count for name, count in targets.items() if count is not None}
-    path, body = f"/pools/{quoted(pool_id)}/resize", {**counts, "nodeDeallocationOption": leaving}
-    ask(client, "POST", path, f"resize pool {pool_id}", body, done=lambda pool: has(pool, counts))
+    body, done = {**counts, "nodeDeallocationOption": leaving}, partial(has, body=counts)
+    _post_meant(client, Thing("pool", pool_id), "resize", body, of_time(created), done)
 
 
-def remove_nodes(client: BatchClient, pool_id: str, node_ids: Sequence[str]) -> None:
-    """Remove nodes from a pool that is steady, and lower its target by as many. Their tasks are requeued."""
+def remove_nodes(client: BatchClient, pool_id: str, node_ids: Sequence[str], created: datetime | None) -> None:
+    """Remove nodes from a pool that is steady, and lower its target by as many. Their tasks are requeued. Raises as
+    `change_meant` does. created: as for `of_time`."""
     body = {"nodeList": list(node_ids), "nodeDeallocationOption": "requeue"}
-    ask(client, "POST", f"/pools/{quoted(pool_id)}/removenodes", f"remove nodes of pool {pool_id}", body)
+    _post_meant(client, Thing("pool", pool_id), "remove nodes of", body, of_time(created), in_state(), "removenodes")
 
 
 def delete_meant(client: BatchClient, thing: Thing, is_meant: IsMeant) -> None:
@@ -179,24 +184,24 @@ def terminate(client: BatchClient, thing: Thing, is_meant: IsMeant = NOW) -> Non
     """Terminate the tasks of a job; or a job schedule with its running job, which creates no more jobs. Raises as
     `change_meant` does."""
     body = {"terminateReason": "UserTerminate"} if thing.kind == "job" else None
-    _post_meant(client, thing, "terminate", body, is_meant, "terminating", "completed")
+    _post_meant(client, thing, "terminate", body, is_meant, in_state("terminating", "completed"))
 
 
 def disable_job(client: BatchClient, job_id: str, running: str, is_meant: IsMeant = NOW) -> None:
     """Disable a job: it starts no more tasks. running: what happens to its running tasks (`requeue`, `terminate`,
     `wait`). Raises as `change_meant` does."""
     body = {"disableTasks": running}
-    _post_meant(client, Thing("job", job_id), "disable", body, is_meant, "disabling", "disabled")
+    _post_meant(client, Thing("job", job_id), "disable", body, is_meant, in_state("disabling", "disabled"))
 
 
 def enable_job(client: BatchClient, job_id: str, is_meant: IsMeant = NOW) -> None:
     """Enable a disabled job. Raises as `change_meant` does."""
-    _post_meant(client, Thing("job", job_id), "enable", None, is_meant, "enabling", "active")
+    _post_meant(client, Thing("job", job_id), "enable", None, is_meant, in_state("enabling", "active"))
 
 
 def _post_meant(
-    client: BatchClient, thing: Thing, verb: str, body: Body | None, is_meant: IsMeant, *states: str
+    client: BatchClient, thing: Thing, verb: str, body: Body | None, is_meant: IsMeant, done: Done, path: str = ""
 ) -> None:
-    """states: those of a thing on which the request has taken effect."""
-    send = partial(ask, client, "POST", f"{thing.path}/{verb}", f"{verb} {thing.name}", body, done=in_state(*states))
+    """done: as for `ask`. path: the last part of the URL, if it is not the verb."""
+    send = partial(ask, client, "POST", f"{thing.path}/{path or verb}", f"{verb} {thing.name}", body, done=done)
     change_meant(client, thing, verb, is_meant, lambda etag: send(etag=etag))

@@ -32,6 +32,8 @@ from batchtrain.records.record import minute
 from batchtrain.service import files, observe, read, retry, submit, tasks
 from batchtrain.service.downloads import node_tree
 from batchtrain.service.faults import LATER, failure
+from batchtrain.service.meant_version import REPLACED, replaced
+from batchtrain.service.register import Thing
 from batchtrain.service.tasks import Glance
 
 Tell = Callable[[Event], None]
@@ -178,18 +180,21 @@ class Deadline:
 class Reboots:
     """Reboots broken nodes of a pool, each at most MOST_REBOOTS times; `states` are those in which it may."""
 
-    def __init__(self, client: BatchClient, pool_id: str, states: frozenset[str], tell: Callable[[str], None]) -> None:
-        self._client, self._pool_id, self._states, self._tell = client, pool_id, states, tell
+    def __init__(self, client: BatchClient, states: frozenset[str], tell: Callable[[str], None]) -> None:
+        self._client, self._states, self._tell = client, states, tell
         self._done: dict[str, int] = {}
 
-    def mend(self, node: Node) -> bool:
-        """Whether a reboot of the node was requested, or is running."""
+    def mend(self, pool: Pool, node: Node) -> bool:
+        """Whether a reboot of the node was requested, or is running. Raises NotFound if another pool has the id of the
+        pool."""
         count = self._done.get(node.id, 0) + 1
         if node.state not in self._states or count > MOST_REBOOTS:
             return False
         try:
-            submit.reboot_node(self._client, self._pool_id, node.id)
+            submit.reboot_node(self._client, pool.id, node.id, pool.created)
         except ServiceError as error:
+            if error.code == REPLACED:
+                raise
             return error.code == "NodeBeingRebooted"
         self._done[node.id] = count
         self._tell(f"node {node.id} is {node.state}; reboot {count} of {MOST_REBOOTS}")
@@ -202,7 +207,7 @@ def pool_ready(
     seconds: float,
     pace: Pace,
     tell: Tell | None = None,
-    mend: Callable[[Node], bool] = lambda _: False,
+    mend: Callable[[Pool, Node], bool] = lambda pool, node: False,
     before: datetime | None = None,
     patience: float | None = None,
 ) -> tuple[Node, ...]:
@@ -215,8 +220,8 @@ def pool_ready(
     """
     seconds_waited, request_time, error, last_state = 0.0, 0.0, Failure(), ""
     with Deadline(seconds + (patience or 0.0), f"pool {pool_id} to be ready", tell) as deadline:
-        for pause in pace.steps():
-            pool, nodes = read.pool(client, pool_id), read.nodes(client, pool_id)
+        for pause, pool in _looks(client, pool_id, pace):
+            nodes = read.nodes(client, pool_id)
             error = pools.resize_error(pool, before) or error
             seen = SeenNodes(pool, nodes, error, error.code in LATER)
             if patience is not None and seen.is_allocated:
@@ -225,7 +230,7 @@ def pool_ready(
                 seen = seen._replace(patience=max(patience - seconds_waited, 0.0))
             elif not error:
                 broken = (node for node in nodes if node.state in NEVER_READY)
-                seen = seen._replace(rebooted=frozenset(node.id for node in broken if mend(node)))
+                seen = seen._replace(rebooted=frozenset(node.id for node in broken if mend(pool, node)))
             rule = pools.decide(seen)
             if rule is not None and rule.act == "end":
                 raise _pool_end(client, seen, since=pool.allocation_since if before is None else None)
@@ -237,7 +242,7 @@ def pool_ready(
                 deadline.tell(PoolWaits(pool_id, f"pool {pool_id}: {state}{f' ({error.code})' if error else ''}"))
                 last_state = state
             if rule.act == "request" and seconds_waited - request_time >= AGAIN * pace.most:
-                submit.resize_pool(client, pool_id, pool.target_dedicated, pool.target_spot, "requeue")
+                submit.request_again(client, pool)
                 request_time = seconds_waited
             left = pause if seen.patience is None else max(seen.patience, pace.first)
             deadline.pause(min(pause, left), f"{state} [{rule.name}]")
@@ -259,34 +264,45 @@ def _pool_end(client: BatchClient, seen: SeenNodes, since: datetime | None) -> S
     return failure(f"allocate the nodes of pool {pool.id}", error.code or "AllocationTimedOut", text)
 
 
-def pool_steady(client: BatchClient, pool_id: str, seconds: float, pace: Pace, tell: Tell | None = None) -> Pool:
+def _looks(client: BatchClient, pool_id: str, pace: Pace) -> Iterator[tuple[float, Pool]]:
+    """The pauses of a wait for a pool, without end, each with the pool before it. Raises NotFound, also once another
+    pool has its id."""
+    created: datetime | None = None
+    for pause in pace.steps():
+        pool = read.pool(client, pool_id)
+        created = created or pool.created
+        if pool.created != created:
+            raise replaced(Thing("pool", pool_id), "wait for")
+        yield pause, pool
+
+
+def pool_steady(client: BatchClient, pool_id: str, seconds: float, pace: Pace, tell: Tell) -> Pool:
     """Wait until a pool has stopped growing, so that its node counts can be planned with."""
     with Deadline(seconds, f"pool {pool_id} to stop growing", tell) as deadline:
-        for pause in pace.steps():
-            pool = read.pool(client, pool_id)
+        for pause, pool in _looks(client, pool_id, pace):
             if pool.allocation == "steady":
                 return pool
             deadline.pause(pause, f"allocation {pool.allocation}, {pool.dedicated}+{pool.spot} nodes")
     raise AssertionError("unreachable")
 
 
-def show_nodes(client: BatchClient, pool_id: str, tell: Tell) -> str:
-    """Report the nodes of a pool to a view that draws them; returns their states as text. Raises NotFound."""
-    pool, nodes = read.pool(client, pool_id), read.nodes(client, pool_id)
-    _show_nodes(tell, pool, nodes)
-    return _pool_state(pool, nodes)
+def show_nodes(client: BatchClient, pool_id: str, tell: Tell) -> None:
+    """Report the nodes of a pool to a view that draws them. Raises NotFound."""
+    _show_nodes(tell, read.pool(client, pool_id), read.nodes(client, pool_id))
 
 
 def pool_states(client: BatchClient, pool_id: str, pace: Pace, tell: Tell) -> None:
     """Report the states of a pool's nodes as they change, until the pool is gone or the user interrupts it."""
-    last_state = ""
+    last_state, seconds = "", max(pace.most, 2 * pace.request)
     with contextlib.suppress(NotFound), Deadline(WATCHED_SECONDS, f"pool {pool_id}", tell) as deadline:
-        while True:
-            state = show_nodes(client, pool_id, tell)
+        for pause, pool in _looks(client, pool_id, Pace(seconds, seconds)):
+            nodes = read.nodes(client, pool_id)
+            _show_nodes(tell, pool, nodes)
+            state = _pool_state(pool, nodes)
             if state != last_state:
                 deadline.tell(PoolState(pool_id, f"pool {pool_id}: {state}"))
                 last_state = state
-            deadline.pause(max(pace.most, 2 * pace.request), state)
+            deadline.pause(pause, state)
     if not last_state:
         raise NotFound(f"there is no pool {pool_id}", operation=f"watch pool {pool_id}", code="PoolNotFound")
     tell(PoolGone(pool_id, f"pool {pool_id} is gone"))
@@ -390,6 +406,8 @@ class _Wait:
             seen, requests = observe.more(self._client, self._seen)
         else:
             seen, requests = observe.look(self._client, self._job_id, counts)
+        if self._seen is not None and self._seen.job.created != seen.job.created:
+            raise replaced(Thing("job", self._job_id), "wait for")
         self._seen, self._counts = seen, counts
         step = rules.decide(seen)
         if step is None or self._step is None or step.rule is not self._step.rule:

@@ -98,14 +98,14 @@ def test_the_job_of_an_automatic_pool_that_is_left_ends_with_its_last_task() -> 
 @pytest.mark.parametrize("pool", [{}, {"on_bad_node": "replace"}])
 def test_a_pool_that_is_left_has_no_nodes_after_its_last_task(pool: dict[str, Any]) -> None:
     _, [step] = handed_over(with_pool(pool), "terminal")
-    assert [one.action for one in step.args[0].steps] == ["pool.autoscale"]
+    assert step.args[1].action == "pool.autoscale"
 
 
 @pytest.mark.parametrize("pool", [{}, {"idle_timeout": "2h"}, {"autoscale": {"formula": "$TargetDedicatedNodes = 2;"}}])
 def test_a_limit_of_the_price_pays_for_the_nodes_until_the_pool_has_none(pool: dict[str, Any]) -> None:
     _, [limit, empty] = handed_over(with_pool(pool), "user", limits=Limits(price=4.0))
     assert limit.args[3] == pytest.approx(2 * 3600 - 300)
-    [step] = empty.args[0].steps
+    step = empty.args[1]
     pending = {"$PendingTasks": tuple((NOW - timedelta(seconds=30) * n, 0.0) for n in range(10, -1, -1))}
     result = evaluate(step.document["autoScaleFormula"], Seen(NOW, pending, 2))
     assert (result.dedicated, result.low_priority) == (0, 0)

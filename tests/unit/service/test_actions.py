@@ -25,6 +25,8 @@ from tests.unit.service.test_retry import NO_ANSWER, NO_CONNECTION, Service
 
 DONE = (204, None)
 VERSION = {"id": "j", "eTag": "0x1", "creationTime": "2026-01-01T00:00:00Z"}
+CREATED, LATER = (datetime(2026, 1, day, tzinfo=timezone.utc) for day in (1, 2))
+FORMULA = Step("pool.autoscale", "p", {"autoScaleFormula": "x"})
 MISSING = test_retry.refusal("TaskNotFound", 404)
 
 
@@ -285,9 +287,9 @@ def test_a_wait_for_a_job_ends_when_another_job_has_its_id() -> None:
 
 
 def test_a_change_has_the_content_type_that_the_service_requires() -> None:
-    service = Service((202, None))
-    submit.resize_pool(service.client, "p", 1, 0, "requeue")
-    assert service.transport.requests[0].headers["Content-Type"] == "application/json; odata=minimalmetadata"
+    service = Service((200, VERSION), (202, None))
+    submit.resize_pool(service.client, "p", 1, 0, "requeue", None)
+    assert service.transport.requests[1].headers["Content-Type"] == "application/json; odata=minimalmetadata"
 
 
 def test_a_job_that_is_stopped_already_is_only_read() -> None:
@@ -315,15 +317,8 @@ def test_a_job_gets_a_limit_unless_its_own_ends_it_earlier(own: str | None, limi
     [
         (lambda c: submit.delete_version(c, Thing("pool", "p"), ""), "DELETE /pools/p", None),
         (lambda c: submit.delete_version(c, Thing("job schedule", "s"), ""), "DELETE /jobschedules/s", None),
-        (lambda c: submit.reboot_node(c, "p", "n"), "POST /pools/p/nodes/n/reboot", {"nodeRebootOption": "requeue"}),
-        (lambda c: submit.resize_pool(c, "p", 3, None, "terminate"), "POST /pools/p/resize",
-         {"targetDedicatedNodes": 3, "nodeDeallocationOption": "terminate"}),
-        (lambda c: submit.resize_pool(c, "p", None, 0, "requeue"), "POST /pools/p/resize",
-         {"targetLowPriorityNodes": 0, "nodeDeallocationOption": "requeue"}),
-        (lambda c: submit.remove_nodes(c, "p", ("n", "m")), "POST /pools/p/removenodes",
-         {"nodeList": ["n", "m"], "nodeDeallocationOption": "requeue"}),
     ],
-)  # fmt: skip
+)
 def test_an_action_is_one_request(act: Callable[[BatchClient], None], sent: str, body: Any) -> None:
     service = Service((202, None))
     act(service.client)
@@ -341,6 +336,14 @@ def test_an_action_is_one_request(act: Callable[[BatchClient], None], sent: str,
         (lambda c: meant_version.update_job(c, "j", "change", {"priority": 1}, meant_version.NOW), "PATCH /jobs/j",
          {"priority": 1}),
         (lambda c: job_actions.complete(c, "j", {""}), "PATCH /jobs/j", {"onAllTasksComplete": "terminatejob"}),
+        (lambda c: submit.resize_pool(c, "p", 3, None, "terminate", CREATED), "POST /pools/p/resize",
+         {"targetDedicatedNodes": 3, "nodeDeallocationOption": "terminate"}),
+        (lambda c: submit.resize_pool(c, "p", None, 0, "requeue", CREATED), "POST /pools/p/resize",
+         {"targetLowPriorityNodes": 0, "nodeDeallocationOption": "requeue"}),
+        (lambda c: submit.remove_nodes(c, "p", ("n", "m"), CREATED), "POST /pools/p/removenodes",
+         {"nodeList": ["n", "m"], "nodeDeallocationOption": "requeue"}),
+        (lambda c: submit.scale_pool(c, FORMULA, meant_version.NOW), "POST /pools/p/enableautoscale",
+         {"autoScaleFormula": "x"}),
     ],
 )  # fmt: skip
 def test_a_change_is_sent_for_the_version_that_was_read(
@@ -353,17 +356,43 @@ def test_a_change_is_sent_for_the_version_that_was_read(
 
 
 @pytest.mark.parametrize(
+    "act",
+    [
+        lambda c: submit.resize_pool(c, "p", 3, None, "terminate", LATER),
+        lambda c: submit.remove_nodes(c, "p", ("n", "m"), LATER),
+        lambda c: submit.reboot_node(c, "p", "n", LATER),
+        lambda c: submit.scale_pool(c, FORMULA, meant_version.of_runs({"another"})),
+        lambda c: list(submitting.carry_out(c, Plan((FORMULA,)), str, lambda path, data: False)),
+    ],
+)
+def test_a_pool_that_was_made_anew_under_the_same_id_is_not_changed(act: Callable[[BatchClient], None]) -> None:
+    service = Service((200, {**VERSION, "id": "p"}))
+    with pytest.raises(NotFound, match="pool p was replaced by a new one"):
+        act(service.client)
+    assert service.asked == ["GET /pools/p"]
+
+
+def test_a_node_is_rebooted_after_a_look_at_its_pool() -> None:
+    service = Service((200, VERSION), (202, None))
+    submit.reboot_node(service.client, "p", "n", CREATED)
+    assert (service.asked, service.bodies[1]) == (
+        ["GET /pools/p", "POST /pools/p/nodes/n/reboot"],
+        {"nodeRebootOption": "requeue"},
+    )
+
+
+@pytest.mark.parametrize(
     ("act", "refused", "state"),
     [
         (lambda c: submit.delete_version(c, Thing("pool", "p"), ""), "OperationInvalidForCurrentState", "active"),
         (lambda c: submit.enable_job(c, "j"), "JobCompleted", "completed"),
-        (lambda c: submit.reboot_node(c, "p", "n"), "NodeNotReady", "unusable"),
+        (lambda c: submit.reboot_node(c, "p", "n", None), "NodeNotReady", "unusable"),
     ],
 )
 def test_an_action_whose_answer_was_lost_is_an_error_if_its_object_is_as_before(
     act: Callable[[BatchClient], None], refused: str, state: str
 ) -> None:
-    version = [(200, VERSION)] * (refused == "JobCompleted")
+    version = [(200, VERSION)] * (refused != "OperationInvalidForCurrentState")
     service = Service(*version, NO_ANSWER, test_retry.refusal(refused), (200, {"state": state}))
     with pytest.raises(ServiceError, match=refused):
         act(service.client)
@@ -471,10 +500,11 @@ def test_a_login_that_is_refused_for_another_reason_is_an_error() -> None:
 )
 def test_a_fresh_pool_is_resized_as_soon_as_it_is_steady(action: str, text: str, pauses: list[float]) -> None:
     busy = test_retry.refusal("PoolBeingResized")
-    service = Service(busy, busy, (202, None))
+    own = (200, {**VERSION, "metadata": Marks(submitting.RUN).metadata})
+    service = Service(own, busy, own, busy, own, (202, None))
     step = Step(action, "p", {"targetDedicatedNodes": 2})
     assert carry_out(service, step) == [(action, "p", f"pool p {text}")]
-    assert service.asked == [f"{step.method} {step.path}"] * 3
+    assert service.asked == ["GET /pools/p", f"{step.method} {step.path}"] * 3
     assert len(pauses) == 2
     with pytest.raises(ServiceError, match=f"{action.removeprefix('pool.')} pool p: No"):
-        carry_out(Service(test_retry.refusal("PoolNotFound", 404)), step)
+        carry_out(Service(own, test_retry.refusal("PoolNotFound", 404)), step)

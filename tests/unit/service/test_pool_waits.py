@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from azure.batch import BatchClient
 from msgspec.structs import replace
 
 from batchtrain.errors import NotFound, QuotaReached, ServiceError, TimedOut
-from batchtrain.records import Node
+from batchtrain.records import Node, Pool
 from batchtrain.records.events import Event, NodesSeen, PoolWaits, TasksWait
 from batchtrain.service import deletion, read, watch
 from batchtrain.service.register import Thing
@@ -146,7 +147,7 @@ def test_a_broken_node_that_is_mended_does_not_end_the_wait() -> None:
     service = Service(pool(), nodes("idle", "unusable"), pool(), nodes("idle", "idle"))
     mended: list[str] = []
 
-    def mend(node: Node) -> bool:
+    def mend(_: Pool, node: Node) -> bool:
         mended.append(node.id)
         return True
 
@@ -156,31 +157,55 @@ def test_a_broken_node_that_is_mended_does_not_end_the_wait() -> None:
 
 # --- reboots --------------------------------------------------------------------------------------------------------
 
-UNUSABLE = Node("n", "unusable", "")
+UNUSABLE, STANDING = Node("n", "unusable", ""), Pool("p")
 
 
 def test_a_broken_node_is_rebooted_a_few_times_and_each_time_is_reported() -> None:
-    service, reported = Service((202, None)), list[str]()
-    reboots = Reboots(service.client, "p", frozenset({"unusable"}), reported.append)
-    assert [reboots.mend(UNUSABLE) for _ in range(MOST_REBOOTS + 1)] == [True] * MOST_REBOOTS + [False]
-    assert service.asked == ["POST /pools/p/nodes/n/reboot"] * MOST_REBOOTS
+    service, reported = Service(*[pool(), (202, None)] * (MOST_REBOOTS + 1)), list[str]()
+    reboots = Reboots(service.client, frozenset({"unusable"}), reported.append)
+    assert [reboots.mend(STANDING, UNUSABLE) for _ in range(MOST_REBOOTS + 1)] == [True] * MOST_REBOOTS + [False]
+    assert service.asked == ["GET /pools/p", "POST /pools/p/nodes/n/reboot"] * MOST_REBOOTS
     assert [reported[0], reported[-1]] == [
         f"node n is unusable; reboot {number} of {MOST_REBOOTS}" for number in (1, MOST_REBOOTS)
     ]
-    assert reboots.mend(replace(UNUSABLE, id="other"))
+    assert reboots.mend(STANDING, replace(UNUSABLE, id="other"))
 
 
 def test_a_node_in_another_state_is_not_rebooted() -> None:
     service = Service((202, None))
-    assert not Reboots(service.client, "p", frozenset({"starttaskfailed"}), lambda _: None).mend(UNUSABLE)
+    assert not Reboots(service.client, frozenset({"starttaskfailed"}), lambda _: None).mend(STANDING, UNUSABLE)
     assert service.asked == []
 
 
 @pytest.mark.parametrize(("code", "mended"), [("NodeBeingRebooted", True), ("NodeNotFound", False)])
 def test_a_refused_reboot_counts_only_if_another_is_running(code: str, mended: bool) -> None:
     reported: list[str] = []
-    reboots = Reboots(Service(refusal(code)).client, "p", frozenset({"unusable"}), reported.append)
-    assert (reboots.mend(UNUSABLE), reported) == (mended, [])
+    reboots = Reboots(Service(pool(), refusal(code)).client, frozenset({"unusable"}), reported.append)
+    assert (reboots.mend(STANDING, UNUSABLE), reported) == (mended, [])
+
+
+def created(day: int, state: str = "resizing") -> tuple[int, Any]:
+    return pool(state, creationTime=f"2026-01-0{day}T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("wait", "answers"),
+    [
+        (lambda c: watch.pool_steady(c, "p", 60, AT_ONCE, lambda _: None), [created(1), created(2, "steady")]),
+        (lambda c: watch.pool_ready(c, "p", 60, AT_ONCE), [created(1), nodes(), created(2, "steady")]),
+        (
+            lambda c: watch.pool_ready(
+                c, "p", 60, AT_ONCE, mend=Reboots(c, frozenset({"unusable"}), lambda _: None).mend
+            ),
+            [created(1), nodes("unusable"), created(2)],
+        ),
+    ],
+)
+def test_a_wait_for_a_pool_ends_when_another_pool_has_its_id(
+    wait: Callable[[BatchClient], object], answers: list[Any]
+) -> None:
+    with pytest.raises(NotFound, match="pool p was replaced by a new one"):
+        wait(Service(*answers).client)
 
 
 # --- other waits for pools ------------------------------------------------------------------------------------------
@@ -188,14 +213,14 @@ def test_a_refused_reboot_counts_only_if_another_is_running(code: str, mended: b
 
 def test_a_pool_that_stopped_growing_is_returned_with_its_counts(pauses: list[float]) -> None:
     service = Service(pool("resizing"), pool("steady", currentDedicatedNodes=3))
-    assert watch.pool_steady(service.client, "p", 60, Pace(1.0, 5.0)).dedicated == 3
+    assert watch.pool_steady(service.client, "p", 60, Pace(1.0, 5.0), lambda _: None).dedicated == 3
     assert pauses == [1.0]
 
 
 def test_a_pool_that_does_not_stop_growing_ends_the_wait_with_its_counts() -> None:
     service = Service(pool("resizing", currentDedicatedNodes=3, currentLowPriorityNodes=4))
     with pytest.raises(TimedOut, match=r"pool p to stop growing .* last seen: allocation resizing, 3\+4 nodes"):
-        watch.pool_steady(service.client, "p", 0, AT_ONCE)
+        watch.pool_steady(service.client, "p", 0, AT_ONCE, lambda _: None)
 
 
 @pytest.mark.parametrize(("pace", "pause"), [(Pace(1, 5, request=2.5), 5), (Pace(1, 5, request=7), 14)])
@@ -222,9 +247,9 @@ def test_a_pool_that_never_was_is_not_gone() -> None:
     assert events == []
 
 
-def test_the_nodes_of_a_pool_are_shown_and_returned_as_text() -> None:
+def test_the_nodes_of_a_pool_are_shown() -> None:
     events: list[Event] = []
-    assert watch.show_nodes(Service(pool(), nodes("idle")).client, "p", events.append) == "steady, 1 idle of 2"
+    watch.show_nodes(Service(pool(), nodes("idle")).client, "p", events.append)
     assert [event.kind for event in events] == ["nodes.seen"]
 
 
@@ -265,6 +290,12 @@ def wait(service: Service, seconds: float = 3600, pace: Pace = AT_ONCE) -> int:
     deadline = Deadline(seconds, watch.tasks_of("j"), clock=service.policy.clock)
     watch.tasks_ended(service.client, "j", deadline, pace, show)
     return len(shown)
+
+
+def test_a_wait_for_tasks_ends_when_another_job_has_the_id() -> None:
+    first, second = (job("active", creationTime=f"2026-01-0{day}T00:00:00Z") for day in (1, 2))
+    with pytest.raises(NotFound, match="job j was replaced by a new one"):
+        wait(Service(*[RUNNING] * 8, first, *[RUNNING] * 8, second))
 
 
 def test_active_tasks_of_a_terminated_job_are_not_waited_for() -> None:
@@ -374,7 +405,7 @@ def test_a_region_without_nodes_is_awaited_until_the_patience_is_over(pauses: li
 
 
 def test_nodes_that_the_region_did_not_have_are_requested_again(pauses: list[float]) -> None:
-    service = Service(*(pool(**FAILED), nodes()) * (watch.AGAIN + 1), (202, None), *READY)
+    service = Service(*(pool(**FAILED), nodes()) * (watch.AGAIN + 1), pool(), (202, None), *READY)
     place(service, 60)
     assert service.asked.count("POST /pools/p/resize") == 1
 

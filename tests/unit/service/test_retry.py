@@ -565,14 +565,14 @@ ENDINGS: dict[str, tuple[Callable[[BatchClient], None], tuple[int, Any], Any]] =
     ),
     "disable": (lambda c: submit.disable_job(c, "j", "requeue"), refusal("JobDisabled"), {"state": "disabled"}),
     "enable": (lambda c: submit.enable_job(c, "j"), refusal("OperationInvalidForCurrentState"), {"state": "active"}),
-    "reboot": (lambda c: submit.reboot_node(c, "p", "n"), refusal("NodeBeingRebooted"), {"state": "rebooting"}),
+    "reboot": (lambda c: submit.reboot_node(c, "p", "n", None), refusal("NodeBeingRebooted"), {"state": "rebooting"}),
     "resize": (
-        lambda c: submit.resize_pool(c, "p", 3, None, "requeue"),
+        lambda c: submit.resize_pool(c, "p", 3, None, "requeue", None),
         refusal("PoolBeingResized"),
         {"targetDedicatedNodes": 3, "targetLowPriorityNodes": 0},
     ),
 }
-OF_A_VERSION = ("terminate", "terminate a schedule", "disable", "enable")
+OF_A_VERSION = ("terminate", "terminate a schedule", "disable", "enable", "reboot", "resize")
 """Those that read the version which they change."""
 
 
@@ -586,9 +586,9 @@ def test_a_request_without_an_id_that_arrived_is_a_success_and_refused_at_first_
 
 
 def test_a_resize_that_stands_with_other_numbers_did_not_arrive() -> None:
-    service = Service(NO_ANSWER, refusal("PoolBeingResized"), (200, {"targetDedicatedNodes": 7}))
+    service = Service((200, {"id": "p"}), NO_ANSWER, refusal("PoolBeingResized"), (200, {"targetDedicatedNodes": 7}))
     with pytest.raises(ServiceError, match="PoolBeingResized"):
-        submit.resize_pool(service.client, "p", 3, None, "requeue")
+        submit.resize_pool(service.client, "p", 3, None, "requeue", None)
 
 
 # --- words ----------------------------------------------------------------------------------------------------------
