@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextvars
 import importlib
 import inspect
@@ -22,6 +23,7 @@ from batchtrain.cli.messages import value_options
 from batchtrain.cli.options import Settings, settings
 from batchtrain.cli.parameters import POSITIVE
 from batchtrain.errors import counted
+from tests import modules
 
 LATE_BOUND = re.compile(r'late_(?:bound|callback)\("([^"]+)"\)')
 
@@ -48,6 +50,19 @@ def test_every_late_bound_function_exists() -> None:
         for path in LATE_BOUND.findall(Path(cli.__path__[0], f"{module.name}.py").read_text(encoding="utf-8")):
             name, _, function = path.rpartition(".")
             assert callable(getattr(importlib.import_module(f".{name}", "batchtrain.cli"), function)), path
+
+
+def test_every_function_of_the_command_line_is_called() -> None:
+    """By its module, by another one, or by a row MODULE.NAME of a table of commands."""
+    texts = {path: path.read_text(encoding="utf-8") for path in Path(cli.__path__[0]).glob("*.py")}
+    for path in texts:
+        functions = {node.name for node in modules.tree(path).body if isinstance(node, ast.FunctionDef)}
+        called = {node.id for node in modules.nodes(path) if isinstance(node, ast.Name)}
+        others = "".join(text for other, text in texts.items() if other != path)
+        called.update(re.findall(rf"{path.stem}(?:\(\))?\.(\w+)", others))
+        for names in re.findall(rf"from batchtrain\.cli\.{path.stem} import (\([^)]*\)|.*)", others):
+            called.update(re.findall(r"\w+", names))
+        assert functions - called == set(), path.name
 
 
 def test_no_command_has_an_option_twice() -> None:

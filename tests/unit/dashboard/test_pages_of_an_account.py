@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 from batchtrain.dashboard.reading import DOCUMENTS
 from batchtrain.runs import directory
+from tests import modules
 from tests.unit.client import account
 from tests.unit.client.account import Site
 from tests.unit.client.test_runs import interrupt, of
@@ -111,3 +113,23 @@ def test_the_pages_of_recorded_runs(site: Site) -> None:
         look(site, client, "/runs/{run}/tasks/task-00000/search?find=LOSS", run=of_job["b"][0])
         look(site, client, "/pools", "/jobs")
     site.assert_as_written()
+
+
+@pytest.mark.parametrize(
+    ("file", "start", "golden", "path"),
+    [
+        ("runs.js", "const columns", "the_pages_of_recorded_runs", "/runs"),
+        ("pools.js", "const COLUMNS", "the_pages_of_an_account", "/pools"),
+        ("jobs.js", 'ui.records("Tasks"', "the_pages_of_an_account", "/jobs/j/tasks?limit=2"),
+    ],
+)
+def test_a_row_has_what_the_columns_of_its_table_show(file: str, start: str, golden: str, path: str) -> None:
+    """A table omits a column that is empty in all rows, and so hides a value that no document has."""
+    script = (modules.PACKAGE / "dashboard/static/js" / file).read_text(encoding="utf-8")
+    table = re.search(rf"^( *).*{re.escape(start)}.*\n((?:\1 +.*\n)+)", script, re.M)
+    assert table
+    uses = re.findall(r': "(\w+)",$|\(\{ ([\w, ]+) \}\) =>|\b(?:run|pool|task)\.(\w+)', table[2], re.M)
+    names = {name for use in uses for text in use for name in text.split(", ") if name}
+    document = (GOLDEN / f"{golden}.txt").read_text(encoding="utf-8").partition(f"## {path}: 200")[2]
+    assert names - json.loads(document.splitlines()[1]).keys() == set()
+    assert len(names) > 5
