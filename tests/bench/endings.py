@@ -194,22 +194,22 @@ def violations(world: World, case: Case) -> Iterator[str]:
     """End a command once, and say what is wrong afterwards."""
     words = (*COMMANDS[case.command], str(world.recipe))
     ended = world.batchtrain(*words, fault=case.fault, point=case.point)
-    with freed(world):
-        text = ended.stdout + ended.stderr
-        if case.fault != "SIGKILL":
-            asked = {"run --reuse": {"pool p"}, "pool add": {"pool p"}, "jobs add": {"pool p", "job j"}}
-            known = asked.get(case.command, set()) if ended.returncode == 0 else set()
-            if case.command == "jobs add":
-                known.add("pool p")
-            for thing in world.existing() - known:
-                if not named(text, thing):
-                    yield f"{thing} is left and not named (exit {ended.returncode}):\n{text}"
-            if case.command.startswith("run") and ended.returncode == 0 and world.models() != [MODEL_BYTES]:
-                yield f"exit 0 without the model: {world.models()}"
-            if "running" in world.states() or ("lost" in world.states() and case.fault not in DISKS):
-                yield f"a run is {world.states()}:\n{text}"
-        if case.command.startswith("run") and (case.fault == "SIGKILL" or "lost" in world.states()):
-            yield from not_adopted(world, words)
+    free(world)
+    text = ended.stdout + ended.stderr
+    if case.fault != "SIGKILL":
+        asked = {"run --reuse": {"pool p"}, "pool add": {"pool p"}, "jobs add": {"pool p", "job j"}}
+        known = asked.get(case.command, set()) if ended.returncode == 0 else set()
+        if case.command == "jobs add":
+            known.add("pool p")
+        for thing in world.existing() - known:
+            if not named(text, thing):
+                yield f"{thing} is left and not named (exit {ended.returncode}):\n{text}"
+        if case.command.startswith("run") and ended.returncode == 0 and world.models() != [MODEL_BYTES]:
+            yield f"exit 0 without the model: {world.models()}"
+        if "running" in world.states() or ("lost" in world.states() and case.fault not in DISKS):
+            yield f"a run is {world.states()}:\n{text}"
+    if case.command.startswith("run") and (case.fault == "SIGKILL" or "lost" in world.states()):
+        yield from not_adopted(world, words)
 
 
 def not_adopted(world: World, words: Sequence[str]) -> Iterator[str]:
@@ -231,12 +231,10 @@ def not_adopted(world: World, words: Sequence[str]) -> Iterator[str]:
         yield f"models of {world.models()} bytes"
 
 
-@contextmanager
-def freed(world: World) -> Iterator[None]:
+def free(world: World) -> None:
     """Free the disk, whose contents can be read again."""
     for filler in world.runs.glob("filler-*"):
         filler.unlink()
-    yield
 
 
 @contextmanager
@@ -297,9 +295,7 @@ def main() -> int:
         try:
             for command in options.command or COMMANDS:
                 total = requests_of(world, command)
-                points = sorted(
-                    {round(1 + number * (total - 1) / max(options.points - 1, 1)) for number in range(options.points)}
-                )
+                points = spread(total, options.points)
                 print(f"{command}: {total} requests, ended at {points}", flush=True)
                 for fault in faults:
                     for point in points:

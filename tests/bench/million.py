@@ -10,6 +10,7 @@ import argparse
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -77,19 +78,10 @@ def main() -> None:
 
 def _born(data: Path, tasks: int) -> Taken:
     """The time until an emulator has answered."""
-    settings = server.Settings(data, port=0, quotas={"nodes": 2 * NODES})
-
-    def start() -> None:
-        with ExitStack() as stack:
-            nonlocal used
-            used = Service(server.spawn(settings, timeout=600), stack).cpu()
-
-    used = 0.0
-    import time
-
-    start_time = time.perf_counter()
-    start()
-    return Taken(time.perf_counter() - start_time, used)
+    settings, start = server.Settings(data, port=0, quotas={"nodes": 2 * NODES}), time.perf_counter()
+    with ExitStack() as stack:
+        used = Service(server.spawn(settings, timeout=600), stack).cpu()
+    return Taken(time.perf_counter() - start, used)
 
 
 def _add_and_run(service: Service, tasks: int) -> None:
