@@ -176,15 +176,21 @@ class Finding(NamedTuple):
         """What equal findings share: the rule, and the cause without its numbers and ids; if no rule fits, the line."""
         return self.rule, _NUMBERS.sub("#", f"{self.cause} {self.evidence}" if self.rule == "unknown" else self.cause)
 
+    @property
+    def headline(self) -> str:
+        """The cause with the name of its rule, if one fits."""
+        return self.cause if self.rule == "unknown" else f"{self.cause} [{self.rule}]"
+
     def after_deletion(self) -> Finding:
         """The finding once the pool is deleted."""
         return self._replace(next_step=self.later_step or self.next_step, later_step="")
 
     def card(self) -> list[str]:
         """The finding as lines, without control characters of the tasks' output."""
-        rows = [f"cause  {self.cause} [{self.rule}]", f"where  {self.subject}"]
-        rows += [f"proof  {self.evidence}"] if self.evidence not in self.cause else []
-        return [shortened(printable(row)) for row in (*rows, f"next   {self.next_step}")]
+        label = "last " if self.rule == "unknown" else "proof"
+        proof = [f"{label}  {self.evidence}"] if self.evidence not in self.cause else []
+        rows = (f"cause  {self.headline}", f"where  {self.subject}", *proof, f"next   {self.next_step}")
+        return [shortened(printable(row)) for row in rows]
 
 
 class BatchtrainError(Exception):

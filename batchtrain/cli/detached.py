@@ -33,9 +33,8 @@ from batchtrain.service import read
 def run(client: Client, recipe: Recipe, origin: Origin, limits: Limits, *, controller: bool) -> None:
     """Add the jobs, and say how to come back to them."""
     runs = detach(client, recipe, tell=tell, origin=origin, limits=limits, has_controller=controller)
-    rows = [{"run": made.run.name, "job": made.job, "ends_after": made.seconds} for made in runs]
     if settings().output != "table":
-        show_rows(rows)
+        show_rows([{"run": made.run.name, "job": made.job, "ends_after": made.seconds} for made in runs])
         return
     for made in runs:
         _say_next(made.run.name, " without this command", "attach", "fetch", "stop")

@@ -430,14 +430,12 @@ class Job:
 
 def _kept_diagnosis(run: RunDirectory, task_id: str | None) -> Diagnosis:
     """What a run directory says about a job that is gone, or about one task of it."""
-    record, failure = run.record(), run.record().failure
+    record, failure, logs = run.record(), run.record().failure, run.path / "logs"
     if failure and task_id and failure.task != f"{record.job}/{task_id}":
         failure = None  # of another task
     finding = failure.found.after_deletion() if failure and failure.found else None
     if failure and not finding:
-        finding = Finding(
-            "unknown", f"job {record.job}", failure.message, "", f"read its output in {run.path / 'logs'}"
-        )
+        finding = Finding("unknown", f"job {record.job}", failure.message, "", f"read its output in {logs}")
     state = f"{record.state}; the job is gone, and this is from {run.path}"
     return Diagnosis(f"job {record.job}", state, "", (finding,) if finding else (), (), Evidence())
 

@@ -69,4 +69,4 @@ def _grouped(findings: Iterable[Finding]) -> Iterator[str]:
         groups.setdefault(finding.kind, []).append(finding)
     for alike in groups.values():
         more = f" and {len(alike) - 3} more" if len(alike) > 3 else ""
-        yield f"{', '.join(each.subject for each in alike[:3])}{more}: {alike[0].cause} [{alike[0].rule}]"
+        yield f"{', '.join(each.subject for each in alike[:3])}{more}: {alike[0].headline}"

@@ -149,8 +149,8 @@ def _unknown(examined_task: ExaminedTask, subject: str) -> Finding:
     if exception:
         return _exception(examined_task.cause, f"the program raised {exception}")._replace(subject=subject)
     code = "without an exit code" if exit_code is None else f"with exit code {exit_code}"
-    last = "".join(_shown(examined_task)[-1:])
-    return Finding("unknown", subject, f"the program ended {code}", last.strip(), "read its output{whole_output}")
+    cause, last = f"the program ended {code}; no known cause fits its output", "".join(_shown(examined_task)[-1:])
+    return Finding("unknown", subject, cause, last.strip(), "read its output{whole_output}")
 
 
 def _exception(reason: Cause, cause: str) -> Finding:
