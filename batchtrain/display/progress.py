@@ -18,6 +18,7 @@ from batchtrain.display.live_view import Line, View, number, span
 from batchtrain.display.terminal import plain_text, terminal_text
 from batchtrain.errors import printable, short_traceback, shortened
 from batchtrain.hints import for_cell, pasted
+from batchtrain.life.endings import cause_of
 from batchtrain.records.events import Event, Output, Stdout
 
 REDRAWS = 0.25
@@ -109,14 +110,14 @@ class Card:
         context = contextvars.copy_context()  # names the cell that the output belongs to
         ticking = threading.Thread(target=context.run, args=(self._tick,), daemon=True)
         ticking.start()
-        state = "failed"
+        state = ""
         try:
             yield self
             state = self._view.outcome
-        except KeyboardInterrupt as error:
-            state = "interrupted"
-            # IPython calls it in place of a traceback of all frames
-            error._render_traceback_ = functools.partial(short_traceback, error, notice)  # type: ignore[attr-defined]
+        except BaseException as error:
+            state = cause_of(error).state
+            if isinstance(error, KeyboardInterrupt):  # IPython calls it in place of a traceback of all frames
+                error._render_traceback_ = functools.partial(short_traceback, error, notice)  # type: ignore[attr-defined]
             raise
         finally:
             self._over.set()

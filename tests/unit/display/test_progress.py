@@ -11,7 +11,7 @@ from batchtrain.client.shown_progress import SHOW, displayed
 from batchtrain.config.types import Secret
 from batchtrain.display import progress
 from batchtrain.display.live_view import View
-from batchtrain.errors import TaskFailed
+from batchtrain.errors import BatchtrainError, JobStopped, LimitReached, TaskFailed
 from batchtrain.metrics.stream import MetricStream
 from batchtrain.records import Counts
 from batchtrain.records.events import Event, PoolAdding, PoolWaits, Stderr, Stdout, TasksSeen
@@ -55,6 +55,17 @@ def test_a_call_whose_tasks_failed_says_so_although_it_raises_nothing() -> None:
     with card(drawn).drawn("x") as shown:
         shown(TasksSeen("job", counts=Counts(succeeded=1, failed=2)))
     assert drawn[-1][1].endswith("failed after 1m00s")
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [(LimitReached("x"), "interrupted"), (JobStopped("x"), "interrupted"), (TaskFailed("x"), "failed")],
+)
+def test_a_call_that_raises_says_what_its_record_says(error: BatchtrainError, state: str) -> None:
+    drawn: list[tuple[str, str]] = []
+    with pytest.raises(type(error)), card(drawn).drawn("x"):
+        raise error
+    assert drawn[-1][1].endswith(f"{state} after 1m00s")
 
 
 def test_a_deletion_leaves_one_line() -> None:
