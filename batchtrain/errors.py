@@ -439,6 +439,12 @@ class TaskFailed(BatchtrainError):
         super().__init__(message)
 
 
+class JobExpired(TaskFailed, LimitReached):
+    """A job reached its `max_wall_time`, or a detached run its `--max-duration`, before its tasks had ended."""
+
+    exit_code = LimitReached.exit_code
+
+
 class JobStopped(TaskFailed):
     """A user terminated a job before its tasks had ended, so that they neither succeeded nor failed."""
 

@@ -26,7 +26,7 @@ from batchtrain.config import travel
 from batchtrain.config.load import Loaded
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe
-from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, TimedOut, Unreachable, UsageError
+from batchtrain.errors import BatchtrainError, JobExpired, ServiceError, TaskFailed, TimedOut, Unreachable, UsageError
 from batchtrain.records.rates import is_rate
 from batchtrain.runs import compare, experiment, scaling_report
 from batchtrain.runs.beginnings import training_jobs
@@ -241,14 +241,14 @@ def _message(line: str) -> str:
 
 
 def _completed(end: Ended, case: Planned, folder: Path, message: str) -> bool:
-    """Notes a run that completed, and says how it ended. Returns False if its task failed; any other end raises."""
+    """Notes a run that completed, and says how it ended. Returns False if its tasks failed; any other end raises."""
     name = end.child.name
     if end.code == 0:
         run = Path(json.loads(end.output)[0]["run"]).name
         _note_done(folder, case, run)
         say(f"[{name}] completed: {run}")
         return True
-    if end.code == TaskFailed.exit_code:
+    if end.code in (TaskFailed.exit_code, JobExpired.exit_code):
         say(f"{name} failed: {message}")
         return False
     if end.code == INTERRUPTED:

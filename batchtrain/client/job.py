@@ -134,8 +134,10 @@ class Job:
             still_open = read.tasks(self._client.batch, self.id, where=tasks.OPEN, limit=1)
             known = itertools.chain(self.iter_tasks("failed", limit=GROUPED), still_open)
         not_done = [task for task in known if task.outcome != "succeeded"]
-        if any(task.is_cut_short for task in not_done) and (job := read.job(self._client.batch, self.id)).is_terminated:
-            return ended_early(job)
+        if any(task.is_cut_short for task in not_done):
+            job = read.job(self._client.batch, self.id)
+            if job.is_ended_early:
+                return ended_early(job)
         if not not_done:
             return None
         failures = statistics.by_cause(task for task in not_done if task.failed).values()
@@ -263,7 +265,7 @@ class Job:
             tasks = self.tasks
             recording.fetch(tasks, all_tasks=True, everything=everything, progress=progress)
             is_open = any(task.state != "completed" for task in tasks)
-            is_open = not tasks or (is_open and not read.job(self._client.batch, self.id).is_terminated)
+            is_open = not tasks or (is_open and not read.job(self._client.batch, self.id).is_ended_early)
             failure = None if is_open else self.first_failure(tasks, logs=str(recording.run.path / "logs"))
             recording.end("fetched" if is_open else cause_of(failure).state, failure)
         finally:

@@ -14,6 +14,7 @@ from batchtrain.errors import Finding, counted
 from batchtrain.life import rules
 from batchtrain.records import Attempt, Job, Pool
 from batchtrain.records.failure import EXIT_CODE
+from batchtrain.records.jobs import EXPIRED
 from batchtrain.service.causes import (
     Cause,
     admissible,
@@ -22,6 +23,7 @@ from batchtrain.service.causes import (
     lines_of_no_process,
     of_the_program,
 )
+from batchtrain.service.failed import wall_clock
 
 SHOWN_LINES = 5
 _BY_NAME = {rule.name: rule for rule in output_rules.OUTPUT_RULES}
@@ -186,9 +188,8 @@ def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
     if job.failure:
         reason = rules.not_scheduled(job)
         yield Finding(rules.NOT_SCHEDULED, subject, reason.text, reason.proof, reason.next_step)
-    if job.reason == "MaxWallClockTimeExpiry":
-        cause = "the job reached its limit of run time" + (f" ({job.wall_clock:g} s)" if job.wall_clock else "")
-        yield Finding("wall-clock", subject, cause, job.reason, "raise the job's `max_wall_time`")
+    if job.reason == EXPIRED:
+        yield wall_clock(job)
     for examined_task in evidence.tasks:
         rule, cause, step = service_rules.WARNED
         task_name = f"task {examined_task.task.id}"

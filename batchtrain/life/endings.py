@@ -65,7 +65,7 @@ CAUSES: tuple[Cause, ...] = (
     TERMINAL,
     Cause("terminated", "a program ended the command by SIGTERM", _is(Terminated), "nothing", "interrupted"),
     INTERRUPTED,
-    Cause("limit", "a limit of the price or of the duration", _is(LimitReached), "nothing", "interrupted"),
+    Cause("limit", "a limit of the price, of the duration or of the job", _is(LimitReached), "nothing", "interrupted"),
     Cause("stopped", "a user terminated the job, by `runs stop` or `jobs term`", _is(JobStopped),
         "nothing", "interrupted"),
     Cause("futile", "the tasks never start, or a faulty node was not replaced",

@@ -14,6 +14,8 @@ OVER = frozenset({"completed", "terminating", "deleting"})
 """The states of a job none of whose tasks starts any more."""
 ENDED_BY_TASKS = ("AllTasksComplete", "JMComplete", "TaskFailed")
 """Why a job of Azure Batch ends whose tasks were all added and have ended."""
+EXPIRED = "MaxWallClockTimeExpiry"
+"""Why a job ends that reached its limit of run time."""
 
 
 class Job(Record, frozen=True):
@@ -31,7 +33,7 @@ class Job(Record, frozen=True):
     created: Time | None = None
     ended: Time | None = None
     reason: str = ""
-    """Why it ended, such as `MaxWallClockTimeExpiry`."""
+    """Why it ended, such as `UserTerminate`."""
     active: Int32 | None = None
     running: Int32 | None = None
     succeeded: Int32 | None = None
@@ -45,9 +47,9 @@ class Job(Record, frozen=True):
     metadata: tuple[dict[str, str], ...] = ()
 
     @property
-    def is_terminated(self) -> bool:
-        """Whether a user ended it, who may give any reason; the other ones are those of the service."""
-        return self.reason not in ("", "MaxWallClockTimeExpiry", *ENDED_BY_TASKS)
+    def is_ended_early(self) -> bool:
+        """Whether its limit of run time ended it, or a user, who may give any reason."""
+        return self.reason not in ("", *ENDED_BY_TASKS)
 
     @property
     def is_over(self) -> bool:

@@ -236,7 +236,7 @@ def failure_of(batch: BatchClient, run: RunDirectory, job_id: str) -> TaskFailed
     for task in run.each_task():
         count += 1
         rest += [task] if task.outcome != "succeeded" else []
-    if job.is_terminated and any(task.is_cut_short for task in rest):
+    if job.is_ended_early and any(task.is_cut_short for task in rest):
         return ended_early(job)
     for task in rest:
         if task.state != "completed":

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
-from batchtrain.errors import JobStopped, TaskFailed, printable, shortened
+from batchtrain.errors import Finding, JobExpired, JobStopped, TaskFailed, printable, shortened
 from batchtrain.records import Failure, Job, Task
 from batchtrain.records.failure import EXIT_CODE
+from batchtrain.records.jobs import EXPIRED
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.causes import TAG, Cause, cause, lines_of, of_the_program
 
@@ -51,12 +52,19 @@ def unfinished(job_id: str, task: Task) -> TaskFailed:
 
 
 def ended_early(job: Job) -> TaskFailed:
-    """The error of a job that something else than the end of its tasks has ended: a user, or the service; then the
-    tasks that it had have succeeded."""
-    if job.is_terminated:
+    """The error of a job that something else than the end of its tasks has ended: a user, or its limit of run time."""
+    if job.reason != EXPIRED:
         return JobStopped(f"job {job.id} was terminated by a user before its tasks had ended")
-    text = f"job {job.id} ended early ({job.reason}): the tasks that it had have succeeded, and others may be missing"
-    return TaskFailed(text, task=job.id)
+    error = JobExpired(f"job {job.id} reached its limit of run time before its tasks had ended")
+    error.finding = wall_clock(job)
+    return error
+
+
+def wall_clock(job: Job) -> Finding:
+    """The cause of the end of a job at its limit of run time."""
+    cause = "the job reached its limit of run time" + (f" ({job.wall_clock:g} s)" if job.wall_clock else "")
+    step = "raise the job's `max_wall_time`, or --max-duration of a detached run"
+    return Finding("wall-clock", f"job {job.id}", cause, job.reason, step)
 
 
 def explained(tasks: Iterable[Task], reason_of: Callable[[Task], str]) -> Iterator[Task]:

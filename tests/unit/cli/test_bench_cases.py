@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -95,6 +96,12 @@ def test_a_framework_without_a_recipe_is_an_error(tmp_path: Path) -> None:
         pytest.raises(UsageError, match="`caffe2` has no recipe"),
     ):
         bench._planned(file, None)
+
+
+@pytest.mark.parametrize("code", [10, 7])
+def test_a_run_that_failed_or_reached_the_limit_of_its_job_stops_no_further_run(tmp_path: Path, code: int) -> None:
+    case: Any = None  # only of a run that completed
+    assert not bench._completed(Ended(Child("a", ()), code, ""), case, tmp_path, "why")
 
 
 def test_lines_and_ends_of_children_come_in_their_order() -> None:
