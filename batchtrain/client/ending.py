@@ -214,9 +214,6 @@ class Ending:
             skips = "Ctrl-C skips them" if is_limit else "Ctrl-C again skips them"
             self.tell(ResultsFetching("", f"{error if is_limit else 'interrupted'}; fetching the results ({skips})"))
 
-    def _empty(self, seen: SeenEnd) -> None:
-        empty_nodes(self, seen)
-
     def _delete(self, seen: SeenEnd) -> None:
         thing = Thing(*seen.deletable[0].thing)  # type: ignore[arg-type]  # the kind of a thing of the register
         error = self.error_of(partial(self._request_deletion, thing))
@@ -345,7 +342,7 @@ ACTS: Mapping[Act, Callable[[Ending, SeenEnd], None]] = {
     "skip": Ending._skip,
     "stop": Ending._stop,
     "fetch": Ending._fetch,
-    "empty": Ending._empty,
+    "empty": empty_nodes,
     "delete": Ending._delete,
     "await": Ending._await,
     "name": Ending._name,

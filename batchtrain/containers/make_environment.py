@@ -12,7 +12,6 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -146,17 +145,11 @@ def make(plan: Intended, say: Say) -> None:
             os.utime(plan.prefix / READY)
     else:
         _require(plan)
-        with _alone(plan):
+        plan.prefix.parent.mkdir(parents=True, exist_ok=True)
+        with state_files.lock_file(plan.prefix.parent / f"{plan.name}.lock") as lock:
+            state_files.lock(lock)
             if not plan.ready:  # another process may have made it meanwhile
                 _make(plan, say)
-
-
-@contextmanager
-def _alone(plan: Intended) -> Iterator[None]:
-    plan.prefix.parent.mkdir(parents=True, exist_ok=True)
-    with state_files.lock_file(plan.prefix.parent / f"{plan.name}.lock") as lock:
-        state_files.lock(lock)
-        yield
 
 
 def _make(plan: Intended, say: Say) -> None:

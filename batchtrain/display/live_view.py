@@ -175,17 +175,14 @@ class View:
         self._read_to = event.read_to
         self.rendezvous = event.rendezvous if event.rendezvous.nodes else self.rendezvous
         for rank in event.ranks:
-            self._rank(rank)
+            self.ranks[rank.number] = rank
+            self._steps.add(rank.number, rank.heard, rank.position.global_step)
         for point in event.points:
             for name, value in point.values.items() if not point.node else ():
                 self._value(event.subject, name, value, point)
                 self._rated = now if is_rate(name) else self._rated
         if event.progress:
             self._step(event.progress.unit, event.progress.at, event.progress.of, now)
-
-    def _rank(self, rank: Rank) -> None:
-        self.ranks[rank.number] = rank
-        self._steps.add(rank.number, rank.heard, rank.position.global_step)
 
     def _value(self, task: str, name: str, value: float | None, point: Point) -> None:
         """Takes the values of the lowest rank that has the metric, as the summary of a run does."""

@@ -182,7 +182,9 @@ class Recording:
                     content = msgspec.json.format(msgspec.json.encode(msgspec.json.decode(content)))
                 masked_content = masked_yaml(content.decode("utf-8-sig"), self._secrets).encode()
                 self.run.replace(self.run.config / Path(path).name, masked_content)
-        self.run.replace(self.run.config / "effective.yaml", _yaml(masked_document(effective(recipe), self._secrets)))
+        settings = masked_document(effective(recipe), self._secrets)
+        text: str = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+        self.run.replace(self.run.config / "effective.yaml", text.encode())
         self._write_plan(plan)
         return self
 
@@ -886,8 +888,3 @@ def effective(recipe: Recipe) -> dict[str, Any]:
     """The configuration with the values of `--set`, without credentials and defaults."""
     sections = {name: getattr(recipe, field) for name, field in compare.SECTIONS.items()}
     return {name: msgspec.to_builtins(part, enc_hook=masked) for name, part in sections.items() if part is not None}
-
-
-def _yaml(value: Any) -> bytes:
-    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
-    return text.encode()

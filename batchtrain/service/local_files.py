@@ -72,7 +72,7 @@ class Folder:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(self._at(name), mode, dir_fd=self._handle)
             status = self.status(name)
-            if status is not None and _is_link(status):
+            if status and (stat.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", 0) == _JUNCTION):
                 raise OSError(errno.ELOOP, f"`{name}` is a link, which is not followed; replace it by a directory")
             if self._handle is not None:
                 handle = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self._handle)
@@ -134,10 +134,6 @@ class Folder:
         """Delete a file, unless it is gone."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._at(name), dir_fd=self._handle)
-
-
-def _is_link(status: os.stat_result) -> bool:
-    return stat.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", 0) == _JUNCTION
 
 
 def status_below(root: Path, path: Path) -> os.stat_result | None:

@@ -183,13 +183,9 @@ def _created(client: BatchClient, path: str) -> tuple[dict[str, Any], Creation]:
     """The object at `path`, and when it was created."""
     with faults(f"look at {path}"):
         response = _got(client, path)
-        document, time = _read(response, dict[str, Any], _with_time)
+        document, time = _read(response, dict[str, Any], lambda it: (it, msgspec.convert(it, _Created).creation_time))
     date = http_date(response.headers.get("Date"))
     return document, Creation(time, (date - time.replace(microsecond=0)).total_seconds() if date and time else None)
-
-
-def _with_time(document: dict[str, Any]) -> tuple[dict[str, Any], datetime | None]:
-    return document, msgspec.convert(document, _Created).creation_time
 
 
 def has(document: Body, body: Body) -> bool:

@@ -7,7 +7,7 @@ import graphlib
 import itertools
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -120,7 +120,7 @@ def followed(seen: SeenEnd, choices: tuple[int, ...], monkeypatch: pytest.Monkey
     monkeypatch.setattr(registered, "is_ours", lambda *_: answers.ask() or True)
     monkeypatch.setattr(ending, "stop_tasks", answers.ask)
     monkeypatch.setattr(ending, "leave", lambda *_: answers.choose(2) == 0)
-    monkeypatch.setattr(ending, "empty_nodes", lambda *_: None)
+    monkeypatch.setitem(cast("Any", ending.ACTS), "empty", lambda *_: None)
     monkeypatch.setattr(ending, "has_storage", lambda _: seen.is_stored)
     monkeypatch.setattr(ending.deletion, "request", lambda *_: answers.ask() or "")
     monkeypatch.setattr(ending.deletion, "gone", answers.ask)
