@@ -204,7 +204,7 @@ class Follow:
                 requests += 2
             for task in tasks if few else ():
                 if task.id not in self._named:
-                    self._tell(TaskFailure(task.id, f"task {self._job.id}/{task.id} failed, too ({cause})"))
+                    self._tell(TaskFailure(task.id, f"task {self._job.id}/{task.id} did not succeed either ({cause})"))
                     self._named.add(task.id)
         self._tell(FailuresSeen(self._job.id, failed_by=failed_by(groups, self._examples)))
         return requests

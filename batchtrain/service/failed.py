@@ -32,7 +32,8 @@ EXPLAINED_TASKS = 20
 def failed(job_id: str, task: Task, lines: tuple[str, ...], end: RankEnd) -> TaskFailed:
     """The error of a task that failed. lines: the last ones of its stderr. end: that of the rank that failed first."""
     reason = cause(lines, end)
-    text = f"task {job_id}/{task.id} failed{_how(task, reason, lines)}{_meaning(task, reason, lines)}"
+    verb = "was terminated" if task.is_cut_short else "failed"
+    text = f"task {job_id}/{task.id} {verb}{_how(task, reason, lines)}{_meaning(task, reason, lines)}"
     return TaskFailed(
         shortened(printable(text)),
         task=f"{job_id}/{task.id}",

@@ -18,10 +18,10 @@ from batchtrain.client.pools import Pools
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 from batchtrain.life import rules
 from batchtrain.records import Failure, Task
-from batchtrain.records.failure import EXIT_CODE
+from batchtrain.records.failure import EXIT_CODE, TASK_ENDED
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service import files, read
-from batchtrain.service.failed import EXPLAINED_TASKS
+from batchtrain.service.failed import EXPLAINED_TASKS, failed
 from tests.unit.plan.jobs import recipe
 
 NOBODY: Any = None
@@ -95,6 +95,13 @@ def test_what_a_shell_means_by_a_code_is_said_where_nothing_else_says_it(
 def test_a_task_that_never_ran_has_no_exit_code_to_tell_of() -> None:
     tasks = [Task("train", "completed", "failure"), Task("good", "completed", "success", exit_code=0)]
     assert list(failed_tasks(tasks)) == ["task train ended without an exit code"]
+
+
+@pytest.mark.parametrize(("code", "verb"), [(TASK_ENDED, "was terminated"), (EXIT_CODE, "failed")])
+def test_a_task_that_something_else_ended_is_not_said_to_have_failed(code: str, verb: str) -> None:
+    task = Task("train", "completed", "failure", exit_code=143, node="n", failure=Failure(code, "why"))
+    message = str(failed("j", task, (), RankEnd("rank 0", 0, "n", signal=15)))
+    assert message.startswith(f"task j/train {verb}: rank 0 on node n was killed by signal 15")
 
 
 def test_of_many_failed_tasks_the_first_are_named_and_the_others_counted() -> None:

@@ -426,8 +426,10 @@ def test_of_a_small_job_each_further_failure_is_named_once(monkeypatch: pytest.M
     job.failed = 3
     requests.append(follow._show_failed(3, few=True))
     assert [event.text for event in said if event.kind == "task.failed"] == [
-        "why t0 failed", "task j/t1 failed, too (exit code 0)", "task j/t2 failed, too (exit code 0)",
-    ]  # fmt: skip
+        "why t0 failed",
+        "task j/t1 did not succeed either (exit code 0)",
+        "task j/t2 did not succeed either (exit code 0)",
+    ]
     assert requests == [3, 0, 1]
 
 
