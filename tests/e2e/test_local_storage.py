@@ -94,7 +94,7 @@ def test_storage_is_announced_with_its_size_before_a_pool_is_created(batchtrain:
         "BATCHTRAIN_AZURITE_DIR": str(other),
     }
     said = batchtrain("run", "--local", code=2, environment=environment).stderr
-    assert "(365 MB, once)" in said
+    assert "(365 MB, a minute, once)" in said
     assert f"{other} holds other files" in said
     assert not (batchtrain.cwd / "runs").exists()
     assert json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout) == []

@@ -92,7 +92,7 @@ def install(node: Node, say: Callable[[str], None], is_ending: Callable[[], bool
             where.parent.mkdir(parents=True, exist_ok=True)
             with _locked(where.parent / f".{where.name}.lock", INSTALL_SECONDS, is_ending):
                 if not _script(where).is_file():
-                    say(f"installing Azurite {VERSION}, the storage of the emulator, to {where} (365 MB, once)")
+                    say(f"installing Azurite {VERSION}, the emulator's storage, to {where} (365 MB, a minute, once)")
                     _install(node, where, is_ending)
         except OSError as error:
             raise StorageMissing(
