@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from msgspec.structs import replace
 
 from batchtrain.config.load import load
@@ -71,7 +72,7 @@ def kept(root: Path, recipe: Recipe, **options: Any) -> RunDirectory:
     run = directory.make(root, "training", NOW)
     run.write(RunRecord(id=run.name, state="completed", started=NOW, job="training"))
     document = recording.masked_document(recording.effective(recipe), options.get("secrets", ()))
-    directory.replace(run.config / "effective.yaml", recording._yaml(document))
+    directory.replace(run.config / "effective.yaml", yaml.safe_dump(document).encode())
     config_files = [str(path) for path in Path(recipe.directory).glob("*.yaml") if path.stem in ("pool", "jobs")]
     source_copy.keep(run, recipe, recipe.jobs[-1], read_sources(recipe), config_files=config_files, **options)
     return run
