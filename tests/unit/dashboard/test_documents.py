@@ -461,6 +461,15 @@ def test_the_log_of_a_gang_that_is_written_anew_does_not_forget_its_numbers(
     assert outputs.numbers.metrics()["loss"]["0"]["value"] == [2.0]
 
 
+def test_a_task_of_a_later_job_of_the_same_id_has_its_own_numbers_alone(client: Client, service: Service) -> None:
+    running(service)
+    for created, rank in (("2026-11-22T11:15:02Z", "1"), ("2026-11-22T11:16:02Z", "2")):
+        service.documents[TASK]["creationTime"] = created
+        service.files[STDOUT] = f"[0:{rank}] epoch 1 loss 0.5\n".encode()
+        client.get(TASK)
+        assert list(client.get(f"{TASK}/metrics")["loss"]) == [rank]
+
+
 @pytest.mark.parametrize(("account", "pause"), [(NEAR, 2.0), (FAR, 30.0)])
 def test_files_that_a_task_does_not_have_are_asked_for_only_now_and_then(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: Any, pause: float
