@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from batchtrain.records.rank_end import ProgramError, RankEnd
-from batchtrain.service.causes import LONGEST, Cause, cause, failure_of_another, lines_of
+from batchtrain.service.causes import (
+    LONGEST,
+    Cause,
+    admissible,
+    cause,
+    failure_of_another,
+    lines_of,
+    lines_of_no_process,
+)
 
 NODE = "tvmps_" + "732a" * 16 + "_d"
 PLACE = f"on node {NODE} (10.0.0.5)"
@@ -95,6 +103,33 @@ def test_the_lines_of_one_process_have_no_prefix_and_no_report(who: RankEnd, tex
         "batchtrain: rank 3 on node n (10.0.0.4) exited with code 7",
     ]
     assert list(lines_of(lines, who)) == text
+
+
+def test_lines_without_a_name_are_those_of_no_process() -> None:
+    lines = ["[1:rank 3] of rank 3", "[0:rank 0] of rank 0", "of any process"]
+    assert lines_of_no_process(lines, RANK_3) == ("of any process",)
+
+
+def test_the_record_of_an_end_has_the_lines_of_its_rank_and_those_without_a_rank() -> None:
+    end = RankEnd("rank 3", 3, lines=("[rank3]: of its rank", "[rank0]: of another", "of any rank"))
+    assert lines_of((), end) == ("of its rank", "of any rank")
+
+
+def test_source_that_a_traceback_quotes_and_what_a_shell_says_of_a_script_of_batchtrain_prove_nothing() -> None:
+    frame, script = TRACEBACK[1], "/mnt/wd/.batchtrain/run.sh: line 3: 7 Killed"
+    lines = (frame, "    raise Error('no GPU')", "    no GPU", script, "batchtrain: no GPU")
+    assert list(admissible(lines)) == [frame, "    no GPU", "batchtrain: no GPU"]
+
+
+@pytest.mark.parametrize(("first", "last", "is_consequence"), [
+    ("ConnectionError: Connection reset by peer", "RuntimeError: training failed", True),
+    ("RuntimeError: training failed", "ConnectionError: Connection reset by peer", False),
+])  # fmt: skip
+def test_a_chain_is_a_consequence_if_it_began_with_one(first: str, last: str, is_consequence: bool) -> None:
+    during = ("", "During handling of the above exception, another exception occurred:", "")
+    lines = (TRACEBACK[0], first, *during, TRACEBACK[0], last)
+    judged = cause(lines, RankEnd())
+    assert (judged.exception, judged.is_consequence) == ("RuntimeError: training failed", is_consequence)
 
 
 def test_a_syntax_error_of_the_script_has_its_file_and_line() -> None:

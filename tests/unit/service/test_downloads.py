@@ -289,6 +289,18 @@ def test_a_copy_that_the_disk_corrupts_is_not_given_its_name(
     assert not (tmp_path / "model").exists()
 
 
+def test_a_copy_that_cannot_get_its_name_is_a_failure_that_a_later_call_may_mend(
+    service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EACCES, "Permission denied")
+
+    service.files[TASK] = {"a": b"x"}
+    monkeypatch.setattr(os, "replace", refuse)
+    result = fetched(service, tmp_path, File("a", 1))["a"]
+    assert (result.sha256, result.again) == ("", True) and "Permission denied" in result.reason
+
+
 def test_an_interrupted_call_ends_its_threads(service: BatchServer, tmp_path: Path) -> None:
     service.files[TASK] = {f"f{number}": content(64) for number in range(50)}
     wanted = (Wanted(TREE, File(name, 64), tmp_path / name) for name in service.files[TASK])

@@ -15,7 +15,7 @@ from urllib3.exceptions import NewConnectionError
 
 from batchtrain.errors import AlreadyExists, NotAllowed, NotFound, QuotaReached, ServiceError, Unreachable
 from batchtrain.service import clock_difference, retry
-from batchtrain.service.faults import NO_CONNECTION, failure, faults
+from batchtrain.service.faults import NO_CONNECTION, failure, faults, lacks_nodes
 
 
 class Answer:
@@ -174,3 +174,26 @@ def test_a_token_that_is_refused_means_another_sign_in() -> None:
     assert "sign in again" in str(refused)
     assert type(failure("look", "X", "No.", status=503)) is Unreachable
     assert type(failure("look", "X", "No.", status=400)) is ServiceError
+
+
+def test_a_success_with_a_status_that_the_request_does_not_have_is_no_answer_of_the_api() -> None:
+    answer: Any = Answer(206, {})
+    answer.request = SimpleNamespace(url="https://x/pools")
+    error = raised(azure.HttpResponseError(response=answer))
+    assert type(error) is Unreachable and "https://x/pools: the status 206" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "lacks"),
+    [
+        ("InvalidPropertyValue", "vmSize", True),
+        ("InvalidPropertyValue", "id", False),
+        ("InvalidRequestBody", "vmSize", False),
+        ("AllocationFailed", "", True),
+        ("SkuNotAvailable", "", True),
+        ("AccountCoreQuotaReached", "", True),
+        ("PoolExists", "", False),
+    ],
+)
+def test_another_size_or_account_may_have_the_nodes_that_are_lacking(code: str, name: str, lacks: bool) -> None:
+    assert lacks_nodes(ServiceError("no", code=code, property_name=name)) is lacks

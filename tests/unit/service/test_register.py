@@ -12,7 +12,7 @@ from batchtrain.errors import AlreadyExists, NotAllowed, QuotaReached, ServiceEr
 from batchtrain.plan.marks import Marks
 from batchtrain.service.register import LATE_SECONDS, Register, State, Thing
 from batchtrain.service.retry import Attempts
-from tests.submitting import METADATA, new_register
+from tests.submitting import METADATA, RUN, new_register
 from tests.unit.service.test_retry import EMPTY, NEAR, NO_ANSWER, NO_CONNECTION, Service, refusal
 
 POOL, JOB, SCHEDULE = Thing("pool", "p"), Thing("job", "j"), Thing("job schedule", "s")
@@ -48,6 +48,13 @@ def test_a_thing_is_pending_while_its_request_is_sent_and_ours_after_its_answer(
     client: Any = None
     register.create(client, thing, BODIES[thing], lambda *_: states.append(register.state(thing)))
     assert (states, register.state(thing)) == (["pending"], "ours")
+
+
+def test_what_is_adopted_counts_as_created_and_keeps_the_run_that_lost_its_process() -> None:
+    register = new_register()
+    register.adopt(POOL, "lost")
+    assert (register.state(POOL), register.marks(POOL).run) == ("ours", "lost")
+    assert register.runs == {RUN, "lost"}
 
 
 @pytest.mark.parametrize("thing", THINGS, ids=lambda thing: thing.kind)

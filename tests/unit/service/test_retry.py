@@ -194,6 +194,14 @@ def test_any_answer_of_the_service_sets_the_time_of_the_last_one(
     assert retry.ANSWERS.age == age
 
 
+def test_the_answers_of_a_block_are_counted_with_those_that_are_transient() -> None:
+    service = Service((503, {}), (200, {"id": "j"}))
+    with retry.answer_count() as count:
+        read.job(service.client, "j")
+    read.job(service.client, "j")
+    assert count.answers == 2
+
+
 def test_every_page_of_a_list_is_retried() -> None:
     more = {"value": [], "odata.nextLink": "https://x/pools?$skiptoken=1"}
     service = Service(NO_ANSWER, (200, more), NO_ANSWER, (200, EMPTY))
