@@ -65,15 +65,12 @@ def change(
     def send(task_id: str, context: contextvars.Context) -> str | ServiceError:
         return context.run(_send, client, job_id, action, task_id)
 
-    workers = ThreadPoolExecutor(THREADS)
-    try:
+    with ThreadPoolExecutor(THREADS) as workers:
         contexts = (contextvars.copy_context() for _ in ids)
         for number, outcome in enumerate(zip(ids, workers.map(send, ids, contexts), strict=True), 1):
             outcomes.append(outcome)
             if number % REPORTED == 0:
                 progress(number)
-    finally:
-        workers.shutdown(cancel_futures=True)
     return Changed(
         tuple(task for task, outcome in outcomes if outcome == "done"),
         tuple(task for task, outcome in outcomes if outcome == "needless"),
