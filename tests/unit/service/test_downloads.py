@@ -23,6 +23,7 @@ from batchtrain.service.downloads import Fetched, Wanted, fetch, fetch_found, li
 from batchtrain.service.local_files import PRIVATE
 from batchtrain.service.retry import FAR, NEAR
 from tests.unit.runs.batch_server import BatchServer, serve
+from tests.unit.service.test_retry import Service
 
 TREE = task_tree("j", "t")
 TASK = TREE.url
@@ -337,6 +338,10 @@ def test_a_node_tree_lists_one_directory(service: BatchServer) -> None:
     tree = node_tree("p", "n", "workitems/j/job-1/t")
     assert [file.path for file in listed(service.client, tree)] == ["wd/a"]
     assert tree.file_url("wd/a") == "/pools/p/nodes/n/files/workitems%2Fj%2Fjob-1%2Ft%2Fwd%2Fa"
+
+
+def test_a_file_whose_answer_has_no_length_is_empty() -> None:
+    assert downloads.size_of(Service((200, None)).client, TREE, "wd/a") == File("wd/a", 0)
 
 
 def test_a_directory_is_no_file(service: BatchServer) -> None:

@@ -28,6 +28,7 @@ from batchtrain.runs import log_follower
 from batchtrain.runs.log_follower import AGAIN_LOOKS, EXPLAINED, FIRST, OUTPUT, Follow
 from batchtrain.service import files, read, retry, tasks, watch
 from batchtrain.service.answers import TaskAnswer
+from batchtrain.service.requests import Creation
 from batchtrain.service.tasks import FEW, Glance
 from batchtrain.service.watch import Deadline
 from tests.unit.service.test_retry import Time
@@ -154,6 +155,13 @@ def test_the_last_changes_of_a_large_job_are_found_without_listing_it(
     service = Changes(1400)
     assert [task.id for task in tasks.last(client(service), "j", count, where)] == [f"t{number}" for number in found]
     assert len(service.queries) == pages
+
+
+@pytest.mark.parametrize(("age", "count"), [(None, 0), (1.0, 0), (1.5, 1), (8.0, 1), (8.5, 2)])
+def test_no_moment_is_as_old_as_the_job(age: float | None, count: int) -> None:
+    created = datetime(2026, 11, 23, tzinfo=timezone.utc)
+    assert len(list(tasks._moments(Creation(created, age)))) == count
+    assert list(tasks._moments(Creation(None, age))) == []
 
 
 def test_a_state_and_a_time_filter_together(monkeypatch: pytest.MonkeyPatch) -> None:
