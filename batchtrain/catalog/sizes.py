@@ -428,6 +428,12 @@ def key(name: str) -> str:
     return name.strip().lower().removeprefix("standard_")
 
 
+def full_name(name: str) -> str:
+    """The name as the service takes it: `STANDARD_ND96isr_H100_v5` for `ND96isr_H100_v5`, which files may say."""
+    has_tier = name.lower().startswith(("standard_", "basic_"))
+    return name if has_tier or not is_well_formed(name) else f"STANDARD_{name}"
+
+
 _FULL = {key(size.name): size for size in FULL}
 SIZES: tuple[VmSize, ...] = (*FULL, *(_constrained(_FULL[key(name)], n) for name, fewer in LEFT for n in fewer))
 _BY_KEY = {key(size.name): size for size in SIZES}

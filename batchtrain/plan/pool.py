@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from batchtrain.catalog import sizes
 from batchtrain.catalog.meaning import MIX, PRIORITIZED
 from batchtrain.config.request_fields import copied, nested
 from batchtrain.config.scaling import scaling_of
@@ -42,8 +43,8 @@ def _mix(pool: Pool) -> Document:
         return {}
     strategy = pool.vm_sizes.allocation_strategy
     ranks = [{"rank": rank} if strategy == PRIORITIZED else {} for rank in range(len(pool.sizes))]
-    sizes = [{"name": name, **rank} for name, rank in zip(pool.sizes, ranks, strict=True)]
-    return {"vmSize": MIX, "vmSkuProfile": {"vmSizes": sizes, "allocationStrategy": strategy}}
+    names = [{"name": sizes.full_name(name), **rank} for name, rank in zip(pool.sizes, ranks, strict=True)]
+    return {"vmSize": MIX, "vmSkuProfile": {"vmSizes": names, "allocationStrategy": strategy}}
 
 
 def specification(recipe: Recipe) -> Document:
@@ -80,6 +81,7 @@ def _specification(recipe: Recipe, pool: Pool) -> tuple[Document, Plan]:
         **copied(pool),
         **image.machine(recipe, pool, containers),
         **pool_network,
+        "pool.vmSize": sizes.full_name(pool.vm_size),
         "pool.resizeTimeout": timeout,
         "pool.targetDedicatedNodes": None if formula else pool.vm_count.dedicated,
         "pool.targetLowPriorityNodes": None if formula else pool.vm_count.low_priority,

@@ -71,7 +71,7 @@ ALLOWED: dict[str, set[str]] = {
         "records",
         "service",
     },
-    "display": {"catalog", "config", "errors", "hints", "markup", "plan", "records", "runs", "service"},
+    "display": {"catalog", "config", "errors", "hints", "life", "markup", "plan", "records", "runs", "service"},
     "client": {
         "catalog",
         "config",

@@ -531,7 +531,7 @@ class Candidates(Block, frozen=True, kw_only=True):
 class Pool(Block, frozen=True, kw_only=True):
     id: Annotated[Id, copies("Name of the pool, at most 64 letters, digits, `-` and `_`.", "pool.id")]
     vm_configuration: Annotated[VmConfiguration, says("The image of the nodes, their disks and extensions.")]
-    vm_size: Annotated[Text, copies("VM size of the nodes.", "pool.vmSize", example="STANDARD_ND96ISR_H100_V5")]
+    vm_size: Annotated[Text, says("VM size of the nodes.", "pool.vmSize", example="STANDARD_ND96ISR_H100_V5")]
     vm_sizes: Annotated[VmSizes | None, says("Several VM sizes (Instance Mix).", "pool.vmSkuProfile")] = None
     candidates: Annotated[Candidates | None, says(
         "Other accounts, sizes and kinds of nodes, if this pool gets no nodes.")] = None

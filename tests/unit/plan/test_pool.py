@@ -104,6 +104,16 @@ def test_what_is_switched_off_is_said_to_the_service() -> None:
 # --- how many, and how they work ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [("ND96isr_H100_v5", "STANDARD_ND96isr_H100_v5"), ("Standard_D2s_v3",) * 2, ("basic_a1",) * 2, ("small",) * 2],
+)
+def test_the_service_gets_the_name_of_a_size_with_its_prefix(name: str, full: str) -> None:
+    assert sent({"vm_size": name})["vmSize"] == full
+    mix = sent({"vm_sizes": {"alternatives": [name]}})["vmSkuProfile"]["vmSizes"]
+    assert mix[1]["name"] == full
+
+
 def test_a_formula_takes_the_place_of_the_targets() -> None:
     found = sent({"autoscale": {"formula": "$TargetDedicatedNodes = 1;", "evaluation_interval": "00:05:00"}})
     assert found["enableAutoScale"] is True
