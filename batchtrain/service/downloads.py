@@ -428,7 +428,7 @@ class _Download:
                 part.update(block)
                 total.update(block)
                 at += len(block)
-            if part.digest() != self._digests.get((start, end), part.digest() if start == end else b""):
+            if part.digest() != self._digests.get((start, end)):
                 self._digests = {}
                 return ""
         return total.hexdigest()
