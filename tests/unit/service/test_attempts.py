@@ -11,10 +11,13 @@ from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound
 from batchtrain.records import Attempt, AttemptEvent, Node, Task
+from batchtrain.records.attempt import ATTEMPTS
 from batchtrain.records.events import AttemptEnded, AttemptSeen, Event
 from batchtrain.service import attempts, read
-from batchtrain.service.attempts import Attempts
+from batchtrain.service.attempts import Attempts, events_of
+from batchtrain.service.downloads import task_tree
 from batchtrain.service.read import Repeats
+from tests.unit.runs.batch_server import BatchServer, serve
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
 LATER = NOW + timedelta(seconds=60)
@@ -144,3 +147,14 @@ def test_a_client_that_comes_later_knows_the_number(watched: Attempts, account: 
     (seen,) = looked(watched, task(retries=1, requeues=2), account)
     assert isinstance(seen, AttemptSeen)
     assert seen.attempt.number == 4
+
+
+def test_the_events_of_a_task_are_the_lines_that_its_runtime_wrote() -> None:
+    server = BatchServer()
+    server.files[task_tree("j", "t").url] = {
+        ATTEMPTS: b'{"event": "began", "attempt": 1, "time": "2026-11-24T12:00:00Z"}\nbroken\n'
+    }
+    with serve(server) as client:
+        (event,) = events_of(client, "j", "t")
+        assert (event.event, event.attempt) == ("began", 1)
+        assert events_of(client, "j", "another") == ()
