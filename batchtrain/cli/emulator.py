@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,7 +100,7 @@ def start(
         allocation=allocation,
     )
     catalog = catalog_file.load(Path.cwd())
-    with _faults():
+    with emulator_faults():
         use(options.data_dir)  # no command stops it from here on
         running = server.status(options.data_dir)
         if running is not None:
@@ -131,7 +130,7 @@ def stop(data_dir: str | None) -> None:
     """Stop the emulator and its nodes, and those of its other accounts. Its data is kept."""
     directory = _data_directory(data_dir)
     accounts = (path for path in (directory / mapped_images.ACCOUNTS).glob("*") if path.is_dir())
-    with _faults():
+    with emulator_faults():
         *_, stopped = ends = [_stopped(path) for path in (*accounts, directory)]
     for end in ends:
         if isinstance(end, DamagedState):
@@ -153,7 +152,7 @@ def _stopped(data_dir: Path) -> bool | DamagedState:
 def status(data_dir: str | None) -> int:
     """Show the endpoint, the account key and what is running. Exit code 3 if the emulator is not running."""
     running = _running(data_dir)
-    with _faults():
+    with emulator_faults():
         document = {**plain(running), **_snake(steering.account(running))}
     show(document, "\n".join(f"{name}: {value}" for name, value in document.items() if not isinstance(value, dict)))
     return 0
@@ -177,7 +176,7 @@ def _storage(running: Status) -> dict[str, str]:
     """The variable of the storage; without one on this machine, says why there is none."""
     try:
         azurite.install(azurite.find_node(), say)
-        with _faults():
+        with emulator_faults():
             return {"AZURE_STORAGE_CONNECTION_STRING": server.storage(running).connection_string}
     except (StorageMissing, BatchtrainError) as error:
         say(f"without storage: {error}")
@@ -205,7 +204,7 @@ def reset(data_dir: str | None) -> None:
     """Delete all pools, jobs and nodes of the emulator."""
     directory = _data_directory(data_dir)
     confirm(f"Delete every pool and job of the emulator on {directory}?")
-    with _faults():
+    with emulator_faults():
         server.reset(directory)
     show({"reset": str(directory)}, "reset")
 
@@ -220,7 +219,7 @@ def clock(data_dir: str | None, span: str | None, scale: float | None, step: boo
     if span is not None and not re.match(SPAN, span):
         raise UsageError(f"`{span}` is not a time span of the form [days.]HH:MM:SS")
     to = _running(data_dir)
-    with _faults():
+    with emulator_faults():
         if scale is not None or step or real:
             steering.turn(to, "scaled" if scale is not None else "stepped" if step else "real", scale or 1.0)
         if span is not None:
@@ -240,7 +239,7 @@ def capacity(limits: tuple[str, ...], data_dir: str | None) -> None:
     if wrong := [name for name, number in numbers.items() if not (number.isascii() and number.isdecimal())]:
         raise UsageError(f"write NAME=N with a number of nodes or cores, not `{wrong[0]}`")
     to = _running(data_dir)
-    with _faults():
+    with emulator_faults():
         document = _snake(steering.limit(to, {name: int(number) for name, number in numbers.items()}))
     rows = [Limit(name, most) for name, most in {**document["quotas"], **document["capacity"]}.items()]
     show_rows([row for row in rows if row.most is not None])
@@ -253,7 +252,7 @@ def add_fault(kind: str, data_dir: str | None, **numbers: object) -> None:
     allocation-slow (of pools), boot-fails, start-task-fails or node-slow (of nodes).
     """
     parameters = {name: value for name, value in numbers.items() if value is not None}
-    with _faults():
+    with emulator_faults():
         fault_id = steering.fault(_running(data_dir), kind, **parameters)
     ends = f"`batchtrain emulator fault clear {fault_id}{_same(data_dir)}`"
     show({"id": fault_id}, f"fault {fault_id} is active; {ends} removes it")
@@ -270,7 +269,7 @@ def list_faults(data_dir: str | None) -> None:
 
 def clear_faults(number: int | None, data_dir: str | None) -> None:
     """Remove fault NUMBER, or all faults."""
-    with _faults():
+    with emulator_faults():
         steering.clear_faults(_running(data_dir), number)
     show({"cleared": number or "all"}, "cleared")
 
@@ -280,17 +279,13 @@ def befall(node: str, act: str, data_dir: str | None, seconds: float | None, not
 
     NODE is an id or a short id as `pool show` has it, or its number there (n0 or 0) if only one pool has nodes.
     """
-    with _faults():
+    with emulator_faults():
         steering.befall(_running(data_dir), node, act, seconds, notice)
     show({"node": node, "act": act}, f"{act}: {node}" + (f" in {notice:g} s" if notice else ""))
 
 
-def _faults() -> AbstractContextManager[None]:
-    return emulator_faults()
-
-
 def _running(data_dir: str | None) -> Status:
-    with _faults():
+    with emulator_faults():
         running = server.status(_data_directory(data_dir))
     if running is None:
         where = _data_directory(data_dir)

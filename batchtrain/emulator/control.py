@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchtrain.catalog.sizes import key
-from batchtrain.emulator import injection, job_preparation, models, wire
+from batchtrain.emulator import injection, job_preparation, models, routes, wire
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.indexes import JobEntry
@@ -142,7 +142,7 @@ class Control:
 
     def _add_fault(self, document: Mapping[str, Any]) -> Reply:
         try:
-            number = self.driver.world.injections.add(injection.read(document))
+            number = self.driver.world.injections.add(injection.read(document, routes.NAMES))
         except ValueError as error:
             raise Fault("InvalidPropertyValue", Reason=str(error)) from None
         return Reply(201, {"id": number})

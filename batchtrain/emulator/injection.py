@@ -8,10 +8,12 @@ from __future__ import annotations
 import fnmatch
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
+
+from batchtrain.catalog.likeness import mistakes
 
 ANSWERS = ("error", "latency", "drop", "truncate", "skew")
 """Faults of a request: refused, delayed, never answered, answered in part, checked against a wrong clock."""
@@ -19,9 +21,7 @@ ALLOCATION = ("allocation-refused", "allocation-partial", "allocation-slow")
 NODES = ("boot-fails", "start-task-fails", "node-slow")
 KINDS = (*ANSWERS, *ALLOCATION, *NODES)
 
-STATUSES: Mapping[str, int] = {
-    "TooManyRequests": 429, "InternalError": 500, "OperationTimedOut": 500, "ServerBusy": 503,
-}  # fmt: skip
+CODES = ("TooManyRequests", "InternalError", "OperationTimedOut", "ServerBusy")
 """The refusals of `error`, by the service's code."""
 
 
@@ -51,22 +51,27 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """start-task-fails: the exit code."""
 
 
-def read(document: Mapping[str, Any]) -> Injection:
-    """A fault from a client's settings. Raises ValueError with the reason."""
+def read(document: Mapping[str, Any], operations: Collection[str]) -> Injection:
+    """A fault from a client's settings. operations: their names. Raises ValueError with the reason."""
     try:
         injection = msgspec.convert(dict(document), Injection)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
     if injection.kind not in KINDS:
         raise ValueError(f"there is no fault `{injection.kind}`; known: {', '.join(KINDS)}")
+    if not fnmatch.filter(operations, injection.operation):
+        near = sorted(operations, key=lambda name: mistakes(injection.operation, name))[:3]
+        raise ValueError(f"there is no operation `{injection.operation}`; similar: {', '.join(near)}")
+    if injection.operation != Injection.operation and injection.kind not in ANSWERS:
+        raise ValueError(f"only faults of answers have an operation: {', '.join(ANSWERS)}")
     if not 0 <= injection.rate <= 1 or not 0 <= injection.fraction <= 1:
         raise ValueError("rate and fraction are between 0 and 1")
     if injection.count is not None and injection.count < 1:
         raise ValueError("count is 1 or more")
     if injection.exit_code != 1 and injection.kind != "start-task-fails":
         raise ValueError("only start-task-fails has an exit code")
-    if injection.kind == "error" and injection.code not in STATUSES:
-        raise ValueError(f"`error` answers with {', '.join(STATUSES)}, not {injection.code}")
+    if injection.kind == "error" and injection.code not in CODES:
+        raise ValueError(f"`error` answers with {', '.join(CODES)}, not {injection.code}")
     if (injection.kind != "skew" and injection.seconds < 0) or (injection.retry_after or 0) < 0:
         raise ValueError("seconds cannot be negative")
     return injection

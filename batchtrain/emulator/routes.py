@@ -152,6 +152,7 @@ FORMER = (
     Route("GET", "/lifetimepoolstats", "get_all_pool_statistics", usage.of_account, until=16),
 )
 """Operations that only older service versions have."""
+NAMES = tuple(route.name for route in (*ROUTES, *FORMER))
 
 
 def find(verb: str, raw_path: str) -> tuple[Route, tuple[str, ...]]:

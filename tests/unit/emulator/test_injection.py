@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from batchtrain.emulator.injection import Injections, read
+from batchtrain.emulator.routes import NAMES
 
 
 def faults(**document: object) -> Injections:
-    return Injections([read({"kind": "error", **document})])
+    return Injections([read({"kind": "error", **document}, NAMES)])
 
 
 def strikes(made: Injections, count: int = 20, resource: str = "pools/p", operation: str = "get_pool") -> list[bool]:
@@ -51,7 +52,7 @@ def test_a_fault_is_about_operations_and_resources(
      {"kind": "skew", "seconds": -1}],
 )  # fmt: skip
 def test_a_fault_takes_the_ends_of_its_ranges(document: dict[str, object]) -> None:
-    read({"kind": "error", **document})
+    read({"kind": "error", **document}, NAMES)
 
 
 def test_a_fault_that_was_removed_strikes_no_more() -> None:
@@ -73,10 +74,13 @@ def test_a_fault_that_was_removed_strikes_no_more() -> None:
         ({"kind": "latency", "seconds": -1}, "cannot be negative"),
         ({"kind": "error", "count": 0}, "count is 1 or more"),
         ({"kind": "error", "exit_code": 3}, "only start-task-fails has an exit code"),
+        ({"kind": "error", "operation": "createtask"}, "no operation `createtask`; similar: create_task"),
+        ({"kind": "error", "operation": "make_*"}, "no operation `make_"),
+        ({"kind": "boot-fails", "operation": "create_pool"}, "only faults of answers have an operation"),
         ({"kind": "error", "often": 1}, "unknown field `often`"),
         ({}, "kind"),
     ],
 )
 def test_a_fault_that_cannot_be_is_refused(document: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        read(document)
+        read(document, NAMES)
