@@ -410,6 +410,14 @@ def test_a_wait_for_a_service_that_has_ended_is_over_within_seconds(lost: str, l
     assert least <= service.time.seconds <= most
 
 
+@pytest.mark.parametrize(("outer", "last", "inner", "end"), [(5, True, 60, 5), (60, True, 5, 5), (5, False, 60, 60)])
+def test_a_wait_ends_with_the_one_around_it_if_that_ends_attempts_too(
+    outer: float, last: bool, inner: float, end: float
+) -> None:
+    with retry.until(outer, last=last), retry.until(inner):
+        assert (retry._WAIT.get().end, retry._WAIT.get().last) == (end, last)
+
+
 def test_a_wait_ends_at_its_deadline() -> None:
     service = Service((200, EMPTY), NO_ANSWER)
     read.pools(service.client)
