@@ -58,7 +58,8 @@ KINDS
 ## Every command
 
 If you type one that does not exist here, the message is the text of this table. `python -m tests.generated_files`
-generates it; a test compares it with the commands that exist.
+generates it; a test compares it with the commands that exist. The commands of Batch Shipyard 1 and 2, such as
+`pool delnode`, have the answers of their names in version 3.
 
 | Batch Shipyard | batchtrain | remark |
 |---|---|---|
@@ -94,6 +95,6 @@ def _row(path: Pattern, today: str) -> str:
 
 
 def _rows() -> Iterator[str]:
-    for name, answer in ANSWERS.items():
+    for name, answer in sorted(ANSWERS.items()):
         command = f"`batchtrain {answer.command}`" if answer.command else "–"
         yield f"| `{name}` | {command} | {answer.remark} |"

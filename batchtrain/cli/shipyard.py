@@ -44,16 +44,15 @@ _MONITOR = Answer("", "Use `batchtrain dashboard` for pools and jobs, and Azure 
 _FEDERATION = Answer("", "batchtrain has no federations. `batchtrain jobs migrate` moves a job to another pool.")
 _SLURM = Answer("", "batchtrain creates no Slurm cluster; use Azure CycleCloud.")
 _AUTOSCALE = Answer("", "Change `autoscale` in pool.yaml and create the pool again, or use `az batch pool autoscale`.")
+_SAME = ("jobs del", "jobs disable", "jobs enable", "jobs list", "jobs stats", "jobs term", "pool del", "pool list",
+         "pool resize")  # fmt: skip
 
 ANSWERS: Mapping[str, Answer] = {
     "account images": Answer("catalog images", "It needs no account."),
     "account info": Answer("doctor", "It checks the sign-in and shows the quota."),
     "account list": Answer("", "Use `az batch account list`."),
     "account quota": Answer("doctor", "It compares the quota of the account with what a recipe needs."),
-    "cert add": _CERTIFICATE,
-    "cert create": _CERTIFICATE,
-    "cert del": _CERTIFICATE,
-    "cert list": _CERTIFICATE,
+    **_all("cert", "add, create, del, list", _CERTIFICATE),
     "data files list": Answer("jobs files", "For one task. `batchtrain pool files` lists those of a node."),
     "data files node": Answer("pool get"),
     "data files stream": Answer("jobs logs", "Add `--follow`; `--file` names another file than stdout.txt."),
@@ -69,17 +68,12 @@ ANSWERS: Mapping[str, Answer] = {
     **_all("fs disks", "add, del, list", _DISK),
     "jobs add": Answer("jobs add", "`--tail FILE` is `--follow`."),
     "jobs cmi": Answer("", "There is nothing to clean up: the containers of a multi-instance task end with it."),
-    "jobs del": Answer("jobs del"),
-    "jobs disable": Answer("jobs disable"),
-    "jobs enable": Answer("jobs enable"),
-    "jobs list": Answer("jobs list"),
     "jobs migrate": Answer("jobs migrate", "`--requeue`, `--terminate` and `--wait` are `--running`."),
-    "jobs stats": Answer("jobs stats"),
     "jobs tasks count": Answer("jobs stats"),
     "jobs tasks del": Answer("jobs task del"),
     "jobs tasks list": Answer("jobs tasks", "`--poll-until-tasks-complete` is `batchtrain jobs wait`."),
     "jobs tasks term": Answer("jobs task term"),
-    "jobs term": Answer("jobs term"),
+    **{name: Answer(name) for name in _SAME},
     **_all("keyvault", "add, del, list", _KEY_VAULT),
     "misc mirror-images": Answer("images mirror"),
     "misc tensorboard": Answer("jobs tensorboard"),
@@ -87,27 +81,21 @@ ANSWERS: Mapping[str, Answer] = {
     "pool add": Answer("pool add", "For `--recreate`, delete the pool first."),
     "pool autoscale disable": Answer("pool resize", "Before, disable the formula: `az batch pool autoscale disable`."),
     "pool autoscale enable": _AUTOSCALE,
-    "pool autoscale evaluate": Answer(
-        "pool autoscale evaluate", "It evaluates the formula on this machine, without an account."
-    ),
+    "pool autoscale evaluate": Answer("pool autoscale evaluate", "It evaluates the formula here, without an account."),
     "pool autoscale lastexec": Answer("pool diagnose POOL", "It reports an error of the last evaluation."),
-    "pool del": Answer("pool del"),
     "pool exists": Answer("pool show", "The exit code is 3 if the pool does not exist."),
     "pool images list": Answer("", "`batchtrain config show` prints `docker_images`, the images of the pool."),
     "pool images update": Answer(
         "", "The images of an existing pool cannot change. A task pulls an image that its node lacks."
     ),
-    "pool list": Answer("pool list"),
-    "pool nodes count": _NODES,
+    **_all("pool nodes", "count, list", _NODES),
     "pool nodes del": Answer("pool resize", "To remove a certain node, use `az batch node delete`."),
     "pool nodes grls": _LOGIN,
-    "pool nodes list": _NODES,
     "pool nodes prune": _ENGINE,
     "pool nodes ps": Answer("jobs tasks", "Batch runs one container for each task."),
     "pool nodes reboot": Answer("pool reboot"),
     "pool nodes zap": Answer("jobs term", "It ends the tasks and with them their containers."),
     "pool rdp": Answer("pool login", "It creates the login of `rdp` in pool.yaml on every node."),
-    "pool resize": Answer("pool resize"),
     "pool ssh": Answer("pool ssh", "`batchtrain pool login` creates the login and prints one `ssh` per node."),
     "pool stats": Answer("pool show", "`batchtrain pool list` shows the paid hours."),
     "pool user add": _LOGIN,
@@ -122,6 +110,21 @@ ANSWERS: Mapping[str, Answer] = {
         "", "Use `az storage container generate-sas`. batchtrain makes the SAS that its tasks need."
     ),
 }
+
+BEFORE_3: Mapping[str, str] = {
+    "addjobs": "jobs add", "addpool": "pool add", "addsshuser": "pool user add", "cleanmijobs": "jobs cmi",
+    "clearstorage": "storage clear", "delalljobs": "jobs del", "delcleanmijobs": "jobs cmi", "deljobs": "jobs del",
+    "delnode": "pool nodes del", "delpool": "pool del", "delstorage": "storage del", "getnodefile": "data files node",
+    "gettaskfile": "data files task", "grls": "pool nodes grls", "resizepool": "pool resize",
+    "streamfile": "data files stream", "termjobs": "jobs term",
+    "data getfile": "data files task", "data getfilenode": "data files node", "data listfiles": "data files list",
+    "data stream": "data files stream",
+    "jobs deltasks": "jobs tasks del", "jobs listtasks": "jobs tasks list", "jobs termtasks": "jobs tasks term",
+    "pool asu": "pool user add", "pool delnode": "pool nodes del", "pool dsu": "pool user del",
+    "pool grls": "pool nodes grls", "pool listimages": "pool images list", "pool listnodes": "pool nodes list",
+    "pool listskus": "account images", "pool rebootnode": "pool nodes reboot", "pool udi": "pool images update",
+}  # fmt: skip
+"""The commands of Batch Shipyard 1 and 2, with their names in version 3."""
 
 
 class Option(NamedTuple):
@@ -276,9 +279,9 @@ def answer(groups: Sequence[str], words: Sequence[str]) -> str | None:
     """
     names = [" ".join((*groups, *words[:count])) for count in (3, 2, 1)]
     for name in names:
-        if name in ANSWERS:
-            command, remark = ANSWERS[name]
-            if name == _STREAM and (line := _streaming(words)):
+        if (today := BEFORE_3.get(name, name)) in ANSWERS:
+            command, remark = ANSWERS[today]
+            if today == "data files stream" and (line := _streaming(words)):
                 command, remark = line, ""
             sentence = f"is `batchtrain {command}` here." if command else "does not exist here."
             return f"Batch Shipyard's `{name}` {sentence} {remark}".rstrip()
@@ -286,9 +289,6 @@ def answer(groups: Sequence[str], words: Sequence[str]) -> str | None:
         if any(name.startswith(f"{group} ") for name in ANSWERS):
             return f"`{group}` has commands in Batch Shipyard; `batchtrain help {PAGE}` lists what each is here."
     return None
-
-
-_STREAM = "data files stream"
 
 
 def _streaming(words: Sequence[str]) -> str:

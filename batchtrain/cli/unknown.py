@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 
 from batchtrain.cli import shipyard
+from batchtrain.config.schema import nearest
 
 _STOP = "`batchtrain jobs term JOB` ends a job, `batchtrain emulator stop` the embedded Azure Batch."
 _LIST = "`batchtrain jobs list` lists the jobs, `batchtrain pool list` the pools, `batchtrain runs list` past runs."
@@ -41,5 +41,7 @@ def answer(groups: Sequence[str], words: Sequence[str], commands: Iterable[str],
         return None
     if of_shipyard := shipyard.answer(groups, words):
         return of_shipyard
-    near = difflib.get_close_matches(words[0], commands, n=1, cutoff=0.5)
-    return f"Did you mean `{path} {near[0]}`?" if near else None
+    names = tuple(commands)
+    longer = [name for name in names if name.startswith(words[0])]
+    guess = longer[0] if len(longer) == 1 else nearest(words[0], names)[0]
+    return f"Did you mean `{path} {guess}`?" if guess else None

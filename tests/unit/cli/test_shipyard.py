@@ -12,7 +12,7 @@ import click
 import pytest
 
 from batchtrain.cli.app import root
-from batchtrain.cli.shipyard import ANSWERS, OPTIONS, PAGE, renamed
+from batchtrain.cli.shipyard import ANSWERS, BEFORE_3, OPTIONS, PAGE, renamed
 from tests.environments import ROOT
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.test_options import commands
@@ -56,6 +56,13 @@ def test_a_command_of_batch_shipyard_exists_or_is_answered() -> None:
     assert [name for name in ANSWERS.keys() - same if f"Batch Shipyard's `{name}` " not in refused[name]] == []
 
 
+def test_a_command_of_batch_shipyard_1_or_2_has_the_answer_of_its_name_in_version_3() -> None:
+    for name, later in BEFORE_3.items():
+        command = ANSWERS[later].command
+        sentence = f"is `batchtrain {command}` here." if command else "does not exist here."
+        assert f"Batch Shipyard's `{name}` {sentence}" in refusal([*name.split(), "--configdir", "x"])
+
+
 @pytest.mark.parametrize("words", [["fs", "cluster"], ["pool", "nodes"], ["slurm"]])
 def test_a_group_of_batch_shipyard_leads_to_the_page(words: list[str]) -> None:
     assert f"`batchtrain help {PAGE}`" in refusal(words)
@@ -63,6 +70,13 @@ def test_a_group_of_batch_shipyard_leads_to_the_page(words: list[str]) -> None:
 
 def test_a_misspelt_command_is_no_command_of_batch_shipyard() -> None:
     assert "Did you mean `batchtrain pool add`?" in refusal(["pool", "ad"])
+    assert "Did you mean `batchtrain dashboard`?" in refusal(["dash"])
+
+
+@pytest.mark.parametrize("words", [["data", "streams"], ["pool", "delnodes"], ["jobs", "deltask"], ["pool", "resizes"]])
+def test_a_command_that_deletes_is_the_answer_to_a_plain_typo_only(words: list[str]) -> None:
+    assert not re.search(r"`batchtrain (data rm|pool del|jobs (del|term)|jobs tasks)`", refusal(words))
+    assert "Did you mean `batchtrain pool del`?" in refusal(["pool", "dle"])
 
 
 @pytest.mark.parametrize(
