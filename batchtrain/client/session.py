@@ -16,6 +16,7 @@ from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import Credentials, Recipe, StorageCredentials
 from batchtrain.display.progress import line, wanted
 from batchtrain.errors import UsageError
+from batchtrain.plan.ingress import plan as ingress_plan
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
 from batchtrain.records.events import Event, FilesUploaded
@@ -70,12 +71,12 @@ class Session:
         The emulator's storage is installed now if the recipe needs it. results: `link/container` to which the service
         uploads what the tasks leave behind.
         """
-        from batchtrain.config.check.storage import links_of, read_containers  # every rule, and only here
+        from batchtrain.config.check.storage import links_of, read_places  # every rule, and only here
 
         recipe = self.with_storage(recipe)
         self.tell_storage(recipe, links_of(recipe))
         if listed and self.account.home:
-            self._refuse_empty(recipe, read_containers(recipe))
+            self._refuse_empty(recipe, read_places(recipe))
         foreseen = foresee(recipe, self.account, self.storage(recipe), listed=listed, results=results)
         is_large = any(isinstance(source, LargeSource) for source in foreseen.sources.values())
         links = (
@@ -101,12 +102,17 @@ class Session:
             self._told_accounts = accounts
             self.say(local_storage.meaning(accounts, real=self.real_storage))
 
-    def _refuse_empty(self, recipe: Recipe, containers: Iterable[tuple[str, str]]) -> None:
-        """Raise UsageError for containers that the recipe reads and that are empty in the emulator's own storage."""
+    def _refuse_empty(self, recipe: Recipe, places: Iterable[str]) -> None:
+        """Raise UsageError for places that the emulator's own storage lacks, except where the plan uploads files."""
         connect = self.storage(recipe)
-        own = [item for item in containers if item[0] not in recipe.credentials.storage]
-        if empty := tuple(item for item in own if is_empty("/".join(item), connect)):
-            raise UsageError(local_storage.empty(empty, recipe.replaced_accounts))
+        local = (place for place in places if place.partition("/")[0] not in recipe.credentials.storage)
+        if not (empty := [place for place in local if is_empty(place, connect)]):
+            return
+        files = [step.subject for step in ingress_plan(recipe).steps]
+        if recipe.pool and recipe.pool.transfer_files_on_pool_creation:
+            empty = [place for place in empty if not local_storage.overlaps(place, files)]
+        if empty:
+            raise UsageError(local_storage.empty(empty, recipe.replaced_accounts, files, recipe.directory))
 
     def storage(self, recipe: Recipe) -> Connect:
         """Clients of the recipe's storage accounts by link; batchtrain signs in when the first one is needed."""

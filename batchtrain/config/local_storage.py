@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -31,12 +32,18 @@ def meaning(accounts: Mapping[str, str], *, real: bool) -> str:
     return f"storage: {links} means the storage of this machine; --real-storage uses the account {names}"
 
 
-def empty(containers: tuple[tuple[str, str], ...], accounts: Mapping[str, str]) -> str:
-    """Why a recipe cannot start that reads containers without a blob. accounts: that --real-storage would use."""
-    places = " and ".join(f"{link}/{container}" for link, container in containers)
-    link, container = containers[0]
+def overlaps(place: str, others: Iterable[str]) -> bool:
+    """Whether `link/container/path` is above or below one of the others."""
+    return any(other.startswith(place) or place.startswith(other) for other in others)
+
+
+def empty(places: Sequence[str], accounts: Mapping[str, str], files: Iterable[str], directory: str) -> str:
+    """Why a recipe cannot start that reads `link/container/path` without a blob. accounts: that --real-storage would
+    use; files: where the `global_resources.files` of the directory go."""
+    link = places[0].partition("/")[0]
+    command = f"ingress {shlex.quote(directory)}" if overlaps(places[0], files) else f"sync ./DIR {places[0]}"
     other = f", or add --real-storage to use the account {accounts[link]}" if link in accounts else ""
     return (
-        f"the tasks read {places}, and the storage of this machine has nothing there; bring the files with"
-        f" `batchtrain data sync ./DIR {link}/{container} --local`{other}"
+        f"the tasks read {' and '.join(places)}, and the storage of this machine has nothing there; bring the files"
+        f" with `batchtrain data {command} --local`{other}"
     )

@@ -24,6 +24,7 @@ from batchtrain.config.check.table import (
     Found,
     Rule,
 )
+from batchtrain.config.local_storage import overlaps
 from batchtrain.config.types import (
     GONE_DRIVERS,
     DataVolume,
@@ -70,19 +71,20 @@ def links_of(recipe: Recipe) -> Iterator[str]:
     return (link for _, link in _links(Subject(recipe)))
 
 
-def read_containers(recipe: Recipe) -> tuple[tuple[str, str], ...]:
-    """Link and container of everything that nodes download, except what the recipe itself uploads."""
+def read_places(recipe: Recipe) -> tuple[str, ...]:
+    """`link/container/path` of everything that nodes download, except what the tasks themselves upload."""
     subject = Subject(recipe)
     factories = (task.task_factory and task.task_factory.file for _, _, task in subject.tasks)
     of_factories = (factory.azure_storage for factory in factories if factory and factory.azure_storage)
     downloads: list[StorageInput | FileFactoryStorage] = [*(blobs for _, blobs in subject.inputs), *of_factories]
-    reads = dict.fromkeys(_container(transfer) for transfer in downloads if not transfer.is_file_share)
-    uploads = {_container(transfer) for _, transfer in subject.outputs}
-    return tuple(container for container in reads if container not in uploads)
+    reads = dict.fromkeys(_place(transfer) for transfer in downloads if not transfer.is_file_share)
+    writes = {_place(transfer) for _, transfer in subject.outputs}
+    return tuple(place for place in reads if not overlaps(place, writes))
 
 
-def _container(transfer: StorageInput | StorageOutput | FileFactoryStorage) -> tuple[str, str]:
-    return transfer.storage_account_settings, transfer.remote_path.strip("/").partition("/")[0]
+def _place(transfer: StorageInput | StorageOutput | FileFactoryStorage) -> str:
+    """What begins the names of a transfer's blobs, up to a value of a task factory."""
+    return f"{transfer.storage_account_settings}/{transfer.remote_path.strip('/').partition('{')[0]}"
 
 
 def _links(subject: Subject) -> Iterator[tuple[Path, str]]:

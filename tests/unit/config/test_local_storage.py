@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchtrain.client.client import Client
-from batchtrain.config.check.storage import read_containers
+from batchtrain.config.check.storage import read_places
 from batchtrain.config.load import load
 from batchtrain.config.local_storage import without_accounts
 from batchtrain.config.types import Recipe, Secret, convert
@@ -17,6 +17,7 @@ from batchtrain.service.connect import Account
 from batchtrain.storage import blob
 
 STORAGE = {"link": {"account": "prod", "account_key": "a2V5"}}
+IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
 FILES = {
     "credentials.yaml": "credentials: {storage: {link: {account: prod, account_key: a2V5}}}",
     "pool.yaml": "pool_specification: {id: p, vm_size: STANDARD_D2S_V5, vm_configuration: {platform_image:"
@@ -44,12 +45,13 @@ def test_a_recipe_for_the_emulator_has_only_the_accounts_that_were_asked_for(
     assert loaded.replaced_accounts == ({} if real else {"link": "prod"})
 
 
-def test_only_containers_that_the_recipe_does_not_fill_itself_must_have_blobs() -> None:
-    writes, reads = {"output_data": blobs("made")}, {"input_data": blobs("made/in")}
+def test_only_what_the_recipe_does_not_upload_itself_must_have_blobs() -> None:
+    writes = {"output_data": blobs("made")}, {"output_data": blobs("given/out")}
+    reads = [{"input_data": blobs(path)} for path in ("made/in", "given/x", "given/y/")]
     file = {"azure_storage": {"storage_account_settings": "link", "remote_path": "files/x"}}
     factory = {"task_factory": {"file": {**file, "task_filepath": "file_name"}}}
-    tasks = (writes, reads, factory, {"input_data": blobs("given/x")}, {"input_data": blobs("given/y")})
-    assert read_containers(recipe(*tasks)) == (("link", "given"), ("link", "files"))
+    places = read_places(recipe(*writes, *reads, factory))
+    assert places == ("link/given/x", "link/given/y", "link/files/x")
 
 
 def session(monkeypatch: pytest.MonkeyPatch) -> tuple[Client, list[str]]:
@@ -69,9 +71,29 @@ def test_a_container_that_is_read_and_empty_here_is_named_with_both_ways(monkeyp
     client, said = session(monkeypatch)
     monkeypatch.setattr(client, "_values", lambda _: type("Values", (), {"connect": staticmethod(lambda link: link)}))
     for _ in range(2):
-        with pytest.raises(UsageError, match=r"data sync ./DIR link/data --local`, or add --real-storage .* prod"):
+        with pytest.raises(UsageError, match=r"data sync ./DIR link/data/x --local`, or add --real-storage .* prod"):
             client.foresee(recipe({"input_data": blobs("data/x")}))
     assert said == ["storage: `link` means the storage of this machine; --real-storage uses the account prod"]
+
+
+@pytest.mark.parametrize(
+    ("transfers", "message"), [(True, "planned"), (False, "bring the files with `batchtrain data ingress . --local`")]
+)
+def test_what_files_upload_is_there_if_the_pool_transfers_them(
+    monkeypatch: pytest.MonkeyPatch, transfers: bool, message: str
+) -> None:
+    def planned(*_: object, **__: object) -> Any:
+        raise UsageError("planned")
+
+    client, _ = session(monkeypatch)
+    monkeypatch.setattr("batchtrain.client.session.foresee", planned)
+    monkeypatch.setattr(client, "_values", lambda _: type("Values", (), {"connect": staticmethod(lambda link: link)}))
+    to = {"storage_account_settings": "link", "data_transfer": {"remote_path": "data/case"}}
+    resources = {"files": [{"source": {"path": "case"}, "destination": to}]}
+    pool = {"id": "p", "vm_size": "STANDARD_D2S_V5", "vm_configuration": {"platform_image": IMAGE},
+            "vm_count": {"dedicated": 1}, "transfer_files_on_pool_creation": transfers}  # fmt: skip
+    with pytest.raises(UsageError, match=message):
+        client.foresee(recipe({"input_data": blobs("data/case")}, resources=resources, pool=pool))
 
 
 def test_a_session_of_the_emulator_replaces_accounts_unless_it_is_told_to_use_them(
