@@ -31,7 +31,7 @@ FULL_MEMORY = {"cgroup": _BY_NAME["container-out-of-memory"], "node": _BY_NAME["
 """The rule for each memory that may have been full when the kernel killed a rank."""
 KILLED = (137, 143)
 """The exit codes of SIGKILL and SIGTERM: with any other one, a process can end by its own exception."""
-BY_CAUSE = {"singletons": _BY_NAME["mpi-mismatch"]}
+BY_CAUSE = {"singletons": _BY_NAME["mpi-mismatch"], "stalled": _BY_NAME["stalled"]}
 """The rule for each cause that an end records; the end has its words."""
 TIMEOUT = "collective-timeout"
 """The rule about ranks that wait for others; the output of all ranks together tells for which."""
@@ -108,7 +108,10 @@ def _in_output(examined_task: ExaminedTask) -> Finding | None:
     if full := FULL_MEMORY.get(reason.end.full_memory):
         return Finding(full.name, "", full.cause, f"{reason.end.process} {reason.end.words}", full.next_step)
     if by_cause := BY_CAUSE.get(reason.end.cause):
-        return Finding(by_cause.name, "", reason.end.ending, "", by_cause.next_step)
+        cause = f"{reason.end.process} {reason.end.ending}".lstrip()
+        return Finding(
+            by_cause.name, "", cause, "".join(f"in {call}" for call in reason.end.calls[:1]), by_cause.next_step
+        )
     for rule, cause, line, name in _matches(examined_task):
         if rule.is_consequence and (another := _failure_of_another(examined_task)):
             return another

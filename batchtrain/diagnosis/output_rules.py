@@ -46,6 +46,11 @@ OUTPUT_RULES = (
         r"batchtrain: `checkpoint`: ",
         "the program was not started, because the task cannot use its checkpoints",
         "do what the line says; `--fresh` starts anew, and `batchtrain runs list` shows the runs to `--resume`"),
+    _rule("stalled",
+        r"batchtrain: (?P<name>.+ stalled first, \d+ s ago: .+)",
+        "{name}",
+        "look at what this process waits for{output}; `ranks/stacks.jsonl` has the calls of every process; a program"
+        " that only pauses needs longer limits in `stop_when`"),
     _rule("gpu-lost",
         r"Xid \(PCI:[^)]*\): 79\b|GPU has fallen off the bus|GPU is lost",
         "a GPU has fallen off the bus of the node",

@@ -41,6 +41,8 @@ class RankEnd(msgspec.Struct, frozen=True):
     """Which memory was full when the kernel killed it: `cgroup` (the limit of its container) or `node`."""
     cause: str = ""
     """A name for what happened, as far as there is one: `stalled`, `singletons`."""
+    calls: tuple[str, ...] = ()
+    """What the main thread of a Python process that stalled did: the last call first, such as `load (train.py:28)`."""
     by_launcher: bool = False
     """Whether the launcher ended it because another process had failed."""
     error: ProgramError = ProgramError()

@@ -93,7 +93,9 @@ class _Raised(NamedTuple):
 
 
 def cause(lines: Sequence[str], end: RankEnd) -> Cause:
-    """The cause of a failure. lines: the task's stderr."""
+    """The cause of a failure. lines: the task's stderr. An end with a cause needs no exception."""
+    if end.cause:
+        return Cause(end)
     labelled, recorded, loose = _sorted(lines, end)
     exception = _last(_exceptions(labelled), is_mixed=False) or _last(_exceptions(recorded), is_mixed=end.rank is None)
     if not (exception or recorded):

@@ -501,7 +501,7 @@ class Primary:
     def fail_stalled(self, stalled: Failure, calls: "list[str]") -> None:
         """The processes stand still, and what they do is known. The gang may have ended meanwhile."""
         if not self.ending:
-            stalled.lines = [f"in {call}" for call in calls]
+            stalled.calls = calls
             self.fail(stalled)
 
     # ends
@@ -645,8 +645,8 @@ class Primary:
             self.screen.say(f"the ends of the ranks are kept in no file: {error}")
         cause = self.failures[0]
         self.screen.say(str(cause.what))
-        printed = cause.printed if self.screen.has_passed(cause.process) else []
-        for line in (printed + cause.lines)[-ECHOED:]:
+        on_screen = 0 if self.screen.has_passed(cause.process) else len(cause.printed)
+        for line in cause.lines[on_screen:][-ECHOED:]:
             self.screen.say("    " + line)
 
     def code(self) -> int:

@@ -49,10 +49,15 @@ class Failure:
         self.at, self.what, self.code, self.process = at, what, code, process
         self.printed: "list[str]" = []
         """The last lines that the process had printed when it failed."""
-        self.lines: "list[str]" = []
-        """What is known besides."""
+        self.calls: "list[str]" = []
+        """The calls of a process that stalled, the last call first."""
         self.error: "Message" = {}
         """What the program wrote about its exception."""
+
+    @property
+    def lines(self) -> "list[str]":
+        """What it printed last, and its calls."""
+        return self.printed + [f"in {call}" for call in self.calls]
 
     def record(self, attempt: int) -> "Message":
         """Without what is unknown. A failure that is not the end of a process has a message only."""
@@ -70,7 +75,7 @@ class Failure:
         else:
             end["exit_code"] = self.code
         end.update(time=iso(self.at), attempt=attempt)
-        more["error"] = self.error
+        more.update(error=self.error, calls=self.calls)
         end.update((name, value) for name, value in more.items() if value)
         return end
 
@@ -97,9 +102,8 @@ def write(folder: str, failures: "list[Failure]") -> None:
     os.makedirs(folder, exist_ok=True)
     path, number = os.path.join(folder, FILE), attempt()
     records = [failure.record(number) for failure in failures]
-    lines = failures[0].printed + failures[0].lines
-    if lines:
-        records[0]["lines"] = lines
+    if failures[0].lines:
+        records[0]["lines"] = failures[0].lines
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.writelines(json.dumps(record) + "\n" for record in records)
     os.replace(path + ".new", path)

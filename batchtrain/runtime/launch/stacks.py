@@ -21,6 +21,8 @@ PATIENCE = 2.0
 PAUSE = 0.05
 LONGEST = 64 << 10
 """Most bytes of the stacks of a process."""
+WRAPPER = re.compile(r".* \((?:.*/\.batchtrain/|.*\brunpy(?:\.py|>):).*")
+"""A call that only leads to the program: of batchtrain, or of Python's runpy."""
 
 
 def main(name: str) -> None:
@@ -98,6 +100,9 @@ def threads_in(text: bytes, frame: str, main: str = "") -> "list[list[str]]":
         elif "hread " in line:
             calls = []
             threads.insert(0 if main and main in line else len(threads), calls)
+    for calls in threads:
+        while len(calls) > 1 and WRAPPER.fullmatch(calls[-1]):
+            calls.pop()
     return [calls for calls in threads if calls]
 
 

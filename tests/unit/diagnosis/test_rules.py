@@ -21,6 +21,7 @@ from batchtrain.errors import Finding
 from batchtrain.records import Attempt, Failure, Job, Node, Pool, Task, TaskRequest
 from batchtrain.records.failure import Detail
 from batchtrain.records.rank_end import RankEnd
+from batchtrain.service import failed as errors_of_tasks
 from batchtrain.service.answers import MOST_REPEATS
 from batchtrain.service.causes import cause
 
@@ -83,6 +84,7 @@ LINES = {
     "shell-function": "/bin/bash: line 3: module: command not found",
     "missing-command": "/bin/bash: line 1: mpirun: command not found",
     "preflight": "batchtrain: preflight: node n1 (10.0.0.5): only 3 of 8 GPUs answer",
+    "stalled": "batchtrain: rank 1 on node n1 (10.0.0.5) stalled first, 62 s ago: no process printed anything for 60 s",
     "checkpoint-refused": "batchtrain: `checkpoint`: no checkpoint of run 20261130T052123Z-t-8470 is kept in /m",
     "not-a-number": "step 40: Loss is nan, stopping training",
 }
@@ -292,6 +294,19 @@ def test_a_gang_whose_ranks_are_alone_has_both_mpis_as_its_cause() -> None:
     end = RankEnd(exit_code=1, ending=words, cause="singletons")
     (finding,) = judged(of_job(failed("AssertionError", f"batchtrain: {words}", end=end))).findings
     assert (finding.rule, finding.cause) == ("mpi-mismatch", words)
+
+
+def test_a_gang_that_stalled_has_its_end_as_the_cause_and_its_last_call_as_the_proof() -> None:
+    """Whatever its processes printed before: an exception that a program has handled did not end it."""
+    calls = ("load (train.py:28)", "<module> (train.py:40)")
+    end = RankEnd("rank 1", 1, exit_code=124, ending="stalled first, 62 s ago: x", cause="stalled", calls=calls)
+    lines = ("[0:rank 1] Traceback (most recent call last):", "[0:rank 1] ValueError: handled")
+    task = failed(*lines, exit_code=124, end=end)
+    (finding,) = judged(of_job(task)).findings
+    assert finding[:1] + finding[2:4] == ("stalled", "rank 1 stalled first, 62 s ago: x", "in load (train.py:28)")
+    assert "`ranks/stacks.jsonl`" in finding.next_step
+    error = errors_of_tasks.failed("digits", task.task, lines, end)
+    assert (error.cause, error.raised) == ("stalled", "")
 
 
 @pytest.mark.parametrize("name", ["missing-module", "import-failed", "disk-full"])
