@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from azure.batch import BatchClient
@@ -13,7 +13,6 @@ from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.findings import judged
 from batchtrain.errors import BatchtrainError, Finding, NotFound
 from batchtrain.life import rules
-from batchtrain.life.rules import Decision
 from batchtrain.life.seen import Seen
 from batchtrain.metrics.stream import RECORDS, Line
 from batchtrain.records import Attempt, Job, Node, Pool, Task
@@ -56,15 +55,12 @@ def job(
     pool = read.pool_or_none(client, job.pool, read.EXAMINED_POOL) if job.pool else None
     nodes = _nodes(client, pool, unread) if pool else ()
     recent = [attempt for attempt in seen if not (job.created and attempt.started) or attempt.started >= job.created]
-    tasks = _tasks(client, job_id, task_id, unread, [node.node for node in nodes], recent)
-    steps = _steps(client, job, pool, [examined_node.node for examined_node in nodes]) if job.active else iter(())
+    seen_nodes = tuple(examined_node.node for examined_node in nodes)
+    tasks = _tasks(client, job_id, task_id, unread, seen_nodes, recent)
+    active = observe.tasks_of(client, Seen(job, pool, seen_nodes), job.counts).seen if job.active else None
+    steps = rules.reasons(active) if active else ()
     waits = (step.finding for step in steps if task_id in (None, step.task))
     return judged(Evidence(job, pool, tasks, nodes, logs, tuple(itertools.islice(waits, TASKS)), hints, tuple(unread)))
-
-
-def _steps(client: BatchClient, job: Job, pool: Pool | None, nodes: Sequence[Node]) -> Iterator[Decision]:
-    """Why the active tasks of a job wait."""
-    return rules.reasons(observe.tasks_of(client, Seen(job, pool, tuple(nodes)), job.counts).seen)
 
 
 def task(client: BatchClient, job_id: str, task_id: str) -> tuple[ExaminedTask, Finding | None]:

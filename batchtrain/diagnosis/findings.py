@@ -171,16 +171,11 @@ def _who(examined_task: ExaminedTask) -> str:
     return " on ".join(filter(None, (end.process, f"node {node}" if node else "")))
 
 
-def _own_lines(examined_task: ExaminedTask) -> tuple[str, ...]:
-    """The lines of the rank that failed first."""
-    end = examined_task.cause.end
-    return lines_of(examined_task.stderr, end) if end.process else ()
-
-
 def _shown(examined_task: ExaminedTask) -> tuple[str, ...]:
     """The last lines of the rank that failed first."""
-    stderr, stdout = examined_task.stderr, examined_task.stdout
-    for lines in (of_the_program(_own_lines(examined_task)), of_the_program(stderr), of_the_program(stdout), stderr):
+    end, stderr, stdout = examined_task.cause.end, examined_task.stderr, examined_task.stdout
+    own_lines = lines_of(stderr, end) if end.process else ()
+    for lines in (of_the_program(own_lines), of_the_program(stderr), of_the_program(stdout), stderr):
         if nonblank := [line for line in lines if line.strip()]:
             return tuple(nonblank[-SHOWN_LINES:])
     return ()

@@ -251,12 +251,8 @@ def repeats(client: BatchClient, job_id: str, task_id: str) -> Repeats:
 
 def masked_task(client: BatchClient, job_id: str, task_id: str) -> Task:
     """One task with all properties, without secrets. Raises NotFound."""
-    url = _url("jobs", job_id, "tasks", task_id)
-    return _record(client, url, f"look at task {job_id}/{task_id}", _masked)
-
-
-def _masked(document: dict[str, Any]) -> Task:
-    return msgspec.convert(masked_request(document), TaskAnswer).record
+    url, operation = _url("jobs", job_id, "tasks", task_id), f"look at task {job_id}/{task_id}"
+    return _record(client, url, operation, lambda item: msgspec.convert(masked_request(item), TaskAnswer).record)
 
 
 def tasks(
