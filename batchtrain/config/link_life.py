@@ -89,7 +89,7 @@ _LOSSES = {
 
 
 def _expiry(recipe: Recipe, need: Need) -> str:
-    signer = " (no account_key: Entra ID signs it)" if _is_delegated(recipe, need.account) else ""
+    signer = " (without an `account_key`, Entra ID signs it)" if _is_delegated(recipe, need.account) else ""
     return f"the link to storage account `{need.account}`{signer} expires after {days_of(recipe, need.account)} days"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import msgspec
 import pytest
 import yaml
 
+from batchtrain.config import masking
 from batchtrain.config.load import examine
 from batchtrain.config.masking import (
     masked_document,
@@ -235,3 +238,26 @@ def test_a_message_about_a_value_shows_no_secret_of_it(tmp_path: Path) -> None:
     problems = [problem for problem in found.problems if "--token" in problem.message]
     assert problems
     assert "zq81" not in "".join(f"{problem.document}{problem.rendered()}" for problem in problems)
+
+
+SHELL_AND_SERVICE = ("emulator", "launchers", "runtime")
+"""Their texts are commands of a node and headers of an answer, which are masked as those of any other program."""
+
+
+def messages(tree: ast.AST) -> Iterator[str]:
+    """The texts of a module, with a word in place of each value; without docstrings."""
+    parts = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    parts |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in parts:
+            yield node.value
+
+
+def test_no_message_of_the_package_looks_like_a_secret() -> None:
+    folder = Path(masking.__file__).parents[1]
+    files = (path for path in folder.rglob("*.py") if path.relative_to(folder).parts[0] not in SHELL_AND_SERVICE)
+    texts = {text for path in files for text in messages(ast.parse(path.read_text())) if " " in text}
+    assert len(texts) > 5000
+    assert [text for text in texts if masked_text(text) != text] == []
