@@ -15,6 +15,7 @@ from batchtrain.client import controller, detached_results, orphans
 from batchtrain.client.watching import watch_job
 from batchtrain.errors import BatchtrainError, NotFound, UsageError
 from batchtrain.life.intents import ATTACH
+from batchtrain.life.rules import JOB_ENDED
 from batchtrain.plan import addition
 from batchtrain.plan.marks import is_controller, marks_of
 from batchtrain.records import Table
@@ -140,7 +141,7 @@ class AccountRuns(NamedTuple):
         job = self.client.jobs.handle(job_id)
         watch_job(self.client, job, tell=tell_and_count, timeout=timeout, intent=ATTACH, comes_back=comes_back)
         with watch.Deadline(timeout, f"the end of job {job_id}", tell) as deadline:  # soon after that of its tasks
-            if (step := job.reason_to_wait()) is not None and step.act == "end":
+            if (step := job.reason_to_wait()) is not None and step.act == "end" and step.rule is not JOB_ENDED:
                 job.raise_failed()
             batch, pace = self.client.batch, self.client.pace
             job_actions.until(batch, job_id, job_actions.COMPLETED, of_runs({name}), deadline, pace)

@@ -93,11 +93,11 @@ class View(NamedTuple):
 
 
 def decide(seen: Seen) -> Decision | None:
-    """What a wait for the tasks of a job does next, and why; None if a task runs, and if the job or all of its
-    tasks have ended."""
-    if seen.job.is_over:
+    """What a wait for the tasks of a job does next, and why; None if a task runs, if the job is about to end, and if
+    all of its tasks have ended."""
+    if seen.job.is_ending:
         return None
-    if gone := _pool_gone(seen):
+    if not seen.job.is_over and (gone := _pool_gone(seen)):
         return Decision("end", POOL_GONE, "", gone)
     if any(task.state != "active" for task in seen.open):
         return None
@@ -160,15 +160,30 @@ def not_scheduled(job: Job) -> Reason:
     return Reason("the service could not schedule the job", step, job.failure.detailed)
 
 
+def _job_ended(view: View, task: Task) -> Reason | None:
+    job = view.seen.job
+    if not job.is_over:
+        return None
+    by = _failed_with(view, "terminate") if job.reason == "TaskFailed" else ""
+    cause = f" because {by} failed" if by else f" ({job.reason})" if job.reason else ""
+    step = f"correct {by}, and add the job again" if by else "add the job again"
+    return Reason(f"the job ended{cause}; its active tasks never start", step)
+
+
 def _job_disabled(view: View, task: Task) -> Reason | None:
     job = view.seen.job
     if job.state not in ("disabled", "disabling"):
         return None
-    failed = (other for other in view.seen.tasks or () if other.state == "completed" and other.failed)
-    ends = ((other.id, other.request.exits.of(other.exit_code, other.failure)) for other in failed)
-    by = next((task_id for task_id, options in ends if options.job_action == "disable"), "")
+    by = _failed_with(view, "disable")
     cause = "the job is disabled" + (f" by the `exit_conditions` of {by}, which failed" if by else "")
     return Reason(cause, f"enable it: `batchtrain jobs enable {job.id}`")
+
+
+def _failed_with(view: View, job_action: str) -> str:
+    """The id of a failed task whose `exit_conditions` do this to the job."""
+    failed = (other for other in view.seen.tasks or () if other.state == "completed" and other.failed)
+    ends = ((other.id, other.request.exits.of(other.exit_code, other.failure)) for other in failed)
+    return next((task_id for task_id, options in ends if options.job_action == job_action), "")
 
 
 def _pool_gone(seen: Seen) -> Reason | None:
@@ -278,7 +293,7 @@ def _no_usable_node(view: View, task: Task) -> Reason | None:
     more = f" and {len(broken) - NAMED} more" if len(broken) > NAMED else ""
     states = ", ".join(sorted({STATES.get(other.state, other.state) for other in broken}))
     count = f"{len(broken)} of {counted(len(nodes), 'node')} of pool {view.pool.id}"
-    cause = f"{count} take{_s(len(broken))} no tasks: {names}{more} ({states})"
+    cause = f"{count} take{'s' * (len(broken) == 1)} no tasks: {names}{more} ({states})"
     return Reason(cause, f"`batchtrain pool diagnose {view.pool.id}` tells why; reboot or replace them", proof)
 
 
@@ -305,13 +320,12 @@ def _waits_for_turn(view: View, task: Task) -> Reason | None:
     if view.seen.pool is None:
         return Reason("the service has not made the pool of the job yet", "wait")
     nodes = [node for node in view.seen.nodes or () if node.state == "running"]
-    busy = f": {counted(len(nodes), 'node')} of pool {view.pool.id} run{_s(len(nodes))} other tasks" if nodes else ""
+    busy = (
+        f": {counted(len(nodes), 'node')} of pool {view.pool.id} run{'s' * (len(nodes) == 1)} other tasks"
+        if nodes
+        else ""
+    )
     return Reason(f"the service has not started it yet{busy}", "wait")
-
-
-def _s(count: int) -> str:
-    """The ending of a verb whose subject is one."""
-    return "s" if count == 1 else ""
 
 
 FAILED, REFUSED, GONE, OVER = 10, 4, 3, 6
@@ -322,7 +336,10 @@ NOT_SCHEDULED = "job-not-scheduled"
 POOL_GONE = Rule("pool-gone", "the job's pool does not exist",
     lambda view, task: _pool_gone(view.seen), "", GONE, source="BatchPoolInfo")
 BEHIND_ANOTHER = Rule("waits-for-task", "a task that it depends on has not ended", _waits_for_task, "that task", OVER)
+JOB_ENDED = Rule("job-ended", "the job has ended, by a user or by the `exit_conditions` of a failed task",
+    _job_ended, "", FAILED, source="BatchJobState")
 RULES: tuple[Rule, ...] = (
+    JOB_ENDED,
     Rule("waits-for-failed-task", "a task that it depends on failed, or never starts",
         _waits_for_failed_task, "", FAILED, source="doAzureParallel#36, CromwellOnAzure#116; BatchTaskDependencies"),
     POOL_GONE,

@@ -57,6 +57,11 @@ class Job(Record, frozen=True):
         return self.state in OVER
 
     @property
+    def is_ending(self) -> bool:
+        """Whether it is about to end or to be gone."""
+        return self.is_over and self.state != "completed"
+
+    @property
     def counts(self) -> Counts:
         """The counts of its tasks; 0 if they were not queried."""
         return Counts(self.active or 0, self.running or 0, self.succeeded or 0, self.failed or 0)

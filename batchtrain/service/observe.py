@@ -34,10 +34,10 @@ def look(client: BatchClient, job_id: str, counts: Counts, job: Job | None = Non
     """
     seen, requests = _with_pool(client, job or read.job(client, job_id))
     requests += job is None
-    if counts.running or not counts.active or seen.job.is_over:
+    if counts.running or not counts.active or seen.job.is_ending:
         return Look(seen, requests)
     with_tasks = tasks_of(client, seen._replace(nodes=_nodes(client, seen.pool)), counts)
-    return Look(with_tasks.seen, requests + 1 + with_tasks.requests)
+    return Look(with_tasks.seen, requests + (seen.pool is not None) + with_tasks.requests)
 
 
 def has_work(client: BatchClient, job_id: str) -> bool:

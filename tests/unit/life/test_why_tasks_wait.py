@@ -19,6 +19,7 @@ POOL = Pool("p", "active", "steady", dedicated=2, target_dedicated=2)
 IDLE = (Node("n0", "idle"), Node("n1", "idle"))
 NO_EXITS = ExitConditions()
 DISABLES = ExitConditions(default=ExitOptions(job_action="disable"))
+TERMINATES = ExitConditions(default=ExitOptions(job_action="terminate"))
 SATISFIES = ExitConditions(exit_codes=(ExitCodes(code=3, exit_options=ExitOptions(dependency_action="satisfy")),))
 BLOCKS = ExitConditions(exit_code_ranges=(ExitCodes(start=0, end=9, exit_options=ExitOptions("", "block")),))
 
@@ -79,6 +80,7 @@ REFUSED = Pool("p", "active", "steady", target_dedicated=2, resize_errors=(Failu
 
 # fmt: off
 ON_POOLS: list[tuple[Job, Pool | None, tuple[Node, ...], str, str]] = [
+        (Job("j", "completed", "p"), None, (), "job-ended", "the job ended; its active tasks never start"),
         (JOB, None, (), "pool-gone", "pool p of job j is gone"),
         (Job("j", "disabled", "p"), POOL, IDLE, "job-disabled", "the job is disabled [job-disabled]"),
         (Job("j", "active", "p", failure=Failure("X", "no")), POOL, IDLE, "job-not-scheduled", "(X: no)"),
@@ -123,14 +125,31 @@ def test_a_job_that_a_failed_task_disabled_names_it() -> None:
     "seen",
     [
         Seen(JOB, POOL, IDLE, (ended("a"), task("b", "a"), Task("c", "running"))),
-        Seen(Job("j", "completed", "p"), POOL, IDLE, (task("b"),)),
+        Seen(Job("j", "terminating", "p"), POOL, IDLE, (task("b"),)),
+        Seen(Job("j", "completed", "p"), None, None, (ended("b"),)),
         Seen(Job("j", "deleting", "p"), None, None, (task("b"),)),
         Seen(JOB, POOL, IDLE, (ended("a", 0),)),
     ],
-    ids=["a task runs", "the job has ended", "the job is deleted with its pool", "no task is open"],
+    ids=[
+        "a task runs",
+        "the job is about to end",
+        "the job has ended with its tasks",
+        "the job is deleted with its pool",
+        "no task is open",
+    ],
 )
 def test_what_goes_on_by_itself_needs_no_reason(seen: Seen) -> None:
     assert rules.decide(seen) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"), [("TaskFailed", " because g failed"), ("UserTerminate", " (UserTerminate)")]
+)
+def test_a_task_that_its_ended_job_left_active_is_told_why(reason: str, cause: str) -> None:
+    job = Job("j", "completed", "p", reason=reason)
+    decided = step(ended("f"), ended("g", 6, TERMINATES), task("b", "g"), job=job, pool=None)
+    assert decided is not None and decided.act == "end"
+    assert decided.text == f"the job ended{cause}; its active tasks never start [job-ended]"
 
 
 def test_one_task_that_may_start_keeps_the_wait_of_all() -> None:

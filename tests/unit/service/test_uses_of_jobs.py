@@ -57,7 +57,7 @@ def page(*names: str, next_page: str = "") -> tuple[int, Any]:
         (JOB, Counts(succeeded=1), [POOL], None, ""),
         (replace(JOB, pool=""), Counts(running=1), [], None, ""),
         (None, Counts(running=1), [job("active")], None, ""),
-        (JOB, Counts(active=1), [NO_POOL, COMPLETED], None, ""),
+        (JOB, Counts(active=1), [NO_POOL, COMPLETED, page("a")], ["a"], ""),
         (replace(JOB, state="terminating"), Counts(active=1), [POOL], None, ""),
         (JOB, Counts(active=FEW), [POOL, NODES, page("a", "b")], ["a", "b"], ""),
         (JOB, Counts(active=FEW), [POOL, refusal("PoolNotFound", 404), page("a")], ["a"], ""),
