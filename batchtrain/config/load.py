@@ -25,10 +25,10 @@ from batchtrain.config.schema import Flaw, Verdict, dotted
 from batchtrain.config.secret_names import SECRETS
 from batchtrain.config.types import ELSEWHERE, ELSEWHERE_FILES, Credentials, Recipe, convert, read_path
 from batchtrain.config.unfilled import CREDENTIALS, filled_in, placeholders, stand_in, to_fill, unfilled
-from batchtrain.errors import ConfigError, Problem, UsageError
+from batchtrain.errors import ConfigError, Problem, UsageError, counted
 
 if TYPE_CHECKING:
-    from batchtrain.config.check import CheckFinding, Rule
+    from batchtrain.config.check import Rule
 
 NAMES = ("credentials", "config", "pool", "jobs")
 WHOLE = "batchtrain"
@@ -162,12 +162,11 @@ def examine(
         )
         if local and not real_storage:
             recipe = without_accounts(recipe)
-        reading.check(recipe, reading.unknown(values), local=local)
+        reading.check(recipe, {name for name, value in values.items() if value is None}, local=local)
         names = tuple(ignore)
-        for name in names:
-            if name not in _rules():
-                hint = schema.did_you_mean(name, tuple(_rules())) or "`batchtrain config checks` lists them."
-                raise UsageError(f"there is no check called `{name}`. {hint}")
+        if name := next((name for name in names if name not in _rules()), ""):
+            hint = schema.did_you_mean(name, tuple(_rules())) or "`batchtrain config checks` lists them."
+            raise UsageError(f"there is no check called `{name}`. {hint}")
         silent = reading.silenced(recipe.settings.ignore_checks) | {*names, *(NOT_LOCAL if local else ())}
         recipe = msgspec.structs.replace(recipe, silent=silent, placeholders=reading.placeholders)
         return Examined(recipe, reading.problems(silent, most), reading)
@@ -316,6 +315,7 @@ class Reading:
         self._problems: list[Problem] = []
         self._flaws: list[Flaw] = []
         self._top: list[Flaw] = []  # about top-level keys, each with its file
+        self._left_out: tuple[Problem, ...] = ()  # about the checks that wait for other mistakes
         self._unfilled: dict[_At, Flaw] = {}  # the placeholders of pool and jobs
 
     @property
@@ -490,7 +490,13 @@ class Reading:
 
     def _rest(self, name: str, data: Any, flaws: Iterable[Flaw]) -> Any:
         """The section without its invalid parts. Returns None if too much depends on them."""
-        wrong = {flaw.path for flaw in flaws}
+        unknown_keys = [flaw for flaw in flaws if flaw.rule == "unknown-key"]
+        for flaw in unknown_keys:  # the rules read a misspelt key as the one that was meant, and no others
+            if name_meant := schema.advice(flaw).fix:
+                now = (*flaw.path[:-1], name_meant)
+                data, self._written[now] = override.put(data, now[1:], override.at(data, flaw.path[1:])), flaw.path
+        data = override.without(data, (flaw.path[1:] for flaw in unknown_keys))
+        wrong = {flaw.path for flaw in flaws if flaw.rule != "unknown-key"}
         for _ in range(_PRUNINGS):
             while items := {path for path in wrong if isinstance(path[-1], int)}:  # items have no names: the whole list
                 wrong = wrong - items | {path[:-1] for path in items}
@@ -505,7 +511,8 @@ class Reading:
                 wrong = blocks | {path for path in wrong if blocks.isdisjoint(path[:n] for n in range(len(path)))}
         else:
             return None
-        self._pruned[name] = wrong
+        if wrong:
+            self._pruned[name] = wrong
         self._above.update(path[:n] for path in wrong for n in range(len(path)))
         return value
 
@@ -515,30 +522,29 @@ class Reading:
             if name not in self.sections:
                 self._problems.append(Problem("missing-file", MISSING[name], str(self._folder)))
 
-    def check(self, recipe: Recipe, broken: frozenset[str], *, local: bool) -> None:
-        """Run the rules across properties and files. local: for the emulator."""
+    def check(self, recipe: Recipe, invalid: set[str], *, local: bool) -> None:
+        """Run the rules across properties and files. invalid: sections of which nothing is left. local: for the
+        emulator."""
+        unreadable = {yaml.file for yaml in self.documents.values() if not yaml.readable}
+        broken = frozenset(invalid | (set(schema.SECTIONS) - set(self.sections) if unreadable else set()))
+        left_out = {rule.name for rule in _rules().values() if rule.find and rule.needs(broken)}
+        reasons = unreadable | invalid if left_out else set()
         for finding in _checks().run(recipe, broken, source_directory.surveys(recipe, local=local)):
-            if not self._hangs_on_mistakes(finding):
+            if self._is_about_omission(finding.path):
+                continue
+            if incomplete := _rules()[finding.rule].needs(self._pruned.keys() - {finding.path[0]}):
+                left_out.add(finding.rule)
+                reasons |= incomplete
+            else:
                 self._flaws.append(Flaw(finding.path, finding.rule, finding.message, level=finding.level))
+        if left_out and not self._unjudged:
+            message = f"{counted(len(left_out), 'check')} left out because of mistakes in {', '.join(sorted(reasons))}"
+            self._left_out = (Problem("left-out", message, level="info"),)
 
-    def _hangs_on_mistakes(self, finding: CheckFinding) -> bool:
-        """Whether omitted parts or placeholders may cause a finding: it is about one of them, or its rule reads a
-        section that lacks some."""
-        path, section, rule = finding.path, str(finding.path[0]), _rules()[finding.rule]
-        omissions = self._pruned.get(section, ())
-        return (
-            path in self._unfilled
-            or path in self._above
-            or (not rule.apart and any(name in self._pruned for name in rule.reads if name != section))
-            or any(path[:n] in omissions for n in range(1, len(path) + 1))
-        )
-
-    def unknown(self, values: Mapping[str, Any]) -> frozenset[str]:
-        """Unreadable sections: they have mistakes, or their file cannot be read."""
-        wrong = {name for name, value in values.items() if value is None}
-        if any(not yaml.readable for yaml in self.documents.values()):
-            wrong |= set(schema.SECTIONS) - set(self.sections)
-        return frozenset(wrong)
+    def _is_about_omission(self, path: _At) -> bool:
+        """Whether an omitted part or a placeholder may cause a finding at the path."""
+        parts = self._pruned.get(str(path[0]), ())
+        return path in self._unfilled or path in self._above or any(path[:n] in parts for n in range(1, len(path) + 1))
 
     def silenced(self, names: tuple[str, ...]) -> frozenset[str]:
         """The checks that the files silence; an unknown name is a mistake."""
@@ -560,13 +566,15 @@ class Reading:
         placed = self._positioned(findings[:most])
         problems = [problem._replace(message=masked_text(problem.message)) for problem in placed]
         once = {problem._replace(path=""): problem for problem in reversed(problems)}  # aliases have the same position
-        sorted_problems = sorted(once.values(), key=_order)
+        sorted_problems = sorted(
+            once.values(), key=lambda item: (_LEVELS[item.level], not item.file, item.file, item.line, item.column)
+        )
         more = len(findings) - len(problems) + self._unjudged
         if more:
             about = f"{'at least ' if self._unjudged else ''}{more:,} more"
             message = f"and {about}; `batchtrain config validate {shlex.quote(str(self._folder))} -o json` shows all."
             sorted_problems.append(Problem("more", message, level="error" if self._unjudged else findings[most].level))
-        return tuple(sorted_problems)
+        return (*sorted_problems, *self._left_out)
 
     def _positioned(self, findings: Iterable[Problem | Flaw]) -> Iterator[Problem]:
         """Problems with their positions and lines; each file is read once."""
@@ -641,12 +649,7 @@ class Reading:
 
 def _first_new(data: Any, path: _At) -> _At:
     """The beginning of a setting's path that its section does not have yet; the whole path if it has all of it."""
-    for length, step in enumerate(path[1:], 2):
-        items = data if isinstance(data, dict) else dict(enumerate(data)) if isinstance(data, list) else {}
-        if step not in items:
-            return path[:length]
-        data = items[step]
-    return path
+    return next((path[:n] for n in range(2, len(path)) if override.at(data, path[1:n]) is None), path)
 
 
 _PRUNINGS = 5  # removing a part may make another one incomplete
@@ -672,7 +675,3 @@ def _sentence(flaw: Flaw, path: _At) -> Problem:
 
 
 _LEVELS = {"error": 0, "warning": 1, "info": 2}
-
-
-def _order(problem: Problem) -> tuple[int, bool, str, int, int]:
-    return _LEVELS[problem.level], not problem.file, problem.file, problem.line, problem.column

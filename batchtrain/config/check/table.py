@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from typing import NamedTuple
 
 from batchtrain.config.check.subject import POOL as POOL
@@ -46,11 +46,15 @@ class Rule(NamedTuple):
     find: Callable[[Subject], Found] | None = None
     apart: bool = False
 
+    def needs(self, sections: Set[str]) -> Set[str]:
+        """Those of some sections without which its findings may be wrong."""
+        return frozenset() if self.apart else sections & frozenset(self.reads)
+
 
 def findings(rules: Iterable[Rule], subject: Subject, broken: frozenset[str]) -> Iterator[CheckFinding]:
     """All findings, without the rules that need an unreadable section."""
     for rule in rules:
-        if rule.find is None or (not rule.apart and broken.intersection(rule.reads)):
+        if rule.find is None or rule.needs(broken):
             continue
         for path, message in rule.find(subject):
             yield CheckFinding(rule.name, rule.level, path, message)

@@ -235,7 +235,7 @@ def test_a_setting_in_older_words_is_read(tmp_path: Path) -> None:
 def test_a_mistake_in_a_setting_is_reported_for_the_setting(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(write(tmp_path, pool=POOL, jobs=JOBS), settings={"pool_specification.vm_count.dedicated": "two"})
-    assert [problem.file for problem in caught.value.problems] == ["--set"]
+    assert [(problem.file, problem.rule) for problem in caught.value.problems] == [("--set", "type"), ("", "left-out")]
     assert "two" in str(caught.value)
 
 
@@ -444,11 +444,39 @@ def test_rules_across_files_wait_for_a_section_without_mistakes(tmp_path: Path) 
     assert "job_specifications[0].tasks[0].docker_image" not in told
 
 
+UNKNOWN_KEYS = ["environment_variables: {a: b}", "protocol: tcp", "reboot_on_start_failed: true"]
+
+
+@pytest.mark.parametrize("key", UNKNOWN_KEYS)
+def test_an_unknown_key_hides_no_finding_of_another_file(key: str, tmp_path: Path) -> None:
+    inputs = "azure_batch: [{job_id: a, task_id: b}]"
+    jobs = f"job_specifications: [{{id: j, tasks: [{{command: echo, input_data: {{{inputs}}}}}]}}]\n"
+    with pytest.raises(ConfigError) as caught:
+        load(write(tmp_path, pool=f"{POOL}  {key}\n".replace(", native: true", ""), jobs=jobs))
+    assert [problem.rule for problem in caught.value.problems] == ["task-file-input", "unknown-key"]
+
+
+def test_a_misspelt_key_is_judged_as_the_key_that_was_meant(tmp_path: Path) -> None:
+    pool = POOL.replace("inter_node_communication_enabled", "inter_node_comunication_enabled")
+    assert problems(write(tmp_path, pool=pool.replace(", native: true", ""), jobs=JOBS)) == [
+        ("unknown-key", "pool.yaml", 7, 3)
+    ]
+
+
+def test_the_checks_that_wait_for_other_mistakes_are_counted(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(write(tmp_path, pool=POOL.replace("id: p", "id: [p]"), jobs=JOBS))
+    assert re.fullmatch(
+        r"info: \d+ checks left out because of mistakes in pool_specification \[left-out\]",
+        str(caught.value.problems[-1]),
+    )
+
+
 def test_a_name_that_is_wrong_is_not_missed_by_those_that_name_it(tmp_path: Path) -> None:
     jobs = (
         "job_specifications:\n- id: j\n  tasks: [{id: 'a b', command: x}, {id: c, command: x, depends_on: ['a b']}]\n"
     )
-    assert {path for path, _ in said(write(tmp_path, pool=POOL, jobs=jobs))} <= {
+    assert {path for path, _ in said(write(tmp_path, pool=POOL, jobs=jobs))} - {""} <= {
         "job_specifications[0].tasks[0].id", "job_specifications[0].tasks[1].depends_on[0]",
     }  # fmt: skip
 
