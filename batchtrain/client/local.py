@@ -32,7 +32,7 @@ from batchtrain.config.types import (
 )
 from batchtrain.emulator import mapped_images, own_catalog, server, tokens, wire
 from batchtrain.emulator.interface import SIMULATED, StorageMissing
-from batchtrain.emulator.machine import azurite, node_mounts
+from batchtrain.emulator.machine import azurite
 from batchtrain.emulator.server import Status
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 from batchtrain.frameworks.mpi import MPIS
@@ -354,7 +354,7 @@ def _without_mounts(task: Task, job: Job, recipe: Recipe, account: Account) -> s
     targets = [volume.container_path for volume in volumes_of_task if volume and volume.container_path]
     if not (directories := [*mapping.paths, *targets]):
         return ""
-    return node_mounts.impossible(directories, account.plain_nodes, account.plain_nodes_remedy)
+    return mapped_images.impossible(directories, account.plain_nodes, account.plain_nodes_remedy)
 
 
 def _spans_nodes(task: Task, recipe: Recipe) -> bool:

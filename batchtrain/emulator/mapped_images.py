@@ -6,7 +6,7 @@ Stored in a small file of the data directory.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -115,6 +115,14 @@ def unusable(image: str, prefix: str, problem: str) -> str:
     return (
         f"image {image} is mapped to {prefix}, which {problem}: map it to another environment,"
         f" `batchtrain emulator images map {image} PREFIX`, or forget it, `batchtrain emulator images unmap {image}`"
+    )
+
+
+def impossible(targets: Iterable[str], why: str, remedy: str) -> str:
+    """Why a node without namespaces does not run a task. why: the reason; remedy: how to change it."""
+    return (
+        f"the nodes of this emulator cannot show the task's directories {', '.join(targets)} at these paths, because"
+        f" they are plain processes of this machine ({why}; {remedy})"
     )
 
 

@@ -96,11 +96,3 @@ class NodeMounts:
     async def _unmount(self, target: str) -> None:
         del self._mounts[target]
         await self._ask(op="unmount", target=target)
-
-
-def impossible(targets: Iterable[str], why: str, remedy: str) -> str:
-    """Why a node without namespaces does not run a task. why: the reason; remedy: how to change it."""
-    return (
-        f"the nodes of this emulator cannot show the task's directories {', '.join(targets)} at these paths, because"
-        f" they are plain processes of this machine ({why}; {remedy})"
-    )

@@ -307,7 +307,7 @@ class ProcessMachine:
             return str(error)
         if self.plain_nodes:
             targets = [mount.target for mount in mounts if mount.target != mount.source]
-            return node_mounts.impossible(targets, *self.isolation[2:]) if targets else ""
+            return mapped_images.impossible(targets, *self.isolation[2:]) if targets else ""
         return await node.mounts.mount(mounts, run.scope)
 
     async def end(self, node_id: str, scope: str, grace: float = 0.0) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from batchtrain.emulator import mapped_images
 from batchtrain.emulator.interface import Container, NodeUp, Run
 from batchtrain.emulator.machine import node_mounts
 from batchtrain.emulator.machine.contained import NodePaths, NotTheNodes
@@ -136,6 +137,6 @@ async def test_a_mount_that_fails_is_told_and_tried_again() -> None:
 
 
 def test_a_node_without_namespaces_says_which_paths_it_cannot_show() -> None:
-    text = node_mounts.impossible(["/x", "/y"], "the kernel refuses them", "change it")
+    text = mapped_images.impossible(["/x", "/y"], "the kernel refuses them", "change it")
     assert "the task's directories /x, /y at these paths" in text
     assert text.endswith("(the kernel refuses them; change it)")
