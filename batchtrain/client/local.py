@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from azure.core.credentials import AccessToken
-from platformdirs import user_data_path
 
 from batchtrain import state_files
 from batchtrain.catalog.vm_images import DOCKER, Image
@@ -49,9 +48,7 @@ def emulator_directory(environment: Mapping[str, str] | None = None) -> Path:
     emulator cannot run here: everything that uses it asks for its directory first."""
     require_linux()
     directory = (os.environ if environment is None else environment).get("BATCHTRAIN_EMULATOR_DIR")
-    if directory:
-        return Path(directory).absolute()
-    return user_data_path("batchtrain") / "emulator"
+    return Path(directory).absolute() if directory else mapped_images.user_data() / "emulator"
 
 
 def require_linux() -> None:

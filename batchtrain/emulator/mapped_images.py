@@ -32,6 +32,13 @@ class Mapped(NamedTuple):
     """Local directories that nodes show at paths of the image."""
 
 
+def user_data() -> Path:
+    """The directory for what batchtrain keeps for this user."""
+    from platformdirs import user_data_path  # only where no variable names the directory
+
+    return user_data_path("batchtrain")
+
+
 def account_dir(data_dir: Path, account: str) -> Path:
     """The data directory of another account of an emulator."""
     return data_dir / ACCOUNTS / account

@@ -284,6 +284,10 @@ def test_commands_that_send_nothing_import_no_sdk() -> None:
 def test_a_client_that_only_asks_imports_nothing_of_a_run_or_a_plan() -> None:
     program = "import sys, batchtrain.client.client; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    of_runs = {f"batchtrain.client.{name}" for name in ("run", "detach", "controller")} | {"azure.storage.blob", "asyncio"}
+    of_runs = {f"batchtrain.client.{name}" for name in ("run", "detach", "controller")} | {
+        "azure.storage.blob",
+        "asyncio",
+        "platformdirs",
+    }
     of_plans = {f"batchtrain.{name}" for name in ("plan.job", "plan.pool", "config.load", "config.check")}
     assert not (of_runs | of_plans | {"packaging"}) & set(done.stdout.split())

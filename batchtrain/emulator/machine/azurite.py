@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from batchtrain import state_files
-from batchtrain.emulator import account_key
+from batchtrain.emulator import account_key, mapped_images
 from batchtrain.emulator.interface import STORAGE_ACCOUNT, StorageAccount, StorageMissing
 
 logger = logging.getLogger("batchtrain.emulator.machine")
@@ -72,11 +72,7 @@ def find_node() -> Node:
 def home() -> Path:
     """The directory of Azurite's programs, which all emulators of this user share."""
     directory = os.environ.get(DIRECTORY_VARIABLE)
-    if directory:
-        return Path(directory).absolute()
-    from platformdirs import user_data_path  # only the first use of storage needs it
-
-    return user_data_path("batchtrain") / f"azurite-{VERSION}"
+    return Path(directory).absolute() if directory else mapped_images.user_data() / f"azurite-{VERSION}"
 
 
 def _script(where: Path) -> Path:
