@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchtrain import runtime
 from batchtrain.metrics import extract
 from batchtrain.metrics.extract import RATE, Extractor, Pattern, split
-from batchtrain.metrics.point import of_json
+from batchtrain.metrics.point import UNITS, of_json
 from batchtrain.metrics.programs import PROGRAMS
 from batchtrain.records import Point
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
@@ -411,3 +413,11 @@ def test_a_step_is_a_whole_number_and_an_epoch_may_be_a_part() -> None:
 def test_of_two_lines_that_ran_into_each_other_the_first_is_read() -> None:
     line = "Epoch[0] Batch [20]\tSpeed: 10 samples/sec\taccuracy=1 Epoch[0] Time cost=2"
     assert only(line) == Point({"samples_per_second": 10.0, "accuracy": 1.0}, epoch=0, step=20)
+
+
+def test_each_number_that_a_node_prints_has_a_unit_and_is_on_the_page_of_metrics() -> None:
+    printed = set(re.findall(r'"(\w+)": %s\' "\$\(hundredths', runtime.read("node.sh").decode()))
+    page = (Path(__file__).resolve().parents[3] / "docs/reference/metrics.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| nodes \| (.*) \|$", page, re.M)
+    assert printed == set(re.findall(r"`(\w+)`", row))
+    assert printed - UNITS.keys() == set()
