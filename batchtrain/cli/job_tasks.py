@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import sys
 
+from batchtrain.cli import shipyard
 from batchtrain.cli.connecting import connect
 from batchtrain.cli.job_files import named
 from batchtrain.cli.messages import say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show_rows
 from batchtrain.client.job import Job
-from batchtrain.errors import UsageError
+from batchtrain.errors import NotFound, UsageError
 from batchtrain.records import Task
 
 STATES = ("active", "running", "completed", "succeeded", "failed")
@@ -28,7 +29,15 @@ def tasks(job_id: str | None, state: str | None, tail: int | None, limit: int | 
     if tail and limit:
         raise UsageError("give one of --tail and --limit")
     name, config = named(job_id)
-    job = connect(config).jobs.handle(name)
+    try:
+        _show(connect(config).jobs.handle(name), state, tail, limit)
+    except NotFound:
+        if answer := shipyard.answer(("jobs", "tasks"), (name,)):  # `jobs tasks list`, and no job has this id
+            raise UsageError(answer) from None
+        raise
+
+
+def _show(job: Job, state: str | None, tail: int | None, limit: int | None) -> None:
     empty = f"no {state} tasks" if state else "no tasks"
     in_words = job.explained if settings().output == "table" else iter
     if tail:

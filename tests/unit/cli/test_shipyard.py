@@ -7,12 +7,15 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import click
 import pytest
 
+from batchtrain.cli import job_tasks
 from batchtrain.cli.app import root
 from batchtrain.cli.shipyard import ANSWERS, BEFORE_3, OPTIONS, PAGE, renamed
+from batchtrain.errors import NotFound
 from tests.environments import ROOT
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.test_options import commands
@@ -129,6 +132,18 @@ def test_another_option_of_batch_shipyard_is_answered_with_the_command(
     words: tuple[str, ...], step: str, batchtrain: Run
 ) -> None:
     assert step in batchtrain(*words, code=2).stderr
+
+
+def test_a_verb_in_place_of_a_job_is_answered_if_no_job_has_this_id(
+    monkeypatch: pytest.MonkeyPatch, batchtrain: Run
+) -> None:
+    def missing(_: object) -> NoReturn:
+        raise NotFound("The specified job does not exist")
+
+    monkeypatch.setattr(job_tasks, "connect", missing)
+    message = batchtrain("jobs", "tasks", "list", "--configdir", "foam", code=2).stderr
+    assert "`jobs tasks list` is `batchtrain jobs tasks --configdir foam` here" in message
+    assert "does not exist" in batchtrain("jobs", "tasks", "other", code=3).stderr
 
 
 def test_a_file_that_is_streamed_becomes_the_command_for_it() -> None:
