@@ -148,7 +148,7 @@ def del_(pool_id: str | None, no_wait: bool) -> None:
 
 
 def evaluate(
-    formula: str,
+    formula: str | None,
     given: tuple[str, ...],
     file: str | None,
     now: str | None,
@@ -156,11 +156,11 @@ def evaluate(
     low_priority: int,
     seed: int,
 ) -> None:
-    """Evaluate FORMULA without an account: a recipe's directory, a file or the text itself.
+    """Evaluate FORMULA without an account: a recipe's directory (by default the current one), a file or the text.
 
     Samples are 30 seconds apart: --sample 'PendingTasks=0,4,8' means 0 a minute ago and 8 now.
     """
-    text = samples.text_of(formula)
+    text = samples.text_of(formula or settings().configdir or ".")
     moment = samples.moment(now)
     measured = samples.gathered(given, file, moment)
     samples.current({"$CurrentDedicatedNodes": dedicated, "$CurrentLowPriorityNodes": low_priority}, measured, moment)

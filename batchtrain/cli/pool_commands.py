@@ -25,7 +25,7 @@ COMMANDS: Table = {
         {
             "evaluate": Action(
                 "pool.evaluate",
-                argument("formula"),
+                argument("formula", required=False),
                 option(
                     "--sample",
                     "given",

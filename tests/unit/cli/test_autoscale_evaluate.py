@@ -50,7 +50,8 @@ def test_the_formula_of_a_recipe_is_evaluated(batchtrain: Any, tmp_path: Path) -
             "vm_configuration": {"platform_image": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc",
                                                     "sku": "2404"}}}  # fmt: skip
     (tmp_path / "pool.yaml").write_text(json.dumps({"pool_specification": pool | {"vm_count": {"dedicated": 0}}}))
-    assert evaluated(batchtrain, str(tmp_path)) == (0, 3)
+    for words in ((str(tmp_path),), ("--configdir", str(tmp_path)), ()):
+        assert evaluated(batchtrain, *words) == (0, 3)
 
 
 @pytest.mark.parametrize(
