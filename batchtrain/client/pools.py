@@ -351,7 +351,7 @@ class Pools:
         """
         if dedicated is None and spot is None:
             raise UsageError("give the number of nodes: dedicated, spot or both")
-        pool = self._refuse_above_limit(pool_id, dedicated or 0, spot or 0)
+        pool = self._resizable(pool_id, dedicated or 0, spot or 0)
         submit.resize_pool(self._client.batch, pool_id, dedicated, spot, leaving, pool.created)
         if wait:
             self._ready(pool_id, timeout, tell, recipe, pool.allocation_since or read.LONG_AGO)
@@ -359,10 +359,15 @@ class Pools:
                 self._log_in(_logins(plan_pool(recipe)), recipe, tell)
         return self.get(pool_id)
 
-    def _refuse_above_limit(self, pool_id: str, dedicated: int, spot: int) -> Pool:
-        """The pool before a resize. Raises UsageError for more nodes where the wall clock of a job keeps a limit of the
-        price."""
+    def _resizable(self, pool_id: str, dedicated: int, spot: int) -> Pool:
+        """The pool before a resize. Raises UsageError if a formula sets its nodes, and for more nodes where the wall
+        clock of a job keeps a limit of the price."""
         pool = read.pool(self._client.batch, pool_id, f"{read.POOL},metadata")
+        if pool.autoscale:
+            raise UsageError(
+                f"the autoscale formula of pool {pool_id} sets its number of nodes; change `autoscale` in pool.yaml and"
+                f" create the pool again, or disable the formula: `az batch pool autoscale disable --pool-id {pool_id}`"
+            )
         limit = values_of(pool.metadata).get(MAX_PRICE)
         if limit is not None and (dedicated > pool.target_dedicated or spot > pool.target_spot):
             run = marks_of(pool.metadata).run

@@ -134,6 +134,7 @@ def test_a_pool_that_idles_gets_the_formula_of_the_plan(site: Site) -> None:
     site.run("run --reuse on it with another time", of(idle_timeout="45m"), intent=REUSE)
     site.client.pools.delete("p", tell=site.tell)
     site.client.pools.add(of(autoscale={"formula": "$TargetDedicatedNodes = 0;"}), tell=site.tell)
+    site.step("resize a pool with a formula", site.client.pools.resize, "p", dedicated=1, tell=site.tell)
     site.run("run --reuse on it when it has no nodes", idle, intent=REUSE)
     site.assert_as_written()
 
