@@ -278,9 +278,12 @@ def _gpu_driver(subject: Subject) -> Found:
     image, size, gpu = subject.image, subject.size, subject.pool.gpu
     if image is None or size is None or not size.gpus or subject.windows:
         return
-    commands = subject.pool.additional_node_prep.commands
-    driver = (gpu and gpu.nvidia_driver.source) or subject.vm.extensions
-    if not {NVIDIA, ROCM} & image.capabilities and not (driver or commands.pre or commands.post):
+    commands, source = subject.pool.additional_node_prep.commands, gpu and gpu.nvidia_driver.source
+    if {NVIDIA, ROCM} & image.capabilities:
+        if source:
+            path = (*POOL, "gpu", "nvidia_driver", "source")
+            yield path, "the image has a driver, and a second installation can break it; remove `gpu.nvidia_driver`"
+    elif not (source or subject.vm.extensions or commands.pre or commands.post):
         driver_advice = ", or name one in `gpu.nvidia_driver.source`" if size.gpu_vendor == "nvidia" else ""
         yield IMAGE, f"{size.name} has GPUs, but the image has no driver; {_other(subject)}{driver_advice}"
 
@@ -531,7 +534,7 @@ RULES = (
     Rule("image-architecture", ERROR, POOL, "The size and the image have the same processors.", _SIZES, _architecture),
     Rule("image-gpu-vendor", WARNING, POOL, "The image's GPU driver is from the GPUs' vendor.", _HPC, _gpu_vendor),
     Rule("image-gpu-old", WARNING, POOL, "The driver of the image supports the GPUs of the size.", _HPC, _gpu_old),
-    Rule("image-gpu-driver", WARNING, POOL, "Nodes with GPUs get a driver.", _HPC, _gpu_driver),
+    Rule("image-gpu-driver", WARNING, POOL, "Nodes with GPUs get one driver.", _HPC, _gpu_driver),
     Rule("image-rdma", WARNING, BOTH, "Nodes whose gangs use InfiniBand have drivers for it.",
          "Azure: Enable InfiniBand; azhpc-images", _rdma_driver),
     Rule("rdma-unused", INFO, POOL, "The InfiniBand of the VM size can be used.",
