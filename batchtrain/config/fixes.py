@@ -6,6 +6,7 @@ An edit replaces one key or one scalar in place and keeps its quotes; comments, 
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
@@ -143,7 +144,8 @@ def _edited(yaml: Document, content: bytes, edits: Iterable[_Edit]) -> tuple[byt
         if edit.start < end or old == edit.text:
             continue
         line, column = ruler.position(edit.start)
-        fixes.append(Fix(yaml.file, line, column, _bare(old), _bare(edit.text), *edit[3:]))
+        if old.strip() or edit.text.strip():  # not only the indentation
+            fixes.append(Fix(yaml.file, line, column, _bare(old), _bare(edit.text), *edit[3:]))
         parts += [text[end : edit.start], edit.text]
         end = edit.end
     mark = b"\xef\xbb\xbf" if content.startswith(b"\xef\xbb\xbf") else b""
@@ -251,16 +253,19 @@ def _moved(section: Section, rewrite: Rewrite) -> list[_Edit]:
     old = yaml.text[value.start : value.end]
     new = rewrite.values.get(_bare(old).lower())
     text = old if new is None else f"{quote}{new}{quote}"
+    is_block = "\n" in yaml.text[key.end : value.end] and text[0] not in "{["
     names = [f"{quote}{step}{quote}" for step in rewrite.steps]
     if isinstance(path[-1], int):
         return [_Edit(value.start, value.end, _nested(names[1:], text), "renamed")]
     if new_home := _home(yaml, path, rewrite):
         first = (*new_home, next(iter(_below(yaml.data, new_home))))
         name, *below = rewrite.steps[len(new_home) - len(path) + 1 :]
+        if is_block:  # its lines have another indentation there
+            text = json.dumps(override.at(yaml.data, path), ensure_ascii=False)
         nested = _nested([f"{quote}{step}{quote}" for step in below], text)
         return [_removed(yaml.text, key.start, value.end), _before(yaml, first, str(name), nested, "renamed")]
     beside = [_before(yaml, path, name, content, "renamed") for name, content in rewrite.beside.items()]
-    if len(names) > 1 and "\n" in text and text[0] not in "{[":
+    if len(names) > 1 and is_block:
         return _indented(yaml.text, key, value, names)
     return [*beside, _Edit(key.start, value.end, f"{names[0]}: {_nested(names[1:], text)}", "renamed")]
 

@@ -299,6 +299,16 @@ OLDER_SHAPES = {
         "additional_node_prep_commands:\n  - echo a  # first\n  - echo b\n  id: p",
         "additional_node_prep:\n    commands:\n      post:\n      - echo a  # first\n      - echo b\n  id: p",
     ),
+    "a list of one item for a mapping": (
+        "pool.yaml",
+        "additional_node_prep_commands:\n  - echo a\n  id: p",
+        "additional_node_prep:\n    commands:\n      post:\n      - echo a\n  id: p",
+    ),
+    "a list for a mapping that has other properties": (
+        "pool.yaml",
+        "additional_node_prep_commands:\n  - echo a\n  - 'echo: b'\n  additional_node_prep: {max_task_retries: 1}",
+        'additional_node_prep: {commands: {"post": ["echo a", "echo: b"]}, max_task_retries: 1}',
+    ),
     "a mapping that is deeper today": (
         "pool.yaml",
         "additional_node_prep_commands:\n    pre:\n    - echo a\n  id: p",
@@ -352,6 +362,7 @@ def test_a_shape_of_an_older_version_is_rewritten_in_place(kind: str) -> None:
     result = fixes.migrate({name: before.encode()}, judge)
     assert result.files[name].decode() == after
     assert "renamed" not in {problem.rule for problem in result.left.problems}
+    assert all(edit.old or edit.new for edit in result.applied)
 
 
 def test_what_a_migration_leaves_is_shown_in_the_new_file() -> None:
