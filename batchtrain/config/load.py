@@ -402,7 +402,11 @@ class Reading:
             head = OLD_SECTIONS.get(str(words[0]), str(words[0])) if words else ""
             if head not in schema.SECTIONS or len(words) < 2:
                 path = override.whole_path(words)
-                hint = "" if path or head in schema.SECTIONS else schema.did_you_mean(head, tuple(schema.SECTIONS))
+                names, hint = tuple(schema.SECTIONS), ""
+                if not path and head not in names:
+                    short = override.SHORT_WORDS if len(words) == 1 else ()
+                    all_known = f"{schema.did_you_mean(head, names)} Short words: {', '.join(short)}."
+                    hint = schema.did_you_mean(head, (*names, *short)) or all_known
                 example = dotted(path or ("pool_specification", "vm_size"))
                 whole = "write it as" if path else "write all of it, such as"
                 message = f"this is not the path of a property; {whole} {example}=..."

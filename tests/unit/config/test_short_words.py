@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,15 @@ def test_nodes_also_sets_a_number_of_instances(tmp_path: Path) -> None:
     (task,) = recipe.jobs[0].tasks
     assert task.multi_instance is not None
     assert task.multi_instance.num_instances == "3"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("nodez", "Did you mean `nodes`?"), ("zzz", "Short words: arguments, nodes,")]
+)
+def test_a_misspelt_short_word_is_told_the_short_words(tmp_path: Path, name: str, hint: str) -> None:
+    saved = bt.command("true").save(tmp_path)
+    with pytest.raises(ConfigError, match=re.escape(hint)):
+        bt.load(saved.directory, settings={name: "3"})
 
 
 def test_in_a_recipe_with_two_tasks_the_path_must_be_whole(tmp_path: Path) -> None:
