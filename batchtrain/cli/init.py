@@ -14,7 +14,7 @@ from batchtrain.cli.options import settings
 from batchtrain.cli.output import show
 from batchtrain.config import load, projects
 from batchtrain.config.source_directory import SCHEMAS
-from batchtrain.errors import UsageError, counted
+from batchtrain.errors import UsageError
 from batchtrain.shipped import shipped
 
 USUAL = ("train.py", "main.py")
@@ -62,13 +62,9 @@ def command(script: str | None, image: bool, wish: scripts.Options) -> None:
         f"batchtrain config plan {directory}",
     )
     lines = [f"{target} is written. Next:", *(completed(f"  {line}") for line in following)]
-    if spec := prepared.nodes_install:
-        others, about = ("", "about") if not prepared.packages else (" and those that the script lists", "at least")
-        lines.append(
-            f"each node installs {about} {spec.megabytes} MB of packages{others} when it starts, also with --local, in"
-            f" {about} {counted(spec.minutes, 'minute')}; for a first try on this machine,"
-            f" `{_again(target, path, wish, local=True)}` writes a recipe whose nodes share one environment"
-        )
+    if prepared.installs:
+        again = _again(target, path, wish, local=True)
+        lines.append(f"{prepared.installs} `{again}` writes a recipe whose nodes share one environment")
     show(New(str(target), str(path), prepared.choice.name, following), "\n".join(lines))
 
 

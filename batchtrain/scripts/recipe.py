@@ -32,7 +32,7 @@ from batchtrain.config.types import (
 from batchtrain.config.user_settings import is_for_emulator
 from batchtrain.containers import recipe_images
 from batchtrain.containers.environments import ENVIRONMENTS, Environment
-from batchtrain.errors import Problem, UsageError
+from batchtrain.errors import Problem, UsageError, counted
 from batchtrain.scripts import detection, distributions, imports, local_environment, on_nodes
 from batchtrain.scripts.detection import Choice
 
@@ -70,6 +70,17 @@ class Prepared(NamedTuple):
     """What the start task of each node installs, without the packages that the script lists; None if nothing."""
 
     @property
+    def installs(self) -> str:
+        """What the start task of each node installs, in words; empty if nothing."""
+        if (spec := self.nodes_install) is None:
+            return ""
+        others, about = ("", "about") if not self.packages else (" and those that the script lists", "at least")
+        return (
+            f"each node installs {about} {spec.megabytes} MB of packages{others} when it starts, also on the emulator,"
+            f" in {about} {counted(spec.minutes, 'minute')}; for a first try on this machine,"
+        )
+
+    @property
     def image(self) -> str:
         (task,) = self.recipe.jobs[0].tasks
         return task.docker_image or ""
@@ -103,6 +114,7 @@ def script(
     script writes to $BATCHTRAIN_CHECKPOINT_DIR.
     settings: overriding values, by path. ignore: names of checks to silence.
     local: for the emulator (or BATCHTRAIN_LOCAL=1): makes the environment with the packages, and prints its steps.
+    Without it and without a registry, each node installs the packages, also on the emulator.
 
     Raises UsageError for a script that cannot be launched, and ConfigError, with every problem, for what could not run.
     """
@@ -111,8 +123,10 @@ def script(
         nodes, each, size or "", spot, framework or "", tuple(map(str, arguments)), name or "", checkpoints or ""
     )
     prepared = prepare(Path(path), wish, settings=settings, ignore=ignore, local=local)
+    say = functools.partial(print, file=sys.stderr, flush=True)
+    if prepared.installs:
+        say(f"{prepared.installs} `bt.script(..., local=True)` makes one environment, which its nodes share")
     if is_for_emulator(local):
-        say = functools.partial(print, file=sys.stderr, flush=True)
         local_environment.make(prepared.recipe, prepared.image, prepared.packages, say)
     return prepared.recipe
 

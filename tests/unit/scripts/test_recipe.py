@@ -236,6 +236,15 @@ def test_without_a_registry_the_start_task_makes_the_environment_of_the_command(
     assert lines.startswith(f'if [ ! -e "{prefix}/{READY}" ]; then\n')
 
 
+@pytest.mark.parametrize(("module", "is_said"), [("torch", True), ("json", False)])
+def test_a_script_whose_packages_each_node_installs_says_how_to_avoid_it(
+    train: Path, capsys: pytest.CaptureFixture[str], module: str, is_said: bool
+) -> None:
+    train.write_text(f"import {module}\n", encoding="utf-8")
+    bt.script(train)
+    assert ("`bt.script(..., local=True)` makes one environment" in capsys.readouterr().err) is is_said
+
+
 def test_the_start_task_takes_a_python_that_the_script_allows(train: Path) -> None:
     train.write_text('# /// script\n# requires-python = ">=3.13"\n# ///\nimport torch\n', encoding="utf-8")
     recipe = bt.script(train)
