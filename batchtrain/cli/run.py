@@ -103,7 +103,8 @@ def command(
         for line in failed_tasks(outcome.tasks):
             say(line, "failure")
 
-    how = {"timeout": timeout, "limits": limits, "beginning": beginning, "ask": _asks_on}
+    how: dict[str, Any] = {"timeout": timeout, "limits": limits, "beginning": beginning}
+    how["ask"] = lambda price: detached.can_ask() and detached.continues("the run", price)
     outcome = carried_out(client, config.recipe, origin, report, opens_page=dashboard, keep=keep, reuse=reuse, how=how)
     words = shlex.join(["batchtrain", "run", source, *wish.words, "--reuse"]) + value_options(options)
     words += f" -- {shlex.join(wish.arguments)}" if wish.arguments else ""
@@ -122,10 +123,6 @@ def _hint(runs: Sequence[RunDirectory], reusing: str) -> str:
         return reusing and f"  keep the pool next: {reusing}"
     is_second = len(earlier) == 1
     return f"  see what changed: batchtrain runs compare {earlier[0]} {newest.name}" if is_second else ""
-
-
-def _asks_on(price_an_hour: str) -> bool:
-    return detached.can_ask() and detached.continues("the run", price_an_hour)
 
 
 def carried_out(

@@ -107,11 +107,8 @@ def hides(within: str, key: str) -> bool:
 
 def stands_for(value: str) -> bool:
     """Whether a value is no secret wherever it is: a reference to a variable, a placeholder, the path of a file."""
-    return bool(_REFERENCE.fullmatch(value) or _FILE.fullmatch(value)) or _is_path(value)
-
-
-def _is_path(value: str) -> bool:
-    return value.startswith(("./", "../", "~/")) or (value[:1] == "/" and _KEY_IN_PATH.search(value) is None)
+    is_path = value.startswith(("./", "../", "~/")) or (value[:1] == "/" and _KEY_IN_PATH.search(value) is None)
+    return is_path or bool(_REFERENCE.fullmatch(value) or _FILE.fullmatch(value))
 
 
 def is_placeholder(value: str) -> bool:

@@ -61,12 +61,9 @@ def pools_of(content: Any, files: Iterable[Any]) -> list[Document]:
     if "scaleSettings" in content and "vmSize" in content:  # properties of Resource Manager by themselves
         return [{"id": content.get("id"), **_pool({"properties": content}, names)}]
     if isinstance(content.get("properties"), dict) and "resources" not in content:
-        return [_pool(content, names)] if _is_pool(content) else []
+        is_pool = str(content.get("type", POOLS[0])).lower() in POOLS and "vmSize" in content["properties"]
+        return [_pool(content, names)] if is_pool else []
     return list(_below(content, names))
-
-
-def _is_pool(resource: Document) -> bool:
-    return str(resource.get("type", POOLS[0])).lower() in POOLS and "vmSize" in resource["properties"]
 
 
 def _below(template: Document, names: Names) -> Iterator[Document]:

@@ -42,13 +42,10 @@ def listed(root: Path, *, skip: int = 0, text: str = "", sort: str = "") -> tupl
     every: Iterable[compare.Listed] = (run for path in _newest(root) if (run := _listed(path)))
     if sort:
         every = compare.by_metric(every, sort)
-    fitting = (row for row in map(_row, every) if all(word in _searched(row) for word in words))
+    texts = ((row, f"{row['id']} {row['outcome']} {row['labels']}".casefold()) for row in map(_row, every))
+    fitting = (row for row, content in texts if all(word in content for word in words))
     rows = list(itertools.islice(fitting, skip, skip + ROWS + 1))
     return rows[:ROWS], skip + ROWS if len(rows) > ROWS else None
-
-
-def _searched(row: Mapping[str, Any]) -> str:
-    return f"{row['id']} {row['outcome']} {row['labels']}".casefold()
 
 
 def _of_job(root: Path, job_id: str) -> Iterator[RunRecord]:

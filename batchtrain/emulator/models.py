@@ -352,10 +352,6 @@ def _link(value: Any, path: str, form: str) -> str:
     return str(value)
 
 
-def _model(name: str, revision: int) -> Reader:
-    return lambda value, path: read(name, value, path, revision)
-
-
 def _list(reader: Reader) -> Reader:
     def read_list(value: Any, path: str) -> list[Any]:
         if not isinstance(value, list):
@@ -476,7 +472,7 @@ def shapes(revision: int) -> Mapping[str, Shape]:
         current = [field for field in every if field.since <= revision <= field.until]
         readers = {}
         for field in current:
-            reader = scalars.get(field.kind) or _model(field.kind, revision)
+            reader = scalars.get(field.kind) or functools.partial(read, field.kind, revision=revision)
             if field.effect == "refused" and field.kind in UNAVAILABLE:
                 reader = functools.partial(_unavailable, reader=reader, what=UNAVAILABLE[field.kind])
             readers[field.name] = _list(reader) if field.many else reader

@@ -34,7 +34,11 @@ def of_runs(root: Path, now: datetime, since: datetime | None = None) -> Runs:
     so that time of a pool with several runs counts once, for the run that began first. A run on the emulator costs
     nothing and is left out, and so is one that cannot be read."""
     expenses, counted = list[Expense](), dict[tuple[str, str], datetime]()
-    records = [(record, _tags(run)) for run in directory.runs(root) if (record := run.record_or_none())]
+    records = [
+        (record, (run.labels_or_none() or directory.Labels()).tags)
+        for run in directory.runs(root)
+        if (record := run.record_or_none())
+    ]
     for record, tags in sorted(records, key=lambda item: item[0].started):
         end, pool = record.ended or now, (record.endpoint, record.pool)
         if loopback(record.endpoint) or (since is not None and end < since):
@@ -45,11 +49,6 @@ def of_runs(root: Path, now: datetime, since: datetime | None = None) -> Runs:
         if expense.cost is not None and record.pool:
             counted[pool] = max(end, begin)
     return Runs(tuple(expenses), counted)
-
-
-def _tags(run: directory.RunDirectory) -> tuple[str, ...]:
-    labels = run.labels_or_none()
-    return labels.tags if labels else ()
 
 
 def of_account(

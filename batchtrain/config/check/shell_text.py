@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from batchtrain.config.check.storage import VOLUMES, resource_files
@@ -25,7 +24,8 @@ _MOUNTED = late(
 
 def _unread(subject: Subject) -> Found:
     for path, text, way in _texts(subject):
-        match = next((match for match in _SHELL.finditer(text) if not (way == _OPTIONS and _is_of_batch(match))), None)
+        matches = ((match, match["braces"] or match["name"] or "") for match in _SHELL.finditer(text))
+        match = next((match for match, name in matches if way != _OPTIONS or not _OF_BATCH.fullmatch(name)), None)
         if match is None:
             continue
         variable = match["braces"] or match["name"]
@@ -34,11 +34,6 @@ def _unread(subject: Subject) -> Found:
         else:
             part = "the home directory" if match["home"] else f"the variable `{variable}`"
         yield path, f"`{text}` has {part}, but no shell reads this property; {way}"
-
-
-def _is_of_batch(match: re.Match[str]) -> bool:
-    """Whether it is a variable that Batch itself expands in options of containers."""
-    return _OF_BATCH.fullmatch(match["braces"] or match["name"] or "") is not None
 
 
 _OPTIONS = "write the path itself, which may begin with a variable of Batch such as $AZ_BATCH_TASK_WORKING_DIR"

@@ -170,11 +170,6 @@ def _json_line(match: re.Match[str], source: Source) -> Point | None:
     )
 
 
-def _dashless(name: str) -> str:
-    """`training's_auc` and `train-auc` as other programs write it."""
-    return name.replace("'s_", "_").replace("-", "_")
-
-
 _COUNTER = (
     r"(?=[\[begist])\[?(?:global[ _]|train(?:ing)? )?(?:step|iter(?:ation)?|epoch|batch(?= ))s?[ :=#]*(?:\[ *)?\d+"
 )
@@ -223,7 +218,11 @@ PROGRAMS = (
         "XGBoost, LightGBM", "]\t",
         rf"^\[(\d+)\]((?:\t[\w'@. -]+: ?{NUMBER}(?: ?\+ ?{NUMBER})?)+)$",
         lambda match, source: Point(
-            {_dashless(name): value for name, value in pairs(match[2], r"([\w'@. -]+): ?").items()}, step=int(match[1])
+            {
+                name.replace("'s_", "_").replace("-", "_"): value  # `training's_auc`, `train-auc`
+                for name, value in pairs(match[2], r"([\w'@. -]+): ?").items()
+            },
+            step=int(match[1]),
         ),
     ),
     *(
