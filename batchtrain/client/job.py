@@ -101,8 +101,8 @@ class Job:
 
         state: only those that are `active`, `running`, `completed`, `succeeded` or `failed`. limit: the maximum number.
         """
-        where, select = tasks.filter_of(state), read.CREATED_TASK
-        return read.tasks(self._client.batch, self.id, where=where, select=select, limit=limit)
+        where = tasks.filter_of(state)
+        return read.tasks(self._client.batch, self.id, where=where, select=read.TIMED_TASK, limit=limit)
 
     def last_tasks(self, count: int, state: str = "") -> Table[Task]:
         """The tasks whose state changed last, in the order of the changes. state: as for `iter_tasks`."""

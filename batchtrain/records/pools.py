@@ -11,6 +11,7 @@ import msgspec
 from batchtrain.catalog.prices import Price
 from batchtrain.records.failure import Failure
 from batchtrain.records.record import Int32, Record, Time
+from batchtrain.records.tasks import Task
 
 
 class Pool(Record, frozen=True):
@@ -142,6 +143,17 @@ def node_hours(nodes: Iterable[Node], now: datetime, *, since: datetime | None =
     """The hours for which the nodes have existed (since a time), which are billed whether tasks run or not."""
     lived = (now - (max(node.allocated, since) if since else node.allocated) for node in nodes if node.allocated)
     return sum((max(span.total_seconds(), 0.0) for span in lived), 0.0) / 3600
+
+
+def least_node_hours(tasks: Sequence[Task]) -> float:
+    """The hours for which nodes existed at least, by the last runs of tasks: all nodes of each gang while it ran, or
+    the node of each primary from its first start to its last end."""
+    runs = [(task, task.started, ended) for task in tasks if task.started and (ended := task.ended)]
+    of_gangs = ((ended - started).total_seconds() * (task.request.instances or 0) for task, started, ended in runs)
+    times = dict[str, list[datetime]]()
+    for task, *span in runs:
+        times.setdefault(task.node, []).extend(span)
+    return max(sum(of_gangs), sum((max(span) - min(span)).total_seconds() for span in times.values())) / 3600
 
 
 def node_cost(nodes: Sequence[Node], price: Price, now: datetime, *, since: datetime | None = None) -> float | None:

@@ -164,6 +164,12 @@ def cost(record: RunRecord) -> str:
     return money(amount.run, amount.currency) if amount is not None and amount.run is not None else ""
 
 
+def node_hours(record: RunRecord) -> str:
+    """The hours of its nodes; empty if they are unknown."""
+    least = "at least " if record.is_node_hours_least else ""
+    return "" if record.node_hours is None else f"{least}{record.node_hours:.2f}"
+
+
 _NUMBER = re.compile(r"(\d+)")
 
 
@@ -343,7 +349,7 @@ _SETTINGS: dict[str, Any] = {
     "vm_size": lambda record: record.vm_size,
     "commit": lambda record: record.commit.id[:12] if record.commit else "",
     "seconds": lambda record: f"{seconds(record):.1f}" if record.ended else "",
-    "node_hours": lambda record: "" if record.node_hours is None else f"{record.node_hours:.2f}",
+    "node_hours": lambda record: node_hours(record),
     "cost": cost,
 }
 

@@ -117,6 +117,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     vm_size: str = ""
     nodes: int = 0
     node_hours: float | None = None
+    is_node_hours_least: bool = False
+    """Whether only the times of its tasks tell them, because its pool had lost nodes, or was gone."""
     cost: Cost | None = None
     """None without prices, and on the emulator."""
     candidates: tuple[PoolAttempt, ...] = ()

@@ -48,7 +48,7 @@ def facts(record: RunRecord, tasks: Iterable[Task] = (), files: Iterable[FileRec
     else:
         yield from metrics(record)
     if cost := compare.cost(record):
-        yield Fact("cost", f"{cost}, {record.node_hours or 0:.2f} node hours")
+        yield Fact("cost", f"{cost}, {compare.node_hours(record)} node hours")
     if model := model_of(files):
         yield Fact("model", model)
 

@@ -57,7 +57,7 @@ from batchtrain.plan.cost import hour_of
 from batchtrain.plan.marks import marks_of
 from batchtrain.plan.outputs import patterns
 from batchtrain.plan.types import Plan, Sources
-from batchtrain.records import Failure, Job, Metric, Node, Task, events, node_cost, node_hours, shown
+from batchtrain.records import Failure, Job, Metric, Node, Task, events, least_node_hours, node_cost, node_hours, shown
 from batchtrain.records.gang import standstill
 from batchtrain.runs import compare, directory, lease, outcome, report, results, source_copy
 from batchtrain.runs.attempt_record import STREAMS, AttemptRecord
@@ -380,11 +380,8 @@ class Recording:
         """Name the nodes n0, n1, … in the order in which the tasks name them."""
         if not self._places:
             return
+        self._read_nodes(self._places.values())
         nodes = self._nodes
-        for pool in dict.fromkeys(self._places.values()):
-            with contextlib.suppress(ServiceError):  # the pool is gone, but the ids are known
-                nodes.update({node.id: node for node in read.nodes(self._client, pool, read.LOST_NODE)})
-        self._addresses.update((node.address, node.id) for node in nodes.values())
         self.run.write_nodes(
             RunNode(
                 f"n{number}",
@@ -396,6 +393,12 @@ class Recording:
             )
             for number, (node, pool) in enumerate(self._places.items())
         )
+
+    def _read_nodes(self, pools: Iterable[str]) -> None:
+        for pool in dict.fromkeys(pools):
+            with contextlib.suppress(ServiceError):  # the pool is gone, but the ids are known
+                self._nodes.update({node.id: node for node in read.nodes(self._client, pool, read.LOST_NODE)})
+        self._addresses.update((node.address, node.id) for node in self._nodes.values())
 
     def _ranks(self, node: str) -> dict[str, tuple[int, ...]]:
         ranks_of: dict[str, list[int]] = {}
@@ -427,8 +430,7 @@ class Recording:
                 state=state,
                 ended=ended or end_time,
                 failure=_failure(error, self._secrets, self._standstill(), self._waits) if error is not None else None,
-                node_hours=node_hours(self._nodes.values(), end_time, since=self._record.started) if end_time else None,
-                cost=self._cost(end_time),
+                **self._spent(end_time),
                 phases=phases(
                     self._moments, self.run.each_task(), self._preparation(), self._fetching, self._attempts.attempts
                 ),
@@ -478,6 +480,7 @@ class Recording:
         self._attempts.restart(before)
         self.run.write_tasks(self._records(tasks))
         self._attempts.prepare(tasks)
+        self._read_nodes(task.pool for task in tasks if task.pool)
         self._files = {key: file for key, file in self._files.items() if not file.task}  # of the run itself
         self._again = {}
         for file in files:
@@ -523,13 +526,17 @@ class Recording:
         """Whether this process records the run, and no other one of this host."""
         return self._lease is not None
 
-    def _cost(self, end_time: datetime | None) -> Cost | None:
-        cost = self._record.cost
-        if cost is None or end_time is None:
-            return cost
-        price = Price(self._record.vm_size, cost.region, cost.currency, cost.dedicated, cost.spot)
-        spent = node_cost(tuple(self._nodes.values()), price, end_time, since=self._record.started)
-        return replace(cost, run=spent)
+    def _spent(self, end_time: datetime | None) -> dict[str, Any]:
+        """The hours of its nodes and their cost, as fields of the record. The nodes that its pool still has tell them,
+        or else, as the least, the times of its tasks. The cost is unknown then: a node may have been a spot node."""
+        if end_time is None:
+            return {"node_hours": None}
+        nodes, since, cost = tuple(self._nodes.values()), self._record.started, self._record.cost
+        hours, least = node_hours(nodes, end_time, since=since), least_node_hours(self.run.tasks())
+        if cost is not None:
+            price = Price(self._record.vm_size, cost.region, cost.currency, cost.dedicated, cost.spot)
+            cost = replace(cost, run=node_cost(nodes, price, end_time, since=since) if hours >= least else None)
+        return {"node_hours": max(hours, least), "is_node_hours_least": least > hours, "cost": cost}
 
     def _preparation(self) -> float | None:
         """The seconds of the slowest start task of the nodes that started in this run."""
@@ -656,6 +663,9 @@ class Recording:
             )
         if self.unkept:
             lines.append(f"no copy of the source was kept: {self.unkept}")
+        if self._record.is_node_hours_least:
+            hours = compare.node_hours(self._record)
+            lines.append(f"the run used {hours} node hours, the time of its tasks: its nodes were gone")
         if self._unwritten is not None:
             lines.append(f"the record of this run is incomplete: {self._unwritten.strerror or self._unwritten}")
         lines += [*(f"warning: {text}" for text in self._record.warnings), *self._numbers.notes]

@@ -21,7 +21,7 @@ from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.run_container import container_of, control_of
 from tests import examples
 from tests.unit.runs import batch_server
-from tests.unit.runs.batch_server import START, BatchServer, task
+from tests.unit.runs.batch_server import START, BatchServer, node, task
 from tests.unit.storage import blob_server
 from tests.unit.storage.blob_server import BlobServer
 
@@ -89,6 +89,20 @@ def test_a_task_cannot_change_the_beginning_of_its_run(world: World) -> None:
         world.put(f"run/{name}", b"hostile")
     world.root = world.root.with_name("other")
     assert content(world.fetch().run.path) == content(expected)
+
+
+def test_a_detached_run_has_the_hours_of_the_nodes_of_its_pool(world: World) -> None:
+    world.service.pool(node("tvm-1"), node("tvm-2", allocated=120))
+    assert world.fetch().run.record().node_hours == (300 + 180) / 3600
+
+
+@pytest.mark.parametrize("world", [False], ids=["two containers"], indirect=True)
+def test_a_detached_run_without_its_pool_has_at_least_the_hours_of_its_tasks(world: World) -> None:
+    world.add({**task("t"), "multiInstanceSettings": {"numberOfInstances": 90}})
+    recording = world.fetch()
+    record = recording.run.record()
+    assert (record.node_hours, record.is_node_hours_least) == (1.0, True)
+    assert "at least 1.00 node hours" in recording.conclusion()
 
 
 NAMES_THAT_LEAD_OUT = (

@@ -19,8 +19,10 @@ from batchtrain.records import (
     Pool,
     Table,
     Task,
+    TaskRequest,
     aligned,
     cells,
+    least_node_hours,
     node_cost,
     node_hours,
 )
@@ -88,6 +90,17 @@ def test_node_hours_are_the_hours_of_every_node_added_up() -> None:
 def test_a_clock_that_is_behind_gives_no_negative_hours() -> None:
     now = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
     assert node_hours([Node("a", "idle", "", allocated=now + timedelta(hours=1))], now) == 0.0
+
+
+def test_tasks_prove_the_hours_of_gangs_or_of_the_nodes_that_others_shared() -> None:
+    began = datetime(2026, 11, 22, tzinfo=timezone.utc)
+    alone = [
+        Task(name, "completed", node=node, seconds=3600.0, started=began + timedelta(hours=hour))
+        for name, node, hour in (("a", "n1", 0), ("b", "n1", 0), ("c", "n1", 1), ("d", "n2", 0))
+    ]
+    gang = Task("g", "completed", node="n1", seconds=7200.0, started=began, request=TaskRequest(instances=4))
+    waits = Task("w", "active")
+    assert [least_node_hours(tasks) for tasks in ((waits,), (*alone, waits), (*alone, gang))] == [0.0, 3.0, 8.0]
 
 
 def test_a_setting_that_stands_for_a_vaults_mapping_becomes_its_settings_under_those_that_are_said() -> None:
