@@ -210,7 +210,8 @@ def _infiniband(subject: Subject) -> Found:
     size, has_network = subject.size, subject.pool.inter_node_communication_enabled
     for path, owner in subject.owners if size is not None else ():
         if size is not None and owner.infiniband and size.rdma is None:
-            yield (*path, "infiniband"), f"`infiniband: true`, but {size.name} has none"
+            advice = "omit `infiniband`, or choose a size of `batchtrain catalog sizes --infiniband`"
+            yield (*path, "infiniband"), f"`infiniband: true`, but {size.name} has none; {advice}"
         elif owner.infiniband and not has_network:
             yield (*path, "infiniband"), "`infiniband: true` needs `inter_node_communication_enabled: true` in the pool"
 

@@ -1242,8 +1242,8 @@ CASES = [
          both(launched("jax"), job(stop_when={"silent": "20m"}))),
     Case("processes-over-cores", "task.multi_instance.mpi.processes_per_node", "4 cores", gang(processes_per_node=5),
          gang(processes_per_node=4)),
-    Case("infiniband-impossible", "task.infiniband", "Standard_D4s_v5 has none", task(infiniband=True), both(
-        pool(vm_size=HB), task(infiniband=True))),
+    Case("infiniband-impossible", "task.infiniband", "Standard_D4s_v5 has none; omit `infiniband`",
+         task(infiniband=True), both(pool(vm_size=HB), task(infiniband=True))),
     Case("network-direct", "task.multi_instance.mpi.runtime", "openmpi uses tcp",
          both(gang(), pool(vm_size="STANDARD_H16R")), both(gang(runtime="intelmpi"), pool(vm_size="STANDARD_H16R"))),
     Case("nested-launch", "task.command", "`mpirun`",
