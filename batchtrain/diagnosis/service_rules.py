@@ -19,6 +19,7 @@ class Known(NamedTuple):
 
 
 _INPUT = "check the file's URL and the storage account's credentials; a SAS may have expired"
+_UNREACHED = f"{_INPUT}; with --local, a URL is not the storage of this machine, from which `input_data` reads"
 _IMAGE = (
     "check the image's name in `docker_image`, and `credentials.docker_registry`; `batchtrain images check` pulls it"
 )
@@ -30,7 +31,7 @@ TASK_CODES = {
     "BlobNotFound": Known("input-not-found", "an input file does not exist", _INPUT),
     "BlobAccessDenied": Known("input-refused", "the storage refuses an input file", _INPUT),
     "BlobDownloadTimedOut": Known("input-download", "the download of an input file took too long", _INPUT),
-    "BlobDownloadMiscError": Known("input-download", "an input file could not be downloaded", _INPUT),
+    "BlobDownloadMiscError": Known("input-download", "an input file could not be downloaded", _UNREACHED),
     "ResourceDownloadTimedOut": Known("input-download", "the download of the task's files took too long", _INPUT),
     "ResourceFileWriteFailed": Known(
         "input-not-written", "an input file could not be written on the node", "check its path, and the node's disk"

@@ -387,6 +387,12 @@ def test_the_missing_rank_of_a_timeout_is_its_cause_and_not_the_rank_that_gave_u
     assert (finding.rule, finding.cause) == ("collective-timeout", "the other ranks waited for rank 2, and gave up")
 
 
+def test_an_input_that_cannot_be_reached_may_be_a_url_that_was_taken_for_local_storage() -> None:
+    task = failed(exit_code=None, failure=Failure("BlobDownloadMiscError", "Name or service not known"))
+    (finding,) = judged(of_job(task)).findings
+    assert "with --local, a URL is not the storage of this machine" in finding.next_step
+
+
 @pytest.mark.parametrize("code", TASK_CODES)
 def test_a_code_of_the_service_wins_over_the_output(code: str) -> None:
     task = failed(LINES["disk-full"], exit_code=None, failure=Failure(code, "the service's words"))
