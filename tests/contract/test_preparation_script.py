@@ -387,6 +387,14 @@ def test_a_driver_is_installed_once(stage: Stage) -> None:
     assert (stage.root / "installed").read_text() == "installed\n"
 
 
+def test_the_emulator_installs_no_driver_and_says_so(stage: Stage) -> None:
+    stage.tool("apt-get")
+    done = stage.run(preparation.own(Preparation(nvidia_driver="https://d")), BATCHTRAIN_EMULATED_NODE="container")
+    assert (done.returncode, done.stdout, stage.asked) == (
+        0, "no driver is installed: the GPUs of the emulator need none\n", [],
+    )  # fmt: skip
+
+
 def test_a_package_is_tried_again_while_its_mirror_fails(stage: Stage) -> None:
     stage.tool("apt-get")
     stage.fails(1)
