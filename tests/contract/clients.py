@@ -317,6 +317,9 @@ Tokens need https: the SDKs refuse to send them over http. `@azure-rest/batch` i
 newer client could not be tried. The sample is `batch_samples_hello_world.py` of the source package of azure-batch
 15.1.0.
 
+`begin_terminate_job` and `begin_reboot_node` of azure-batch 15.1 fail in the SDK itself without options (`ValueError:
+No value for given attribute`): give them `{"terminateReason": "done"}` and `{"nodeRebootOption": "requeue"}`.
+
 ## Operations
 
 ✓ means that the operation was answered with success at least once over each scheme that the client was run with. `http`
