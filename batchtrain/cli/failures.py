@@ -81,6 +81,8 @@ def _help_of(error: click.ClickException) -> str:
     has_program = any(parameter.name == "arguments" for parameter in command.params)
     if isinstance(error, click.NoSuchOption) and has_program and error.ctx.info_name in sys.argv:
         return f"; the arguments of your program come after `--`: `{_separated(error.ctx, command)}`"
+    if isinstance(error, click.NoSuchOption) and error.option_name == "--data-dir":
+        return "; BATCHTRAIN_EMULATOR_DIR names the data directory of the emulator for all commands"
     return f"; `{error.ctx.command_path} --help` shows the usage."
 
 

@@ -96,3 +96,9 @@ def test_no_command_line_is_shown_behind_the_separator_where_none_was_typed(monk
     command = click.Command("run", params=[click.Argument(["arguments"])])
     text, _ = failures.message_of(click.NoSuchOption("--epochs", ctx=click.Context(command, info_name="run")))
     assert text.endswith("`run --help` shows the usage.")
+
+
+def test_a_data_directory_that_a_command_does_not_take_names_the_variable() -> None:
+    context = click.Context(click.Command("show"), info_name="show")
+    text, _ = failures.message_of(click.NoSuchOption("--data-dir", ctx=context))
+    assert "BATCHTRAIN_EMULATOR_DIR" in text
