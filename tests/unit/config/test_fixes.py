@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from batchtrain import state_files
 from batchtrain.config import document, fixes, load
+from batchtrain.config.types import RENAMED, WRAPPED, Renamed, Wrapped
 
 POOL = """\
 # the nodes
@@ -363,6 +366,20 @@ def test_a_shape_of_an_older_version_is_rewritten_in_place(kind: str) -> None:
     assert result.files[name].decode() == after
     assert "renamed" not in {problem.rule for problem in result.left.problems}
     assert all(edit.old or edit.new for edit in result.applied)
+
+
+LISTS = {"job_specifications", "tasks", "azure_storage", "files", "signed", "unsigned"}
+
+
+@pytest.mark.parametrize("rule", [*RENAMED, *WRAPPED], ids=lambda rule: ".".join(rule.path))
+@pytest.mark.parametrize("flow", [False, True])
+def test_no_renamed_property_is_left_after_a_migration(rule: Renamed | Wrapped, flow: bool) -> None:
+    data: Any = ["a"] if isinstance(rule, Wrapped) and rule.kind is list else "a"
+    for number, step in reversed(list(enumerate(rule.path))):
+        data = {step: data} if step != "*" else [data] if rule.path[number - 1] in LISTS else {"x": data}
+    text = yaml.safe_dump(data, default_flow_style=flow)
+    result = fixes.migrate({"pool.yaml": text.encode()}, judge)
+    assert "renamed" not in {problem.rule for problem in result.left.problems}
 
 
 def test_what_a_migration_leaves_is_shown_in_the_new_file() -> None:
