@@ -55,7 +55,7 @@ class Placeholders:
             "storage": self._storage,
             "user": self._user,
             "share": self._share,
-            "keyvault": self._mapping,
+            "keyvault": lambda secret: json.dumps(vault.mapping(vault.reader(recipe.credentials, ca=ca), secret)),
             "ssh": self._public_key,
             "file": lambda path: self._read(path, "signing_key.file"),
             "management": self._management,
@@ -117,9 +117,6 @@ class Placeholders:
         if what == "subscription_id":
             value, path = management.subscription_id if management else None, "management.subscription_id"
         return _given(value, "the network is given only by name", path, "or `arm_subnet_id`")
-
-    def _mapping(self, secret_id: str) -> str:
-        return json.dumps(vault.mapping(vault.reader(self._recipe.credentials, ca=self._ca), secret_id))
 
     # --- storage ----------------------------------------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ def _in_output(examined_task: ExaminedTask) -> Finding | None:
             evidence = f"{reason.raised}: {evidence}"
         finding = Finding(rule.name, "", cause, evidence, rule.next_step)
         is_file = rule.name == missing_files.RULE
-        return missing_files.refined(finding, name, examined_task.task.request) if is_file else finding
+        return missing_files.refined(finding, name, examined_task.task, reason.end.node) if is_file else finding
     return None
 
 

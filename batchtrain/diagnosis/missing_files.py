@@ -6,25 +6,31 @@ import re
 
 from batchtrain.diagnosis import next_steps
 from batchtrain.errors import Finding
-from batchtrain.records import TaskRequest
+from batchtrain.records import Task, TaskRequest
 
 RULE = "missing-file"
+_FOR_EVERY_NODE = (
+    "`resource_files` and `input_data` of a task reach the first node of its gang only: bring the file to every node"
+    " with `source`, `multi_instance.resource_files` or `input_data` of the job, or use the path of a volume"
+)
 _ON_NODE = re.compile(r"/fsmounts/([^/]+)/")
 """A path below AZ_BATCH_NODE_MOUNTS_DIR."""
 _TASK_DIRECTORY = re.compile(r".*/workitems/.*/wd/")
 """The working directory of a task, as Python and shells expand a relative path."""
 
 
-def refined(finding: Finding, name: str, request: TaskRequest) -> Finding:
-    """The finding about a missing file with the place where it belongs; unchanged if the task's request tells none."""
-    if volume := _volume(name, request):
+def refined(finding: Finding, name: str, task: Task, node: str) -> Finding:
+    """The finding with the place where the file belongs, if the task tells it. node: where it is missing, if known."""
+    if volume := _volume(name, task.request):
         return finding._replace(
             cause=f"the file {name} is not on the volume `{volume}`",
             next_step=f"copy it to the storage of the volume `{volume}` (`shared_data_volumes` or `data_volumes` of"
             " config.yaml), or correct the path",
         )
+    if node not in ("", task.node):
+        finding = finding._replace(next_step=_FOR_EVERY_NODE)
     relative = _TASK_DIRECTORY.sub("", name)
-    if request.starts_in_task_directory and relative and not relative.startswith("/"):
+    if task.request.starts_in_task_directory and relative and not relative.startswith("/"):
         step = f"if {next_steps.literal(relative)} is a file of the image, set `default_working_dir: container`"
         return finding._replace(next_step=f"{step}; otherwise, {finding.next_step}")
     return finding

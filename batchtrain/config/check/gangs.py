@@ -24,6 +24,8 @@ NUMBER_WORDS = {
 }  # fmt: skip
 SHORTEST_STALL = 60
 """Seconds: the shortest limit of `stop_when`."""
+FOR_EVERY_NODE = {"resource_files": "`resource_files` of its `multi_instance`", "input_data": "`input_data` of the job"}
+"""What brings files to each node of a gang, in place of a property of its task."""
 COUNTING = frozenset({"nproc", "auto"})
 A_PROCESS_A_GPU = frozenset({"mpi", *(name for name, block in FRAMEWORKS.items() if block.each == AUTO)})
 """Blocks whose processes use one GPU each; a process of other blocks uses all GPUs of its node."""
@@ -111,6 +113,18 @@ def _alone(subject: Subject) -> Found:
         if whole_number(gang.options.num_instances) == 1 and not gang.framework:
             message = "one instance needs no multi-instance task; an ordinary task starts sooner"
             yield (*gang.path, "num_instances"), message
+
+
+def _primary_files(subject: Subject) -> Found:
+    for gang in subject.gangs:
+        task, options = gang.task, gang.options
+        has_steps = options.coordination_command or options.pre_execution_command  # they may need them on the primary
+        if not options.launches or has_steps or task.shared_data_volumes or subject.instances(gang) in (0, 1):
+            continue
+        for name, files in (("resource_files", task.resource_files), ("input_data", task.input_data.azure_storage)):
+            if files:
+                remedy = f"for every node, use {FOR_EVERY_NODE[name]}, or a volume"
+                yield (*gang.task_path, name), f"only the first node of the gang gets these files; {remedy}"
 
 
 # --- processes ------------------------------------------------------------------------------------------------------
@@ -298,6 +312,8 @@ RULES = (
     Rule("gang-autoscale", WARNING, BOTH, "The nodes of a gang exist when the gang is counted.",
          "Batch Shipyard issue 343", _scaling),
     Rule("gang-alone", INFO, JOBS, "A multi-instance task has several instances.", _MULTI, _alone),
+    Rule("gang-files", WARNING, BOTH, "The files of a gang reach all nodes that have ranks.",
+         f"{_MULTI}: resourceFiles, commonResourceFiles", _primary_files),
     Rule("mpi-module", WARNING, BOTH, "A launch by an MPI of the image loads its environment module.",
          "azhpc-images: README, modules below /usr/share/modules/modulefiles/mpi", _module),
     Rule("processes-per-node", ERROR, JOBS, "Processes a node are a number from 1 up, `auto`, or a command.", _MPI,

@@ -208,6 +208,7 @@ def environment(**variables: str) -> Parts:
 OUT: Parts = {"output_data": {"azure_storage": [{"storage_account_settings": "link", "remote_path": "box/out"}]}}
 """A task that uploads."""
 IN: Parts = {"input_data": {"azure_storage": [{"storage_account_settings": "link", "remote_path": "box/in"}]}}
+FILES = task(resource_files=[{"file_path": "in.csv", "blob_source": "https://example.org/in.csv"}])
 KEYLESS: Parts = {"credentials": {"storage": {"link": {"account": "a"}}}}
 KEY: Parts = {"credentials": {"storage": {"link": {"account": "a", "account_key": "a2V5"}}}}
 
@@ -695,6 +696,12 @@ CASES = [
     Case("storage-link", "batchtrain.storage_account_settings", "travel inside the requests",
          both({"settings": {"storage_account_settings": "link"}}, task(source="src")),
          {"settings": {"storage_account_settings": "link"}}),
+    Case("gang-files", "task.input_data", "use `input_data` of the job, or", both(launched("pytorch"), task(**IN)),
+         both(launched("pytorch"), job(**IN))),
+    *(Case("gang-files", "task.resource_files", "use `resource_files` of its `multi_instance`", both(gang(), FILES),
+           both(gang(), FILES, other))
+      for other in (gang(1), task(shared_data_volumes=["v"]), *(
+          task(multi_instance={name: "x"}) for name in ("coordination_command", "pre_execution_command")))),
     Case("link-expiry", UPLOAD, "set `batchtrain.generated_sas_expiry_days: 46`",
          both(task(**OUT), job(max_wall_time="45.00:00:00")),
          both(task(**OUT), job(max_wall_time="45.00:00:00"), {"settings": {"generated_sas_expiry_days": 46}})),

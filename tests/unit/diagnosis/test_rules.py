@@ -573,3 +573,12 @@ def test_a_missing_file_is_looked_for_where_the_task_has_it(line: str, words: st
     finding = judged(of_job(examined_task._replace(task=replace(examined_task.task, request=request)))).findings[0]
     assert finding.rule == "missing-file"
     assert words in f"{finding.cause}; {finding.next_step}"
+
+
+@pytest.mark.parametrize(("node", "is_told"), [("tvmps_1", False), ("tvmps_2", True)])
+def test_a_file_that_is_missing_on_another_node_of_a_gang_is_to_be_brought_to_every_node(
+    node: str, is_told: bool
+) -> None:
+    end = RankEnd("rank 1", 1, node, exit_code=1)
+    (finding,) = judged(of_job(failed(f"[0:rank 1] {LINES['missing-file']}", end=end))).findings
+    assert ("reach the first node of its gang only" in finding.next_step) is is_told
