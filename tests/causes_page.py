@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from batchtrain.diagnosis.next_steps import completed
 from batchtrain.diagnosis.output_rules import OUTPUT_RULES
 from batchtrain.diagnosis.service_rules import (
+    ENDED_EARLY,
     EXIT_CODES,
     LOST,
     NODE_STATES,
@@ -56,6 +57,7 @@ def _service() -> Iterator[str]:
     exits = {f"exit code {code}": known for code, known in EXIT_CODES.items()}
     states = {f"node is `{state}`": known for state, known in NODE_STATES.items()}
     ended = {"`TaskEnded` at the limit": WALL_CLOCK, "`TaskEnded`": TERMINATED}
+    states |= {"a rank's end": ENDED_EARLY}
     states |= {f"attempt ended: {reason}": known for reason, known in LOST.items()}
     rest = {"a warning of the launch": WARNED, "`FileUpload…`": UPLOAD, "`Account…QuotaReached`": QUOTA}
     for reported, known in (codes | rest | ended | exits | states).items():

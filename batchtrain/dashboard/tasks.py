@@ -16,7 +16,7 @@ from batchtrain.metrics.extract import Pattern, patterns_of
 from batchtrain.metrics.line_times import LineTimes, output_name
 from batchtrain.metrics.stream import OWN, RECORDS
 from batchtrain.records import Task, shown
-from batchtrain.records.rank_end import RankEnd, by_rank
+from batchtrain.records.rank_end import RankEnd, by_rank, first_failure
 from batchtrain.service import downloads, read
 from batchtrain.service.failed import failed
 
@@ -149,7 +149,7 @@ class TaskOutputs:
             return None
         evidence, finding = diagnose.task(self._reach(), self.job_id, self.task_id)
         self._ends = by_rank(evidence.ends) or None
-        error = failed(self.job_id, task, evidence.stderr, evidence.cause.end)
+        error = failed(self.job_id, task, evidence.stderr, first_failure(evidence.ends))
         return {
             "message": str(error),
             "rank": error.rank,

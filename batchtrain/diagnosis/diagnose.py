@@ -17,7 +17,7 @@ from batchtrain.life.seen import Seen
 from batchtrain.metrics.stream import RECORDS, Line
 from batchtrain.records import Attempt, Job, Node, Pool, Task
 from batchtrain.records.attempt import attempts_of, number_of, with_reasons
-from batchtrain.records.rank_end import ENDS, RankEnd
+from batchtrain.records.rank_end import ENDS, RankEnd, first_failure
 from batchtrain.service import observe, read
 from batchtrain.service.attempts import events_of
 from batchtrain.service.causes import cause
@@ -117,7 +117,7 @@ def _examined(
     if task.request.instances is not None and task.started:
         lines = records(client, job_id, task.id, RECORDS, Line, EARLY)
         warnings = tuple(dict.fromkeys(line.warning for line in lines if line.warning))
-    return ExaminedTask(task, cause(stderr, ends[0] if ends else RankEnd()), stderr, stdout, attempts, warnings, ends)
+    return ExaminedTask(task, cause(stderr, first_failure(ends)), stderr, stdout, attempts, warnings, ends)
 
 
 def _lines(client: BatchClient, tree: Tree, path: str, unread: list[str]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from batchtrain.life import rules
 from batchtrain.records import Attempt, Job, Pool
 from batchtrain.records.failure import EXIT_CODE
 from batchtrain.records.jobs import EXPIRED
+from batchtrain.records.rank_end import ENDED_EARLY
 from batchtrain.service.causes import (
     Cause,
     admissible,
@@ -112,6 +113,9 @@ def _in_output(examined_task: ExaminedTask) -> Finding | None:
         return Finding(
             by_cause.name, "", cause, "".join(f"in {call}" for call in reason.end.calls[:1]), by_cause.next_step
         )
+    if reason.end.cause == ENDED_EARLY and not reason.exception:
+        early = service_rules.ENDED_EARLY
+        return Finding(early.rule, "", f"{reason.end.process} {reason.end.words}", reason.consequence, early.next_step)
     for rule, cause, line, name in _matches(examined_task):
         if rule.is_consequence and (another := _failure_of_another(examined_task)):
             return another

@@ -78,6 +78,10 @@ TERMINATED = Known("terminated", "the task was terminated",
 WARNED = Known("launch-warning", "the launch of the gang warned: {}",
     "if the gang is slow, measure its nodes: `batchtrain check fabric`; a fault would have stopped the launch")
 
+ENDED_EARLY = Known("rank-ended-early", "a rank exited with code 0 before the others, which then missed it",
+    "look at what this rank printed last{output}: find why it ends there, such as `sys.exit`, or fewer batches than the"
+    " other ranks have (in PyTorch, `Join` allows them)")
+
 CLOCKS = 1.0
 """Seconds by which the times of the service may differ from the limit that it enforced."""
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from batchtrain.records.metric import Point, Rank
 from batchtrain.records.position import Course, Front
-from batchtrain.records.rank_end import RankEnd
+from batchtrain.records.rank_end import ENDED_EARLY, RankEnd
 
 QUIET_SECONDS = 30.0
 """After this time without a line, a rank is quiet."""
@@ -189,7 +189,7 @@ def at_end(states: Sequence[RankState], ends: Mapping[int, RankEnd]) -> list[Ran
 
 
 def _ended(state: RankState, end: RankEnd | None) -> RankState:
-    has_failed = end is not None and not end.by_launcher
+    has_failed = end is not None and not end.by_launcher and end.cause != ENDED_EARLY
     return state._replace(condition="failed" if has_failed else "ended", end=end.words if end else "")
 
 

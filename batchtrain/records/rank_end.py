@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from batchtrain.records.record import Time
 
 ENDS = "wd/ranks/ends.jsonl"
 """How the processes of a failed gang ended, in the directory of its task: a JSON object on each line, the cause first,
-then the other failures, then the processes that the launcher ended."""
+then the other failures, then the processes that exited with code 0 before, then those that the launcher ended."""
+STALLED, ENDED_EARLY = "stalled", "ended-early"
+"""Causes of ends: the gang stood still; a process exited with code 0 while others ran."""
 
 
 class ProgramError(msgspec.Struct, frozen=True):
@@ -40,7 +43,7 @@ class RankEnd(msgspec.Struct, frozen=True):
     full_memory: str = ""
     """Which memory was full when the kernel killed it: `cgroup` (the limit of its container) or `node`."""
     cause: str = ""
-    """A name for what happened, as far as there is one: `stalled`, `singletons`."""
+    """A name for what happened, as far as there is one: `stalled`, `singletons`, `ended-early`."""
     calls: tuple[str, ...] = ()
     """What the main thread of a Python process that stalled did: the last call first, such as `load (train.py:28)`."""
     by_launcher: bool = False
@@ -48,6 +51,8 @@ class RankEnd(msgspec.Struct, frozen=True):
     error: ProgramError = ProgramError()
     lines: tuple[str, ...] = ()
     """What it printed last; only of the cause."""
+    early: RankEnd | None = None
+    """The first process that had exited with code 0 before this one failed; readers of all ends set it."""
 
     @property
     def words(self) -> str:
@@ -56,6 +61,12 @@ class RankEnd(msgspec.Struct, frozen=True):
             return f"ended by the launcher ({self.signal_name or f'code {self.exit_code}'})"
         code = f"was killed by signal {self.signal}" if self.signal else f"exited with code {self.exit_code}"
         return self.ending or code
+
+
+def first_failure(ends: Sequence[RankEnd]) -> RankEnd:
+    """The end of the process that failed first; nothing is set if nothing is known."""
+    early = next((end for end in ends if end.cause == ENDED_EARLY), None)
+    return replace(ends[0], early=early) if ends else RankEnd()
 
 
 def by_rank(ends: Iterable[RankEnd]) -> dict[int, RankEnd]:

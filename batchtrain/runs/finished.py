@@ -17,7 +17,7 @@ from batchtrain import markup, state_files
 from batchtrain.errors import NotFound, TaskFailed, UsageError, printable
 from batchtrain.records import MOST_ROWS, Attempt, Table, Task, aligned
 from batchtrain.records.jobs import ENDED_BY_TASKS
-from batchtrain.records.rank_end import ENDS, RankEnd
+from batchtrain.records.rank_end import ENDS, RankEnd, first_failure
 from batchtrain.runs import compare, directory, report, restore
 from batchtrain.runs.continuations import LineageRecord, continuations
 from batchtrain.runs.curves import Plot
@@ -243,7 +243,7 @@ def failure_of(batch: BatchClient, run: RunDirectory, job_id: str) -> TaskFailed
             return unfinished(job_id, task)
         logs = run.logs(task.id)
         ends = local_records(logs / ENDS.removeprefix("wd/"), RankEnd)
-        return failed(job_id, task, stderr_end(logs), next(iter(ends), RankEnd()))
+        return failed(job_id, task, stderr_end(logs), first_failure(ends))
     return None if job.reason in ENDED_BY_TASKS or count >= _planned_tasks(run) else ended_early(job)
 
 

@@ -642,13 +642,14 @@ bt_end_launcher() { # PROCESS-GROUP
 # Sets code, writes all failures to ends.jsonl, and prints the cause if the task's stderr lacks it. Fails without one.
 bt_find_cause() {
   local -A place=()
-  local first='' victim='' by='' ends=() lost=() printed=() record end kind when rank status node address memory
+  local first='' victim='' by='' ends=() lost=() early=() printed=() record end kind when rank status node address memory
   for record in "${swept[@]}"; do
     read -r kind when rank status node address memory <<<"$record"
     case $kind in
       here) place[$rank]="$node $address" ;;
       noted) ends+=("$when $rank $status $node $address ${memory:--}") ;;
       lost) lost+=("$when $rank $status $node $address ${memory:--}") ;;
+      ended) early+=("$when $rank $status $node $address - ended-early") ;;
     esac
   done
   [ -z "$told" ] || return 0
@@ -670,7 +671,8 @@ bt_find_cause() {
   [ -n "$rank" ] || return 1
   code=$status
   mapfile -t printed < <(bt_last_lines "$rank" "$address")
-  bt_write_ends "$when $rank $code $node $address ${memory:--}" "${ends[@]}"
+  mapfile -t early < <([ "${#early[@]}" = 0 ] || printf '%s\n' "${early[@]}" | LC_ALL=C sort)
+  bt_write_ends "$when $rank $code $node $address ${memory:--}" "${ends[@]}" "${early[@]}"
   [ -n "$hint" ] && [ -z "$by" ] && [ "$code" != 134 ] && [ /dev/fd/2 -ef /dev/fd/6 ] ||
     printf 'batchtrain: %s\n' "rank ${rank/#-/unknown} on $(bt_place "$node" "$address") $(bt_ending "$code")$by" >&6
 }
@@ -698,7 +700,7 @@ bt_last_lines() { # RANK ADDRESS
 }
 
 # The ends of ranks as the client reads them, a line of JSON each: that of the cause first, with its lines.
-bt_write_ends() { # CAUSE [END]..., each as "TIME RANK CODE NODE ADDRESS MEMORY"
+bt_write_ends() { # CAUSE [END]..., each as "TIME RANK CODE NODE ADDRESS MEMORY [NAME]"
   local folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks cause=$1 names=() end
   shift
   mkdir -p "$folder" && {
@@ -712,8 +714,8 @@ bt_write_ends() { # CAUSE [END]..., each as "TIME RANK CODE NODE ADDRESS MEMORY"
   } >"$folder/ends.jsonl.new" && mv "$folder/ends.jsonl.new" "$folder/ends.jsonl"
 }
 
-bt_print_end() { # TIME RANK CODE NODE ADDRESS MEMORY, with by, printed and names (of signals) of its caller
-  local rank=${2/#-/null} time fraction=${1#*.} number=$(($3 - 128)) ends memory=${6/#-/} line lines=''
+bt_print_end() { # TIME RANK CODE NODE ADDRESS MEMORY [NAME of what happened], with by, printed and names (of signals) of its caller
+  local rank=${2/#-/null} time fraction=${1#*.} number=$(($3 - 128)) ends memory=${6/#-/} line lines='' by=${7:+ before the others}${by-}
   TZ=UTC printf -v time '%(%Y-%m-%dT%H:%M:%S)T' "${1%.*}"
   case $fraction in *[!0-9]*) ;; *) time+=.${fraction:0:6} ;; esac
   if bt_is_signal "$3"; then
@@ -723,10 +725,10 @@ bt_print_end() { # TIME RANK CODE NODE ADDRESS MEMORY, with by, printed and name
     ends="\"exit_code\": $3"
   fi
   for line in "${printed[@]}"; do [ -z "$line" ] || lines+=", $(bt_json "$line")"; done
-  printf '{"rank": %s, "process": "rank %s", "node": %s, "address": %s, %s, "time": "%sZ", "attempt": %s%s%s%s}\n' \
+  printf '{"rank": %s, "process": "rank %s", "node": %s, "address": %s, %s, "time": "%sZ", "attempt": %s%s%s%s%s}\n' \
     "$rank" "${2/#-/unknown}" "$(bt_json "$4")" "$(bt_json "$5")" "$ends" "$time" "${BATCHTRAIN_ATTEMPT:-1}" \
     "${by:+, \"ending\": $(bt_json "$(bt_ending "$3")$by")}" "${memory:+, \"full_memory\": \"$memory\"}" \
-    "${lines:+, \"lines\": [${lines#, }]}"
+    "${7:+, \"cause\": \"$7\"}" "${lines:+, \"lines\": [${lines#, }]}"
 }
 
 bt_json() { # TEXT, or - for none
@@ -760,7 +762,7 @@ bt_by_our_clock() {
   while read -r kind when fields; do
     case $kind in
       clock) printf -v now '%(%s)T' -1 && skew=$((when - now)) && [ "${skew#-}" -gt 1 ] || skew=0 ;;
-      noted | lost) echo "$kind $((${when%%.*} - skew)).${when#*.} $fields" ;;
+      noted | lost | ended) echo "$kind $((${when%%.*} - skew)).${when#*.} $fields" ;;
       *) echo "$kind $when $fields" ;;
     esac
   done

@@ -18,6 +18,7 @@
 #     R.told    this script ended the rank: its end is no failure
 #     R.failed  TIME RANK CODE NODE ADDRESS MEMORY: when and how it ended, as a shell reports it; the memory that was full
 #               (cgroup, node); - for what is unknown
+#     R.ended   the same of a rank that exited with code 0 while the launcher ran
 #     R.life    the pipe
 #     R.world-NAME  what world an MPI sees, as this MPI wrote it; R.alone: SIZE LIBRARY of a rank that the launcher started
 #               as one of SIZE, and that is alone in the world of its own MPI
@@ -370,15 +371,17 @@ run() {
 report() {
   ending="exited with code $code"
   [ "$code" -le 128 ] || [ "$code" -gt 192 ] || ending="was killed by signal $((code - 128))"
-  time=$(date +%s.%N) memory=-
+  memory=-
   [ "$code" -ne 137 ] || find_full_memory
-  echo "$time ${rank:--} $code $node ${address:--} $memory" >"$record.failed"
+  note_end failed
   # SIGABRT may be the end of MPI_Abort: gang.sh says how the rank ended, and knows it.
   [ "$code" -ne 0 ] && [ "$code" -ne 134 ] || return 0
   let_copies_end
   trap '' PIPE # the launcher may be gone
   printf 'batchtrain: %s\n' "rank ${rank:-unknown} on node $node (${address:-no address}) $ending" >&2
 }
+
+note_end() { echo "$(date +%s.%N) ${rank:--} $code $node ${address:--} ${memory:--}" >"$record.$1"; } # KIND
 
 # By what the kernel has counted since the coordination command.
 find_full_memory() {
@@ -411,6 +414,7 @@ supervise() {
   elif [ "$code" -ne 0 ] || [ -e "$record.lost" ]; then
     report
   else
+    note_end ended
     rm -f "$record.pid" "$record.life" "$record.out" "$record.err" "$record.watched"
   fi
   exit "$code"

@@ -4,6 +4,7 @@
 #     here - 3 - tvm-2 10.0.0.5
 #     noted 1700000000.123456789 3 7 tvm-2 10.0.0.5 -
 #     lost 1700000000.123456789 3 7 tvm-2 10.0.0.5 -      the same of a rank that lost its launcher before
+#     ended 1700000000.123456789 3 0 tvm-2 10.0.0.5 -     the same of a rank that exited with code 0 before
 # sweep.sh look [ROOT] ends nothing, and prints only the ranks that have failed.
 # sweep.sh printed ROOT RANK prints what a rank has printed last.
 # sweep.sh alone [ROOT] prints SIZE LIBRARY for each rank that is alone in the world of its MPI.
@@ -48,6 +49,12 @@ print_failures() {
   done
 }
 
+print_early_ends() {
+  for record in [0-9]*.ended; do
+    case $record in *.lines.ended) ;; *) read -r line <"$record" && echo "ended $line" ;; esac
+  done
+}
+
 # A zombie does not count: the first process of a container may never reap it.
 is_alive() {
   read -r stat <"/proc/$1/stat" || return 1
@@ -89,7 +96,7 @@ if any_left 2>/dev/null; then
   done 2>/dev/null
   sleep 0.05 2>/dev/null # so that its supervisor sees it
 fi
-{ print_places; print_failures; } 2>/dev/null
+{ print_places; print_failures; print_early_ends; } 2>/dev/null
 
 # Processes that the ranks left are in the process groups of their supervisors, which should be gone by now.
 for record in *.pid; do

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from batchtrain.records.rank_end import RankEnd
+from batchtrain.records.rank_end import ENDED_EARLY, STALLED, RankEnd
 
 TAG = "batchtrain: "
 """The beginning of each line that batchtrain itself prints on a node."""
@@ -78,6 +78,8 @@ class Cause(NamedTuple):
     """The innermost line of that traceback in a file of the task's directory, such as `train.py:208`."""
     is_consequence: bool = False
     """Whether the exception says that the process lost others, or waited too long for them."""
+    consequence: str = ""
+    """How another process then failed, such as `rank 0: RuntimeError: Connection reset by peer`."""
 
 
 class _Raised(NamedTuple):
@@ -93,8 +95,20 @@ class _Raised(NamedTuple):
 
 
 def cause(lines: Sequence[str], end: RankEnd) -> Cause:
-    """The cause of a failure. lines: the task's stderr. An end with a cause needs no exception."""
-    if end.cause:
+    """The cause of a failure. lines: the task's stderr."""
+    reason = _of_process(lines, end)
+    if end.early is None or not _misses_another(reason, lines):
+        return reason
+    name, _ = failure_of_another(lines, end)
+    if name and name != end.early.process:
+        return reason
+    early = _of_process(lines, end.early)
+    early = Cause(end.early) if early.is_consequence else early
+    return early._replace(consequence=f"{end.process}: {reason.exception or end.words}")
+
+
+def _of_process(lines: Sequence[str], end: RankEnd) -> Cause:
+    if end.cause and end.cause != ENDED_EARLY:  # it needs no exception
         return Cause(end)
     labelled, recorded, loose = _sorted(lines, end)
     exception = _last(_exceptions(labelled), is_mixed=False) or _last(_exceptions(recorded), is_mixed=end.rank is None)
@@ -103,6 +117,12 @@ def cause(lines: Sequence[str], end: RankEnd) -> Cause:
     recorded_error = end.error.message.partition("\n")[0]
     raised = exception or _Raised(recorded_error, "", is_consequence(recorded_error), is_chained=False, is_last=True)
     return Cause(end, _cut(raised.text), raised.place, raised.is_consequence)
+
+
+def _misses_another(reason: Cause, lines: Iterable[str]) -> bool:
+    """Whether a process failed because it lost others, or waited for them."""
+    printed = () if reason.exception else lines_of(lines, reason.end)
+    return reason.is_consequence or reason.end.cause == STALLED or any(map(is_consequence, printed))
 
 
 def failure_of_another(lines: Iterable[str], end: RankEnd) -> tuple[str, Cause]:

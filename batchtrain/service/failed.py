@@ -37,10 +37,10 @@ def failed(job_id: str, task: Task, lines: tuple[str, ...], end: RankEnd) -> Tas
     return TaskFailed(
         shortened(printable(text)),
         task=f"{job_id}/{task.id}",
-        rank=end.rank,
-        node=end.node or task.node,
+        rank=reason.end.rank,
+        node=reason.end.node or task.node,
         code=task.exit_code,
-        cause=reason.exception or end.cause,
+        cause=reason.exception or reason.end.cause,
         raised=reason.raised,
         lines=(of_the_program(lines) or lines)[-SHOWN_LINES:],
     )
@@ -97,7 +97,7 @@ def _how(task: Task, reason: Cause, lines: tuple[str, ...]) -> str:
     if end.process:
         text = f": {end.process} on {f'node {end.node}' if end.node else 'an unknown node'}"
         if not reason.exception:
-            return f"{text} {end.words}"
+            return f"{text} {end.words}" + (f"; then {reason.consequence}" if reason.consequence else "")
         return f"{text}: {reason.exception} ({f'then killed by signal {end.signal}' if end.signal else end.words})"
     text = f" on node {task.node or '(none)'}"
     how = f"exit code {task.exit_code}" if task.exit_code is not None else str(task.failure) or "no exit code"
@@ -122,4 +122,4 @@ def _ours(reason: Cause, lines: tuple[str, ...]) -> str:
     """What batchtrain itself said last, if anything."""
     messages = (line.removeprefix(TAG) for line in reversed(lines) if line.startswith(TAG))
     messages = (message for message in messages if not message.startswith(" "))  # the last lines of a rank
-    return reason.end.ending or next(messages, "")
+    return f"{reason.end.process} {reason.end.ending}".strip() if reason.end.ending else next(messages, "")

@@ -12,7 +12,7 @@ from azure.batch import BatchClient
 
 from batchtrain import foreign, state_files
 from batchtrain.errors import BatchtrainError, NotFound, ServiceError
-from batchtrain.records.rank_end import ENDS, RankEnd
+from batchtrain.records.rank_end import ENDS, RankEnd, first_failure
 from batchtrain.service import downloads
 from batchtrain.service.downloads import PAST_THE_END, RANGE, Tree
 from batchtrain.service.failed import SEARCHED_LINES
@@ -65,7 +65,7 @@ def stderr_end(client: BatchClient, job_id: str, task_id: str) -> tuple[str, ...
 
 def first_end(client: BatchClient, job_id: str, task_id: str) -> RankEnd:
     """The end of the rank that failed first in a task's gang; without a record, nothing is known."""
-    return next(iter(records(client, job_id, task_id, ENDS, RankEnd)), RankEnd())
+    return first_failure(records(client, job_id, task_id, ENDS, RankEnd))
 
 
 def records(

@@ -150,6 +150,8 @@ def test_nccl_that_takes_sockets_is_warned_of_while_the_ranks_run(
 def test_the_cause_is_the_earliest_noted_failure_that_is_no_lost_peer(shell: Shell, tmp_path: Path) -> None:
     for line in NOTED:
         (tmp_path / f".batchtrain/ranks/{line.split()[1]}.failed").write_text(line + "\n")
+    (tmp_path / ".batchtrain/ranks/4.ended").write_text("1699999999.5 4 0 n1 10.0.0.5 -\n")
+    (tmp_path / ".batchtrain/ranks/4.stdout.lines.ended").touch()
     launch = TAGGED.format('trap "exit 9" TERM; echo batchtrain: some words >&2; sleep 100000 & wait')
     variables = {"AZ_BATCH_TASK_WORKING_DIR": str(tmp_path), "BATCHTRAIN_ATTEMPT": "2"}
     assert shell(launch, **variables) == ("", "batchtrain: some words\n", 7)
@@ -158,7 +160,8 @@ def test_the_cause_is_the_earliest_noted_failure_that_is_no_lost_peer(shell: She
         "rank": 3, "process": "rank 3", "node": "n1", "address": "10.0.0.5", "exit_code": 7,
         "time": "2023-11-14T22:13:21.5Z", "attempt": 2,
     }  # fmt: skip
-    assert [end["rank"] for end in ends] == [3, 2, 1]
+    assert [end["rank"] for end in ends] == [3, 2, 1, 4]
+    assert (ends[3]["ending"], ends[3]["cause"]) == ("exited with code 0 before the others", "ended-early")
     assert (ends[2]["signal"], ends[2]["signal_name"], ends[2]["full_memory"]) == (9, "SIGKILL", "cgroup")
 
 

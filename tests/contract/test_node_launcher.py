@@ -403,6 +403,17 @@ def test_the_end_of_a_rank_has_its_time_and_attempt_and_whether_the_launcher_end
     assert of_others == {(rank, "SIGTERM", True) for rank in (0, 1, 2)}
 
 
+def test_a_rank_that_exits_with_0_before_a_failure_is_recorded(nodes: Nodes) -> None:
+    pid = nodes.wd(0) / "pid"
+    waits = f"until [ -s {pid} ] && ! [ -e /proc/$(cat {pid}) ]; do sleep 0.05; done"
+    done = nodes.run(f"case $RANK in 3) echo $$ >{pid};; 0) {waits}; exit 7;; *) sleep 100000;; esac")
+    assert nodes.ends()[0]["rank"] == 0
+    [early] = [end for end in nodes.ends() if "by_launcher" not in end and end["rank"] != 0]
+    assert (early["rank"], early["node"], early["exit_code"], early["cause"]) == (3, "tvm-2", 0, "ended-early")
+    assert early["ending"] == "exited with code 0 before the others"
+    assert "batchtrain: rank 3 on node tvm-2 (127.0.88.3) exited with code 0 before the others" in done.stderr
+
+
 def test_the_end_of_the_gang_is_the_end_of_the_attempt(nodes: Nodes, tmp_path: Path) -> None:
     (nodes.root(0) / "task/.batchtrain/attempt.sh").write_bytes(runtime.read("attempt.sh"))
     store = tmp_path / "store/attempt-1"

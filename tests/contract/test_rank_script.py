@@ -111,10 +111,13 @@ def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
     until(lambda: made.processes() == [])
 
 
-def test_success_says_nothing_and_leaves_nothing(node: Node) -> None:
+def test_success_says_nothing_and_leaves_only_its_time(node: Node) -> None:
     done = node.run("sh", "-c", "cat; echo out; echo err >&2")
     assert (done.returncode, done.stdout, done.stderr) == (0, "input\nout\n", "err\n")
-    assert list(node.ranks.iterdir()) == []
+    assert [path.name for path in node.ranks.iterdir()] == ["3.ended"]
+    assert node.sweep("look").stdout == ""
+    kind, _, *fields = node.sweep().stdout.split()
+    assert (kind, fields) == ("ended", ["3", "0", "tvm-1", "10.0.0.4", "-"])
     until(lambda: not node.processes())  # the copies end when they have read the end
 
 
@@ -140,7 +143,7 @@ OF_FOUR = {"PMI_SIZE": "4", "BATCHTRAIN_LAUNCHER": "MPICH"}
 def test_a_rank_that_is_alone_in_the_world_of_another_mpi_is_noted(node: Node) -> None:
     done = node.run("sh", "-c", NOTES, **OF_FOUR)
     assert (done.returncode, done.stdout, (node.ranks / "3.alone").read_text()) == (0, "", "4 Open MPI\n")
-    assert [path.name for path in node.ranks.iterdir()] == ["3.alone"]
+    assert sorted(path.name for path in node.ranks.iterdir()) == ["3.alone", "3.ended"]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +158,7 @@ def test_a_rank_that_is_alone_in_the_world_of_another_mpi_is_noted(node: Node) -
 )
 def test_any_other_rank_is_not_noted(program: str, variables: dict[str, str], node: Node) -> None:
     assert node.run("sh", "-c", program, **variables).returncode == 0
-    assert list(node.ranks.iterdir()) == []
+    assert [path.name for path in node.ranks.iterdir()] == ["3.ended"]
 
 
 def test_a_file_that_is_written_at_the_end_is_asked_of_the_libraries_that_the_launcher_cannot_start(node: Node) -> None:

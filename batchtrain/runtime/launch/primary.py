@@ -12,7 +12,7 @@ from .environment import defaults_of, environment_of, missing_files, own_gpus
 from .frameworks import load
 from .node_facts import ranks_folder, verdict
 from .placing import check_infiniband, plan
-from .process_end import ECHOED, End, Failure, write
+from .process_end import ECHOED, End, Failure, early, write
 from .processes import ending, exit_code, quoted, reap, send_signal, spawn
 from .screen import Screen
 from .spec import HERE, QUICK, Gang, LaunchError, Message, Node, Process, Spec, Values
@@ -238,6 +238,8 @@ class Primary:
         self.sessions = [Session(self, index, host) for index, host in enumerate(hosts)]
         self.joined: "list[Session]" = []
         self.failures: "list[Failure]" = []
+        self.early: "list[Failure]" = []
+        """The ends with code 0 before any failure."""
         self.ends: "list[Failure]" = []
         """Those of the processes that this launcher ended."""
         self.errors: "dict[int, Message]" = {}
@@ -515,6 +517,8 @@ class Primary:
             end = End(process.label, process.rank, process.node, code, by_launcher=True)
             self.ends.append(Failure(at, end, code, identity))
             return
+        if code == 0 and all(at < failure.at for failure in self.failures):
+            self.early.append(early(process, at))
         if code == 0 or (self.finished and not process.role.decides):
             self.check_finished()
             return
@@ -638,12 +642,14 @@ class Primary:
         for failure in self.failures:
             failure.error = self.errors.get(failure.process, {})
         try:
-            write(ranks_folder(os.getcwd()), self.failures + self.ends)
+            write(ranks_folder(os.getcwd()), self.failures + self.early + self.ends)
             if self.stacks:
                 self.stacks.write(ranks_folder(os.getcwd()))
         except OSError as error:
             self.screen.say(f"the ends of the ranks are kept in no file: {error}")
         cause = self.failures[0]
+        for end in self.early[:1]:
+            self.screen.say(str(end.what))
         self.screen.say(str(cause.what))
         on_screen = 0 if self.screen.has_passed(cause.process) else len(cause.printed)
         for line in cause.lines[on_screen:][-ECHOED:]:

@@ -7,7 +7,7 @@ import time
 from glob import glob
 
 from .processes import ending, signal_of
-from .spec import Any, Message, Node
+from .spec import Any, Message, Node, Process
 
 FILE = "ends.jsonl"
 """Beside the output of the ranks on the primary: a record on each line, that of the cause first, with its lines."""
@@ -15,6 +15,8 @@ ECHOED = 10
 """The last lines of the process that failed first that are printed again, if they stand no longer on the screen."""
 LONGEST = 2000
 """Characters of a program's own message that a record keeps."""
+ENDED_EARLY = "ended-early"
+"""The cause in the record of a process that ended well while others ran."""
 FULL = {"cgroup": "the memory limit of its container was reached", "node": "the memory of the node was full"}
 
 
@@ -80,6 +82,12 @@ class Failure:
         return end
 
 
+def early(process: Process, at: float) -> Failure:
+    """A process that exited with code 0 while others ran: a failure only if another one fails because of it."""
+    words = ending(0) + " before the others"
+    return Failure(at, End(process.label, process.rank, process.node, 0, words, cause=ENDED_EARLY), 0, process.id)
+
+
 def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
@@ -98,7 +106,7 @@ def attempt() -> int:
 
 
 def write(folder: str, failures: "list[Failure]") -> None:
-    """The failures, the cause first, and then the ends that they led to."""
+    """The failures, the cause first, and then the other ends."""
     os.makedirs(folder, exist_ok=True)
     path, number = os.path.join(folder, FILE), attempt()
     records = [failure.record(number) for failure in failures]

@@ -8,7 +8,7 @@ import pytest
 
 from batchtrain.frameworks import FRAMEWORKS
 from batchtrain.frameworks.mpi import MPIS
-from batchtrain.records.rank_end import RankEnd
+from batchtrain.records.rank_end import ENDED_EARLY, RankEnd, first_failure
 from batchtrain.service.failed import summary
 from tests.unit.diagnosis.test_rules import DUMP, GLOO, WATCHDOG, failed, judged, of_job
 
@@ -106,6 +106,16 @@ def test_the_exception_of_the_process_that_failed_first_is_the_cause(engine: str
     (finding,) = judged(of_job(failed(*lines, end=end))).findings
     assert (finding.rule, finding.cause) == ("exception", "the program raised ValueError: bad data")
     assert finding.evidence == "train.py:12: ValueError: bad data"
+
+
+@pytest.mark.parametrize("victim", [name for name in VICTIMS if name != "NCCL, watchdog"])  # of rank 1
+def test_the_first_to_exit_with_0_is_the_cause_of_its_victims(victim: str) -> None:
+    early = RankEnd("rank 2", 2, "tvm-2", exit_code=0, ending="exited with code 0 before the others", cause=ENDED_EARLY)
+    end = first_failure((RankEnd("rank 3", 3, "tvm-3", exit_code=1), early))
+    diagnosis = judged(of_job(failed(*labelled(("step 7",), VICTIMS[victim]), end=end)))
+    (finding,) = diagnosis.findings
+    assert (finding.rule, finding.cause) == ("rank-ended-early", "rank 2 exited with code 0 before the others")
+    assert (diagnosis.who, finding.evidence[:7]) == ("rank 2 on node tvm-2", "rank 3:")
 
 
 @pytest.mark.parametrize("victim", [name for name, lines in VICTIMS.items() if lines[0] == HEADING])

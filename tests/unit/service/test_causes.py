@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchtrain.records.rank_end import ProgramError, RankEnd
+from batchtrain.records.rank_end import ENDED_EARLY, ProgramError, RankEnd, first_failure
 from batchtrain.service.causes import (
     LONGEST,
     Cause,
@@ -74,6 +74,37 @@ def test_the_exception_is_that_of_the_rank_that_failed_first(prefix: str) -> Non
 def test_the_failure_of_another_is_not_that_of_the_process_that_ended_first(raising: str, name: str) -> None:
     lines = [f"[rank{raising}]: {line}" for line in TRACEBACK]
     assert failure_of_another(lines, RANK_3)[0] == name
+
+
+EARLY = RankEnd("rank 1", 1, "n1", exit_code=0, ending="exited with code 0 before the others", cause=ENDED_EARLY)
+LOST = "ConnectionError: Connection reset by peer"
+
+
+@pytest.mark.parametrize(
+    ("lines", "rank", "exception"),
+    [
+        ((*TRACEBACK[:3], LOST), 1, ""),
+        ((LOST,), 1, ""),
+        (TRACEBACK, 3, TRACEBACK[-1]),
+        (("bye",), 3, ""),
+    ],
+)
+def test_the_first_to_exit_with_0_is_the_cause_only_if_another_one_misses_it(
+    lines: tuple[str, ...], rank: int, exception: str
+) -> None:
+    reason = cause([f"[0:3] {line}" for line in lines], first_failure((RANK_3, EARLY)))
+    assert (reason.end.rank, reason.exception, bool(reason.consequence)) == (rank, exception, rank == 1)
+
+
+def test_what_the_first_to_exit_with_0_raised_is_the_cause_of_the_others_failure() -> None:
+    lines = [*(f"[1:1] {line}" for line in TRACEBACK), *(f"[0:3] {line}" for line in (*TRACEBACK[:3], LOST))]
+    reason = cause(lines, first_failure((RANK_3, EARLY)))
+    assert (reason.end, reason.exception, reason.consequence) == (EARLY, TRACEBACK[-1], f"rank 3: {LOST}")
+
+
+def test_the_failure_of_a_third_process_is_no_matter_of_the_first_to_exit_with_0() -> None:
+    lines = [*(f"[1:2] {line}" for line in TRACEBACK), *(f"[0:3] {line}" for line in (*TRACEBACK[:3], LOST))]
+    assert cause(lines, first_failure((RANK_3, EARLY))).end.rank == 3
 
 
 def test_an_exception_that_another_one_caused_ends_the_chain() -> None:
