@@ -210,7 +210,7 @@ def _driver(url: str) -> str:
         "The NVIDIA driver that was asked for; again only when another one is asked for:",
         f"bt_driver={shell.word(url)}",
         "bt_mark=/var/lib/batchtrain/nvidia-driver",
-        """if [ -n "${BATCHTRAIN_EMULATED_NODE-}" ]; then echo "no driver is installed: the GPUs of the emulator need none"
+        """if [ -n "${BATCHTRAIN_EMULATED_NODE-}" ]; then echo "no driver is installed: emulated GPUs need none"
 elif [ "$(cat "$bt_mark" 2>/dev/null)" != "$bt_driver" ] || ! nvidia-smi >/dev/null; then
   command -v make >/dev/null && command -v gcc >/dev/null || bt_install gcc make
   if command -v apt-get >/dev/null; then bt_install "linux-headers-$(uname -r)" dkms

@@ -391,7 +391,7 @@ def test_the_emulator_installs_no_driver_and_says_so(stage: Stage) -> None:
     stage.tool("apt-get")
     done = stage.run(preparation.own(Preparation(nvidia_driver="https://d")), BATCHTRAIN_EMULATED_NODE="container")
     assert (done.returncode, done.stdout, stage.asked) == (
-        0, "no driver is installed: the GPUs of the emulator need none\n", [],
+        0, "no driver is installed: emulated GPUs need none\n", [],
     )  # fmt: skip
 
 
