@@ -530,10 +530,10 @@ class Reading:
         """Run the rules across properties and files. invalid: sections of which nothing is left. local: for the
         emulator."""
         unreadable = {yaml.file for yaml in self.documents.values() if not yaml.readable}
-        broken = frozenset(invalid | (set(schema.SECTIONS) - set(self.sections) if unreadable else set()))
-        left_out = {rule.name for rule in _rules().values() if rule.find and rule.needs(broken)}
+        unfit_sections = frozenset(invalid | (set(schema.SECTIONS) - set(self.sections) if unreadable else set()))
+        left_out = {rule.name for rule in _rules().values() if rule.find and rule.needs(unfit_sections)}
         reasons = unreadable | invalid if left_out else set()
-        for finding in _checks().run(recipe, broken, source_directory.surveys(recipe, local=local)):
+        for finding in _checks().run(recipe, unfit_sections, source_directory.surveys(recipe, local=local)):
             if self._is_about_omission(finding.path):
                 continue
             if incomplete := _rules()[finding.rule].needs(self._pruned.keys() - {finding.path[0]}):

@@ -181,8 +181,8 @@ def _job_disabled(view: View, task: Task) -> Reason | None:
 
 def _failed_with(view: View, job_action: str) -> str:
     """The id of a failed task whose `exit_conditions` do this to the job."""
-    failed = (other for other in view.seen.tasks or () if other.state == "completed" and other.failed)
-    ends = ((other.id, other.request.exits.of(other.exit_code, other.failure)) for other in failed)
+    failures = (other for other in view.seen.tasks or () if other.state == "completed" and other.failed)
+    ends = ((other.id, other.request.exits.of(other.exit_code, other.failure)) for other in failures)
     return next((task_id for task_id, options in ends if options.job_action == job_action), "")
 
 

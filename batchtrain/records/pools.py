@@ -148,8 +148,10 @@ def node_hours(nodes: Iterable[Node], now: datetime, *, since: datetime | None =
 def least_node_hours(tasks: Sequence[Task]) -> float:
     """The hours for which nodes existed at least, by the last runs of tasks: all nodes of each gang while it ran, or
     the node of each primary from its first start to its last end."""
-    runs = [(task, task.started, ended) for task in tasks if task.started and (ended := task.ended)]
-    of_gangs = ((ended - started).total_seconds() * (task.request.instances or 0) for task, started, ended in runs)
+    runs = [(task, task.started, end_time) for task in tasks if task.started and (end_time := task.ended)]
+    of_gangs = (
+        (end_time - start_time).total_seconds() * (task.request.instances or 0) for task, start_time, end_time in runs
+    )
     times = dict[str, list[datetime]]()
     for task, *span in runs:
         times.setdefault(task.node, []).extend(span)

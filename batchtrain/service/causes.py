@@ -121,8 +121,8 @@ def _of_process(lines: Sequence[str], end: RankEnd) -> Cause:
 
 def _misses_another(reason: Cause, lines: Iterable[str]) -> bool:
     """Whether a process failed because it lost others, or waited for them."""
-    printed = () if reason.exception else lines_of(lines, reason.end)
-    return reason.is_consequence or reason.end.cause == STALLED or any(map(is_consequence, printed))
+    own_lines = () if reason.exception else lines_of(lines, reason.end)
+    return reason.is_consequence or reason.end.cause == STALLED or any(map(is_consequence, own_lines))
 
 
 def failure_of_another(lines: Iterable[str], end: RankEnd) -> tuple[str, Cause]:
