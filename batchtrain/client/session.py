@@ -105,12 +105,12 @@ class Session:
     def _refuse_empty(self, recipe: Recipe, places: Iterable[str]) -> None:
         """Raise UsageError for places that the emulator's own storage lacks, except where the plan uploads files."""
         connect = self.storage(recipe)
-        local = (place for place in places if place.partition("/")[0] not in recipe.credentials.storage)
-        if not (empty := [place for place in local if is_empty(place, connect)]):
+        local = (prefix for prefix in places if prefix.partition("/")[0] not in recipe.credentials.storage)
+        if not (empty := [prefix for prefix in local if is_empty(prefix, connect)]):
             return
         files = [step.subject for step in ingress_plan(recipe).steps]
         if recipe.pool and recipe.pool.transfer_files_on_pool_creation:
-            empty = [place for place in empty if not local_storage.overlaps(place, files)]
+            empty = [prefix for prefix in empty if not local_storage.overlaps(prefix, files)]
         if empty:
             raise UsageError(local_storage.empty(empty, recipe.replaced_accounts, files, recipe.directory))
 

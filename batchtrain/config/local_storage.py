@@ -32,9 +32,9 @@ def meaning(accounts: Mapping[str, str], *, real: bool) -> str:
     return f"storage: {links} means the storage of this machine; --real-storage uses the account {names}"
 
 
-def overlaps(place: str, others: Iterable[str]) -> bool:
+def overlaps(prefix: str, others: Iterable[str]) -> bool:
     """Whether `link/container/path` is above or below one of the others."""
-    return any(other.startswith(place) or place.startswith(other) for other in others)
+    return any(other.startswith(prefix) or prefix.startswith(other) for other in others)
 
 
 def empty(places: Sequence[str], accounts: Mapping[str, str], files: Iterable[str], directory: str) -> str:

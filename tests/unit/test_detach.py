@@ -118,7 +118,7 @@ def test_the_results_need_one_storage_account() -> None:
     ("days", "account", "seconds", "reason"),
     [
         (2, KEYED, 1.5 * DAY, "expires after 2 days.*generated_sas_expiry_days: 3"),
-        (None, KEYLESS, 6.5 * DAY, "no account_key.*expires after 7 days.*--max-duration"),
+        (None, KEYLESS, 6.5 * DAY, "Entra ID signs it.*expires after 7 days.*--max-duration"),
     ],
 )
 def test_a_link_that_expires_before_the_last_upload_is_refused(

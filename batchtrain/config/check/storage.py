@@ -79,7 +79,7 @@ def read_places(recipe: Recipe) -> tuple[str, ...]:
     downloads: list[StorageInput | FileFactoryStorage] = [*(blobs for _, blobs in subject.inputs), *of_factories]
     reads = dict.fromkeys(_place(transfer) for transfer in downloads if not transfer.is_file_share)
     writes = {_place(transfer) for _, transfer in subject.outputs}
-    return tuple(place for place in reads if not overlaps(place, writes))
+    return tuple(prefix for prefix in reads if not overlaps(prefix, writes))
 
 
 def _place(transfer: StorageInput | StorageOutput | FileFactoryStorage) -> str:
