@@ -62,7 +62,7 @@ def read(document: Mapping[str, Any], operations: Collection[str]) -> Injection:
     if not fnmatch.filter(operations, injection.operation):
         near = sorted(operations, key=lambda name: mistakes(injection.operation, name))[:3]
         raise ValueError(f"there is no operation `{injection.operation}`; similar: {', '.join(near)}")
-    if injection.operation != Injection.operation and injection.kind not in ANSWERS:
+    if injection.operation != "*" and injection.kind not in ANSWERS:
         raise ValueError(f"only faults of answers have an operation: {', '.join(ANSWERS)}")
     if not 0 <= injection.rate <= 1 or not 0 <= injection.fraction <= 1:
         raise ValueError("rate and fraction are between 0 and 1")

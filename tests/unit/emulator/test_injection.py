@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchtrain.emulator.injection import Injections, read
+from batchtrain.emulator.injection import KINDS, Injections, read
 from batchtrain.emulator.routes import NAMES
 
 
@@ -84,3 +84,8 @@ def test_a_fault_that_was_removed_strikes_no_more() -> None:
 def test_a_fault_that_cannot_be_is_refused(document: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read(document, NAMES)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_fault_needs_its_kind_alone(kind: str) -> None:
+    assert read({"kind": kind}, NAMES).kind == kind
