@@ -75,7 +75,7 @@ def test_a_detached_run_that_cannot_be_added_leaves_no_job_and_no_requests(
         detach(client, made, tell=QUIET, origin=Origin(tmp_path / "runs"), limits=LIMITS, has_controller=True)
     assert client.jobs.state("j") == client.jobs.state("j-controller") == ""
     [run] = runs(tmp_path / "runs")
-    assert run.record().state == "failed"
+    assert run.record().state == "interrupted"
     stored = {item.name for item in blob.stored(client.storage(made)("link"), control_of(run.name))}
     assert "run/run.json" in stored and FILE not in stored
 
@@ -173,5 +173,5 @@ def test_a_run_of_an_earlier_version_is_fetched_stopped_and_attached(
     client.stop_run(run, runs_dir=tmp_path / "elsewhere")
     assert not blob.exists(storage, container_of(run), FILE)
     attached = client.attach(run, runs_dir=tmp_path / "another", tell=QUIET, check=False)
-    assert attached.state == "failed"
+    assert attached.state == "interrupted"
     assert sorted(path.name for path in (attached.path / "config").iterdir()) == ["effective.yaml", "plan.json"]
