@@ -145,17 +145,16 @@ def node_hours(nodes: Iterable[Node], now: datetime, *, since: datetime | None =
     return sum((max(span.total_seconds(), 0.0) for span in lived), 0.0) / 3600
 
 
-def least_node_hours(tasks: Sequence[Task]) -> float:
+def least_node_hours(tasks: Iterable[Task]) -> float:
     """The hours for which nodes existed at least, by the last runs of tasks: all nodes of each gang while it ran, or
     the node of each primary from its first start to its last end."""
-    runs = [(task, task.started, end_time) for task in tasks if task.started and (end_time := task.ended)]
-    of_gangs = (
-        (end_time - start_time).total_seconds() * (task.request.instances or 0) for task, start_time, end_time in runs
-    )
-    times = dict[str, list[datetime]]()
-    for task, *span in runs:
-        times.setdefault(task.node, []).extend(span)
-    return max(sum(of_gangs), sum((max(span) - min(span)).total_seconds() for span in times.values())) / 3600
+    of_gangs, spans = 0.0, dict[str, tuple[datetime, datetime]]()
+    for task in tasks:
+        if task.started and task.ended:
+            of_gangs += (task.ended - task.started).total_seconds() * (task.request.instances or 0)
+            first_start, last_end = spans.get(task.node, (task.started, task.ended))
+            spans[task.node] = min(first_start, task.started), max(last_end, task.ended)
+    return max(of_gangs, sum((last - first).total_seconds() for first, last in spans.values())) / 3600
 
 
 def node_cost(nodes: Sequence[Node], price: Price, now: datetime, *, since: datetime | None = None) -> float | None:

@@ -532,7 +532,7 @@ class Recording:
         if end_time is None:
             return {"node_hours": None}
         nodes, since, cost = tuple(self._nodes.values()), self._record.started, self._record.cost
-        hours, least = node_hours(nodes, end_time, since=since), least_node_hours(self.run.tasks())
+        hours, least = node_hours(nodes, end_time, since=since), least_node_hours(self.run.each_task())
         if cost is not None:
             price = Price(self._record.vm_size, cost.region, cost.currency, cost.dedicated, cost.spot)
             cost = replace(cost, run=node_cost(nodes, price, end_time, since=since) if hours >= least else None)
