@@ -232,19 +232,20 @@ def stderr_end(folder: Path) -> tuple[str, ...]:
 def failure_of(batch: BatchClient, run: RunDirectory, job_id: str) -> TaskFailed | None:
     """Why the first task that failed did so, from the fetched files, or what ended the job before its tasks had; None
     if all tasks succeeded."""
-    job, count, rest = read.job(batch, job_id), 0, list[Task]()
+    job, count, first = read.job(batch, job_id), 0, None
     for task in run.each_task():
         count += 1
-        rest += [task] if task.outcome != "succeeded" else []
-    if job.is_ended_early and any(task.is_cut_short for task in rest):
-        return ended_early(job)
-    for task in rest:
-        if task.state != "completed":
-            return unfinished(job_id, task)
-        logs = run.logs(task.id)
-        ends = local_records(logs / ENDS.removeprefix("wd/"), RankEnd)
-        return failed(job_id, task, stderr_end(logs), first_failure(ends))
-    return None if job.reason in ENDED_BY_TASKS or count >= _planned_tasks(run) else ended_early(job)
+        if task.outcome != "succeeded":
+            if job.is_ended_early and task.is_cut_short:
+                return ended_early(job)
+            first = first or task
+    if first is None:
+        return None if job.reason in ENDED_BY_TASKS or count >= _planned_tasks(run) else ended_early(job)
+    if first.state != "completed":
+        return unfinished(job_id, first)
+    logs = run.logs(first.id)
+    ends = local_records(logs / ENDS.removeprefix("wd/"), RankEnd)
+    return failed(job_id, first, stderr_end(logs), first_failure(ends))
 
 
 class _PlanBody(msgspec.Struct, frozen=True):
