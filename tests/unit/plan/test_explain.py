@@ -75,7 +75,7 @@ def test_decisions_alike_are_one_and_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "told"),
+    ("question", "is_named"),
     [
         ("job_specifications[0].tasks[0]", True),
         ("job_specifications[0].tasks[1]", False),
@@ -84,8 +84,8 @@ def test_decisions_alike_are_one_and_counted() -> None:
         ("tasks[1]", False),
     ],
 )
-def test_a_block_is_asked_for_by_its_path(question: str, told: bool) -> None:
-    assert ("infiniband" in whats(asked(question))) is told
+def test_a_block_is_asked_for_by_its_path(question: str, is_named: bool) -> None:
+    assert ("infiniband" in whats(asked(question))) == is_named
 
 
 @pytest.mark.parametrize(
