@@ -653,7 +653,12 @@ class Reading:
 
 def _first_new(data: Any, path: _At) -> _At:
     """The beginning of a setting's path that its section does not have yet; the whole path if it has all of it."""
-    return next((path[:n] for n in range(2, len(path)) if override.at(data, path[1:n]) is None), path)
+    for length, step in enumerate(path[1:], 2):
+        items = data if isinstance(data, dict) else dict(enumerate(data)) if isinstance(data, list) else {}
+        if step not in items:
+            return path[:length]
+        data = items[step]
+    return path
 
 
 _PRUNINGS = 5  # removing a part may make another one incomplete
