@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from unittest import mock
 
-from batchtrain import state_files
 from batchtrain.containers import environments, make_environment
 from batchtrain.containers.environments import BUILD, OPENMPI, TORCH, TORCH_INDEX, Environment, Horovod
 from batchtrain.containers.make_environment import Intended
@@ -78,8 +77,7 @@ def share(name: str) -> None:
     """Put the environment of PyTorch where `batchtrain run` would make that of a recipe. Missing if there is none."""
     intended = make_environment.intend(name, environments.ENVIRONMENTS[name], home(), installs_python=False)
     torch = prefix(name)
-    with state_files.lock_file(intended.prefix.parent / f"{intended.name}.lock") as lock:
-        state_files.lock(lock)
+    with make_environment.alone(intended):
         if not intended.prefix.exists():
             intended.prefix.symlink_to(torch, target_is_directory=True)
 

@@ -107,8 +107,7 @@ class AccountRuns(NamedTuple):
         if orphan is None:
             if self.client.jobs.state(job_id) == "terminating":  # the service still uploads
                 with watch.Deadline(GONE_SECONDS, f"the end of job {job_id}", tell) as deadline:
-                    batch, pace = self.client.batch, self.client.pace
-                    job_actions.until(batch, job_id, job_actions.COMPLETED, of_runs({name}), deadline, pace)
+                    self._until_completed(name, job_id, deadline)
             return detached_results.fetch(self.client, self.connect(), self.root, name, everything=everything)
         return orphans.fetch(self.client, orphan, tell, everything=everything)
 
@@ -143,11 +142,14 @@ class AccountRuns(NamedTuple):
         with watch.Deadline(timeout, f"the end of job {job_id}", tell) as deadline:  # soon after that of its tasks
             if (step := job.reason_to_wait()) is not None and step.act == "end" and step.rule is not JOB_ENDED:
                 job.raise_failed()
-            batch, pace = self.client.batch, self.client.pace
-            job_actions.until(batch, job_id, job_actions.COMPLETED, of_runs({name}), deadline, pace)
+            self._until_completed(name, job_id, deadline)
         recording = detached_results.fetch(self.client, storage, self.root, name)
         _show_rest(run, lines, tell)
         return recording
+
+    def _until_completed(self, name: str, job_id: str, deadline: watch.Deadline) -> None:
+        batch, pace = self.client.batch, self.client.pace
+        job_actions.until(batch, job_id, job_actions.COMPLETED, of_runs({name}), deadline, pace)
 
 
 def of(client: Operations, root: Path, link: str | None = None) -> AccountRuns:

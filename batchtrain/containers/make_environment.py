@@ -12,6 +12,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -145,11 +146,18 @@ def make(plan: Intended, say: Say) -> None:
             os.utime(plan.prefix / READY)
     else:
         _require(plan)
-        plan.prefix.parent.mkdir(parents=True, exist_ok=True)
-        with state_files.lock_file(plan.prefix.parent / f"{plan.name}.lock") as lock:
-            state_files.lock(lock)
+        with alone(plan):
             if not plan.ready:  # another process may have made it meanwhile
                 _make(plan, say)
+
+
+@contextmanager
+def alone(plan: Intended) -> Iterator[None]:
+    """Keeps other processes from making the environment meanwhile."""
+    plan.prefix.parent.mkdir(parents=True, exist_ok=True)
+    with state_files.lock_file(plan.prefix.parent / f"{plan.name}.lock") as lock:
+        state_files.lock(lock)
+        yield
 
 
 def _make(plan: Intended, say: Say) -> None:

@@ -15,7 +15,7 @@ from batchtrain.life import rules
 from batchtrain.records import Attempt, Job, Pool
 from batchtrain.records.failure import EXIT_CODE
 from batchtrain.records.jobs import EXPIRED
-from batchtrain.records.rank_end import ENDED_EARLY
+from batchtrain.records.rank_end import ENDED_EARLY, STALLED
 from batchtrain.service.causes import (
     Cause,
     admissible,
@@ -32,7 +32,7 @@ FULL_MEMORY = {"cgroup": _BY_NAME["container-out-of-memory"], "node": _BY_NAME["
 """The rule for each memory that may have been full when the kernel killed a rank."""
 KILLED = (137, 143)
 """The exit codes of SIGKILL and SIGTERM: with any other one, a process can end by its own exception."""
-BY_CAUSE = {"singletons": _BY_NAME["mpi-mismatch"], "stalled": _BY_NAME["stalled"]}
+BY_CAUSE = {"singletons": _BY_NAME["mpi-mismatch"], STALLED: _BY_NAME["stalled"]}
 """The rule for each cause that an end records; the end has its words."""
 TIMEOUT = "collective-timeout"
 """The rule about ranks that wait for others; the output of all ranks together tells for which."""

@@ -293,7 +293,7 @@ def _no_usable_node(view: View, task: Task) -> Reason | None:
     more = f" and {len(broken) - NAMED} more" if len(broken) > NAMED else ""
     states = ", ".join(sorted({STATES.get(other.state, other.state) for other in broken}))
     count = f"{len(broken)} of {counted(len(nodes), 'node')} of pool {view.pool.id}"
-    cause = f"{count} take{'s' * (len(broken) == 1)} no tasks: {names}{more} ({states})"
+    cause = f"{count} take{_s(len(broken))} no tasks: {names}{more} ({states})"
     return Reason(cause, f"`batchtrain pool diagnose {view.pool.id}` tells why; reboot or replace them", proof)
 
 
@@ -320,12 +320,13 @@ def _waits_for_turn(view: View, task: Task) -> Reason | None:
     if view.seen.pool is None:
         return Reason("the service has not made the pool of the job yet", "wait")
     nodes = [node for node in view.seen.nodes or () if node.state == "running"]
-    busy = (
-        f": {counted(len(nodes), 'node')} of pool {view.pool.id} run{'s' * (len(nodes) == 1)} other tasks"
-        if nodes
-        else ""
-    )
+    busy = f": {counted(len(nodes), 'node')} of pool {view.pool.id} run{_s(len(nodes))} other tasks" if nodes else ""
     return Reason(f"the service has not started it yet{busy}", "wait")
+
+
+def _s(count: int) -> str:
+    """The ending of a verb whose subject is one."""
+    return "s" if count == 1 else ""
 
 
 FAILED, REFUSED, GONE, OVER = 10, 4, 3, 6

@@ -349,7 +349,7 @@ _SETTINGS: dict[str, Any] = {
     "vm_size": lambda record: record.vm_size,
     "commit": lambda record: record.commit.id[:12] if record.commit else "",
     "seconds": lambda record: f"{seconds(record):.1f}" if record.ended else "",
-    "node_hours": lambda record: node_hours(record),
+    "node_hours": node_hours,
     "cost": cost,
 }
 
