@@ -89,7 +89,7 @@ def test_a_files_absence_is_not_silence(recipe: Path, batchtrain: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_job_that_was_ended_before_its_tasks_ran_is_a_failure(recipe: Path, batchtrain: Any) -> None:
+def test_a_job_that_a_user_ended_before_its_tasks_is_no_success(recipe: Path, batchtrain: Any) -> None:
     jobs = (
         JOBS.replace("auto_complete: true", "auto_complete: false")
         + "  - {id: u, command: sleep 60, depends_on: [t]}\n"
@@ -99,7 +99,8 @@ def test_a_job_that_was_ended_before_its_tasks_ran_is_a_failure(recipe: Path, ba
     batchtrain("pool", "add", "--configdir", str(recipe), "--local")
     batchtrain("jobs", "add", "--configdir", str(recipe), "--local")
     batchtrain("jobs", "term", "j", "--local", "-y")
-    assert "task j/" in batchtrain("jobs", "wait", "j", "--local", code=10).stderr
+    told = batchtrain("jobs", "wait", "j", "--local", code=130).stderr
+    assert "task j/t was terminated" in told and "job j was terminated by a user" in told
 
 
 @pytest.mark.slow

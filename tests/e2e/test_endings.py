@@ -144,8 +144,8 @@ def test_a_run_that_its_user_leaves_continues_within_its_limits(world: World) ->
     assert world.batchtrain("runs", "fetch").returncode == 0
     assert (world.models(), world.states()) == ([MODEL_BYTES], ["left"])
     assert world.batchtrain("runs", "stop", "-y").returncode == 0
-    assert world.batchtrain("runs", "attach").returncode == 10
-    assert (world.existing(), world.models(), world.states()) == (set(), [MODEL_BYTES], ["failed"])
+    assert world.batchtrain("runs", "attach").returncode == 130
+    assert (world.existing(), world.models(), world.states()) == (set(), [MODEL_BYTES], ["interrupted"])
 
 
 @pytest.mark.parametrize(("answer", "state"), [(b"continue\r", "active"), (b"stop\r", "completed")])

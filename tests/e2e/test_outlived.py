@@ -18,7 +18,7 @@ from batchtrain.emulator import steering
 from batchtrain.emulator.interface import StorageAccount
 from batchtrain.emulator.server import Settings
 from batchtrain.emulator.serving import Emulator
-from batchtrain.errors import NotFound, ServiceError, TaskFailed
+from batchtrain.errors import JobStopped, NotFound, ServiceError, TaskFailed
 from batchtrain.runs.finished import Runs
 from batchtrain.runs.recording import Origin
 from batchtrain.service.connect import Account
@@ -131,7 +131,7 @@ def test_a_run_is_followed_and_stopped_from_python(azurite: StorageAccount, tmp_
         job = client.jobs.handle("k")
         until(lambda: b"step=1" in read_or_empty(job))
         client.stop_run(other.run.name, runs_dir=tmp_path / "elsewhere")
-        with pytest.raises(TaskFailed, match="task k/t"):
+        with pytest.raises(JobStopped, match="job k was terminated by a user"):
             client.attach(other.run.name, runs_dir=tmp_path / "elsewhere")
         assert [(row.run, row.state) for row in client.account_runs()] == [
             (begun.run.name, "completed"), (other.run.name, "completed"),
