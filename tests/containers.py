@@ -27,6 +27,7 @@ from filelock import FileLock
 
 from batchtrain.emulator.machine import docker_engine as engines
 from batchtrain.emulator.machine.leftovers import LABEL
+from tests.raw_server import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("BATCHTRAIN_TEST_DOCKER") or ROOT / ".cache" / "docker")
@@ -207,8 +208,7 @@ def registry(folder: Path) -> Iterator[Registry]:
     program = shutil.which("docker-registry")
     if program is None:
         raise Missing("docker-registry is not installed")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        server = f"127.0.0.1:{free.getsockname()[1]}"
+    server = f"127.0.0.1:{free_port()}"
     username, password = "puller", "s3cret-of-the-registry"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "users").write_text(f"{username}:{_bcrypt(password)}\n")

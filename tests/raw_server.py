@@ -15,6 +15,12 @@ Send = Callable[[bytes, str], bytes | Iterable[bytes]]
 """Makes the answer to a request from its bytes and the URL of the server."""
 
 
+def free_port() -> int:
+    """A port of this machine that no program listens on, and that no launcher chooses."""
+    with socket.create_server(("", 0)) as free:
+        return int(free.getsockname()[1])
+
+
 def answer(body: Any, status: str = "200 OK", **headers: str) -> bytes:
     """An answer with a body: bytes, or the JSON of a value. headers: `_` for `-`; without Content-Type, JSON."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()

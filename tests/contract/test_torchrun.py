@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.raw_server import free_port
 
 pytestmark = [pytest.mark.process, pytest.mark.framework]
 
@@ -43,15 +44,9 @@ def python(framework_environment: Callable[[str], Path]) -> str:
     return str(framework_environment("torch") / "bin" / "python")
 
 
-def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 def launch(python: str, program: str, rendezvous: str, tmp_path: Path) -> tuple[list[int], list[str]]:
     """Exit codes and stderr of both nodes, whose one process each succeeds."""
-    shared, released = port(), tmp_path / "released"
+    shared, released = free_port(), tmp_path / "released"
 
     def start(node: int) -> subprocess.Popen[str]:
         address = (

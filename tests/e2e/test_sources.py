@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from batchtrain.config.load import load
+from tests.raw_server import free_port
 
 from .test_frameworks import COMMAND, GANG, SHARED, mapped, recorded, run
 
@@ -196,7 +197,8 @@ def test_the_mxnet_benchmark_runs_on_two_nodes_and_worker_0_alone_prints_results
 ) -> None:
     small = "--network lenet --gpus 0,1 --num-epochs 1 -Pexp.num_nodes=2 " + SMALL
     command = mxnet(f"{small} --kv-store {store} {MXNET_CLUSTER[store]}")
-    printed = said(batchtrain, prepared("MXNet-Benchmark"), command, (f"{GANG}.mxnet.rendezvous", "10.0.0.4:29500"))
+    rendezvous = (f"{GANG}.mxnet.rendezvous", f"10.0.0.4:{free_port()}")
+    printed = said(batchtrain, prepared("MXNet-Benchmark"), command, rendezvous)
     assert set(re.findall(r"^\[(\d:\d)\] INFO:root:Epoch\[0\] Batch .*Speed: ", printed, re.M)) == {"0:0", "1:1"}
     assert set(re.findall(r"^\[(\d:\d)\] __results\.", printed, re.M)) == {"0:0"}
     results = dlbs(re.sub(r"^\[0:0\] ", "", printed, flags=re.M))

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest import mock
 
 import msgspec
 import pytest
@@ -29,7 +30,7 @@ from batchtrain.plan import Plan, plan_jobs, plan_pool
 from batchtrain.plan.wire_times import duration
 from batchtrain.records import Node
 from batchtrain.records.events import NodesSeen
-from batchtrain.service import job_actions
+from batchtrain.service import job_actions, submit
 from tests import examples
 from tests.emulation import Stage
 from tests.unit.plan.jobs import recipe
@@ -210,8 +211,9 @@ def hand_over(account: Account, guard: Guard) -> bool:
     ending: Any = SimpleNamespace(recipe=account.case.recipe, intent=RUN, tell=lambda _: None)
     ending.register = SimpleNamespace(runs={"r": None})
     ending.error_of = lambda step: acts.get(step.func, step.func)(*step.args)
-    ending.client = SimpleNamespace(batch=None, carry_out=lambda plan, *_: account.add(plan))
-    return leave(ending, guard, "user")
+    ending.client = SimpleNamespace(batch=None)
+    with mock.patch.object(submit, "scale_pool", lambda _, step, __: account.add(Plan((step,)))):
+        return leave(ending, guard, "user")
 
 
 def spend(account: Account, limits: Limits, hour: Hour) -> None:

@@ -13,6 +13,7 @@ import pytest
 from batchtrain.emulator.interface import Forward
 from batchtrain.emulator.machine import forwarding
 from batchtrain.emulator.machine.forwarding import PortForwards, Way, ways
+from tests.raw_server import free_port
 
 HERE = "127.0.0.1"
 
@@ -22,12 +23,6 @@ def test_a_node_has_a_way_for_each_endpoint_and_with_its_own_network_one_to_the_
     assert ways("10.7.0.4", [Forward(50000, 22)]) == (inbound,)
     service = (HERE, 10010)
     assert ways("10.7.0.4", [Forward(50000, 22)], service) == (inbound, Way(HERE, 10010, service))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HERE, 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.asynccontextmanager
