@@ -34,10 +34,10 @@ def storage_of(client: Operations, link: str | None = None) -> Storage:
     link = link or only_link(links, emulated=bool(client.account.home))
     if not link:
         next_step = (
-            f"has several accounts ({', '.join(links)}); name one with --link"
+            f"has several accounts ({', '.join(links)}); name one (`--link`, in Python `link`)"
             if links
-            else "has no account; write `storage.NAME.account` (and `account_key`) there; --configdir DIR names another"
-            " directory"
+            else "has no account; write `storage.NAME.account` (and `account_key`) there, or take those of"
+            " another directory (`--configdir DIR`, in Python `credentials` of `connect`)"
         )
         raise UsageError(f"the results of a detached run are in a storage account, and credentials.yaml {next_step}")
     return client.storage(Recipe(directory=".", credentials=client.credentials))(link)

@@ -44,7 +44,7 @@ def hour_for(limits: Limits, recipe: Recipe, region: str | None) -> Hour | None:
     if not hour.cost and (hour.price is None or hour.nodes != 0):
         reason = unlimited(recipe.pool)
         if not reason and seems_windows(recipe):
-            reason = "the catalogue has prices of Linux nodes alone; use a limit of the duration (`--max-duration`)"
+            reason = "the catalogue has prices of Linux nodes alone; limit the duration (`--max-duration`)"
         reason = reason or missing(" or ".join(recipe.pool.sizes), hour.price, hour.dedicated, hour.spot, region or "")
         raise UsageError(f"a limit of the price needs what an hour of all nodes of pool {hour.pool} costs: {reason}")
     return hour.times(recipe.pools_at_once)

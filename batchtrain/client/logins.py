@@ -56,8 +56,8 @@ def login(account: Account, batch: BatchClient, pool_id: str, node_id: str, reci
     ssh = recipe.pool.ssh if recipe and recipe.pool else None
     if recipe is None or ssh is None:
         raise UsageError(
-            f"pool {pool_id} has no known login: add `ssh` with a `username` to pool.yaml, give its directory with"
-            " --configdir, and run `batchtrain pool login`"
+            f"pool {pool_id} has no known login: add `ssh` with a `username` to pool.yaml, and run"
+            " `batchtrain pool login --configdir DIR` with its directory"
         )
     if shutil.which("ssh") is None:
         raise UsageError("ssh is not installed on this machine; on Debian: `apt-get install openssh-client`")

@@ -92,12 +92,12 @@ def refuse_unattended(recipe: Recipe) -> None:
     candidates = recipe.pool.candidates if recipe.pool is not None else None
     if recipe.pool is not None and candidates is not None and candidates.recover:
         raise PlanError(
-            f"pool {recipe.pool.id} has `candidates.recover`, which needs a client that follows the job; use"
-            " `batchtrain run` without --detach, or with --controller, or"
-            " `--set pool_specification.candidates.recover=false`"
+            f"pool {recipe.pool.id} has `candidates.recover`, which needs a client that follows the job: do"
+            " not detach it, add a controller (`--controller`, in Python `controller=True`), or set"
+            " `pool_specification.candidates.recover` to false"
         )
     if recipe.pool is not None and recipe.pool.on_bad_node == "replace":
         raise PlanError(
             f"pool {recipe.pool.id} has `on_bad_node: replace`, and no client would replace a node;"
-            " use `batchtrain run` or `batchtrain jobs add --follow`, or `--set pool_specification.on_bad_node=fail`"
+            " use `batchtrain run` or `batchtrain jobs add --follow`, or set `pool_specification.on_bad_node` to fail"
         )

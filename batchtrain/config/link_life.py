@@ -64,7 +64,7 @@ def too_short(recipe: Recipe, need: Need) -> str:
         remedies.append(f"set `batchtrain.generated_sas_expiry_days: {days}` in config.yaml")
     return (
         f"{_expiry(recipe, need)}, and its last use may be after {days} (time limits, retries, queue, and a day for"
-        f" nodes and uploads); {' and '.join(remedies)}, or shorten the limits (`max_wall_time`, --max-duration)"
+        f" nodes and uploads); {' and '.join(remedies)}, or shorten the limits (`max_wall_time`, `--max-duration`)"
     )
 
 

@@ -44,8 +44,8 @@ NOT_LOCAL = frozenset({"storage-link"})
 """Checks that do not apply to the emulator: it stores a large `source` itself, and has a storage account."""
 MOST = 100
 """Maximum number of problems to show; the others are counted."""
-SETTING = "--set"
-"""The file name of a value from the command line."""
+SETTING = "setting"
+"""The file name of a value of `--set`, BATCHTRAIN_SET or `settings`."""
 
 _At = tuple[str | int, ...]
 
@@ -407,15 +407,14 @@ class Reading:
                     short = override.SHORT_WORDS if len(words) == 1 else ()
                     all_known = f"{schema.did_you_mean(head, names)} Short words: {', '.join(short)}."
                     hint = schema.did_you_mean(head, (*names, *short)) or all_known
-                example = dotted(path or ("pool_specification", "vm_size"))
-                whole = "write it as" if path else "write all of it, such as"
-                message = f"this is not the path of a property; {whole} {example}=..."
+                whole = f"`{dotted(path)}`" if path else "all of it, such as `pool_specification.vm_size`."
+                message = f"this is not the path of a property; write {whole}"
                 self._problems.append(Problem("unknown-key", message, SETTING, path=schema.shortened(name), hint=hint))
                 continue
             section = self.sections.get(head) or Section(Document(SETTING, {}, readable=False), head, None)
             path = today((head, *override.joined(head, words[1:], section.data)))
             if (numbered_path := override.numbered(section.data, path[1:])) != path[1:]:
-                message = f"an item of a list has a number; write it as {dotted((head, *numbered_path))}=..."
+                message = f"an item of a list has a number; write `{dotted((head, *numbered_path))}`"
                 self._problems.append(Problem("unknown-key", message, SETTING, path=schema.shortened(name)))
                 continue
             try:

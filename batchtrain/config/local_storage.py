@@ -29,7 +29,7 @@ def meaning(accounts: Mapping[str, str], *, real: bool) -> str:
     names = ", ".join(dict.fromkeys(accounts.values()))
     if real:
         return f"storage: {links} means the account {names}: inputs are read there, and `output_data` is written there"
-    return f"storage: {links} means the storage of this machine; --real-storage uses the account {names}"
+    return f"storage: {links} means the storage of this machine; `--real-storage` (`real_storage`) uses {names}"
 
 
 def overlaps(prefix: str, others: Iterable[str]) -> bool:
@@ -42,7 +42,7 @@ def empty(places: Sequence[str], accounts: Mapping[str, str], files: Iterable[st
     use; files: where the `global_resources.files` of the directory go."""
     link = places[0].partition("/")[0]
     command = f"ingress {shlex.quote(directory)}" if overlaps(places[0], files) else f"sync ./DIR {places[0]}"
-    other = f", or add --real-storage to use the account {accounts[link]}" if link in accounts else ""
+    other = f", or use the account {accounts[link]} (`--real-storage`, `real_storage`)" if link in accounts else ""
     return (
         f"the tasks read {' and '.join(places)}, and the storage of this machine has nothing there; bring the files"
         f" with `batchtrain data {command} --local`{other}"

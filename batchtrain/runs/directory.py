@@ -485,7 +485,7 @@ def check(root: Path) -> None:
     if not root.is_dir() or not os.access(root, os.W_OK | os.X_OK):
         raise UsageError(
             f"results cannot be written to {root}: it is not a directory that this user can write to; choose another"
-            f" with --runs-dir DIR or {ROOT_VARIABLE}"
+            f" (`--runs-dir DIR`, in Python `runs_dir`, or {ROOT_VARIABLE})"
         )
 
 
@@ -518,8 +518,8 @@ def make(root: Path, job: str, now: datetime, name: str = "") -> RunDirectory:
 
 def _no_room(root: Path, error: OSError) -> UsageError:
     return UsageError(
-        f"results cannot be written to {root}: {error.strerror}; choose another directory with --runs-dir DIR or"
-        f" {ROOT_VARIABLE}"
+        f"results cannot be written to {root}: {error.strerror}; choose another directory (`--runs-dir DIR`, in"
+        f" Python `runs_dir`, or {ROOT_VARIABLE})"
     )
 
 

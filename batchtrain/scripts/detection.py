@@ -50,8 +50,8 @@ def framework_of(script: Script, name: str = "") -> Choice:
     candidates = [framework for framework in evidence if LAUNCHES[framework].level == level]
     if len(candidates) > 1:
         places = " and ".join(f"{_at(evidence[framework])} for {framework}" for framework in candidates)
-        options = " or ".join(f"`--framework {framework}`" for framework in candidates)
-        raise Undecided(f"{script.path} fits several frameworks: {places}; choose with {options}", tuple(candidates))
+        text = f"{script.path} fits several frameworks: {places}; choose one of them (`--framework NAME`, `framework`)"
+        raise Undecided(text, tuple(candidates))
     if not candidates:
         reason = "it imports no framework, so it runs once on every node with RANK and WORLD_SIZE"
         return _chosen(NONE, script, reason)

@@ -267,14 +267,14 @@ def _own_launcher(script: imports.Script, *, refuses: bool) -> Iterator[Problem]
     refused = refuses and mention.certain
     when = "" if mention.certain else " under a condition"
     advice = (
-        "call the training function directly, and let it read RANK, LOCAL_RANK and WORLD_SIZE; `--framework NAME` runs"
-        " it as it is"
+        "call the training function directly, and let it read RANK, LOCAL_RANK and WORLD_SIZE; to run it as it is,"
+        " choose the framework"
         if refused
         else "give it the arguments with which it does not"
     )
     text = (
         f"the script starts the processes of the training itself{when}, with `{mention.name}`; batchtrain starts them"
-        f" on every node (`--processes-per-node`), so {advice}"
+        f" on every node (processes per node), so {advice}"
     )
     level = "error" if refused else "warning"
     yield Problem("script-launcher", text, str(mention.file), mention.line, level=level)

@@ -106,7 +106,7 @@ def account_of(credentials: Credentials | None, environment: Mapping[str, str]) 
         if name:
             raise UsageError(
                 f"AZURE_BATCH_ACCOUNT is {name}, and AZURE_BATCH_ENDPOINT is not set; set it to the account's URL, such"
-                f" as https://{name}.REGION.batch.azure.com, or add --local for the embedded Azure Batch"
+                f" as https://{name}.REGION.batch.azure.com, or choose the emulator (`--local`, `local=True`)"
             )
         return None
     specific, ca = batch.aad if batch is not None else None, environment.get(CA_VARIABLE) or None

@@ -64,7 +64,7 @@ def ended_early(job: Job) -> TaskFailed:
 def wall_clock(job: Job) -> Finding:
     """The cause of the end of a job at its limit of run time."""
     cause = "the job reached its limit of run time" + (f" ({job.wall_clock:g} s)" if job.wall_clock else "")
-    step = "raise the job's `max_wall_time`, or --max-duration of a detached run"
+    step = "raise the job's `max_wall_time`, or the `--max-duration` (`max_duration`) of a detached run"
     return Finding("wall-clock", f"job {job.id}", cause, job.reason, step)
 
 

@@ -121,7 +121,7 @@ def _misspelt_size(subject: Subject) -> Found:
         yield (
             (*POOL, "vm_size"),
             f"the VM size `{name}` is not in the catalogue; did you mean {near[0]}?"
-            " (`--ignore vm-size-unknown` uses the size anyway, without implicit GPUs and InfiniBand)",
+            " (ignoring the check `vm-size-unknown` uses the size anyway, without implicit GPUs and InfiniBand)",
         )
 
 

@@ -235,7 +235,10 @@ def test_a_setting_in_older_words_is_read(tmp_path: Path) -> None:
 def test_a_mistake_in_a_setting_is_reported_for_the_setting(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(write(tmp_path, pool=POOL, jobs=JOBS), settings={"pool_specification.vm_count.dedicated": "two"})
-    assert [(problem.file, problem.rule) for problem in caught.value.problems] == [("--set", "type"), ("", "left-out")]
+    assert [(problem.file, problem.rule) for problem in caught.value.problems] == [
+        ("setting", "type"),
+        ("", "left-out"),
+    ]
     assert "two" in str(caught.value)
 
 
@@ -253,12 +256,12 @@ def test_a_mistake_in_a_setting_is_reported_for_the_setting(tmp_path: Path) -> N
     ],
 )
 def test_half_the_path_of_a_setting_is_answered_with_the_whole(half: str, whole: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=re.escape(f"write it as {whole}=...")):
+    with pytest.raises(ConfigError, match=re.escape(f"write `{whole}`")):
         load(write(tmp_path, pool=POOL, jobs=JOBS), settings={half: "1"})
 
 
 def test_the_path_of_no_property_is_answered_with_an_example_and_the_sections(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"such as pool_specification\.vm_size=\.\.\. Known: credentials, "):
+    with pytest.raises(ConfigError, match=r"such as `pool_specification\.vm_size`\. Known: credentials, "):
         load(write(tmp_path, pool=POOL, jobs=JOBS), settings={"nosuch": "1"})
 
 
@@ -483,7 +486,7 @@ def test_a_name_that_is_wrong_is_not_missed_by_those_that_name_it(tmp_path: Path
 
 @pytest.mark.parametrize("path", ["pool_specification.vm_sise", "pool_specification.vm_coutn.dedicated"])
 def test_a_misspelt_setting_suggests_the_property_even_if_the_file_has_it(path: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--set: error: .*Did you mean `vm_(size|count)`\?"):
+    with pytest.raises(ConfigError, match=r"setting: error: .*Did you mean `vm_(size|count)`\?"):
         load(write(tmp_path, pool=POOL, jobs=JOBS), settings={path: "4"})
 
 

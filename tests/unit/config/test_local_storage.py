@@ -71,9 +71,9 @@ def test_a_container_that_is_read_and_empty_here_is_named_with_both_ways(monkeyp
     client, said = session(monkeypatch)
     monkeypatch.setattr(client, "_values", lambda _: type("Values", (), {"connect": staticmethod(lambda link: link)}))
     for _ in range(2):
-        with pytest.raises(UsageError, match=r"data sync ./DIR link/data/x --local`, or add --real-storage .* prod"):
+        with pytest.raises(UsageError, match=r"data sync ./DIR link/data/x --local`, or use the account prod"):
             client.foresee(recipe({"input_data": blobs("data/x")}))
-    assert said == ["storage: `link` means the storage of this machine; --real-storage uses the account prod"]
+    assert said == ["storage: `link` means the storage of this machine; `--real-storage` (`real_storage`) uses prod"]
 
 
 @pytest.mark.parametrize(

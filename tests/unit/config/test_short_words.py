@@ -90,7 +90,7 @@ def test_in_a_recipe_with_two_tasks_the_path_must_be_whole(tmp_path: Path) -> No
     (tmp_path / "jobs.yaml").write_text(
         "job_specifications: [{id: a, tasks: [{command: x}, {command: y}]}]", encoding="utf-8"
     )
-    with pytest.raises(ConfigError, match=r"this is not the path of a property; write it as job_spec.*command=\.\.\."):
+    with pytest.raises(ConfigError, match=r"this is not the path of a property; write `job_spec.*command`"):
         bt.load(tmp_path, settings={"command": "z"})
 
 
@@ -100,6 +100,6 @@ def test_in_a_recipe_with_two_tasks_the_path_must_be_whole(tmp_path: Path) -> No
 )
 def test_an_item_of_a_list_has_a_number(tmp_path: Path, path: str) -> None:
     saved = bt.command("true").save(tmp_path)
-    with pytest.raises(ConfigError, match=r"write it as job_specifications(\[0\]|\.0)\.tasks\[0\]\.command=") as caught:
+    with pytest.raises(ConfigError, match=r"write `job_specifications(\[0\]|\.0)\.tasks\[0\]\.command`") as caught:
         bt.load(saved.directory, settings={path: "z"})
     assert len(caught.value.problems) == 1

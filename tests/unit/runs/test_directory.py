@@ -169,7 +169,10 @@ def test_a_run_is_found_by_name_part_and_latest(tmp_path: Path) -> None:
 def test_a_root_that_cannot_be_written_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for root in (tmp_path / "file", tmp_path / "file" / "runs"):
-        with pytest.raises(UsageError, match=r"results cannot be written to .*--runs-dir DIR or BATCHTRAIN_RUNS_DIR"):
+        with pytest.raises(
+            UsageError,
+            match=r"results cannot be written to .*`--runs-dir DIR`, in Python `runs_dir`, or BATCHTRAIN_RUNS_DIR",
+        ):
             directory.check(root)
 
 

@@ -43,7 +43,7 @@ def test_two_that_fit_are_an_error_with_both_places_and_options() -> None:
         framework_of(script("torch", "mpi4py"))
     assert str(undecided.value) == (
         "train.py fits several frameworks: train.py:2 imports mpi4py for mpi and train.py:1 imports torch for pytorch;"
-        " choose with `--framework mpi` or `--framework pytorch`"
+        " choose one of them (`--framework NAME`, `framework`)"
     )
     assert framework_of(script("torch", "mpi4py"), "pytorch").name == "pytorch"
 
