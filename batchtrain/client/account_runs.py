@@ -29,7 +29,6 @@ from batchtrain.service.register import Thing, read_marks
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
-    from batchtrain.client.shown_progress import Tell
     from batchtrain.runs.directory import RunDirectory
     from batchtrain.runs.recording import Recording
     from batchtrain.storage.blob_requests import Storage
@@ -101,7 +100,7 @@ class AccountRuns(NamedTuple):
         if not read.job(self.client.batch, job_id).is_over:
             submit.terminate(self.client.batch, Thing("job", job_id), of_runs({name}))
 
-    def fetch(self, name: str, job_id: str, *, tell: Tell, everything: bool = False) -> Recording:
+    def fetch(self, name: str, job_id: str, *, tell: watch.Tell, everything: bool = False) -> Recording:
         """Fetch what the tasks of a run have left so far, and write its end once it has ended."""
         orphan = _left(self.client, self.root, name, job_id)
         if orphan is None:
@@ -111,7 +110,7 @@ class AccountRuns(NamedTuple):
             return detached_results.fetch(self.client, self.connect(), self.root, name, everything=everything)
         return orphans.fetch(self.client, orphan, tell, everything=everything)
 
-    def attach(self, name: str, job_id: str, *, tell: Tell, timeout: float) -> Recording:
+    def attach(self, name: str, job_id: str, *, tell: watch.Tell, timeout: float) -> Recording:
         """Show the output of a run that continues without its command until its job has ended, and complete its
         directory."""
         if (orphan := _left(self.client, self.root, name, job_id)) is not None:
@@ -179,7 +178,7 @@ def _left(client: Operations, root: Path, name: str, job_id: str) -> orphans.Orp
     return orphan if orphan is not None and orphan.run.name == name else None
 
 
-def _show_rest(run: RunDirectory, lines: dict[tuple[str, type[Output]], int], tell: Tell) -> None:
+def _show_rest(run: RunDirectory, lines: dict[tuple[str, type[Output]], int], tell: watch.Tell) -> None:
     """Show what the tasks printed last: their nodes leave with the job, and the rest came from storage."""
     tasks = run.tasks()
     for task in tasks:

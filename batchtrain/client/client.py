@@ -137,24 +137,23 @@ class Client(Operations):
         result: tasks, metrics, curves, logs and files. Raises TaskFailed if a task failed (unless `check` is off);
         otherwise ResultsLeft, or the error of a failed deletion, which is else the `__cause__` of TaskFailed.
 
-        timeout: seconds for each wait; by default what the wall-clock limits need, otherwise 24 hours. reuse: use the
-        existing pool, or create it, and keep it; raises Differs if it differs from the plan. runs_dir: where the run
-        directory is made; by default BATCHTRAIN_RUNS_DIR or `runs`. max_price, max_duration: the most that the nodes
-        may cost, in the currency of the catalogue, and the most seconds; raises LimitReached after the results are
-        fetched. Tasks with `checkpoint` continue the last run of the same project. fresh: they start anew. resume: they
-        continue this run, which may be of another project.
+        tell: receives each event in place of the display; None shows nothing. timeout: seconds for each wait; by
+        default what the wall-clock limits need, otherwise 24 hours. reuse: use the existing pool, or create it, and
+        keep it; raises Differs if it differs from the plan. runs_dir: where the run directory is made; by default
+        BATCHTRAIN_RUNS_DIR or `runs`. max_price, max_duration: the most that the nodes may cost, in the currency of the
+        catalogue, and the most seconds; raises LimitReached after the results are fetched. Tasks with `checkpoint`
+        continue the last run of the same project. fresh: they start anew. resume: they continue this run, which may be
+        of another project.
         """
         from batchtrain.client.run import run  # a run needs more than all other calls together
 
         refuse_path(recipe)
-        origin = Origin(root_of(runs_dir, os.environ))
-        limits = Limits(max_price, max_duration)
+        origin, limits = Origin(root_of(runs_dir, os.environ)), Limits(max_price, max_duration)
         earlier = resume.directory if isinstance(resume, Run) else find(origin.root, resume) if resume else None
-        beginning = Beginning(fresh, earlier)
-        intent = of_run(keep=False, reuse=reuse)
         outcome = run(
-            self, recipe, tell=tell, timeout=timeout, intent=intent, origin=origin, limits=limits, beginning=beginning
-        )
+            self, recipe, tell=tell or SHOW, timeout=timeout, intent=of_run(keep=False, reuse=reuse), origin=origin,
+            limits=limits, beginning=Beginning(fresh, earlier),
+        )  # fmt: skip
         if check and outcome.failure:
             raise outcome.failure from outcome.problem
         if outcome.problem:
@@ -180,7 +179,7 @@ class Client(Operations):
 
         refuse_path(recipe)
         origin, limits = Origin(root_of(runs_dir, os.environ)), Limits(max_price, max_duration)
-        return detach(self, recipe, tell=tell, origin=origin, limits=limits, has_controller=controller)
+        return detach(self, recipe, tell=tell or SHOW, origin=origin, limits=limits, has_controller=controller)
 
     @displayed("interrupted; only the following ends, the run continues")
     def attach(
@@ -201,7 +200,7 @@ class Client(Operations):
         """
         runs = self._account_runs(runs_dir, link)
         name, job_id = runs.find(run)
-        recording = runs.attach(name, job_id, tell=tell, timeout=timeout)
+        recording = runs.attach(name, job_id, tell=tell or SHOW, timeout=timeout)
         if check and recording.failure is not None:
             raise recording.failure
         return Run(recording.run)

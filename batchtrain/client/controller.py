@@ -26,7 +26,6 @@ from batchtrain.client.controller_program import FILE, Requests
 from batchtrain.client.identities import refuse_identities
 from batchtrain.client.operations import Operations
 from batchtrain.client.planning import Foreseen
-from batchtrain.client.shown_progress import Tell
 from batchtrain.config.candidates import Candidate, ordered
 from batchtrain.config.described import IMAGE
 from batchtrain.config.link_life import days_of
@@ -39,6 +38,7 @@ from batchtrain.plan.marks import CONTROLS
 from batchtrain.plan.types import Plan
 from batchtrain.service import deletion
 from batchtrain.service.register import Kind, Register, Thing, marks_or_none
+from batchtrain.service.watch import Tell
 from batchtrain.storage import blob
 from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.run_container import container_of, control_of
@@ -67,20 +67,20 @@ def foresee(client: Operations, recipe: Recipe) -> Overseer:
     pool = recipe.pool
     if pool is None or pool.candidates is None or not pool.candidates.recover:
         raise UsageError(
-            "--controller moves a job among the `candidates` of its pool; write `candidates` with `recover: true` in"
-            f" pool.yaml of {recipe.directory}, or leave --controller out"
+            "a controller moves a job among the `candidates` of its pool; write `candidates` with `recover: true` in"
+            f" pool.yaml of {recipe.directory}, or leave the controller out"
         )
     options = ordered(recipe, client.account.region or "")
     if others := dict.fromkeys(option.account for option in options if option.account):
         raise UsageError(
             f"a controller has the rights of one Batch account, and the candidates name others ({', '.join(others)});"
-            " use `batchtrain run` without --detach, or candidates without `account`"
+            " do not detach the run, or write candidates without `account`"
         )
     if not client.account.emulated and pool.candidates.controller_identity is None:
         raise UsageError(
             "a controller signs in to the Batch account with a managed identity: write its resource id as"
-            " `candidates.controller_identity` in pool.yaml, and give it the role Azure Batch Data Contributor; or use"
-            " `batchtrain run` without --detach"
+            " `candidates.controller_identity` in pool.yaml, and give it the role Azure Batch Data Contributor; or do"
+            " not detach the run"
         )
     refuse_identities(recipe, client.account)
     patience = duration(pool.candidates.patience) or 0.0

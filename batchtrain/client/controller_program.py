@@ -16,7 +16,6 @@ import msgspec
 
 from batchtrain.client.node_watch import NodeWatch
 from batchtrain.client.operations import Operations
-from batchtrain.client.shown_progress import Tell
 from batchtrain.client.watching import until_ended
 from batchtrain.config.types import Secret, span_of
 from batchtrain.errors import BatchtrainError, NodesLost, NotFound
@@ -34,6 +33,7 @@ from batchtrain.runs.recording import now
 from batchtrain.service import connect, deletion, job_actions, read, submit, watch
 from batchtrain.service.meant_version import of_runs, update_job
 from batchtrain.service.register import Register, Thing
+from batchtrain.service.watch import Tell
 
 FILE = "controller/requests.json"
 """The requests, in the control container of a run and in the working directory of its controller."""

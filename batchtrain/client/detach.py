@@ -36,8 +36,8 @@ from batchtrain.storage.run_container import container_of, put_run
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
-    from batchtrain.client.shown_progress import Tell
     from batchtrain.runs.directory import RunDirectory
+    from batchtrain.service.watch import Tell
 
 DEFAULT_SECONDS = 86400.0
 """The wall clock of a detached run without a limit."""
@@ -215,8 +215,8 @@ _UNFIT: tuple[tuple[Callable[[Job], bool], str], ...] = (
     (lambda job: job.auto_pool is not None and job.auto_pool.keep_alive,
         "keeps its pool alive (`auto_pool.keep_alive`), and no client would delete it; remove that"),
     (lambda job: any(task.task_factory is not None for task in job.tasks),
-        "has a `task_factory`, and the results of generated tasks have no place of their own in storage; run it without"
-        " --detach, or write the tasks"),
+        "has a `task_factory`, and the results of generated tasks have no place of their own in storage; do not"
+        " detach it, or write the tasks"),
 )
 # fmt: on
 
@@ -233,7 +233,7 @@ def storage_link(recipe: Recipe, *, emulated: bool) -> str:
         )
     raise UsageError(
         "a detached run needs a storage account, because its nodes and their files are gone when it ends; write"
-        " `storage.NAME.account` (and `account_key`) in credentials.yaml, or run it without --detach"
+        " `storage.NAME.account` (and `account_key`) in credentials.yaml, or do not detach it"
     )
 
 

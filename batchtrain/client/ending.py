@@ -27,8 +27,8 @@ from batchtrain.service.register import Register, Thing
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
-    from batchtrain.client.shown_progress import Tell
     from batchtrain.config.types import Recipe
+    from batchtrain.service.watch import Tell
 
 
 def left(

@@ -18,7 +18,7 @@ from batchtrain.service.register import Thing
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
-    from batchtrain.client.shown_progress import Tell
+    from batchtrain.service.watch import Tell
 
 
 def refuse_existing(

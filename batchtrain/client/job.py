@@ -312,17 +312,17 @@ class Job:
 
     def terminate_tasks(self, *task_ids: str, tell: Tell = SHOW) -> Changed:
         """Terminate tasks. Raises ServiceError at the end if some were refused."""
-        return self._change("term", task_ids, tell)
+        return self._change("term", task_ids, tell or SHOW)
 
     def delete_tasks(self, *task_ids: str, tell: Tell = SHOW) -> Changed:
         """Delete tasks with their files. Raises NotFound or ServiceError at the end if some were refused."""
-        return self._change("del", task_ids, tell)
+        return self._change("del", task_ids, tell or SHOW)
 
     def reactivate_tasks(self, *task_ids: str, tell: Tell = SHOW) -> Changed:
         """Run failed tasks again. Raises ServiceError at the end if some were refused, and for a job that is over."""
-        return self._change("reactivate", task_ids, tell)
+        return self._change("reactivate", task_ids, tell or SHOW)
 
-    def _change(self, name: str, task_ids: Sequence[str], tell: Tell) -> Changed:
+    def _change(self, name: str, task_ids: Sequence[str], tell: watch.Tell) -> Changed:
         action = task_actions.ACTIONS[name]
         progress = self._progress(action.past, len(task_ids), tell)
         return self._checked(action, task_actions.change(self._client.batch, self.id, action, task_ids, progress))
@@ -332,14 +332,14 @@ class Job:
             raise task_actions.refusal(self.id, action, changed)
         return changed
 
-    def _progress(self, past: str, count: int | None, tell: Tell) -> Callable[[int], None]:
+    def _progress(self, past: str, count: int | None, tell: watch.Tell) -> Callable[[int], None]:
         of = f" of {count:,}" if count is not None else ""
         return lambda number: tell(TasksChanged(self.id, f"{past} {number:,}{of} tasks"))
 
     def resubmit_failed(self, *, tell: Tell = SHOW) -> Changed:
         """Run the failed tasks again. Raises ServiceError for a job that is over, and if some were refused."""
         action = task_actions.ACTIONS["reactivate"]
-        progress = self._progress(action.past, None, tell)
+        progress = self._progress(action.past, None, tell or SHOW)
         return self._checked(action, job_actions.resubmit_failed(self._client.batch, self.id, progress))
 
     def migrate(
@@ -351,7 +351,7 @@ class Job:
         with an auto pool, ServiceError for a job that is over, TimedOut if the job is not disabled in time.
         """
         deadline = watch.Deadline(timeout, f"job {self.id} to be disabled", tell)
-        job_actions.migrate(self._client.batch, self.id, pool_id, running, deadline, self._client.pace, tell)
+        job_actions.migrate(self._client.batch, self.id, pool_id, running, deadline, self._client.pace, tell or SHOW)
 
     def stats(self) -> Stats:
         """Its tasks in numbers: times, node hours, the slowest, and the failed ones by cause. Lists every task once."""
@@ -372,7 +372,7 @@ class Job:
         run directory of the job is; by default BATCHTRAIN_RUNS_DIR or `runs`. Raises NotFound.
         """
         root = root_of(runs_dir, os.environ)
-        return sweep(self._client.batch, self._client.account, root, self.id, metric, tell, highest=highest)
+        return sweep(self._client.batch, self._client.account, root, self.id, metric, tell or SHOW, highest=highest)
 
     def progress(self, task: Task) -> str:
         """How far a task is or came, in a sentence: how long it runs, its step, its main metrics, its ranks and its

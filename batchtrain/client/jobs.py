@@ -83,6 +83,7 @@ class Jobs:
         without `resume` for any that exists. recreate: delete the jobs that exist first, once everything is planned.
         """
         refuse_path(recipe)
+        tell = tell or SHOW
         todo = self._planned(recipe, foreseen, timeout, tell)
         if copied := copied_from(recipe):
             text = (
@@ -95,7 +96,7 @@ class Jobs:
         self._client.carry_out(todo, recipe, tell, AddOptions(resume, fail_fast, timeout), register)
         return tuple(self.schedule(job.id) if job.recurrence else self.handle(job.id) for job in recipe.jobs)
 
-    def _planned(self, recipe: Recipe, foreseen: Foreseen | None, timeout: float, tell: Tell) -> Plan:
+    def _planned(self, recipe: Recipe, foreseen: Foreseen | None, timeout: float, tell: watch.Tell) -> Plan:
         """The plan of the jobs for the existing pool; the precomputed plan if the pool is as assumed."""
         if foreseen is None:
             require_filled(recipe, emulated=self._client.account.emulated)
@@ -109,7 +110,7 @@ class Jobs:
             return foreseen.jobs
         return plan_jobs(recipe, foreseen.facts._replace(pool=pool), foreseen.sources)
 
-    def _pool_facts(self, recipe: Recipe, timeout: float, tell: Tell) -> PoolFacts:
+    def _pool_facts(self, recipe: Recipe, timeout: float, tell: watch.Tell) -> PoolFacts:
         pool, planned = pool_of(self._client, recipe), planned_facts(recipe) if idles(recipe) else None
         if planned is not None and pool.autoscale:
             # It may have no nodes now, and a task brings them back.
@@ -124,7 +125,7 @@ class Jobs:
             existing = self.schedule(settings.id) if settings.recurrence else self.handle(settings.id)
             with contextlib.suppress(NotFound):
                 existing.delete()
-                tell(Deleted(settings.id, f"deleted job {settings.id}"))
+                (tell or SHOW)(Deleted(settings.id, f"deleted job {settings.id}"))
 
     def get(self, job_id: str) -> Job:
         """An existing job. Raises NotFound."""
@@ -162,12 +163,12 @@ class Jobs:
         it has their results. `runs clean` deletes the jobs of lost runs."""
         return Table(job for job in read.jobs_ended_before(self._client.batch, time) if not pool_users.is_living(job))
 
-    def delete_seen(self, jobs: Iterable[records.Job], *, tell: Tell = lambda _: None) -> Table[records.Job]:
+    def delete_seen(self, jobs: Iterable[records.Job], *, tell: Tell = SHOW) -> Table[records.Job]:
         """Delete jobs without waiting, and return those that this deletes. A job that was deleted and added again since
         it was seen is kept."""
-        return Table([job for job in jobs if self._delete_seen(job, tell)])
+        return Table([job for job in jobs if self._delete_seen(job, tell or SHOW)])
 
-    def _delete_seen(self, job: records.Job, tell: Tell) -> bool:
+    def _delete_seen(self, job: records.Job, tell: watch.Tell) -> bool:
         try:
             deletion.request_named(self._client.batch, Thing("job", job.id), tell, created=job.created)
         except NotFound as error:

@@ -15,7 +15,7 @@ from batchtrain.service.deadlines import POOL_SECONDS
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
-    from batchtrain.client.shown_progress import Tell
+    from batchtrain.service.watch import Tell
 
 LOOKS = 12
 """The pool is looked at again after so many of the longest pauses: a minute on Azure."""

@@ -30,7 +30,7 @@ from batchtrain.service.register import KINDS, Kind, Register, Thing, marks_or_n
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
-    from batchtrain.client.shown_progress import Tell
+    from batchtrain.service.watch import Tell
 
 
 SHOWN = 5

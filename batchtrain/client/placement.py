@@ -24,7 +24,7 @@ from batchtrain.service.register import Register, Thing
 
 if TYPE_CHECKING:
     from batchtrain.client.session import Session
-    from batchtrain.client.shown_progress import Tell
+    from batchtrain.service.watch import Tell
 
 Client = TypeVar("Client", bound="Session")
 

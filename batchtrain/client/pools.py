@@ -80,6 +80,7 @@ class Pools:
         of each candidate before it is tried.
         """
         refuse_path(recipe)
+        tell = tell or SHOW
         if recipe.pool is not None and recipe.pool.candidates is not None:
             return self._add_first(recipe, wait=wait, timeout=timeout, tell=tell, register=register, on_move=on_move)
         if not recipe.needs_pool:
@@ -87,8 +88,7 @@ class Pools:
         todo = (foreseen or self._client.foresee(recipe, listed=False)).pool
         if any(step.action == "pool.identity" for step in todo.steps):
             refuse_identities(recipe, self._client.account)
-        pool_id = pool_id_of(recipe)
-        logins = _logins(todo)
+        pool_id, logins = pool_id_of(recipe), _logins(todo)
         steps = tuple(step for step in todo.steps if step not in logins)
         self._client.carry_out(todo._replace(steps=steps), recipe, tell, register=register)
         if wait:
@@ -102,23 +102,23 @@ class Pools:
         *,
         wait: bool,
         timeout: float,
-        tell: Tell,
+        tell: watch.Tell,
         register: Register | None,
         on_move: Callable[[Any], None],
     ) -> Pool:
         """Create the pool from the first of its candidates that has the nodes."""
         if not wait:
-            raise UsageError("`candidates` of a pool are tried while its nodes are awaited; leave out --no-wait")
+            raise UsageError("`candidates` of a pool are tried while its nodes are awaited; wait for them")
         register, patience = register or self._client.register(recipe), placement.patience_of(recipe)
 
         def create(session: Session, candidate: Candidate) -> Pool:
             on_move(session)
-            pools = Pools(session)
-            return pools.add(candidate.recipe, timeout=timeout, tell=tell, register=register, patience=patience)
+            return Pools(session).add(
+                candidate.recipe, timeout=timeout, tell=tell, register=register, patience=patience
+            )
 
         options = ordered(recipe, self._client.account.region or "")
-        search = placement.Placement(self._client, options, create, register, tell)
-        search.find()
+        (search := placement.Placement(self._client, options, create, register, tell)).find()
         assert search.pool is not None
         return search.pool
 
@@ -137,7 +137,7 @@ class Pools:
         The number of its nodes is not compared. Raises Differs if the pool differs from the plan, and the errors of
         `add`.
         """
-        pool_id = pool_id_of(recipe)
+        pool_id, tell = pool_id_of(recipe), tell or SHOW
         standing = read.pool_or_none(self._client.batch, pool_id, f"{read.POOL},metadata")
         if standing is not None and standing.state == "deleting":
             self.gone(pool_id, tell=tell)
@@ -154,7 +154,7 @@ class Pools:
         self._ready(pool_id, timeout, tell, recipe, self._requested_again(standing, tell))
         return self.get(pool_id)
 
-    def _requested_again(self, standing: Pool, tell: Tell) -> datetime | None:
+    def _requested_again(self, standing: Pool, tell: watch.Tell) -> datetime | None:
         """Request the nodes again that an earlier resize did not get; returns when that ended, None if nothing was
         requested."""
         if not standing.refusal or standing.autoscale:
@@ -172,7 +172,7 @@ class Pools:
                 raise
         return standing.allocation_since or read.LONG_AGO
 
-    def _let_idle(self, standing: Pool, recipe: Recipe, foreseen: Foreseen, tell: Tell) -> None:
+    def _let_idle(self, standing: Pool, recipe: Recipe, foreseen: Foreseen, tell: watch.Tell) -> None:
         """Give a pool that has a formula that of the plan, which may be of another time or number of nodes; a pool of a
         fixed size keeps its nodes."""
         if not standing.autoscale:
@@ -204,9 +204,9 @@ class Pools:
         steps = _logins(plan_pool(recipe))
         if not steps:
             raise UsageError(f"{recipe.directory} has no login; add `ssh` with a `username` to pool.yaml")
-        self._log_in(steps, recipe, tell)
+        self._log_in(steps, recipe, tell or SHOW)
 
-    def _log_in(self, steps: tuple[Step, ...], recipe: Recipe, tell: Tell) -> None:
+    def _log_in(self, steps: tuple[Step, ...], recipe: Recipe, tell: watch.Tell) -> None:
         """Create the logins, and tell how to reach each node that is reachable from outside."""
         pool = recipe.pool
         if steps and self._client.account.emulated:
@@ -225,13 +225,13 @@ class Pools:
         self, pool_id: str, *, timeout: float = POOL_SECONDS, tell: Tell = SHOW, recipe: Recipe | None = None
     ) -> Table[Node]:
         """Wait until the nodes of a pool are ready; with its recipe, unusable nodes are rebooted as configured."""
-        return self._ready(pool_id, timeout, tell, recipe)
+        return self._ready(pool_id, timeout, tell or SHOW, recipe)
 
     def _ready(
         self,
         pool_id: str,
         timeout: float,
-        tell: Tell,
+        tell: watch.Tell,
         recipe: Recipe | None,
         before: datetime | None = None,
         patience: float | None = None,
@@ -354,9 +354,9 @@ class Pools:
         pool = self._resizable(pool_id, dedicated or 0, spot or 0)
         submit.resize_pool(self._client.batch, pool_id, dedicated, spot, leaving, pool.created)
         if wait:
-            self._ready(pool_id, timeout, tell, recipe, pool.allocation_since or read.LONG_AGO)
+            self._ready(pool_id, timeout, tell or SHOW, recipe, pool.allocation_since or read.LONG_AGO)
             if recipe is not None:
-                self._log_in(_logins(plan_pool(recipe)), recipe, tell)
+                self._log_in(_logins(plan_pool(recipe)), recipe, tell or SHOW)
         return self.get(pool_id)
 
     def _resizable(self, pool_id: str, dedicated: int, spot: int) -> Pool:
@@ -372,7 +372,7 @@ class Pools:
         if limit is not None and (dedicated > pool.target_dedicated or spot > pool.target_spot):
             run = marks_of(pool.metadata).run
             raise UsageError(
-                f"run {run} may cost at most {limit} (--max-price), and its job ends when all nodes of its plan have"
+                f"run {run} may cost at most {limit}, and its job ends when all nodes of its plan have"
                 f" cost that; more nodes would cost more. `batchtrain runs stop {run}` ends it; run it again with more"
                 " nodes"
             )

@@ -35,7 +35,7 @@ from batchtrain.service.register import KINDS, Register
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
     from batchtrain.client.planning import Foreseen
-    from batchtrain.client.shown_progress import Tell
+    from batchtrain.service.watch import Tell
 
 
 class Outcome(NamedTuple):

@@ -9,7 +9,7 @@ from batchtrain.client.identities import identify
 from batchtrain.client.late_values import Placeholders
 from batchtrain.client.local import Kept, add_catalog, storage
 from batchtrain.client.planning import Foreseen, foresee, pool_id_of
-from batchtrain.client.shown_progress import Tell
+from batchtrain.client.shown_progress import SHOW, Tell
 from batchtrain.config import local_storage
 from batchtrain.config.local_storage import account_names, without_accounts
 from batchtrain.config.travel import LargeSource
@@ -153,7 +153,7 @@ class Session:
         }
         filler = Kept(values, self.account)
         for event in submit.submit(self.batch, todo, filler.fill, filler.upload, others, options, register=register):
-            tell(event)
+            (tell or SHOW)(event)
 
     def filled(self, todo: Plan, recipe: Recipe) -> tuple[Step, ...]:
         """The requests of a plan with their links and secrets. Uploads its files."""

@@ -15,7 +15,8 @@ from batchtrain.service.connect import Account
 if TYPE_CHECKING:
     from batchtrain.display.live_view import View
 
-Tell = Callable[[Event], None]
+Tell = Callable[[Event], None] | None
+"""Receives each event; None shows nothing."""
 P = ParamSpec("P")
 R = TypeVar("R")
 

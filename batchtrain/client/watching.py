@@ -16,8 +16,8 @@ from batchtrain.service.tasks import Glance
 
 if TYPE_CHECKING:
     from batchtrain.client.session import Session
-    from batchtrain.client.shown_progress import Tell
     from batchtrain.records.events import Event
+    from batchtrain.service.watch import Tell
 
 
 class Nodes(Protocol):

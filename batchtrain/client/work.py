@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from batchtrain.client.job import Job
     from batchtrain.client.operations import Operations
     from batchtrain.client.planning import Foreseen
-    from batchtrain.client.shown_progress import Tell
+    from batchtrain.service.watch import Tell
 
 
 class Command(NamedTuple):

@@ -38,8 +38,8 @@ from batchtrain.verify.shared_pools import Work
 from batchtrain.version import __version__
 
 if TYPE_CHECKING:
-    from batchtrain.client.shown_progress import Tell
     from batchtrain.service.register import Register
+    from batchtrain.service.watch import Tell
 
 PARTS = ("node", "task")
 """The parts of the node's program whose values are those of a node; the third is the gang's."""

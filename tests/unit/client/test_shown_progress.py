@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,11 @@ from typing import Any
 import pytest
 
 from batchtrain.client import shown_progress
+from batchtrain.client.client import Client
 from batchtrain.client.job import Job
-from batchtrain.client.shown_progress import SHOW, displayed
+from batchtrain.client.jobs import Jobs
+from batchtrain.client.pools import Pools
+from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.records.events import Event
 from tests.unit.plan.jobs import recipe
 
@@ -42,7 +46,7 @@ class Owner:
         self.told = list[object]()
 
     @displayed("interrupted", quiet=True)
-    def work(self, *_: object, tell: Callable[[Event], None] = SHOW, **__: object) -> str:
+    def work(self, *_: object, tell: Tell = SHOW, **__: object) -> str:
         self.told.append(tell)
         return "done"
 
@@ -70,8 +74,16 @@ def test_it_is_that_of_the_first_argument_else_of_the_owner(
 def test_none_is_shown_where_the_caller_takes_it_or_nobody_looks(views: list[Any]) -> None:
     owner, hidden = Owner(), Owner(display=False)
     owner.work(tell=print)
+    owner.work(tell=None)
     hidden.work()
-    assert (owner.told, hidden.told, views) == ([print], [SHOW], [])
+    assert (owner.told, hidden.told, views) == ([print, None], [SHOW], [])
+
+
+@pytest.mark.parametrize("kind", [Client, Job, Jobs, Pools])
+def test_every_call_takes_none_in_place_of_who_is_told(kind: type) -> None:
+    calls = [inspect.unwrap(call) for name, call in inspect.getmembers(kind, inspect.isfunction) if name[0] != "_"]
+    tells = [call.__globals__[call.__annotations__["tell"]] for call in calls if "tell" in call.__annotations__]
+    assert tells == [Tell] * len(tells) != []  # mypy holds what they call to the same
 
 
 def test_that_of_a_job_is_shown_as_its_client_says(views: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
