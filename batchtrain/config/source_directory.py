@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import hashlib
+import itertools
 import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,6 +41,8 @@ IGNORE_FILE = ".batchtrainignore"
 """The file in a source that lists what is not sent, in the syntax of gitignore."""
 GIT_IGNORE = ".gitignore"
 LINKS = "the rule that links to directories are not followed"
+_CACHE, _RUN = "the rule for caches", "the rule that results of earlier runs are not sent"
+"""Rules that leave out much and are not mentioned in a plan."""
 MOST_BYTES = 64 * 1024 * 1024
 MOST_FILES = 20_000
 """Where the look at a source that must fit into a request ends."""
@@ -75,7 +78,7 @@ def surveys(recipe: Recipe, *, local: bool = False) -> dict[str, Survey]:
     """The survey of every `source` of the recipe, by its name as written. local: the emulator takes any size."""
     packs = not (local or travel.link_of(recipe))
     directory = Path(recipe.directory)
-    return {name: _survey(directory, name, packs=packs) for name in sorted(_named(recipe))}
+    return {name: _survey(directory, name, commands, packs=packs) for name, commands in sorted(_named(recipe).items())}
 
 
 def read_sources(recipe: Recipe) -> dict[str, AnySource]:
@@ -87,34 +90,38 @@ def read_sources(recipe: Recipe) -> dict[str, AnySource]:
 
 def _read_all(directory: Path, source: str, largest: int) -> AnySource:
     try:
-        files, left_out = _files(directory, source)
+        files, walk = _files(directory, source)
         if sum(file.size for file in files) <= largest:
-            return Source(tuple(map(_read, files)), left_out)
-        return _large(files, left_out)
+            return Source(tuple(map(_read, files)), walk.left_out)
+        return _large(files, walk.left_out)
     except (_Unfit, OSError) as error:
-        unfit = error if isinstance(error, _Unfit) else _unreadable(error)
-        raise PlanError(f"the source `{shortened(source)}` of {directory}: {unfit.message}") from None
+        raise PlanError(f"the source `{shortened(source)}` of {directory}: {_unfit(error).message}") from None
 
 
-def _named(recipe: Recipe) -> set[str]:
-    tasks = (task for job in recipe.jobs for task in (*job.tasks, job.merge_task) if task is not None)
-    return {task.source for task in tasks if task.source is not None}
+def _named(recipe: Recipe) -> dict[str, set[str]]:
+    """The commands of the tasks with each source."""
+    commands: dict[str, set[str]] = {}
+    for job in recipe.jobs:
+        for task in (*job.tasks, job.merge_task):
+            if task is not None and task.source is not None:
+                commands.setdefault(task.source, set()).add(task.command or "")
+    return commands
 
 
-def _survey(directory: Path, source: str, *, packs: bool) -> Survey:
+def _survey(directory: Path, source: str, commands: Iterable[str], *, packs: bool) -> Survey:
     try:
-        files, _ = _files(directory, source, ends=packs)
+        files, walk = _files(directory, source, ends=packs)
         fits = not packs or travel.surely_fits(file.size for file in files)
         too_large = "" if fits else travel.too_large(map(_read, files))
         syntax_errors, line_ends = tuple(_syntax_errors(files)), tuple(_line_ends(files))
-    except OSError as error:
-        unfit = _unreadable(error)
-        return Survey(rule=unfit.rule, message=unfit.message)
-    except _Unfit as unfit:
+        unsent = dict(walk.unsent(commands))
+    except (_Unfit, OSError) as error:
+        unfit = _unfit(error)
         return Survey(rule=unfit.rule, message=unfit.message)
     return Survey(
-        tuple(file.name for file in files), too_large=too_large, syntax_errors=syntax_errors, line_ends=line_ends
-    )
+        tuple(file.name for file in files), too_large=too_large, syntax_errors=syntax_errors, line_ends=line_ends,
+        unsent=unsent,
+    )  # fmt: skip
 
 
 def _syntax_errors(files: list[_Found]) -> Iterator[tuple[str, str]]:
@@ -171,13 +178,15 @@ def sha256_of(path: str | Path) -> str:
     return digest.hexdigest()
 
 
-def _unreadable(error: OSError) -> _Unfit:
+def _unfit(error: _Unfit | OSError) -> _Unfit:
+    if isinstance(error, _Unfit):
+        return error
     return _Unfit("source-unreadable", f"`{shortened(str(error.filename))}` cannot be read: {error.strerror or error}")
 
 
-def _files(directory: Path, source: str, *, ends: bool = False) -> tuple[list[_Found], tuple[LeftOut, ...]]:
-    """The files to send, in order, and what is left out. ends: give up far above what fits into a request, so that a
-    data directory is not read whole. Raises _Unfit, OSError."""
+def _files(directory: Path, source: str, *, ends: bool = False) -> tuple[list[_Found], _Walk]:
+    """The files to send, in order, and the walk that read them. ends: give up far above what fits into a request, so
+    that a data directory is not read whole. Raises _Unfit, OSError."""
     folder = directory / source
     if not source.strip():
         raise _Unfit("source-missing", "it does not name a directory; write one such as `../src`, or remove the key")
@@ -202,7 +211,7 @@ def _files(directory: Path, source: str, *, ends: bool = False) -> tuple[list[_F
         )
     if wrong := travel.reserved(file.name for file in files):
         raise _Unfit("source-reserved", wrong)
-    return sorted(files, key=lambda file: file.name), walk.left_out
+    return sorted(files, key=lambda file: file.name), walk
 
 
 class _Ignores(NamedTuple):
@@ -272,11 +281,23 @@ class _Walk:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._own = folder, _ignores(folder / IGNORE_FILE)
-        self._left_out: dict[str, list[str]] = {}
+        self._left_out: dict[str, str] = {}  # the rule of each name
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        return tuple(LeftOut(rule, tuple(sorted(names))) for rule, names in sorted(self._left_out.items()))
+        rules = sorted({*self._left_out.values()} - {_CACHE, _RUN})
+        return tuple(
+            LeftOut(rule, tuple(sorted(n for n, of in self._left_out.items() if of == rule))) for rule in rules
+        )
+
+    def unsent(self, commands: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Each file that a command names and a rule leaves out, with the rule."""
+        rules = self._left_out
+        for path in {path for command in commands for path in travel.paths_in(command)} if rules else ():
+            above = itertools.accumulate(path.split("/")[:-1], lambda parent, name: f"{parent}{name}/", initial="")
+            rule = next((rules[name] for name in (*above, path) if name in rules), "")
+            if rule and os.path.isfile(self._folder / path):  # noqa: PTH113 - as above
+                yield path, rule
 
     def files(self) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """Each file with its path in the source."""
@@ -290,26 +311,26 @@ class _Walk:
                     name = f"{below}{entry.name}{'/' if is_folder else ''}"
                     if self._leaves_out(name, entry.name, rules):
                         continue
-                    if is_folder:
-                        is_run = Path(entry.path, "run.json").is_file() and Path(entry.path, "config").is_dir()
-                        if not is_run:  # an earlier run is no part of the program
-                            waiting.append((name, rules))
+                    if is_folder and Path(entry.path, "run.json").is_file() and Path(entry.path, "config").is_dir():
+                        self._left_out[name] = _RUN
+                    elif is_folder:
+                        waiting.append((name, rules))
                     elif entry.is_file():
                         yield name, entry
                     elif entry.is_dir():
-                        self._left_out.setdefault(LINKS, []).append(f"{name}/")
+                        self._left_out[f"{name}/"] = LINKS
 
     def _leaves_out(self, name: str, last: str, rules: tuple[_Ignores, ...]) -> bool:
         decision_here = self._own[0].decision(name) if self._own else None
-        if decision_here is None and (last in CACHES or last.endswith(".pyc") or name == IGNORE_FILE):
-            return True
         decisions = (ignores.decision(name) for ignores in reversed(rules))  # the deepest file wins
         if decision_here is not None:
             rule = IGNORE_FILE if decision_here else ""
+        elif last in CACHES or last.endswith(".pyc") or name == IGNORE_FILE:
+            rule = _CACHE
         elif next((decision for decision in decisions if decision is not None), False):
             rule = GIT_IGNORE
         else:
             rule = "the default rules" if CREDENTIALS_NAME.fullmatch(last) else ""
         if rule:
-            self._left_out.setdefault(rule, []).append(name)
+            self._left_out[name] = rule
         return bool(rule)

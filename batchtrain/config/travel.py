@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import io
+import posixpath
 import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from batchtrain.config.patterns import late
 from batchtrain.config.task_paths import RESERVED
 from batchtrain.config.types import Recipe
 from batchtrain.errors import printable
@@ -37,6 +39,9 @@ _BLOCK, _RECORD = 512, 10_240
 """Sizes of a tar archive: a file begins at a block, and the end is padded to a record."""
 
 
+_PATH = late(r"[^\s'\"`=:;&|<>()]+")
+
+
 class Survey(NamedTuple):
     """The survey of a `source` directory: the files to send, or why they cannot be sent."""
 
@@ -50,6 +55,8 @@ class Survey(NamedTuple):
     """Python files that this Python cannot compile: the name, and the line with the reason."""
     line_ends: tuple[str, ...] = ()
     """Scripts with the line ends of Windows, which a shell and the kernel read as part of a word."""
+    unsent: Mapping[str, str] = {}
+    """Files that a command names and that are not sent, each with the rule that leaves it out."""
 
 
 class LeftOut(NamedTuple):
@@ -57,6 +64,11 @@ class LeftOut(NamedTuple):
 
     rule: str
     names: tuple[str, ...]
+
+
+def paths_in(command: str) -> frozenset[str]:
+    """The words of a command that may be paths, without `./` and the like."""
+    return frozenset(map(posixpath.normpath, _PATH.findall(command)))
 
 
 def listed(left_out: Iterable[LeftOut]) -> str:

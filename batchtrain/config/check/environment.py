@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache, partial
 
 from batchtrain.config.check.subject import Gang, Path, Subject
 from batchtrain.config.check.table import BOTH, ERROR, INFO, JOBS, POOL, WARNING, Found, Rule
@@ -11,7 +12,7 @@ from batchtrain.frameworks import FRAMEWORKS
 from batchtrain.frameworks.mpi import MPIS
 
 POSSIBLE = r"[^=\s\x00]+"
-SHELL = r"[A-Za-z_][A-Za-z0-9_]*"
+NOT_OF_SHELL = rf"(?![A-Za-z_][A-Za-z0-9_]*\Z){POSSIBLE}"
 BATCHS = r"AZ_BATCH_\w*|CCP_NODES"
 OURS = r"BATCHTRAIN_\w*|bt_\w*"
 EXPANDED = r"\$(\w+|\{\w+\})"
@@ -43,36 +44,13 @@ def _everywhere(subject: Subject) -> Iterator[tuple[Path, dict[str, str]]]:
         yield (*path, "environment_variables"), task.environment_variables
 
 
-def _named(subject: Subject, pattern: str, *, fits: bool) -> Iterator[tuple[Path, str]]:
+def _named(pattern: str, message: str, subject: Subject, *, fits: bool = True) -> Found:
     """Variables whose name fits a pattern, or does not; each name is judged once."""
-    verdicts: dict[str, bool] = {}
+    fullmatch = cache(re.compile(pattern).fullmatch)
     for path, variables in _everywhere(subject):
         for name in variables:
-            if name not in verdicts:
-                verdicts[name] = (re.fullmatch(pattern, name) is not None) is fits
-            if verdicts[name]:
-                yield (*path, name), name
-
-
-def _names(subject: Subject) -> Found:
-    for path, name in _named(subject, POSSIBLE, fits=False):
-        yield path, f"`{name}` cannot be the name of a variable: it is empty, or has a space or a `=`"
-
-
-def _shell_names(subject: Subject) -> Found:
-    for path, name in _named(subject, SHELL, fits=False):
-        if re.fullmatch(POSSIBLE, name):
-            yield path, f"`{name}` is set, but no shell can read it; write letters, digits and `_`, no digit first"
-
-
-def _batchs(subject: Subject) -> Found:
-    for path, name in _named(subject, BATCHS, fits=True):
-        yield path, f"`{name}` is reserved for Batch, which sets its value; use another name"
-
-
-def _ours(subject: Subject) -> Found:
-    for path, name in _named(subject, OURS, fits=True):
-        yield path, f"`{name}` is reserved for the launcher and would break it; use another name"
+            if (fullmatch(name) is not None) is fits:
+                yield (*path, name), f"`{name}` {message}"
 
 
 def _searched(subject: Subject) -> Found:
@@ -148,14 +126,19 @@ _BATCH_VARIABLES = "Azure Batch: batch-compute-node-environment-variables"
 
 RULES = (
     Rule("environment-name", ERROR, BOTH, "The name of an environment variable is not empty and has no `=`.",
-         f"{_SETTING}.name; execve(2)", _names),
+         f"{_SETTING}.name; execve(2)",
+         partial(_named, POSSIBLE, "cannot be the name of a variable: it is empty, or has a space or a `=`",
+                 fits=False)),
     Rule("environment-shell", WARNING, BOTH,
          "The name of an environment variable has only letters, digits and underscores.",
-         "POSIX: Environment variables", _shell_names),
+         "POSIX: Environment variables",
+         partial(_named, NOT_OF_SHELL,
+                 "is set, but no shell can read it; write letters, digits and `_`, no digit first")),
     Rule("environment-batch", WARNING, BOTH, "Environment variables of Batch are not set by the user.",
-         _BATCH_VARIABLES, _batchs),
+         _BATCH_VARIABLES, partial(_named, BATCHS, "is reserved for Batch, which sets its value; use another name")),
     Rule("environment-launcher", ERROR, BOTH, "Environment variables of the launcher are not set by the user.",
-         "batchtrain's launchers", _ours),
+         "batchtrain's launchers",
+         partial(_named, OURS, "is reserved for the launcher and would break it; use another name")),
     Rule("environment-path", WARNING, BOTH, "Search paths are not replaced.", f"{_BATCH_VARIABLES}: not expanded",
          _searched),
     Rule("environment-literal", INFO, BOTH, "Environment variables in a value are not expanded.",

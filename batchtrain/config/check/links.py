@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from batchtrain.config import link_life
 from batchtrain.config.check.subject import Path, Subject
@@ -11,19 +12,11 @@ from batchtrain.config.link_life import Need
 from batchtrain.config.types import Recipe
 
 
-def _short(subject: Subject) -> Found:
-    return _faults(subject, link_life.too_short)
+def _unlimited(recipe: Recipe, need: Need, *, scheduled: bool) -> str:
+    return link_life.unlimited(recipe, need) if need.scheduled is scheduled else ""
 
 
-def _unlimited(subject: Subject) -> Found:
-    return _faults(subject, lambda recipe, need: "" if need.scheduled else link_life.unlimited(recipe, need))
-
-
-def _scheduled(subject: Subject) -> Found:
-    return _faults(subject, lambda recipe, need: link_life.unlimited(recipe, need) if need.scheduled else "")
-
-
-def _faults(subject: Subject, judge: Callable[[Recipe, Need], str]) -> Found:
+def _faults(judge: Callable[[Recipe, Need], str], subject: Subject) -> Found:
     """The first fault of each property."""
     paths: set[Path] = set()
     for need in subject.links:
@@ -37,7 +30,9 @@ _KEYS = "Azure Storage: create a user delegation SAS; a key lives for 7 days at 
 
 RULES = (
     Rule("link-expiry", ERROR, _READS, "Links to storage are valid until the last attempt of the last task has ended.",
-         _KEYS, _short),
-    Rule("link-unlimited", WARNING, _READS, "Tasks that need a link to storage have a time limit.", _KEYS, _unlimited),
-    Rule("schedule-links", WARNING, _READS, "Links to storage are valid as long as their schedule.", _KEYS, _scheduled),
+         _KEYS, partial(_faults, link_life.too_short)),
+    Rule("link-unlimited", WARNING, _READS, "Tasks that need a link to storage have a time limit.", _KEYS,
+         partial(_faults, partial(_unlimited, scheduled=False))),
+    Rule("schedule-links", WARNING, _READS, "Links to storage are valid as long as their schedule.", _KEYS,
+         partial(_faults, partial(_unlimited, scheduled=True))),
 )  # fmt: skip

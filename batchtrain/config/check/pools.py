@@ -229,10 +229,6 @@ def _ssh_key(subject: Subject) -> Found:
         yield (*POOL, "ssh", "ssh_public_key_data"), "`ssh_public_key` names another key; keep one of them"
 
 
-def _packages(subject: Subject) -> Found:
-    return packages_twice(POOL, subject.pool)
-
-
 def packages_twice(path: Path, owner: Pool | Task) -> Found:
     """The application packages that the pool or a task lists again."""
     packages: set[tuple[str, str | None]] = set()
@@ -303,7 +299,8 @@ RULES = (
     Rule("ssh-key", ERROR, POOL, "A login has one public key.",
          "azure-batch 15.1, BatchNodeUserCreateOptions.sshPublicKey", _ssh_key),
     Rule("pool-packages", ERROR, POOL, "An application package is listed once.",
-         "azure-batch 15.1, applicationPackageReferences", _packages),
+         "azure-batch 15.1, applicationPackageReferences",
+         lambda subject: packages_twice(POOL, subject.pool)),
     Rule("auto-pool-prefix", ERROR, BOTH, "The id of an automatic pool begins with at most 20 characters.",
          "azure-batch 15.1, BatchAutoPoolSpecification.autoPoolIdPrefix", _auto_pool_prefix),
     Rule("disk-encryption-set", WARNING, POOL, "A disk encryption set needs an account of the right mode.",

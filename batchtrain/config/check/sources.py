@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 
 from batchtrain.config import factories, schema, travel
-from batchtrain.config.check.subject import LONGEST_READ, Path, Subject, command_of
+from batchtrain.config.check.subject import LONGEST_READ, Subject, command_of
 from batchtrain.config.check.table import BOTH, CREDENTIALS, ERROR, JOBS, POOL, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.patterns import late
-from batchtrain.config.travel import Survey
 from batchtrain.config.types import Job, Task
 from batchtrain.launchers import shell
 
@@ -31,11 +29,11 @@ _OWN = re.compile(r"AZ_BATCH_TASK_(?:SHARED|WORKING)_DIR")
 
 
 def _breaking(rule: str, subject: Subject) -> Found:
-    return ((path, survey.message) for path, survey in subject.brought if survey.rule == rule)
+    return (((*path, "source"), survey.message) for path, _, survey in subject.surveyed if survey.rule == rule)
 
 
 def _size(subject: Subject) -> Found:
-    yield from ((path, survey.too_large) for path, survey in subject.brought if survey.too_large)
+    yield from (((*path, "source"), survey.too_large) for path, _, survey in subject.surveyed if survey.too_large)
     yield from _breaking("source-size", subject)
 
 
@@ -87,10 +85,21 @@ def _unsupplied(subject: Subject, task: Task, script: re.Match[str]) -> str:
     return ""
 
 
+def _unsent(subject: Subject) -> Found:
+    for path, task, survey in subject.surveyed:
+        paths = travel.paths_in(command_of(task)) if survey.unsent and not _brings_more(task) else frozenset[str]()
+        for name in sorted(paths & survey.unsent.keys()):
+            resume = "; `--resume RUN` continues the checkpoints of a run" if task.checkpoint else ""
+            yield (
+                (*path, "command"),
+                f"`{name}` is not sent to the task: it is left out of the `source` by {survey.unsent[name]}; copy it to"
+                f" another place in the source, or send it with `input_data`{resume}",
+            )
+
+
 def _twice(subject: Subject) -> Found:
-    for path, _, task in subject.tasks:
-        survey, gang = subject.sources.get(task.source or ""), task.multi_instance
-        names = frozenset(survey.names if survey else ())
+    for path, task, survey in subject.surveyed:
+        gang, names = task.multi_instance, frozenset(survey.names)
         lists = {(*path, "resource_files"): task.resource_files}
         lists |= {(*path, "multi_instance", "resource_files"): gang.resource_files} if gang else {}
         for where, files in lists.items():
@@ -126,28 +135,26 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _script_syntax(subject: Subject) -> Found:
-    for path, task, survey in _surveyed(subject):
-        command = command_of(task)
+    for path, task, survey in subject.surveyed:
         for name, reason in survey.syntax_errors:
-            if _names(command, name):
+            if _names(command_of(task), name):
                 yield (*path, "command"), _cannot_compile(name, reason)
 
 
 def _source_syntax(subject: Subject) -> Found:
     reported: set[str] = set()
-    for path, task, survey in _surveyed(subject):
-        command = command_of(task)
+    for path, task, survey in subject.surveyed:
         for name, reason in survey.syntax_errors:
-            if f"{task.source}/{name}" not in reported and not _names(command, name):
+            if f"{task.source}/{name}" not in reported and not _names(command_of(task), name):
                 reported.add(f"{task.source}/{name}")
                 yield (*path, "source"), _cannot_compile(name, reason)
 
 
 def _line_ends(subject: Subject) -> Found:
-    for path, survey in subject.brought:
+    for path, _, survey in subject.surveyed:
         if survey.line_ends:
             yield (
-                path,
+                (*path, "source"),
                 f"the line ends of {_listed(survey.line_ends)} are those of Windows (CR LF), which Linux reads as part"
                 " of the last word of a line; convert the file (`dos2unix`, or `*.sh text eol=lf` in .gitattributes)",
             )
@@ -155,14 +162,6 @@ def _line_ends(subject: Subject) -> Found:
     for path, command in commands:
         if "\r\n" in command:
             yield path, "its line ends are those of Windows (CR LF); write `\\n` alone"
-
-
-def _surveyed(subject: Subject) -> Iterator[tuple[Path, Task, Survey]]:
-    """The tasks with a Python file in their source that does not compile."""
-    for path, _, task in subject.tasks:
-        survey = subject.sources.get(task.source or "")
-        if survey is not None and survey.syntax_errors:
-            yield path, task, survey
 
 
 def _names(command: str, file: str) -> bool:
@@ -178,10 +177,10 @@ def _cannot_compile(name: str, reason: str) -> str:
 
 
 def _factories(subject: Subject) -> Found:
-    for path, _, task in subject.tasks:
-        factory, survey = task.task_factory, subject.sources.get(task.source or "")
+    for path, task, survey in subject.surveyed:
+        factory = task.task_factory
         selection = factory.file.source if factory and factory.file else None
-        if selection is None or survey is None or survey.rule:
+        if selection is None or survey.rule:
             continue
         names, where = factories.in_source(selection, survey.names), (*path, "task_factory", "file", "source")
         if not names:
@@ -242,6 +241,8 @@ RULES = (
     Rule("source-size", ERROR, (*SETTINGS, *CREDENTIALS, *JOBS), "A task's source fits into a request.",
          "Azure Batch: 413 RequestBodyTooLarge (1 MB)", _size),
     Rule("source-script", ERROR, BOTH, "The script that a command starts is sent to the node.", _TRAVELS, _scripts),
+    Rule("source-left-out", WARNING, JOBS, "A file of the source that a command names is sent to the node.", _TRAVELS,
+         _unsent),
     Rule("script-syntax", ERROR, JOBS, "A Python file that a command names compiles.", "Python: compile()",
          _script_syntax),
     Rule("source-syntax", WARNING, JOBS, "The other Python files of a source compile.", "Python: compile()",

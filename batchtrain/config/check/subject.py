@@ -164,13 +164,10 @@ class Subject:
         )
 
     @cached_property
-    def brought(self) -> tuple[tuple[Path, Survey], ...]:
-        """Every `source` of a task, with its survey."""
-        return tuple(
-            ((*path, "source"), self.sources[task.source])
-            for path, _, task in self.tasks
-            if task.source is not None and task.source in self.sources
-        )
+    def surveyed(self) -> tuple[tuple[Path, Task, Survey], ...]:
+        """Every task with a `source`, and the survey of it."""
+        tasks = ((path, task, self.sources.get(task.source or "")) for path, _, task in self.tasks)
+        return tuple((path, task, survey) for path, task, survey in tasks if survey is not None)
 
     # --- the nodes ---
 

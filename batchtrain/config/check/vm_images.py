@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from batchtrain.catalog import fit, sizes, successors
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.catalog.successors import Successor
@@ -353,16 +355,8 @@ def _containers_native(subject: Subject) -> Found:
         )
 
 
-def _without_engine(subject: Subject) -> Found:
-    return _lacking_engine(subject, retired=False)
-
-
-def _without_engine_old(subject: Subject) -> Found:
-    """Batch's support of the image has ended, so it has to be replaced in any case."""
-    return _lacking_engine(subject, retired=True)
-
-
 def _lacking_engine(subject: Subject, *, retired: bool) -> Found:
+    """retired: of images whose support by Batch has ended, which have to be replaced in any case."""
     image = subject.image
     if image is None or (image.retired is not None and image.retired <= sizes.READ) != retired:
         return
@@ -542,9 +536,9 @@ RULES = (
     Rule("containers-native", WARNING, ALL, "Container tasks run on a native container pool.", f"{_CONTAINERS}; ADR 5",
          _containers_native),
     Rule("image-without-docker", ERROR, ALL, "The image of a container pool has a container engine.", _CONTAINERS,
-         _without_engine),
+         partial(_lacking_engine, retired=False)),
     Rule("image-without-docker-old", WARNING, ALL, "So has the image in place of a retired one.", _CONTAINERS,
-         _without_engine_old),
+         partial(_lacking_engine, retired=True)),
     Rule("container-type", WARNING, POOL, "The container technology supports the options of the tasks.",
          "azure-batch 15.1, ContainerType", _container_type),
     Rule("license-type", WARNING, POOL, "An on-premises licence is set only for Windows images.",

@@ -66,6 +66,7 @@ BASE: Parts = {
 
 
 SCRIPTS = Survey(("a.py", "lib/b.py"))
+UNSENT = Survey(("a.py",), unsent={"runs/x": "a rule", "data/a": "a rule"})
 BROKEN = Survey(("b.py", "bb.py"), syntax_errors=(("b.py", "line 2: invalid syntax"),))
 
 
@@ -1558,6 +1559,15 @@ CASES = [
          task(source="s", command="python src/a.py", docker_image=None),
          task(source="s", command="python $AZ_BATCH_TASK_SHARED_DIR/a.py", docker_image=None),
          {"s": SCRIPTS}, {"s": SCRIPTS}),
+    *(
+        Case("source-left-out", "task.command", text, task(source="s", command=f"run --from={name}", **parts),
+             task(source="s", **{"command": "run --from=runs/y"} | right), {"s": UNSENT}, {"s": UNSENT})
+        for name, text, parts, right in (
+            ("runs/x", "`runs/x` is not sent to the task: it is left out of the `source` by a rule;", {}, {}),
+            ("./data/a", "`data/a` is not sent", {}, {"command": "run 'runs/x'", **IN}),
+            ("runs/x", "`--resume RUN` continues", {"checkpoint": {"volume": "v"}}, {}),
+        )
+    ),
     *(
         Case("source-twice", f"task.{where}[0].file_path", "`lib/b.py` is also a file of the `source` s",
              task(source="s", command="run", **wrong), task(source="s", command="run", **right),

@@ -154,6 +154,19 @@ def test_a_directory_that_is_left_out_is_not_read(home: Path, monkeypatch: pytes
     assert scanned == [home / "src"]
 
 
+def test_a_command_that_names_a_file_that_stays_at_home_is_warned_about(home: Path) -> None:
+    run = {"src/runs/r/run.json": "", "src/runs/r/config/a": "", "src/runs/r/outputs/best.pt": ""}
+    write(home, {"src/.batchtrainignore": "data/\n", "src/data/a.csv": "", "src/b.csv": "", "src/.env": "", **run})
+    words = "./runs/r/outputs/best.pt --data='data/a.csv' b.csv .env data/new.csv runs/r/other ../src/.env"
+    named = [problem.message for problem in examined(home, command=f"program {words}").problems]
+    assert sorted(text.split("; copy")[0] for text in named) == [
+        "`.env` is not sent to the task: it is left out of the `source` by the default rules",
+        "`data/a.csv` is not sent to the task: it is left out of the `source` by .batchtrainignore",
+        "`runs/r/outputs/best.pt` is not sent to the task: it is left out of the `source` by the rule that results of"
+        " earlier runs are not sent",
+    ]
+
+
 def test_an_ignore_file_that_is_no_text_is_refused(home: Path) -> None:
     (home / "src" / "train.py").write_text("x")
     (home / "src" / ".batchtrainignore").write_bytes(b"\xff\xfe")
