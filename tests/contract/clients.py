@@ -104,7 +104,7 @@ def _every_operation(running: Running) -> None:
         way = SyncWay(client, lambda: server.reset(running.status.data_dir))
         for row in (row for row in operations.ROWS if row.operation in operations.HAVE):
             way.reset()
-            answer, scene = operations.ask_row(way.ask, row, row.happy)
+            answer, scene = operations.ask_row(way.ask, row.operation, row.happy)
             if not row.holds(answer, scene):
                 raise Failed(f"{row.operation}: {answer}")
 
