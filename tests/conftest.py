@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import importlib
+import inspect
 import os
 import re
 import signal
@@ -13,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +133,25 @@ def _longest_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
         part, others = others[:count], others[count:]
         order += [*first, *part[: count // 3], *trainings, *part[count // 3 :]]
     return order + others
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine runs in an event loop of its own, within those of its arguments that are asynchronous
+    context managers."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+
+    async def run_test() -> None:
+        async with AsyncExitStack() as stack:
+            for argument in arguments.values():
+                if hasattr(argument, "__aexit__"):
+                    await stack.enter_async_context(argument)
+            await pyfuncitem.obj(**arguments)
+
+    asyncio.run(run_test())
+    return True
 
 
 def pytest_configure(config: pytest.Config) -> None:

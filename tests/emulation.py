@@ -21,6 +21,7 @@ from batchtrain.emulator.records import JobNode, Node, Record, Task
 from batchtrain.emulator.reply import Call, Reply, Steps
 from batchtrain.emulator.store import _TYPES, Store
 from batchtrain.emulator.world import Change, Touched, World
+from tests.waiting import reached
 
 START = wire.parse_timestamp("2026-11-21T10:00:00Z")
 BASE = "http://127.0.0.1:10010"
@@ -412,9 +413,7 @@ class Account:
     def make(self, command: str) -> None:
         self.do(tasks.create_task, "job", body={"id": "task", "commandLine": command})
 
-    async def until(self, holds: Callable[[], object]) -> None:
-        while not holds():
-            await asyncio.sleep(0.001)
+    until = staticmethod(reached)
 
     def state(self) -> str:
         return self.world.jobs["job"].tasks["task"].state

@@ -1,26 +1,37 @@
-"""A few nodes of one pool on this machine, for as long as a test's story lasts."""
+"""A few nodes of one pool on this machine, for as long as a test lasts."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from batchtrain.emulator.interface import Exit, NodeSpec, NodeUp, Run
-from batchtrain.emulator.machine.process import ProcessMachine, open_machine
+from batchtrain.emulator.machine.process import open_machine
 
 TASK = "workitems/job/job-1/task"
 SCOPE = "job/task/0"
 
 
 class Nodes:
-    """`a`, `b`, … on 127.0.77.2, 127.0.77.3, …; their host names are `host-a`, `host-b`, …"""
+    """`a`, `b`, … on 127.0.77.2, 127.0.77.3, …; their host names are `host-a`, `host-b`, … At first there is `a`."""
 
-    def __init__(self, machine: ProcessMachine) -> None:
-        self.machine = machine
+    def __init__(self, data_dir: Path, **images: Path) -> None:
+        self.data_dir = data_dir
+        self.images = {name: str(prefix) for name, prefix in images.items()}
         self.up: dict[str, NodeUp] = {}
         self.lost: asyncio.Queue[str] = asyncio.Queue()
+
+    async def __aenter__(self) -> Nodes:
+        self.machine = await open_machine(self.data_dir, self.images.get)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(self.machine.close)
+            await self.boot("a")
+            self.close = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close.aclose()
 
     async def boot(self, name: str, gpus: int = 0) -> NodeUp:
         spec = NodeSpec("pool", name, address(name), f"host-{name}", "STANDARD_NC24R", gpus)
@@ -43,28 +54,6 @@ class Nodes:
 
 def address(name: str) -> str:
     return f"127.0.77.{2 + ord(name) - ord('a')}"
-
-
-def tell(
-    data_dir: Path,
-    story: Callable[[Nodes], Awaitable[None]],
-    *,
-    count: int = 1,
-    images: Mapping[str, str] | None = None,
-) -> None:
-    """Boot `count` nodes, go through the story, and shut them down."""
-
-    async def whole() -> None:
-        machine = await open_machine(data_dir, (images or {}).get)
-        nodes = Nodes(machine)
-        try:
-            for name in "abcdefgh"[:count]:
-                await nodes.boot(name)
-            await story(nodes)
-        finally:
-            await machine.close()
-
-    asyncio.run(whole())
 
 
 def alive(marker: str) -> list[int]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from batchtrain.emulator.machine.process import open_machine
 from tests import examples
-from tests.contract.nodes_on_this_machine import Nodes, address, tell
+from tests.contract.nodes_on_this_machine import Nodes, address
 
 pytestmark = pytest.mark.mpi
 
@@ -33,13 +31,13 @@ LINES = {
 
 
 @pytest.mark.parametrize("mpi", examples.first(LINES))
-def test_2x2_ranks_sum_over_both_nodes(mpi: str, tmp_path: Path, mpi_environment: Callable[[str], Path]) -> None:
+async def test_2x2_ranks_sum_over_both_nodes(mpi: str, tmp_path: Path, mpi_environment: Callable[[str], Path]) -> None:
     """Environments are not forwarded by ssh, hence the absolute python; Intel MPI's three variables are its own
     `mpivars.sh`'s, which its wheel does not have."""
     prefix = mpi_environment(mpi)
     intel = {"I_MPI_ROOT": f"{prefix}", "LD_LIBRARY_PATH": f"{prefix}/lib", "FI_PROVIDER_PATH": f"{prefix}/lib"}
-
-    async def story(nodes: Nodes) -> None:
+    async with Nodes(tmp_path / "d", **{mpi: prefix}) as nodes:
+        await nodes.boot("b")
         if nodes.up["a"].isolation != "namespaces" and mpi == "openmpi":
             pytest.skip("Open MPI hangs where nodes share one host name")
         for name in "ab":  # as Batch does: the task's directory is on every node, and there is the ranks' directory
@@ -52,21 +50,17 @@ def test_2x2_ranks_sum_over_both_nodes(mpi: str, tmp_path: Path, mpi_environment
             names = printed.split()[3:]
         assert printed.split() == ["4", "10.0", "10.0", *names]
 
-    tell(tmp_path / "d", story, count=2, images={mpi: str(prefix)})
 
-
-def test_an_mpi_below_tmp_is_found_on_every_node(tmp_path: Path, mpi_environment: Callable[[str], Path]) -> None:
+async def test_an_mpi_below_tmp_is_found_on_every_node(tmp_path: Path, mpi_environment: Callable[[str], Path]) -> None:
     """Nodes have a /tmp of their own; what an image is mapped to is shown in it."""
     (tmp_path / "link").symlink_to(mpi_environment("mpich"))
-
-    async def story(nodes: Nodes) -> None:
+    async with Nodes(tmp_path / "d", i=tmp_path / "link") as nodes:
+        await nodes.boot("b")
+        if nodes.up["a"].isolation != "namespaces":
+            pytest.skip("only nodes of their own namespaces have their own /tmp")
         for name in "ab":
             await nodes.run(name, "true")
         assert await nodes.output("a", f"mpirun -hosts {HOSTS} -ppn 1 hostname", image="i") in (
             "host-a\nhost-b\n",
             "host-b\nhost-a\n",
         )
-
-    if asyncio.run(open_machine(tmp_path / "probe", {}.get)).isolation.kind != "namespaces":
-        pytest.skip("only nodes of their own namespaces have their own /tmp")
-    tell(tmp_path / "d", story, count=2, images={"i": str(tmp_path / "link")})

@@ -22,8 +22,8 @@ from batchtrain.emulator.machine import marked_processes
 from batchtrain.emulator.machine.agent import descendants
 from batchtrain.emulator.machine.process import open_machine
 from tests import examples, needs
-from tests.contract.nodes_on_this_machine import SCOPE, TASK, Nodes, address, alive, tell
-from tests.waiting import until
+from tests.contract.nodes_on_this_machine import SCOPE, TASK, Nodes, address, alive
+from tests.waiting import reached, until
 
 pytestmark = pytest.mark.process
 
@@ -61,6 +61,12 @@ def namespaces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
+def nodes(tmp_path: Path) -> Nodes:
+    """The image `i` is mapped to `env`."""
+    return Nodes(tmp_path / "d", i=tmp_path / "env")
+
+
+@pytest.fixture
 def marker() -> str:
     """A value that only one test's processes have in their environment."""
     return uuid.uuid4().hex
@@ -69,140 +75,104 @@ def marker() -> str:
 # --- a run ------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_has_its_exit_code_output_files_directory_and_environment(isolation: str, tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        up = nodes.up["a"]
-        for _ in range(2):  # a second run of the same scope appends
-            assert await nodes.run("a", "bash -c 'echo $WORD; echo oops >&2; pwd; exit 7'", WORD="hello") == Exit(7)
-        assert nodes.file("a", "stdout.txt").read_text() == f"hello\n{up.root_inside}/{TASK}/wd\n" * 2
-        assert nodes.file("a", "stderr.txt").read_text() == "oops\n" * 2
-        assert up.isolation == isolation
-
-    tell(tmp_path / "d", story)
+async def test_a_run_has_its_exit_code_output_files_directory_and_environment(isolation: str, nodes: Nodes) -> None:
+    up = nodes.up["a"]
+    for _ in range(2):  # a second run of the same scope appends
+        assert await nodes.run("a", "bash -c 'echo $WORD; echo oops >&2; pwd; exit 7'", WORD="hello") == Exit(7)
+    assert nodes.file("a", "stdout.txt").read_text() == f"hello\n{up.root_inside}/{TASK}/wd\n" * 2
+    assert nodes.file("a", "stderr.txt").read_text() == "oops\n" * 2
+    assert up.isolation == isolation
 
 
-def test_nothing_of_the_emulators_environment_reaches_a_run(
-    isolation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_nothing_of_the_emulators_environment_reaches_a_run(
+    isolation: str, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AZURE_BATCH_ACCESS_KEY", "secret")
-
-    async def story(nodes: Nodes) -> None:
-        printed = dict(line.split("=", 1) for line in (await nodes.output("a", "env", WORD="1")).splitlines())
-        assert printed == {**nodes.up["a"].environment, "WORD": "1"}
-
-    tell(tmp_path / "d", story)
+    printed = dict(line.split("=", 1) for line in (await nodes.output("a", "env", WORD="1")).splitlines())
+    assert printed == {**nodes.up["a"].environment, "WORD": "1"}
 
 
-def test_a_large_environment_and_many_runs_at_once_arrive_whole(isolation: str, tmp_path: Path) -> None:
+async def test_a_large_environment_and_many_runs_at_once_arrive_whole(isolation: str, nodes: Nodes) -> None:
     chunks = {f"CHUNK_{number}": "x" * 32_000 for number in range(8)}
-
-    async def story(nodes: Nodes) -> None:
-        runs = [
-            Run(
-                f"scope-{number}", f"{TASK}-{number}", "bash -c 'exit ${#CHUNK_7}'", {**chunks, "CHUNK_7": "x" * number}
-            )
-            for number in range(12)
-        ]
-        ended = await asyncio.gather(*(nodes.machine.run("a", run) for run in runs))
-        assert [exit.code for exit in ended] == list(range(12))
-
-    tell(tmp_path / "d", story)
+    runs = [
+        Run(f"scope-{number}", f"{TASK}-{number}", "bash -c 'exit ${#CHUNK_7}'", {**chunks, "CHUNK_7": "x" * number})
+        for number in range(12)
+    ]
+    ended = await asyncio.gather(*(nodes.machine.run("a", run) for run in runs))
+    assert [exit.code for exit in ended] == list(range(12))
 
 
 # --- the end of things ------------------------------------------------------------------------------------------
 
 
-def test_what_a_run_leaves_behind_lives_until_its_scope_ends(isolation: str, tmp_path: Path, marker: str) -> None:
-    async def story(nodes: Nodes) -> None:
-        assert await nodes.run("a", DAEMON, MARK=marker) == Exit(0)
-        assert await nodes.run("a", "true") == Exit(0)
-        assert alive(f"MARK={marker}")
-        await nodes.machine.end("a", SCOPE)
-        assert not alive(f"MARK={marker}")
-
-    tell(tmp_path / "d", story)
+async def test_what_a_run_leaves_behind_lives_until_its_scope_ends(isolation: str, nodes: Nodes, marker: str) -> None:
+    assert await nodes.run("a", DAEMON, MARK=marker) == Exit(0)
+    assert await nodes.run("a", "true") == Exit(0)
+    assert alive(f"MARK={marker}")
+    await nodes.machine.end("a", SCOPE)
+    assert not alive(f"MARK={marker}")
 
 
-def test_ending_one_scope_leaves_the_others_alone(isolation: str, tmp_path: Path, marker: str) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.run("a", DAEMON, MARK=marker)
-        await nodes.machine.end("a", "another")
-        assert alive(f"MARK={marker}")
-
-    tell(tmp_path / "d", story)
+async def test_ending_one_scope_leaves_the_others_alone(isolation: str, nodes: Nodes, marker: str) -> None:
+    await nodes.run("a", DAEMON, MARK=marker)
+    await nodes.machine.end("a", "another")
+    assert alive(f"MARK={marker}")
 
 
-def test_a_process_gets_its_grace_to_end_by_itself(isolation: str, tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        command = "bash -c 'trap \"echo bye; exit 3\" TERM; echo up > up; while :; do sleep 9 & wait; done'"
-        running = asyncio.create_task(nodes.run("a", command))
-        while not nodes.file("a", "wd/up").exists():
-            await asyncio.sleep(0.01)
-        await nodes.machine.end("a", SCOPE, grace=30)
-        assert await running == Exit(3)
-        assert nodes.file("a", "stdout.txt").read_text() == "bye\n"
-
-    tell(tmp_path / "d", story)
+async def test_a_process_gets_its_grace_to_end_by_itself(isolation: str, nodes: Nodes) -> None:
+    command = "bash -c 'trap \"echo bye; exit 3\" TERM; echo up > up; while :; do sleep 9 & wait; done'"
+    running = asyncio.create_task(nodes.run("a", command))
+    await reached(lambda: nodes.file("a", "wd/up").exists())
+    await nodes.machine.end("a", SCOPE, grace=30)
+    assert await running == Exit(3)
+    assert nodes.file("a", "stdout.txt").read_text() == "bye\n"
 
 
-def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(isolation: str, tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        running = asyncio.create_task(nodes.run("a", "bash -c 'trap \"\" TERM; echo > up; sleep 100'"))
-        while not nodes.file("a", "wd/up").exists():
-            await asyncio.sleep(0.01)
-        await nodes.machine.end("a", SCOPE, grace=0.1)
-        assert await running == Exit(137)
-
-    tell(tmp_path / "d", story)
+async def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(isolation: str, nodes: Nodes) -> None:
+    running = asyncio.create_task(nodes.run("a", "bash -c 'trap \"\" TERM; echo > up; sleep 100'"))
+    await reached(lambda: nodes.file("a", "wd/up").exists())
+    await nodes.machine.end("a", SCOPE, grace=0.1)
+    assert await running == Exit(137)
 
 
-def test_a_tree_that_keeps_forking_is_ended(isolation: str, tmp_path: Path, marker: str) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.run("a", FORKER, MARK=marker)
-        assert alive(f"MARK={marker}")
-        await nodes.machine.end("a", SCOPE)
-        assert not alive(f"MARK={marker}")
-
-    tell(tmp_path / "d", story)
+async def test_a_tree_that_keeps_forking_is_ended(isolation: str, nodes: Nodes, marker: str) -> None:
+    await nodes.run("a", FORKER, MARK=marker)
+    assert alive(f"MARK={marker}")
+    await nodes.machine.end("a", SCOPE)
+    assert not alive(f"MARK={marker}")
 
 
-def test_a_node_that_is_shut_down_leaves_no_process(isolation: str, tmp_path: Path, marker: str) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.run("a", DAEMON, MARK=marker)
-        await nodes.run("b", f"ssh {address('a')} 'MARK={marker} setsid sleep 100 > /dev/null 2>&1 &'")
-        running = asyncio.create_task(nodes.run("a", "sleep 100", MARK=marker))
-        await asyncio.sleep(0)
-        assert len(alive(f"MARK={marker}")) >= 2
-        await nodes.machine.shutdown("a")
-        assert not alive(f"MARK={marker}")
-        with pytest.raises(NodeLost):
-            await running
-        await nodes.machine.shutdown("a")
-        assert nodes.lost.empty()
-        assert nodes.up["a"].root.is_dir()
-
-    tell(tmp_path / "d", story, count=2)
+async def test_a_node_that_is_shut_down_leaves_no_process(isolation: str, nodes: Nodes, marker: str) -> None:
+    await nodes.boot("b")
+    await nodes.run("a", DAEMON, MARK=marker)
+    await nodes.run("b", f"ssh {address('a')} 'MARK={marker} setsid sleep 100 > /dev/null 2>&1 &'")
+    running = asyncio.create_task(nodes.run("a", "sleep 100", MARK=marker))
+    await asyncio.sleep(0)
+    assert len(alive(f"MARK={marker}")) >= 2
+    await nodes.machine.shutdown("a")
+    assert not alive(f"MARK={marker}")
+    with pytest.raises(NodeLost):
+        await running
+    await nodes.machine.shutdown("a")
+    assert nodes.lost.empty()
+    assert nodes.up["a"].root.is_dir()
 
 
-def test_a_node_whose_agent_is_killed_is_lost_with_its_runs(isolation: str, tmp_path: Path, marker: str) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.run("a", DAEMON, MARK=marker)
-        running = asyncio.create_task(nodes.run("a", "bash -c 'touch ready; sleep 100'", MARK=marker))
-        while not nodes.file("a", "wd/ready").exists():
-            await asyncio.sleep(0.01)
-        for pid in agents("a"):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        assert await nodes.lost.get() == "a"
-        with pytest.raises(NodeLost):
-            await running
-        with pytest.raises(NodeLost):
-            await nodes.run("a", "true")
-        assert not alive(f"MARK={marker}")
-        await nodes.boot("a")
-        assert await nodes.run("a", "true") == Exit(0)
-
-    tell(tmp_path / "d", story)
+async def test_a_node_whose_agent_is_killed_is_lost_with_its_runs(isolation: str, nodes: Nodes, marker: str) -> None:
+    await nodes.run("a", DAEMON, MARK=marker)
+    running = asyncio.create_task(nodes.run("a", "bash -c 'touch ready; sleep 100'", MARK=marker))
+    await reached(lambda: nodes.file("a", "wd/ready").exists())
+    for pid in agents("a"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert await nodes.lost.get() == "a"
+    with pytest.raises(NodeLost):
+        await running
+    with pytest.raises(NodeLost):
+        await nodes.run("a", "true")
+    assert not alive(f"MARK={marker}")
+    await nodes.boot("a")
+    assert await nodes.run("a", "true") == Exit(0)
 
 
 def agents(name: str) -> list[int]:
@@ -215,36 +185,29 @@ def agents(name: str) -> list[int]:
     return found
 
 
-def test_cancelling_a_boot_leaves_no_agent(isolation: str, tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        booting = asyncio.create_task(nodes.boot("a"))
-        while not agents("a"):
-            await asyncio.sleep(0)
-        for _ in range(10):  # on to where it waits for the agent's answer
-            await asyncio.sleep(0)
-        booting.cancel()
-        await asyncio.wait({booting})
-        assert booting.cancelled()
-        assert not agents("a")
-
-    tell(tmp_path / "d", story, count=0)
+async def test_cancelling_a_boot_leaves_no_agent(isolation: str, nodes: Nodes) -> None:
+    booting = asyncio.create_task(nodes.boot("b"))
+    await reached(lambda: agents("b"), pause=0)
+    for _ in range(10):  # on to where it waits for the agent's answer
+        await asyncio.sleep(0)
+    booting.cancel()
+    await asyncio.wait({booting})
+    assert booting.cancelled()
+    assert not agents("b")
 
 
-def test_a_scope_that_stopped_its_own_supervisor_is_ended(in_namespaces: None, tmp_path: Path, marker: str) -> None:
-    async def story(nodes: Nodes) -> None:
-        running = asyncio.create_task(nodes.run("a", "bash -c 'touch up; kill -STOP $PPID; sleep 100'", MARK=marker))
-        while not (stopped := [pid for pid in agents("a") if state(pid) == "T"]):
-            await asyncio.sleep(0.01)
-        try:
-            await nodes.machine.end("a", SCOPE)
-        finally:
-            for pid in stopped:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
-        await running
-        assert not alive(f"MARK={marker}")
-
-    tell(tmp_path / "d", story)
+async def test_a_scope_that_stopped_its_own_supervisor_is_ended(in_namespaces: None, nodes: Nodes, marker: str) -> None:
+    running = asyncio.create_task(nodes.run("a", "bash -c 'touch up; kill -STOP $PPID; sleep 100'", MARK=marker))
+    while not (stopped := [pid for pid in agents("a") if state(pid) == "T"]):
+        await asyncio.sleep(0.01)
+    try:
+        await nodes.machine.end("a", SCOPE)
+    finally:
+        for pid in stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+    await running
+    assert not alive(f"MARK={marker}")
 
 
 def state(pid: int) -> str:
@@ -253,18 +216,15 @@ def state(pid: int) -> str:
     return ""
 
 
-def test_a_run_that_kills_its_supervisor_leaves_no_process_but_those_of_ssh_sessions(
-    isolation: str, tmp_path: Path, marker: str
+async def test_a_run_that_kills_its_supervisor_leaves_no_process_but_those_of_ssh_sessions(
+    isolation: str, nodes: Nodes, marker: str
 ) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.run("a", f"ssh {address('a')} 'LOGIN={marker} setsid sleep 100 > /dev/null 2>&1 &'")
-        await nodes.run("a", DAEMON, MARK=marker)
-        ended = await nodes.run("a", "bash -c 'kill -9 $PPID; sleep 100'", MARK=marker)
-        assert ended == Exit(137)
-        until(lambda: not alive(f"MARK={marker}"))
-        assert alive(f"LOGIN={marker}")
-
-    tell(tmp_path / "d", story)
+    await nodes.run("a", f"ssh {address('a')} 'LOGIN={marker} setsid sleep 100 > /dev/null 2>&1 &'")
+    await nodes.run("a", DAEMON, MARK=marker)
+    ended = await nodes.run("a", "bash -c 'kill -9 $PPID; sleep 100'", MARK=marker)
+    assert ended == Exit(137)
+    until(lambda: not alive(f"MARK={marker}"))
+    assert alive(f"LOGIN={marker}")
 
 
 OWNER = """
@@ -272,15 +232,14 @@ import asyncio, sys
 from pathlib import Path
 from tests.contract.nodes_on_this_machine import Nodes
 from tests.contract.test_process_machine import DAEMON
-from batchtrain.emulator.machine.process import open_machine
 
 async def main():
-    nodes = Nodes(await open_machine(Path(sys.argv[1]), {}.get))
-    for name in "ab":
-        await nodes.boot(name)
-        await nodes.run(name, DAEMON, MARK=sys.argv[2])
-    print("ready", flush=True)
-    await nodes.run("a", "sleep 1000", MARK=sys.argv[2])
+    async with Nodes(Path(sys.argv[1])) as nodes:
+        await nodes.boot("b")
+        for name in "ab":
+            await nodes.run(name, DAEMON, MARK=sys.argv[2])
+        print("ready", flush=True)
+        await nodes.run("a", "sleep 1000", MARK=sys.argv[2])
 
 asyncio.run(main())
 """
@@ -310,34 +269,27 @@ def test_what_cannot_be_killed_is_logged_and_not_waited_for_without_end(
     assert f"cannot be killed: {stuck.pid}" in caplog.text
 
 
-def test_a_deletion_that_is_called_off_is_taken_up_by_the_next(in_namespaces: None, tmp_path: Path) -> None:
-    async def story() -> None:
-        machine = await open_machine(tmp_path / "d", {}.get)
-        (tmp_path / "d/nodes/gone/x").mkdir(parents=True)
-        async with machine._removals, machine._removals:  # no thread is free
-            first = asyncio.create_task(machine.sweep({}))
-            while not machine._going:
-                await asyncio.sleep(0)
-            first.cancel()
-            await asyncio.wait([first])
-        await machine.sweep({})
-        assert not list((tmp_path / "d/nodes").iterdir())
-
-    asyncio.run(story())
+async def test_a_deletion_that_is_called_off_is_taken_up_by_the_next(in_namespaces: None, tmp_path: Path) -> None:
+    machine = await open_machine(tmp_path / "d", {}.get)
+    (tmp_path / "d/nodes/gone/x").mkdir(parents=True)
+    async with machine._removals, machine._removals:  # no thread is free
+        first = asyncio.create_task(machine.sweep({}))
+        await reached(lambda: machine._going)
+        first.cancel()
+        await asyncio.wait([first])
+    await machine.sweep({})
+    assert not list((tmp_path / "d/nodes").iterdir())
 
 
-def test_a_removed_node_leaves_no_directory_even_where_a_task_locked_it(isolation: str, tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.run("a", "bash -c 'mkdir -p x/y; touch x/y/z; chmod 0 x/y; chmod 500 x'")
-        await nodes.machine.remove("a")
-        await nodes.machine.remove("a")
-        assert not nodes.up["a"].root.exists()
-
-    tell(tmp_path / "d", story)
+async def test_a_removed_node_leaves_no_directory_even_where_a_task_locked_it(isolation: str, nodes: Nodes) -> None:
+    await nodes.run("a", "bash -c 'mkdir -p x/y; touch x/y/z; chmod 0 x/y; chmod 500 x'")
+    await nodes.machine.remove("a")
+    await nodes.machine.remove("a")
+    assert not nodes.up["a"].root.exists()
 
 
-def test_removing_a_node_leaves_the_mode_of_what_its_links_lead_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_removing_a_node_leaves_the_mode_of_what_its_links_lead_to(
+    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outside = tmp_path / "outside"
     outside.touch(mode=0o640)
@@ -349,86 +301,70 @@ def test_removing_a_node_leaves_the_mode_of_what_its_links_lead_to(
             raise PermissionError(path)  # root is refused nothing
         unlink(path, dir_fd=dir_fd)
 
-    async def story(nodes: Nodes) -> None:
-        await nodes.run("a", f"ln -s {outside} link")
-        monkeypatch.setattr(os, "unlink", refuse_once)
-        await nodes.machine.remove("a")
-        assert refused
-        assert not nodes.up["a"].root.exists()
-        assert outside.stat().st_mode & 0o777 == 0o640
-
-    tell(tmp_path / "d", story)
+    await nodes.run("a", f"ln -s {outside} link")
+    monkeypatch.setattr(os, "unlink", refuse_once)
+    await nodes.machine.remove("a")
+    assert refused
+    assert not nodes.up["a"].root.exists()
+    assert outside.stat().st_mode & 0o777 == 0o640
 
 
 # --- a node among others ----------------------------------------------------------------------------------------
 
 
-def test_a_node_has_its_own_name_tree_shm_and_tmp(in_namespaces: None, tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        look = (
-            "bash -c 'hostname; hostname -i; cat /etc/hostname; ls /tmp/note /dev/shm/note ../note 2>/dev/null; echo .'"
-        )
-        assert await nodes.run("a", "touch /tmp/note /dev/shm/note ../note") == Exit(0)
-        assert await nodes.output("b", look) == f"host-b\n{address('b')}\nhost-b\n.\n"
-        assert (await nodes.output("a", look)).splitlines()[:2] == ["host-a", address("a")]
-        assert nodes.up["a"].root_inside == nodes.up["b"].root_inside
-        assert nodes.up["a"].root != nodes.up["b"].root
-
-    tell(tmp_path / "d", story, count=2)
+async def test_a_node_has_its_own_name_tree_shm_and_tmp(in_namespaces: None, nodes: Nodes) -> None:
+    await nodes.boot("b")
+    look = "bash -c 'hostname; hostname -i; cat /etc/hostname; ls /tmp/note /dev/shm/note ../note 2>/dev/null; echo .'"
+    assert await nodes.run("a", "touch /tmp/note /dev/shm/note ../note") == Exit(0)
+    assert await nodes.output("b", look) == f"host-b\n{address('b')}\nhost-b\n.\n"
+    assert (await nodes.output("a", look)).splitlines()[:2] == ["host-a", address("a")]
+    assert nodes.up["a"].root_inside == nodes.up["b"].root_inside
+    assert nodes.up["a"].root != nodes.up["b"].root
 
 
-def test_a_node_learns_the_name_of_one_that_joins_later(in_namespaces: None, tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        assert (await nodes.run("a", "getent hosts host-b")).code == 2
-        await nodes.boot("b")
-        assert (await nodes.output("a", "getent hosts host-b")).split() == [address("b"), "host-b"]
-
-    tell(tmp_path / "d", story)
+async def test_a_node_learns_the_name_of_one_that_joins_later(in_namespaces: None, nodes: Nodes) -> None:
+    assert (await nodes.run("a", "getent hosts host-b")).code == 2
+    await nodes.boot("b")
+    assert (await nodes.output("a", "getent hosts host-b")).split() == [address("b"), "host-b"]
 
 
-def test_two_nodes_have_two_homes(isolation: str, tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.run("a", "bash -c 'touch ~/note'")
-        assert (await nodes.output("b", "bash -c 'ls ~'")) == ""
-        assert (nodes.up["a"].root / "volatile/home/_azbatch/note").exists()
-
-    tell(tmp_path / "d", story, count=2)
+async def test_two_nodes_have_two_homes(isolation: str, nodes: Nodes) -> None:
+    await nodes.boot("b")
+    await nodes.run("a", "bash -c 'touch ~/note'")
+    assert (await nodes.output("b", "bash -c 'ls ~'")) == ""
+    assert (nodes.up["a"].root / "volatile/home/_azbatch/note").exists()
 
 
-def test_an_ssh_session_has_the_nodes_environment_and_nothing_of_the_callers(isolation: str, tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        printed = await nodes.output("a", f"ssh {address('b')} env", AZ_BATCH_TASK_ID="t", PATH="/usr/bin:/bin")
-        session = dict(line.split("=", 1) for line in printed.splitlines())
-        connection = session.pop("SSH_CONNECTION").split()
-        assert (connection[0], connection[2:]) == (address("a"), [address("b"), "22"])
-        assert session.pop("SSH_CLIENT").split() == [connection[0], connection[1], "22"]
-        assert session.pop("PWD") == nodes.up["b"].environment["HOME"]
-        for made_by_bash in ("SHLVL", "_"):
-            session.pop(made_by_bash)
-        assert session == nodes.up["b"].environment
-
-    tell(tmp_path / "d", story, count=2)
-
-
-def test_an_ssh_session_has_no_descriptor_but_its_streams(isolation: str, tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        listings_own = "3"
-        printed = await nodes.output("a", f"ssh {address('b')} ls /proc/self/fd")
-        assert printed.split() == ["0", "1", "2", listings_own]
-
-    tell(tmp_path / "d", story, count=2)
+async def test_an_ssh_session_has_the_nodes_environment_and_nothing_of_the_callers(
+    isolation: str, nodes: Nodes
+) -> None:
+    await nodes.boot("b")
+    printed = await nodes.output("a", f"ssh {address('b')} env", AZ_BATCH_TASK_ID="t", PATH="/usr/bin:/bin")
+    session = dict(line.split("=", 1) for line in printed.splitlines())
+    connection = session.pop("SSH_CONNECTION").split()
+    assert (connection[0], connection[2:]) == (address("a"), [address("b"), "22"])
+    assert session.pop("SSH_CLIENT").split() == [connection[0], connection[1], "22"]
+    assert session.pop("PWD") == nodes.up["b"].environment["HOME"]
+    for made_by_bash in ("SHLVL", "_"):
+        session.pop(made_by_bash)
+    assert session == nodes.up["b"].environment
 
 
-def test_ssh_passes_on_the_streams_and_the_exit_status(isolation: str, tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        ended = await nodes.run("a", f"bash -c 'echo word | ssh -x {address('b')} \"cat; echo oops >&2; exit 7\"'")
-        assert ended == Exit(7)
-        assert nodes.file("a", "stdout.txt").read_text() == "word\n"
-        assert nodes.file("a", "stderr.txt").read_text() == "oops\n"
-        assert await nodes.run("a", f"ssh {address('b')} 'kill -9 $$'") == Exit(255)
-        assert await nodes.output("a", "bash -c 'echo echo from stdin | ssh host-b'") == "from stdin\n"
+async def test_an_ssh_session_has_no_descriptor_but_its_streams(isolation: str, nodes: Nodes) -> None:
+    await nodes.boot("b")
+    listings_own = "3"
+    printed = await nodes.output("a", f"ssh {address('b')} ls /proc/self/fd")
+    assert printed.split() == ["0", "1", "2", listings_own]
 
-    tell(tmp_path / "d", story, count=2)
+
+async def test_ssh_passes_on_the_streams_and_the_exit_status(isolation: str, nodes: Nodes) -> None:
+    await nodes.boot("b")
+    ended = await nodes.run("a", f"bash -c 'echo word | ssh -x {address('b')} \"cat; echo oops >&2; exit 7\"'")
+    assert ended == Exit(7)
+    assert nodes.file("a", "stdout.txt").read_text() == "word\n"
+    assert nodes.file("a", "stderr.txt").read_text() == "oops\n"
+    assert await nodes.run("a", f"ssh {address('b')} 'kill -9 $$'") == Exit(255)
+    assert await nodes.output("a", "bash -c 'echo echo from stdin | ssh host-b'") == "from stdin\n"
 
 
 @pytest.mark.parametrize(
@@ -439,94 +375,77 @@ def test_ssh_passes_on_the_streams_and_the_exit_status(isolation: str, tmp_path:
         ("../../x", "ssh: Could not resolve hostname ../../x: Name or service not known\n"),
     ],
 )
-def test_ssh_to_no_node_of_the_pool_ends_with_255(tmp_path: Path, host: str, message: str) -> None:
-    async def story(nodes: Nodes) -> None:
-        assert await nodes.run("a", f"ssh {host} true") == Exit(255)
-        assert nodes.file("a", "stderr.txt").read_text() == message
-
-    tell(tmp_path / "d", story)
+async def test_ssh_to_no_node_of_the_pool_ends_with_255(nodes: Nodes, host: str, message: str) -> None:
+    assert await nodes.run("a", f"ssh {host} true") == Exit(255)
+    assert nodes.file("a", "stderr.txt").read_text() == message
 
 
-def test_ssh_to_a_node_that_was_shut_down_ends_with_255(isolation: str, tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        assert await nodes.run("a", f"ssh {address('b')} true") == Exit(0)
-        await nodes.machine.shutdown("b")
-        assert await nodes.run("a", f"ssh {address('b')} true") == Exit(255)
-
-    tell(tmp_path / "d", story, count=2)
+async def test_ssh_to_a_node_that_was_shut_down_ends_with_255(isolation: str, nodes: Nodes) -> None:
+    await nodes.boot("b")
+    assert await nodes.run("a", f"ssh {address('b')} true") == Exit(0)
+    await nodes.machine.shutdown("b")
+    assert await nodes.run("a", f"ssh {address('b')} true") == Exit(255)
 
 
-def test_an_ssh_session_outlives_its_client(isolation: str, tmp_path: Path, marker: str) -> None:
-    async def story(nodes: Nodes) -> None:
-        session = f"MARK={marker} sleep 100 & touch /dev/shm/{marker}; wait"
-        running = asyncio.create_task(nodes.run("a", f"ssh {address('b')} '{session}'"))
-        while not alive(f"MARK={marker}"):
-            await asyncio.sleep(0.01)
-        await nodes.machine.end("a", SCOPE)
-        assert (await running).code == 143
-        assert alive(f"MARK={marker}")
-        await nodes.machine.shutdown("b")
-        assert not alive(f"MARK={marker}")
-        Path("/dev/shm", marker).unlink(missing_ok=True)
-
-    tell(tmp_path / "d", story, count=2)
+async def test_an_ssh_session_outlives_its_client(isolation: str, nodes: Nodes, marker: str) -> None:
+    await nodes.boot("b")
+    session = f"MARK={marker} sleep 100 & touch /dev/shm/{marker}; wait"
+    running = asyncio.create_task(nodes.run("a", f"ssh {address('b')} '{session}'"))
+    await reached(lambda: alive(f"MARK={marker}"))
+    await nodes.machine.end("a", SCOPE)
+    assert (await running).code == 143
+    assert alive(f"MARK={marker}")
+    await nodes.machine.shutdown("b")
+    assert not alive(f"MARK={marker}")
+    Path("/dev/shm", marker).unlink(missing_ok=True)
 
 
-def test_a_login_shell_still_finds_the_stand_ins_first(isolation: str, tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        stand_in = nodes.up["a"].environment["PATH"].partition(":")[0]
-        assert await nodes.output("a", "bash -lc 'command -v ssh'") == f"{stand_in}/ssh\n"
-
-    tell(tmp_path / "d", story)
+async def test_a_login_shell_still_finds_the_stand_ins_first(isolation: str, nodes: Nodes) -> None:
+    stand_in = nodes.up["a"].environment["PATH"].partition(":")[0]
+    assert await nodes.output("a", "bash -lc 'command -v ssh'") == f"{stand_in}/ssh\n"
 
 
 # --- images and GPUs --------------------------------------------------------------------------------------------
 
 
-def test_an_images_programs_come_first_for_its_runs_but_not_in_ssh_sessions(isolation: str, tmp_path: Path) -> None:
-    program = tmp_path / "env/bin/hello"
-    program.parent.mkdir(parents=True)
-    program.write_text("#!/bin/sh\necho hello\n")
-    program.chmod(0o755)
-
-    async def story(nodes: Nodes) -> None:
-        assert await nodes.output("a", "hello", image="i") == "hello\n"
-        assert await nodes.output("a", f"ssh {address('b')} {program}", image="i") == "hello\n"
-        assert await nodes.run("a", f"ssh {address('b')} hello", image="i") == Exit(127)
-
-    tell(tmp_path / "d", story, count=2, images={"i": str(tmp_path / "env")})
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """`hello`, of the image."""
+    path = tmp_path / "env/bin/hello"
+    path.parent.mkdir(parents=True)
+    path.write_text("#!/bin/sh\necho hello\n")
+    path.chmod(0o755)
+    return path
 
 
-def test_an_environment_that_is_deleted_fails_its_runs_and_no_other(isolation: str, tmp_path: Path) -> None:
-    program = tmp_path / "env/bin/hello"
-    program.parent.mkdir(parents=True)
-    program.write_text("#!/bin/sh\necho hello\n")
-    program.chmod(0o755)
-
-    async def story(nodes: Nodes) -> None:
-        assert await nodes.output("a", "hello", image="i") == "hello\n"
-        shutil.rmtree(tmp_path / "env")
-        ended = await nodes.run("a", "hello", image="i")
-        assert (ended.code, ended.failure) == (None, "ContainerInvalidImage")
-        assert f"image i is mapped to {tmp_path}/env, which is not there" in ended.message
-        await nodes.boot("b")
-        await nodes.boot("a")
-        assert await nodes.run("a", "true") == await nodes.run("b", "true") == Exit(0)
-
-    tell(tmp_path / "d", story, images={"i": str(tmp_path / "env")})
+async def test_an_images_programs_come_first_for_its_runs_but_not_in_ssh_sessions(
+    isolation: str, nodes: Nodes, program: Path
+) -> None:
+    await nodes.boot("b")
+    assert await nodes.output("a", "hello", image="i") == "hello\n"
+    assert await nodes.output("a", f"ssh {address('b')} {program}", image="i") == "hello\n"
+    assert await nodes.run("a", f"ssh {address('b')} hello", image="i") == Exit(127)
 
 
-def test_nvidia_smi_counts_the_gpus_of_the_vm_size(isolation: str, tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        await nodes.boot("b", gpus=4)
-        assert await nodes.output("b", "bash -c 'nvidia-smi -L | wc -l'") == "4\n"
-        assert (await nodes.output("b", "nvidia-smi -L")).startswith(
-            "GPU 0: Emulated GPU of STANDARD_NC24R (UUID: GPU-"
-        )
-        query = "nvidia-smi --query-gpu=index,count --format=csv,noheader"
-        assert await nodes.output("b", query) == "0, 4\n1, 4\n2, 4\n3, 4\n"
+async def test_an_environment_that_is_deleted_fails_its_runs_and_no_other(
+    isolation: str, nodes: Nodes, program: Path
+) -> None:
+    assert await nodes.output("a", "hello", image="i") == "hello\n"
+    shutil.rmtree(program.parents[1])
+    ended = await nodes.run("a", "hello", image="i")
+    assert (ended.code, ended.failure) == (None, "ContainerInvalidImage")
+    assert f"image i is mapped to {program.parents[1]}, which is not there" in ended.message
+    await nodes.boot("b")
+    await nodes.boot("a")
+    assert await nodes.run("a", "true") == await nodes.run("b", "true") == Exit(0)
 
-    tell(tmp_path / "d", story, count=0)
+
+async def test_nvidia_smi_counts_the_gpus_of_the_vm_size(isolation: str, nodes: Nodes) -> None:
+    await nodes.boot("b", gpus=4)
+    assert await nodes.output("b", "bash -c 'nvidia-smi -L | wc -l'") == "4\n"
+    assert (await nodes.output("b", "nvidia-smi -L")).startswith("GPU 0: Emulated GPU of STANDARD_NC24R (UUID: GPU-")
+    query = "nvidia-smi --query-gpu=index,count --format=csv,noheader"
+    assert await nodes.output("b", query) == "0, 4\n1, 4\n2, 4\n3, 4\n"
 
 
 # --- resource files ---------------------------------------------------------------------------------------------
@@ -563,35 +482,30 @@ def slow_blob() -> Iterator[str]:
         thread.join()
 
 
-def test_what_was_ended_during_its_downloads_does_not_start(tmp_path: Path, slow_blob: str) -> None:
-    async def story(nodes: Nodes) -> None:
-        run = Run(SCOPE, TASK, "touch started", {}, (Download(slow_blob, "x"),))
-        running = asyncio.create_task(nodes.machine.run("a", run))
-        await asyncio.to_thread(Blobs.asked.wait, 30)
-        await nodes.machine.end("a", SCOPE)
-        ended = await running
-        assert (ended.code, ended.failure) == (None, "TaskEnded")
-        assert (await nodes.machine.run("a", run)).failure == "TaskEnded"
-        assert not nodes.file("a", "wd/started").exists()
-        assert not nodes.file("a", "wd/x").exists()
-
-    tell(tmp_path / "d", story)
+async def test_what_was_ended_during_its_downloads_does_not_start(nodes: Nodes, slow_blob: str) -> None:
+    run = Run(SCOPE, TASK, "touch started", {}, (Download(slow_blob, "x"),))
+    running = asyncio.create_task(nodes.machine.run("a", run))
+    await asyncio.to_thread(Blobs.asked.wait, 30)
+    await nodes.machine.end("a", SCOPE)
+    ended = await running
+    assert (ended.code, ended.failure) == (None, "TaskEnded")
+    assert (await nodes.machine.run("a", run)).failure == "TaskEnded"
+    assert not nodes.file("a", "wd/started").exists()
+    assert not nodes.file("a", "wd/x").exists()
 
 
 QUITTER = """
 import asyncio, sys
 from pathlib import Path
-from batchtrain.emulator.machine.process import open_machine
 from batchtrain.emulator.interface import Download, Run
 from tests.contract.nodes_on_this_machine import Nodes
 
 async def main():
-    nodes = Nodes(await open_machine(Path(sys.argv[1]), {}.get))
-    await nodes.boot("a")
-    running = asyncio.create_task(nodes.machine.run("a", Run("s", "t", "true", {}, (Download(sys.argv[2], "x"),))))
-    await asyncio.to_thread(sys.stdin.readline)
-    running.cancel()
-    await nodes.machine.close()
+    async with Nodes(Path(sys.argv[1])) as nodes:
+        run = Run("s", "t", "true", {}, (Download(sys.argv[2], "x"),))
+        running = asyncio.create_task(nodes.machine.run("a", run))
+        await asyncio.to_thread(sys.stdin.readline)
+        running.cancel()
 
 asyncio.run(main())
 """

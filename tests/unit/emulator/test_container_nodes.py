@@ -6,7 +6,6 @@ import asyncio
 import os
 import platform
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from batchtrain.emulator.interface import Container, Containers, Exit, Login, No
 from batchtrain.emulator.machine import docker, docker_engine, handover, leftovers
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
 from tests.unit.emulator.fake_docker import FakeDocker, Program, no
+from tests.waiting import reached
 
 TASK, INSIDE = "workitems/job/job-1/task", "/mnt/batch/tasks"
 FOREVER = Program(out=b"up\n", waits=True)
@@ -85,12 +85,6 @@ class Emulator:
     @property
     def options(self) -> list[tuple[str, str]]:
         return list(self.engine.created[-1]["options"])
-
-
-async def reached(holds: Callable[[], Any]) -> None:
-    """Let the loop go on until something holds."""
-    while not holds():
-        await asyncio.sleep(0)
 
 
 @pytest.fixture

@@ -12,14 +12,8 @@ import pytest
 from batchtrain.emulator.interface import Containers, Exit, Login, NodeLost
 from batchtrain.emulator.machine import handover
 from tests.unit.emulator.fake_docker import FakeDocker, Program, no
-from tests.unit.emulator.test_container_nodes import (
-    FOREVER,
-    INSIDE,
-    TASK,
-    Emulator,
-    emulator,
-    reached,
-)
+from tests.unit.emulator.test_container_nodes import FOREVER, INSIDE, TASK, Emulator, emulator
+from tests.waiting import reached
 
 __all__ = ["emulator"]
 
@@ -168,7 +162,7 @@ async def test_run_options_that_cannot_be_used_fail_the_task(
 async def test_an_image_that_was_removed_after_its_pull_fails_the_task(emulator: Emulator) -> None:
     await emulator.boot()
     run = asyncio.ensure_future(emulator.run("true"))
-    await reached(lambda: "GET /version" in emulator.engine.requests)
+    await reached(lambda: "GET /version" in emulator.engine.requests, pause=0)
     emulator.engine.images.pop("train")
     assert (await run)[:3] == (None, "ContainerInvalidImage", "No such image: train")
 

@@ -14,6 +14,7 @@ from batchtrain.emulator.interface import Forward
 from batchtrain.emulator.machine import forwarding
 from batchtrain.emulator.machine.forwarding import PortForwards, Way, ways
 from tests.raw_server import free_port
+from tests.waiting import reached
 
 HERE = "127.0.0.1"
 
@@ -68,8 +69,7 @@ async def test_the_end_of_a_node_ends_its_connections_and_frees_its_ports() -> N
     async with forwarded() as (forwards, front):
         reader, writer = await asyncio.open_connection(HERE, front)
         writer.write(b"half")
-        while not forwards._talks:
-            await asyncio.sleep(0)
+        await reached(lambda: forwards._talks)
         forwards.close()
         with contextlib.suppress(ConnectionResetError):
             assert await reader.read() == b""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import importlib.util
 import io
@@ -21,6 +20,7 @@ from batchtrain.emulator.machine.azurite import Azurite, Node
 from batchtrain.emulator.machine.own_storage import OwnStorage
 from batchtrain.emulator.machine.resource_files import DownloadError
 from tests.unit.emulator.fake_blobs import FakeBlobs, serve
+from tests.waiting import reached
 
 NODE = Node("/usr/bin/node", ("/usr/bin/npm",))
 
@@ -295,8 +295,7 @@ async def test_containers_of_running_nodes_are_copied_now_and_then(
     await storage.mount(spec)
     storage.living = [spec]
     (tmp_path / "mounts/box/a").write_text("a")
-    while not blobs.containers["box"]:
-        await asyncio.sleep(0.001)
+    await reached(lambda: blobs.containers["box"])
     await storage.close([])
 
 

@@ -38,6 +38,7 @@ from batchtrain.emulator.machine.docker import Joined
 from batchtrain.emulator.machine.process import MARKER, Isolation, ProcessMachine, open_machine
 from batchtrain.emulator.machine.resource_files import DownloadError
 from batchtrain.emulator.package_files import FOLDER
+from tests.waiting import reached
 
 TASK = "workitems/job/job-1/task"
 NAMESPACES = Isolation("namespaces")
@@ -226,11 +227,6 @@ def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: Isolation)
     machine = Nodes(tmp_path / "data", isolation)
     monkeypatch.setattr(process, "_start_agent", machine.agents.start)
     return machine
-
-
-async def reached(holds: Callable[[], Any]) -> None:
-    while not holds():
-        await asyncio.sleep(0.001)
 
 
 # --- booting --------------------------------------------------------------------------------------------------------
