@@ -20,13 +20,14 @@ from batchtrain.client.local import account_dir, emulator_directory, emulator_fa
 from batchtrain.config import catalog_file
 from batchtrain.config.types import SPAN, seconds_of
 from batchtrain.emulator import mapped_images, own_catalog, server, sign_in, steering, tokens, trust
-from batchtrain.emulator import mapped_images as mapping
 from batchtrain.emulator.interface import StorageMissing
 from batchtrain.emulator.machine import azurite
 from batchtrain.emulator.machine.agent import KERNEL
 from batchtrain.emulator.server import Settings, Status
 from batchtrain.errors import BatchtrainError, DamagedState, NotFound, UsageError
 from batchtrain.state_files import write_atomically
+
+VARIABLE = "BATCHTRAIN_EMULATOR_DIR"
 
 
 class Mapped(NamedTuple):
@@ -69,14 +70,10 @@ def start(
     account: str,
     nodes_max: int | None,
     quotas: tuple[str, ...],
-    host: str,
     https: bool,
     names: tuple[str, ...],
-    pace: str,
-    allocation: str,
-    certificate: Path | None,
-    private_key: Path | None,
     foreground: bool,
+    **settings: Any,
 ) -> None:
     """Start the emulator. It listens on loopback only."""
     if names and not https:
@@ -86,25 +83,22 @@ def start(
         names = tuple(trust.checked(name) for name in names)
     except ValueError as error:
         raise UsageError(str(error)) from None
+    port = (10010 if account == DEFAULT_ACCOUNT else 0) if port is None else port
     options = server.Settings(
         data_dir=_data_directory(data_dir),
-        host=host,
-        port=(10010 if account == DEFAULT_ACCOUNT else 0) if port is None else port,
+        port=port,
         account=account,
-        certificate=certificate,
-        private_key=private_key,
         quotas=limits,
         https=https,
         names=names,
-        pace=pace,
-        allocation=allocation,
+        **settings,
     )
     catalog = catalog_file.load(Path.cwd())
     with emulator_faults():
         use(options.data_dir)  # no command stops it from here on
         running = server.status(options.data_dir)
         if running is not None:
-            _keep(running, options)
+            _keep(running, options, data_dir)
             return
         own_catalog.add(options.data_dir, catalog.own_sizes, catalog.own_images)
         if foreground:
@@ -114,16 +108,16 @@ def start(
             return
         status = server.spawn(options)
     text = f"listening at {status.endpoint}; `batchtrain emulator stop{_same(data_dir)}` ends it"
-    show(plain(status), f"{status.data_loss}\n{text}".lstrip())
+    show(plain(status), f"{status.data_loss}\n{text}{_for_others(data_dir)}".lstrip())
 
 
-def _keep(running: Status, options: Settings) -> None:
+def _keep(running: Status, options: Settings, data_dir: str | None) -> None:
     """An emulator that a command started for itself continues; its settings stay as they are."""
     server.keep(running.data_dir)
     text = f"already running at {running.endpoint}, and stays"
     if differences := server.differences(running, options):
-        text += f"; but {'; '.join(differences)}: `batchtrain emulator stop`, then start it again to change this"
-    show({**plain(running), "differences": differences}, text)
+        text += f"; but {'; '.join(differences)}: `batchtrain emulator stop{_same(data_dir)}`, then start it again"
+    show({**plain(running), "differences": differences}, text + _for_others(data_dir))
 
 
 def stop(data_dir: str | None) -> None:
@@ -135,10 +129,8 @@ def stop(data_dir: str | None) -> None:
     for end in ends:
         if isinstance(end, DamagedState):
             raise end
-    show(
-        {"stopped": stopped},
-        "stopped; the pools and jobs are kept for the next start" if stopped else "the emulator was not running",
-    )
+    text = "stopped; the pools and jobs are kept for the next start" if stopped else _none(data_dir)
+    show({"stopped": stopped}, text)
 
 
 def _stopped(data_dir: Path) -> bool | DamagedState:
@@ -166,9 +158,8 @@ def env(data_dir: str | None, entra: bool) -> None:
     WorkloadIdentityCredential do, too; give them `disable_instance_discovery=True`.
     """
     running = _running(data_dir)
-    variables = running.environment | _storage(running)
-    if entra:
-        variables = variables | _entra(running)
+    home = {VARIABLE: directory} if (directory := _own_directory(data_dir)) else {}
+    variables = running.environment | home | _storage(running) | (_entra(running) if entra else {})
     show(dict(variables), "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()))
 
 
@@ -261,9 +252,7 @@ def add_fault(kind: str, data_dir: str | None, **numbers: object) -> None:
 def list_faults(data_dir: str | None) -> None:
     """List the injected faults, and how often each occurred."""
     faults = steering.faults(_running(data_dir))
-    rows = [
-        Request(fault["id"], fault["kind"], fault["operation"], fault["resource"], fault["struck"]) for fault in faults
-    ]
+    rows = [Request(*(fault[name] for name in Request._fields)) for fault in faults]
     show_rows(rows, empty="no faults")
 
 
@@ -288,19 +277,24 @@ def _running(data_dir: str | None) -> Status:
     with emulator_faults():
         running = server.status(_data_directory(data_dir))
     if running is None:
-        where = _data_directory(data_dir)
-        raise NotFound(f"no emulator is running on {where}; `batchtrain emulator start{_same(data_dir)}` starts it")
+        raise NotFound(f"{_none(data_dir)}; `batchtrain emulator start{_same(data_dir)}` starts it")
     return running
+
+
+def _none(data_dir: str | None) -> str:
+    """What to say without an emulator. Another shell may have started it in another directory."""
+    other = f" (of another directory: `--data-dir DIR`, or {VARIABLE}=DIR for all commands)"
+    return f"no emulator is running on {_data_directory(data_dir)}{'' if _own_directory(data_dir) else other}"
 
 
 def map_(image: str, prefix: str, entrypoint: str, paths: tuple[str, ...], data_dir: str | None) -> None:
     """Use PREFIX, such as a virtual environment, in place of IMAGE."""
     environment = Path(prefix).absolute()
-    if problem := mapping.problem(environment):
+    if problem := mapped_images.problem(environment):
         raise UsageError(f"{environment} {problem}")
     directories = dict(map(_path_of_an_image, paths))
-    mapping.map_image(_data_directory(data_dir), image, environment, entrypoint, directories)
-    show(_row(image, mapping.Mapped(environment, entrypoint, directories)), f"{image} is {environment}")
+    mapped_images.map_image(_data_directory(data_dir), image, environment, entrypoint, directories)
+    show(_row(image, mapped_images.Mapped(environment, entrypoint, directories)), f"{image} is {environment}")
 
 
 def _path_of_an_image(text: str) -> tuple[str, Path]:
@@ -322,31 +316,38 @@ def _row(image: str, mapping: mapped_images.Mapped) -> Mapped:
 
 def unmap(image: str, data_dir: str | None) -> None:
     """Remove the mapping of IMAGE."""
-    if not mapping.unmap(_data_directory(data_dir), image):
+    if not mapped_images.unmap(_data_directory(data_dir), image):
         raise NotFound(f"{image} is not mapped")
     show({"unmapped": image}, f"the mapping of {image} is removed")
 
 
 def list_(data_dir: str | None) -> None:
     """List the mapped images."""
-    environments = mapping.list_images(_data_directory(data_dir))
-    show_rows(
-        [_row(image, environment) for image, environment in sorted(environments.items())], empty="no images are mapped"
-    )
+    rows = [_row(*item) for item in sorted(mapped_images.list_images(_data_directory(data_dir)).items())]
+    show_rows(rows, empty="no images are mapped")
 
 
 def _data_directory(data_dir: str | None) -> Path:
     return Path(data_dir).absolute() if data_dir else emulator_directory()
 
 
+def _own_directory(data_dir: str | None) -> str:
+    """The directory that only an option names, so that other commands do not use it; otherwise empty."""
+    is_option = click.get_current_context().get_parameter_source("data_dir") == ParameterSource.COMMANDLINE
+    return str(_data_directory(data_dir)) if is_option and data_dir != os.environ.get(VARIABLE) else ""
+
+
+def _for_others(data_dir: str | None) -> str:
+    directory = _own_directory(data_dir)
+    return f"\nother commands use it after `export {VARIABLE}={shlex.quote(directory)}`" if directory else ""
+
+
 def _same(data_dir: str | None) -> str:
     """The option that makes another command use the same emulator. Empty if a variable names it."""
-    if not data_dir or data_dir == os.environ.get("BATCHTRAIN_EMULATOR_DIR"):
-        return ""
-    context = click.get_current_context()
-    if context.get_parameter_source("data_dir") == ParameterSource.COMMANDLINE:
-        return f" --data-dir {shlex.quote(data_dir)}"
-    return f" --account {context.meta[ACCOUNT]}"
+    if directory := _own_directory(data_dir):
+        return f" --data-dir {shlex.quote(directory)}"
+    account = click.get_current_context().meta.get(ACCOUNT, DEFAULT_ACCOUNT)
+    return "" if account == DEFAULT_ACCOUNT else f" --account {account}"
 
 
 def _snake(value: Any) -> Any:

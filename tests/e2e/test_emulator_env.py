@@ -34,6 +34,19 @@ def test_a_shell_that_evaluates_it_knows_the_account(batchtrain: Any) -> None:
         assert list(client.list_pools()) == []
 
 
+def test_a_directory_that_only_an_option_names_is_told_to_other_commands(batchtrain: Any, tmp_path: Path) -> None:
+    own = str(tmp_path / "own")
+    told = f"export BATCHTRAIN_EMULATOR_DIR={own}"
+    for _ in range(2):  # at the start, and where it runs
+        started = batchtrain("emulator", "start", "--port", "0", "--data-dir", own).stdout
+        assert f"\nother commands use it after `{told}`" in started
+    assert told in batchtrain("emulator", "env", "--data-dir", own).stdout.splitlines()
+    ways = "(of another directory: `--data-dir DIR`, or BATCHTRAIN_EMULATOR_DIR=DIR for all commands)"
+    assert [ways in batchtrain("emulator", verb, code=3).stderr for verb in ("status", "env")] == [True] * 2
+    assert ways in batchtrain("emulator", "stop").stdout
+    batchtrain("emulator", "stop", "--data-dir", own)
+
+
 def test_it_has_the_storage_of_the_emulator(batchtrain: Any) -> None:
     require()
     batchtrain("emulator", "start", "--port", "0")
