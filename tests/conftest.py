@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import importlib
 import inspect
 import os
@@ -95,6 +96,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = set(rest)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = _longest_first(rest, int(getattr(config, "workerinput", {}).get("workercount", 1)))
+
+
+def pytest_collection_finish() -> None:
+    """The tests stay for the whole run: each collection of garbage would look at all of them, a tenth of its time."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
 
 
 def _does_more(item: pytest.Item) -> bool:
