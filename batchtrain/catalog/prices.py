@@ -99,8 +99,7 @@ def find(tables: tuple[Prices, ...], size: str, region: str) -> Price | None:
     for table in tables:
         names = (*table.dedicated, *table.spot) if region in ("", table.region) else ()
         if name := {key(name): name for name in names}.get(size_key):
-            price = Price(name, table.region, table.currency, table.dedicated.get(name), table.spot.get(name))
-            matching.append(price)
+            matching.append(Price(name, table.region, table.currency, table.dedicated.get(name), table.spot.get(name)))
     return matching[0] if len(matching) == 1 else None
 
 

@@ -19,7 +19,7 @@ from batchtrain.config.types import Recipe
 from batchtrain.errors import UsageError
 from batchtrain.plan import Facts, Plan, plan_recipe, render
 from batchtrain.plan.candidate_rows import rows
-from batchtrain.plan.cost import region_for
+from batchtrain.plan.cost import region_for, unpriced
 from batchtrain.plan.marks import SHOWN, marked_plan
 from batchtrain.plan.pool_users import with_dates
 from batchtrain.runs.beginnings import lineage_of
@@ -46,6 +46,8 @@ def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
         write(render.as_text(plan))
         if hour is not None:
             say(str(hour))
+            if hour.cost is None and not settings().local:
+                say(unpriced(recipe, hour, region))
         for row in candidates:
             say(str(row))
     else:

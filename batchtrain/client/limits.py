@@ -7,12 +7,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from batchtrain.catalog.prices import Hour, Price, missing, money
-from batchtrain.config.scaling import unlimited
+from batchtrain.catalog.prices import Hour, Price, money
 from batchtrain.config.types import Recipe
 from batchtrain.errors import UsageError
-from batchtrain.plan.cost import hour_of
-from batchtrain.plan.image import seems_windows
+from batchtrain.plan.cost import hour_of, unpriced
 from batchtrain.records import Node, node_cost
 from batchtrain.records.events import Event, NodesSeen
 
@@ -42,11 +40,8 @@ def hour_for(limits: Limits, recipe: Recipe, region: str | None) -> Hour | None:
     if recipe.pool is None or hour is None:
         raise UsageError(f"a limit of the price needs the nodes of the run: {recipe.directory} has no pool.yaml")
     if not hour.cost and (hour.price is None or hour.nodes != 0):
-        reason = unlimited(recipe.pool)
-        if not reason and seems_windows(recipe):
-            reason = "the catalogue has prices of Linux nodes alone; limit the duration (`--max-duration`)"
-        reason = reason or missing(" or ".join(recipe.pool.sizes), hour.price, hour.dedicated, hour.spot, region or "")
-        raise UsageError(f"a limit of the price needs what an hour of all nodes of pool {hour.pool} costs: {reason}")
+        why = f"a limit of the price needs what an hour of all nodes of pool {hour.pool} costs"
+        raise UsageError(f"{why}: {unpriced(recipe, hour, region or '')}")
     return hour.times(recipe.pools_at_once)
 
 

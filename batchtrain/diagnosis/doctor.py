@@ -436,15 +436,13 @@ def _cores(facts: Facts, name: str) -> int | None:
 
 def _cost(facts: Facts) -> Check:
     recipe = facts.recipe
-    hour = cost.hour_of(recipe, facts.account.region) if recipe is not None else None
-    if recipe is None or hour is None:
+    if recipe is None or (hour := cost.hour_of(recipe, facts.account.region)) is None:
         return Check("cost", NOT_CHECKED, NO_RECIPE)
     if hour.cost is not None or facts.account.emulated:
         may_stand = any(job.is_watched and job.stop_when is None for job in recipe.jobs)  # and costs as much
         step = "`stop_when: {silent: 20m}` of a job ends a gang that stands still" if may_stand else ""
         return Check("cost", OK, str(hour), step)
-    where = f" --location {facts.account.region or 'REGION'}"
-    return Check("cost", OK, str(hour), f"batchtrain catalog refresh --prices{where} reads the price")
+    return Check("cost", OK, str(hour), cost.unpriced(recipe, hour, facts.account.region or ""))
 
 
 def _pool(facts: Facts) -> PoolSettings | None:

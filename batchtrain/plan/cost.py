@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from batchtrain.catalog.prices import Hour, Price, dearest, region_of
-from batchtrain.config.scaling import most_nodes
+from batchtrain.catalog.prices import Hour, Price, dearest, missing, region_of
+from batchtrain.config.scaling import most_nodes, unlimited
 from batchtrain.config.types import Credentials, Recipe
 from batchtrain.plan.image import seems_windows
 
@@ -24,12 +24,18 @@ def price_of(recipe: Recipe, region: str | None) -> Price | None:
 
 def hour_of(recipe: Recipe, region: str | None) -> Hour | None:
     """An hour of the recipe's pool, at most; None without a pool."""
-    pool = recipe.pool
-    if pool is None:
+    if (pool := recipe.pool) is None:
         return None
-    count = most_nodes(pool)
-    is_most = pool.scales or pool.vm_sizes is not None
-    return Hour(pool.id, pool.vm_size, count.dedicated, count.low_priority, price_of(recipe, region), is_most)
+    has_most = pool.scales or len(pool.sizes) > 1
+    return Hour(pool.id, pool.vm_size, *most_nodes(pool), price_of(recipe, region), has_most)
+
+
+def unpriced(recipe: Recipe, hour: Hour, region: str) -> str:
+    """Why the cost of an hour of the recipe's pool is unknown, and what to do."""
+    assert recipe.pool is not None
+    linux = "the catalogue has prices of Linux nodes alone; limit the duration of a run (`--max-duration`)"
+    reason = unlimited(recipe.pool) or (linux if seems_windows(recipe) else "")
+    return reason or missing(" or ".join(recipe.pool.sizes), hour.price, hour.dedicated, hour.spot, region)
 
 
 def region_for(credentials: Credentials | None, environment: Mapping[str, str]) -> str:

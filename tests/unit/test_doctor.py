@@ -139,7 +139,10 @@ def test_an_hour_of_the_pool_is_priced_where_the_catalogue_has_its_price() -> No
 def test_without_a_price_an_hour_is_node_hours_and_the_command_that_reads_prices() -> None:
     seen = check("cost", facts())
     assert seen.found == "an hour of pool train is 2 node hours of STANDARD_D4S_V5 (2 dedicated, 0 spot)"
-    assert seen.next_step == "batchtrain catalog refresh --prices --location japaneast reads the price"
+    assert seen.next_step == (
+        "the catalogue has no price of STANDARD_D4S_V5 (dedicated) in japaneast;"
+        " `batchtrain catalog refresh --prices --location japaneast` reads it"
+    )
 
 
 @pytest.mark.parametrize(("stop_when", "suggests"), [(None, True), (StopWhen(silent="20m"), False)])

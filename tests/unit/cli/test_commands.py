@@ -11,7 +11,10 @@ import pytest
 
 
 def test_a_plan_ends_with_what_an_hour_of_the_pool_is(small: Any, tmp_path: Path) -> None:
-    assert "an hour of pool p is 1 node hours of STANDARD_D2S_V5" in small("config", "plan").stderr
+    told = small("config", "plan").stderr
+    assert "an hour of pool p is 1 node hours of STANDARD_D2S_V5" in told
+    assert told.count("catalog refresh --prices --location") == 1
+    assert "refresh --prices" not in small("config", "plan", "--local").stderr
     (tmp_path / "catalog.yaml").write_text("prices: [{region: westeurope, dedicated: {Standard_D2s_v5: 0.12}}]\n")
     assert "an hour of pool p costs 0.12 USD in westeurope" in small("config", "plan").stderr
     assert json.loads(small("config", "plan", "-o", "json").stdout)["cost"]["hour"] == 0.12
