@@ -209,7 +209,7 @@ def _gang(instances: int, distribution: MpiBlock | Nodes | None) -> MultiInstanc
     return new_gang(instances, distribution)
 
 
-def new_gang(instances: int, distribution: MpiBlock | Nodes) -> MultiInstance:
+def new_gang(instances: int | str, distribution: MpiBlock | Nodes) -> MultiInstance:
     """The block that launches a command on several nodes."""
     gang = MultiInstance(num_instances=instances)
     name = "mpi" if isinstance(distribution, MpiBlock) else distribution.name

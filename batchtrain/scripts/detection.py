@@ -53,17 +53,19 @@ def framework_of(script: Script, name: str = "") -> Choice:
         text = f"{script.path} fits several frameworks: {places}; choose one of them (`--framework NAME`, `framework`)"
         raise Undecided(text, tuple(candidates))
     if not candidates:
-        reason = "it imports no framework, so it runs once on every node with RANK and WORLD_SIZE"
+        reason = "it imports no framework, so it runs once, and of several nodes on each, with RANK and WORLD_SIZE"
         return _chosen(NONE, script, reason)
     return _chosen(candidates[0], script, _at(evidence[candidates[0]]))
 
 
-def block_of(choice: Choice, processes_per_node: int | None) -> MpiBlock | Nodes:
-    """The block that launches a script."""
+def block_of(choice: Choice, script: Script, nodes: int, processes_per_node: int | None) -> MpiBlock | Nodes | None:
+    """The block that launches a script; None for one process that nothing has to launch."""
     if choice.name == MPI:
         return MpiBlock(runtime=choice.image, executable_path="mpiexec", processes_per_node=processes_per_node)
     if choice.name == NONE:
-        return PyTorchBlock(processes_per_node=processes_per_node or 1)
+        variables = {name for variable in PyTorchBlock.variables for name in variable.names}  # only a launch sets them
+        is_plain = nodes == (processes_per_node or 1) == 1 and script.words.isdisjoint(variables)
+        return None if is_plain else PyTorchBlock(processes_per_node=processes_per_node or 1)
     return FRAMEWORKS[choice.name](processes_per_node=processes_per_node)
 
 

@@ -194,7 +194,9 @@ def _recipe(script: imports.Script, name: str, wish: Wish, choice: Choice, image
     directory = script.root
     stem = re.sub(r"[^A-Za-z0-9_-]+", "-", script.path.stem).strip("-")[:STEM_LENGTH] or "script"
     job_id = wish.name or f"{stem}-{project_id(str(directory))[:6]}"  # another directory may have a script of this name
-    launcher, kind = detection.block_of(choice, wish.processes_per_node), "low_priority" if wish.spot else "dedicated"
+    kind = "low_priority" if wish.spot else "dedicated"
+    launcher = detection.block_of(choice, script, wish.nodes, wish.processes_per_node)
+    gang = new_gang(f"{POOL}_vm_count_{kind}", launcher) if launcher else None
     task = Task(
         id=TASK,
         command=" ".join((f"python -u {shlex.quote(name)}", *map(quoted, wish.arguments))),
@@ -202,8 +204,8 @@ def _recipe(script: imports.Script, name: str, wish: Wish, choice: Choice, image
         source=".",
         checkpoint=Checkpoint(volume=CHECKPOINTS) if wish.checkpoints else None,
         environment_variables={"PYTHONPATH": script.python_path} if script.above else {},
-        multi_instance=replace(new_gang(wish.nodes, launcher), num_instances=f"{POOL}_vm_count_{kind}"),
-        results=Results(from_="all") if choice.name == detection.NONE else None,
+        multi_instance=gang,
+        results=Results(from_="all") if gang and choice.name == detection.NONE else None,
     )
     job = Job(id=job_id, auto_complete=True, tasks=(task,))
     pool = new_pool(None, wish.size or VM_SIZE, job, wish.nodes)
@@ -253,11 +255,8 @@ def _without_image(
 def _credentials(directory: Path, files: Mapping[str, str]) -> Mapping[str, bytes]:
     """The file of the accounts: beside the script, or where the user says."""
     contents = load.read(directory, {part: file for part, file in files.items() if part == "credentials"})
-    return {
-        file: content
-        for file, content in contents.items()
-        if Path(file).stem == "credentials" or file in files.values()
-    }
+    names = [file for file in contents if Path(file).stem == "credentials" or file in files.values()]
+    return {file: contents[file] for file in names}
 
 
 def _own_launcher(script: imports.Script, *, refuses: bool) -> Iterator[Problem]:

@@ -66,7 +66,8 @@ def test_horovod_has_an_image_for_each_framework(modules: list[str], image: str)
 @pytest.mark.parametrize("name", NAMES)
 def test_each_framework_has_a_block_an_image_and_an_environment(name: str) -> None:
     choice = framework_of(script(), name)
-    block = block_of(choice, 2)
+    block = block_of(choice, script(), 1, 2)
+    assert block is not None
     assert block.processes_per_node == 2
     assert behind(script_image(choice.image, (), gpus=False)).environment in ENVIRONMENTS
 

@@ -104,6 +104,33 @@ def test_a_script_is_saved_as_files_that_load_as_the_same_recipe(train: Path, tm
     assert msgspec.structs.replace(loaded, warnings=()) == msgspec.structs.replace(saved, warnings=())
 
 
+@pytest.mark.parametrize(
+    ("text", "nodes", "block"),
+    [
+        ("import lightgbm, numpy", 1, ""),
+        ("import xgboost", 1, ""),
+        ("import sklearn.svm", 1, ""),
+        ("print('step 1 loss 0.5')", 1, ""),
+        ("import lightgbm", 2, "pytorch"),
+        ("import os, numpy\nos.environ['RANK']", 1, "pytorch"),
+        ("import numpy\nfrom mpi4py import MPI", 1, "mpi"),
+        ("import jax", 1, "jax"),
+        ("import ray", 1, "ray"),
+        ("import torch", 1, "pytorch"),
+    ],
+)
+def test_a_script_is_a_plain_task_unless_something_has_to_launch_it(
+    train: Path, text: str, nodes: int, block: str
+) -> None:
+    train.write_text(text, encoding="utf-8")
+    recipe = prepare(train, Wish(nodes), local=True).recipe
+    gang = task_of(recipe).multi_instance
+    assert [name for name, _ in gang.launches] == [block] if block else gang is None
+    assert recipe.pool is not None
+    assert recipe.pool.inter_node_communication_enabled is bool(block)
+    assert (task_of(recipe).results is not None) == (block == "pytorch" and "torch" not in text)
+
+
 def test_a_list_with_the_framework_is_the_whole_environment(train: Path) -> None:
     (train.parent / "requirements.txt").write_text("torch==2.13.0\n", encoding="utf-8")
     prepared = prepare(train, Wish(), local=True)
