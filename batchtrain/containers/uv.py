@@ -33,19 +33,14 @@ class NotMade(BatchtrainError):
 
 
 def index(spec: Environment) -> tuple[str, ...]:
-    """The option for the second index, if it can be reached: without it, what PyPI has must do."""
-    return ("--index", spec.extra_index) if spec.extra_index and _reachable(spec.extra_index) else ()
-
-
-def _reachable(url: str) -> bool:
-    """Whether a connection to the host of a URL succeeds; assumed if there is a proxy."""
-    if getproxies():
-        return True
-    host = urlsplit(url)
+    """The option for the second index, if it can be reached (assumed if there is a proxy): without it, what PyPI has
+    must do."""
+    url, host = spec.extra_index, urlsplit(spec.extra_index)
     with contextlib.suppress(OSError):
-        socket.create_connection((host.hostname or "", host.port or 443), REACH_SECONDS).close()
-        return True
-    return False
+        if url and not getproxies():
+            socket.create_connection((host.hostname or "", host.port or 443), REACH_SECONDS).close()
+        return ("--index", url) if url else ()
+    return ()
 
 
 def install(
@@ -60,7 +55,7 @@ def install(
     mode = "--link-mode=hardlink" if links else "--link-mode=copy"
     command: Words = (needed(), "pip", "install", "--quiet", mode, "--python", directory / "bin" / "python")
     variables = {"UV_COMPILE_BYTECODE": os.environ.get("UV_COMPILE_BYTECODE", "1"), **(variables or {})}
-    if (directory / "lib" / "python3.6").exists():  # its py_compile lacks what uv uses
+    if links or (directory / "lib" / "python3.6").exists():  # `make` shares the bytecode; that one's py_compile is old
         variables["UV_COMPILE_BYTECODE"] = "0"
     run("install " + " ".join(arguments), (*command, *arguments), {**settings_of_pip(), **variables}, cwd)
 
@@ -98,17 +93,13 @@ def settings_of_pip() -> dict[str, str]:
         (sys.executable, "-m", "pip", "config", "list"), capture_output=True, text=True, stdin=subprocess.DEVNULL
     )
     variables = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # as pip does: the best version of all indexes
-    for line in sorted(settings.stdout.splitlines(), key=_weight):
+    # variables outweigh the settings of `pip install`, and these those of all commands
+    for line in sorted(settings.stdout.splitlines(), key=lambda line: (line[:5] == ":env:", line[:8] == "install.")):
         name, _, value = line.partition("=")
         variable, between = _VARIABLES_OF_UV.get(name.rpartition(".")[2], ("", ""))
         if variable:
             variables[variable] = between.join(str(ast.literal_eval(value)).split())
     return {name: value for name, value in variables.items() if name not in os.environ}
-
-
-def _weight(setting: str) -> int:
-    """Variables outweigh the settings of `pip install`, and these those of all commands."""
-    return 2 if setting.startswith(":env:") else 1 if setting.startswith("install.") else 0
 
 
 def run(

@@ -127,7 +127,7 @@ def script(
     if prepared.installs:
         say(f"{prepared.installs} `bt.script(..., local=True)` makes one environment, which its nodes share")
     if is_for_emulator(local):
-        local_environment.make(prepared.recipe, prepared.image, prepared.packages, say)
+        local_environment.make(prepared.recipe, prepared.image, say)
     return prepared.recipe
 
 

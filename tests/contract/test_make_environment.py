@@ -15,6 +15,7 @@ from batchtrain.config.source_packages import Package, SourcePackages, lacks
 from batchtrain.containers import make_environment, uv
 from batchtrain.containers.environments import ENVIRONMENTS, TORCH_INDEX, Environment, key
 from batchtrain.containers.make_environment import NotMade, intend, make
+from batchtrain.containers.recipe_images import environment_of
 from batchtrain.containers.resolution import resolved
 
 THIS = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -114,11 +115,15 @@ def test_python_3_6_is_not_asked_of_uv_which_has_none(tmp_path: Path, monkeypatc
 def test_an_environment_is_made_once_and_then_reused(tmp_path: Path) -> None:
     said: list[str] = []
     make(intend("small", SMALL, tmp_path), said.append)
-    assert said == ["1 of 2: make a virtual environment", "2 of 2: install pip"]
+    assert said == [
+        "1 of 3: make a virtual environment",
+        "2 of 3: install pip",
+        "3 of 3: compile the modules that no other environment has",
+    ]
     again = intend("small", SMALL, tmp_path)
     assert again.ready
     make(again, said.append)
-    assert len(said) == 2
+    assert len(said) == 3
     assert (again.prefix / "bin" / "python").exists()
 
 
@@ -158,9 +163,34 @@ def test_lists_that_differ_in_a_small_package_share_the_files_of_the_others(inde
     for number, lines in enumerate((["large"], ["large", "small"])):
         intended = intend("python", Environment(()), tmp_path / "envs", (listed(tmp_path / f"{number}", *lines),))
         make(intended, lambda _: None)
-        (module,) = intended.prefix.glob("lib/python*/site-packages/large.py")
-        inodes.add(module.stat().st_ino)
-    assert len(inodes) == 1
+        files = [*intended.prefix.rglob("large.py"), *intended.prefix.rglob("large.*.pyc")]
+        inodes.add(tuple(file.stat().st_ino for file in files))
+    assert len(inodes) == 1 and len(inodes.pop()) == 2
+    assert list(intended.prefix.rglob("small.*.pyc"))
+
+
+def test_equal_lists_have_one_environment_in_any_order_and_that_of_a_framework_with_that_list(tmp_path: Path) -> None:
+    lists = [["rich >= 13", "tqdm"], ["tqdm", "rich>=13"], ["rich>=14", "tqdm"]]
+    sources = [listed(tmp_path / f"{number}", *lines) for number, lines in enumerate(lists)]
+    images = ("mine/image:1", "example/script:base-cpu-0123abcd", "mine/image:1")
+    same, also, other = (
+        intend(*environment_of(image, package_lists=(source,)), tmp_path, (source,)).prefix
+        for image, source in zip(images, sources, strict=True)
+    )
+    assert same == also != other
+    of_framework = listed(tmp_path / "pytorch", *ENVIRONMENTS["pytorch"].packages[::-1])
+    name, spec = environment_of("mine/image:1", package_lists=(of_framework,))
+    plan, twin = intend(name, spec, tmp_path, (of_framework,)), intend("pytorch", ENVIRONMENTS["pytorch"], tmp_path)
+    assert (plan.prefix, plan.own_packages) == (twin.prefix, ())
+    assert resolved(plan) == twin
+
+
+@pytest.mark.slow
+def test_a_list_that_equals_that_of_the_environment_is_in_it(index: Path, tmp_path: Path) -> None:
+    wheel(index, "large", "1.0")
+    make(plan := intend("framework", Environment(("large==1.0",)), tmp_path / "envs"), lambda _: None)
+    assert not lacks(plan.prefix, (listed(tmp_path / "same", "large == 1.0"),))
+    assert lacks(plan.prefix, (listed(tmp_path / "other", "large"),))
 
 
 @pytest.mark.slow
@@ -207,8 +237,8 @@ def test_builds_for_cpus_are_taken_where_an_index_has_them(
 
 def test_the_size_is_the_downloads_and_a_list_that_no_index_has_is_refused_first(index: Path, tmp_path: Path) -> None:
     wheel(index, "large", "1.0", "x" * 3_000_000)
-    plan = resolved(intend("python", Environment((), megabytes=50), tmp_path / "envs", (listed(tmp_path, "large"),)))
-    assert plan.summary[0] == "the environment python needs about 62 MB, a download of at most 3 MB, and a minute:"
+    plan = resolved(intend("python", ENVIRONMENTS["python"], tmp_path / "envs", (listed(tmp_path, "large"),)))
+    assert plan.summary[0] == "the environment python needs about 37 MB, a download of at most 3 MB, and a minute:"
     with pytest.raises(
         NotMade, match=r"(?s)could not find what .*/requirements.txt lists.*no-such-package was not found"
     ):
