@@ -130,7 +130,7 @@ COMMANDS: Table = {
     "sweep": Action(
         "job_operations.sweep",
         _job_id,
-        option("--metric", required=True, metavar="NAME", help="A metric that the tasks print or write."),
+        option("--metric", default="", metavar="NAME", help="A metric that the tasks print or write."),
         option("--max/--min", "highest", default=None, help="Whether the highest or the lowest value is the best."),
     ),
     "task": Doors(

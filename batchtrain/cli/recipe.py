@@ -93,15 +93,11 @@ def new(name: str, directory: str | None) -> None:
         for path in target.iterdir() if was_there else [target]:
             shutil.rmtree(path, ignore_errors=True)
         raise
-    following = _following(shlex.quote(str(target)), bool(_listed(recipe).environment))
+    runs_here = bool(_listed(recipe).environment)
+    verbs = ("images env {}", "run {} --local") if runs_here else ("config validate {}", "config plan {}")
+    following = tuple(f"batchtrain {verb.format(shlex.quote(str(target)))}" for verb in verbs)
     lines = (f"{name} is in {target}. Next:", *(completed(f"  {line}") for line in following))
     show(New(name, str(target), following), "\n".join(lines))
-
-
-def _following(directory: str, runs_here: bool) -> tuple[str, ...]:
-    if runs_here:
-        return f"batchtrain images env {directory}", f"batchtrain run {directory} --local"
-    return f"batchtrain config validate {directory}", f"batchtrain config plan {directory}"
 
 
 def _copy(recipe: Path, target: Path) -> None:

@@ -32,6 +32,7 @@ from batchtrain.errors import ServiceError, TaskFailed, UsageError, counted
 from batchtrain.life.intents import of_run
 from batchtrain.plan.idling import with_idle_timeout
 from batchtrain.records import Task
+from batchtrain.runs import compare
 from batchtrain.runs.beginnings import Beginning
 from batchtrain.runs.directory import Labels, RunDirectory, checked_tags, find, of_job
 from batchtrain.runs.recording import Origin
@@ -113,11 +114,13 @@ def command(
 
 
 def _hint(runs: Sequence[RunDirectory], reusing: str) -> str:
-    """The next command, for the first and the second run of a job; empty after later ones. reusing: runs it again on a
-    pool that stays."""
+    """The next command, of a sweep or for the first and the second run of a job; empty after later ones. reusing: runs
+    it again on a pool that stays."""
     if len(runs) != 1:
         return ""
     newest = runs[0]
+    if command := compare.sweep_command(newest, newest.record()):
+        return f"  the tasks, the best first: {command}"
     earlier = [other.name for other in of_job(newest.path.parent, newest.record().job) if other.name < newest.name]
     if not earlier:
         return reusing and f"  keep the pool next: {reusing}"

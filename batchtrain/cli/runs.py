@@ -131,8 +131,8 @@ def show_(run: str) -> None:
     show_rows(metrics[:most], empty="no metrics")
     if len(metrics) > most:
         say(f"{len(metrics) - most:,} more of {len(metrics):,} metrics; -o json has all")
-    if best := compare.best_of_tasks(record):
-        say(f"`batchtrain jobs sweep {record.job} --metric {best.metric}` lists the tasks, the best first")
+    if command := compare.sweep_command(directory, record):
+        say(f"`{command}` lists the tasks, the best first")
     if continuations := continuation_rows(directory):
         print()
         show_rows(continuations)

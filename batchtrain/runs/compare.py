@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 import statistics
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -113,9 +115,13 @@ def row(record: RunRecord, labels: Labels | None = None, progress: str = "") -> 
 def by_metric(runs: Iterable[Listed], name: str) -> list[Listed]:
     """The runs that have a metric, the best last value first and values that are not finite last. Raises UsageError if
     no run has it."""
-    measured = [run for run in runs if name in run.record.summary]
+    every = tuple(runs)
+    measured = [run for run in every if name in run.record.summary]
     if not measured:
-        raise UsageError(f"no run has a metric `{name}`; `batchtrain runs show` lists those of a run")
+        names = textwrap.shorten(
+            ", ".join(by_meaning({n for run in every for n in run.record.summary})), 200, placeholder=" …"
+        )
+        raise UsageError(f"no run has a metric `{name}`; {f'there are {names}' if names else 'none has any'}")
     is_lower_better = lower_is_better(name)
     return sorted(measured, key=lambda run: best_first(run.record.summary[name].last, is_lower_better=is_lower_better))
 
@@ -137,8 +143,8 @@ def diverged(record: RunRecord) -> str:
     return ", ".join(f"{name} is {metric.text()}" for name, metric in ranked(record.summary) if metric.last is None)
 
 
-def best_of_tasks(record: RunRecord) -> Best | None:
-    """The best last value of the most common metric of many tasks; None without."""
+def best_of_tasks(record: RunRecord, least: int = MANY) -> Best | None:
+    """The best last value of the most common metric of at least so many tasks; None without."""
     if record.is_by_task is False:
         return None
     values: dict[str, list[float]] = {}
@@ -146,11 +152,17 @@ def best_of_tasks(record: RunRecord) -> Best | None:
         task, _, metric_name = name.partition("/")
         if task and metric_name and metric.last is not None:
             values.setdefault(metric_name, []).append(metric.last)
-    many = [name for name, of_tasks in values.items() if len(of_tasks) >= MANY]
+    many = [name for name, of_tasks in values.items() if len(of_tasks) >= least]
     if not many:
         return None
     name = min(many, key=_rank)
     return Best(len(values[name]), name, (min if lower_is_better(name) else max)(values[name]))
+
+
+def sweep_command(run: RunDirectory, record: RunRecord) -> str:
+    """Lists the tasks of a sweep, or of a run with many, by their most common metric; empty without one."""
+    best = best_of_tasks(record, least=2 if any(task.parameters for task in run.each_task()) else MANY)
+    return shlex.join(("batchtrain", "jobs", "sweep", record.job, "--metric", best.metric)) if best else ""
 
 
 def seconds(record: RunRecord) -> float | None:

@@ -108,19 +108,14 @@ def delete(client: BatchClient, things: Iterable[Leftover]) -> Iterator[tuple[Le
 
 def _result(client: BatchClient, item: Leftover) -> tuple[str, BatchtrainError | None]:
     try:
-        return _deleted(client, item), None
+        if read_marks(client, item.thing) != item.marks:  # another run replaced it
+            return "", None
+        text = deletion.request(client, item.thing, {item.marks.run})  # a pool that is used since it was listed stays
+        return text or f"{item.thing.name} is being deleted", None
     except NotFound:  # it is gone
         return "", None
     except BatchtrainError as error:
         return f"{item.thing.name} was not deleted: {error}", error
-
-
-def _deleted(client: BatchClient, item: Leftover) -> str:
-    """Delete one thing; returns the result as text, empty for one that another run replaced. A pool that is used since
-    it was listed stays."""
-    if read_marks(client, item.thing) != item.marks:
-        return ""
-    return deletion.request(client, item.thing, {item.marks.run}) or f"{item.thing.name} is being deleted"
 
 
 def _marked(client: BatchClient, kind: Kind) -> Sequence[Pool | JobSchedule]:

@@ -23,7 +23,7 @@ from batchtrain.metrics.summary import Summary
 from batchtrain.records import Metric, Table, Task
 from batchtrain.records.events import Event, SweepCut
 from batchtrain.records.gang import stall
-from batchtrain.runs.compare import best_first, ranked
+from batchtrain.runs.compare import best_first, by_meaning, ranked
 from batchtrain.runs.directory import RunDirectory, points_of
 from batchtrain.runs.recording import recorded_job
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
@@ -85,9 +85,10 @@ def sweep(
         missing = [task for task in swept_tasks if metric not in summaries.get(task.id, {})]
         summaries.update(_read(client, job_id, metric, missing, tell))
     if not any(metric in metrics for metrics in summaries.values()):
-        names = ", ".join(sorted({name for metrics in summaries.values() for name in metrics}))
+        names = ", ".join(by_meaning({name for metrics in summaries.values() for name in metrics}))
         hint = f"its metrics are {names}" if names else "no task has printed one; see `batchtrain help metrics`"
-        raise NotFound(f"job {job_id} has no metric {metric}; {hint}", operation=f"sweep of job {job_id}")
+        fault = f"job {job_id} has no metric {metric}" if metric else f"name a metric of job {job_id}"
+        raise NotFound(f"{fault}; {hint}", operation=f"sweep of job {job_id}")
     is_lower_better = lower_is_better(metric) if highest is None else not highest
     rows = []
     for task in swept_tasks:
@@ -144,7 +145,7 @@ def _measured(contents: Mapping[str, bytes], patterns: Iterable[Pattern], metric
     and `NAME VALUE`, unless a word stands before its name."""
     name = re.escape(metric).replace("_", "[_ ]")
     by_name = rf"(?i)(?<![a-z] )(?<![\w/.-]){name}[\"']?(?:\s*[=:]|\s)\s*([-+]?(?:\d[\w.+-]*|nan\b|inf\b))"
-    return read_ends(contents, MetricStream(patterns, [Pattern(metric, by_name)], watched=False))
+    return read_ends(contents, MetricStream(patterns, [Pattern(metric, by_name)] if metric else [], watched=False))
 
 
 def read_ends(contents: Mapping[str, bytes], stream: MetricStream, now: float = 0.0) -> Mapping[str, Metric]:
