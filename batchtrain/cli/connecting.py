@@ -16,17 +16,20 @@ from batchtrain.cli.run_directories import runs_root
 from batchtrain.client import client, ending
 from batchtrain.client.client import Client
 from batchtrain.client.ending import Ending, left
+from batchtrain.client.operations import Operations
 from batchtrain.config import projects, user_settings
 from batchtrain.config.load import Loaded, load_credentials
 from batchtrain.config.types import Recipe
-from batchtrain.errors import LimitReached, NotFound, TimedOut, Unreachable
+from batchtrain.errors import LimitReached, NoAccount, NotFound, TimedOut, Unreachable, UsageError
 from batchtrain.life.intents import ADD
 from batchtrain.records.events import Event, ServiceUnreachable
 from batchtrain.runs import spent
 from batchtrain.runs.beginnings import copied_from
+from batchtrain.runs.directory import find
 from batchtrain.runs.recording import now
 from batchtrain.runs.spending import Budget
 from batchtrain.service import retry
+from batchtrain.service.connect import Account, loopback
 from batchtrain.service.faults import NO_CONNECTION
 from batchtrain.service.register import Kind, Thing
 
@@ -64,10 +67,32 @@ def connect(
     if config is not None and creates and not connection.account.emulated:
         check_budget(connection, config.recipe)
     if question:
-        confirm(f"{question} on {service_of(connection)}?")
+        confirm(f"{question} on {service_of(connection.account)}?")
     if changes:
-        say(f"{changes} on {service_of(connection)}")
+        say(f"{changes} on {service_of(connection.account)}")
     return connection
+
+
+def connect_to(name: str) -> Client:
+    """A client for the account of a run. Of a run on the emulator that this machine records, nothing else has to say
+    where it is. Raises UsageError if another account is chosen."""
+    try:
+        record = find(runs_root(), name).record()
+    except NotFound:  # a run of another machine
+        return connect()
+    is_local = loopback(record.endpoint)
+    home = service_of(Account(record.endpoint, record.account, emulated=is_local))
+    try:
+        client = connect()
+    except NoAccount as error:
+        if not is_local:
+            raise UsageError(f"run {record.id} is of {home}, and no account is chosen: {error}") from None
+        settings().local = True
+        client = connect()
+    if record.endpoint not in ("", client.account.endpoint) and not (is_local and client.account.emulated):
+        advice = "add --local" if is_local else "choose its account, without --local"
+        raise UsageError(f"run {record.id} is of {home}, not of {service_of(client.account)}; {advice}")
+    return client
 
 
 def check_budget(connection: Client, recipe: Recipe) -> None:
@@ -85,9 +110,8 @@ def check_budget(connection: Client, recipe: Recipe) -> None:
         say(why, "warning")
 
 
-def service_of(client: Client) -> str:
-    """The account of a client, as a question names it."""
-    account = client.account
+def service_of(account: Account) -> str:
+    """An account, as a question names it."""
     return "the embedded Azure Batch" if account.emulated else f"account {account.name} at {account.endpoint}"
 
 
@@ -111,7 +135,7 @@ def registered(client: Client, recipe: Recipe, tell: Callable[[Event], None] = t
 
 
 @contextmanager
-def waiting(kind: Kind, name: str, client: Client) -> Iterator[None]:
+def waiting(kind: Kind, name: str, client: Operations) -> Iterator[None]:
     """If a deadline passes or the service cannot be reached, report that nothing was changed and how to wait again. Of
     a job whose pool is gone, report how to delete it."""
     try:

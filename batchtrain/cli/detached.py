@@ -11,7 +11,7 @@ import click
 
 from batchtrain.catalog.prices import money
 from batchtrain.cli import live
-from batchtrain.cli.connecting import connect, service_of, waiting
+from batchtrain.cli.connecting import connect, connect_to, service_of, waiting
 from batchtrain.cli.event_lines import tell
 from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.options import settings
@@ -22,6 +22,7 @@ from batchtrain.client.account_runs import AccountRuns
 from batchtrain.client.client import Client
 from batchtrain.client.detach import detach
 from batchtrain.client.limits import Limits
+from batchtrain.client.operations import Operations
 from batchtrain.config.types import Recipe
 from batchtrain.errors import TerminalClosed, Terminated, UsageError
 from batchtrain.records.record import minute
@@ -52,8 +53,8 @@ def fetch(run: str, link: str | None, everything: bool) -> None:
     RUN is a name, its beginning or end, or `latest`, of this machine or else of the account. On its own machine, it may
     be a run that its user left: its results are fetched from the nodes, and at its end what it created is deleted.
     """
-    runs = account_runs.of(connect(), runs_root(), link)
-    recording = runs.fetch(*runs.find(run), tell=tell, everything=everything)
+    runs, name, job_id = _found(run, link)
+    recording = runs.fetch(name, job_id, tell=tell, everything=everything)
     _show_results(recording)
     if (record := recording.run.record()).state in (detached_results.DETACHED, "left") and settings().output == "table":
         say(f"job {record.job} has not ended; fetch again")
@@ -65,15 +66,14 @@ def attach(run: str, link: str | None, timeout: float) -> None:
     RUN is a name, its beginning or end, or `latest`, of this machine or else of the account; on its own machine also a
     run that its user left. Ctrl-C asks whether the run stops; without a terminal it continues.
     """
-    client, root = connect(), runs_root()
-    runs = account_runs.of(client, root, link)
-    name, job_id = runs.find(run)
+    runs, name, job_id = _found(run, link)
+    client = runs.client
     try:
         with waiting("job", job_id, client), live.block(client.account, None, job_id) as block:
             recording = runs.attach(name, job_id, tell=block, timeout=timeout)
     except KeyboardInterrupt as interrupt:
         is_typed = not isinstance(interrupt, (TerminalClosed, Terminated))
-        if is_typed and can_ask() and not continues(f"run {name}", _cost(named(root, name), client, job_id)):
+        if is_typed and can_ask() and not continues(f"run {name}", _cost(named(runs.root, name), client, job_id)):
             _stopped(runs, name, job_id)
         else:
             _say_next(name, "", "attach", "stop")
@@ -89,10 +89,8 @@ def stop(run: str) -> None:
 
     RUN is a name, its beginning or end, or `latest`, of this machine or else of the account.
     """
-    client = connect()
-    runs = account_runs.of(client, runs_root())
-    name, job_id = runs.find(run)
-    confirm(f"Stop run {name}, job {job_id}, on {service_of(client)}?")
+    runs, name, job_id = _found(run)
+    confirm(f"Stop run {name}, job {job_id}, on {service_of(runs.client.account)}?")
     _stopped(runs, name, job_id)
     say(f"run {name} ends; next: `batchtrain runs fetch {name}`")
 
@@ -100,6 +98,12 @@ def stop(run: str) -> None:
 def list_account() -> None:
     """List the runs whose jobs the account has."""
     show_rows(account_runs.of(connect(), runs_root()).listed(), empty="the account has no job of a run")
+
+
+def _found(name: str, link: str | None = None) -> tuple[AccountRuns, str, str]:
+    """The runs of the account of a run, the full name of the run, and its job."""
+    runs = account_runs.of(connect_to(name), runs_root(), link)
+    return runs, *runs.find(name)
 
 
 def _show_results(recording: Recording) -> None:
@@ -132,7 +136,7 @@ def continues(run: str, cost: str) -> bool:
     return False
 
 
-def _cost(run: RunDirectory, client: Client, job_id: str) -> str:
+def _cost(run: RunDirectory, client: Operations, job_id: str) -> str:
     """What an hour of a detached run costs, and when the service ends it."""
     cost = run.record().cost
     job = read.job(client.batch, job_id, read.EXAMINED_JOB)

@@ -50,7 +50,7 @@ def _chosen(job_id: str, task_ids: tuple[str, ...], state: str | None, question:
     ids = task_ids if state is None else [task.id for task in job.iter_tasks(state)]
     if question and ids:
         tasks = f"task {ids[0]}" if len(ids) == 1 else counted(len(ids), "task")
-        confirm(f"{question.format(tasks, job_id)} on {service_of(client)}?")
+        confirm(f"{question.format(tasks, job_id)} on {service_of(client.account)}?")
     return job, ids
 
 
@@ -126,7 +126,7 @@ def gc(age: timedelta, dry_run: bool, no_wait: bool) -> None:
         return
     if settings().output == "table":
         show_rows(jobs)
-    confirm(f"Delete {counted(len(jobs), 'completed job')} with their tasks on {service_of(client)}?")
+    confirm(f"Delete {counted(len(jobs), 'completed job')} with their tasks on {service_of(client.account)}?")
     deleted_jobs = client.jobs.delete_seen(jobs, tell=tell)
     for job in deleted_jobs if not no_wait else ():
         client.jobs.handle(job.id).gone(tell=tell)

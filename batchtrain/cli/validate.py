@@ -21,7 +21,11 @@ def validate(directory: str | None, fix: bool) -> int:
     """Report every problem of every file, with its position."""
     source = loading.directory_of(directory)
     files = load.read(source, settings().files)
-    mends = _fixed(source, files) if fix else []
+    mends: list[Any] = []
+    if fix:
+        from batchtrain.cli.config import fix as mended  # 5 modules more
+
+        mends = mended(source, files)
     options = settings()
     config = load.examine(
         source,
@@ -40,12 +44,6 @@ def validate(directory: str | None, fix: bool) -> int:
     answer = {"valid": config.valid, "problems": problems}
     show({**answer, "mends": mends} if fix else answer)
     return 0 if config.valid else ConfigError.exit_code
-
-
-def _fixed(source: Path, files: dict[str, bytes]) -> list[Any]:
-    from batchtrain.cli import config  # fixing takes 5 modules more
-
-    return config.fix(source, files)
 
 
 def _report(source: Path, files: Collection[str], config: Examined) -> None:

@@ -24,6 +24,7 @@ from batchtrain.runs import source_copy
 from batchtrain.runs.directory import Labels, RunDirectory, RunRecord
 from batchtrain.runs.phases import PHASES
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
+from batchtrain.service.connect import loopback
 from batchtrain.service.statistics import p95
 
 
@@ -162,7 +163,8 @@ def best_of_tasks(record: RunRecord, least: int = MANY) -> Best | None:
 def sweep_command(run: RunDirectory, record: RunRecord) -> str:
     """Lists the tasks of a sweep, or of a run with many, by their most common metric; empty without one."""
     best = best_of_tasks(record, least=2 if any(task.parameters for task in run.each_task()) else MANY)
-    return shlex.join(("batchtrain", "jobs", "sweep", record.job, "--metric", best.metric)) if best else ""
+    local = ("--local",) if loopback(record.endpoint) else ()
+    return shlex.join(("batchtrain", "jobs", "sweep", record.job, "--metric", best.metric, *local)) if best else ""
 
 
 def seconds(record: RunRecord) -> float | None:

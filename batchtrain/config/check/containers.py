@@ -126,11 +126,8 @@ def _gang_directory(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         is_gang = task.docker_image and task.multi_instance is not None and task.bind_mounts
         if is_gang and not any(mount.source == "Task" and not mount.read_only for mount in task.bind_mounts):
-            yield (
-                (*path, "bind_mounts"),
-                "the launch of a multi-instance task needs the task's directory, which its containers do not have"
-                " here; add `source: Task`",
-            )
+            message = "the launch needs the task's directory, which its containers do not have; add `source: Task`"
+            yield (*path, "bind_mounts"), message
 
 
 def _entrypoints(subject: Subject) -> Found:
@@ -184,11 +181,7 @@ def _image_names(subject: Subject) -> Found:
     verdicts: dict[str, bool] = {}
     for path, image in _every_image(subject):
         if not verdicts.setdefault(image, is_name(image)):
-            yield (
-                path,
-                f"`{image}` is not the name of an image: write [SERVER/]PATH[:TAG], the path in lower case and"
-                " without spaces",
-            )
+            yield path, f"`{image}` is no name of an image: write [SERVER/]PATH[:TAG] in lower case, without spaces"
 
 
 def _every_image(subject: Subject) -> Iterator[tuple[Path, str]]:
@@ -258,16 +251,10 @@ def _fallback_unused(subject: Subject) -> Found:
     servers = recipe.credentials.docker_registry
     if subject.windows or not recipe.settings.delay_docker_image_preload:
         linux = "" if subject.windows else "; it has one if the start task pulls: `delay_docker_image_preload: true`"
-        yield (
-            _FALLBACK,
-            "this has no effect, because Batch pulls the images of this pool, each only from its own registry" + linux,
-        )
+        yield _FALLBACK, f"this has no effect: Batch pulls the images of this pool, each from its own registry{linux}"
     elif server_of(below(registry, "x")) in servers:
-        yield (
-            _FALLBACK,
-            f"`{registry}` needs a sign-in, but the start task does not sign in if Batch runs the containers: allow"
-            " anonymous pulls from the pool's network",
-        )
+        message = f"the start task does not sign in to `{registry}`; allow anonymous pulls from the pool's network"
+        yield _FALLBACK, message
 
 
 # --- shared memory --------------------------------------------------------------------------------------------------

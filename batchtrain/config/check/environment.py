@@ -57,11 +57,8 @@ def _searched(subject: Subject) -> Found:
     for path, variables in _everywhere(subject):
         for name in SEARCH_PATHS.intersection(variables):
             if re.search(EXPANDED, variables[name]):
-                yield (
-                    (*path, name),
-                    f"Batch does not expand `$...`, so `{name}` would hold the literal text and the path would not"
-                    " work; set it in the command, or in `pre_execution_command`",
-                )
+                message = f"Batch does not expand `$...` in `{name}`; set it in the command or `pre_execution_command`"
+                yield (*path, name), message
             elif name == "PATH":
                 yield (*path, name), "this replaces the PATH of the image; programs elsewhere are not found"
 
@@ -84,11 +81,7 @@ def _own(subject: Subject) -> Iterator[tuple[Gang, Path, str, str]]:
 def _ranks(subject: Subject) -> Found:
     for _, path, name, _ in _own(subject):
         if name in RANKS:
-            yield (
-                path,
-                f"`{name}` would be the same in every process of the task, but each process needs its own value; let"
-                " the launcher set it",
-            )
+            yield path, f"`{name}` would be the same in every process, and each needs its own; the launcher sets it"
 
 
 def _launch(subject: Subject) -> Found:

@@ -69,21 +69,13 @@ def _num_instances(subject: Subject) -> Found:
 def _inter_node(subject: Subject) -> Found:
     if subject.recipe.pool and not subject.pool.inter_node_communication_enabled:
         for path, *_ in subject.gangs:
-            yield (
-                path,
-                "a multi-instance task needs `inter_node_communication_enabled: true` in the pool;"
-                " without it the task would wait for ever",
-            )
+            yield path, "without `inter_node_communication_enabled: true` of the pool, the task would wait for ever"
 
 
 def _slots(subject: Subject) -> Found:
     if subject.pool.task_slots_per_node > 1:
         for path, *_ in subject.gangs:
-            yield (
-                path,
-                "a multi-instance task needs `task_slots_per_node: 1`,"
-                f" the pool has {subject.pool.task_slots_per_node}; the task would wait for ever",
-            )
+            yield path, "without `task_slots_per_node: 1` of the pool, the task would wait for ever"
 
 
 def _nodes(subject: Subject) -> Found:
@@ -101,11 +93,8 @@ def _nodes(subject: Subject) -> Found:
 def _scaling(subject: Subject) -> Found:
     for path, _, _, gang in subject.gangs:
         if subject.scaling is not None and gang.num_instances in INSTANCES:
-            yield (
-                (*path, "num_instances"),
-                f"the pool scales automatically, so `{gang.num_instances}` may be too small when the job is added;"
-                " write a number",
-            )
+            message = f"the pool scales, so `{gang.num_instances}` may be few when the job is added; write a number"
+            yield (*path, "num_instances"), message
 
 
 def _alone(subject: Subject) -> Found:
@@ -195,11 +184,7 @@ def _stop_when(subject: Subject) -> Found:
         if "idle" in limits and subject.size is not None and not subject.size.gpus:
             yield (*where, "gpu_below"), f"{subject.size.name} has no GPUs; remove it, and use `silent`"
         if not job.is_watched:
-            yield (
-                where,
-                "no task of the job has a launcher that watches its processes; it works in gangs of a framework's"
-                " block (such as `pytorch`), and not with `mpi` or without `multi_instance`",
-            )
+            yield where, "only gangs of a framework's block (such as `pytorch`) are watched, and the job has none"
 
 
 def _processes_cores(subject: Subject) -> Found:

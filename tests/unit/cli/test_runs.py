@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from batchtrain.cli import connecting
+from batchtrain.cli.run import _hint
 from batchtrain.cli.runs import around, beside
-from batchtrain.records import Metric
+from batchtrain.errors import NoAccount, NotFound
+from batchtrain.records import Metric, Task
 from batchtrain.runs import directory
 from batchtrain.runs.directory import Cost, RunRecord
 from tests.unit.cli.conftest import Run
@@ -130,3 +133,43 @@ def test_two_runs_stand_beside_each_other_where_their_values_can_be_broken() -> 
     assert [line.split()[0] for line in lines[:2]] == ["A", "command"]
     assert all(len(line) <= 100 for line in lines)
     assert " ".join(" ".join(lines).split()).count("--more") == 4
+
+
+@pytest.mark.parametrize("verb", ["fetch", "stop", "attach"])
+def test_a_run_of_the_emulator_needs_no_local(
+    verb: str, batchtrain: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(tmp_path, "j", endpoint="http://127.0.0.1:1234", account="batchtrain")
+    targets: list[bool | None] = []
+
+    def connect(*, local: bool | None, **_: Any) -> None:
+        targets.append(local)
+        raise NotFound("the emulator was asked") if local else NoAccount
+
+    monkeypatch.setattr(connecting.client, "connect", connect)
+    assert "the emulator was asked" in batchtrain("runs", verb, "latest", code=3).stderr
+    assert targets == [None, True]
+
+
+def test_a_run_of_another_account_is_named(batchtrain: Run, tmp_path: Path) -> None:
+    recorded(tmp_path, "j", endpoint="http://127.0.0.1:1234", account="batchtrain")
+    variables = {
+        "AZURE_BATCH_ACCOUNT": "b", "AZURE_BATCH_ENDPOINT": "https://b.westeurope.batch.azure.com",
+        "AZURE_BATCH_ACCESS_KEY": "aaaa",
+    }  # fmt: skip
+    refused = batchtrain("runs", "fetch", "latest", code=2, environment=variables).stderr
+    assert "is of the embedded Azure Batch, not of account b at https://b.westeurope" in refused
+    assert "add --local" in refused
+    recorded(tmp_path, "j", account="a")
+    refused = batchtrain("runs", "fetch", "latest", code=2).stderr
+    assert "is of account a at https://a.westeurope.batch.azure.com, and no account is chosen" in refused
+
+
+def test_a_sweep_ends_with_the_command_that_lists_its_tasks(batchtrain: Run, tmp_path: Path) -> None:
+    summary = {"t0/loss": Metric(0.5, 0.5), "t1/loss": Metric(0.25, 0.25)}
+    name = recorded(tmp_path, "j", endpoint="http://127.0.0.1:1234", summary=summary)
+    run = directory.find(tmp_path / "runs", name)
+    assert _hint([run], "run again") == "  keep the pool next: run again"
+    run.write_tasks([Task(f"t{number}", "completed", parameters={"lr": number}) for number in range(2)])
+    assert _hint([run], "run again") == "  the tasks, the best first: batchtrain jobs sweep j --metric loss --local"
+    assert "there are t0/loss, t1/loss" in batchtrain("runs", "list", "--sort", "speed", code=2).stderr

@@ -842,7 +842,7 @@ CASES = [
          both(task(docker_image="example/deepspeed:cpu"), pool(vm_size="Standard_ND128isr_NDR_GB200_v6")),
          both(task(docker_image="example/pytorch:gpu"), pool(vm_size="Standard_ND128isr_NDR_GB200_v6"))),
     Case("image-not-listed", "task.docker_image", "did you mean `a/b`?", task(docker_image="a/bb"), {}),
-    Case("image-name", "global.docker_images[1]", "b` is not the name of an image",
+    Case("image-name", "global.docker_images[1]", "b` is no name of an image",
          {"global": {"docker_images": ["a/b", "My Image:a:b"]}},
          {"global": {"docker_images": ["a/b", "my.azurecr.io/my__image:A-b"]}}),
     Case("registry-misspelt", "global.docker_images[1]", "no login for `myacr.azurecr.io`, but one for `myacrr",
@@ -853,10 +853,10 @@ CASES = [
     Case("fallback-registry", "batchtrain.fallback_registry", "`me/path` is not a registry",
          {"settings": {"fallback_registry": "me/path", "delay_docker_image_preload": True}},
          {"settings": {"fallback_registry": "me.azurecr.io/path", "delay_docker_image_preload": True}}),
-    Case("fallback-registry-unused", "batchtrain.fallback_registry", "because Batch pulls the images of this pool",
+    Case("fallback-registry-unused", "batchtrain.fallback_registry", "Batch pulls the images of this pool",
          {"settings": {"fallback_registry": "me.azurecr.io"}},
          {"settings": {"fallback_registry": "me.azurecr.io", "delay_docker_image_preload": True}}),
-    Case("fallback-registry-unused", "batchtrain.fallback_registry", "`me.azurecr.io/path` needs a sign-in", ACCESS | {
+    Case("fallback-registry-unused", "batchtrain.fallback_registry", "sign in to `me.azurecr.io/path`", ACCESS | {
         "settings": {"fallback_registry": "me.azurecr.io/path", "delay_docker_image_preload": True}},
          {"settings": {"fallback_registry": "me.azurecr.io/path", "delay_docker_image_preload": True}}),
     Case("image-not-listed", "job.job_preparation.docker_image", "`c`", job(
@@ -1214,7 +1214,7 @@ CASES = [
          gang("pool_curent_dedicated"), gang("pool_current_dedicated")),
     Case("gang-inter-node", "task.multi_instance", "wait for ever",
          both(gang(), pool(inter_node_communication_enabled=False)), gang()),
-    Case("gang-slots", "task.multi_instance", "the pool has 2", both(gang(), pool(task_slots_per_node=2)), gang()),
+    Case("gang-slots", "task.multi_instance", "slots_per_node: 1`", both(gang(), pool(task_slots_per_node=2)), gang()),
     Case("gang-nodes", "task.multi_instance.num_instances", "3 instances", gang(3), gang(2)),
     Case("gang-nodes", "task.multi_instance.num_instances", "no low_priority nodes", gang("pool_current_low_priority"),
          both(gang("pool_current_low_priority"), pool(vm_count=SPOT))),
@@ -1246,7 +1246,7 @@ CASES = [
     Case("stop-when", "job.stop_when.gpu_below", "has no GPUs",
          both(launched("jax"), job(stop_when={"gpu_below": "5% for 30m"})),
          both(pool(vm_size=H100), launched("jax"), job(stop_when={"gpu_below": "5% for 30m"}))),
-    Case("stop-when", "job.stop_when", "watches its processes", both(gang(), job(stop_when={"silent": "20m"})),
+    Case("stop-when", "job.stop_when", "are watched", both(gang(), job(stop_when={"silent": "20m"})),
          both(launched("jax"), job(stop_when={"silent": "20m"}))),
     Case("processes-over-cores", "task.multi_instance.mpi.processes_per_node", "4 cores", gang(processes_per_node=5),
          gang(processes_per_node=4)),
@@ -1874,7 +1874,7 @@ CASES = [
     # --- the other side of each condition: containers ---
     Case("image-not-listed", "task.docker_image", "fetches it; list it there or set", task(docker_image="zzzz"), {}),
     Case("image-not-listed", "task.docker_image", "? If not, list it there or set", task(docker_image="a/c"), {}),
-    Case("image-name", "job.job_release.docker_image", "`A B` is not the name",
+    Case("image-name", "job.job_release.docker_image", "`A B` is no name",
          job(**PREPARED, job_release={"command": "x", "docker_image": "A B"}),
          job(**PREPARED, job_release={"command": "x"})),
     Case("host-task", "task", "an Apptainer task in a pool", task(docker_image=None, singularity_image="library://a"),
@@ -1906,7 +1906,7 @@ CASES = [
          both(pool(**image(WINDOWS)), {"settings": {
              "fallback_registry": "me.azurecr.io", "delay_docker_image_preload": True}}),
          both(PLAIN, {"settings": {"fallback_registry": "me.azurecr.io"}})),
-    Case("fallback-registry-unused", "batchtrain.fallback_registry", "needs a sign-in",
+    Case("fallback-registry-unused", "batchtrain.fallback_registry", "does not sign in",
          {"credentials": {"docker_registry": {"me.azurecr.io": {"username": "u", "password": "p"}}},
           "settings": {"fallback_registry": "me.azurecr.io", "delay_docker_image_preload": True}},
          {"settings": {"fallback_registry": "me.azurecr.io", "delay_docker_image_preload": True}}),
@@ -2062,7 +2062,7 @@ CASES = [
     # --- the other side of each condition: gangs and launches ---
     Case("num-instances", "task.multi_instance.num_instances", ": a number from 1 up or one of", gang("12x"), gang(1)),
     Case("num-instances", "task.multi_instance.num_instances", "`0` is not a number of instances", gang(0), gang(1)),
-    Case("gang-slots", "task.multi_instance", "the pool has 2", both(gang(), pool(task_slots_per_node=2)),
+    Case("gang-slots", "task.multi_instance", "slots_per_node: 1`", both(gang(), pool(task_slots_per_node=2)),
          pool(task_slots_per_node=2)),
     Case("gang-nodes", "task.multi_instance.num_instances", "the pool has 4",
          both(gang(5), pool(vm_count={"dedicated": 1, "low_priority": 3})),

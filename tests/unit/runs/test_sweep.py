@@ -154,6 +154,8 @@ def test_a_metric_that_no_task_has_names_those_that_exist(service: BatchServer) 
     of_service(service, point("t0", 0.1, "test accuracy 0.5\nepoch 1 loss 2\n"), point("t1", 0.2))
     with pytest.raises(NotFound, match=r"job j has no metric speed; its metrics are loss, test_accuracy$"):
         swept(service, "speed")
+    with pytest.raises(NotFound, match=r"name a metric of job j; its metrics are loss, test_accuracy$"):
+        swept(service, "")
 
 
 def test_a_job_that_never_was_is_not_found(service: BatchServer) -> None:
