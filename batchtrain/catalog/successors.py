@@ -101,8 +101,12 @@ OLD_CUDA_GPUS = ("K80", "P100", "P40", "V100")
 OLD_CUDA_REASON = (
     f"{OLD_CUDA_SIZE} (8 x V100, compute capability 7.0) is the only remaining size with RDMA whose GPUs are"
     " supported by builds for CUDA 9 and 10; a build for CUDA 8, which is older than that GPU, runs there only if it"
-    " contains PTX. "
-    "NCv3, the smaller V100 size, was retired on 30 September 2025."
+    " contains PTX. NCv3, the smaller V100 size, was retired on 30 September 2025."
+)
+# Microsoft Learn: Set up Message Passing Interface for HPC; Intel MPI 2019: release notes.
+OLD_MPI_REASON = (
+    "Its InfiniBand (SR-IOV) needs Intel MPI 2019 or later, or 2018 with `runtime: intelmpi-ofa`; `shm:dapl` of older"
+    " ones works only with the Network Direct of the retired sizes."
 )
 
 
@@ -120,9 +124,10 @@ def today_for(size: VmSize, *, network: bool = True, own: tuple[Prices, ...] = (
     without = _nearest(size, network=False) if size.rdma else None
     costs = _costs(size, today, own)
     old_cuda = OLD_CUDA_SIZE if size.gpu_model in OLD_CUDA_GPUS else None
-    programs = " ".join(filter(None, (_programs(today), OLD_CUDA_REASON if old_cuda else "")))
-    result = Successor(today.name, costs, without and without.name, old_cuda, programs=programs)
-    return result._replace(choice=_choice(result, today, without if without != today else None))
+    old_mpi = OLD_MPI_REASON if size.rdma == "network-direct" and today.rdma == "sr-iov" else ""
+    programs = " ".join(filter(None, (_programs(today), OLD_CUDA_REASON if old_cuda else "", old_mpi)))
+    successor = Successor(today.name, costs, without and without.name, old_cuda, programs=programs)
+    return successor._replace(choice=_choice(successor, today, without if without != today else None))
 
 
 def needed_cuda(size: VmSize) -> str | None:
@@ -163,12 +168,8 @@ def _nearest(size: VmSize, *, network: bool) -> VmSize | None:
 
     def order(other: VmSize) -> tuple[float, float, float, float]:
         price = list_prices.list_price(other) if special else None
-        return (
-            price or float("inf"),
-            other.gpu_memory_gib or 0,
-            -other.cores if price else other.cores,
-            other.memory_gib,
-        )
+        cores = -other.cores if price else other.cores
+        return price or float("inf"), other.gpu_memory_gib or 0, cores, other.memory_gib
 
     return min(fitting, key=order, default=None)
 

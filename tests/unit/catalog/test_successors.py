@@ -95,9 +95,15 @@ def test_the_last_builds_of_frameworks_are_known_to_be_older_than_a_gpu(name: st
     assert tuple(build.name for build in successors.too_old_for(named(name))) == builds
 
 
+@pytest.mark.parametrize(("name", "is_told"), [("H16r", True), ("A9", True), ("NC24r", True), ("HC44rs", False)])
+def test_old_mpi_of_network_direct_is_told_what_sr_iov_needs(name: str, is_told: bool) -> None:
+    assert ("needs Intel MPI 2019 or later" in successors.today_for(named(name)).reason) is is_told
+
+
 def test_a_gone_gpu_comes_with_what_programs_need_on_the_new_one() -> None:
     assert "CNTK 2.7 (CUDA 10.0)" in successors.today_for(named("NC6s_v3")).programs
     assert all(word in successors.today_for(named("NC24r")).programs for word in ("CUDA 8", "7.0", "NCv3"))
+    assert "Intel MPI" not in successors.today_for(named("NC24r"), network=False).programs
     assert "built for ROCm" in successors.today_for(named("NV32as_v4")).programs
 
 
