@@ -242,7 +242,7 @@ def _start_task(examined_node: ExaminedNode, subject: str) -> Finding:
     node, lines = examined_node.node, examined_node.start_lines
     code = f" with exit code {node.start_exit_code}" if node.start_exit_code is not None else ""
     cause = f"the start task failed{code}"
-    step = "correct it (`additional_node_prep`, or what pool.yaml installs), then reboot the node or recreate the pool"
+    step = "correct what the node installs (`additional_node_prep`, `gpu.nvidia_driver`), and create the pool again"
     for match in output_rules.matches(lines):
         return Finding("start-task-failed", subject, f"{cause}: {match.cause}", match.line.strip(), step)
     last = next((line for line in reversed(lines) if line.strip()), "")
