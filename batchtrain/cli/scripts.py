@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -92,14 +93,15 @@ def load(path: str, wish: Options) -> Loaded:
     recipe = prepared.recipe
     for warning in recipe.warnings:
         say(str(warning))
-    if not is_for_emulator(settings().local):
-        if prepared.image:
-            say(
-                f"the image {prepared.image} must be in its registry: `batchtrain init {path}` writes the recipe, and"
-                " `batchtrain images build DIR --push` builds and pushes the image"
-            )
-    else:
+    if (other := Path(path).with_name(FILE)).is_file():
+        say(f"{other} is not used; `batchtrain run {shlex.quote(str(other.parent))}` runs what it says")
+    if is_for_emulator(settings().local):
         local_environment.make(recipe, prepared.image, say)
+    elif prepared.image:
+        say(
+            f"the image {prepared.image} must be in its registry: `batchtrain init {path}` writes the recipe, and"
+            " `batchtrain images build DIR --push` builds and pushes the image"
+        )
     return Loaded(recipe, recipe.warnings)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import click
 import jsonschema
 import pytest
 import yaml
@@ -112,3 +113,15 @@ def test_a_script_that_starts_its_own_processes_is_a_comment_of_the_recipe(here:
     assert load(here).recipe.jobs
     comment = (here / "batchtrain.yaml").read_text(encoding="utf-8").splitlines()[-1]
     assert comment.startswith("# train.py:2: warning: the script starts the processes of the training itself")
+
+
+def test_a_run_of_the_script_says_that_the_recipe_beside_it_is_not_used(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for written in (False, True):
+        with click.Context(root, obj=Settings()):
+            scripts.load("train.py", scripts.Options())
+        assert ("is not used" in (printed := capsys.readouterr().err)) is written
+        if not written:
+            init()
+    assert "batchtrain.yaml is not used; `batchtrain run .` runs what it says" in printed
