@@ -114,17 +114,16 @@ def _python(environment: str, script: str) -> Callable[[Running], None]:
 
     def story(running: Running) -> None:
         python = environments.prefix(environment) / "bin" / "python"
-        words = running.account[: 2 if script == "mgmt_batch.py" else 3]
-        _check(script, running.run(python, HERE / script, *words))
+        _check(environment, running.run(python, HERE / script, *running.account))
 
     return story
 
 
-def _check(script: str, printed: str) -> None:
-    """A script of these tests prints what it saw; of some, that is in a golden file. Raises Failed."""
-    expected = environments.ROOT / "tests" / "golden" / "clients" / f"{script}.json"
-    if expected.exists() and json.loads(printed) != json.loads(expected.read_text(encoding="utf-8")):
-        raise Failed(f"{script} saw {printed}")
+def _check(name: str, printed: str) -> None:
+    """A script of these tests prints what it saw, which is in a golden file. Raises Failed."""
+    expected = environments.ROOT / "tests" / "golden" / "clients" / f"{name}.json"
+    if json.loads(printed) != json.loads(expected.read_text(encoding="utf-8")):
+        raise Failed(f"{name} saw {printed}")
 
 
 def _az(running: Running) -> None:

@@ -1,4 +1,4 @@
-"""First steps with azure-mgmt-batch, any version: ENDPOINT ACCOUNT; prints what it saw as JSON.
+"""First steps with azure-mgmt-batch, any version: ENDPOINT ACCOUNT KEY; prints what it saw as JSON.
 
 Signs in with the managed identity that `emulator env` exports.
 """
@@ -11,7 +11,7 @@ from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from azure.identity import DefaultAzureCredential
 from azure.mgmt.batch import BatchManagementClient, models
 
-ENDPOINT, ACCOUNT = sys.argv[1:]
+ENDPOINT, ACCOUNT, KEY = sys.argv[1:]
 GROUP = "group"
 client = BatchManagementClient(DefaultAzureCredential(), "subscription", base_url=ENDPOINT, polling_interval=1)
 where = (GROUP, ACCOUNT)
@@ -34,9 +34,9 @@ def code(operation, *arguments):
 account = client.batch_account.get(*where)
 keys = client.batch_account.get_keys(*where)
 saw["account"] = [account.name, account.provisioning_state, account.pool_quota]
-saw["endpoint"] = account.account_endpoint
+saw["endpoint"] = account.account_endpoint.partition(":")[0]
 saw["storage"] = account.auto_storage.storage_account_id.rpartition("/")[2]
-saw["key"] = keys.primary
+saw["key"] = keys.primary == KEY
 saw["accounts"] = [one.name for one in client.batch_account.list()]
 
 image = models.ImageReference(publisher="microsoft-dsvm", offer="ubuntu-hpc", sku="2204", version="latest")

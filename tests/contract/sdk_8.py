@@ -53,7 +53,7 @@ def pools():
     whole("pool", pool)
     saw["slots"] = pool.max_tasks_per_node
     saw["disk"] = pool.virtual_machine_configuration.data_disks[0].storage_account_type.value
-    saw["certificates"] = pool.certificate_references
+    saw["certificates"] = pool.certificate_references  # recorded: the service shows them only after an update
     selected = batch.pool.list(models.PoolListOptions(select="id,maxTasksPerNode", filter="state eq 'active'"))
     saw["listed"] = [(one.id, one.max_tasks_per_node, one.vm_size) for one in selected]
     whole("node", next(iter(batch.compute_node.list("pool"))))

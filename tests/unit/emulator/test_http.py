@@ -249,6 +249,17 @@ async def test_a_node_and_a_program_get_tokens_at_their_addresses(service: Servi
         tokens.check("acct", KEY, "GET", bearer, tokens.BATCH, START)
 
 
+async def test_resource_manager_takes_tokens_of_its_own_audience_only(service: Service) -> None:
+    path = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Batch/batchAccounts/acct"
+    answers = [
+        await service.ask("GET", path, query="api-version=2024-02-01", signed=False, authorization=f"Bearer {token}")
+        for token in (tokens.issue(KEY, "acct", audience[0], START) for audience in (tokens.MANAGEMENT, tokens.BATCH))
+    ]
+    assert [answer.status for answer in answers] == [200, 401]
+    assert answers[0].document["properties"]["accountEndpoint"] == "127.0.0.1:10010"
+    assert answers[1].document["error"]["code"] == "InvalidAuthenticationToken"
+
+
 async def test_the_content_of_a_package_is_received_at_its_link(service: Service, tmp_path: Path) -> None:
     world = service.account.world
     world.package_files, world.applications = PackageFolder(tmp_path), lambda: packages.installed(tmp_path)

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.emulator import resource_manager
+from batchtrain.emulator import pools, resource_manager
 from batchtrain.emulator.arm_request import Account, Request
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Reply
 from batchtrain.emulator.world import Application
-from tests.emulation import BASE, Stage, document
+from tests.emulation import BASE, Stage, call, document
 
 ACCOUNT = Account("batchtrain", "key", "127.0.0.1")
 PATH = "/subscriptions/s/resourceGroups/my%20group/providers/Microsoft.Batch/batchAccounts/batchtrain"
@@ -208,10 +208,24 @@ def test_what_the_account_does_not_have_is_refused(stage: Stage) -> None:
     assert refused(stage, "GET", "", PATH.replace("batchtrain", "other")) == "ResourceNotFound"
     assert refused(stage, "GET", "/certificates") == "NotImplementedByEmulator"
     assert refused(stage, "GET", "/pools", expand="x") == "NotImplementedByEmulator"
-    assert refused(stage, "GET", "/pools", **{"api-version": "1999-01-01"}) == "InvalidQueryParameterValue"
+    for query in ({"api-version": "1999-01-01"}, {"maxresults": "0"}):
+        assert refused(stage, "GET", "/pools", **query) == "InvalidQueryParameterValue"
     assert other(stage, "GET", "", PATH.replace("batchtrain", "BatchTrain")).status == 200, "case does not matter"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"properties": 5},
+        {"properties": {"vmsize": "x"}},
+        {"properties": {"startTask": {"nonsense": 1}}},
+        {"properties": {"applicationPackages": [3]}},
+        {"identity": 7},
+    ],
+)
+def test_a_body_that_is_no_pools_is_refused(stage: Stage, body: object) -> None:
     with pytest.raises(Fault, match="InvalidRequestBody"):
-        ask(stage, "PUT", {"properties": {"vmsize": "x"}})
+        ask(stage, "PUT", body)
 
 
 def test_packages_and_identities_are_shown_by_their_resource_ids() -> None:
@@ -220,6 +234,7 @@ def test_packages_and_identities_are_shown_by_their_resource_ids() -> None:
     body = {**pool(), "identity": {"type": "UserAssigned", "userAssignedIdentities": {identity: {}}}}
     shown = document(ask(stage, "PUT", body))
     assert shown["identity"] == {"type": "UserAssigned", "userAssignedIdentities": {identity: {}}}
+    assert document(pools.get_pool(stage.world, call("p")))["identity"]["type"] == "UserAssigned"
     assert document(ask(stage, "PUT", pool()))["identity"]["type"] in ("None", "UserAssigned")
 
 
