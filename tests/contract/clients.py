@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from batchtrain.emulator.serving import Emulator
 from tests import environments, javascript, tunnel
 from tests.contract import test_all_operations as operations
 from tests.contract.ways import SyncWay
-from tests.emulation import FakeMachine
+from tests.emulation import POOL, FakeMachine
 
 HERE, PAGE = Path(__file__).parent, environments.ROOT / "docs" / "reference" / "clients.md"
 OF_THE_SHELL = ("AZURE_", "IDENTITY_", "AIRFLOW_", "REQUESTS_", "SSL_", "NODE_", "HTTP_", "HTTPS_", "NO_PROXY")
@@ -55,20 +56,22 @@ class Running(NamedTuple):
     home: Path
     """The program's working directory, empty."""
 
-    def run(self, *command: str | Path, input: str = "", **variables: str) -> str:
+    def run(self, *command: str | Path, **variables: str) -> str:
         """What a program prints; it finds what `emulator env` exports. Raises Failed."""
-        own = {name: value for name, value in os.environ.items() if not name.upper().startswith(OF_THE_SHELL)}
         done = subprocess.run(
             [str(word) for word in command],
             cwd=self.home,
-            env={**own, **self.status.environment, **variables},
-            input=input,
+            env=self.environment(**variables),
             capture_output=True,
             text=True,
         )
         if done.returncode:
             raise Failed(f"{command[0]} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
         return done.stdout
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        own = {name: value for name, value in os.environ.items() if not name.upper().startswith(OF_THE_SHELL)}
+        return {**own, **self.status.environment, **variables}
 
     @property
     def account(self) -> tuple[str, str, str]:
@@ -127,39 +130,124 @@ def _check(name: str, printed: str) -> None:
 
 
 def _az(running: Running) -> None:
-    python = environments.prefix("azure-cli") / "bin" / "python"
-    image = "--image microsoft-dsvm:ubuntu-hpc:2204 --node-agent-sku-id"
-    lines = []
-    for line in AZ.strip().splitlines():
-        words = [word.replace("_", " ") if word.startswith("batch.node") else word for word in line.split()]
-        words = [part for word in words for part in (image.split() if word == "IMAGE" else [word])]
-        lines.append(json.dumps([["batch", *words, "--output", "json"], {}, "."]))
-    running.run(python, HERE / "az_commands.py", input="\n".join(lines),
-                AZURE_CONFIG_DIR=str(running.home / "config"), AZURE_CORE_COLLECT_TELEMETRY="no")  # fmt: skip
+    """Each line of AZ: the command's own variables, the command, and what it prints or its exit code and complaint."""
+    for name, document in AZ_FILES.items():
+        (running.home / name).write_text(json.dumps(document), encoding="utf-8")
+    endpoint, account, key = running.account
+    flags = f"--account-name {account} --account-key {key} --account-endpoint {endpoint}"
+    meaning = {**AZ_WORDS, "FLAGS": flags}
+    command = [environments.prefix("azure-cli") / "bin" / "python", HERE / "az_commands.py"]
+    own = running.environment(AZURE_CONFIG_DIR=str(running.home / "config"), AZURE_CORE_COLLECT_TELEMETRY="no")
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=running.home, env=own, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdin and process.stdout
+        for line in AZ.strip().splitlines():
+            asked, _, expected = line.partition(" -> ")
+            for name, words in meaning.items():
+                asked = asked.replace(name, words)
+            words = shlex.split(asked)
+            variables = [word for word in words if word.startswith("AZURE_")]
+            request = ["batch", *words[len(variables) :], "--output", "json"]
+            print(json.dumps([request, dict(one.split("=") for one in variables), "."]), file=process.stdin, flush=True)
+            answer = json.loads(process.stdout.readline())
+            if expected == "NODE":
+                meaning["NODE"] = f"--pool-id pool --node-id {json.loads(answer[1])}"
+            elif not _as_expected(expected, *answer):
+                raise Failed(f"az batch {asked}: {answer}")
+    if (running.home / "hello.txt").read_text() != "hello\n":
+        raise Failed("the node's file is another one")
 
 
+def _as_expected(expected: str, code: int, out: str, complaint: str) -> bool:
+    if code:
+        return expected.startswith(f"{code} ") and expected.partition(" ")[2] in complaint
+    return not expected or json.loads(expected) == json.loads(out)
+
+
+AZ_WORDS = {
+    "IMAGE": "--image microsoft-dsvm:ubuntu-hpc:2204 --node-agent-sku-id 'batch.node.ubuntu 22.04'",
+    "FORMULA": "--pool-id pool --auto-scale-formula '$TargetDedicatedNodes = 2;'",
+}
+AZ_FILES = {
+    "gang.json": {
+        "id": "gang", "vmSize": "standard_d2_v3", "targetDedicatedNodes": 2, "taskSlotsPerNode": 1,
+        "enableInterNodeCommunication": True, "virtualMachineConfiguration": POOL["virtualMachineConfiguration"],
+    },
+    "properties.json": {"applicationPackageReferences": [], "metadata": [{"name": "c", "value": "d"}]},
+    "tasks.json": [{"id": f"t{number}", "commandLine": f"exit {number % 2}"} for number in range(150)],
+}  # fmt: skip
 AZ = """
-pool create --id pool --vm-size standard_d2_v3 --target-dedicated-nodes 1 IMAGE batch.node.ubuntu_22.04
-pool list
-pool show --pool-id pool
+pool create --id pool --vm-size standard_d2_v3 --target-dedicated-nodes 1 IMAGE
+pool list --query [].id -> ["pool"]
+pool show --pool-id none -> 3 (PoolNotFound) The specified pool does not exist.
+AZURE_BATCH_ACCESS_KEY=d3Jvbmdz pool list -> 1 AuthenticationFailed
+AZURE_BATCH_ACCESS_KEY=d3Jvbmdz AZURE_BATCH_ACCOUNT=none pool show --pool-id pool FLAGS --query id -> "pool"
 pool set --pool-id pool --metadata a=b
-pool node-counts list
-pool supported-images list
-node list --pool-id pool
+pool show --pool-id pool --query metadata -> [{"name": "a", "value": "b"}]
+pool reset --pool-id pool --json-file properties.json
+pool show --pool-id pool --query metadata -> [{"name": "c", "value": "d"}]
+pool node-counts list --query [].poolId -> ["pool"]
+pool usage-metrics list -> []
+pool supported-images list --query "length([?nodeAgentSkuId=='batch.node.ubuntu 22.04']) > `0`" -> true
+application summary list -> []
+node list --pool-id pool --query [0].id -> NODE
+node scheduling disable NODE
+node show NODE --query schedulingState -> "disabled"
+node scheduling enable NODE
+node user create NODE --name ann --password s3cret!
+node user reset NODE --user-name ann --password an0ther!
+node user delete NODE --user-name ann --yes
 job create --id job --pool-id pool
-job list
+job list --query [].id -> ["job"]
 job set --job-id job --priority 5
-task create --job-id job --task-id task --command-line true
-task list --job-id job
-task show --job-id job --task-id task
-task file list --job-id job --task-id task
+task create --job-id job --task-id task --command-line "print hello"
+task list --job-id job --query [].id -> ["task"]
+task show --job-id job --task-id task --query commandLine -> "print hello"
+task file list --job-id job --task-id task --query [].name -> ["stderr.txt", "stdout.txt", "wd"]
 task file download --job-id job --task-id task --file-path stdout.txt --destination ./out.txt
+node file list NODE --recursive --query "contains([].name, 'workitems/job/job-1/task/stdout.txt')" -> true
+node file download NODE --file-path workitems/job/job-1/task/stdout.txt --destination ./hello.txt
+node file delete NODE --file-path workitems/job/job-1/task/stdout.txt --yes
+task create --job-id job --json-file tasks.json --query "length([?status=='Success'])" -> 150
+task list --job-id job --query length(@) -> 151
 job task-counts show --job-id job
+task create --job-id job --task-id waits --command-line wait
+task reset --job-id job --task-id waits --max-task-retry-count 2
+task show --job-id job --task-id waits --query constraints.maxTaskRetryCount -> 2
+task subtask list --job-id job --task-id waits -> []
+task stop --job-id job --task-id waits
+task show --job-id job --task-id waits --query state -> "completed"
+task reactivate --job-id job --task-id waits
+task delete --job-id job --task-id waits --yes
+job prep-release-status list --job-id job -> 1 (JobPreparationTaskOrReleaseTaskNotSpecified)
 job disable --job-id job --disable-tasks requeue
 job enable --job-id job
 job stop --job-id job
 job delete --job-id job --yes
+node reboot NODE
+node show NODE --query 'contains(`["rebooting", "starting", "idle"]`, state)' -> true
+pool resize --pool-id pool --target-dedicated-nodes 3
+node list --pool-id pool --query length(@) -> 3
+pool show --pool-id pool --query targetDedicatedNodes -> 3
+pool autoscale enable FORMULA
+pool autoscale evaluate FORMULA --query "contains(results, '$TargetDedicatedNodes=2')" -> true
+pool autoscale disable --pool-id pool
+pool show --pool-id pool --query enableAutoScale -> false
+job-schedule create --id daily --pool-id pool --recurrence-interval P1D
+job-schedule list --query [].id -> ["daily"]
+job-schedule set --job-schedule-id daily --recurrence-interval P2D
+job-schedule disable --job-schedule-id daily
+job-schedule show --job-schedule-id daily --query state -> "disabled"
+job-schedule enable --job-schedule-id daily
+job list --job-schedule-id daily --query [].id -> ["daily:job-1"]
+job-schedule stop --job-schedule-id daily
+job-schedule delete --job-schedule-id daily --yes
+job-schedule list -> []
+pool create --json-file gang.json
+pool show --pool-id gang --query [enableInterNodeCommunication,targetDedicatedNodes] -> [true, 2]
+pool delete --pool-id gang --yes
 pool delete --pool-id pool --yes
+pool list -> []
 """
 
 
