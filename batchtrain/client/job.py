@@ -135,7 +135,7 @@ class Job:
             known = itertools.chain(self.iter_tasks("failed", limit=GROUPED), still_open)
         not_done = [task for task in known if task.outcome != "succeeded"]
         if any(task.is_cut_short for task in not_done):
-            job = read.job(self._client.batch, self.id)
+            job = read.job(self._client.batch, self.id, read.EXAMINED_JOB)
             if job.is_ended_early:
                 return ended_early(job)
         if not not_done:

@@ -232,7 +232,7 @@ def stderr_end(folder: Path) -> tuple[str, ...]:
 def failure_of(batch: BatchClient, run: RunDirectory, job_id: str) -> TaskFailed | None:
     """Why the first task that failed did so, from the fetched files, or what ended the job before its tasks had; None
     if all tasks succeeded."""
-    job, count, first = read.job(batch, job_id), 0, None
+    job, count, first = read.job(batch, job_id, read.EXAMINED_JOB), 0, None
     for task in run.each_task():
         count += 1
         if task.outcome != "succeeded":

@@ -393,7 +393,7 @@ MANAGED = {"action": "job.add", "body": {"id": "job", "jobManagerTask": {"id": "
 def test_a_job_that_ended_before_all_its_tasks_were_added_has_failed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str, steps: list[Any], count: int, is_complete: bool
 ) -> None:
-    monkeypatch.setattr(read, "job", lambda batch, job_id: Job("job", reason=reason))
+    monkeypatch.setattr(read, "job", lambda batch, job_id, select: Job("job", reason=reason))
     run = RunDirectory(tmp_path)
     run.config.mkdir()
     (run.config / "plan.json").write_bytes(msgspec.json.encode({"steps": steps}))
@@ -424,7 +424,9 @@ CUT = Task("c", "completed", "failure", failure=Failure(TASK_ENDED))
 def test_a_job_that_was_ended_before_its_tasks_had_is_no_failure_of_its_program(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str, tasks: list[Task], cause: str, exit_code: int
 ) -> None:
-    monkeypatch.setattr(read, "job", lambda batch, job_id: Job("job", reason=reason))
+    monkeypatch.setattr(
+        read, "job", lambda _, __, select: Job("job", reason=reason, wall_clock=9 if "constraints" in select else None)
+    )
     monkeypatch.setattr(client_job.Job, "failure_of", lambda *_: TaskFailed("a task"))
     monkeypatch.setattr(client_job.Job, "_examined", lambda *_, **__: SimpleNamespace(first=None))
     monkeypatch.setattr(client_job.Job, "reason_to_wait", lambda _: None)
@@ -435,6 +437,8 @@ def test_a_job_that_was_ended_before_its_tasks_had_is_no_failure_of_its_program(
     client: Any = SimpleNamespace(batch=None)
     for failure in (finished.failure_of(client.batch, run, "job"), client_job.Job(client, "job").first_failure(tasks)):
         assert (cause_of(failure).name, getattr(failure, "exit_code", 0)) == (cause, exit_code)
+        finding = failure.finding if failure is not None else None
+        assert finding is None or "limit of run time (9 s)" in finding.cause
 
 
 @pytest.mark.parametrize("wall_clock", [1e300, 8.64e10 * 100, 3600.0 * 24 * 365 * 8000])
