@@ -86,7 +86,7 @@ def command(
     if not scripts.is_script(directory):
         options.values |= wish.as_settings(source)
         wish = scripts.Options()
-    config, origin = _loaded(directory, source, wish)
+    config, origin = _loaded(directory, source, wish, detach=detach)
     origin = origin._replace(labels=Labels(checked_tags(tags), note.strip()))
     beginning = Beginning(fresh, find(origin.root, resume) if resume else None)
     config = config._replace(recipe=with_idle_timeout(config.recipe, idle)) if idle else config
@@ -177,13 +177,13 @@ def carried_out(
                 _stop_emulator(session)
 
 
-def _loaded(directory: str | None, source: str, wish: scripts.Options) -> tuple[Loaded, Origin]:
+def _loaded(directory: str | None, source: str, wish: scripts.Options, *, detach: bool) -> tuple[Loaded, Origin]:
     """The recipe of a directory or of a script, and the facts about the start of the run."""
     options = settings()
     if scripts.is_script(directory):
         arguments = f" -- {shlex.join(wish.arguments)}" if wish.arguments else ""
         options.script = shlex.join([source, *wish.words]), arguments
-        config = scripts.load(source, wish)
+        config = scripts.load(source, wish, uploads=detach)
         return config, origin()._replace(files={scripts.FILE: scripts.text_of(config.recipe).encode()})
     return loading.load(directory, needs=("pool_specification", "job_specifications")), origin(source)
 

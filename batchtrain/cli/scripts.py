@@ -19,6 +19,7 @@ from batchtrain.config.load import Loaded
 from batchtrain.config.source_directory import SCHEMAS
 from batchtrain.config.types import Recipe
 from batchtrain.config.user_settings import is_for_emulator
+from batchtrain.emulator.machine import azurite
 from batchtrain.errors import UsageError
 from batchtrain.scripts import local_environment, recipe
 from batchtrain.scripts.detection import NONE, Undecided
@@ -50,9 +51,13 @@ class Options(NamedTuple):
     @property
     def processes_each(self) -> int | None:
         """The processes of a node, by either name. Raises UsageError if both are given."""
-        if not self.gpus_per_node:
-            return self.processes_per_node
         return recipe.processes_each(self.processes_per_node, self.gpus_per_node)
+
+    @property
+    def wish(self) -> recipe.Wish:
+        """What they say about a script."""
+        values = {name: value for name, value in self._asdict().items() if value and name != "gpus_per_node"}
+        return recipe.Wish(**values | {"processes_per_node": self.processes_each})
 
     def as_settings(self, directory: str) -> dict[str, str]:
         """The values of a recipe that mean the same. Raises UsageError for what only a script has."""
@@ -87,8 +92,9 @@ def is_script(path: str | None) -> bool:
     return path is not None and (path.endswith(".py") or Path(path).is_file())
 
 
-def load(path: str, wish: Options) -> Loaded:
-    """The recipe of a script; says what was understood, and with --local makes the environment. Raises UsageError."""
+def load(path: str, wish: Options, *, uploads: bool = False) -> Loaded:
+    """The recipe of a script; says what was understood, and with --local makes the environment. uploads: the tasks send
+    their results to storage. Raises UsageError."""
     prepared = prepare(path, wish)
     recipe = prepared.recipe
     for warning in recipe.warnings:
@@ -96,6 +102,8 @@ def load(path: str, wish: Options) -> Loaded:
     if (other := Path(path).with_name(FILE)).is_file():
         say(f"{other} is not used; `batchtrain run {shlex.quote(str(other.parent))}` runs what it says")
     if is_for_emulator(settings().local):
+        if (uploads or wish.checkpoints) and (storage := azurite.needed()):
+            say(f"it needs {storage}")
         local_environment.make(recipe, prepared.image, say)
     elif prepared.image:
         say(
@@ -111,21 +119,13 @@ def prepare(path: str, wish: Options, *, in_image: bool | None = None, runs: boo
     options = settings()
     prepared = recipe.prepare(
         Path(path),
-        recipe.Wish(
-            wish.nodes or 1,
-            wish.processes_each,
-            wish.size or "",
-            wish.spot,
-            wish.framework or "",
-            wish.arguments,
-            checkpoints=wish.checkpoints or "",
-        ),
+        wish.wish,
         settings=options.values,
         ignore=options.ignore,
         files=options.files,
         local=options.local,
         in_image=in_image,
-        choose=_choose if has_terminal() else None,
+        choose=_choose,
         runs=runs,
     )
     choice = prepared.choice
@@ -140,11 +140,6 @@ def prepare(path: str, wish: Options, *, in_image: bool | None = None, runs: boo
     return prepared
 
 
-def has_terminal() -> bool:
-    """Whether the user can be asked."""
-    return sys.stdin is not None and sys.stdin.isatty()
-
-
 def _shown(directory: str | Path) -> str:
     """A directory as the user sees it from here."""
     path = os.path.relpath(directory)
@@ -152,7 +147,9 @@ def _shown(directory: str | Path) -> str:
 
 
 def _choose(undecided: Undecided) -> str:
-    """Ask the user which framework is meant."""
+    """Ask the user which framework is meant. Raises Undecided without a terminal."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise undecided
     say(str(undecided))
     answer: str = click.prompt("framework", type=click.Choice(undecided.names), err=True)
     return answer

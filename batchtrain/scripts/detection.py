@@ -53,7 +53,7 @@ def framework_of(script: Script, name: str = "") -> Choice:
         text = f"{script.path} fits several frameworks: {places}; choose one of them (`--framework NAME`, `framework`)"
         raise Undecided(text, tuple(candidates))
     if not candidates:
-        reason = "it imports no framework, so it runs once, and of several nodes on each, with RANK and WORLD_SIZE"
+        reason = "it imports no framework, so it runs once on each node, with RANK and WORLD_SIZE if there are several"
         return _chosen(NONE, script, reason)
     return _chosen(candidates[0], script, _at(evidence[candidates[0]]))
 

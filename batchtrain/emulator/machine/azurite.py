@@ -75,6 +75,12 @@ def home() -> Path:
     return Path(directory).absolute() if directory else mapped_images.user_data() / f"azurite-{VERSION}"
 
 
+def needed() -> str:
+    """What its installation takes, in words; empty if it is there."""
+    cost = f"Azurite {VERSION}, the emulator's storage, in {home()} (365 MB, a minute, once)"
+    return "" if _script(home()).is_file() else cost
+
+
 def _script(where: Path) -> Path:
     return where / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 
@@ -87,8 +93,8 @@ def install(node: Node, say: Callable[[str], None], is_ending: Callable[[], bool
         try:
             where.parent.mkdir(parents=True, exist_ok=True)
             with _locked(where.parent / f".{where.name}.lock", INSTALL_SECONDS, is_ending):
-                if not _script(where).is_file():
-                    say(f"installing Azurite {VERSION}, the emulator's storage, to {where} (365 MB, a minute, once)")
+                if cost := needed():
+                    say(f"installing {cost}")
                     _install(node, where, is_ending)
         except OSError as error:
             raise StorageMissing(

@@ -18,7 +18,10 @@ from batchtrain.cli.options import Settings
 from batchtrain.config import user_settings
 from batchtrain.config.load import load
 from batchtrain.config.projects import FILE
+from batchtrain.containers.uv import NotMade
+from batchtrain.emulator.machine import azurite
 from batchtrain.errors import UsageError
+from batchtrain.scripts import local_environment
 
 
 @pytest.fixture
@@ -102,7 +105,6 @@ def test_a_terminal_asks_which_of_two_frameworks_is_meant(here: Path, monkeypatc
     with pytest.raises(UsageError, match="choose one of them"):
         init("train.py")
     monkeypatch.setattr(scripts, "_choose", lambda undecided: undecided.names[0])
-    monkeypatch.setattr(scripts, "has_terminal", lambda: True)
     init("train.py")
     assert "runtime: mpich" in (here / "batchtrain.yaml").read_text(encoding="utf-8")
 
@@ -125,3 +127,18 @@ def test_a_run_of_the_script_says_that_the_recipe_beside_it_is_not_used(
         if not written:
             init()
     assert "batchtrain.yaml is not used; `batchtrain run .` runs what it says" in printed
+
+
+@pytest.mark.parametrize(("option", "announced"), [("--detach", True), ("--checkpoints=mine", True), ("--spot", False)])
+def test_a_run_announces_the_storage_that_it_installs_before_it_makes_the_environment(
+    option: str, announced: bool, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(*_: object) -> None:
+        raise NotMade("the wait begins")
+
+    monkeypatch.setattr(azurite, "home", lambda: here / "azurite")
+    monkeypatch.setattr(local_environment, "make", make)
+    result = CliRunner().invoke(root, ["run", "train.py", "--local", option], obj=Settings())
+    assert isinstance(result.exception, NotMade)
+    text = f"it needs Azurite {azurite.VERSION}, the emulator's storage, in {here}/azurite (365 MB, a minute, once)"
+    assert (text in " ".join(result.stderr.split())) is announced
