@@ -19,7 +19,7 @@ from batchtrain.cli.output import show, show_rows
 from batchtrain.client.local import account_dir, emulator_directory, emulator_faults, use
 from batchtrain.config import catalog_file
 from batchtrain.config.types import SPAN, seconds_of
-from batchtrain.emulator import mapped_images, own_catalog, server, sign_in, steering, tokens, trust
+from batchtrain.emulator import identity, mapped_images, own_catalog, server, steering, tokens, trust
 from batchtrain.emulator.interface import StorageMissing
 from batchtrain.emulator.machine import azurite
 from batchtrain.emulator.machine.agent import KERNEL
@@ -179,8 +179,8 @@ def _entra(running: Status) -> dict[str, str]:
     if not running.endpoint.startswith("https:"):
         raise UsageError("sign-in libraries take an https authority only; start the emulator with --https")
     token_file = running.data_dir / "federated-token"
-    write_atomically(token_file, sign_in.assertion(running.key, running.account, server.clock()))
-    return sign_in.variables(running.endpoint, running.key, str(token_file))
+    write_atomically(token_file, identity.assertion(running.key, running.account, server.clock()))
+    return identity.application(running.endpoint, running.key, str(token_file))
 
 
 def token(data_dir: str | None, resource: str, minutes: int) -> None:

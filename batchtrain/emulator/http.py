@@ -137,14 +137,13 @@ class Application:
         if request.raw_path == f"{control.PREFIX}health":
             proof = wire.proof(self.key, self.driver.world.endpoint, parameters.get("challenge", ""))
             return Reply(200, {**self.control.identity._asdict(), "proof": proof})
+        issuer = self.control.identity.account, self.key, self._now()
         if request.raw_path == identity.PATH:
-            return identity.answer(self.control.identity.account, self.key, request.headers, parameters, self._now())
+            return sign_in.of_program(request.headers, parameters, *issuer)
         if sign_in.is_path(request.raw_path) and not routes.begins(request.raw_path):
-            return sign_in.answer(request.verb, request.raw_path, await _body(receive),
-                                  self.control.identity.account, self.key, request.base, self._now())  # fmt: skip
-        if request.raw_path.startswith(sign_in.NODES):
-            return sign_in.of_node(request.raw_path, request.headers, parameters, self.control.identity.account,
-                                   self.key, self._now())  # fmt: skip
+            return sign_in.answer(request.verb, request.raw_path, await _body(receive), request.base, *issuer)
+        if request.raw_path.startswith(identity.NODES):
+            return sign_in.of_node(request.raw_path, request.headers, parameters, *issuer)
         if request.raw_path.startswith(wire.BLOB_STORE) and self.driver.blob_store is not None:
             return await self._of_blob_store(self.driver.blob_store, request, receive)
         if request.raw_path.startswith(arm_applications.UPLOADS) and request.verb == "PUT":

@@ -1,38 +1,58 @@
-"""The managed identity of programs on this machine: the endpoint that Azure App Service offers to its programs."""
+"""The identities that programs sign in as: their variables and secrets, all derived from the account's key; pure.
+
+A program on this machine has a managed identity, whose endpoint is that of Azure App Service. The account has one
+application, with a secret and federated credentials. Nodes of a pool with identities have those. `sign_in` answers.
+"""
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Mapping
-
 from batchtrain.emulator import tokens
-from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.reply import Reply
 
 PATH = "/_emulator/identity"
+CLIENT = "00000000-0000-0000-0000-000000000002"
+"""The id of the application."""
+FEDERATED = "api://AzureADTokenExchange"
+"""The audience of a federated assertion."""
+NODES = "/_emulator/imds/"
+"""The prefix of the managed identity endpoint of a pool's nodes: `POOL/SECRET/metadata/identity/oauth2/token`."""
 
 
 def variables(endpoint: str, key: str) -> dict[str, str]:
-    """The variables that azure-identity and similar libraries read."""
-    return {"IDENTITY_ENDPOINT": f"{endpoint}{PATH}", "IDENTITY_HEADER": _secret(key)}
+    """The variables with which azure-identity and similar libraries use the managed identity of this machine."""
+    return {"IDENTITY_ENDPOINT": f"{endpoint}{PATH}", "IDENTITY_HEADER": header(key)}
 
 
-def answer(account: str, key: str, headers: Mapping[str, str], query: Mapping[str, str], now: int) -> Reply:
-    """A token for the requested resource. Raises Fault if the header is missing or wrong."""
-    if not hmac.compare_digest(headers.get("x-identity-header", "").encode(), _secret(key).encode()):
-        raise Fault("AuthenticationFailed", AuthenticationErrorDetail="X-IDENTITY-HEADER is not that of the identity.")
-    resource = query.get("resource", "")
-    if not resource:
-        raise Fault("MissingRequiredQueryParameter", QueryParameterName="resource")
-    document = {
-        "access_token": tokens.issue(key, account, resource, now),
-        "client_id": account,
-        "expires_on": str(tokens.seconds(now) + tokens.LIFE_SECONDS),
-        "resource": resource,
-        "token_type": "Bearer",
-    }
-    return Reply(200, document, {"Cache-Control": "no-store"})
-
-
-def _secret(key: str) -> str:
+def header(key: str) -> str:
+    """The secret that requests to the managed identity of this machine contain."""
     return tokens.derived(key, b"header of the managed identity").hex()
+
+
+def application(endpoint: str, key: str, token_file: str) -> dict[str, str]:
+    """The variables with which azure-identity signs in as the application."""
+    return {
+        "AZURE_TENANT_ID": tokens.TENANT,
+        "AZURE_CLIENT_ID": CLIENT,
+        "AZURE_CLIENT_SECRET": secret(key),
+        "AZURE_FEDERATED_TOKEN_FILE": token_file,
+        "AZURE_AUTHORITY_HOST": endpoint,
+    }
+
+
+def secret(key: str) -> str:
+    """The secret of the application."""
+    return tokens.derived(key, b"secret of the application").hex()
+
+
+def assertion(key: str, account: str, now: int) -> str:
+    """The content of the file of a federated token."""
+    return tokens.issue(key, account, FEDERATED, now, 86_400)
+
+
+def node_authority(endpoint: str, key: str, pool_id: str) -> str:
+    """AZURE_POD_IDENTITY_AUTHORITY_HOST of the tasks of a pool that has identities."""
+    return f"{endpoint}{NODES}{pool_id.lower()}/{node_secret(key, pool_id)}"
+
+
+def node_secret(key: str, pool_id: str) -> str:
+    """The part of the path that only the nodes of the pool know."""
+    return tokens.derived(key, f"managed identity of pool {pool_id.lower()}".encode()).hex()

@@ -29,7 +29,7 @@ import uvicorn
 
 from batchtrain import state_files
 from batchtrain.connections import Connection
-from batchtrain.emulator import account_key, logfile, mapped_images, own_catalog, server, sign_in, trust
+from batchtrain.emulator import account_key, identity, logfile, mapped_images, own_catalog, server, trust
 from batchtrain.emulator.alarms import Alarms
 from batchtrain.emulator.blob_store import BlobStore
 from batchtrain.emulator.clock import Clock, Reading
@@ -139,15 +139,15 @@ async def _serve(
         alarms = Alarms(Clock(server.clock, last_reading))
         machine = RoutingMachine(await (open_machine or _process_machine)(data_dir), SimulatedMachine(alarms, data_dir))
         world = _world(settings, endpoint, seed)
-        world.identity_authority = partial(sign_in.node_authority, endpoint, key)
+        world.identity_authority = partial(identity.node_authority, endpoint, key)
         driver = Driver(world, store, machine, alarms, BlobStore(data_dir, key))
         try:
             with server.writing(data_dir):
                 driver.recover()
             status = Status(endpoint, settings.account, key, os.getpid(), data_dir, data_dir / server.LOG,
                             machine.plain_nodes, machine.plain_nodes_remedy, data_loss, _trusted(settings))  # fmt: skip
-            identity = Identity(__version__, os.getpid(), settings.account, _host(settings, endpoint))
-            application = Application(driver, identity, key, stop)
+            process = Identity(__version__, os.getpid(), settings.account, _host(settings, endpoint))
+            application = Application(driver, process, key, stop)
             announce = partial(_announce, status, original, ready, alone=stop.signals)
             await _run_http(application, listener, stop, announce, settings, partial(_is_gone, lock))
         finally:

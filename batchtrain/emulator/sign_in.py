@@ -1,5 +1,4 @@
-"""Sign-in as with Microsoft Entra ID: discovery documents, tokens for an application, and managed identities of nodes;
-pure. The account has one application, with a secret and federated credentials.
+"""Sign-in as with Microsoft Entra ID: discovery documents, tokens for an application, and managed identities; pure.
 
 Sources: learn v2-oauth2-client-creds-grant-flow and reference-aadsts-error-codes; the sources of msal 1.39 and
 azure-identity 1.27.
@@ -12,20 +11,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from batchtrain.emulator import tokens, wire
+from batchtrain.emulator import identity, tokens, wire
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Reply
 
-CLIENT = "00000000-0000-0000-0000-000000000002"
-"""The id of the application."""
 RESOURCES = (*tokens.BATCH, *tokens.MANAGEMENT, "https://storage.azure.com", "https://vault.azure.net")
 """What tokens can be for."""
 TENANTS = (tokens.TENANT, "common", "organizations")
-FEDERATED = "api://AzureADTokenExchange"
-"""The audience of a federated assertion."""
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-NODES = "/_emulator/imds/"
-"""The prefix of the managed identity endpoint of a pool's nodes: `POOL/SECRET/metadata/identity/oauth2/token`."""
 IMDS_PATH = "/metadata/identity/oauth2/token"
 
 
@@ -54,7 +47,7 @@ def is_path(raw_path: str) -> bool:
     return rest.startswith(("oauth2/", "v2.0/", "discovery/")) and bool(tenant)
 
 
-def answer(verb: str, raw_path: str, body: bytes, account: str, key: str, base: str, now: int) -> Reply:
+def answer(verb: str, raw_path: str, body: bytes, base: str, account: str, key: str, now: int) -> Reply:
     """Carry out a request to the sign-in service. Raises Fault for a path that it does not have."""
     tenant, _, rest = raw_path.lstrip("/").partition("/")
     if tenant.lower() not in TENANTS:
@@ -77,31 +70,10 @@ def answer(verb: str, raw_path: str, body: bytes, account: str, key: str, base: 
     raise Fault("ResourceNotFound")
 
 
-def variables(endpoint: str, key: str, token_file: str) -> dict[str, str]:
-    """The variables with which azure-identity signs in as the application."""
-    return {
-        "AZURE_TENANT_ID": tokens.TENANT,
-        "AZURE_CLIENT_ID": CLIENT,
-        "AZURE_CLIENT_SECRET": secret(key),
-        "AZURE_FEDERATED_TOKEN_FILE": token_file,
-        "AZURE_AUTHORITY_HOST": endpoint,
-    }
-
-
-def secret(key: str) -> str:
-    """The secret of the application."""
-    return tokens.derived(key, b"secret of the application").hex()
-
-
-def assertion(key: str, account: str, now: int) -> str:
-    """The content of the file of a federated token."""
-    return tokens.issue(key, account, FEDERATED, now, 86_400)
-
-
 def _token(form: Mapping[str, str], account: str, key: str, now: int) -> Reply:
     if form.get("grant_type") != "client_credentials":
         return _refused(NOT_SUPPORTED, "", now)
-    if form.get("client_id", "").lower() != CLIENT:
+    if form.get("client_id", "").lower() != identity.CLIENT:
         return _refused(NO_APPLICATION, form.get("client_id", ""), now)
     if refusal := _credential_fault(form, account, key, now):
         return _refused(refusal, "", now)
@@ -123,12 +95,13 @@ def _token(form: Mapping[str, str], account: str, key: str, now: int) -> Reply:
 def _credential_fault(form: Mapping[str, str], account: str, key: str, now: int) -> Refusal | None:
     """Why the secret or the assertion of the application is refused; None if it is right."""
     if "client_secret" in form:
-        right = hmac.compare_digest(form["client_secret"].encode(), secret(key).encode())
+        right = hmac.compare_digest(form["client_secret"].encode(), identity.secret(key).encode())
         return None if right else WRONG_SECRET
     if form.get("client_assertion_type") != ASSERTION or "client_assertion" not in form:
         return NO_CREDENTIAL
     try:
-        tokens.check(account, key, "POST", {"authorization": f"Bearer {form['client_assertion']}"}, (FEDERATED,), now)
+        bearer = {"authorization": f"Bearer {form['client_assertion']}"}
+        tokens.check(account, key, "POST", bearer, (identity.FEDERATED,), now)
     except Fault:
         return NO_FEDERATION
     return None
@@ -143,22 +116,31 @@ def _refused(refusal: Refusal, value: str, now: int) -> Reply:
     return Reply(refusal.status, {**document, **ids})
 
 
-def node_authority(endpoint: str, key: str, pool_id: str) -> str:
-    """AZURE_POD_IDENTITY_AUTHORITY_HOST of the tasks of a pool that has identities."""
-    return f"{endpoint}{NODES}{pool_id.lower()}/{_node_secret(key, pool_id)}"
-
-
-def _node_secret(key: str, pool_id: str) -> str:
-    return tokens.derived(key, f"managed identity of pool {pool_id.lower()}".encode()).hex()
+def of_program(headers: Mapping[str, str], query: Mapping[str, str], account: str, key: str, now: int) -> Reply:
+    """A token for the requested resource, as Azure App Service gives it to its programs. Raises Fault if the header is
+    missing or wrong."""
+    if not hmac.compare_digest(headers.get("x-identity-header", "").encode(), identity.header(key).encode()):
+        raise Fault("AuthenticationFailed", AuthenticationErrorDetail="X-IDENTITY-HEADER is not that of the identity.")
+    resource = query.get("resource", "")
+    if not resource:
+        raise Fault("MissingRequiredQueryParameter", QueryParameterName="resource")
+    document = {
+        "access_token": tokens.issue(key, account, resource, now),
+        "client_id": account,
+        "expires_on": str(tokens.seconds(now) + tokens.LIFE_SECONDS),
+        "resource": resource,
+        "token_type": "Bearer",
+    }
+    return Reply(200, document, {"Cache-Control": "no-store"})
 
 
 def of_node(
     raw_path: str, headers: Mapping[str, str], query: Mapping[str, str], account: str, key: str, now: int
 ) -> Reply:
     """The answer of the instance metadata service of a node to a request for a token."""
-    pool_id, _, rest = raw_path.removeprefix(NODES).partition("/")
-    node_secret, _, path = rest.partition("/")
-    if not hmac.compare_digest(node_secret.encode(), _node_secret(key, pool_id).encode()) or f"/{path}" != IMDS_PATH:
+    pool_id, _, rest = raw_path.removeprefix(identity.NODES).partition("/")
+    secret, _, path = rest.partition("/")
+    if f"/{path}" != IMDS_PATH or not hmac.compare_digest(secret.encode(), identity.node_secret(key, pool_id).encode()):
         raise Fault("ResourceNotFound")
     if headers.get("metadata", "").lower() != "true":
         return Reply(400, {"error": "invalid_request", "error_description": "Required metadata header not specified"})
@@ -168,7 +150,7 @@ def of_node(
         return Reply(400, {"error": "invalid_resource", "error_description": text})
     document = {
         "access_token": tokens.issue(key, account, resource, now),
-        "client_id": query.get("client_id", CLIENT),
+        "client_id": query.get("client_id", identity.CLIENT),
         "expires_in": str(tokens.LIFE_SECONDS),
         "expires_on": str(tokens.seconds(now) + tokens.LIFE_SECONDS),
         "ext_expires_in": str(tokens.LIFE_SECONDS),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import sign_in
+from batchtrain.emulator import identity
 from batchtrain.emulator.server import Settings
 from batchtrain.emulator.serving import Emulator
 from tests import environments
@@ -26,7 +26,7 @@ def test_az_signs_in_as_an_application_and_finds_the_account(tmp_path: Path) -> 
     except environments.Missing as missing:
         pytest.skip(str(missing))
     with Emulator(Settings(tmp_path / "data", port=0, https=True), FakeMachine.open) as emulator:
-        values = sign_in.variables(emulator.endpoint, emulator.key, "")
+        values = identity.application(emulator.endpoint, emulator.key, "")
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("AZURE_")},
             **emulator.status.environment,

@@ -16,7 +16,7 @@ from azure.identity import ClientSecretCredential, ManagedIdentityCredential, Wo
 
 from batchtrain.client import local
 from batchtrain.config.types import Secret
-from batchtrain.emulator import server, sign_in, tokens, wire
+from batchtrain.emulator import identity, server, tokens, wire
 from batchtrain.emulator.server import Settings
 from batchtrain.emulator.serving import Emulator
 from batchtrain.errors import Unreachable
@@ -113,8 +113,8 @@ def in_pools(emulator: Emulator, credential: Any) -> list[str]:
 
 def test_a_program_signs_in_with_a_client_secret_or_a_federated_token(entra: Emulator, tmp_path: Path) -> None:
     token_file = tmp_path / "federated-token"
-    token_file.write_text(sign_in.assertion(entra.key, entra.account, server.clock()))
-    values = sign_in.variables(entra.endpoint, entra.key, str(token_file))
+    token_file.write_text(identity.assertion(entra.key, entra.account, server.clock()))
+    values = identity.application(entra.endpoint, entra.key, str(token_file))
     who: dict[str, Any] = {"tenant_id": values["AZURE_TENANT_ID"], "client_id": values["AZURE_CLIENT_ID"]}
     options: dict[str, Any] = {
         "authority": values["AZURE_AUTHORITY_HOST"],
@@ -132,7 +132,7 @@ def test_a_program_signs_in_with_a_client_secret_or_a_federated_token(entra: Emu
 def test_a_task_signs_in_with_the_identity_of_its_pool(entra: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("IDENTITY_ENDPOINT", "IDENTITY_HEADER", "MSI_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
-    host = sign_in.node_authority(entra.endpoint, entra.key, "pool")
+    host = identity.node_authority(entra.endpoint, entra.key, "pool")
     monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", host)
     credential = ManagedIdentityCredential(connection_verify=entra.status.certificate)
     assert in_pools(entra, credential) == []

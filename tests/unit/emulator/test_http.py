@@ -236,9 +236,9 @@ async def test_a_property_that_is_refused_is_logged_with_the_reason(
 
 async def test_a_node_and_a_program_get_tokens_at_their_addresses(service: Service) -> None:
     secret = identity.variables("", KEY)["IDENTITY_HEADER"]
-    where = sign_in.node_authority("", KEY, "pool") + sign_in.IMDS_PATH
+    where = identity.node_authority("", KEY, "pool") + sign_in.IMDS_PATH
     query = f"resource={wire.AUDIENCE}"
-    form = {"client_id": sign_in.CLIENT, "client_secret": sign_in.secret(KEY), "grant_type": "client_credentials"}
+    form = {"client_id": identity.CLIENT, "client_secret": identity.secret(KEY), "grant_type": "client_credentials"}
     form["scope"] = f"{wire.AUDIENCE}/.default"
     path = f"/{tokens.TENANT}/oauth2/v2.0/token"
     answer = await service.ask("POST", path, urlencode(form).encode(), signed=False)

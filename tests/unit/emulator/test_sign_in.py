@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from batchtrain.emulator import routes, sign_in, task_environment, tokens, wire
+from batchtrain.emulator import identity, routes, sign_in, task_environment, tokens, wire
 from batchtrain.emulator.faults import Fault
 from tests.emulation import BASE, START, Stage
 
@@ -17,15 +17,15 @@ KEY = base64.b64encode(b"secret").decode()
 TOKEN = f"/{tokens.TENANT}/oauth2/v2.0/token"
 FORM = {
     "grant_type": "client_credentials",
-    "client_id": sign_in.CLIENT,
-    "client_secret": sign_in.secret(KEY),
+    "client_id": identity.CLIENT,
+    "client_secret": identity.secret(KEY),
     "scope": "https://batch.core.windows.net//.default",
 }
 ASSERTED = {"client_secret": None, "client_assertion_type": sign_in.ASSERTION}
 
 
 def ask(verb: str, path: str, form: dict[str, str] | None = None, now: int = START) -> Any:
-    return sign_in.answer(verb, path, urlencode(form or {}).encode(), "batchtrain", KEY, BASE, now)
+    return sign_in.answer(verb, path, urlencode(form or {}).encode(), BASE, "batchtrain", KEY, now)
 
 
 def signed(**change: str | None) -> Any:
@@ -43,7 +43,7 @@ def test_a_secret_gives_a_token_for_batch() -> None:
 
 
 def test_a_federated_assertion_gives_one_too() -> None:
-    reply = signed(**ASSERTED, client_assertion=sign_in.assertion(KEY, "batchtrain", START))
+    reply = signed(**ASSERTED, client_assertion=identity.assertion(KEY, "batchtrain", START))
     accepted_by_batch(reply.document["access_token"])
 
 
@@ -97,7 +97,7 @@ def test_a_job_or_a_pool_may_be_named_as_a_path_of_the_sign_in(path: str) -> Non
 
 
 def of_node(pool: str = "p", metadata: str = "true", **query: str) -> Any:
-    path = sign_in.node_authority("", KEY, pool) + sign_in.IMDS_PATH
+    path = identity.node_authority("", KEY, pool) + sign_in.IMDS_PATH
     return sign_in.of_node(path, {"metadata": metadata}, query, "batchtrain", KEY, START)
 
 
@@ -114,7 +114,7 @@ def test_a_node_must_say_that_it_means_the_metadata_service() -> None:
 
 
 def test_another_pools_address_gives_no_token() -> None:
-    path = sign_in.node_authority("", KEY, "p").replace("/p/", "/q/") + sign_in.IMDS_PATH
+    path = identity.node_authority("", KEY, "p").replace("/p/", "/q/") + sign_in.IMDS_PATH
     with pytest.raises(Fault, match="ResourceNotFound"):
         sign_in.of_node(path, {"metadata": "true"}, {"resource": wire.AUDIENCE}, "batchtrain", KEY, START)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from batchtrain.emulator import identity, tokens, wire
+from batchtrain.emulator import identity, sign_in, tokens, wire
 from batchtrain.emulator.faults import Fault, NeedsToken
 
 KEY = base64.b64encode(b"key").decode()
@@ -89,16 +89,16 @@ def test_the_managed_identity_gives_a_token_for_an_hour_to_programs_with_its_hea
     variables = identity.variables("http://host", KEY)
     assert variables["IDENTITY_ENDPOINT"] == f"http://host{identity.PATH}"
     headers = {"x-identity-header": variables["IDENTITY_HEADER"]}
-    reply = identity.answer("account", KEY, headers, {"resource": f"{RESOURCE}/"}, NOW)
+    reply = sign_in.of_program(headers, {"resource": f"{RESOURCE}/"}, "account", KEY, NOW)
     assert reply.status == 200
     assert reply.document is not None
     assert int(reply.document["expires_on"]) == tokens.seconds(NOW) + 3600
     assert reply.headers == {"Cache-Control": "no-store"}
     check(reply.document["access_token"], now=NOW + 3599 * wire.SECOND)
     with pytest.raises(Fault, match="AuthenticationFailed"):
-        identity.answer("account", KEY, {"x-identity-header": "guess"}, {"resource": RESOURCE}, NOW)
+        sign_in.of_program({"x-identity-header": "guess"}, {"resource": RESOURCE}, "account", KEY, NOW)
     with pytest.raises(Fault, match="MissingRequiredQueryParameter"):
-        identity.answer("account", KEY, headers, {}, NOW)
+        sign_in.of_program(headers, {}, "account", KEY, NOW)
 
 
 def test_a_guid_has_five_groups_of_hexadecimal_digits() -> None:
