@@ -211,10 +211,7 @@ def _check_writers(data_dir: Path) -> None:
 
 @contextlib.contextmanager
 def writing(data_dir: Path) -> Iterator[None]:
-    """Report a full or read-only disk, or a damaged database, in one sentence."""
-    import sqlite3  # slow to import, as above
-
-    database = data_dir / DATABASE
+    """Report a full or read-only disk in one sentence."""
     try:
         yield
     except OSError as error:
@@ -222,22 +219,6 @@ def writing(data_dir: Path) -> Iterator[None]:
         raise StartFailed(
             f"{data_dir} cannot be written ({error.strerror}): make room, or give another directory"
         ) from error
-    except sqlite3.OperationalError as error:
-        raise StartFailed(
-            f"{database} cannot be used ({error}): make room, or start without its pools and jobs after"
-            f" `{aside(data_dir)}`"
-        ) from error
-    except (sqlite3.DatabaseError, ValueError, LookupError, TypeError) as error:
-        raise StartFailed(
-            f"{database} is damaged ({error}), so its pools and jobs cannot be read: put a copy back in its place, or"
-            f" start without them after `{aside(data_dir)}`"
-        ) from error
-
-
-def aside(data_dir: Path) -> str:
-    """The command that puts the database aside."""
-    database, aside = shlex.quote(str(data_dir / DATABASE)), shlex.quote(str(data_dir / "damaged"))
-    return f"mkdir -p {aside} && mv {database}* {aside}"
 
 
 def _check_kind(error: OSError) -> None:

@@ -13,6 +13,7 @@ import secrets
 import shlex
 import signal
 import socket
+import sqlite3
 import ssl
 import sys
 import threading
@@ -43,7 +44,7 @@ from batchtrain.emulator.machine.routing import RoutingMachine
 from batchtrain.emulator.machine.simulated import SimulatedMachine
 from batchtrain.emulator.pace import PACES
 from batchtrain.emulator.package_files import PackageFolder
-from batchtrain.emulator.server import Settings, StartFailed, Status, StatusRecord, aside
+from batchtrain.emulator.server import Settings, StartFailed, Status, StatusRecord
 from batchtrain.emulator.store import Store, UnknownSchema
 from batchtrain.emulator.world import Quotas, World
 from batchtrain.errors import DamagedState
@@ -122,7 +123,7 @@ async def _serve(
     server.make_directory(data_dir)
     _check_files(settings)
     with _locked(data_dir) as lock, _listen(settings) as listener:
-        with server.writing(data_dir):
+        with _opening(data_dir):
             if data_loss := _data_loss(data_dir):
                 logger.warning("%s", data_loss)
             own_catalog.check(data_dir)
@@ -132,7 +133,7 @@ async def _serve(
             try:
                 store = Store(data_dir / server.DATABASE)
             except UnknownSchema as error:
-                raise StartFailed(f"{error}, or start without its pools and jobs after `{aside(data_dir)}`") from error
+                raise StartFailed(f"{error}, or {_anew(data_dir)}") from error
             reading, seed = store.meta("clock", ""), store.meta("seed", secrets.token_hex(16))
             last_reading = msgspec.json.decode(reading, type=Reading) if reading else None
         endpoint = f"{settings.base}:{listener.getsockname()[1]}"
@@ -142,7 +143,7 @@ async def _serve(
         world.identity_authority = partial(identity.node_authority, endpoint, key)
         driver = Driver(world, store, machine, alarms, BlobStore(data_dir, key))
         try:
-            with server.writing(data_dir):
+            with _opening(data_dir):
                 driver.recover()
             status = Status(endpoint, settings.account, key, os.getpid(), data_dir, data_dir / server.LOG,
                             machine.plain_nodes, machine.plain_nodes_remedy, data_loss, _trusted(settings))  # fmt: skip
@@ -156,6 +157,28 @@ async def _serve(
             finally:
                 for name in (server.STATUS_FILE, server.KEPT_FILE):
                     (data_dir / name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _opening(data_dir: Path) -> Iterator[None]:
+    """Report a full or read-only disk, or a damaged database, in one sentence."""
+    database = data_dir / server.DATABASE
+    with server.writing(data_dir):
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise StartFailed(f"{database} cannot be used ({error}): make room, or {_anew(data_dir)}") from error
+        except (sqlite3.DatabaseError, ValueError, LookupError, TypeError) as error:
+            raise StartFailed(
+                f"{database} is damaged ({error}), so its pools and jobs cannot be read: put a copy back in its place,"
+                f" or {_anew(data_dir)}"
+            ) from error
+
+
+def _anew(data_dir: Path) -> str:
+    """The last way out: the command that puts the database aside."""
+    database, aside = shlex.quote(str(data_dir / server.DATABASE)), shlex.quote(str(data_dir / "damaged"))
+    return f"start without its pools and jobs after `mkdir -p {aside} && mv {database}* {aside}`"
 
 
 def _data_loss(data_dir: Path) -> str:
