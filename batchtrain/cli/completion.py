@@ -12,7 +12,7 @@ import click
 
 from batchtrain.cli.options import Settings
 from batchtrain.client import client
-from batchtrain.client.local import account_dir, emulator_directory
+from batchtrain.client.emulator_service import account_dir, emulator_directory
 from batchtrain.config.load import load_credentials
 from batchtrain.emulator import server
 

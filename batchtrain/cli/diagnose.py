@@ -18,7 +18,7 @@ from batchtrain.cli.documents import plain
 from batchtrain.cli.messages import completed, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
-from batchtrain.client.local import emulator_directory, emulator_faults
+from batchtrain.client.emulator_service import emulator_directory, emulator_faults
 from batchtrain.config.load import Loaded
 from batchtrain.config.masking import masked_document, masked_text, secrets_in
 from batchtrain.diagnosis import diagnose

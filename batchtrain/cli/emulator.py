@@ -16,7 +16,7 @@ from batchtrain.cli.documents import plain
 from batchtrain.cli.emulator_commands import ACCOUNT, DEFAULT_ACCOUNT
 from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.output import show, show_rows
-from batchtrain.client.local import account_dir, emulator_directory, emulator_faults, use
+from batchtrain.client.emulator_service import account_dir, emulator_directory, emulator_faults, use
 from batchtrain.config import catalog_file
 from batchtrain.config.types import SPAN, seconds_of
 from batchtrain.emulator import identity, mapped_images, own_catalog, server, steering, tokens, trust

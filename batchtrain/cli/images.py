@@ -15,7 +15,7 @@ from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.cli.storage_accounts import Remote, remote
-from batchtrain.client.local import emulator_directory
+from batchtrain.client.emulator_service import emulator_directory
 from batchtrain.config import source_packages
 from batchtrain.config.image_names import server_of
 from batchtrain.config.load import load_credentials

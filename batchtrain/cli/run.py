@@ -21,8 +21,8 @@ from batchtrain.cli.progress import bar
 from batchtrain.cli.run_directories import origin
 from batchtrain.cli.run_page import RunPage
 from batchtrain.client.client import Client
+from batchtrain.client.emulator_service import alone, emulator_faults
 from batchtrain.client.limits import Limits
-from batchtrain.client.local import alone, emulator_faults
 from batchtrain.client.run import Outcome, run
 from batchtrain.client.session import Session
 from batchtrain.config.load import Loaded

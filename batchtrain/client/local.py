@@ -1,9 +1,8 @@
-"""The client's side of the emulator: finds it, starts it, and refuses what cannot run on it."""
+"""An account of the emulator: connects to it, gives it files and images, and refuses what cannot run on it."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shlex
 import shutil
@@ -15,8 +14,8 @@ from typing import BinaryIO
 
 from azure.core.credentials import AccessToken
 
-from batchtrain import state_files
 from batchtrain.catalog.vm_images import DOCKER, Image
+from batchtrain.client.emulator_service import account_dir, emulator_directory, emulator_faults, use
 from batchtrain.client.late_values import Placeholders
 from batchtrain.config.travel import BLOB_STORE, LargeSource
 from batchtrain.config.types import (
@@ -33,7 +32,7 @@ from batchtrain.emulator import mapped_images, own_catalog, server, tokens, wire
 from batchtrain.emulator.interface import SIMULATED, StorageMissing
 from batchtrain.emulator.machine import azurite
 from batchtrain.emulator.server import Status
-from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
+from batchtrain.errors import PlanError, Unreachable, UsageError
 from batchtrain.frameworks.mpi import MPIS
 from batchtrain.plan.wire import Placeholder
 from batchtrain.service.connect import Account, OwnTokens
@@ -43,27 +42,14 @@ _BRINGS_PROGRAMS = re.compile(r"(?:^|[\s;&|(])(?:source|\.|eval|module|conda|spa
 """Settings that may put a program on the PATH before a launch."""
 
 
-def emulator_directory(environment: Mapping[str, str] | None = None) -> Path:
-    """The data directory of this user's emulator; BATCHTRAIN_EMULATOR_DIR overrides it. Raises UsageError if the
-    emulator cannot run here: everything that uses it asks for its directory first."""
-    require_linux()
-    directory = (os.environ if environment is None else environment).get("BATCHTRAIN_EMULATOR_DIR")
-    return Path(directory).absolute() if directory else mapped_images.user_data() / "emulator"
-
-
-def require_linux() -> None:
-    """Raise UsageError on another system. The modules of the emulator cannot even be imported on Windows."""
-    if sys.platform != "linux":
-        raise UsageError(
-            "the emulator needs Linux; use an Azure account, or run batchtrain in WSL or a Linux container"
-        )
-
-
 def emulated(environment: Mapping[str, str], label: str = "") -> Account:
     """An account of the emulator, by default the first one; starts its emulator if it is not running."""
     home = account_dir(emulator_directory(environment), label)
     use(home)
-    return _account(home, *ensure_emulator(home, label))._replace(label=label)
+    settings = server.Settings(home, port=0)
+    with emulator_faults():
+        status, has_started = server.ensure(settings._replace(account=label) if label else settings)
+    return _account(home, status, has_started)._replace(label=label)
 
 
 def running(home: str) -> Account | None:
@@ -96,64 +82,6 @@ def issued(key: str, account: str) -> AccessToken:
     emulator's port."""
     now, life = server.clock(), tokens.OWN_LIFE_SECONDS
     return AccessToken(tokens.issue(key, account, wire.AUDIENCE, now, life), tokens.seconds(now) + life)
-
-
-_USED: dict[Path, int] = {}
-"""The data directories of the services that this process uses, open and under a shared lock until it ends."""
-
-
-def use(home: Path) -> None:
-    """Prevent other processes from stopping the service while this one lives; waits for a process that is stopping
-    it."""
-    if home not in _USED:
-        with contextlib.suppress(OSError):  # the emulator reports the problem with its directory
-            home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _USED[home] = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
-            state_files.lock(_USED[home], shared=True)
-
-
-@contextlib.contextmanager
-def alone(home: Path) -> Iterator[bool]:
-    """Whether no other process uses the emulator of a data directory. Inside the block, none can start to use it."""
-    if home not in _USED:
-        yield True
-        return
-    try:
-        yield state_files.lock(_USED[home], wait=False) is not False
-    finally:
-        state_files.lock(_USED[home], shared=True)
-
-
-def account_dir(home: Path, label: str) -> Path:
-    """The data directory of an account of the emulator; without a name, of the first one. Raises UsageError for a name
-    that Azure would refuse."""
-    if not label:
-        return home
-    if not re.fullmatch("[a-z0-9]{3,24}", label):
-        raise UsageError(f"`{label}` is no name of a Batch account, which has 3 to 24 lower-case letters and digits")
-    return mapped_images.account_dir(home, label)
-
-
-def ensure_emulator(directory: Path, label: str = "") -> tuple[Status, bool]:
-    """The embedded service's status, and whether it had to be started."""
-    settings = server.Settings(data_dir=directory, port=0)
-    with emulator_faults():
-        return server.ensure(settings._replace(account=label) if label else settings)
-
-
-@contextlib.contextmanager
-def emulator_faults() -> Iterator[None]:
-    """Converts errors of the emulator to errors of batchtrain."""
-    try:
-        yield
-    except (server.Unsafe, server.PortTaken, server.Refused) as error:
-        raise UsageError(str(error)) from None
-    except server.StartFailed as error:
-        raise ServiceError(f"the emulator does not start: {error}", operation="start the emulator") from None
-    except server.Busy as error:
-        raise Unreachable(str(error), operation="ask the emulator") from None
-    except server.NotRunning as error:
-        raise NotFound(f"{error}; `batchtrain emulator start` starts it") from None
 
 
 def storage(account: Account, say: Callable[[str], None]) -> StorageCredentials:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from batchtrain.client.local import emulator_directory
+from batchtrain.client.emulator_service import emulator_directory
 from batchtrain.config import source_packages
 from batchtrain.config.types import Recipe
 from batchtrain.containers import make_environment, recipe_images, resolution

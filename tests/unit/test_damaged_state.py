@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from batchtrain import state_files
 from batchtrain.catalog.offer import Catalog
 from batchtrain.cli.app import root
-from batchtrain.client.local import emulator_faults
+from batchtrain.client.emulator_service import emulator_faults
 from batchtrain.config import catalog_file, projects, user_settings
 from batchtrain.emulator import account_key, mapped_images, own_catalog, server
 from batchtrain.emulator.machine import mounted_containers
