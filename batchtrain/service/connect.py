@@ -15,7 +15,6 @@ from azure.batch import BatchClient
 from azure.core.credentials import AccessToken, AzureNamedKeyCredential, TokenCredential
 from azure.core.pipeline import PipelineRequest
 from azure.core.pipeline.policies import BearerTokenCredentialPolicy, SansIOHTTPPolicy
-from azure.core.pipeline.transport import RequestsTransport
 
 from batchtrain.catalog.prices import region_of
 from batchtrain.config.types import Aad, Credentials, Secret
@@ -193,10 +192,10 @@ def client(
     return BatchClient(endpoint=where.endpoint, credential=any_credential, **{**options, **policies})
 
 
-def _transport(where: Account) -> RequestsTransport:
+def _transport(where: Account) -> Any:
     """The SDK's transport, which keeps a connection for each of many threads. A service on this machine is reached
     without the proxy of the environment."""
-    transport = RequestsTransport(
+    transport: Any = retry.transport(
         connection_data_block_size=BLOCK,
         connection_verify=where.ca or True,
         use_env_settings=not loopback(where.endpoint),

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 from azure.core.credentials import AccessToken, TokenCredential
 from azure.core.exceptions import ClientAuthenticationError, ServiceResponseError
-from azure.core.pipeline.transport import RequestsTransport
+from azure.core.pipeline.transport import HttpTransport
 
 from batchtrain import state_files
 from batchtrain.config.types import Aad, Credentials, Secret, TokenCache
@@ -195,17 +195,25 @@ def _is_of(url: str, hosts: Collection[str]) -> bool:
     return scheme == "https" and host in hosts
 
 
-class SignInTransport(RequestsTransport):  # type: ignore[misc]  # azure-core does not export its type
+class SignInTransport(HttpTransport[Any, Any]):
     """Sends the requests of azure-identity, and checks the answers."""
 
     def __init__(self, ca: str | None) -> None:
-        super().__init__(
-            connection_timeout=retry.FAR.connect, read_timeout=answer_body.SILENT_SECONDS, connection_verify=ca or True
-        )
+        limits = {"connection_timeout": retry.FAR.connect, "read_timeout": answer_body.SILENT_SECONDS}
+        self._transport = retry.transport(**limits, connection_verify=ca or True)
+
+    def open(self) -> None:
+        self._transport.open()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def send(self, request: Any, **options: Any) -> Any:
         """The answer to a request. Raises InvalidAnswer, which is also noted in SIGN_IN."""
-        response = super().send(request, **{**options, "stream": True})
+        response = self._transport.send(request, **{**options, "stream": True})
         try:
             with answer_body.unquoted():
                 answer_body.receive(response, streamed=False)

@@ -1,4 +1,4 @@
-"""The retry policy of every request: which faults are transient, how long to pause, when to give up."""
+"""How every request is sent: its transport, which faults are transient, how long to pause, when to give up."""
 
 from __future__ import annotations
 
@@ -43,6 +43,13 @@ def _pause(seconds: float) -> None:
     elif interrupt.wait(seconds):
         interrupt.clear()
         raise KeyboardInterrupt
+
+
+def transport(**settings: Any) -> Any:
+    """The SDK's transport. It loads `requests` (5 MB of memory), which only a connection needs."""
+    from azure.core.pipeline.transport import RequestsTransport
+
+    return RequestsTransport(**settings)
 
 
 class Clock(NamedTuple):
