@@ -759,14 +759,10 @@ def _window(values: list[Any], now: datetime) -> tuple[datetime, datetime]:
     return min(*moments, now) if len(moments) == 1 else min(moments), max(moments) if len(moments) == 2 else now
 
 
-def _history_begin(_name: str, samples: tuple[Sample, ...], values: list[Any], now: datetime) -> datetime:
-    return samples[0][0] if samples else now
-
-
 _METHODS: dict[str, Callable[[str, tuple[Sample, ...], list[Any], datetime], Any]] = {
     "GetSample": _get_sample,
     "GetSamplePercent": _get_percent,
     "GetSamplePeriod": lambda *_: PERIOD,
     "Count": lambda _name, samples, _values, _now: float(len(samples)),
-    "HistoryBeginTime": _history_begin,
+    "HistoryBeginTime": lambda _name, samples, _values, now: samples[0][0] if samples else now,
 }

@@ -159,10 +159,6 @@ def _pools_request(**headers: str) -> HttpRequest:
     return HttpRequest("GET", "/pools", params={"api-version": API_VERSION}, headers=headers)
 
 
-def _not_found(target: Target) -> Any:
-    return _refusal(target.get("/pools/batchtrain-verify-no-such-pool"))
-
-
 def _cloud(target: Target) -> Any:
     """The cloud of the account, and what its service answers to a token."""
     return {"cloud": entra.cloud_of(None, target.client.account.endpoint).name, **_token(target)}
@@ -269,10 +265,6 @@ def _linked(target: Target) -> Any:
         "gallery": {"virtualMachineConfiguration": {"imageReference": image}},
     }
     return [_created(target, name, body, batch=batch) for name, body in bodies.items()]
-
-
-def _no_content_type(target: Target) -> Any:
-    return _refusal(target.post("/pools", {}, content_type=""))
 
 
 def _account(target: Target) -> Any:
@@ -652,9 +644,9 @@ OF_HOST: Mapping[str, Question] = {
     "token": _token,
     "related": _related,
     "dated": _dated,
-    "not-found": _not_found,
+    "not-found": lambda target: _refusal(target.get("/pools/batchtrain-verify-no-such-pool")),
     "linked": _linked,
-    "no-content-type": _no_content_type,
+    "no-content-type": lambda target: _refusal(target.post("/pools", {}, content_type="")),
     "account": _account,
     "sold": _sold,
     "prices": _prices,
