@@ -141,13 +141,12 @@ def _stopped(data_dir: Path) -> bool | DamagedState:
         return error
 
 
-def status(data_dir: str | None) -> int:
+def status(data_dir: str | None) -> None:
     """Show the endpoint, the account key and what is running. Exit code 3 if the emulator is not running."""
     running = _running(data_dir)
     with emulator_faults():
         document = {**plain(running), **_snake(steering.account(running))}
     show(document, "\n".join(f"{name}: {value}" for name, value in document.items() if not isinstance(value, dict)))
-    return 0
 
 
 def env(data_dir: str | None, entra: bool) -> None:

@@ -57,9 +57,8 @@ def limit(to: Status, limits: Mapping[str, int]) -> Document:
 
 
 def befall(to: Status, node_id: str, act: str, seconds: float | None = None, notice: float | None = None) -> None:
-    """Make a node preempted (`preempt`, a spot node; it returns after `seconds`, by
-    default after the time of the pace), lost (`lose`) or unusable
-    (`break`). With `notice`, the processes of the node are notified, and it is preempted that many seconds later.
-    Raises Refused."""
+    """Make a node preempted (`preempt`, a spot node; it returns after `seconds`, by default after the time of the
+    pace), lost (`lose`) or unusable (`break`). With `notice`, the processes of the node are notified, and it is
+    preempted that many seconds later. Raises Refused."""
     body = {"act": act, "seconds": seconds, "notice": notice}
     server.ask("POST", to, f"nodes/{node_id}", {name: value for name, value in body.items() if value is not None})
