@@ -281,7 +281,7 @@ def test_commands_that_send_nothing_import_no_sdk() -> None:
         assert done.stderr.splitlines()[-1] == "[]", words
 
 
-def test_a_client_that_only_asks_imports_nothing_of_a_run_or_a_plan() -> None:
+def test_a_client_that_only_asks_imports_nothing_of_a_run_a_plan_or_a_connection() -> None:
     program = "import sys, batchtrain.client.client; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     of_runs = {f"batchtrain.client.{name}" for name in ("run", "detach", "controller")} | {
@@ -290,4 +290,5 @@ def test_a_client_that_only_asks_imports_nothing_of_a_run_or_a_plan() -> None:
         "platformdirs",
     }
     of_plans = {f"batchtrain.{name}" for name in ("plan.job", "plan.pool", "config.load", "config.check")}
-    assert not (of_runs | of_plans | {"packaging"}) & set(done.stdout.split())
+    of_connections = {"requests", "batchtrain.emulator.models"}
+    assert not (of_runs | of_plans | of_connections | {"packaging"}) & set(done.stdout.split())

@@ -40,6 +40,7 @@ FILES = {
     "state_files",
     "version",
 }
+EMULATOR = FILES - {"launchers", "shipped"} | {"client", "emulator", "hints", "markup", "records"}
 PLANS = FILES | {"hints", "markup", "plan", "runs", "runtime", "service"}
 
 
@@ -55,6 +56,7 @@ PLANS = FILES | {"hints", "markup", "plan", "runs", "runtime", "service"}
         (["COMPLETE", "jobs", "logs", "--fo"], {"click"}, HELP - {"shipped"} | {"service"}),
         (["config", "validate", RECIPE], {"click", "msgspec", "yaml"}, FILES | {"hints"}),
         (["config", "plan", RECIPE], {"click", "msgspec", "yaml"}, PLANS),
+        (["emulator", "images", "list"], {"click", "msgspec", "yaml"}, EMULATOR),
     ],
 )
 def test_a_command_loads_these_libraries_and_parts(
@@ -62,7 +64,8 @@ def test_a_command_loads_these_libraries_and_parts(
 ) -> None:
     noted, completes = tmp_path / "modules.json", words[0] == "COMPLETE"
     line = {"COMP_WORDS": " ".join(["batchtrain", *words[1:]]), "COMP_CWORD": str(len(words) - 1)}
-    environment = os.environ | ({"_BATCHTRAIN_COMPLETE": "bash_complete"} | line if completes else {})
+    environment = os.environ | {"BATCHTRAIN_EMULATOR_DIR": str(tmp_path)}
+    environment |= {"_BATCHTRAIN_COMPLETE": "bash_complete"} | line if completes else {}
     command = [sys.executable, "-c", LOADED, noted, *(() if completes else words)]
     subprocess.run(command, capture_output=True, check=not completes, env=environment)
     modules = [name.split(".") for name in json.loads(noted.read_text())]
