@@ -195,8 +195,8 @@ class _Source:
         if odd:
             return Broken("syntax", f"the character U+{ord(odd[0]):04X} is not allowed in YAML; remove it", odd.start())
         looks_like_json = self.text.lstrip().startswith(("{", "//", "/*"))
-        comment = _COMMENT.search(_QUOTED.sub(_blank, self.text)) if looks_like_json else None
-        if comment:
+        outside = _QUOTED.sub(lambda text: f'"{" " * (len(text[0]) - 2)}"', self.text) if looks_like_json else ""
+        if comment := _COMMENT.search(outside):
             message = f"`{comment[1]}` is not a comment in JSON or YAML; write `#` instead, or remove the comment"
             return Broken("syntax", message, comment.start(1))
         if not isinstance(error, yaml.MarkedYAMLError):
@@ -218,10 +218,6 @@ class _Source:
 
 _COMMENT = late(r"(?m)(?:^|[,{}\[\]\"])[ \t]*(//|/\*)")
 _QUOTED = late(r'"(?:[^"\\\n]|\\.)*"')
-
-
-def _blank(text: re.Match[str]) -> str:
-    return '"' + " " * (len(text[0]) - 2) + '"'
 
 
 KEY_WITHOUT_COLON = "a key needs `: ` after it"

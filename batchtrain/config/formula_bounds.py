@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
+from operator import mul, truediv
 from typing import NamedTuple
 
 from batchtrain.formula import METRICS, TARGETS, FormulaError, Node, Statement, parse
@@ -136,18 +138,14 @@ def _minus(left: Interval, right: Interval) -> Interval:
     return _plus(left, Interval(-right.high, -right.low, right.vector))
 
 
-def _times(left: Interval, right: Interval) -> Interval:
-    return _corners(lambda a, b: a * b, left, right)
-
-
 def _divided(left: Interval, right: Interval) -> Interval:
     """Division by an interval with 0 has no bounds."""
     is_bounded = right.low > 0 or right.high < 0
-    return _corners(lambda a, b: a / b, left, right) if is_bounded else UNKNOWN
+    return _corners(truediv, left, right) if is_bounded else UNKNOWN
 
 
 _ARITHMETIC: dict[str, Callable[[Interval, Interval], Interval]] = {
-    "+": _plus, "-": _minus, "*": _times, "/": _divided,
+    "+": _plus, "-": _minus, "*": partial(_corners, mul), "/": _divided,
 }  # fmt: skip
 
 

@@ -50,7 +50,10 @@ class PackageFolder:
 
     def versions(self, application: str) -> dict[str, int]:
         folder = self._of(application)
-        active = {path.name.removesuffix(".zip"): _modified(path) for path in folder.glob("*.zip")}
+        active = {
+            path.name.removesuffix(".zip"): wire.UNIX_EPOCH + path.stat().st_mtime_ns // NANOSECONDS
+            for path in folder.glob("*.zip")
+        }
         pending = {path.name.removesuffix(PENDING): 0 for path in folder.glob(f"*{PENDING}")}
         return dict(sorted((pending | active).items()))
 
@@ -81,10 +84,6 @@ class PackageFolder:
 
     def _of(self, application: str) -> Path:
         return self._folder / _name(application)
-
-
-def _modified(path: Path) -> int:
-    return wire.UNIX_EPOCH + path.stat().st_mtime_ns // NANOSECONDS
 
 
 def _name(text: str) -> str:

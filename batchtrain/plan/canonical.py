@@ -55,14 +55,12 @@ def canonical(value: Any, default: Any, key: str = "") -> Any:
     if isinstance(value, (list, tuple)):
         items = [canonical(item, None) for item in value]
         name = UNORDERED.get(key)
-        return (sorted(items, key=lambda item: str(_named(item, name))) if name else items) or None
+        if name:
+            items.sort(key=lambda item: str(item.get(name, "") if isinstance(item, dict) else item))
+        return items or None
     if default is not None and same(value, default, key):
         return None
     if not isinstance(value, str):
         return value
     text = _SIGNED.sub("", value) if "sig=" in value else value
     return text.lower() if key in CASELESS else text
-
-
-def _named(item: Any, name: str) -> Any:
-    return item.get(name, "") if isinstance(item, dict) else item
