@@ -20,7 +20,6 @@ from batchtrain.client.emulator_service import account_dir, emulator_directory, 
 from batchtrain.config import catalog_file
 from batchtrain.config.types import SPAN, seconds_of
 from batchtrain.emulator import identity, mapped_images, own_catalog, server, steering, tokens, trust
-from batchtrain.emulator.interface import StorageMissing
 from batchtrain.emulator.machine import azurite
 from batchtrain.emulator.machine.agent import KERNEL
 from batchtrain.emulator.server import Settings, Status
@@ -165,10 +164,10 @@ def env(data_dir: str | None, entra: bool) -> None:
 def _storage(running: Status) -> dict[str, str]:
     """The variable of the storage; without one on this machine, says why there is none."""
     try:
-        azurite.install(azurite.find_node(), say)
         with emulator_faults():
+            azurite.install(azurite.find_node(), say)
             return {"AZURE_STORAGE_CONNECTION_STRING": server.storage(running).connection_string}
-    except (StorageMissing, BatchtrainError) as error:
+    except BatchtrainError as error:
         say(f"without storage: {error}")
         return {}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from batchtrain import state_files
 from batchtrain.emulator import mapped_images, server
+from batchtrain.emulator.interface import StorageMissing
 from batchtrain.errors import NotFound, ServiceError, Unreachable, UsageError
 
 
@@ -45,7 +46,7 @@ def emulator_faults() -> Iterator[None]:
     """Converts errors of the emulator to errors of batchtrain."""
     try:
         yield
-    except (server.Unsafe, server.PortTaken, server.Refused) as error:
+    except (server.Unsafe, server.PortTaken, server.Refused, StorageMissing) as error:
         raise UsageError(str(error)) from None
     except server.StartFailed as error:
         raise ServiceError(f"the emulator does not start: {error}", operation="start the emulator") from None
@@ -60,8 +61,7 @@ _USED: dict[Path, int] = {}
 
 
 def use(home: Path) -> None:
-    """Prevent other processes from stopping the service while this one lives; waits for a process that is stopping
-    it."""
+    """Prevent other processes from stopping the service while this one lives; waits for one that is stopping it."""
     if home not in _USED:
         with contextlib.suppress(OSError):  # the emulator reports the problem with its directory
             home.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ from batchtrain.config.types import (
     Task,
 )
 from batchtrain.emulator import mapped_images, own_catalog, server, tokens, wire
-from batchtrain.emulator.interface import SIMULATED, StorageMissing
+from batchtrain.emulator.interface import SIMULATED
 from batchtrain.emulator.machine import azurite
 from batchtrain.emulator.server import Status
 from batchtrain.errors import PlanError, Unreachable, UsageError
@@ -87,11 +87,8 @@ def issued(key: str, account: str) -> AccessToken:
 def storage(account: Account, say: Callable[[str], None]) -> StorageCredentials:
     """The storage account of the emulator: Azurite, installed and started at its first use. Raises UsageError, with the
     reason, if this machine cannot run it. say: receives the message about an installation."""
-    try:
-        azurite.install(azurite.find_node(), say)
-    except StorageMissing as missing:
-        raise UsageError(str(missing)) from None
     with emulator_faults():
+        azurite.install(azurite.find_node(), say)
         own = server.storage(server.at(Path(account.home)))
     return StorageCredentials(account=own.account, account_key=Secret(own.key), endpoint=own.endpoint)
 
