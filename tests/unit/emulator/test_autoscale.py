@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from batchtrain.config.types import VmCount
 from batchtrain.emulator import autoscale, node_reports, pools, tasks, wire
 from batchtrain.emulator.autoscale_samples import NUMBERS, PERIOD, History
 from batchtrain.emulator.records import Pool
 from batchtrain.formula import METRICS
+from batchtrain.plan.autoscale import idle_to_zero
 from tests.emulation import POOL, START, Stage, document
 
 BY_TASKS = "$TargetDedicatedNodes = min(4, $PendingTasks.GetSample(1));"
@@ -59,6 +61,18 @@ def test_a_pool_follows_its_tasks_on_its_interval(stage: Stage) -> None:
     stage.later(300)
     stage.settle()
     assert pool.target_dedicated == 1
+
+
+def test_a_pool_that_idles_to_zero_loses_its_nodes_and_a_task_brings_them_back(stage: Stage) -> None:
+    pool, targets = make(stage, autoScaleFormula=idle_to_zero(VmCount(dedicated=3), 1800)), list[int]()
+    for minute in range(0, 60, 5):
+        targets.append(pool.target_dedicated)
+        if minute == 45:
+            stage.job()
+            stage.task()
+        stage.later(300)
+        stage.boot()
+    assert targets == [3] * 5 + [0] * 5 + [3] * 2
 
 
 def test_the_etag_stays_when_a_formula_resizes(stage: Stage) -> None:

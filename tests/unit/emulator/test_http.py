@@ -24,6 +24,7 @@ from batchtrain.emulator.reply import Reply, Slice
 from batchtrain.emulator.world import USER_SUBSCRIPTION
 from batchtrain.errors import shortened
 from tests.emulation import POOL, START, Account
+from tests.waiting import reached
 
 KEY = base64.b64encode(b"secret").decode()
 JSON = {"content-type": "application/json; odata=minimalmetadata"}
@@ -485,6 +486,30 @@ async def test_faults_are_added_listed_and_removed_one_by_one_or_all(service: Se
     assert code(await service.ask("POST", "/_emulator/faults", {"kind": "none"})) == (400, "InvalidPropertyValue")
     for body in (b"[]", b"{", b"\xff"):
         assert code(await service.ask("POST", "/_emulator/faults", body)) == (400, "InvalidRequestBody")
+
+
+async def test_an_answer_with_latency_is_not_there_before(service: Service) -> None:
+    await service.ask("POST", "/_emulator/faults", {"kind": "latency", "seconds": 3600, "count": 1})
+    late, other = (asyncio.create_task(service.ask("GET", "/pools")) for _ in range(2))
+    answered, _ = await asyncio.wait({late, other}, return_when=asyncio.FIRST_COMPLETED)
+    assert answered == {other}
+    late.cancel()
+
+
+async def test_a_pool_that_lacked_nodes_gets_them_from_more_capacity(service: Service) -> None:
+    size = POOL["vmSize"]
+    limits = await service.ask("POST", "/_emulator/capacity", {size: 1, "dedicated-cores": 100})
+    assert limits.document["quotas"]["dedicated_cores"] == 100
+    await service.ask("POST", "/pools", {**POOL, "targetDedicatedNodes": 2})
+    pool = service.account.world.pools["pool"]
+    await reached(lambda: pool.record.allocation == "steady")
+    assert [error["code"] for error in pool.record.resize_errors] == ["AllocationFailed"]
+    await service.ask("POST", "/_emulator/capacity", {size: 2})
+    await service.ask("POST", "/pools/pool/resize", {"targetDedicatedNodes": 2})
+    await reached(lambda: [node.state for node in pool.nodes.values()] == ["idle", "idle"])
+    service.account.world.find_size = lambda name: None
+    wrong = await service.ask("POST", "/_emulator/capacity", {"STANDARD_NOPE": 1})
+    assert "STANDARD_NOPE is neither a quota nor a VM size" in reason(wrong)
 
 
 async def test_a_node_is_taken_away_only_in_ways_that_there_are(service: Service) -> None:

@@ -538,6 +538,19 @@ def test_logs_that_cannot_be_uploaded_are_refused(stage: Stage, change: dict[str
 # Resizing ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("kind", "count", "code"),
+    [("allocation-refused", 0, "AllocationFailed"), ("allocation-partial", 2, "AllocationTimedOut")],
+)
+def test_an_allocation_is_refused_or_partial(stage: Stage, kind: str, count: int, code: str) -> None:
+    stage.world.injections.add(Injection(kind=kind, resource="pools/pool"))
+    stage.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 4})
+    stage.boot()
+    found = document(stage.do(pools.get_pool, "pool"))
+    assert (found["allocationState"], found["currentDedicatedNodes"]) == ("steady", count)
+    assert [error["code"] for error in found["resizeErrors"]] == [code]
+
+
 def test_a_resize_that_takes_too_long_is_given_up(stage: Stage) -> None:
     _slow(stage, 3600)
     stage.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 2, "resizeTimeout": "PT5M"})

@@ -28,6 +28,7 @@ CALLS: list[tuple[Callable[[Any], object], tuple[object, ...]]] = [
     (steering.faults, ("GET", "faults")),
     (steering.clear_faults, ("DELETE", "faults")),
     (lambda to: steering.clear_faults(to, 3), ("DELETE", "faults/3")),
+    (lambda to: steering.limit(to, {"nodes": 3}), ("POST", "capacity", {"nodes": 3})),
     (lambda to: steering.befall(to, "n", "lose"), ("POST", "nodes/n", {"act": "lose"})),
     (
         lambda to: steering.befall(to, "n", "preempt", 0, 5),
