@@ -1,4 +1,4 @@
-"""The text of a node's preparation; that a shell runs it so is tests/contract/test_preparation_script.py."""
+"""The text of a node's preparation; test_preparation_script.py runs it."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def test_a_line_that_asks_for_more_does_not_swallow_our_part() -> None:
 def test_files_alone_need_a_command_all_the_same() -> None:
     assert preparation.linux((), (), prepares=False) == ":"
     assert preparation.windows((), ()) == "ver"
+    assert preparation.windows(("a", "b"), ("c",)) == "a && b && c"
 
 
 def test_the_command_lines_hold_no_text_of_anybody() -> None:
@@ -66,33 +67,9 @@ def test_the_file_of_an_image_says_which_one_it_is() -> None:
     assert path.endswith(".sif")
 
 
-def test_docker_hub_is_called_by_its_address() -> None:
-    text = preparation.own(Preparation(logins=(Login("hub", "u", "V"),)))
-    assert "docker://docker.io" in text
-
-
-def test_a_key_without_a_file_is_taken_from_the_key_server() -> None:
-    text = preparation.own(Preparation(images=(Sif("library://x/y", "AB 12"),)))
-    assert "key pull AB12" in text
-
-
 def lines(**todo: Any) -> list[str]:
     """The lines of a preparation after its functions."""
     return preparation.own(Preparation(**todo)).splitlines()
-
-
-@pytest.mark.parametrize(("fallback", "goes_on"), [(False, False), (True, True)])
-def test_a_refused_sign_in_stops_the_preparation_unless_images_have_a_second_registry(
-    fallback: bool, goes_on: bool
-) -> None:
-    text = "\n".join(lines(fallback=fallback, logins=(Login("a.io", "u", "V"),)))
-    assert ("a second registry, so this continues" in text) is goes_on
-    assert ("bt_stop 'the registry a.io takes no sign-in of u'" in text) is not goes_on
-
-
-def test_a_password_is_read_from_its_variable_and_never_an_argument() -> None:
-    text = "\n".join(lines(logins=(Login("a.io", "u ser", "SECRET"),)))
-    assert "printf '%s' \"$SECRET\" | \"$bt_apptainer\" registry login --username 'u ser' --password-stdin" in text
 
 
 def test_only_the_runtimes_that_were_asked_for_are_installed() -> None:
@@ -117,37 +94,9 @@ def test_mounts_come_before_images_and_data_after_them() -> None:
     assert "[ ! -d 'in put' ] || { cp -a 'in put'/. /data/ && rm -rf 'in put'; } || exit 1" in text.splitlines()
 
 
-def test_a_signed_image_is_kept_only_after_its_signature_was_checked_by_its_own_key() -> None:
-    text = lines(images=(Sif("library://x/y", "AB 12", "KEY"),))
-    steps = [line.partition(" ")[0] for line in text if line.startswith(("bt_fetch_sif ", "bt_verify ", "bt_keep "))]
-    assert steps == ["bt_fetch_sif", "bt_verify", "bt_keep"]
-    [key] = [line for line in text if "key import" in line]
-    assert key.startswith("{ printf '%s\\n' \"$KEY\" > signing-key.asc") and "key pull" not in "\n".join(text)
-    [verify] = [line for line in text if line.startswith("bt_verify ")]
-    assert verify.startswith("bt_verify library://x/y ") and verify.endswith(" AB12")
-
-
-def test_an_unsigned_image_may_come_from_its_copy() -> None:
-    text = lines(images=(Sif("library://x/y", copy="oras://c/y"), Sif("library://x/z")))
-    file = preparation.path_word(preparation.image_path("library://x/y"))
-    other = preparation.path_word(preparation.image_path("library://x/z"))
-    assert [line for line in text if line.startswith(("bt_fetch_sif ", "bt_keep "))] == [
-        f"bt_fetch_sif library://x/y {file} oras://c/y",
-        f"bt_keep {file}",
-        f"bt_fetch_sif library://x/z {other}",
-        f"bt_keep {other}",
-    ]
-
-
 def test_the_name_of_an_images_file_is_short_and_has_no_signs_of_a_shell() -> None:
     name = preparation.image_path(f"docker://a/{'x' * 100}$(reboot):1").rpartition("/")[2]
     assert len(name) == 80 + len("-12345678.sif") and "$" not in name
-
-
-def test_the_users_lines_stand_around_ours() -> None:
-    run = '/bin/bash -c "$BATCHTRAIN_NODE_PREPARATION" || exit $?'
-    assert preparation.linux(("a", "b"), ("c",), prepares=True).splitlines() == ["a", "b", run, "c"]
-    assert preparation.windows(("a", "b"), ("c",)) == "a && b && c"
 
 
 FILES = ("a.txt", "b.bin", "sub/c.txt", "sub/deep/d.txt", "sub/[x].txt", "sub/it's $(touch owned).txt")
@@ -189,7 +138,3 @@ def test_of_a_download_the_selected_files_are_moved_with_the_names_that_are_left
 def test_the_driver_is_installed_from_its_own_address_and_remembered() -> None:
     text = lines(nvidia_driver="https://x/driver 1.run")
     assert "bt_driver='https://x/driver 1.run'" in text and "bt_mark=/var/lib/batchtrain/nvidia-driver" in text
-
-
-def test_a_login_joins_the_group_of_docker() -> None:
-    assert "bt_user='a b'" in lines(docker_user="a b")

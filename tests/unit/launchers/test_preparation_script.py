@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from batchtrain.launchers import preparation
 from batchtrain.launchers.preparation import Fstab, Image, Login, Moved, Preparation, Sif
 from tests import containers
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", reason="a script of Linux")]
 
 FLAKY = """#!/bin/bash
 # Fails as often as "$STAGE/fails" says, and writes down what it was asked.
@@ -225,6 +226,7 @@ def test_a_sign_in_that_fails_stops_a_node_without_a_second_registry(stage: Stag
     done = stage.run(preparation.own(todo), PASSWORD="hunter2")
     assert done.returncode == (0 if fallback else 1)
     assert "batchtrain: the registry r.io takes no sign-in of me" in done.stderr
+    assert ("images have a second registry, so this continues" in done.stderr) is fallback
     assert "hunter2" not in done.stderr
 
 
@@ -264,14 +266,23 @@ def test_a_signed_image_is_kept_only_when_that_key_signed_it(stage: Stage) -> No
     assert (done.returncode, done.stderr) == (1, "batchtrain: library://x/z is not signed by FFFF\n")
     kept = [path.name for path in (stage.root / "shared dir" / "batchtrain" / "apptainer").glob("*.sif")]
     assert len(kept) == 1
+    assert not any("key pull" in line for line in stage.asked)
 
 
-def test_a_password_goes_to_the_registry_by_stdin_alone(stage: Stage) -> None:
+def test_a_key_without_a_file_is_taken_from_the_key_server(stage: Stage) -> None:
     stage.tool("apptainer", APPTAINER)
-    done = stage.run(preparation.own(Preparation(logins=(Login("r.io", "me", "PASSWORD"),))), PASSWORD="hunter2")
+    done = stage.run(preparation.own(Preparation(images=(Sif("library://x/y", "AB 12CD"),))))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "apptainer key pull AB12CD" in stage.asked
+
+
+@pytest.mark.parametrize(("server", "address"), [("r.io", "r.io"), ("hub", "docker.io")])
+def test_a_password_goes_to_the_registry_by_stdin_alone(stage: Stage, server: str, address: str) -> None:
+    stage.tool("apptainer", APPTAINER)
+    done = stage.run(preparation.own(Preparation(logins=(Login(server, "u ser", "PASSWORD"),))), PASSWORD="hunter2")
     assert done.returncode == 0, done.stderr
     assert (stage.root / "stdin").read_text() == "hunter2"
-    assert not any("hunter2" in line for line in stage.asked)
+    assert stage.asked[-1] == f"apptainer registry login --username u ser --password-stdin docker://{address}"
 
 
 # --- mounts, groups, drivers, data ----------------------------------------------------------------------------------
@@ -420,7 +431,7 @@ def test_every_part_at_once_is_sound_shell() -> None:
         mounts=(Fstab("v", "s:/x", "lustre"),),
         nvidia_driver="https://d/x y",
         runtimes=("runc", "kata_containers", "singularity"),
-        docker_user="al",
+        docker_user="a'l",
         docker_images=(Image("a"), Image("b c'd", "c d'e")),
         logins=(Login("hub", "u'v", "P"),),
         images=(Sif("docker://a", copy="docker://b c/a"), Sif("library://b", "AB", "K")),
