@@ -110,6 +110,7 @@ def _document(diagnosis: Diagnosis) -> dict[str, object]:
         "who": diagnosis.who,
         "findings": plain(diagnosis.findings),
         "lines": list(diagnosis.lines),
+        "progress": list(diagnosis.evidence.progress),
         "record": plain(diagnosis.evidence, whole=True),
     }
 

@@ -27,7 +27,7 @@ from batchtrain.cli.run import task_results
 from batchtrain.cli.run_directories import origin, runs_root
 from batchtrain.client import orphans
 from batchtrain.client.client import Client
-from batchtrain.client.job import Job
+from batchtrain.client.job import FEW_RUNNING, Job
 from batchtrain.client.run import follow
 from batchtrain.client.watching import watch_job
 from batchtrain.config.types import Recipe
@@ -41,8 +41,6 @@ SEARCHED = 8192
 """The first bytes of a file, in which a zero says that it is no text."""
 Result = TypeVar("Result")
 Other = TypeVar("Other")
-FEW_RUNNING = 4
-"""Running tasks whose progress `jobs show` reads; if none runs, it reads that of one that has ended."""
 
 
 def regular_expression(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> re.Pattern[str] | None:

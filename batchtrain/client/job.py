@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import os
 import time
@@ -56,6 +57,8 @@ from batchtrain.service.tasks import FEW, Glance
 
 GROUPED = 1000
 """Failed tasks among which the most frequent cause is looked for: those of one request."""
+FEW_RUNNING = 4
+"""Running tasks whose progress is read; if none runs, `jobs show` reads that of one that has ended."""
 EXPLAINED = 5
 """The causes of failures for which the stderr of an example is read."""
 
@@ -402,7 +405,11 @@ class Job:
     def _examined(
         self, task_id: str | None, *, hints: tuple[str, ...] = (), logs: str = "", seen: tuple[Attempt, ...] = ()
     ) -> Diagnosis:
-        return diagnose.job(self._client.batch, self.id, task_id, hints, logs, seen)
+        diagnosis = diagnose.job(self._client.batch, self.id, task_id, hints, logs, seen)
+        evidence = diagnosis.evidence
+        running = [each.task for each in evidence.tasks if each.task.state == "running"][:FEW_RUNNING]
+        progress = tuple(filter(None, map(self.progress, running)))
+        return dataclasses.replace(diagnosis, evidence=evidence._replace(progress=progress))
 
     def disable(self, *, running: str = "requeue") -> None:
         """Disable the job: it starts no more tasks. running: what happens to running tasks (`requeue`, `terminate`,

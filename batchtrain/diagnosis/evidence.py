@@ -50,5 +50,7 @@ class Evidence(NamedTuple):
     """Why active tasks wait, by the rules of `batchtrain/life`."""
     hints: tuple[str, ...] = ()
     """Why tasks wait, as the emulator tells it; Azure tells nothing."""
+    progress: tuple[str, ...] = ()
+    """How far running tasks are, and which of their ranks stand still."""
     unread: tuple[str, ...] = ()
     """What could not be read, with the reason."""

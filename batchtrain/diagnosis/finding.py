@@ -45,7 +45,9 @@ class Diagnosis:
         """The page as lines, without control characters of the tasks' output."""
         rows = [f"{self.subject}: {self.state}"]
         if not self.findings:
-            rows.append("no known cause of a failure was found")
+            job = self.evidence.job
+            rows.append("no task has failed" if job and not job.failed else "no known cause of a failure was found")
+        rows += self.evidence.progress
         if self.first:
             rows += ["", *self.first.card()]
         if self.lines:

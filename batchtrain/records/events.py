@@ -312,7 +312,8 @@ class Waiting(Event, frozen=True):
 
 
 class StillWaiting(Waiting, frozen=True):
-    """What a wait is for, after a minute without another event. A live block shows it all the time."""
+    """What a wait is for, after a minute without another event or once ranks stand still. A live block shows both all
+    the time."""
 
 
 class TasksWait(Observed, frozen=True, kw_only=True):

@@ -166,20 +166,27 @@ def ranks_in(points: Iterable[Point]) -> tuple[Rank, ...]:
 
 def standstill(ranks: Sequence[Rank], now: float) -> str:
     """Which ranks stand still and how long, such as `rank 3 stood still for 84 s`; empty if none does."""
-    stopped = [state.rank for state in compared(ranks, {}, now) if state.condition == "stands"]
-    if not stopped:
-        return ""
-    names = ", ".join(str(rank.number) for rank in stopped[:5]) + (", …" if len(stopped) > 5 else "")
-    seconds = now - max(rank.heard for rank in stopped)
-    return f"rank{'s' * (len(stopped) > 1)} {names} stood still for {seconds:.0f} s"
+    stopped = _in_condition(ranks, now, "stands")
+    seconds = now - max((rank.heard for rank in stopped), default=now)
+    return f"{_names(stopped)} stood still for {seconds:.0f} s" if stopped else ""
 
 
 def stall(ranks: Sequence[Rank], now: float) -> str:
-    """The same, or that no rank prints; empty if they do."""
+    """The same with the ranks that wait for them, or that no rank prints; empty if they do."""
     if stands := standstill(ranks, now):
-        return stands
-    is_quiet = any(state.condition == "quiet" for state in compared(ranks, {}, now))
+        waiting = _in_condition(ranks, now, "waits")
+        return f"{stands}, and {_names(waiting)} wait{'s' * (len(waiting) == 1)}" if waiting else stands
+    is_quiet = _in_condition(ranks, now, "quiet")
     return f"no rank has printed a line for {now - max(rank.heard for rank in ranks):.0f} s" if is_quiet else ""
+
+
+def _in_condition(ranks: Sequence[Rank], now: float, condition: Condition) -> list[Rank]:
+    return [state.rank for state in compared(ranks, {}, now) if state.condition == condition]
+
+
+def _names(ranks: Sequence[Rank]) -> str:
+    names = sorted(rank.number for rank in ranks)
+    return f"rank{'s' * (len(names) > 1)} {', '.join(map(str, names[:5]))}{', …' if names[5:] else ''}"
 
 
 def at_end(states: Sequence[RankState], ends: Mapping[int, RankEnd]) -> list[RankState]:

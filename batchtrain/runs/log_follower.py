@@ -23,9 +23,11 @@ from batchtrain.records.events import (
     RanksFailed,
     Stderr,
     Stdout,
+    StillWaiting,
     TaskFailure,
     TasksSeen,
 )
+from batchtrain.records.gang import standstill
 from batchtrain.records.rank_end import ENDS, RankEnd
 from batchtrain.runs.results import Part, parts
 from batchtrain.runs.sweep import so_far
@@ -161,6 +163,8 @@ class Follow:
         follower = self._open[task.id]
         follower.task = task
         requests = follower.measure(task.node, last=is_last)
+        if not is_last and (stall := follower.new_stall(time.time())):
+            self._tell(StillWaiting(self._job.id, stall))
         file_count = len(OUTPUT) if is_last or self._turn % self._turns == 0 else 1
         waiting_lines = follower.waiting_lines if self._ranks and follower.is_gang else None
         for file, lines in follower.new_lines(task.node, file_count, last=is_last):
@@ -232,6 +236,7 @@ class _FollowedTask:
         """Which of them there is."""
         self._stream: MetricStream | None = None
         self._node, self._has_printed, self._looks = "", False, 0
+        self._judged, self._stands = 0.0, False
         self._last, self._line = dict[str, tuple[int, Metric]](), ""
         """The last value of each metric with its rank, the lowest one that has it, and the last line of the output."""
 
@@ -240,6 +245,14 @@ class _FollowedTask:
         assert self._stream is not None
         metrics = {name: metric for name, (_, metric) in self._last.items()}
         return so_far(self._job_id, self.task, self._stream, metrics, self._line, now)
+
+    def new_stall(self, now: float) -> str:
+        """How far the task is, once when ranks begin to stand still; empty otherwise. Looks once a second."""
+        if self._stream is None or now < self._judged + 1:
+            return ""
+        self._judged, stood = now, self._stands
+        self._stands = bool(standstill(self._stream.seen(), self._stream.judged_at(now)))
+        return self.progress(now) if self._stands and not stood else ""
 
     def measure(self, node: str, *, last: bool) -> int:
         """Read what the task measures: the records of its gang, or else its file of $BATCHTRAIN_METRICS. Returns the

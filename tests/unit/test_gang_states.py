@@ -58,6 +58,13 @@ def test_ranks_that_are_all_silent_at_the_same_step_are_only_quiet() -> None:
     assert stall(ranks((7, 1.0), (7, 1.0)), NOW) == ""
 
 
+def test_the_ranks_that_wait_are_named_after_those_that_stand() -> None:
+    gang = ranks((41, 180.0), (40, 181.0), (41, 180.0))
+    assert stall(gang, NOW) == "rank 1 stood still for 181 s, and ranks 0, 2 wait"
+    assert stall(gang[:2], NOW) == "rank 1 stood still for 181 s, and rank 0 waits"
+    assert stall(ranks((40, 1.0), (39, 60.0)), NOW) == "rank 1 stood still for 60 s"
+
+
 def test_a_rank_that_prints_no_metrics_as_rank_0_does_is_not_judged() -> None:
     first, *others = ranks((40, 1.0), (None, 300.0), (None, 300.0))
     assert conditions((first, *others)) == {0: "", 1: "", 2: ""}

@@ -161,7 +161,8 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
         ("list", "list of the page", "page"), "step 12/40, loss 0.1429"
     ) | dict.fromkeys(
         ("jobs show", "jobs wait"),
-        r"running for 2 min, step 12/40, .*rank 3 stood still for 64 s \(`batchtrain jobs stacks j train` .*, rank 2",
+        r"running for 2 min, step 12/40, .*rank 3 stood still for 64 s, and ranks 0, 1, 2 wait"
+        r" \(`batchtrain jobs stacks j train` .*, rank 2",
     ),
     "failed": dict.fromkeys(("report", "page", "plain lines"), "rank 2 on n1 exited with code 7") | {
         "block at 80": r"exited with code 7.*ended by the launcher \(SIGTERM\)", "jobs sweep": "'failed'",

@@ -108,11 +108,7 @@ def _host_tasks(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         if subject.containers and not task.docker_image:
             what = "an Apptainer task" if task.singularity_image else "a task without `docker_image`"
-            yield (
-                path,
-                f"{what} in a pool whose nodes run containers: Batch requires a container image for every task there;"
-                " add an image, or use another pool",
-            )
+            yield path, f"{what}, and Batch requires an image for every task of a pool with containers; add an image"
 
 
 def _container_only(subject: Subject) -> Found:
@@ -322,11 +318,7 @@ def _gpus_chosen(subject: Subject) -> Found:
         if indices is None or owner.gpus == "disable":
             continue
         if indices:
-            yield (
-                (*path, "gpus"),
-                f"the service gives a container all GPUs of its node; this one uses {','.join(indices)} of them (tasks"
-                " without `docker_image` see all)",
-            )
+            yield (*path, "gpus"), f"a container gets all GPUs of its node, and uses {','.join(indices)} of them"
         else:
             yield (*path, "gpus"), f"`gpus: {owner.gpus}` means no GPU; write `disable`"
 
@@ -388,11 +380,8 @@ def _gang_user(subject: Subject) -> Found:
         if user is None and identity is not None and identity.specific_user is not None:
             user, where = str(identity.specific_user.uid), (*owner_path, "user_identity", "specific_user")
         if user is not None and user.partition(":")[0] not in ("0", "root"):
-            yield (
-                where,
-                f"the container of a multi-instance task runs as user {user}, but its sshd, which starts the ranks of"
-                " other nodes, needs root; remove it, or start your own server in `coordination_command`",
-            )
+            advice = "remove it, or start your own server in `coordination_command`"
+            yield where, f"the sshd of the container needs root to start the ranks, and user {user} is not; {advice}"
 
 
 def _ports(subject: Subject) -> Found:
@@ -400,10 +389,8 @@ def _ports(subject: Subject) -> Found:
         for number, mapping in enumerate(task.ports):
             fine = re.fullmatch(PUBLISHED, mapping) is not None
             if not fine or any(int(port) > LAST_PORT for port in re.findall(r"[0-9]{5,}", mapping)):
-                yield (
-                    (*path, "ports", number),
-                    f"`{mapping}` is not a port; write PORT, PORT:PORT (the node's, then the container's) or PORT/udp",
-                )
+                message = "is not a port; write PORT, PORT:PORT (the node's, then the container's) or PORT/udp"
+                yield (*path, "ports", number), f"`{mapping}` {message}"
 
 
 # --- users ----------------------------------------------------------------------------------------------------------

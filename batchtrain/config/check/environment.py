@@ -107,11 +107,8 @@ def _too_large(subject: Subject) -> Found:
         size = sum(len(name.encode()) + len(value.encode()) for name, value in variables.items())
         if size > MOST_BYTES:
             largest = max(variables, key=lambda name: len(variables[name]))
-            yield (
-                (*path, largest),
-                f"the variables have {size:,} bytes together, and {MOST_BYTES:,} fit into a request; bring large"
-                " values as a file (`resource_files`, `source`)",
-            )
+            advice = f"{MOST_BYTES:,} fit into a request; bring large values as a file (`resource_files`, `source`)"
+            yield (*path, largest), f"the variables have {size:,} bytes together, and {advice}"
 
 
 _SETTING = "azure-batch 15.1, EnvironmentSetting"

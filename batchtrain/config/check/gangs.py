@@ -165,11 +165,7 @@ def _processes_gpus(subject: Subject) -> Found:
 def _gpus_idle(subject: Subject) -> Found:
     for path, processes, gpus, name in _counted(subject):
         if 0 < processes < gpus and name in A_PROCESS_A_GPU:
-            yield (
-                path,
-                f"a node has {gpus} GPUs and {processes} process{'es' if processes > 1 else ''}; each uses one GPU,"
-                f" so {gpus - processes} stay{'s' if gpus - processes == 1 else ''} idle",
-            )
+            yield path, f"a node uses {processes} of its {gpus} GPUs, because each process uses one"
 
 
 def _stop_when(subject: Subject) -> Found:
@@ -225,10 +221,8 @@ def _network_direct(subject: Subject) -> Found:
             if isinstance(block, MpiBlock) and Fabric.NETWORK_DIRECT in block.mpi.fabric:
                 continue
             what, key = (block.runtime, ("runtime",)) if isinstance(block, MpiBlock) else (name, ())
-            yield (
-                (*path, *gang.path(name), *key),
-                f"the InfiniBand of {size.name} (Network Direct) works only with Intel MPI up to 2018; {what} uses tcp",
-            )
+            message = f"InfiniBand of {size.name} (Network Direct) needs Intel MPI up to 2018; {what} uses tcp"
+            yield (*path, *gang.path(name), *key), message
 
 
 # --- launching ------------------------------------------------------------------------------------------------------

@@ -453,11 +453,8 @@ def _retention(subject: Subject) -> Found:
             continue
         at = (*path, "retention_time") if task.retention_time is not None else (*path[:2], "retention_time")
         if at not in paths:
-            yield (
-                at,
-                f"the files of a task are deleted {retention} after its end, but the job may run for"
-                f" {job.max_wall_time}: fetch or upload them before, or keep them longer",
-            )
+            advice = f"and the job may run for {job.max_wall_time}: upload them, or keep them longer"
+            yield at, f"the files of a task are deleted {retention} after its end, {advice}"
         paths.add(at)
 
 

@@ -41,11 +41,8 @@ def _one_launch(subject: Subject) -> Found:
     for path, _, _, gang in subject.gangs:
         names = [name for name, _ in gang.launches]
         if len(names) > 1:
-            yield (
-                (*path, *gang.path(names[1])),
-                f"`{names[0]}` launches the command already; a command is launched in one way: keep one of"
-                f" {', '.join(f'`{name}`' for name in names)}",
-            )
+            message = f"a command is launched in one way; keep one of {', '.join(f'`{name}`' for name in names)}"
+            yield (*path, *gang.path(names[1])), message
 
 
 def _inside(subject: Subject) -> Found:

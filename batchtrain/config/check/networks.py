@@ -87,10 +87,7 @@ def _nat_frontend(subject: Subject) -> Found:
             yield ports.path, message
         elif first <= FRONTEND_RESERVED[-1] and last >= FRONTEND_RESERVED[0]:
             low, high = FRONTEND_RESERVED[0], FRONTEND_RESERVED[-1]
-            yield (
-                ports.path,
-                f"{first} to {last} overlaps {low} to {high}, which is reserved for Batch; use ports below or above",
-            )
+            yield ports.path, f"{first} to {last} overlaps {low} to {high}, which is reserved for Batch; use others"
 
 
 def _nat_overlap(subject: Subject) -> Found:

@@ -269,11 +269,8 @@ def _gpu_old(subject: Subject) -> Found:
     if image is None or size is None:
         return
     if NVIDIA in image.capabilities and VOLTA not in image.capabilities and VOLTA in fit.driver(size):
-        yield (
-            IMAGE,
-            f"{size.name} has {size.gpu_model} GPUs, which the driver of this image no longer supports;"
-            f" {_other(subject)}",
-        )
+        reason = f"{size.name} has {size.gpu_model} GPUs, which the driver of this image no longer supports"
+        yield IMAGE, f"{reason}; {_other(subject)}"
 
 
 def _gpu_driver(subject: Subject) -> Found:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import click
 import pytest
@@ -11,6 +12,8 @@ from msgspec.structs import replace
 
 from batchtrain.cli import diagnose
 from batchtrain.cli.options import Settings
+from batchtrain.client import job
+from batchtrain.client.session import Session
 from batchtrain.diagnosis import next_steps
 from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.findings import judged
@@ -582,3 +585,17 @@ def test_a_file_that_is_missing_on_another_node_of_a_gang_is_to_be_brought_to_ev
     end = RankEnd("rank 1", 1, node, exit_code=1)
     (finding,) = judged(of_job(failed(f"[0:rank 1] {LINES['missing-file']}", end=end))).findings
     assert ("reach the first node of its gang only" in finding.next_step) is is_told
+
+
+def test_of_a_job_that_runs_the_diagnosis_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = (ExaminedTask(Task("t", "running")), ExaminedTask(Task("u", "active")))
+    diagnosis = judged(Evidence(Job("j", "active", running=1, active=1), tasks=tasks))
+    monkeypatch.setattr(job.diagnose, "job", lambda *_: diagnosis)
+    monkeypatch.setattr(job, "progress", lambda batch, job_id, task, now: f"{task.id}: rank 1 stood still for 31 s")
+    examined_job = job.Job(cast(Session, SimpleNamespace(batch=None)), "j")
+    monkeypatch.setattr(examined_job, "recorded", lambda _: None)
+    assert str(examined_job.diagnose()).split("\n") == [
+        "job j: active, tasks: 1 running, 1 waiting",
+        "no task has failed",
+        "t: rank 1 stood still for 31 s",
+    ]

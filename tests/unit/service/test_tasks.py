@@ -334,7 +334,9 @@ def test_the_ranks_that_failed_are_told_when_their_task_has_ended(monkeypatch: p
     said: list[Event] = []
     job, service = SimpleNamespace(id="j"), cast("BatchClient", None)
     ends = (RankEnd("rank 2", 2, exit_code=1), RankEnd("rank 0", 0, exit_code=1))
-    silent = SimpleNamespace(measure=lambda *_, last: 0, new_lines=lambda *_, last: (), end=lambda: None)
+    silent = SimpleNamespace(
+        measure=lambda *_, last: 0, new_stall=lambda _: "", new_lines=lambda *_, last: (), end=lambda: None
+    )
     monkeypatch.setattr(log_follower, "_FollowedTask", lambda *_: silent)
     monkeypatch.setattr(files, "records", asked_for("j", "b", value=ends))
     follow = Follow(service, job, said.append)  # type: ignore[arg-type]
@@ -360,6 +362,19 @@ def test_the_progress_of_a_task_has_the_values_of_its_lowest_rank_that_still_cou
     for batch in (Batch((Point({"loss": 1.0, "rate": 2.0}, rank=1),)), news):
         followed._see(batch)
     assert followed.progress(0.0) == progress
+
+
+def test_ranks_that_stand_still_are_told_once_when_it_is_noticed() -> None:
+    followed = log_follower._FollowedTask(cast("BatchClient", None), "j", Task("t", "running"), lambda _: None)
+    assert followed.new_stall(1.0) == ""
+    followed._stream = stream = MetricStream()
+    for start in (1000.0, 2000.0):
+        stream.output(["[0:0] step 3/9 loss 1", "[0:1] step 2/9 loss 1"], start)
+        assert followed.new_stall(start + 10) == ""
+        assert "rank 1 stood still for 31 s, and rank 0 waits" in followed.new_stall(start + 31)
+        assert followed.new_stall(start + 40) == ""
+        stream.output(["[0:0] step 4/9 loss 1", "[0:1] step 4/9 loss 1"], start + 50)
+        assert followed.new_stall(start + 51) == ""
 
 
 class Job:
