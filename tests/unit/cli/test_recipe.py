@@ -33,7 +33,7 @@ def test_the_list_says_for_each_recipe_what_it_needs_here_and_how_long_it_takes_
     lines = listed()
     assert len(lines) == 2 * len(shipped_recipes.every())
     assert max(map(len, lines)) <= 80
-    assert "PyTorch-CPU: runs here in pytorch (1.1 GB, 2 minutes)" in lines
+    assert "PyTorch-CPU: runs here in pytorch (1.2 GB, 2 minutes)" in lines
     assert "NCCL-Tests: plan only, needs GPUs or InfiniBand" in lines
 
 
