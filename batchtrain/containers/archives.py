@@ -38,21 +38,12 @@ def save(engine: Engine, names: Sequence[str], file: Path) -> Saved:
             raise NotFound(f"{name} is not on this engine; build or pull it first")
     path = file.resolve()  # a link is kept
     part = path.with_name(f"{path.name}.part")
-    process = engine.started("save", *names)
-    assert process.stdout is not None and process.stderr is not None
     try:
-        with part.open("wb") as target, _packed(target, file) as stream:
-            shutil.copyfileobj(process.stdout, stream, PART)
-        output = process.stderr.read().decode(errors="replace").strip()
-        if (code := process.wait()) != 0:
-            raise ServiceError(f"`docker save` ended with code {code}: {output[-WORDS:]}")
+        with engine.output("save", *names) as output, part.open("wb") as target, _packed(target, file) as stream:
+            shutil.copyfileobj(output, stream, PART)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-        process.kill()
-        process.stdout.close()
-        process.stderr.close()
-        process.wait()
     return Saved(file, file.stat().st_size)
 
 

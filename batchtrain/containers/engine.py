@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import IO, Any, NamedTuple
 
 from batchtrain.errors import NotFound, ServiceError, Unreachable, UsageError
@@ -72,15 +73,20 @@ class Engine:
         if code != 0:
             raise ServiceError(f"`docker {arguments[0]}` ended with code {code}; its messages are above")
 
-    def started(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """A docker command whose output is read while it runs."""
-        return subprocess.Popen(
-            [self.program, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=self.environment,
-        )
+    @contextlib.contextmanager
+    def output(self, *arguments: str) -> Iterator[IO[bytes]]:
+        """The output of a docker command, to be read while it runs. Raises ServiceError if the command fails."""
+        pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen([self.program, *arguments], env=self.environment, **pipes) as process:
+            assert process.stdout is not None and process.stderr is not None
+            try:
+                yield process.stdout
+                error = process.stderr.read().decode(errors="replace").strip()
+            except BaseException:
+                process.kill()
+                raise
+        if process.returncode != 0:
+            raise ServiceError(f"`docker {arguments[0]}` ended with code {process.returncode}: {error[-WORDS:]}")
 
     def image(self, name: str) -> dict[str, Any] | None:
         """The engine's data about an image. Returns None if the engine does not have the image."""

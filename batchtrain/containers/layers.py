@@ -9,8 +9,7 @@ import tarfile
 from collections.abc import Iterator
 from typing import IO, cast
 
-from batchtrain.containers.engine import WORDS, Engine
-from batchtrain.errors import ServiceError
+from batchtrain.containers.engine import Engine
 
 _PLACES = re.compile(r"(.*/)?(ssh_host_\w+_key|id_(rsa|dsa|ecdsa|ed25519)|\.ssh/[^/]+)|(root|home|etc)/.*\.(pem|key)")
 _KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
@@ -21,21 +20,12 @@ _HEAD = 4096
 
 def keys(engine: Engine, name: str) -> tuple[str, ...] | None:
     """The paths of private keys in an image's layers, all of which it reads; None if it cannot. Raises ServiceError."""
-    process = engine.started("save", name)
-    assert process.stdout is not None and process.stderr is not None
     paths: tuple[str, ...] | None = None
-    try:
+    with engine.output("save", name) as output:
         with contextlib.suppress(tarfile.TarError):
-            paths = tuple(dict.fromkeys(in_archive(process.stdout)))
-        while process.stdout.read(1 << 20):
+            paths = tuple(dict.fromkeys(in_archive(output)))
+        while output.read(1 << 20):
             pass
-    finally:
-        process.stdout.close()
-        output = process.stderr.read().decode(errors="replace").strip()
-        process.stderr.close()
-        code = process.wait()
-    if code != 0:
-        raise ServiceError(f"`docker save {name}` ended with code {code}: {output[-WORDS:]}")
     return paths
 
 
