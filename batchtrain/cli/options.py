@@ -102,7 +102,7 @@ def _store(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
             return
         settings_ = ctx.find_root().ensure_object(Settings)
         if name == "values":
-            settings_.values.update(_assignments(value))
+            settings_.values.update(assignments(value))
         elif name == "ignore":
             settings_.ignore.extend(value)
         elif name in PARTS:
@@ -113,7 +113,8 @@ def _store(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     return callback
 
 
-def _assignments(values: tuple[str, ...]) -> dict[str, str]:
+def assignments(values: tuple[str, ...]) -> dict[str, str]:
+    """The values of `--set` or `--sweep`, by name."""
     pairs = {}
     for value in values:
         name, equals, text = value.partition("=")
@@ -126,7 +127,7 @@ def _assignments(values: tuple[str, ...]) -> dict[str, str]:
 def values_of_variable() -> dict[str, str]:
     """The values of BATCHTRAIN_SET, one per line."""
     lines = os.environ.get("BATCHTRAIN_SET", "").splitlines()
-    return _assignments(tuple(line for line in lines if line.strip()))
+    return assignments(tuple(line for line in lines if line.strip()))
 
 
 def from_environment(values: Mapping[str, str]) -> frozenset[str]:

@@ -113,6 +113,7 @@ SCRIPT = (
     click.option(
         "--checkpoints", metavar="NAME", help="Keep checkpoints of a script in a file share of this storage account."
     ),
+    click.option("--sweep", metavar="NAME=A,B", multiple=True, help="A task for each value of an option --NAME."),
     click.option("--framework", metavar="NAME", help="How a script is launched. Default: by its imports."),
     click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]", type=click.UNPROCESSED),
 )

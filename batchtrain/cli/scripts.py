@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import click
 
 from batchtrain.cli.messages import say
-from batchtrain.cli.options import settings
+from batchtrain.cli.options import assignments, settings
 from batchtrain.config import saving
 from batchtrain.config.load import Loaded
+from batchtrain.config.override import FIRST_TASK
 from batchtrain.config.source_directory import SCHEMAS
 from batchtrain.config.types import Recipe
 from batchtrain.config.user_settings import is_for_emulator
@@ -38,6 +39,7 @@ class Options(NamedTuple):
     spot: bool = False
     framework: str | None = None
     checkpoints: str | None = None
+    sweep: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
 
     @property
@@ -45,7 +47,8 @@ class Options(NamedTuple):
         """The options as the user writes them, without the arguments of the script."""
         named = self._asdict()
         del named["arguments"]
-        pairs = ((f"--{name.replace('_', '-')}", value) for name, value in named.items() if value)
+        sweep = (("--sweep", text) for text in named.pop("sweep"))
+        pairs = (*((f"--{name.replace('_', '-')}", value) for name, value in named.items() if value), *sweep)
         return tuple(word for name, value in pairs for word in ((name,) if value is True else (name, str(value))))
 
     @property
@@ -56,8 +59,13 @@ class Options(NamedTuple):
     @property
     def wish(self) -> recipe.Wish:
         """What they say about a script."""
-        values = {name: value for name, value in self._asdict().items() if value and name != "gpus_per_node"}
-        return recipe.Wish(**values | {"processes_per_node": self.processes_each})
+        values = {name: value for name, value in self._asdict().items() if value and name in recipe.Wish._fields}
+        return recipe.Wish(**values | {"processes_per_node": self.processes_each, "sweeps": bool(self.sweep)})
+
+    @property
+    def grid(self) -> dict[str, str]:
+        """The values of a recipe that make a task for each combination of `--sweep`."""
+        return {f"{FIRST_TASK}.task_factory.grid.{name}": f"[{text}]" for name, text in assignments(self.sweep).items()}
 
     def as_settings(self, directory: str) -> dict[str, str]:
         """The values of a recipe that mean the same. Raises UsageError for what only a script has."""
@@ -73,7 +81,7 @@ class Options(NamedTuple):
             "spot": "true" if self.spot else None,
             "arguments": " ".join(map(recipe.quoted, self.arguments)),
         }
-        return {name: str(text) for name, text in texts.items() if text}
+        return {name: str(text) for name, text in texts.items() if text} | self.grid
 
 
 def options(function: Callable[..., int | None]) -> Callable[..., int | None]:
@@ -82,7 +90,9 @@ def options(function: Callable[..., int | None]) -> Callable[..., int | None]:
     @functools.wraps(function)
     def command(**values: Any) -> int | None:
         wish = Options(**{name: values.pop(name) for name in Options._fields})
-        return function(wish=wish, **values)
+        text = " ".join(wish.arguments)
+        sweep = (f"--{name}={{{name}}}" for name in assignments(wish.sweep) if f"{{{name}}}" not in text)
+        return function(wish=wish._replace(arguments=(*wish.arguments, *sweep)), **values)
 
     return command
 
@@ -120,7 +130,7 @@ def prepare(path: str, wish: Options, *, in_image: bool | None = None, runs: boo
     prepared = recipe.prepare(
         Path(path),
         wish.wish,
-        settings=options.values,
+        settings=options.values | wish.grid,
         ignore=options.ignore,
         files=options.files,
         local=options.local,

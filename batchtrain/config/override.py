@@ -36,15 +36,15 @@ def whole_path(words: Path) -> Path | None:
     return next(((*path[: -len(end)], *end) for path, end in paths), None)
 
 
-_POOL, _TASK = "pool_specification", "job_specifications[0].tasks[0]"
+_POOL, FIRST_TASK = "pool_specification", "job_specifications[0].tasks[0]"
 _COUNTS = ("dedicated", "low_priority")
 _SHORT = {
-    "command": (f"{_TASK}.command",),
-    "image": (f"{_TASK}.docker_image", "global_resources.docker_images[0]"),
+    "command": (f"{FIRST_TASK}.command",),
+    "image": (f"{FIRST_TASK}.docker_image", "global_resources.docker_images[0]"),
     "job": ("job_specifications[0].id",),
     "pool": (f"{_POOL}.id",),
     "size": (f"{_POOL}.vm_size",),
-    "source": (f"{_TASK}.source",),
+    "source": (f"{FIRST_TASK}.source",),
 }
 SHORT_WORDS = ("arguments", "nodes", "processes_per_node", "spot", *_SHORT)
 """Names of values of a recipe with one task, in place of their paths; `spot` is for every recipe."""
@@ -64,15 +64,15 @@ def long_values(word: str, text: str, pool: Any, jobs: Any) -> tuple[tuple[str, 
         return ()
     ((_, task),) = tasks
     if word == "arguments":
-        return ((f"{_TASK}.command", f"{at(task, ('command',)) or ''}".rstrip() + f" {text}"),)
+        return ((f"{FIRST_TASK}.command", f"{at(task, ('command',)) or ''}".rstrip() + f" {text}"),)
     gang = at(task, ("multi_instance",))
     if word == "processes_per_node":
         blocks = [name for name, block in gang.items() if isinstance(block, dict)] if isinstance(gang, dict) else []
-        return tuple((f"{_TASK}.multi_instance.{name}.{word}", text) for name in blocks)
+        return tuple((f"{FIRST_TASK}.multi_instance.{name}.{word}", text) for name in blocks)
     if word != "nodes":
         return tuple((path, text) for path in _SHORT.get(word, ()))
     counts = [name for name in _COUNTS if str(at(pool, ("vm_count", name)) or "0") != "0"]
-    instances = f"{_TASK}.multi_instance.num_instances"
+    instances = f"{FIRST_TASK}.multi_instance.num_instances"
     is_number = str(at(gang, ("num_instances",))).isdecimal()
     return ((f"{_POOL}.vm_count.{(counts or _COUNTS)[0]}", text), *(((instances, text),) if is_number else ()))
 

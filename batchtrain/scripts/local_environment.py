@@ -18,8 +18,7 @@ def make(recipe: Recipe, image: str, say: Say, *, data_dir: Path | None = None, 
     downloaded before the download, and each step. dry_run: only say what is downloaded. Raises NotMade."""
     data, packages = data_dir or emulator_directory(), source_packages.of_recipe(recipe, image)
     name, spec = recipe_images.environment_of(image, recipe.directory, packages)
-    intended = make_environment.intend(name, spec, make_environment.home(data, os.environ), packages)
-    plan = resolution.resolved(intended)
+    plan = resolution.resolved(make_environment.intend(name, spec, make_environment.home(data, os.environ), packages))
     for line in () if plan.ready else plan.summary:
         say(line)
     if not dry_run:

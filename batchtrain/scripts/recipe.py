@@ -56,6 +56,8 @@ class Wish(NamedTuple):
     arguments: Sequence[str] = ()
     name: str = ""
     checkpoints: str = ""
+    sweeps: bool = False
+    """Each node has a whole training."""
 
 
 class Prepared(NamedTuple):
@@ -195,7 +197,7 @@ def _recipe(script: imports.Script, name: str, wish: Wish, choice: Choice, image
     stem = re.sub(r"[^A-Za-z0-9_-]+", "-", script.path.stem).strip("-")[:STEM_LENGTH] or "script"
     job_id = wish.name or f"{stem}-{project_id(str(directory))[:6]}"  # another directory may have a script of this name
     kind = "low_priority" if wish.spot else "dedicated"
-    launcher = detection.block_of(choice, script, wish.nodes, wish.processes_per_node)
+    launcher = detection.block_of(choice, script, 1 if wish.sweeps else wish.nodes, wish.processes_per_node)
     gang = new_gang(f"{POOL}_vm_count_{kind}", launcher) if launcher else None
     task = Task(
         id=TASK,

@@ -142,3 +142,37 @@ def test_a_run_announces_the_storage_that_it_installs_before_it_makes_the_enviro
     assert isinstance(result.exception, NotMade)
     text = f"it needs Azurite {azurite.VERSION}, the emulator's storage, in {here}/azurite (365 MB, a minute, once)"
     assert (text in " ".join(result.stderr.split())) is announced
+
+
+@pytest.mark.parametrize(
+    ("words", "command", "grid"),
+    [
+        (["--sweep", "lr=0.1,1e-3"], "python -u train.py '--lr={lr}'", {"lr": ("0.1", "1e-3")}),
+        (
+            ["--sweep", "a=1,2", "--sweep", "b=x"],
+            "python -u train.py '--a={a}' '--b={b}'",
+            {"a": ("1", "2"), "b": ("x",)},
+        ),
+        (["--sweep", "lr=1,2", "--", "opt.lr={lr}"], "python -u train.py 'opt.lr={lr}'", {"lr": ("1", "2")}),
+    ],
+)
+def test_a_sweep_is_a_task_factory_whose_values_the_script_gets(
+    words: list[str], command: str, grid: dict[str, tuple[str, ...]], here: Path
+) -> None:
+    init("train.py", "--nodes=2", "--local", *words)
+    (task,) = load(here).recipe.jobs[0].tasks
+    assert (task.command, task.task_factory and task.task_factory.grid) == (command, grid)
+    assert task.multi_instance is not None
+
+
+def test_each_task_of_a_sweep_without_a_framework_has_one_node(here: Path) -> None:
+    (here / "train.py").write_text("import lightgbm\n", encoding="utf-8")
+    init("train.py", "--nodes=2", "--local", "--sweep", "lr=1,2")
+    recipe = load(here).recipe
+    assert recipe.pool is not None
+    assert (recipe.pool.vm_count.dedicated, recipe.jobs[0].tasks[0].multi_instance) == (2, None)
+
+
+def test_the_command_of_a_hint_has_the_sweep() -> None:
+    options = scripts.Options(nodes=2, sweep=("lr=1,2", "b=3"))
+    assert options.words == ("--nodes", "2", "--sweep", "lr=1,2", "--sweep", "b=3")
