@@ -276,7 +276,7 @@ def test_a_size_comes_with_both_prices_and_one_that_costs_more_than_twice_is_lef
 
 
 def test_a_size_without_gpus_leaves_nothing_to_say() -> None:
-    pool = OLD_POOL.replace("STANDARD_NC6", "STANDARD_H16r")
+    pool = OLD_POOL.replace("STANDARD_NC6", "STANDARD_HC44rs")
     assert fixes.migrate({**OLD, "pool.yaml": pool.encode()}, judge).notes == ()
 
 
