@@ -63,7 +63,7 @@ def command(script: str | None, image: bool, wish: scripts.Options) -> None:
     lines = [f"{target} is written. Next:", *(completed(f"  {line}") for line in following)]
     if prepared.installs:
         again = _again(target, path, wish, local=True)
-        lines.append(f"{prepared.installs} `{again}` writes a recipe whose nodes share one environment")
+        lines.append(f"{prepared.installs}, also on the emulator; `{again}` writes a recipe with one for all")
     show(New(str(target), str(path), prepared.choice.name, following), "\n".join(lines))
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from batchtrain.client.limits import Limits
 from batchtrain.client.operations import Operations
-from batchtrain.client.planning import gathered, refuse_path
+from batchtrain.client.planning import gathered
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.client.target_account import where
 from batchtrain.config.projects import has_former, project_of
@@ -59,13 +59,9 @@ def load(
         name: value if isinstance(value, str) else msgspec.json.encode(value).decode()  # as `--set` has it
         for name, value in (settings or {}).items()
     }
+    local, real_storage = is_for_emulator(local), is_storage_real(None)
     return load_files(
-        directory,
-        settings=texts,
-        ignore=ignore,
-        files=files,
-        local=is_for_emulator(local),
-        real_storage=is_storage_real(None),
+        directory, settings=texts, ignore=ignore, files=files, local=local, real_storage=real_storage
     ).recipe
 
 
@@ -100,7 +96,7 @@ class Client(Operations):
 
     def plan(self, recipe: Recipe) -> Plan:
         """The exact requests for a recipe's pool and jobs. Sends nothing."""
-        refuse_path(recipe)
+        recipe = self.recipe_here(recipe, makes=False)
         facts = Facts(project=project_of(recipe.directory).id, former=has_former(recipe.directory))
         plan = plan_recipe(recipe, facts, read_sources(recipe))
         return marked_plan(plan, marks_here(recipe.settings, SHOWN, lineage_of(recipe)))
@@ -108,7 +104,7 @@ class Client(Operations):
     def compare(self, recipe: Recipe) -> PlanComparison:
         """Compares the plan of a recipe with the existing objects: to be created, equal, or different. Changes
         nothing."""
-        refuse_path(recipe)
+        recipe = self.recipe_here(recipe, makes=False)
         pool = read.pool_or_none(self.batch, recipe.pool.id) if recipe.pool else None
         recipe = self.with_storage(recipe)
         facts, sources = gathered(recipe, self.account, self.storage(recipe))
@@ -147,7 +143,7 @@ class Client(Operations):
         """
         from batchtrain.client.run import run  # a run needs more than all other calls together
 
-        refuse_path(recipe)
+        recipe = self.recipe_here(recipe)
         origin, limits = Origin(root_of(runs_dir, os.environ)), Limits(max_price, max_duration)
         earlier = resume.directory if isinstance(resume, Run) else find(origin.root, resume) if resume else None
         outcome = run(
@@ -177,7 +173,7 @@ class Client(Operations):
         UsageError and PlanError before anything is created."""
         from batchtrain.client.detach import detach  # see above
 
-        refuse_path(recipe)
+        recipe = self.recipe_here(recipe)
         origin, limits = Origin(root_of(runs_dir, os.environ)), Limits(max_price, max_duration)
         return detach(self, recipe, tell=tell or SHOW, origin=origin, limits=limits, has_controller=controller)
 

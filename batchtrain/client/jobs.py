@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from batchtrain import records
 from batchtrain.client.job import Job
 from batchtrain.client.local import refuse
-from batchtrain.client.planning import Foreseen, gathered, pool_id_of, refuse_path, refuse_unattended
+from batchtrain.client.planning import Foreseen, gathered, pool_id_of, refuse_unattended
 from batchtrain.client.session import Session
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.config.types import Recipe
@@ -52,7 +52,7 @@ class Jobs:
         fail_fast: bool = False,
     ) -> Job:
         """Add the recipe's one job, as `add_all` does. Raises UsageError when it has several, or a job schedule."""
-        refuse_path(recipe)
+        recipe = self._client.recipe_here(recipe)
         if len(recipe.jobs) != 1:
             raise UsageError(f"{recipe.directory} has {len(recipe.jobs)} jobs; use jobs.add_all")
         if recipe.jobs[0].recurrence is not None:
@@ -82,7 +82,7 @@ class Jobs:
         once), Differs for a job or tasks that differ from the plan, AlreadyExists for a job that has completed, and
         without `resume` for any that exists. recreate: delete the jobs that exist first, once everything is planned.
         """
-        refuse_path(recipe)
+        recipe = self._client.recipe_here(recipe)
         tell = tell or SHOW
         todo = self._planned(recipe, foreseen, timeout, tell)
         if copied := copied_from(recipe):

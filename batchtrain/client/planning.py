@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchtrain.client.local import blob_store, refuse
@@ -56,14 +55,6 @@ def gathered(
     return facts, read_sources(recipe)
 
 
-def refuse_path(recipe: object) -> None:
-    """Raise UsageError, with what to call, for the path of a script or of a recipe in place of the recipe."""
-    if isinstance(recipe, str | Path):
-        function = "script" if Path(recipe).suffix == ".py" else "load"
-        call = f"batchtrain.{function}({str(recipe)!r})"
-        raise UsageError(f"{str(recipe)!r} is a path, and this call takes a recipe; give it `{call}`")
-
-
 def foresee(recipe: Recipe, account: Account, connect: Connect, *, listed: bool = True, results: str = "") -> Foreseen:
     """Plan a whole recipe with its pool as in the pool file. Creates nothing. Raises PlanError and UsageError for a
     recipe that can never run, ConfigError for its placeholders."""
@@ -71,13 +62,9 @@ def foresee(recipe: Recipe, account: Account, connect: Connect, *, listed: bool 
     refuse(recipe, account)
     pool = planned_facts(recipe) if listed and recipe.needs_pool else None
     facts, sources = gathered(recipe, account, connect, pool=pool, listed=listed, results=results)
-    return Foreseen(
-        facts,
-        sources,
-        plan_pool(recipe)._replace(hidden=secrets_in(recipe)) if recipe.needs_pool else Plan(),
-        plan_jobs(recipe, facts, sources) if recipe.jobs else Plan(),
-        partial(blobs_of, connect=connect),
-    )
+    of_pool = plan_pool(recipe)._replace(hidden=secrets_in(recipe)) if recipe.needs_pool else Plan()
+    of_jobs = plan_jobs(recipe, facts, sources) if recipe.jobs else Plan()
+    return Foreseen(facts, sources, of_pool, of_jobs, partial(blobs_of, connect=connect))
 
 
 def pool_id_of(recipe: Recipe) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from batchtrain.client import logins, placement
 from batchtrain.client.identities import refuse_identities
-from batchtrain.client.planning import Foreseen, pool_id_of, refuse_path
+from batchtrain.client.planning import Foreseen, pool_id_of
 from batchtrain.client.session import Session
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.config.candidates import Candidate, ordered
@@ -79,7 +79,7 @@ class Pools:
         for managed identities that cannot be set. patience: seconds to allocate all nodes. on_move: receives the client
         of each candidate before it is tried.
         """
-        refuse_path(recipe)
+        recipe = self._client.recipe_here(recipe)
         tell = tell or SHOW
         if recipe.pool is not None and recipe.pool.candidates is not None:
             return self._add_first(recipe, wait=wait, timeout=timeout, tell=tell, register=register, on_move=on_move)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from batchtrain.client.identities import identify
 from batchtrain.client.late_values import Placeholders
@@ -79,14 +80,21 @@ class Session:
             self._refuse_empty(recipe, read_places(recipe))
         foreseen = foresee(recipe, self.account, self.storage(recipe), listed=listed, results=results)
         is_large = any(isinstance(source, LargeSource) for source in foreseen.sources.values())
-        links = (
-            *links_of(recipe),
-            *(results.split("/")[:1] if results else ()),
-            *((recipe.settings.storage_account_settings,) if is_large else ()),
-        )
+        of_source = (recipe.settings.storage_account_settings,) if is_large else ()
+        links = (*links_of(recipe), *(results.split("/")[:1] if results else ()), *of_source)
         if self.account.home and any(link not in recipe.credentials.storage for link in links):
             self.own_storage()
         return foreseen
+
+    def recipe_here(self, recipe: Recipe | str | Path, *, makes: bool = True) -> Recipe:
+        """The recipe as this account runs it. makes: also the environment that a script has on the emulator. Raises
+        UsageError, with what to call, for the path of a script or of a recipe in place of the recipe."""
+        if isinstance(recipe, str | Path):
+            call = f"batchtrain.{'script' if Path(recipe).suffix == '.py' else 'load'}({str(recipe)!r})"
+            raise UsageError(f"{str(recipe)!r} is a path, and this call takes a recipe; give it `{call}`")
+        if recipe.for_emulator is None or not self.account.home:
+            return recipe
+        return recipe.for_emulator(recipe, self.account.home if makes else "", self.say)
 
     def with_storage(self, recipe: Recipe) -> Recipe:
         """The recipe with the storage accounts that this session uses."""

@@ -78,8 +78,8 @@ class Prepared(NamedTuple):
             return ""
         others, about = ("", "about") if not self.packages else (" and those that the script lists", "at least")
         return (
-            f"each node installs {about} {spec.megabytes} MB of packages{others} when it starts, also on the emulator,"
-            f" in {about} {counted(spec.minutes, 'minute')}; for a first try on this machine,"
+            f"each node installs {about} {spec.megabytes} MB of packages{others} when it starts, in {about}"
+            f" {counted(spec.minutes, 'minute')}"
         )
 
     @property
@@ -115,22 +115,31 @@ def script(
     checkpoints: the name of a storage account in credentials.yaml. Its file share `checkpoints` keeps those that the
     script writes to $BATCHTRAIN_CHECKPOINT_DIR.
     settings: overriding values, by path. ignore: names of checks to silence.
-    local: for the emulator (or BATCHTRAIN_LOCAL=1): makes the environment with the packages, and prints its steps.
-    Without it and without a registry, each node installs the packages, also on the emulator.
+    local: the recipe is for the emulator (or BATCHTRAIN_LOCAL=1), and its environment is made now. By default the
+    client that runs it decides: on the emulator, it makes one environment with the packages; on an account without a
+    registry, each node installs them. With False, the nodes of the emulator install them, too.
 
     Raises UsageError for a script that cannot be launched, and ConfigError, with every problem, for what could not run.
     """
     each = processes_each(processes_per_node, gpus_per_node)
-    wish = Wish(
-        nodes, each, size or "", spot, framework or "", tuple(map(str, arguments)), name or "", checkpoints or ""
-    )
+    words = tuple(map(str, arguments))
+    wish = Wish(nodes, each, size or "", spot, framework or "", words, name or "", checkpoints or "")
     prepared = prepare(Path(path), wish, settings=settings, ignore=ignore, local=local)
+
+    def on_emulator(recipe: Recipe, home: str, say: Callable[[str], None]) -> Recipe:
+        if replace(recipe, for_emulator=None) != prepared.recipe:
+            return recipe  # the caller has changed it
+        emulated = prepare(Path(path), wish, settings=settings, ignore=ignore, local=True)
+        if home:
+            local_environment.make(emulated.recipe, emulated.image, say, data_dir=Path(home))
+        return emulated.recipe
+
     say = functools.partial(print, file=sys.stderr, flush=True)
-    if prepared.installs:
-        say(f"{prepared.installs} `bt.script(..., local=True)` makes one environment, which its nodes share")
     if is_for_emulator(local):
         local_environment.make(prepared.recipe, prepared.image, say)
-    return prepared.recipe
+    elif prepared.installs:
+        say(f"{prepared.installs}{'' if local is False else '; on the emulator, its nodes share one environment'}")
+    return replace(prepared.recipe, for_emulator=on_emulator if local is None and not prepared.image else None)
 
 
 def processes_each(processes_per_node: int | None, gpus_per_node: int | None) -> int | None:

@@ -66,6 +66,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     replaced_accounts: Mapping[str, str] = {}
     """Storage link -> the account of credentials.yaml that the emulator's storage replaces."""
 
+    for_emulator: Callable[[Recipe, str, Callable[[str], None]], Recipe] | None = None
+    """Of a script: returns the recipe for the emulator, and makes its environment if a data directory is given."""
+
     def save(self, directory: str | Path) -> Recipe:
         """Write config.yaml, pool.yaml and jobs.yaml, and return the recipe as it is in that directory.
 
@@ -76,11 +79,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
 
         target = str(directory)
         move = partial(saving.moved, old=self.directory, new=target)
-        saved_recipe = msgspec.structs.replace(
-            self, directory=target, credentials=Credentials(), jobs=tuple(_moved(job, move) for job in self.jobs)
-        )
-        saving.write(target, saved_recipe.files)
-        return saved_recipe
+        jobs = tuple(_moved(job, move) for job in self.jobs)
+        copy = msgspec.structs.replace(self, directory=target, credentials=Credentials(), jobs=jobs, for_emulator=None)
+        saving.write(target, copy.files)
+        return copy
 
     @property
     def needs_pool(self) -> bool:

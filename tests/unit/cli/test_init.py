@@ -62,7 +62,7 @@ def test_without_a_registry_the_start_task_makes_the_environment(here: Path) -> 
     printed = init()
     assert "  batchtrain config validate .\n" in printed
     assert (
-        "each node installs about 1250 MB of packages when it starts, also on the emulator, in about 2 minutes"
+        "each node installs about 1250 MB of packages when it starts, in about 2 minutes, also on the emulator"
         in printed
     )
     assert "`rm batchtrain.yaml && batchtrain init train.py --local` writes a recipe" in printed

@@ -12,14 +12,19 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 import batchtrain as bt
+from batchtrain.client.client import Client
 from batchtrain.config import user_settings
 from batchtrain.config.source_packages import READY, digest, of_recipe
+from batchtrain.config.types import Secret
 from batchtrain.containers.environments import TORCH_INDEX
 from batchtrain.errors import BatchtrainError, UsageError
+from batchtrain.scripts import local_environment
 from batchtrain.scripts.detection import LAUNCHES, NAMES
 from batchtrain.scripts.recipe import Wish, prepare, quoted
+from batchtrain.service.connect import Account
 from tests import examples
 from tests.detection_table import SHAPES, judged
 
@@ -269,7 +274,7 @@ def test_a_script_whose_packages_each_node_installs_says_how_to_avoid_it(
 ) -> None:
     train.write_text(f"import {module}\n", encoding="utf-8")
     bt.script(train)
-    assert ("`bt.script(..., local=True)` makes one environment" in capsys.readouterr().err) is is_said
+    assert ("on the emulator, its nodes share one environment" in capsys.readouterr().err) is is_said
 
 
 def test_the_start_task_takes_a_python_that_the_script_allows(train: Path) -> None:
@@ -353,3 +358,22 @@ def test_the_user_decides_whether_a_script_with_a_launcher_runs(words: dict[str,
     train.write_text("import torch.multiprocessing as mp\nmp.spawn(print)\n", encoding="utf-8")
     rules = [warning.rule for warning in bt.script(train, **words).warnings]
     assert rules == ([] if "ignore" in words else ["script-launcher"])
+
+
+def test_the_client_that_runs_it_decides_where_its_packages_are(train: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train.write_text("import torch\n", encoding="utf-8")
+    made = list[tuple[str, object]]()
+    monkeypatch.setattr(
+        local_environment, "make", lambda _, image, __, *, data_dir=None: made.append((image, data_dir))
+    )
+    recipe = bt.script(train, nodes=2)
+    here = Client(Account("http://127.0.0.1:1", "a", Secret("a2V5"), emulated=True, home="/home/of/it"))
+    there = Client(Account("https://a.region.batch.azure.com", "a", Secret("a2V5")))
+    assert there.recipe_here(recipe) is recipe
+    for makes, directories in ((False, []), (True, [Path("/home/of/it")])):
+        emulated = here.recipe_here(recipe, makes=makes)
+        assert emulated == bt.script(train, nodes=2, local=True)
+        assert [directory for _, directory in made if directory] == directories
+    changed = structs.replace(recipe, silent=frozenset({"size-retired"}))
+    assert here.recipe_here(changed) is changed
+    assert here.recipe_here(own := bt.script(train, nodes=2, local=False)) is own
