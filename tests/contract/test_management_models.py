@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import models, pools, resource_manager
-from batchtrain.emulator.arm_request import Account, Request
+from batchtrain.emulator import models, pools
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.machine import packages
 from batchtrain.emulator.package_files import PackageFolder
@@ -22,13 +21,13 @@ from batchtrain.emulator.versions import CURRENT
 from batchtrain.emulator.world import USER_SUBSCRIPTION, Application
 from tests import environments
 from tests.contract import wire_properties
-from tests.emulation import BASE, Stage, call, document
+from tests.emulation import Stage, call, document
+from tests.unit.emulator.arm import ACCOUNT, ACCOUNTS, LOCATION
+from tests.unit.emulator.arm import answer as ask
 from tests.unit.emulator.test_examples_of_resource_manager import EXAMPLES, pool_body
 
 pytestmark = pytest.mark.slow
 
-GROUP = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Batch/batchAccounts"
-ACCOUNT, LOCATION = f"{GROUP}/account", "/subscriptions/s/providers/Microsoft.Batch/locations/eastus"
 POOL, PACKAGE = f"{ACCOUNT}/pools/p", f"{ACCOUNT}/applications/a/versions/1"
 FORMULA = {"properties": {"scaleSettings": {"autoScale": {"formula": "$TargetDedicatedNodes = missing;"}}}}
 OPERATIONS: Mapping[str, tuple[str, str, Any]] = {
@@ -39,7 +38,7 @@ OPERATIONS: Mapping[str, tuple[str, str, Any]] = {
     "batch_account.get_detector": ("GET", f"{ACCOUNT}/detectors/x", None),
     "batch_account.get_keys": ("POST", f"{ACCOUNT}/listKeys", None),
     "batch_account.list": ("GET", "/subscriptions/s/providers/Microsoft.Batch/batchAccounts", None),
-    "batch_account.list_by_resource_group": ("GET", GROUP, None),
+    "batch_account.list_by_resource_group": ("GET", ACCOUNTS, None),
     "batch_account.list_detectors": ("GET", f"{ACCOUNT}/detectors", None),
     "batch_account.list_outbound_network_dependencies_endpoints": (
         "GET", f"{ACCOUNT}/outboundNetworkDependenciesEndpoints", None),
@@ -127,17 +126,6 @@ def flaws(sdk: Any, kind: str, value: Any, path: str) -> Iterator[str]:
                 yield from flaws(sdk, inner, entry, f"{path}.{name}[{key}]")
 
 
-def ask(stage: Stage, verb: str, path: str, body: Any = None, version: str = "2025-06-01") -> Any:
-    content = b"" if body is None else json.dumps(body).encode()
-    request = Request(verb, path, {"api-version": version}, {}, content, BASE, stage.now)
-    try:
-        return resource_manager.answer(stage.world, Account("account", "c2VjcmV0", "host"), request)
-    except Fault as fault:
-        return resource_manager.refusal(fault)
-    finally:
-        stage.commit()
-
-
 def test_the_answer_of_every_operation_is_what_its_model_says(sdk: Any, tmp_path: Path) -> None:
     stage = Stage()
     stage.world.package_files = PackageFolder(tmp_path)
@@ -179,7 +167,7 @@ def test_a_pool_with_any_property_is_what_the_model_of_a_pool_says(sdk: Any) -> 
 def test_a_pool_of_an_example_is_what_the_model_of_a_pool_says(sdk: Any, name: str) -> None:
     stage = Stage()
     stage.world.applications = lambda: (Application("app", ("1",), "1"),)
-    reply = ask(stage, "PUT", POOL, EXAMPLES[name], "2026-10-01")
+    reply = ask(stage, "PUT", POOL, EXAMPLES[name], version="2026-10-01")
     assert not list(flaws(sdk, "Pool", document(ask(stage, "GET", POOL)), "pool")), reply
 
 

@@ -6,22 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import pytest
 
-from batchtrain.emulator import resource_manager
-from batchtrain.emulator.arm_request import Account, Request
 from batchtrain.emulator.world import Application
-from tests.emulation import BASE, Stage, document
+from tests.emulation import Stage, document
+from tests.unit.emulator import arm
+from tests.unit.emulator.arm import ACCOUNT, UBUNTU
 
 GROUP = "/subscriptions/s/resourceGroups/g"
-ACCOUNT = f"{GROUP}/providers/Microsoft.Batch/batchAccounts/account"
 IDENTITY = f"{GROUP}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i"
 GALLERY = f"{GROUP}/providers/Microsoft.Compute/galleries/gallery"
-UBUNTU = {
-    "imageReference": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2204", "version": "latest"},
-    "nodeAgentSkuId": "batch.node.ubuntu 22.04",
-}
 WINDOWS = {
     "imageReference": {"publisher": "MicrosoftWindowsServer", "offer": "WindowsServer", "sku": "2022-datacenter"},
     "nodeAgentSkuId": "batch.node.windows amd64",
@@ -159,9 +153,7 @@ EXAMPLES: dict[str, Any] = {
 
 
 def ask(stage: Stage, verb: str, body: object) -> dict[str, Any]:
-    query = {"api-version": "2026-10-01"}
-    request = Request(verb, f"{ACCOUNT}/pools/p", query, {}, msgspec.json.encode(body), BASE, stage.now)
-    return document(resource_manager.answer(stage.world, Account("account", "key", "host"), request))
+    return document(arm.ask(stage, verb, f"{ACCOUNT}/pools/p", body, version="2026-10-01"))
 
 
 @pytest.fixture

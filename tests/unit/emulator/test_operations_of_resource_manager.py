@@ -7,38 +7,19 @@ import io
 import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
 from batchtrain.emulator import arm_applications, resource_manager, tokens, wire
-from batchtrain.emulator.arm_request import Account, Request
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.machine import packages
 from batchtrain.emulator.package_files import FOLDER, PackageFolder
 from batchtrain.emulator.reply import Reply
 from tests.emulation import BASE, START, Stage
+from tests.unit.emulator.arm import ACCOUNT, ACCOUNTS, KEY, LOCATION, pool_body
+from tests.unit.emulator.arm import answer as ask
 
-KEY = "c2VjcmV0"
 TENANT = tokens.TENANT
-ACCOUNT = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Batch/batchAccounts/batchtrain"
-LOCATION = "/subscriptions/s/providers/Microsoft.Batch/locations/eastus"
-POOL: dict[str, Any] = {
-    "vmSize": "STANDARD_D2_V3",
-    "deploymentConfiguration": {
-        "virtualMachineConfiguration": {
-            "imageReference": {
-                "publisher": "microsoft-dsvm",
-                "offer": "ubuntu-hpc",
-                "sku": "2204",
-                "version": "latest",
-            },
-            "nodeAgentSkuId": "batch.node.ubuntu 22.04",
-        }
-    },
-    "scaleSettings": {"fixedScale": {"targetDedicatedNodes": 0}},
-}
 
 
 @pytest.fixture
@@ -49,21 +30,8 @@ def stage(tmp_path: Path) -> Stage:
     return stage
 
 
-def ask(stage: Stage, verb: str, path: str, body: object = None, **query: str) -> Reply:
-    content = b"" if body is None else msgspec.json.encode(body)
-    query = {"api-version": "2025-06-01", **{(f"${name}" if name in ("filter", "select") else name): value
-                                             for name, value in query.items()}}  # fmt: skip
-    request = Request(verb, path, query, {}, content, BASE, START)
-    try:
-        return resource_manager.answer(stage.world, Account("batchtrain", KEY, "host"), request)
-    except Fault as fault:
-        return resource_manager.refusal(fault)
-    finally:
-        stage.commit()
-
-
 def made(stage: Stage, name: str = "p", **more: object) -> Reply:
-    reply = ask(stage, "PUT", f"{ACCOUNT}/pools/{name}", {"properties": {**POOL, **more}})
+    reply = ask(stage, "PUT", f"{ACCOUNT}/pools/{name}", {"properties": pool_body(**more)})
     stage.settle()
     return reply
 
@@ -71,7 +39,7 @@ def made(stage: Stage, name: str = "p", **more: object) -> Reply:
 OPERATIONS: list[tuple[str, str, int]] = [
     ("GET", "/providers/Microsoft.Batch/operations", 200),
     ("GET", "/subscriptions/s/providers/Microsoft.Batch/batchAccounts", 200),
-    ("GET", "/subscriptions/s/resourceGroups/g/providers/Microsoft.Batch/batchAccounts", 200),
+    ("GET", ACCOUNTS, 200),
     ("GET", ACCOUNT, 200),
     ("PUT", ACCOUNT, 200),
     ("PATCH", ACCOUNT, 200),
@@ -119,7 +87,7 @@ OPERATIONS: list[tuple[str, str, int]] = [
 def test_every_operation_is_answered(stage: Stage, verb: str, path: str, status: int) -> None:
     made(stage)
     ask(stage, "PUT", f"{ACCOUNT}/applications/a", {})
-    body = {"properties": POOL} if "/pools/" in path and verb == "PUT" else {}
+    body = {"properties": pool_body()} if "/pools/" in path and verb == "PUT" else {}
     reply = ask(stage, verb, path, None if verb in ("GET", "DELETE") else body)
     assert reply.status == status, reply.document
 
@@ -134,9 +102,9 @@ def test_every_operation_is_answered(stage: Stage, verb: str, path: str, status:
 )
 def test_what_az_login_reads_has_other_api_versions(stage: Stage, path: str, document: object) -> None:
     for version in ("2022-12-01", "2016-06-01"):
-        reply = ask(stage, "GET", path, **{"api-version": version})
+        reply = ask(stage, "GET", path, version=version)
         assert (reply.status, reply.document) == (200, document)
-    assert ask(stage, "GET", ACCOUNT, **{"api-version": "2016-06-01"}).status == 400
+    assert ask(stage, "GET", ACCOUNT, version="2016-06-01").status == 400
 
 
 @pytest.mark.parametrize(
@@ -153,8 +121,7 @@ def test_a_name_is_available_unless_it_is_invalid_or_taken(stage: Stage, name: s
 
 
 def test_the_account_has_the_same_answer_in_the_list_and_after_a_change(stage: Stage) -> None:
-    path = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Batch/batchAccounts"
-    (listed,) = ask(stage, "GET", path).document["value"]  # type: ignore[index]
+    (listed,) = ask(stage, "GET", ACCOUNTS).document["value"]  # type: ignore[index]
     for verb in ("GET", "PUT", "PATCH"):
         found = ask(stage, verb, ACCOUNT, None if verb == "GET" else {}).document
         assert found is not None and found["id"] == ACCOUNT
@@ -190,12 +157,12 @@ def test_operations_are_listed_as_the_official_test_expects(stage: Stage) -> Non
      "2024-02-01", "2024-07-01", "2025-06-01", "2026-10-01"],
 )  # fmt: skip
 def test_every_version_since_azure_mgmt_batch_14_has_its_own_names(stage: Stage, version: str) -> None:
-    path, asked = f"{ACCOUNT}/pools/p", {"api-version": version}
+    path = f"{ACCOUNT}/pools/p"
     cifs = {"source": "s", "relativeMountPath": "m", "password": "p"}
     name = "username" if version < "2022-10-01" else "userName"
-    body = {**POOL, "mountConfiguration": [{"cifsMountConfiguration": {**cifs, name: "u"}}]}
-    assert ask(stage, "PUT", path, {"properties": body}, **asked).status == 200
-    shown = ask(stage, "GET", path, **asked).document["properties"]  # type: ignore[index]
+    body = pool_body(mountConfiguration=[{"cifsMountConfiguration": {**cifs, name: "u"}}])
+    assert ask(stage, "PUT", path, {"properties": body}, version=version).status == 200
+    shown = ask(stage, "GET", path, version=version).document["properties"]  # type: ignore[index]
     assert shown["mountConfiguration"][0]["cifsMountConfiguration"][name] == "u"
     assert ("currentNodeCommunicationMode" in shown) == ("2022-10-01" <= version < "2025")
 
@@ -206,7 +173,7 @@ def test_sizes_of_a_region_are_listed_by_filter_and_page(stage: Stage) -> None:
     assert size["capabilities"][-2:] == [{"name": "GPUs", "value": "8"}, {"name": "RdmaEnabled", "value": "True"}]
     names, skip = list[str](), ""
     while True:
-        page = ask(stage, "GET", path, maxresults="100", **({"$skiptoken": skip} if skip else {})).document
+        page = ask(stage, "GET", path, maxresults="100", **({"skiptoken": skip} if skip else {})).document
         assert page is not None
         names += [size["name"] for size in page["value"]]
         if "nextLink" not in page:

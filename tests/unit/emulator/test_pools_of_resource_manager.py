@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 import pytest
 
 from batchtrain.emulator import pools, resource_manager
-from batchtrain.emulator.arm_request import Account, Request
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Reply
 from batchtrain.emulator.world import Application
 from tests.emulation import BASE, Stage, call, document
+from tests.unit.emulator import arm
 
-ACCOUNT = Account("batchtrain", "key", "127.0.0.1")
 PATH = "/subscriptions/s/resourceGroups/my%20group/providers/Microsoft.Batch/batchAccounts/batchtrain"
-IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2204"}
-MACHINE: dict[str, Any] = {"imageReference": IMAGE, "nodeAgentSkuId": "batch.node.ubuntu 22.04"}
 
 
 def ask(stage: Stage, verb: str, body: object = None, **headers: str) -> Reply:
-    content = b"" if body is None else msgspec.json.encode(body)
-    query = {"api-version": "2024-07-01"}
-    request = Request(verb, f"{PATH}/pools/p", query, headers, content, BASE, stage.now)
-    return resource_manager.answer(stage.world, ACCOUNT, request)
+    return arm.ask(stage, verb, f"{PATH}/pools/p", body, headers=headers, version="2024-07-01")
 
 
 def pool(nodes: int = 0, **more: object) -> dict[str, object]:
-    scale = {"fixedScale": {"targetDedicatedNodes": nodes}}
-    machine = {"virtualMachineConfiguration": MACHINE}
-    own = {"vmSize": "STANDARD_D2_V3", "deploymentConfiguration": machine, "scaleSettings": scale}
-    return {"properties": {**own, **more}}
+    return {"properties": arm.pool_body(nodes, **more)}
 
 
 @pytest.fixture
@@ -116,11 +104,11 @@ def test_the_conditions_of_a_put_count(stage: Stage, headers: dict[str, str]) ->
 
 
 def test_words_of_the_service_are_capitalized_and_others_stay() -> None:
-    machine = {**MACHINE, "extensions": [{"name": "e", "publisher": "p", "type": "MyType"}]}
+    machine = {**arm.UBUNTU, "extensions": [{"name": "e", "publisher": "p", "type": "MyType"}]}
     body = pool(
         taskSchedulingPolicy={"nodeFillType": "Pack"},
         userAccounts=[{"name": "me", "password": "secret", "elevationLevel": "NonAdmin"}],
-        deploymentConfiguration={"virtualMachineConfiguration": machine},
+        machine=machine,
     )
     shown = document(ask(Stage(), "PUT", body))["properties"]
     assert shown["taskSchedulingPolicy"]["nodeFillType"] == "Pack"
@@ -134,8 +122,8 @@ def test_the_names_of_tags_and_settings_are_the_users() -> None:
     tags = {"userName": "a", "type": "pool"}
     settings = {"nodeAgentSkuId": "x", "access": "allow"}
     extension = {"name": "e", "publisher": "p", "type": "t", "settings": settings}
-    machine = {**MACHINE, "extensions": [extension]}
-    body = pool(resourceTags=tags, deploymentConfiguration={"virtualMachineConfiguration": machine})
+    machine = {**arm.UBUNTU, "extensions": [extension]}
+    body = pool(resourceTags=tags, machine=machine)
     shown = document(ask(stage, "PUT", body))["properties"]
     assert shown["resourceTags"] == stage.world.pools["p"].record.spec["resourceTags"] == tags
     (kept,) = shown["deploymentConfiguration"]["virtualMachineConfiguration"]["extensions"]
@@ -150,8 +138,7 @@ def test_the_address_of_a_deletion_is_quoted(stage: Stage) -> None:
 
 
 def other(stage: Stage, verb: str, path: str, account: str = PATH, **query: str) -> Reply:
-    request = Request(verb, f"{account}{path}", {"api-version": "2024-07-01", **query}, {}, b"", BASE, stage.now)
-    return resource_manager.answer(stage.world, ACCOUNT, request)
+    return arm.ask(stage, verb, f"{account}{path}", **{"version": "2024-07-01", **query})
 
 
 def refused(stage: Stage, verb: str, path: str, account: str = PATH, **query: str) -> str:
@@ -177,7 +164,7 @@ def test_the_account_shows_its_endpoint_its_storage_and_its_quotas(stage: Stage)
 
 def test_the_key_of_the_account_is_both_of_its_keys(stage: Stage) -> None:
     keys = document(other(stage, "POST", "/listKeys"))
-    assert keys == {"accountName": "batchtrain", "primary": "key", "secondary": "key"}
+    assert keys == {"accountName": "batchtrain", "primary": arm.KEY, "secondary": arm.KEY}
 
 
 def test_pools_are_listed_in_the_order_of_their_creation(stage: Stage) -> None:
@@ -208,7 +195,7 @@ def test_what_the_account_does_not_have_is_refused(stage: Stage) -> None:
     assert refused(stage, "GET", "", PATH.replace("batchtrain", "other")) == "ResourceNotFound"
     assert refused(stage, "GET", "/certificates") == "NotImplementedByEmulator"
     assert refused(stage, "GET", "/pools", expand="x") == "NotImplementedByEmulator"
-    for query in ({"api-version": "1999-01-01"}, {"maxresults": "0"}):
+    for query in ({"version": "1999-01-01"}, {"maxresults": "0"}):
         assert refused(stage, "GET", "/pools", **query) == "InvalidQueryParameterValue"
     assert other(stage, "GET", "", PATH.replace("batchtrain", "BatchTrain")).status == 200, "case does not matter"
 
