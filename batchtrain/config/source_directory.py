@@ -292,10 +292,11 @@ class _Walk:
 
     def unsent(self, commands: Iterable[str]) -> Iterator[tuple[str, str]]:
         """Each file that a command names and a rule leaves out, with the rule."""
-        rules = self._left_out
-        for path in {path for command in commands for path in travel.paths_in(command)} if rules else ():
+        rules, tops = self._left_out, {name.partition("/")[0] for name in self._left_out}
+        words = (path for command in commands if tops for path in travel.paths_in(command))
+        for path in {path for path in words if path.partition("/")[0] in tops}:
             above = itertools.accumulate(path.split("/")[:-1], lambda parent, name: f"{parent}{name}/", initial="")
-            rule = next((rules[name] for name in (*above, path) if name in rules), "")
+            rule = next(filter(None, map(rules.get, (*above, path))), "")
             if rule and os.path.isfile(self._folder / path):  # noqa: PTH113 - as above
                 yield path, rule
 

@@ -291,11 +291,8 @@ def _rdma_driver(subject: Subject) -> Found:
     image, size = subject.image, subject.size
     lacks_driver = image is not None and RDMA not in image.capabilities and not subject.vm.extensions
     if size is not None and lacks_driver and _uses_rdma(subject):
-        yield (
-            IMAGE,
-            f"{size.name} has InfiniBand, but the image has no drivers for it; {_other(subject)},"
-            " or set `infiniband: false` on the job",
-        )
+        reason = f"{size.name} has InfiniBand, but the image has no drivers for it"
+        yield IMAGE, f"{reason}; {_other(subject)}, or set `infiniband: false` on the job"
 
 
 def _uses_rdma(subject: Subject) -> bool:
