@@ -54,15 +54,14 @@ def pasted(
     name = name or program()
 
     def completed(words: str) -> str:
-        of_files = re.fullmatch(OF_FILES, words) is not None
-        of_script = bool(script[0]) and words.startswith("run -")
-        if of_script:
-            words = f"run {script[0]}{words.removeprefix('run')}{script[1]}"
         if re.match(ASKING, words):
+            of_files = re.fullmatch(OF_FILES, words) is not None
+            of_script = bool(script[0]) and words.startswith("run -")
+            words = f"run {script[0]}{words.removeprefix('run')}{script[1]}" if of_script else words
             words = _with(words, values) if of_files else words
             words = _with(words, target or directory)
             words = _with(words, directory) if of_files and not of_script else words
-        elif re.match(READING, words):
+        elif words.startswith(("data", "images")) and re.match(READING, words):
             words = _with(words, directory)
         return f"{name} {words}"
 
@@ -72,7 +71,7 @@ def pasted(
         return completed(match["bare"]) if match["bare"].split()[0] in DOING else match[0]
 
     def line(text: str) -> str:
-        command = re.fullmatch(WHOLE, text)
+        command = re.fullmatch(WHOLE, text) if text.startswith("  ") else None
         if command and command["words"].split()[0] in DOING:
             return command["before"] + completed(command["words"])
         return re.sub(COMMAND, replaced, text)

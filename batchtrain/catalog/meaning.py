@@ -70,8 +70,8 @@ FILE_SYSTEMS = (
 BLOB_KEYS = ("accountKey", "sasKey", "identityReference")
 LATE = "{{"
 """The start of a part of a text that is filled in when a request of a plan is sent."""
-_MODE = re.compile(r"(0o?)?[0-7]{1,4}")
-_URL = re.compile(r"https?://[^/?#\s]+", re.IGNORECASE)
+_MODE = r"(0o?)?[0-7]{1,4}"
+_URL = r"(?i)https?://[^/?#\s]+"
 _DURATION = r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
 
 VM = "virtualMachineConfiguration"
@@ -654,7 +654,7 @@ def resource_files(files: Sequence[Document], path: str) -> Iterator[Refusal]:
             yield Refusal(f"{where}/blobPrefix", file["blobPrefix"], "A prefix goes with a container only.")
         if sources != ["autoStorageContainerName"]:
             yield from url(file[sources[0]], f"{where}/{sources[0]}")
-        if not _MODE.fullmatch(file.get("fileMode", "0770")):
+        if not re.fullmatch(_MODE, file.get("fileMode", "0770")):
             yield Refusal(f"{where}/fileMode", file["fileMode"], "A mode is an octal number such as 0770.")
     yield from _sum(files, path)
 
@@ -688,7 +688,7 @@ def _characters(value: Any) -> int:
 
 def url(text: str, path: str) -> Iterator[Refusal]:
     """The refusal of a URL. It names the URL without its query, which may hold a signature."""
-    if LATE not in text and not _URL.match(text):
+    if LATE not in text and not re.match(_URL, text):
         yield Refusal(path, text.partition("?")[0], "An http or https URL is needed.")
 
 

@@ -46,7 +46,7 @@ _LINE = late(r"""^([ \t]*(?:[-#][ \t]*)*["']?([\w.-]+)["']?[ \t]*:[ \t]+)(\S.*)$
 _PROPERTY = late(
     rf"""(?i)\b((?:{"|".join(sorted(SECRETS))})["']?\s*:\s*["']?)((?<=")[^"\n]+|(?<=')[^'\n]+|(?<!["'])[^\s,&}}\]]+)"""
 )
-_NAME = re.compile(r"[\w.\]\[\"'+-]+")
+_NAME = late(r"[\w.\]\[\"'+-]+")
 """A path of `--set`, or an option."""
 
 

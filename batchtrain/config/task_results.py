@@ -18,7 +18,7 @@ NO_RESULTS = ("ranks/**", ".batchtrain*", ".cache/**", "**/__pycache__/**")
 """What is in a working directory besides results and inputs: files of the launch, and caches."""
 MOST_TASKS = 1000
 """Of the tasks of a larger job, only the named results are fetched."""
-_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+_PLACEHOLDER = r"\{[^{}]*\}"
 
 
 def settings_of(task: Task) -> FetchSettings:
@@ -73,4 +73,4 @@ def _prefix_of(data: StorageInput) -> str:
 def _pattern(path: str) -> str:
     """The pattern of a path, in which a task factory may replace parts."""
     path = path.strip("/").removeprefix("./")
-    return _PLACEHOLDER.sub("*", "" if path == "." else path)
+    return re.sub(_PLACEHOLDER, "*", "" if path == "." else path)

@@ -46,7 +46,7 @@ def _everywhere(subject: Subject) -> Iterator[tuple[Path, dict[str, str]]]:
 
 def _named(pattern: str, message: str, subject: Subject, *, fits: bool = True) -> Found:
     """Variables whose name fits a pattern, or does not; each name is judged once."""
-    fullmatch = cache(re.compile(pattern).fullmatch)
+    fullmatch = cache(lambda name: re.fullmatch(pattern, name))
     for path, variables in _everywhere(subject):
         for name in variables:
             if (fullmatch(name) is not None) is fits:

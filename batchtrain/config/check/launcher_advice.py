@@ -10,7 +10,7 @@ from batchtrain.launchers import shell
 
 MOST_WORDS = 100
 LONGEST = 200
-_ATTACHED = re.compile(r"(-[A-Za-z])(\d+)")
+_ATTACHED = r"(-[A-Za-z])(\d+)"
 """An option of one letter with its number, such as `-n4`."""
 
 
@@ -49,7 +49,7 @@ def advice(launcher: str, command: str, start: int, block: str) -> tuple[str, st
 
 def _split(word: str) -> tuple[str, str]:
     """The name of an option and the value that is joined to it."""
-    if attached := _ATTACHED.fullmatch(word):
+    if attached := re.fullmatch(_ATTACHED, word):
         return attached[1], attached[2]
     name, _, value = word.partition("=")
     return name, value
