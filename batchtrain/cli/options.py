@@ -119,7 +119,7 @@ def assignments(values: tuple[str, ...]) -> dict[str, str]:
     for value in values:
         name, equals, text = value.partition("=")
         if not equals or not name.strip():
-            raise click.BadParameter(f"`{value}` is not of the form a.b=c")
+            raise click.BadParameter(f"`{value}` is not of the form NAME=VALUE")
         pairs[name.strip()] = text
     return pairs
 

@@ -204,7 +204,7 @@ def _say_what_is_made(recipe: Recipe) -> None:
         say(f"pool {pool.id}: {counted(pool.vm_count.total, 'node')} of {pool.vm_size}{spot}")
     for job in recipe.jobs:
         ids = [task.id for task in job.tasks]
-        label = f"task {ids[0]}" if ids and ids[0] else "tasks with generated ids"
+        label = f"task {ids[0]}" if ids and ids[0] and not job.tasks[0].task_factory else "tasks with generated ids"
         say(f"job {job.id}: {label if len(ids) == 1 else f'{len(ids)} tasks'}")
 
 

@@ -41,16 +41,16 @@ def resolved(plan: Intended) -> Intended:
     listed = any(source.packages for source in plan.own_packages)
     if plan.ready or not listed or tuple(map(int, plan.version.split("."))) < OLDEST:
         return plan
-    base = plan.spec.packages
-    packages = _found(plan, base)
+    base, packages = plan.spec.packages, _found(plan, plan.spec.packages)
     if packages is None:  # the list has other versions, which are installed after those of the environment
         base, packages = (), _find(plan, ())
     builds: tuple[str, ...] = ()
     if plan.spec.extra_index == TORCH_INDEX and _others(packages):
         packages, builds = _for_cpus(plan, base, packages)
-    download = sum(package.megabytes for package in packages.values())
+    download = round(sum(package.megabytes for package in packages.values()))
     size = VENV + sum(_unpacked(name, package.megabytes) for name, package in packages.items())
-    return plan._replace(builds=builds, megabytes=max(round(size), plan.spec.megabytes), download=round(download))
+    spec = plan.spec if plan.spec.packages or "torch" in packages else plan.spec._replace(extra_index="")
+    return plan._replace(spec=spec, builds=builds, megabytes=max(round(size), plan.spec.megabytes), download=download)
 
 
 def _for_cpus(
