@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import subprocess
@@ -78,17 +77,6 @@ def test_the_account_comes_from_the_same_directory_as_the_id(recipe: Path, batch
 
 
 @pytest.mark.slow
-def test_a_files_absence_is_not_silence(recipe: Path, batchtrain: Any) -> None:
-    batchtrain("emulator", "start", "--port", "0")
-    batchtrain("pool", "add", "--configdir", str(recipe), "--local")
-    batchtrain("jobs", "add", "--configdir", str(recipe), "--local")
-    batchtrain("jobs", "wait", "j", "--local")
-    for words in (["nojob", "--task", "t"], ["j", "--task", "nosuch"], ["j", "--file", "nosuch.txt"]):
-        batchtrain("jobs", "logs", *words, "--local", code=3)
-        batchtrain("jobs", "logs", *words, "--local", "-f", code=3)
-
-
-@pytest.mark.slow
 def test_a_job_that_a_user_ended_before_its_tasks_is_no_success(recipe: Path, batchtrain: Any) -> None:
     jobs = (
         JOBS.replace("auto_complete: true", "auto_complete: false")
@@ -101,15 +89,6 @@ def test_a_job_that_a_user_ended_before_its_tasks_is_no_success(recipe: Path, ba
     batchtrain("jobs", "term", "j", "--local", "-y")
     told = batchtrain("jobs", "wait", "j", "--local", code=130).stderr
     assert "task j/t was terminated" in told and "job j was terminated by a user" in told
-
-
-@pytest.mark.slow
-def test_an_id_is_never_a_path(recipe: Path, batchtrain: Any) -> None:
-    batchtrain("emulator", "start", "--port", "0")
-    batchtrain("pool", "add", "--configdir", str(recipe), "--local")
-    batchtrain("jobs", "add", "--configdir", str(recipe), "--local")
-    batchtrain("jobs", "del", "j/tasks/t", "--local", "-y", code=3)
-    assert len(json.loads(batchtrain("jobs", "tasks", "j", "--local", "-o", "json").stdout)) == 1
 
 
 @pytest.mark.parametrize("closed", ["stdin", "stdout"])

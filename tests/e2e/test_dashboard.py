@@ -6,7 +6,6 @@ import contextlib
 import csv
 import json
 import re
-import socket
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -58,14 +57,6 @@ def ended(running: Dashboard, job: str, task: str) -> Any:
 
 
 # --- the API --------------------------------------------------------------------------------------------------------
-
-
-def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path, batchtrain: Any) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        error = batchtrain("dashboard", "--no-open", "--port", str(taken.getsockname()[1]), code=2).stderr
-    assert "`--port 0` takes a free one" in error
 
 
 @pytest.mark.slow

@@ -195,6 +195,7 @@ def test_the_output_of_a_task_is_read_and_followed(site: Site, tmp_path: Path) -
     site.step("read another file", job.read, "t0", file="stderr.txt")
     site.step("read a file that is not there", job.read, file="x")
     site.step("logs", lambda: [*job.logs()])
+    site.step("logs of a task that is not there", lambda: [*job.logs("x")])
     site.step("logs that are followed to the end", lambda: [*job.logs("t0", follow=True, tell=site.tell)])
     site.step("follow a task that runs", lambda: [*job.logs("t1", follow=True, timeout=0, tell=site.tell)])
     site.step("follow a file that never comes", lambda: [*job.logs("t0", file="x", follow=True, tell=site.tell)])

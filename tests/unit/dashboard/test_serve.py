@@ -102,7 +102,10 @@ def taken() -> Any:
 
 
 def test_a_named_port_that_is_taken_is_refused_with_the_next_step(taken: int) -> None:
-    with pytest.raises(UsageError, match=rf"port {taken} cannot be used: .*`--port 0`"), serve._listening(taken):
+    with (
+        pytest.raises(UsageError, match=rf"port {taken} cannot be used: .*`--port 0` takes a free one"),
+        serve._listening(taken),
+    ):
         pass
 
 

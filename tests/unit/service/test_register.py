@@ -39,6 +39,10 @@ def create(service: Service, register: Register, thing: Thing = POOL) -> None:
     register.create(service.client, thing, BODIES[thing], send)
 
 
+def test_the_id_of_a_thing_is_one_segment_of_its_path() -> None:
+    assert Thing("job", "j/tasks/t").path == "/jobs/j%2Ftasks%2Ft"
+
+
 # --- one request ----------------------------------------------------------------------------------------------------
 
 
