@@ -115,7 +115,7 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake("a controller has the rights of one Batch account", _control, pool={"candidates": OTHER_ACCOUNT},
             credentials={"batch_accounts": {"other": {"account_service_url": "https://other.region.batch.example"}}}),
     Mistake("a controller signs in to the Batch account", _control, pool={"candidates": ALTERNATIVES}),
-    Mistake("leave out --no-wait", lambda client, recipe, runs: client.pools.add(recipe, wait=False, tell=_quiet),
+    Mistake("while its nodes are awaited; wait for them", lambda client, recipe, runs: client.pools.add(recipe, wait=False, tell=_quiet),
             pool={"candidates": ALTERNATIVES}),
     Mistake("creates its own pool", _add_pool, job={"auto_pool": {}}),
     Mistake("Azure Resource Manager, which takes no account key", _add_pool, pool={"identities": [IDENTITY]}),

@@ -162,7 +162,8 @@ def fetch_left(client: bt.Client, work: Work, told: Told, checks: Checks) -> Non
 
 
 def wait_left(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
-    """`jobs wait` or `runs attach` ends a run that was left, or that lost its process: neither is it any more."""
+    """`jobs wait` or `runs attach` ends a run that was left, or that lost its process: neither is it any more, unless
+    results are still on nodes. Then its job is kept, and a later command ends it."""
     names = left_runs(work, checks)
     if not names or not checks.has_job_of(work, names[-1]):
         return
@@ -170,5 +171,8 @@ def wait_left(client: bt.Client, work: Work, told: Told, checks: Checks) -> None
     code = cli(work, checks, *words, "--timeout", str(LIMIT))
     if code not in (0, 10):
         raise Exited(f"exit code {code}")
-    if names[-1] in left_runs(work, checks):
+    if names[-1] not in left_runs(work, checks):
+        return
+    if code == 0 or not checks.has_job_of(work, names[-1]):
         checks.invariants.fail(f"a run that was left is ended: not by {words[1]}, which exits with {code}")
+    raise Exited(f"exit code {code}")
