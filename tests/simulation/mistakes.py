@@ -111,11 +111,11 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake("needs a storage account", _detach, credentials={"storage": {}}),
     Mistake("several storage accounts", _detach, credentials={
         "storage": {"one": {"account": "one"}, "two": {"account": "two"}}}),
-    Mistake("--controller moves a job among the `candidates`", _control),
+    Mistake("a controller moves a job among the `candidates`", _control),
     Mistake("a controller has the rights of one Batch account", _control, pool={"candidates": OTHER_ACCOUNT},
             credentials={"batch_accounts": {"other": {"account_service_url": "https://other.region.batch.example"}}}),
     Mistake("a controller signs in to the Batch account", _control, pool={"candidates": ALTERNATIVES}),
-    Mistake("while its nodes are awaited; wait for them", lambda client, recipe, runs: client.pools.add(recipe, wait=False, tell=_quiet),
+    Mistake("nodes are awaited", lambda client, recipe, runs: client.pools.add(recipe, wait=False, tell=_quiet),
             pool={"candidates": ALTERNATIVES}),
     Mistake("creates its own pool", _add_pool, job={"auto_pool": {}}),
     Mistake("Azure Resource Manager, which takes no account key", _add_pool, pool={"identities": [IDENTITY]}),
