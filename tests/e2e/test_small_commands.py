@@ -86,3 +86,8 @@ def test_a_job_that_was_disabled_is_enabled(standing: Shell) -> None:
     assert printed(standing, "jobs", "show", "job")["state"] in ("disabling", "disabled")
     standing("jobs", "enable", "job", "--local")
     assert printed(standing, "jobs", "show", "job")["state"] == "active"
+
+
+def test_a_pool_without_a_login_has_none_to_make(standing: Shell) -> None:
+    said = standing("pool", "login", str(standing.cwd / "recipe"), "--local", code=2).stderr
+    assert "add `ssh` with a `username` to pool.yaml" in said

@@ -93,7 +93,7 @@ def _nodes(subject: Subject) -> Found:
 def _scaling(subject: Subject) -> Found:
     for path, _, _, gang in subject.gangs:
         if subject.scaling is not None and gang.num_instances in INSTANCES:
-            message = f"the pool scales, so `{gang.num_instances}` may be few when the job is added; write a number"
+            message = f"the pool scales, so `{gang.num_instances}` may be too few when the job is added; write a number"
             yield (*path, "num_instances"), message
 
 

@@ -115,7 +115,7 @@ def test_it_is_installed_once_from_its_lock_file(home: Path, npm: list[dict[str,
     assert azurite.install(NODE, told.append) == script
     assert len(npm) == 1
     (line,) = told
-    assert f"to {home} (365 MB, a minute, once)" in line
+    assert f"in {home} (365 MB, a minute, once)" in line
     assert sorted(path.name for path in home.parent.iterdir()) == [".azurite.lock", "azurite"]
 
 
