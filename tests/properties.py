@@ -230,12 +230,12 @@ def path_of(place: PropertyPath) -> str:
 
 
 AUTOMATIC: dict[str, Any] = {
-    "whole number or text": 3,
+    "whole number or text": 7531,
     "mapping of names to anything": {"KEY_A": "value-a"},
     "list of anything": ["one-text", "two-text"],
     "text": "some-text",
-    "whole number": 7,
-    "number": 7.5,
+    "whole number": 7531,
+    "number": 75.31,
     "true or false": True,
     "list of text": ["one-text", "two-text"],
     "mapping of names to text": {"KEY_A": "value-a"},
