@@ -118,7 +118,8 @@ class Pools:
             )
 
         options = ordered(recipe, self._client.account.region or "")
-        (search := placement.Placement(self._client, options, create, register, tell)).find()
+        search = placement.Placement(self._client, options, create, register, tell)
+        search.find()
         assert search.pool is not None
         return search.pool
 
