@@ -41,6 +41,11 @@ def driver(size: VmSize) -> frozenset[str]:
     return frozenset({NVIDIA, VOLTA} if size.gpu_model in VOLTA_GPUS else {NVIDIA})
 
 
+def takes_nvidia_driver(size: VmSize | None) -> bool:
+    """Whether a driver of NVIDIA installs on the size: it has such GPUs, or the catalogue does not have it."""
+    return size is None or (size.gpus > 0 and size.gpu_vendor == "nvidia")
+
+
 def needs(size: VmSize | None, *, os: str, containers: bool, rdma: bool) -> frozenset[str]:
     """The capabilities of an image that meets all needs of a pool; drivers are required of Linux images only.
 

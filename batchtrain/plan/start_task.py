@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from batchtrain.catalog import fit
 from batchtrain.config import node_preparation
 from batchtrain.config.image_names import below
 from batchtrain.config.types import Pool, Recipe
@@ -106,7 +107,7 @@ def _own(
     sifs, keys = _sifs(recipe)
     todo = Preparation(
         mounts=mounts,
-        nvidia_driver=(pool.gpu.nvidia_driver.source or "") if pool.gpu else "",
+        nvidia_driver=_driver(recipe, pool),
         runtimes=pool.container_runtimes.install,
         docker_user=pool.ssh.username if pool.ssh and pool.ssh.allow_docker_access else "",
         docker_images=tuple(Image(name, _copy_of(recipe, name)) for name in images),
@@ -116,6 +117,12 @@ def _own(
         fallback=bool(recipe.settings.fallback_registry),
     )
     return todo, (passwords if todo.logins else ()) + keys
+
+
+def _driver(recipe: Recipe, pool: Pool) -> str:
+    """The driver to install; empty without one, and on a size that cannot use it."""
+    source = (pool.gpu.nvidia_driver.source or "") if pool.gpu else ""
+    return source if fit.takes_nvidia_driver(recipe.catalog.size(pool.vm_size)) else ""
 
 
 def _copy_of(recipe: Recipe, image: str) -> str:

@@ -685,6 +685,7 @@ ROWS: dict[str, Row] = {
         "--strip-components 2", shown=2, effect=uploads
     ),
     # the pool
+    f"{POOL}.gpu.nvidia_driver.source": Row(beside=GPU),
     f"{POOL}.vm_size": Row("STANDARD_D8S_V5"),
     f"{POOL}.identities": Row([IDENTITY], effect=sent, beside=KEYED),
     f"{POOL}.public_ips": Row(

@@ -278,6 +278,8 @@ def _gpu_driver(subject: Subject) -> Found:
     if image is None or size is None or not size.gpus or subject.windows:
         return
     commands, source = subject.pool.additional_node_prep.commands, gpu and gpu.nvidia_driver.source
+    if not fit.takes_nvidia_driver(size):
+        source = None
     if {NVIDIA, ROCM} & image.capabilities:
         if source:
             path = (*POOL, "gpu", "nvidia_driver", "source")
@@ -285,6 +287,22 @@ def _gpu_driver(subject: Subject) -> Found:
     elif not (source or subject.vm.extensions or commands.pre or commands.post):
         driver_advice = ", or name one in `gpu.nvidia_driver.source`" if size.gpu_vendor == "nvidia" else ""
         yield IMAGE, f"{size.name} has GPUs, but the image has no driver; {_other(subject)}{driver_advice}"
+
+
+def _driver_unused(subject: Subject) -> Found:
+    size, gpu = subject.size, subject.pool.gpu
+    if size is None or gpu is None or not gpu.nvidia_driver.source:
+        return
+    if subject.windows:
+        reason = "it is a driver for Linux, and the nodes run Windows"
+    elif not fit.takes_nvidia_driver(size):
+        reason = f"{size.name} has {'AMD' if size.gpus else 'no'} GPUs"
+    else:
+        return
+    yield (
+        (*POOL, "gpu", "nvidia_driver", "source"),
+        f"{reason}, so this driver is ignored: the start task does not install it; remove `gpu.nvidia_driver`",
+    )
 
 
 def _rdma_driver(subject: Subject) -> Found:
@@ -523,6 +541,8 @@ RULES = (
     Rule("image-gpu-vendor", WARNING, POOL, "The image's GPU driver is from the GPUs' vendor.", _HPC, _gpu_vendor),
     Rule("image-gpu-old", WARNING, POOL, "The driver of the image supports the GPUs of the size.", _HPC, _gpu_old),
     Rule("image-gpu-driver", WARNING, POOL, "Nodes with GPUs get one driver.", _HPC, _gpu_driver),
+    Rule("gpu-driver-unused", WARNING, POOL, "A GPU driver is only installed on Linux nodes with GPUs of NVIDIA.",
+         "NVIDIA: its installer ends without such a GPU; Batch Shipyard ignored it there", _driver_unused),
     Rule("image-rdma", WARNING, BOTH, "Nodes whose gangs use InfiniBand have drivers for it.",
          "Azure: Enable InfiniBand; azhpc-images", _rdma_driver),
     Rule("rdma-unused", INFO, POOL, "The InfiniBand of the VM size can be used.",

@@ -40,6 +40,13 @@ def test_variables_of_a_vault_come_before_those_in_the_file() -> None:
     ]
 
 
+@pytest.mark.parametrize("size", ["STANDARD_HB120RS_V3", "STANDARD_NV32AS_V4"])
+def test_no_nvidia_driver_is_installed_on_a_size_that_cannot_use_it(size: str) -> None:
+    gpu = {"nvidia_driver": {"source": "https://d"}}
+    assert "https://d" in ours({"vm_size": "STANDARD_NC4AS_T4_V3", "gpu": gpu})
+    assert "startTask" not in sent({"vm_size": size, "gpu": gpu, "inter_node_communication_enabled": False})
+
+
 def input_of(**told: Any) -> dict[str, Any]:
     item = {"storage_account_settings": "s", "remote_path": "c/d", **told}
     return {"input_data": {"azure_storage": [item]}}
