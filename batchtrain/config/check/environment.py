@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 from functools import cache, partial
 
-from batchtrain.config.check.subject import Gang, Path, Subject
+from batchtrain.catalog import successors
+from batchtrain.config.check.subject import LONGEST_READ, Gang, Path, Subject
 from batchtrain.config.check.table import BOTH, ERROR, INFO, JOBS, POOL, WARNING, Found, Rule
-from batchtrain.frameworks import FRAMEWORKS
+from batchtrain.config.patterns import late
+from batchtrain.frameworks import FRAMEWORKS, transports
 from batchtrain.frameworks.mpi import MPIS
 
 POSSIBLE = r"[^=\s\x00]+"
@@ -111,6 +113,44 @@ def _too_large(subject: Subject) -> Found:
             yield (*path, largest), f"the variables have {size:,} bytes together, and {advice}"
 
 
+_OF_NETWORK_DIRECT = late(
+    r"\bI_MPI_DAPL_\w+(?:[=\s]+[^\s;&|\"']+)?"
+    r"|\bI_MPI_(?:FABRICS(?:_LIST)?|DEVICE)[=\s]+[\"']?[\w:,]*(?:dapl|rdma|rdssm)[\w:,]*"
+)
+"""A variable of Intel MPI with its value, as shells and the options of mpirun set it."""
+_TODAY = " and ".join(f"`{variable.name}={variable.value}`" for variable in transports.INTELMPI_INFINIBAND)
+
+
+def _network_direct(subject: Subject) -> Found:
+    size = subject.size
+    if size is None or size.rdma == "network-direct":
+        return
+    if size.rdma:
+        where = f"and {size.name} has SR-IOV: remove it; `runtime: intelmpi` sets {_TODAY}"
+        where += f". Where the command starts mpirun itself, write these. {successors.OLD_MPI_REASON.rstrip('.')}"
+    else:
+        where = f"and {size.name} has no InfiniBand: remove it"
+    for path, text in _settings(subject):
+        if (match := _OF_NETWORK_DIRECT.search(text[:LONGEST_READ])) is not None:
+            yield path, f"`{match[0]}` works only with the Network Direct of retired sizes, {where}"
+
+
+def _settings(subject: Subject) -> Iterator[tuple[Path, str]]:
+    """The texts that may set variables of a gang's processes."""
+    for path, variables in _everywhere(subject):
+        yield from (((*path, name), f"{name}={value}") for name, value in variables.items())
+    yield from subject.commands
+    for path, _, task in subject.tasks:
+        for number, option in enumerate(task.additional_docker_run_options):
+            yield (*path, "additional_docker_run_options", number), option
+    for gang in subject.gangs:
+        options = gang.options.mpi.options if gang.options.mpi is not None else ()
+        for number, option in enumerate(options):
+            value = "".join(options[number + 1 : number + 2])  # `-genv`, the name and the value are three options
+            if option.startswith("I_MPI_") or "I_MPI_" not in value:
+                yield (*gang.path, "mpi", "options", number), f"{option} {value}"
+
+
 _SETTING = "azure-batch 15.1, EnvironmentSetting"
 _BATCH_VARIABLES = "Azure Batch: batch-compute-node-environment-variables"
 
@@ -139,6 +179,8 @@ RULES = (
          "Open MPI: MCA parameters; Hydra: environment variables", _launch),
     Rule("environment-port", ERROR, JOBS, "Port 6000, which Batch uses, is not used by a launch.",
          "Azure Batch: AZ_BATCH_MASTER_NODE (port 6000)", _port),
+    Rule("environment-network-direct", WARNING, BOTH, "Settings of Network Direct are used on sizes that have it.",
+         "Intel MPI 2019: release notes; Microsoft Learn: Set up Message Passing Interface for HPC", _network_direct),
     Rule("environment-size", ERROR, JOBS, "A task's variables fit into a request.",
          "Azure Batch: 413 RequestBodyTooLarge (1 MB)", _too_large),
 )  # fmt: skip
