@@ -27,6 +27,19 @@ SERVICE_WORDS = {
 }
 
 
+PACKAGE_MANAGERS: dict[str, tuple[str, ...]] = {
+    "ubuntu": ("apt-get", "apt"), "debian": ("apt-get", "apt"),
+    "centos": ("yum", "dnf"), "el": ("dnf", "yum"), "rhel": ("dnf", "yum"), "almalinux": ("dnf", "yum"),
+    "opensuse": ("zypper",), "sles": ("zypper",), "azurelinux": ("tdnf", "dnf"), "mariner": ("tdnf", "dnf"),
+}  # fmt: skip
+"""The commands that install packages, the usual one first, by the system in the name of the node agent."""
+
+
+def package_managers(node_agent: str) -> tuple[str, ...]:
+    """Those of the images with a node agent, such as `batch.node.ubuntu 24.04`; none if they are unknown."""
+    return PACKAGE_MANAGERS.get(node_agent.lower().removeprefix("batch.node.").partition(" ")[0], ())
+
+
 class Image(NamedTuple):
     """One marketplace image, or a row of them."""
 
