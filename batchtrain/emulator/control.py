@@ -14,7 +14,7 @@ from batchtrain.emulator import injection, job_preparation, models, routes, wire
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.indexes import JobEntry
-from batchtrain.emulator.interface import NodeLost, StorageMissing
+from batchtrain.emulator.interface import NO_WINDOWS, NodeLost, StorageMissing
 from batchtrain.emulator.machine import docker_engine
 from batchtrain.emulator.reply import Reply
 from batchtrain.emulator.world import Quotas, World
@@ -203,13 +203,17 @@ class Control:
 
 
 def hints(world: World) -> list[dict[str, str]]:
-    """Why tasks stay active. Azure does not report the reason."""
+    """Why tasks stay active, and why the commands of a Windows pool fail. Azure does not report the reason."""
     rows = []
     for entry in world.jobs.values():
         seqs = [seq for seq in entry.ready if seq in world.hints] if world.hints else []
         rows += [{"jobId": entry.record.id, "taskId": entry.tasks.at(seq).id, "text": world.hints[seq]} for seq in seqs]
         if entry.counts["active"] and (reason := _job_reason(world, entry)):
             rows.append({"jobId": entry.record.id, "taskId": "", "text": reason})
+        pool = world.pools.get(entry.pool_key)
+        has_windows = pool is not None and pool.windows and not pool.simulated
+        if has_windows and (entry.counts["active"] or entry.counts["failed"]):
+            rows.append({"jobId": entry.record.id, "taskId": "", "text": NO_WINDOWS})
     return rows
 
 

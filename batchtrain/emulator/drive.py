@@ -21,7 +21,7 @@ from batchtrain.emulator import endings, job_preparation, node_reports, recovery
 from batchtrain.emulator.alarms import Alarms
 from batchtrain.emulator.blob_store import BlobStore
 from batchtrain.emulator.injection import Injection
-from batchtrain.emulator.interface import Exit, Machine, NodeLost, NodeUnfit, Run
+from batchtrain.emulator.interface import NO_WINDOWS, Exit, Machine, NodeLost, NodeUnfit, Run
 from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.emulator.machine.threads import in_daemon_thread
 from batchtrain.emulator.store import Store
@@ -238,6 +238,8 @@ class Driver:
             return
         address = up.address or spec.address
         logger.info("node %s of pool %s is up at %s (%s)", effect.node, entry.record.id, address, up.isolation)
+        if entry.windows and not entry.simulated and effect.node == next(iter(entry.nodes)):  # once for the pool
+            logger.warning("pool %s: %s", entry.record.id, NO_WINDOWS)
         self._report(node_reports.node_up, effect.node, up)
 
     async def _take(self, seconds: float) -> None:

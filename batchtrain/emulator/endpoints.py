@@ -50,8 +50,7 @@ LOGIN_PORTS = (22, 3389)
 
 def login(entry: PoolEntry, node: Node) -> Document:
     """The log-in address: the endpoint of the log-in port, or the node's own port if the pool maps none."""
-    windows = "windows" in entry.record.spec["virtualMachineConfiguration"]["nodeAgentSKUId"].lower()
-    ports = sorted(LOGIN_PORTS, reverse=windows)
+    ports = sorted(LOGIN_PORTS, reverse=entry.windows)
     tcp = [endpoint for endpoint in of_node(entry, node) if endpoint["protocol"] == "tcp"]
     frontend_ports = (endpoint["frontendPort"] for port in ports for endpoint in tcp if endpoint["backendPort"] == port)
     port = next(frontend_ports, ports[0])

@@ -30,6 +30,11 @@ class PoolEntry:
         """Whether its nodes run no commands: set by the pool's metadata, which every client can write."""
         return {"name": SIMULATED, "value": "simulated"} in self.record.spec.get("metadata", [])
 
+    @property
+    def windows(self) -> bool:
+        """Whether its image is a Windows one."""
+        return "windows" in self.record.spec["virtualMachineConfiguration"]["nodeAgentSKUId"].lower()
+
     def used(self, node_id: str) -> int:
         """Slots in use on a node."""
         return sum(task.slots for task in self.running[node_id].values())

@@ -10,6 +10,11 @@ import msgspec
 
 SIMULATED = "batchtrain-nodes"
 """Metadata item: with the value `simulated`, nodes of the pool run no commands."""
+NO_WINDOWS = (
+    "The image of the pool is a Windows one, but the nodes of the emulator are Linux: commands of Windows, such as"
+    f" `cmd /c`, cannot run here. Use simulated nodes (metadata of the pool: `{SIMULATED}: simulated`), which accept"
+    " any command and only take the time of its `sleep`, or use a Linux image."
+)
 
 STORAGE_ACCOUNT = "batchtrainlocal"
 """The name of the account's own storage, which is its auto-storage too."""
@@ -140,6 +145,8 @@ class NodeSpec(NamedTuple):
     gpus: int = 0
     simulated: bool = False
     """The node runs no commands; see `simulated`."""
+    windows: bool = False
+    """The image of its pool is a Windows one."""
     packages: tuple[Package, ...] = ()
     """Application packages of the pool."""
     mounts: tuple[Mount, ...] = ()

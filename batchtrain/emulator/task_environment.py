@@ -30,6 +30,7 @@ def node_spec(world: World, entry: PoolEntry, node: Node) -> NodeSpec:
         entry.record.node_size,
         size.gpus,
         simulated=entry.simulated,
+        windows=entry.windows,
         packages=applications.packages(world, _references(entry.record.spec)),
         mounts=mounts.of_pool(entry.record.spec),
         forwards=endpoints.forwards(entry, node),

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from batchtrain.emulator import mapped_images, trust
 from batchtrain.emulator.interface import (
+    NO_WINDOWS,
     Download,
     Exit,
     Mount,
@@ -293,7 +294,8 @@ class ProcessMachine:
             directory=run.directory,
         )
         if answer["event"] == "failed":
-            return Exit(None, answer["code"], answer["message"])
+            is_foreign = node.spec.windows and answer["code"] == "CommandProgramNotFound"
+            return Exit(None, answer["code"], answer["message"] + (f". {NO_WINDOWS}" if is_foreign else ""))
         return Exit(answer["code"])
 
     async def _mount(self, node: _Node, run: Run) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from batchtrain.emulator import control, node_reports, nodes, pools, reports, scheduler, task_environment, tasks
-from batchtrain.emulator.interface import Exit
+from batchtrain.emulator.interface import NO_WINDOWS, Exit
 from batchtrain.emulator.records import Task
-from tests.emulation import Stage, document
+from tests.emulation import Stage, document, machine
 
 
 def subtasks(stage: Stage) -> list[dict[str, object]]:
@@ -183,6 +185,24 @@ def test_hints_count_the_nodes_that_take_no_tasks(stage: Stage) -> None:
     assert stage.settle() == []
     (hint,) = control.hints(stage.world)
     assert hint["text"] == "1 of 2 nodes of pool pool take no tasks: starttaskfailed"
+
+
+WINDOWS: dict[str, Any] = machine(
+    imageReference={"publisher": "microsoftwindowsserver", "offer": "windowsserver", "sku": "2022-datacenter"},
+    nodeAgentSKUId="batch.node.windows amd64",
+)
+SIMULATED = {"metadata": [{"name": "batchtrain-nodes", "value": "simulated"}]}
+
+
+@pytest.mark.parametrize(("pool", "texts"), [(WINDOWS, [NO_WINDOWS]), ({**WINDOWS, **SIMULATED}, [])])
+def test_a_hint_says_that_a_windows_pool_runs_no_commands_of_windows(
+    stage: Stage, pool: dict[str, Any], texts: list[str]
+) -> None:
+    (node,) = stage.pool(1, **pool)
+    assert task_environment.node_spec(stage.world, stage.world.pools["pool"], node).windows
+    stage.job()
+    stage.task()
+    assert [hint["text"] for hint in control.hints(stage.world)] == texts
 
 
 def test_hints_are_computed_from_the_world(stage: Stage) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from batchtrain.emulator import mapped_images
 from batchtrain.emulator.interface import (
+    NO_WINDOWS,
     Container,
     Containers,
     Download,
@@ -458,6 +459,13 @@ async def test_a_run_that_does_not_start_has_batchs_code(
     end = await nodes.run(command)
     assert (end.code, end.failure) == (None, failure)
     assert end.message.startswith(message)
+
+
+async def test_a_command_of_a_windows_pool_that_is_not_here_names_simulated_nodes(nodes: Nodes) -> None:
+    await nodes.boot(windows=True)
+    end = await nodes.run("fail CommandProgramNotFound")
+    assert end.message == f"as asked. {NO_WINDOWS}"
+    assert "`batchtrain-nodes: simulated`" in NO_WINDOWS
 
 
 async def test_a_directory_that_leads_out_of_the_node_is_not_prepared(nodes: Nodes) -> None:
