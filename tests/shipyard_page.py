@@ -29,8 +29,10 @@ batchtrain run DIR --local                # the same on this machine
 | `--configdir DIR` after the verb | the same, before or after it; or DIR as the argument |
 | `SHIPYARD_CONFIGDIR`, `SHIPYARD_POOL_CONF`, … | [`BATCHTRAIN_CONFIGDIR`, …](../reference/command-line.md) |
 | `--poolid ID`, `--jobid ID`, `--taskid ID`, `--nodeid ID`, `--cardinal N` | accepted; here `pool ssh N` |
+| a command for a node, without `--poolid` | the pool of pool.yaml; here `.`, as in `pool reboot . NODE` |
 | `--tail stdout.txt`, `--raw`, `--wait` of pools | accepted; here `--follow`, `-o json`, and the default |
-| `--show-config`, `pool add --recreate`, `--filespec JOB,TASK,FILE` | the message has the command for it |
+| `--filespec JOB,TASK,FILE`, `--filespec NODE,FILE` | accepted; here arguments |
+| `--show-config`, `pool add --recreate` | the message has the command for it |
 | exit code 0 after a refused task | [exit codes](../reference/command-line.md) for each cause |
 | `fs.yaml`, `monitor.yaml`, `federation.yaml`, `slurm.yaml` | these four files are not read |
 

@@ -24,6 +24,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 STARTED = time.monotonic()
 PARTS = ("credentials", "config", "pool", "jobs")
 PROGRESS = ("auto", "live", "plain", "none")
+OF_FILE = "."
+"""In place of the id of a pool: the pool of pool.yaml."""
 FORMATS = ("table", "json", "jsonl", "yaml", "csv")
 
 

@@ -12,7 +12,7 @@ from batchtrain.cli.connecting import connect, registered, waiting
 from batchtrain.cli.documents import plain
 from batchtrain.cli.event_lines import tell
 from batchtrain.cli.messages import say
-from batchtrain.cli.options import settings
+from batchtrain.cli.options import OF_FILE, settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.cli.progress import bar
 from batchtrain.client.operations import Operations
@@ -123,10 +123,12 @@ def resize(
 
 
 def reboot(pool_id: str, node_ids: tuple[str, ...]) -> None:
-    """Reboot nodes of a pool; their tasks are requeued. NODE_IDS may be short, as in `pool show`."""
-    client = connect(changes=f"rebooting {', '.join(node_ids)} of pool {pool_id}")
-    full_ids = client.pools.node_ids(pool_id, node_ids, by_number=False)
-    client.pools.reboot(pool_id, full_ids)
+    """Reboot nodes of a pool (`.` for the one of pool.yaml); their tasks are requeued. NODE_IDS may be short, as in
+    `pool show`."""
+    name, config = named(pool_id)
+    client = connect(config, changes=f"rebooting {', '.join(node_ids)} of pool {name}")
+    full_ids = client.pools.node_ids(name, node_ids, by_number=False)
+    client.pools.reboot(name, full_ids)
     show({"rebooting": full_ids}, f"rebooting {', '.join(node_ids)}")
 
 
@@ -179,8 +181,8 @@ def evaluate(
 
 
 def named(pool_id: str | None) -> tuple[str, Loaded | None]:
-    """The pool to use: the named one, otherwise the one of pool.yaml, with its files."""
-    if pool_id:
+    """The pool to use: the named one; without a name, or with `.`, the one of pool.yaml, with its files."""
+    if pool_id and pool_id != OF_FILE:
         return pool_id, None
     config = loading.load(needs=("pool_specification",), checks=False)
     assert config.recipe.pool is not None
@@ -188,13 +190,15 @@ def named(pool_id: str | None) -> tuple[str, Loaded | None]:
 
 
 def files(pool_id: str, node: str) -> None:
-    """List the files of a node."""
-    show_rows(connect().pools.files(pool_id, node), empty="no files")
+    """List the files of a node of a pool (`.` for the one of pool.yaml)."""
+    name, config = named(pool_id)
+    show_rows(connect(config).pools.files(name, node), empty="no files")
 
 
 def get(pool_id: str, node: str, patterns: tuple[str, ...], directory: str) -> None:
-    """Download files of a node, such as `startup/**`, byte for byte."""
-    pools = connect().pools
+    """Download files of a node of a pool (`.` for the one of pool.yaml), such as `startup/**`, byte for byte."""
+    name, config = named(pool_id)
+    pools = connect(config).pools
     with bar() as progress:
-        rows = pools.get_files(pool_id, node, *patterns, directory=directory, progress=progress)
+        rows = pools.get_files(name, node, *patterns, directory=directory, progress=progress)
     show_rows(rows)

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+from batchtrain.cli.options import OF_FILE
 
 PAGE = "from-batch-shipyard"
 
@@ -42,6 +44,9 @@ _DISK = Answer(
 )
 _MONITOR = Answer("", "Use `batchtrain dashboard` for pools and jobs, and Azure Monitor for alerts.")
 _FEDERATION = Answer("", "batchtrain has no federations. `batchtrain jobs migrate` moves a job to another pool.")
+_STORAGE = Answer(
+    "", "batchtrain makes no tables and queues to delete. `batchtrain data rm LINK/CONTAINER` deletes blobs."
+)
 _SLURM = Answer("", "batchtrain creates no Slurm cluster; use Azure CycleCloud.")
 _AUTOSCALE = Answer("", "Change `autoscale` in pool.yaml and create the pool again, or use `az batch pool autoscale`.")
 _SAME = ("jobs del", "jobs disable", "jobs enable", "jobs list", "jobs stats", "jobs term", "pool del", "pool list",
@@ -55,7 +60,7 @@ ANSWERS: Mapping[str, Answer] = {
     **_all("cert", "add, create, del, list", _CERTIFICATE),
     "data files list": Answer("jobs files", "For one task. `batchtrain pool files` lists those of a node."),
     "data files node": Answer("pool get"),
-    "data files stream": Answer("jobs logs", "Add `--follow`; `--file` names another file than stdout.txt."),
+    "data files stream": Answer("jobs logs --follow", "`--file` names another file than stdout.txt."),
     "data files task": Answer(
         "jobs get", "`batchtrain jobs fetch` also fetches logs and results into the run directory."
     ),
@@ -82,7 +87,7 @@ ANSWERS: Mapping[str, Answer] = {
     "pool autoscale disable": Answer("pool resize", "Before, disable the formula: `az batch pool autoscale disable`."),
     "pool autoscale enable": _AUTOSCALE,
     "pool autoscale evaluate": Answer("pool autoscale evaluate", "It evaluates the formula here, without an account."),
-    "pool autoscale lastexec": Answer("pool diagnose POOL", "It reports an error of the last evaluation."),
+    "pool autoscale lastexec": Answer("pool diagnose", "It reports an error of the last evaluation."),
     "pool exists": Answer("pool show", "The exit code is 3 if the pool does not exist."),
     "pool images list": Answer("", "`batchtrain config show` prints `docker_images`, the images of the pool."),
     "pool images update": Answer(
@@ -104,8 +109,7 @@ ANSWERS: Mapping[str, Answer] = {
     ),
     **_all("slurm cluster", "create, destroy, orchestrate, start, status, suspend", _SLURM),
     **_all("slurm ssh", "controller, login, node", _SLURM),
-    "storage clear": Answer("data rm", "batchtrain makes no tables and queues that must be cleared."),
-    "storage del": Answer("data rm", "batchtrain makes no tables and queues that must be deleted."),
+    **_all("storage", "clear, del", _STORAGE),
     "storage sas create": Answer(
         "", "Use `az storage container generate-sas`. batchtrain makes the SAS that its tasks need."
     ),
@@ -143,8 +147,8 @@ class Option(NamedTuple):
 
 
 _SSH = ("pool ssh", "pool forward")
-_POOLS = ("pool show", "pool del", "pool resize", "pool wait", "pool watch", "pool reboot", "pool files", "pool get",
-          "pool diagnose")  # fmt: skip
+_NODES_OF_POOL = ("pool reboot", "pool files", "pool get")
+_POOLS = ("pool show", "pool del", "pool resize", "pool wait", "pool watch", "pool diagnose", *_NODES_OF_POOL)
 _MOVING = ("jobs migrate", "jobs disable")
 _POOL = "The id of the pool is an argument."
 _JOB = "The ids of jobs and tasks are arguments."
@@ -198,6 +202,7 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
     )),
     "--subscription-id": (Option(("",), None, "Write `management: {subscription_id: …}` into credentials.yaml."),),
     "--taskid": (
+        Option(("jobs tasks", "jobs tensorboard"), (), "It shows all tasks of the job."),
         Option(("jobs logs", "jobs exec"), ("--task", "{}"), "`--task` names the task."),
         Option(("jobs files", "jobs get", "jobs task"), ("{}",), _JOB, 2),
     ),
@@ -207,11 +212,12 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
         Option(("jobs migrate",), ("{}",), "The pool is the second argument.", 2),
     ),
     "--pool-id": (Option(_POOLS, ("{}",), _POOL, 1),),
-    "--cardinal": (Option((*_SSH, "pool reboot", "pool files", "pool get"), ("{}",), _NODE, 2),),
-    "--nodeid": (Option((*_SSH, "pool reboot", "pool files", "pool get"), ("{}",), _NODE, 2),),
-    "--filespec": (
-        Option(("jobs ",), None, "`batchtrain jobs logs JOB --task TASK --file FILE --follow` names the three."),
-    ),
+    "--cardinal": (Option((*_SSH, *_NODES_OF_POOL), ("{}",), _NODE, 2),),
+    "--nodeid": (Option((*_SSH, *_NODES_OF_POOL), ("{}",), _NODE, 2),),
+    "--file": (Option(("jobs get", "pool get"), ("{}",), "Files are arguments.", 3),),
+    **dict.fromkeys(("--logdir", "--image"), (
+        Option(("jobs tensorboard",), (), "It fetches the job, and finds the event files among the results."),
+    )),
     "--raw": (Option(("",), ("--output", "json"), "`--output json` prints documents.", is_flag=True),),
     "--wait": (
         Option(("pool del", "pool resize"), (), "It waits unless there is --no-wait.", is_flag=True),
@@ -226,6 +232,12 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
     "--tty": (Option(("pool ssh",), (), "Without a COMMAND there is a terminal.", is_flag=True),),
 }  # fmt: skip
 """Options that do not exist here."""
+_FILESPEC = {
+    **dict.fromkeys(("jobs logs", "jobs get"), ("--jobid", "--taskid", "--file")), "pool get": ("--nodeid", "--file"),
+}  # fmt: skip
+"""What the parts of `--filespec` are, by command."""
+_FIRST_RUNNING = "@FIRSTRUNNING"
+"""In place of a task; without a task, commands choose one themselves."""
 
 
 class OtherOption(ValueError):
@@ -239,7 +251,7 @@ def renamed(
     none. interspersed: options may follow arguments. valued: the options of the command with a value. Raises
     OtherOption."""
     rest, options, arguments, at = list[str](), list[str](), list[tuple[int, str]](), None
-    queue = list(words)
+    queue, has_arguments = list(_spread(command, words)), False
     while queue:
         word = queue.pop(0)
         if word == "--" or not (interspersed or word.startswith("-")):
@@ -247,8 +259,9 @@ def renamed(
             rest += [word, *queue]
             break
         name, equals, value = word.partition("=")
-        option = next((option for option in OPTIONS.get(name, ()) if command.startswith(option.commands)), None)
+        option = _option(command, name)
         if option is None:
+            has_arguments = has_arguments or not word.startswith("-")
             rest += [word, *(queue[:1] if word in valued else ())]
             del queue[: word in valued]
             continue
@@ -267,9 +280,28 @@ def renamed(
     if at is None:
         return None
     if (verb := f"{command} {words[0]}") in ANSWERS:  # `jobs tasks list`, where `jobs tasks` is a command here
-        line = " ".join((ANSWERS[verb].command, *(text for _, text in sorted(arguments))))
-        raise OtherOption(f"Batch Shipyard's `{verb}` is `batchtrain {line}` here. {ANSWERS[verb].remark}".rstrip())
+        raise OtherOption(_answered(verb, words[1:]))
+    if command in _NODES_OF_POOL and not has_arguments and 1 not in dict(arguments):
+        arguments.append((1, OF_FILE))
     return [*options, *rest[:at], *(text for _, text in sorted(arguments)), *rest[at:]]
+
+
+def _option(command: str, name: str) -> Option | None:
+    return next((option for option in OPTIONS.get(name, ()) if command.startswith(option.commands)), None)
+
+
+def _spread(command: str, words: Sequence[str]) -> Iterator[str]:
+    """The words with the options that `--filespec JOB,TASK,FILE` or `--filespec NODE,FILE` means."""
+    names, queue = _FILESPEC.get(command, ()), iter(words)
+    for word in queue:
+        name, equals, value = word.partition("=")
+        if not names or name != "--filespec":
+            yield word
+            continue
+        values = (value if equals else next(queue, "")).split(",", len(names) - 1)
+        for name, value in itertools.zip_longest(names, values, fillvalue=""):
+            if value != _FIRST_RUNNING:
+                yield from (name, value)
 
 
 def answer(groups: Sequence[str], words: Sequence[str]) -> str | None:
@@ -279,22 +311,34 @@ def answer(groups: Sequence[str], words: Sequence[str]) -> str | None:
     """
     names = [" ".join((*groups, *words[:count])) for count in (3, 2, 1)]
     for name in names:
-        if (today := BEFORE_3.get(name, name)) in ANSWERS:
-            command, remark = ANSWERS[today]
-            if today == "data files stream" and (line := _streaming(words)):
-                command, remark = line, ""
-            sentence = f"is `batchtrain {command}` here." if command else "does not exist here."
-            return f"Batch Shipyard's `{name}` {sentence} {remark}".rstrip()
+        if BEFORE_3.get(name, name) in ANSWERS:
+            return _answered(name, words[len(name.split()) - len(groups) :])
     for group in names:
         if any(name.startswith(f"{group} ") for name in ANSWERS):
             return f"`{group}` has commands in Batch Shipyard; `batchtrain help {PAGE}` lists what each is here."
     return None
 
 
-def _streaming(words: Sequence[str]) -> str:
-    """The command for `--filespec JOB,TASK,FILE`; empty without it."""
-    texts = [word.removeprefix("--filespec=") for before, word in itertools.pairwise(("", *words))
-             if before == "--filespec" or word.startswith("--filespec=")]  # fmt: skip
-    job, task, file = (*texts[0].split(",", 2), "", "")[:3] if texts else ("", "", "")
-    named = ("jobs", "logs", job, *(("--task", task) if task and task != "@FIRSTRUNNING" else ()))
-    return shlex.join((*named, *(("--file", file) if file else ()), "--follow")) if job else ""
+def _answered(name: str, words: Sequence[str]) -> str:
+    """The sentences about a command of Batch Shipyard. words: what was typed behind it."""
+    command, remark = ANSWERS[BEFORE_3.get(name, name)]
+    if command:
+        path = itertools.takewhile(lambda word: not word.startswith("-"), command.split())
+        line = shlex.join((*command.split(), *_typed(" ".join(path), words)))
+        return f"Batch Shipyard's `{name}` is `batchtrain {line}` here. {remark}".rstrip()
+    return f"Batch Shipyard's `{name}` does not exist here. {remark}".rstrip()
+
+
+def _typed(command: str, words: Sequence[str]) -> Sequence[str]:
+    """The options and arguments of a command here for those of Batch Shipyard that were typed; without the others."""
+    options, spread = list[str](), tuple(_spread(command, words))
+    for word, following in itertools.pairwise((*spread, "")):
+        name, equals, _ = word.partition("=")
+        option = _option(command, name)
+        if name == "--file" or (option is not None and option.words is not None):
+            is_whole = equals or (option is not None and option.is_flag)
+            options += (word,) if is_whole else (word, following)
+    try:
+        return renamed(command, options, valued=("--file",)) or ()
+    except OtherOption:
+        return ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -14,7 +15,7 @@ import pytest
 
 from batchtrain.cli import job_tasks
 from batchtrain.cli.app import root
-from batchtrain.cli.shipyard import ANSWERS, BEFORE_3, OPTIONS, PAGE, renamed
+from batchtrain.cli.shipyard import ANSWERS, BEFORE_3, OPTIONS, PAGE, OtherOption, renamed
 from batchtrain.errors import NotFound
 from tests.environments import ROOT
 from tests.unit.cli.conftest import Run
@@ -95,6 +96,10 @@ def test_a_command_that_deletes_is_the_answer_to_a_plain_typo_only(words: list[s
         ("pool ssh", "--local --configdir d --cardinal 0 ls", "--local --configdir d 0 ls"),
         ("pool ssh", "--cardinal 0 --local --configdir d ls", "--local --configdir d 0 ls"),
         ("pool reboot", "--nodeid tvm-1 --pool-id p", "p tvm-1"),
+        ("pool reboot", "--nodeid tvm-1", ". tvm-1"),
+        ("pool reboot", "p --nodeid tvm-1", "p tvm-1"),
+        ("pool get", "--filespec tvm-1,wd/a,b", ". tvm-1 wd/a,b"),
+        ("jobs get", "--filespec j,@FIRSTRUNNING,*.txt", "j *.txt"),
         ("pool del", "--poolid p --wait", "p"),
         ("pool list", "--raw", "--output json"),
     ],
@@ -148,7 +153,34 @@ def test_a_verb_in_place_of_a_job_is_answered_if_no_job_has_this_id(
 
 def test_a_file_that_is_streamed_becomes_the_command_for_it() -> None:
     message = refusal(["data", "files", "stream", "--filespec", "job,task,wd/a b.log"])
-    assert "`batchtrain jobs logs job --task task --file 'wd/a b.log' --follow`" in message
+    assert "`batchtrain jobs logs --follow --task task job --file 'wd/a b.log'`" in message
+
+
+TYPED = {
+    "jobs tasks": "--jobid j --taskid t", "jobs": "--jobid j", "data files": "--jobid j --taskid t",
+    "misc": "--jobid j --taskid t --logdir d", "pool": "--nodeid tvm-1", "storage": "--poolid p",
+    "diag": "--nodeid tvm-1",
+    "data files task": "--all --filespec j,t,*.txt", "data files stream": "--filespec j,t,wd/x.log",
+    "data files node": "--filespec tvm-1,startup/stdout.txt",
+}  # fmt: skip
+"""What users type behind the commands of Batch Shipyard that begin so; the longest beginning counts."""
+
+
+@pytest.mark.parametrize("name", [*ANSWERS, *BEFORE_3])
+def test_the_command_in_an_answer_takes_what_was_typed(name: str) -> None:
+    later = BEFORE_3.get(name, name)
+    typed = next((TYPED[start] for start in sorted(TYPED, key=len, reverse=True) if later.startswith(start)), "")
+    message = refusal([*name.split(), *typed.split(), "--configdir", "x"])
+    if not message and name.startswith("jobs tasks "):
+        with pytest.raises(OtherOption) as raised:
+            renamed("jobs tasks", [*name.split()[2:], *typed.split()])
+        message = str(raised.value)
+    if " is `batchtrain " not in message:
+        return  # the command exists here, or has no equal
+    words = shlex.split(message.split(" is `batchtrain ")[1].split("` here")[0])
+    path = next(path for path in (" ".join(words[:count]) for count in (3, 2, 1)) if path in COMMANDS)
+    assert "j" in words or "--jobid" not in typed or not path.startswith("jobs "), message
+    COMMANDS[path].make_context(path, words[len(path.split()) :])
 
 
 def test_each_option_of_batch_shipyard_is_replaced_by_one_that_exists() -> None:
@@ -162,7 +194,16 @@ def test_each_option_of_batch_shipyard_is_replaced_by_one_that_exists() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("pool", "del"), ("pool", "resize", "--spot", "1"), ("pool", "ssh", "0"), ("pool", "show"), ("jobs", "del")],
+    [
+        ("pool", "del"),
+        ("pool", "resize", "--spot", "1"),
+        ("pool", "ssh", "0"),
+        ("pool", "show"),
+        ("jobs", "del"),
+        ("pool", "reboot", "--nodeid", "tvm-1"),
+        ("pool", "get", ".", "n0", "x"),
+        ("pool", "files", ".", "n0"),
+    ],
 )
 def test_a_command_that_needs_only_a_name_does_not_check_the_files(
     words: tuple[str, ...], batchtrain: Run, tmp_path: Path
