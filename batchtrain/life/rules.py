@@ -297,6 +297,20 @@ def _no_usable_node(view: View, task: Task) -> Reason | None:
     return Reason(cause, f"`batchtrain pool diagnose {view.pool.id}` tells why; reboot or replace them", proof)
 
 
+def _preparation_failed(view: View, task: Task) -> Reason | None:
+    failures = {row.node: row for row in view.seen.preparations if (row.state, row.result) == ("completed", "failure")}
+    ready = [node for node in view.seen.nodes or () if node.state in READY]
+    barred = [node for node in ready if node.id in failures]
+    if not barred or len(ready) - len(barred) >= (task.request.instances or 1):
+        return None
+    pool_id, first = view.pool.id, failures[barred[0].id]
+    where = f"{len(barred)} of {counted(len(view.seen.nodes or ()), 'node')} of pool {pool_id}"
+    cause = f"the job preparation task failed on {where}, which take{_s(len(barred))} no tasks of the job"
+    output = f"`batchtrain pool get {pool_id} {shortened(first.node)} '{first.directory}/*'` fetches its output"
+    step = f"{output}; correct it and add the job again, or reboot the node: it is tried again there"
+    return Reason(cause, step, first.failure.detailed)
+
+
 def _resize_refused(view: View, task: Task) -> Reason | None:
     pool, instances = view.pool, task.request.instances or 1
     if not pool.refusal or pool.nodes >= instances:
@@ -364,6 +378,9 @@ RULES: tuple[Rule, ...] = (
         _formula_gives_too_few, "the next evaluation", OVER, source="AutoScaleRun"),
     Rule("no-usable-node", "the nodes that are left take no tasks: unusable, lost, or their start task failed",
         _no_usable_node, "Azure, or a reboot by the user", OVER, HOUR, "BatchNodeState", by_hand=True),
+    Rule("preparation-failed", "the job preparation task failed on the nodes that are left",
+        _preparation_failed, "a reboot of the node by the user, or another node", OVER, HOUR,
+        "BatchJobPreparationTask.waitForSuccess", by_hand=True),
     Rule("resize-refused", "the last resize of the pool ended without the nodes that the task needs",
         _resize_refused, "a new resize; spot nodes: Azure", OVER, HOUR, "ResizeError", by_hand=True),
     Rule("waits-for-nodes", "the pool does not have all of its nodes yet, or they start",

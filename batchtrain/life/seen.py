@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from batchtrain.records import Job, Node, Pool, Task
+from batchtrain.records.jobs import Preparation
 
 BROKEN = frozenset({"starttaskfailed", "unusable", "offline", "unknown"})
 """States of nodes that take no tasks until somebody mends them."""
@@ -24,6 +25,8 @@ class Seen(NamedTuple):
     nodes: tuple[Node, ...] | None = None
     tasks: tuple[Task, ...] | None = None
     """The tasks that have not ended, and those that failed, each with its request; None while a task runs."""
+    preparations: tuple[Preparation, ...] = ()
+    """The job preparation task on each node where it started, if nodes wait for its success."""
     is_whole: bool = False
     """Whether `tasks` has the tasks that succeeded, too."""
     next_page: str = ""

@@ -45,6 +45,8 @@ class Job(Record, frozen=True):
     wall_clock: float | None = None
     """Its limit of run time in seconds; None without one."""
     metadata: tuple[dict[str, str], ...] = ()
+    must_prepare: bool = False
+    """Whether a node takes its tasks only after its job preparation task has succeeded there."""
 
     @property
     def is_ended_early(self) -> bool:
@@ -71,6 +73,17 @@ class Job(Record, frozen=True):
         """The tasks that have ended, of all."""
         is_counted = None not in (self.active, self.running, self.succeeded, self.failed)
         return f"{self.counts.ended}/{self.counts.total}" if is_counted else ""
+
+
+class Preparation(Record, frozen=True):
+    """The job preparation task of a job on one node."""
+
+    node: str
+    state: str = ""
+    result: str = ""
+    failure: Failure = Failure()
+    directory: str = ""
+    """Of its files on the node."""
 
 
 class JobSchedule(Record, frozen=True):

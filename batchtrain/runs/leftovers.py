@@ -67,7 +67,7 @@ def leftovers(
 
     user: only that of this user. older_than: the age in seconds from which something counts.
     """
-    jobs, rows = read.jobs(client, f"{read.JOB},metadata"), dict[Thing, Leftover]()
+    jobs, rows = read.jobs(client, f"{read.LISTED_JOB},metadata"), dict[Thing, Leftover]()
     find_run = functools.cache(lambda name: directory.named(root, name).record_or_none())
     is_alive = functools.cache(lambda name: _is_alive(client, directory.named(root, name), jobs))
     for kind in KINDS:

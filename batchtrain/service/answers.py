@@ -17,6 +17,7 @@ import msgspec
 
 from batchtrain.config.masking import masked_document
 from batchtrain.records import Endpoint, Failure, Image, Job, JobSchedule, Node, Pool, Task, TaskNode, TaskRequest
+from batchtrain.records.jobs import Preparation
 from batchtrain.records.record import Int32, Record, Time
 from batchtrain.records.tasks import ExitConditions
 from batchtrain.service.answer_body import at
@@ -106,6 +107,11 @@ PATHS: Mapping[type[Record], str] = {
         "created:creationTime ended:executionInfo/endTime reason:executionInfo/terminateReason"
         " failure:executionInfo/schedulingError"
     ),
+    Preparation: (
+        "node:nodeId state:jobPreparationTaskExecutionInfo/state result:jobPreparationTaskExecutionInfo/result"
+        " failure:jobPreparationTaskExecutionInfo/failureInfo"
+        " directory:jobPreparationTaskExecutionInfo/taskRootDirectory"
+    ),
     JobSchedule: (
         "created:creationTime next_run:executionInfo/nextRunTime ended:executionInfo/endTime"
         " job:executionInfo/recentJob/id"
@@ -134,7 +140,9 @@ def node(document: Document) -> Node:
 def job(document: Document) -> Job:
     limit = msgspec.convert(document.get("constraints", {}), _Constraints).seconds
     pool = at(document, "poolInfo/poolId") or at(document, "executionInfo/poolId") or ""
-    return record(Job, document, pool=pool, wall_clock=limit)
+    preparation = document.get("jobPreparationTask")
+    must_prepare = preparation is not None and at(document, "jobPreparationTask/waitForSuccess") is not False
+    return record(Job, document, pool=pool, wall_clock=limit, must_prepare=must_prepare)
 
 
 class _InboundEndpoint(_Part, frozen=True):

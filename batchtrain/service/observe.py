@@ -16,7 +16,7 @@ from batchtrain.service import read, tasks
 
 MORE_PAGES = 4
 """The pages of the open tasks of a large job that one look reads after the first."""
-RUNNING, IDLE = 2, 6
+RUNNING, IDLE = 2, 7
 """The most requests of a look while a task runs, and while none does."""
 
 
@@ -62,14 +62,17 @@ def is_used(client: BatchClient, job_id: str, run_state: str, job: Job | None = 
 
 
 def tasks_of(client: BatchClient, seen: Seen, counts: Counts) -> Look:
-    """The same with its tasks: those that are open and those that failed, of many only the first page."""
-    job_id = seen.job.id
+    """The same with its tasks, those that are open and those that failed, of many only the first page; and with its
+    preparation."""
+    job_id, requests = seen.job.id, 1
+    if seen.job.must_prepare:
+        seen, requests = seen._replace(preparations=read.preparations(client, job_id)), 2
     if counts.total <= tasks.FEW:
         few = tuple(read.tasks(client, job_id, select=read.EXAMINED_TASK))
-        return Look(seen._replace(tasks=few, is_whole=True), 1)
+        return Look(seen._replace(tasks=few, is_whole=True), requests)
     failed = tuple(read.tasks(client, job_id, where=tasks.FAILED, select=read.EXAMINED_TASK, limit=read.PAGE))
-    seen, requests = more(client, seen._replace(tasks=failed), 1)
-    return Look(seen, 1 + requests)
+    seen, pages = more(client, seen._replace(tasks=failed), 1)
+    return Look(seen, requests + pages)
 
 
 def more(client: BatchClient, seen: Seen, pages: int = MORE_PAGES) -> Look:

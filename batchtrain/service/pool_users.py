@@ -51,7 +51,7 @@ def is_living(job: Job) -> bool:
 
 def users(client: BatchClient, pool_id: str, runs: Collection[str] = ()) -> tuple[PoolUser, ...]:
     """The living jobs on a pool, the oldest first, without those of some runs."""
-    jobs = ((job, marks_of(job.metadata)) for job in on(read.jobs(client, f"{read.JOB},metadata"), pool_id))
+    jobs = ((job, marks_of(job.metadata)) for job in on(read.jobs(client, f"{read.LISTED_JOB},metadata"), pool_id))
     users = (PoolUser(marks.run, job.id, job.created, bool(marks.ends_with)) for job, marks in jobs)
     return tuple(sorted((user for user in users if user.run not in runs), key=lambda user: str(user.since)))
 

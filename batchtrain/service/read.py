@@ -27,6 +27,7 @@ from batchtrain.plan import wire
 from batchtrain.plan.diff import Living
 from batchtrain.plan.types import PoolFacts
 from batchtrain.records import Counts, Endpoint, Image, Job, JobSchedule, Node, Pool, Task, TaskNode, node_hours
+from batchtrain.records.jobs import Preparation
 from batchtrain.records.record import Time
 from batchtrain.service import answers, clock_difference
 from batchtrain.service.answers import Named, NodeCounts, NodeEndpoints, SubtaskAnswer, TaskAnswer, TaskCounts
@@ -48,7 +49,8 @@ LOST_NODE = f"{NODE},lastBootTime,stateTransitionTime"
 WORKING_NODE = (
     f"{NODE},vmSize,lastBootTime,stateTransitionTime,runningTasksCount,runningTaskSlotsCount,totalTasksRun,recentTasks"
 )
-JOB = "id,state,creationTime,executionInfo,poolInfo"
+LISTED_JOB = "id,state,creationTime,executionInfo,poolInfo"
+JOB = f"{LISTED_JOB},jobPreparationTask"
 EXAMINED_JOB = f"{JOB},constraints"
 SCHEDULE = "id,state,executionInfo"
 TASK = "id,state,executionInfo,nodeInfo"
@@ -161,7 +163,7 @@ def clock_skew(client: BatchClient) -> float | None:
 # --- jobs -----------------------------------------------------------------------------------------------------------
 
 
-def jobs(client: BatchClient, select: str = JOB, where: str = "") -> tuple[Job, ...]:
+def jobs(client: BatchClient, select: str = LISTED_JOB, where: str = "") -> tuple[Job, ...]:
     """All jobs, or those of a filter of the service."""
     return tuple(_records(client, _url("jobs", select=select, filter=where), "list jobs", answers.job))
 
@@ -192,6 +194,12 @@ def counts(client: BatchClient, job_id: str) -> Counts:
     url = _url("jobs", job_id, "taskcounts")
     numbers = answer(client, url, f"count the tasks of job {job_id}", TaskCounts).task_counts
     return Counts(*(numbers.get(name, 0) for name in Counts._fields))
+
+
+def preparations(client: BatchClient, job_id: str) -> tuple[Preparation, ...]:
+    """The job preparation task of a job that has one, on each node where it started. Raises NotFound."""
+    url, operation = _url("jobs", job_id, "jobpreparationandreleasetaskstatus"), f"look at the nodes of job {job_id}"
+    return tuple(_records(client, url, operation, functools.partial(answers.record, Preparation)))
 
 
 def schedules(client: BatchClient, select: str = SCHEDULE) -> tuple[JobSchedule, ...]:

@@ -114,6 +114,21 @@ def test_unusable_nodes_are_named_with_the_time_that_is_left_by_every_command(
     assert decided.finding in diagnosis.findings
 
 
+def test_a_preparation_that_failed_on_the_only_node_is_why_the_tasks_wait(client: Client, emulator: Emulator) -> None:
+    client.pools.add(recipe(TRAIN), timeout=GUARD)
+    preparation = {"commandLine": "/bin/sh -c 'exit 9'", "constraints": {"maxTaskRetryCount": 0}}
+    client.batch.create_job({"id": "j", "poolInfo": {"poolId": "p"}, "jobPreparationTask": preparation})
+    client.batch.create_task("j", {"id": "t", "commandLine": "true"})
+    handle = client.jobs.handle("j")
+
+    def names() -> list[str]:
+        decided = handle.reason_to_wait()
+        return [decided.rule.name] if decided else []
+
+    until(lambda: names() == ["preparation-failed"])
+    assert handle.diagnose().findings[0].rule == "preparation-failed"
+
+
 def test_a_job_whose_open_tasks_never_start_has_no_work(client: Client, emulator: Emulator) -> None:
     job(client, emulator, PREPARE, TRAIN)
     handle = client.jobs.handle("j")

@@ -6,11 +6,13 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from batchtrain.life import pools, rules
 from batchtrain.life.seen import Seen
 from batchtrain.records import Failure, Job, Node, Pool, Task
 from batchtrain.records.failure import Detail
+from batchtrain.records.jobs import Preparation
 from batchtrain.records.tasks import ExitCodes, ExitConditions, ExitOptions, TaskRequest
 
 NOON = datetime(2026, 11, 28, 12, tzinfo=timezone.utc)
@@ -110,6 +112,31 @@ def test_a_task_that_waits_for_its_pool_is_told_why(
     assert text in decided.text
 
 
+def prepared(node: str, result: str = "failure", state: str = "completed") -> Preparation:
+    return Preparation(node, state, result, Failure("FailureExitCode", "it exited with 3"), "workitems/j/job-1/prep")
+
+
+@pytest.mark.parametrize(
+    ("preparations", "request_", "rule"),
+    [
+        ((prepared("n0"), prepared("n1")), {}, "preparation-failed"),
+        ((prepared("n0"),), {"instances": 2}, "preparation-failed"),
+        ((prepared("n0"),), {}, "waits-for-turn"),
+        ((prepared("n0", "success"), prepared("n1", "failure", "running")), {}, "waits-for-turn"),
+        ((prepared("gone"), prepared("n1")), {}, "waits-for-turn"),
+    ],
+)
+def test_a_task_that_no_node_takes_since_its_preparation_failed_is_told_so(
+    preparations: tuple[Preparation, ...], request_: dict[str, Any], rule: str
+) -> None:
+    pool = replace(POOL, inter_node=True)
+    decided = rules.decide(Seen(JOB, pool, IDLE, (task("t", **request_),), preparations, is_whole=True))
+    assert decided is not None and decided.rule.name == rule
+    if rule == "preparation-failed":
+        assert "(FailureExitCode: it exited with 3)" in decided.text
+        assert "`batchtrain pool get p n0 'workitems/j/job-1/prep/*'`" in decided.reason.next_step
+
+
 def test_the_next_step_of_a_missing_task_names_the_one_that_waits() -> None:
     decided = step(task("b", "gone"))
     assert decided is not None and decided.rule.by_hand
@@ -192,8 +219,9 @@ def decisions() -> list[str]:
     """What is decided in each world of the tables above."""
     steps = [step(*tasks) for tasks, *_ in BEHIND_OTHERS]
     steps += [step(task("t"), job=job, pool=pool, nodes=nodes) for job, pool, nodes, *_ in ON_POOLS]
+    barred = Seen(JOB, POOL, IDLE, (task("t"),), (prepared("n0"), prepared("n1")))
     behind = Seen(JOB, POOL, IDLE, (task("b", "a"), task("a")), is_whole=True)
-    steps += [*rules.reasons(behind), *rules.reasons(behind._replace(pool=None))]
+    steps += [*rules.reasons(barred), *rules.reasons(behind), *rules.reasons(behind._replace(pool=None))]
     return [decision.rule.name if decision else "" for decision in steps]
 
 
