@@ -126,7 +126,7 @@ def _in_output(examined_task: ExaminedTask) -> Finding | None:
         if reason.raised and evidence.startswith(reason.exception.removesuffix("…")):
             evidence = f"{reason.raised}: {evidence}"
         finding = Finding(rule.name, "", cause, evidence, rule.next_step)
-        is_file = rule.name == missing_files.RULE
+        is_file = rule.name == missing_files.RULE or (rule.name == missing_files.OF_COMMANDS and "/" in name)
         return missing_files.refined(finding, name, examined_task.task, reason.end.node) if is_file else finding
     return None
 

@@ -9,10 +9,14 @@ from batchtrain.errors import Finding
 from batchtrain.records import Task, TaskRequest
 
 RULE = "missing-file"
+OF_COMMANDS = "missing-command"
 _FOR_EVERY_NODE = (
     "`resource_files` and `input_data` of a task reach the first node of its gang only: bring the file to every node"
-    " with `source`, `multi_instance.resource_files` or `input_data` of the job, or use the path of a volume"
+    " with `source`, with `input_data` of the job, or with `multi_instance.resource_files` (the command then names it"
+    " `{}`), or use the path of a volume"
 )
+_SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
+"""Where Batch puts `multi_instance.resource_files`; a command starts in another directory."""
 _ON_NODE = re.compile(r"/fsmounts/([^/]+)/")
 """A path below AZ_BATCH_NODE_MOUNTS_DIR."""
 _TASK_DIRECTORY = re.compile(r".*/workitems/.*/wd/")
@@ -27,9 +31,11 @@ def refined(finding: Finding, name: str, task: Task, node: str) -> Finding:
             next_step=f"copy it to the storage of the volume `{volume}` (`shared_data_volumes` or `data_volumes` of"
             " config.yaml), or correct the path",
         )
-    if node not in ("", task.node):
-        finding = finding._replace(next_step=_FOR_EVERY_NODE)
-    relative = _TASK_DIRECTORY.sub("", name)
+    relative = _TASK_DIRECTORY.sub("", name).removeprefix("./")
+    in_gang = task.request.instances is not None and not relative.startswith("/")
+    if in_gang or node not in ("", task.node):
+        place = next_steps.literal(f"{_SHARED}/{relative.rsplit('/', 1)[-1] if relative.startswith('/') else relative}")
+        finding = finding._replace(next_step=_FOR_EVERY_NODE.format(place))
     if task.request.starts_in_task_directory and relative and not relative.startswith("/"):
         step = f"if {next_steps.literal(relative)} is a file of the image, set `default_working_dir: container`"
         return finding._replace(next_step=f"{step}; otherwise, {finding.next_step}")

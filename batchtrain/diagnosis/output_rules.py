@@ -271,7 +271,8 @@ OUTPUT_RULES = (
     _rule("missing-file",
         r"FileNotFoundError: \[Errno 2\] No such file or directory: '?(?P<name>[^']*)'?"
         r"|can't open file '(?P<other>[^']+)'|cannot open '?(?P<third>[^\s:']+)'?: No such file"
-        r"|(?:^|/)\w*sh: (?:line \d+: )?(?P<fourth>(?!cd: )[^\s:]+): No such file or directory$",
+        r"|(?:^|/)\w*sh: (?:line \d+: )?(?P<fourth>(?!cd: )[^\s:]+): No such file or directory$"
+        r"|execvp error on file (?P<fifth>\S+) \(No such file",
         "the file {name} is not there",
         "paths are relative to the task's directory: bring the file with `source`, `resource_files` or `input_data`, or"
         " use the path of a volume"),

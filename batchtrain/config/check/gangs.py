@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 
-from batchtrain.config import task_resources
+from batchtrain.config import task_resources, travel
 from batchtrain.config.check import launcher_advice
-from batchtrain.config.check.subject import Gang, Path, Subject, command_of
+from batchtrain.config.check.subject import LONGEST_READ, Gang, Path, Subject, command_of
 from batchtrain.config.check.table import BOTH, ERROR, INFO, JOBS, WARNING, Found, Rule
 from batchtrain.config.patterns import late
 from batchtrain.config.types import INSTANCES, whole_number
@@ -24,7 +25,12 @@ NUMBER_WORDS = {
 }  # fmt: skip
 SHORTEST_STALL = 60
 """Seconds: the shortest limit of `stop_when`."""
-FOR_EVERY_NODE = {"resource_files": "`resource_files` of its `multi_instance`", "input_data": "`input_data` of the job"}
+ON_EVERY_NODE = "$AZ_BATCH_TASK_SHARED_DIR"
+"""Where Batch puts the `resource_files` of `multi_instance`; commands start in another directory."""
+FOR_EVERY_NODE = {
+    "resource_files": f"`resource_files` of its `multi_instance`, which lie in `{ON_EVERY_NODE}`",
+    "input_data": "`input_data` of the job",
+}
 """What brings files to each node of a gang, in place of a property of its task."""
 COUNTING = frozenset({"nproc", "auto"})
 A_PROCESS_A_GPU = frozenset({"mpi", *(name for name, block in FRAMEWORKS.items() if block.each == AUTO)})
@@ -114,6 +120,24 @@ def _primary_files(subject: Subject) -> Found:
             if files:
                 remedy = f"for every node, use {FOR_EVERY_NODE[name]}, or a volume"
                 yield (*gang.task_path, name), f"only the first node of the gang gets these files; {remedy}"
+
+
+def _shared_files(subject: Subject) -> Found:
+    for gang in subject.gangs:
+        options, texts = gang.options, {(*gang.task_path, "command"): gang.task.command}
+        texts |= {
+            (*gang.path, name): getattr(options, name) for name in ("coordination_command", "pre_execution_command")
+        }
+        if any(ON_EVERY_NODE.lstrip("$") in (text or "") for text in texts.values()):
+            continue  # it knows the place, and may go there or copy from it
+        others = {posixpath.normpath(file.file_path or "") for file in gang.task.resource_files}
+        names = [posixpath.normpath(file.file_path) for file in options.resource_files if file.file_path]
+        for path, text in texts.items():
+            words = travel.paths_in((text or "")[:LONGEST_READ])
+            name = next((each for each in names if each in words and each not in others), None)
+            if name is not None:
+                message = f"the file is `{ON_EVERY_NODE}/{name}` on every node; write this in place of `{name}`"
+                yield path, f"`resource_files` of `multi_instance` are not where a command starts: {message}"
 
 
 # --- processes ------------------------------------------------------------------------------------------------------
@@ -293,6 +317,8 @@ RULES = (
     Rule("gang-alone", INFO, JOBS, "A multi-instance task has several instances.", _MULTI, _alone),
     Rule("gang-files", WARNING, BOTH, "The files of a gang reach all nodes that have ranks.",
          f"{_MULTI}: resourceFiles, commonResourceFiles", _primary_files),
+    Rule("gang-shared-files", WARNING, JOBS, "A command names a file of every node where Batch puts it.",
+         f"{_MULTI}: commonResourceFiles", _shared_files),
     Rule("mpi-module", WARNING, BOTH, "A launch by an MPI of the image loads its environment module.",
          "azhpc-images: README, modules below /usr/share/modules/modulefiles/mpi", _module),
     Rule("processes-per-node", ERROR, JOBS, "Processes a node are a number from 1 up, `auto`, or a command.", _MPI,

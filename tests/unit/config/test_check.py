@@ -703,10 +703,15 @@ CASES = [
          {"settings": {"storage_account_settings": "link"}}),
     Case("gang-files", "task.input_data", "use `input_data` of the job, or", both(launched("pytorch"), task(**IN)),
          both(launched("pytorch"), job(**IN))),
-    *(Case("gang-files", "task.resource_files", "use `resource_files` of its `multi_instance`", both(gang(), FILES),
+    *(Case("gang-files", "task.resource_files", "`multi_instance`, which lie in `$AZ_BATCH_TASK_SHARED_DIR`",
+           both(gang(), FILES),
            both(gang(), FILES, other))
       for other in (gang(1), task(shared_data_volumes=["v"]), *(
           task(multi_instance={name: "x"}) for name in ("coordination_command", "pre_execution_command")))),
+    pair("gang-shared-files", "task.command", "write this in place of `bin/hello`",
+         lambda command: both(gang(), task(command=command, multi_instance={"resource_files": [
+             {"blob_source": "https://x", "file_path": "bin/hello"}]})),
+         "exec ./bin/hello 1", "$AZ_BATCH_TASK_SHARED_DIR/bin/hello 1"),
     Case("link-expiry", UPLOAD, "set `batchtrain.generated_sas_expiry_days: 46`",
          both(task(**OUT), job(max_wall_time="45.00:00:00")),
          both(task(**OUT), job(max_wall_time="45.00:00:00"), {"settings": {"generated_sas_expiry_days": 46}})),

@@ -587,6 +587,21 @@ def test_a_file_that_is_missing_on_another_node_of_a_gang_is_to_be_brought_to_ev
     assert ("reach the first node of its gang only" in finding.next_step) is is_told
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/bin/bash: line 1: ./hello: No such file or directory",
+        "/bin/sh: 1: ./hello: not found",
+        "[proxy:0:1@n1] HYDU_create_process (create.c:75): execvp error on file ./hello (No such file or directory)",
+    ],
+)
+def test_a_file_that_a_gang_misses_has_its_place_on_every_node(line: str) -> None:
+    examined_task = failed(line, exit_code=127)
+    task = replace(examined_task.task, request=TaskRequest(instances=2))
+    (finding,) = judged(of_job(examined_task._replace(task=task))).findings
+    assert "(the command then names it `$AZ_BATCH_TASK_SHARED_DIR/hello`)" in finding.next_step
+
+
 def test_of_a_job_that_runs_the_diagnosis_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = (ExaminedTask(Task("t", "running")), ExaminedTask(Task("u", "active")))
     diagnosis = judged(Evidence(Job("j", "active", running=1, active=1), tasks=tasks))
