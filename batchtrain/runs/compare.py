@@ -6,7 +6,7 @@ import re
 import shlex
 import statistics
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -60,6 +60,8 @@ class Best(NamedTuple):
     tasks: int
     metric: str
     value: float
+    task: str
+    """The first of the tasks that have it."""
 
 
 SECTIONS = {
@@ -96,7 +98,7 @@ class Listed(NamedTuple):
 
 def row(record: RunRecord, labels: Labels | None = None, progress: str = "") -> RunRow:
     """A run as one row. progress: how far it is, while it runs."""
-    best = best_of_tasks(record)
+    best = best_of_tasks(record, least=2)
     results = [f"{name} {metric.text(4)}" for name, metric in ranked(record.summary)][:3]
     results = [progress, *results] if progress else results
     return RunRow(
@@ -144,25 +146,27 @@ def diverged(record: RunRecord) -> str:
     return ", ".join(f"{name} is {metric.text()}" for name, metric in ranked(record.summary) if metric.last is None)
 
 
-def best_of_tasks(record: RunRecord, least: int = MANY) -> Best | None:
-    """The best last value of the most common metric of at least so many tasks; None without."""
+def best_of_tasks(record: RunRecord, swept: Collection[str] = (), least: int = MANY) -> Best | None:
+    """The best last value of the most common metric of at least so many tasks, as `jobs sweep` ranks them; None
+    without. swept: the tasks with parameters; only they count, and two are enough."""
     if record.is_by_task is False:
         return None
-    values: dict[str, list[float]] = {}
-    for name, metric in record.summary.items():
+    values: dict[str, dict[str, float]] = {}
+    for name, metric in sorted(record.summary.items()):
         task, _, metric_name = name.partition("/")
-        if task and metric_name and metric.last is not None:
-            values.setdefault(metric_name, []).append(metric.last)
-    many = [name for name, of_tasks in values.items() if len(of_tasks) >= least]
+        if task and metric_name and metric.last is not None and (not swept or task in swept):
+            values.setdefault(metric_name, {})[task] = metric.last
+    many = [name for name, of_tasks in values.items() if len(of_tasks) >= (2 if swept else least)]
     if not many:
         return None
     name = min(many, key=_rank)
-    return Best(len(values[name]), name, (min if lower_is_better(name) else max)(values[name]))
+    best = (min if lower_is_better(name) else max)(values[name], key=values[name].__getitem__)
+    return Best(len(values[name]), name, values[name][best], best)
 
 
 def sweep_command(run: RunDirectory, record: RunRecord) -> str:
     """Lists the tasks of a sweep, or of a run with many, by their most common metric; empty without one."""
-    best = best_of_tasks(record, least=2 if any(task.parameters for task in run.each_task()) else MANY)
+    best = best_of_tasks(record, {task.id for task in run.each_task() if task.parameters})
     local = ("--local",) if loopback(record.endpoint) else ()
     return shlex.join(("batchtrain", "jobs", "sweep", record.job, "--metric", best.metric, *local)) if best else ""
 

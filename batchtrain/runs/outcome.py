@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from pathlib import PurePosixPath
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
-from batchtrain.errors import counted
+from batchtrain.errors import counted, printable, shortened
 from batchtrain.records import Counts, Task
 from batchtrain.records.rates import is_rate
 from batchtrain.runs import compare
@@ -38,19 +38,34 @@ def title(record: RunRecord, attempts: int = 1) -> str:
     return f"{record.job} {compare.state_of(record)}{after}{tries}"
 
 
-def facts(record: RunRecord, tasks: Iterable[Task] = (), files: Iterable[FileRecord] = ()) -> Iterator[Fact]:
-    """The main results, the cost, and the file with the model in the run directory."""
-    counts = Counts.of(tasks)
+def facts(
+    record: RunRecord, tasks: Iterable[Task] = (), files: Iterable[FileRecord] = (), root: Path = Path()
+) -> Iterator[Fact]:
+    """The main results, the cost, and the file with the model. root: the directory that its path begins with."""
+    parameters: dict[str, dict[str, Any]] = {}
+
+    def noted() -> Iterator[Task]:  # the tasks of a job may be too many to hold
+        for task in tasks:
+            if task.parameters:
+                parameters[task.id] = task.parameters
+            yield task
+
+    counts = Counts.of(noted())
     if counts.total > 1:
         yield Fact("tasks", str(counts))
-    if best := compare.best_of_tasks(record):
-        yield Fact(best.metric, f"best {best.value:.4g} of {counted(best.tasks, 'task')}")
+    best = compare.best_of_tasks(record, parameters)
+    if best:
+        point = "".join(f", {name}={value}" for name, value in parameters.get(best.task, {}).items())
+        text = f"best {best.value:.4g} of {counted(best.tasks, 'task')}: {best.task}"
+        yield Fact(best.metric, text + printable(shortened(point)))
     else:
         yield from metrics(record)
     if cost := compare.cost(record):
         yield Fact("cost", f"{cost}, {compare.node_hours(record)} node hours")
-    if model := model_of(files):
-        yield Fact("model", model)
+    if models := models_of(files):
+        if len(models) > 1:
+            best = best or compare.best_of_tasks(record, least=2)
+        yield Fact("model", _model(models, best, root))
 
 
 def metrics(record: RunRecord) -> Iterator[Fact]:
@@ -63,11 +78,25 @@ def metrics(record: RunRecord) -> Iterator[Fact]:
         yield Fact("more", counted(more, "metric"))
 
 
-def model_of(files: Iterable[FileRecord]) -> str:
-    """The largest fetched file that can be a model; empty without one."""
-    models = (file for file in files if file.fetched and PurePosixPath(file.fetched).suffix.removeprefix(".") in MODELS)
-    largest = max(models, key=lambda file: file.size, default=None)
-    return largest.fetched if largest else ""
+def models_of(files: Iterable[FileRecord]) -> dict[str, FileRecord]:
+    """By task, the largest fetched file that can be a model."""
+    models: dict[str, FileRecord] = {}
+    for file in files:
+        if file.fetched and PurePosixPath(file.fetched).suffix.removeprefix(".") in MODELS:
+            models[file.task] = max(models.get(file.task, file), file, key=lambda other: other.size)
+    return models
+
+
+def _model(models: Mapping[str, FileRecord], best: compare.Best | None, root: Path) -> str:
+    """The path of the model: of several tasks that of the best one, and no path if none is known as the best."""
+    task = best.task if best and best.task in models else next(iter(models))
+    path, of_best = root / models[task].fetched, f"the best {best.metric} is of {best.task}" if best else ""
+    if len(models) == 1:
+        return f"{path} ({of_best}, which has none)" if best and best.task != task else str(path)
+    if best and best.task == task:
+        return f"{path} (of {task}, the best {best.metric})"
+    why = f"{of_best}, which has none" if best else "no metric says which is the best"
+    return f"{len(models):,} tasks have one in {root / 'outputs'}; {why}"
 
 
 def lines(rows: Iterable[Fact]) -> list[str]:

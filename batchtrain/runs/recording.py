@@ -676,10 +676,7 @@ class Recording:
     def outcome(self) -> events.Results:
         """How the run went, and where its results are."""
         record, attempts = self._record, max((attempt.number for attempt in self.run.attempts()), default=1)
-        facts = [
-            fact._replace(text=str(self.run.path / fact.text)) if fact.name == "model" else fact
-            for fact in outcome.facts(record, self.run.each_task(), self._files.values())
-        ]
+        facts = outcome.facts(record, self.run.each_task(), self._files.values(), self.run.path)
         lines = (outcome.title(record, attempts), *outcome.lines(facts), self.conclusion())
         return events.Results(self.job_id, "\n".join(lines), compare.state_of(record))
 

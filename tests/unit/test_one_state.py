@@ -153,7 +153,7 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
         "page": r'"id":"task-00007".*"task_count":500,"next":200',
         "report": r"task-00007\s+●\s+failed.*300 more of 500", "end of run": (
             r"task-00007 ended with exit code 7\n.*\nsweep failed after 60 s\n"
-            r"  tasks  490 succeeded, 10 failed\n  loss   best 1 of 500 tasks$"
+            r"  tasks  490 succeeded, 10 failed\n  loss   best 1 of 500 tasks: task-00000$"
         ),
         "jobs sweep": r"task-00000.*task-00007', 'loss': 1\.007, 'state': 'failed'.*task-00499",
     },
