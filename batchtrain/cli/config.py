@@ -62,8 +62,7 @@ def migrate(directory: str | None, write: bool) -> int:
     if write:
         for file, content in result.files.items():
             state_files.replace(Path(file), content)
-    still = (problem for problem in result.left.problems if problem.rule in fixes.ANSWERED or problem.level == "error")
-    remaining = [*result.notes, *still]
+    remaining = [*result.notes, *(problem for problem in result.left.problems if problem.level != "info")]
     change = fixes.difference(files, result.files)
     if settings().output == "table":
         if change and not write:

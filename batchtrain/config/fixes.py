@@ -17,7 +17,7 @@ from batchtrain.catalog.vm_images import Reference
 from batchtrain.config import document, override, schema
 from batchtrain.config.check.subject import IMAGE_KINDS, Subject
 from batchtrain.config.check.vm_images import size_of_today, successor
-from batchtrain.config.dialect import OLD_SECTIONS, OLDER, Rewrite
+from batchtrain.config.dialect import OLD_SECTIONS, Rewrite
 from batchtrain.config.document import Document, Position
 from batchtrain.config.load import Examined, Section
 from batchtrain.config.masking import masked_line, masked_yaml
@@ -29,8 +29,6 @@ Judge = Callable[[Files], Examined]
 """Reads the contents of files and returns their problems."""
 
 ROUNDS = 20  # an edit can uncover a mistake below it
-ANSWERED = OLDER | {"elsewhere", "gone"}
-"""Rules about deprecated and retired values: `migrate` fixes them, or lists those that it cannot fix."""
 
 
 class Fix(NamedTuple):

@@ -138,6 +138,15 @@ def test_migrating_shows_a_difference_and_writes_on_request(tmp_path: Path, batc
     assert "nothing to change" in batchtrain("config", "migrate", str(place)).stderr
 
 
+def test_migrating_lists_every_warning_that_its_own_changes_cause(tmp_path: Path, batchtrain: Any) -> None:
+    more = (
+        "  additional_node_prep_commands: {pre: [yum install -y wget]}\n  gpu: {nvidia_driver: {source: 'https://d'}}\n"
+    )
+    told = batchtrain("config", "migrate", str(written(tmp_path / "old", pool=OLD_POOL + more))).stderr
+    left = told.split("left for you:")[1]
+    assert "[image-gpu-driver]" in left and "[package-manager]" in left
+
+
 def test_validating_older_files_names_the_command_that_replaces_what_is_older(tmp_path: Path, batchtrain: Any) -> None:
     place = written(tmp_path / "old", pool=OLD_POOL, config="batch_shipyard: {storage_account_settings: a}\n")
     assert f"batchtrain config migrate {place} --write` replaces" in batchtrain("config", "validate", str(place)).stderr
