@@ -837,7 +837,7 @@ CASES = [
          pool(resource_files=[FILE | {"blob_source": "example.com/f"}]), pool(resource_files=[FILE])),
     Case("file-mode", "job.job_release.resource_files[0].file_mode", "`0788`",
          job(**PREPARED, job_release={"command": "x", "resource_files": [FILE | {"file_mode": "0788"}]}),
-         job(**PREPARED, job_release={"command": "x", "resource_files": [FILE | {"file_mode": "0755"}]})),
+         job(**PREPARED, job_release={"command": "x", "resource_files": [FILE | {"file_mode": ""}]})),
     pair("files-destination", "global.files[0].destination", "add `storage_account_settings`",
          lambda value: {"global": {"files": [{"source": {"path": "."}, "destination": value}]}}, {},
          {"storage_account_settings": "link", "data_transfer": {"remote_path": "box"}}),

@@ -137,3 +137,8 @@ def test_users_cannot_set_reserved_variables() -> None:
         plan(
             {"additional_node_prep": {**PREP, "environment_variables": {"BATCHTRAIN_GIVEN_X": "{{file:/etc/shadow}}"}}}
         )
+
+
+def test_an_empty_text_of_a_file_is_unset() -> None:
+    file = {"blob_source": "https://x/y", "file_path": "y", "file_mode": "", "blob_prefix": ""}
+    assert start({"resource_files": [file]})["resourceFiles"] == [{"httpUrl": "https://x/y", "filePath": "y"}]
