@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
+
 from batchtrain.cli import loading
 from batchtrain.cli.connecting import connect
 from batchtrain.cli.event_lines import tell
@@ -23,8 +25,11 @@ from batchtrain.client.client import Client
 from batchtrain.client.job import Job
 from batchtrain.config.load import Loaded
 from batchtrain.config.types.base import ID
-from batchtrain.errors import NotFound, UsageError
+from batchtrain.errors import NotFound, UsageError, counted
 from batchtrain.runs import export
+
+MOST_COMMANDS = 10
+"""The most jobs of jobs.yaml for which a message has the command."""
 
 
 def files(job_id: str, task_id: str | None, node: str | None, all_nodes: bool) -> None:
@@ -123,5 +128,8 @@ def named(job_id: str | None) -> tuple[str, Loaded | None]:
     config = loading.load(needs=("job_specifications",), checks=False)
     jobs = config.recipe.jobs
     if len(jobs) != 1:
-        raise UsageError(f"name the job: jobs.yaml has {', '.join(job.id for job in jobs)}")
+        command = click.get_current_context().command_path
+        commands = [f"`{command} {job.id}`" for job in jobs[:MOST_COMMANDS]]
+        more = f", and {len(jobs) - MOST_COMMANDS} more" if jobs[MOST_COMMANDS:] else ""
+        raise UsageError(f"jobs.yaml has {counted(len(jobs), 'job')}; name one: {', '.join(commands)}{more}")
     return jobs[0].id, config

@@ -71,7 +71,10 @@ ANSWERS: Mapping[str, Answer] = {
     **_all("fed proxy", "create, destroy, ssh, start, status, suspend", _FEDERATION),
     **_all("fs cluster", "add, del, expand, orchestrate, resize, ssh, start, status, suspend", _FILE_SERVER),
     **_all("fs disks", "add, del, list", _DISK),
-    "jobs add": Answer("jobs add", "`--tail FILE` is `--follow`."),
+    "jobs add": Answer(
+        "jobs add",
+        "`--tail stdout.txt` is `--follow`. `batchtrain jobs logs --file FILE --follow` follows another file.",
+    ),
     "jobs cmi": Answer("", "There is nothing to clean up: the containers of a multi-instance task end with it."),
     "jobs migrate": Answer("jobs migrate", "`--requeue`, `--terminate` and `--wait` are `--running`."),
     "jobs tasks count": Answer("jobs stats"),
@@ -146,6 +149,8 @@ class Option(NamedTuple):
     is_flag: bool = False
 
 
+_VALUE = "FILE"
+"""In a remark, in place of the value of the option."""
 _SSH = ("pool ssh", "pool forward")
 _NODES_OF_POOL = ("pool reboot", "pool files", "pool get")
 _POOLS = ("pool show", "pool del", "pool resize", "pool wait", "pool watch", "pool diagnose", *_NODES_OF_POOL)
@@ -159,8 +164,8 @@ _OF_ENTRA = ("directory-id", "application-id", "auth-key", "authority-url", "use
              "cert-thumbprint", "endpoint")  # fmt: skip
 OPTIONS: Mapping[str, tuple[Option, ...]] = {
     "--tail": (
-        Option(("jobs add",), ("--follow",), "`batchtrain jobs logs JOB --file FILE --follow` follows another file than"
-               " the output.", values=("stdout.txt", "stderr.txt")),
+        Option(("jobs add",), ("--follow",), f"Add the jobs without it; then `batchtrain jobs logs --file {_VALUE}"
+               " --follow` follows the file.", values=("stdout.txt", "stderr.txt")),
     ),
     "--jobid": (
         Option(("jobs list",), None, "`batchtrain jobs show JOB` shows one job."),
@@ -270,7 +275,8 @@ def renamed(
         if not option.is_flag and (not value or value.startswith("-")):
             raise OtherOption(f"Batch Shipyard's `{name}` needs a value. {option.remark}".rstrip())
         if option.words is None or (option.values is not None and value not in option.values):
-            raise OtherOption(f"Batch Shipyard's `{name}` does not exist here. {option.remark}")
+            remark = option.remark.replace(_VALUE, shlex.quote(value)) if option.values is not None else option.remark
+            raise OtherOption(f"Batch Shipyard's `{f'{name} {value}'.rstrip()}` does not exist here. {remark}")
         at = len(rest)
         replacement = [text.format(value) for text in option.words]
         if option.argument:

@@ -120,7 +120,7 @@ def test_an_option_without_its_value_means_no_pool_of_a_file(words: tuple[str, .
 @pytest.mark.parametrize(
     ("words", "step"),
     [
-        (("jobs", "add", "--tail", "wd/train.log"), "`batchtrain jobs logs JOB --file FILE --follow` follows"),
+        (("jobs", "add", "--tail", "wd/train.log"), "then `batchtrain jobs logs --file wd/train.log --follow` follows"),
         (("pool", "add", "--recreate"), "`batchtrain pool del`, and then `batchtrain pool add`"),
         (("pool", "add", "--show-config"), "`batchtrain config show` prints it"),
         (("jobs", "del", "j", "--wait"), "`batchtrain jobs wait JOB`"),
@@ -217,3 +217,10 @@ def test_a_command_that_needs_only_a_name_does_not_check_the_files(
     told = batchtrain(*words, code=2).stderr
     assert "nowhere to run" in told
     assert " warning: " not in told and " error: " not in told
+
+
+def test_without_an_id_a_message_has_the_command_for_each_job_of_the_file(tmp_path: Path, batchtrain: Run) -> None:
+    jobs = [{"id": name, "tasks": [{"command": "x"}]} for name in ("a", "b")]
+    (tmp_path / "jobs.yaml").write_text(json.dumps({"job_specifications": jobs}), encoding="utf-8")
+    told = batchtrain("jobs", "del", "-y", code=2).stderr
+    assert "jobs.yaml has 2 jobs; name one: `batchtrain jobs del a`, `batchtrain jobs del b`" in told
