@@ -199,6 +199,8 @@ class Scripts(NamedTuple):
     """Functions that start the processes of a training themselves."""
     packages: tuple[str, ...] = ()
     """Packages of PyPI that bring the framework: a list with one of them needs nothing else."""
+    keras_backend: str = ""
+    """The value of KERAS_BACKEND with which Keras 3 uses the framework."""
     joined_by: tuple[str, ...] = ()
     """Words of programs whose processes exchange something, the usual way first, beside the imports of other
     frameworks: without one, each trains alone. Empty if the framework itself joins them."""

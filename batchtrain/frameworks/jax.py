@@ -15,6 +15,7 @@ class JaxBlock(Nodes, frozen=True, kw_only=True):
     source: ClassVar[str] = "JAX: jax.distributed.initialize"
     scripts: ClassVar[Scripts] = Scripts(
         imports=("jax", "flax", "optax"), image="jax", packages=("jax",),
+        keras_backend="jax",
         joined_by=("distributed", "process_index", "RANK", "WORLD_SIZE", "JAX_PROCESS_ID"),
     )  # fmt: skip
     waits: ClassVar[bool] = True

@@ -113,6 +113,7 @@ class PyTorchBlock(Torch, frozen=True, kw_only=True):
         image="pytorch",
         packages=("torch", "lightning"),
         spawns=("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"),
+        keras_backend="torch",
         joined_by=(
             "DistributedDataParallel", "distributed", "fully_shard", "RANK", "LOCAL_RANK", "WORLD_SIZE", "lightning",
             "pytorch_lightning", "ignite", "fastai", "fairscale", "colossalai", "composer",

@@ -80,6 +80,7 @@ class TensorFlowBlock(Nodes, frozen=True, kw_only=True):
         level=-1,  # beside another framework it reads data
         image="tensorflow",
         packages=("tensorflow", "tensorflow-cpu"),
+        keras_backend="tensorflow",
         joined_by=(
             "MultiWorkerMirroredStrategy", "distribute", "distribution", "ParameterServerStrategy", "estimator",
             "TF_CONFIG", "ClusterSpec", "horovod", "RANK", "WORLD_SIZE",

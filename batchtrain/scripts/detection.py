@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from batchtrain.errors import UsageError
@@ -11,6 +11,7 @@ from batchtrain.frameworks import FRAMEWORKS
 from batchtrain.frameworks.base import Nodes, Scripts
 from batchtrain.frameworks.mpi import MPIS, MpiBlock
 from batchtrain.frameworks.pytorch import PyTorchBlock
+from batchtrain.scripts import distributions
 from batchtrain.scripts.imports import Place, Script
 
 MPI, NONE = "mpi", "none"
@@ -18,6 +19,9 @@ LAUNCHES: Mapping[str, Scripts] = {MPI: MpiBlock.scripts} | {name: kind.scripts 
 """What each framework launches. The first names of the documentation are those of `--framework`."""
 NAMES = (*LAUNCHES, NONE)
 PLAIN_IMAGE = "base"
+KERAS, KERAS_BACKEND = "keras", "KERAS_BACKEND"
+"""The module of Keras, and the variable of the environment that chooses the framework below Keras 3."""
+BELOW_KERAS = {scripts.keras_backend: name for name, scripts in LAUNCHES.items() if scripts.keras_backend}
 
 
 class Choice(NamedTuple):
@@ -30,6 +34,18 @@ class Choice(NamedTuple):
     """The image of docker/, which also has a local environment."""
     packages: tuple[str, ...] = ()
     """Packages that bring the framework."""
+    keras_backend: str = ""
+    """What KERAS_BACKEND must be on the nodes, because only the packages of the script say it."""
+
+
+class BelowKeras(NamedTuple):
+    """Which framework Keras uses."""
+
+    said: Mapping[str, str] | None = None
+    """The framework that the script or the environment of the nodes chooses, with the reason; empty for a backend that
+    is none of ours. None if nothing chooses one: Keras takes TensorFlow."""
+    listed: tuple[str, ...] = ()
+    """The frameworks that the packages of the script bring, if nothing chooses one and they do not bring TensorFlow."""
 
 
 class Undecided(UsageError):
@@ -40,22 +56,30 @@ class Undecided(UsageError):
         self.names = names
 
 
-def framework_of(script: Script, name: str = "") -> Choice:
-    """The framework of a script; `name` is the choice of the user. Raises Undecided if several fit."""
+def framework_of(script: Script, name: str = "", *, packages: Collection[str] = (), keras_backend: str = "") -> Choice:
+    """The framework of a script; `name` is the choice of the user. packages: those that the script lists.
+    keras_backend: KERAS_BACKEND of the nodes. Raises Undecided if several fit."""
+    below_keras = _below_keras(script, packages, keras_backend)
+    choice = _choice(script, name, below_keras)
+    backend = LAUNCHES[choice.name].keras_backend if choice.name in below_keras.listed else ""
+    return choice._replace(keras_backend=backend)
+
+
+def _choice(script: Script, name: str, below_keras: BelowKeras) -> Choice:
     imported = [mention for mention in script.imports if mention.certain]
-    evidence = _evidence(imported) or _evidence(script.imports)
+    evidence = _evidence(imported, below_keras) or _evidence(script.imports, below_keras)
     if name:
         return _chosen(name, script, "your choice")
     level = max((LAUNCHES[framework].level for framework in evidence), default=0)
     candidates = [framework for framework in evidence if LAUNCHES[framework].level == level]
     if len(candidates) > 1:
-        places = " and ".join(f"{_at(evidence[framework])} for {framework}" for framework in candidates)
+        places = " and ".join(f"{evidence[framework]} for {framework}" for framework in candidates)
         text = f"{script.path} fits several frameworks: {places}; choose one of them (`--framework NAME`, `framework`)"
         raise Undecided(text, tuple(candidates))
     if not candidates:
         reason = "it imports no framework, so it runs once on each node, with RANK and WORLD_SIZE if there are several"
         return _chosen(NONE, script, reason)
-    return _chosen(candidates[0], script, _at(evidence[candidates[0]]))
+    return _chosen(candidates[0], script, evidence[candidates[0]])
 
 
 def block_of(choice: Choice, script: Script, nodes: int, processes_per_node: int | None) -> MpiBlock | Nodes | None:
@@ -69,17 +93,38 @@ def block_of(choice: Choice, script: Script, nodes: int, processes_per_node: int
     return FRAMEWORKS[choice.name](processes_per_node=processes_per_node)
 
 
-def _evidence(imported: Sequence[Place]) -> dict[str, Place]:
-    """The first import that means each framework; weak ones count if there is no other."""
+def _below_keras(script: Script, packages: Collection[str], of_nodes: str) -> BelowKeras:
+    """packages, of_nodes: as for `framework_of`."""
+    if all(mention.top != KERAS for mention in script.imports):
+        return BelowKeras()
+    variables = [variable for variable in script.variables if variable.name == KERAS_BACKEND]
+    places = {item.value: f"{item.file.name}:{item.line} sets" for item in variables if not item.is_default}
+    if not places and of_nodes:
+        places = {of_nodes: "a setting sets"}
+    if places := places or {item.value: f"{item.file.name}:{item.line} sets" for item in variables}:
+        reasons = {backend: f"{place} {KERAS_BACKEND} to {backend}" for backend, place in places.items()}
+        return BelowKeras({BELOW_KERAS[name]: reason for name, reason in reasons.items() if name in BELOW_KERAS})
+    listed = [name for name in BELOW_KERAS.values() if distributions.brings(packages, LAUNCHES[name].imports[0])]
+    return BelowKeras(listed=() if BELOW_KERAS["tensorflow"] in listed else tuple(listed))
+
+
+def _evidence(imported: Sequence[Place], below_keras: BelowKeras) -> dict[str, str]:
+    """The first place that means each framework; weak imports count if there is no other."""
     tops = {mention.top: mention for mention in reversed(imported)}
-    strong = _first(tops, {framework: scripts.imports for framework, scripts in LAUNCHES.items()})
-    return strong or _first(tops, {framework: scripts.weak_imports for framework, scripts in LAUNCHES.items()})
+    said = below_keras.said if KERAS in tops else None
+    strong = {**(said or {}), **_first(tops, {name: scripts.imports for name, scripts in LAUNCHES.items()})}
+    if strong or said is not None:
+        return strong
+    if KERAS in tops and below_keras.listed:
+        of_packages = f"{_at(tops[KERAS])}, and its packages bring no tensorflow"
+        return dict.fromkeys(below_keras.listed, of_packages)
+    return _first(tops, {name: scripts.weak_imports for name, scripts in LAUNCHES.items()})
 
 
-def _first(tops: Mapping[str, Place], modules: Mapping[str, tuple[str, ...]]) -> dict[str, Place]:
+def _first(tops: Mapping[str, Place], modules: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     """The first import that means each framework."""
     return {
-        framework: min((tops[name] for name in names if name in tops), key=lambda mention: mention.line)
+        framework: _at(min((tops[name] for name in names if name in tops), key=lambda mention: mention.line))
         for framework, names in modules.items()
         if any(name in tops for name in names)
     }

@@ -39,6 +39,17 @@ class Place(NamedTuple):
         return self.name.partition(".")[0]
 
 
+class SetVariable(NamedTuple):
+    """A place where a program sets a variable of its own environment to a text that is written out."""
+
+    name: str
+    value: str
+    file: Path
+    line: int
+    is_default: bool
+    """Whether a variable that is set already keeps its value."""
+
+
 class Script(NamedTuple):
     """What was read of a script."""
 
@@ -53,6 +64,7 @@ class Script(NamedTuple):
     """All words of the script and of the modules of its project that it imports."""
     above: tuple[Path, ...] = ()
     """Further directories whose modules it imports: above that of the script, or a `src`."""
+    variables: tuple[SetVariable, ...] = ()
 
     @property
     def root(self) -> Path:
@@ -103,7 +115,8 @@ def read(path: Path) -> Script:
         for word in re.findall(r"\w+", module.file.read_text(encoding="utf-8", errors="replace"))
     }
     above = tuple(search_path[1:])
-    return Script(path, tuple(imports.values()), tuple(calls), tuple(programs), frozenset(words), above)
+    variables = tuple(variable for module in modules for variable in _variables(module))
+    return Script(path, tuple(imports.values()), tuple(calls), tuple(programs), frozenset(words), above, variables)
 
 
 def _modules(script: Path, search_path: list[Path]) -> Iterator[Module]:
@@ -173,6 +186,31 @@ def _imported(module: Module) -> Iterator[Place]:
         else:
             continue
         yield from (Place(name, module.file, node.lineno, certain, function) for name in names)
+
+
+def _variables(module: Module) -> Iterator[SetVariable]:
+    """The variables that a file sets in its environment: by `os.environ[NAME] = TEXT`, `setdefault` and `update`."""
+    for node in ast.walk(module.tree):
+        pairs: list[tuple[ast.expr | None, ast.expr]] = []
+        is_default = False
+        match node:
+            case ast.Assign(targets=[ast.Subscript(value=environ, slice=key)], value=value):
+                pairs = [(key, value)]
+            case ast.Call(func=ast.Attribute(value=environ, attr="setdefault"), args=[key, value]):
+                pairs, is_default = [(key, value)], True
+            case ast.Call(func=ast.Attribute(value=environ, attr="update"), args=args, keywords=keywords):
+                pairs = [
+                    pair for arg in args if isinstance(arg, ast.Dict) for pair in zip(arg.keys, arg.values, strict=True)
+                ]
+                pairs += [(ast.Constant(keyword.arg), keyword.value) for keyword in keywords]
+            case _:
+                continue
+        if ast.unparse(environ) not in ("os.environ", "environ"):
+            continue
+        for pair in pairs:
+            match pair:
+                case (ast.Constant(value=str(name)), ast.Constant(value=str(text))):
+                    yield SetVariable(name, text, module.file, node.lineno, is_default)
 
 
 def _local_files(directory: Path, module: str) -> Iterator[tuple[Path, str]]:

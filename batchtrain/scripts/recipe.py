@@ -168,15 +168,18 @@ def prepare(
     if wish.framework and wish.framework not in detection.NAMES:
         raise UsageError(f"there is no framework {wish.framework}; choose one of {', '.join(detection.NAMES)}")
     read_script = imports.read(path)
-    try:
-        choice = detection.framework_of(read_script, wish.framework)
-    except detection.Undecided as undecided:
-        if choose is None:
-            raise
-        choice = detection.framework_of(read_script, choose(undecided))
     directory = read_script.root
     script = (path.parent.resolve() / path.name).relative_to(directory).as_posix()
     package_list = source_packages.of_directory(directory, script)
+    framework_of = functools.partial(
+        detection.framework_of, read_script, packages=package_list.names, keras_backend=_keras_backend(settings or {})
+    )
+    try:
+        choice = framework_of(wish.framework)
+    except detection.Undecided as undecided:
+        if choose is None:
+            raise
+        choice = framework_of(choose(undecided))
     packages = (package_list,) if package_list.packages or package_list.pythons else ()
     build = detection.PLAIN_IMAGE if package_list.names.intersection(choice.packages) else choice.image
     vm = catalog_file.load(directory).size(wish.size or VM_SIZE)
@@ -208,13 +211,14 @@ def _recipe(script: imports.Script, name: str, wish: Wish, choice: Choice, image
     kind = "low_priority" if wish.spot else "dedicated"
     launcher = detection.block_of(choice, script, 1 if wish.sweeps else wish.nodes, wish.processes_per_node)
     gang = new_gang(f"{POOL}_vm_count_{kind}", launcher) if launcher else None
+    variables = {"PYTHONPATH": script.python_path, detection.KERAS_BACKEND: choice.keras_backend}
     task = Task(
         id=TASK,
         command=" ".join((f"python -u {shlex.quote(name)}", *map(quoted, wish.arguments))),
         docker_image=image,
         source=".",
         checkpoint=Checkpoint(volume=CHECKPOINTS) if wish.checkpoints else None,
-        environment_variables={"PYTHONPATH": script.python_path} if script.above else {},
+        environment_variables={name: value for name, value in variables.items() if value},
         multi_instance=gang,
         results=Results(from_="all") if gang and choice.name == detection.NONE else None,
     )
@@ -263,6 +267,13 @@ def _without_image(
     return replace(recipe, pool=pool, jobs=(replace(job, tasks=(task,)),))
 
 
+def _keras_backend(settings: Mapping[str, str]) -> str:
+    """KERAS_BACKEND of the nodes, if the settings have it among the environment variables of the job or the task."""
+    end = ("environment_variables", detection.KERAS_BACKEND)
+    paths = {path: path.split(".") for path in settings if path.startswith("job_specifications")}
+    return next((settings[path] for path, parts in paths.items() if tuple(parts[-2:]) == end), "")
+
+
 def _credentials(directory: Path, files: Mapping[str, str]) -> Mapping[str, bytes]:
     """The file of the accounts: beside the script, or where the user says."""
     contents = load.read(directory, {part: file for part, file in files.items() if part == "credentials"})
@@ -296,7 +307,12 @@ def _alone(script: imports.Script, choice: Choice, has_others: bool) -> Iterator
     others = {
         name for framework, other in detection.LAUNCHES.items() if framework != choice.name for name in other.imports
     }
-    if ways and has_others and script.words.isdisjoint({*ways, *others}):
+    is_joined = (
+        not script.words.isdisjoint(ways)
+        or any(mention.top in others for mention in script.imports)
+        or any(call.name.startswith("keras.distribution.") for call in script.calls)
+    )
+    if ways and has_others and not is_joined:
         text = (
             f"nothing in the script joins its processes (it has no `{ways[0]}` and the like), so each of them trains"
             f" alone, on all the data; use `{ways[0]}`, or run it on one node with one process"

@@ -136,6 +136,56 @@ def test_a_script_is_a_plain_task_unless_something_has_to_launch_it(
     assert (task_of(recipe).results is not None) == (block == "pytorch" and "torch" not in text)
 
 
+KERAS_SETTING = "job_specifications[0].tasks[0].environment_variables.KERAS_BACKEND"
+
+
+@pytest.mark.parametrize(
+    ("text", "packages", "of_nodes", "framework", "reason"),
+    [
+        (
+            "os.environ['KERAS_BACKEND'] = 'torch'",
+            "keras torch",
+            "",
+            "pytorch",
+            "train.py:2 sets KERAS_BACKEND to torch",
+        ),
+        ("os.environ.setdefault('KERAS_BACKEND', 'jax')", "", "", "jax", "train.py:2 sets KERAS_BACKEND to jax"),
+        ("os.environ.update(KERAS_BACKEND='jax')", "", "torch", "jax", "train.py:2 sets KERAS_BACKEND to jax"),
+        ("os.environ.update({'KERAS_BACKEND': 'jax'})", "", "", "jax", "train.py:2 sets KERAS_BACKEND to jax"),
+        (
+            "os.environ['KERAS_BACKEND'] = 'jax'; import tensorflow",
+            "",
+            "",
+            "jax",
+            "train.py:2 sets KERAS_BACKEND to jax",
+        ),
+        (
+            "os.environ.setdefault('KERAS_BACKEND', 'jax')",
+            "",
+            "torch",
+            "pytorch",
+            "a setting sets KERAS_BACKEND to torch",
+        ),
+        ("os.environ['KERAS_BACKEND'] = 'numpy'", "", "", "none", "it imports no framework"),
+        ("", "keras torch", "", "pytorch", "train.py:3 imports keras, and its packages bring no tensorflow"),
+        ("", "keras torch tensorflow-gpu", "", "tensorflow", "train.py:3 imports keras"),
+        ("", "keras", "", "tensorflow", "train.py:3 imports keras"),
+        ("", "", "", "tensorflow", "train.py:3 imports keras"),
+    ],
+)
+def test_keras_is_launched_as_its_backend(
+    text: str, packages: str, of_nodes: str, framework: str, reason: str, train: Path
+) -> None:
+    train.write_text(f"import os\n{text}\nimport keras\n", encoding="utf-8")
+    if packages:
+        (train.parent / "requirements.txt").write_text(packages.replace(" ", "\n"), encoding="utf-8")
+    prepared = prepare(train, Wish(2), settings={KERAS_SETTING: of_nodes} if of_nodes else {}, local=True)
+    assert (prepared.choice.name, prepared.choice.reason.partition(", so")[0]) == (framework, reason)
+    is_only_listed = packages == "keras torch" and not text  # then Keras itself would take TensorFlow
+    backend = of_nodes or ("torch" if is_only_listed else None)
+    assert task_of(prepared.recipe).environment_variables.get("KERAS_BACKEND") == backend
+
+
 def test_a_list_with_the_framework_is_the_whole_environment(train: Path) -> None:
     (train.parent / "requirements.txt").write_text("torch==2.13.0\n", encoding="utf-8")
     prepared = prepare(train, Wish(), local=True)
@@ -190,6 +240,13 @@ def test_the_module_for_checkpoints_comes_with_them(train: Path) -> None:
         ("import keras", {"nodes": 2}, "MultiWorkerMirroredStrategy"),
         ("import keras, tensorflow as tf\ntf.distribute.get_strategy()", {"nodes": 2}, ""),
         ("import jax", {"nodes": 2}, "distributed"),
+        ("import os, keras\nos.environ['KERAS_BACKEND'] = 'torch'  # or jax", {"nodes": 2}, "DistributedDataParallel"),
+        ("import os, keras\nos.environ['KERAS_BACKEND'] = 'jax'", {"nodes": 2}, "distributed"),
+        (
+            "import os, keras\nos.environ['KERAS_BACKEND'] = 'jax'\nkeras.distribution.initialize()",
+            {"nodes": 2},
+            "",
+        ),
         ("from transformers import Trainer", {"nodes": 2}, ""),
         ("import mpi4py", {"nodes": 2}, ""),
         ("print(1)", {"nodes": 2}, ""),
