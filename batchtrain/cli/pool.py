@@ -82,15 +82,17 @@ def show_(pool_id: str | None) -> None:
     client = connect(config)
     nodes = client.pools.nodes(name)
     pool = replace(client.pools.get(name), node_hours=node_hours(nodes, datetime.now(timezone.utc)))
-    rule = client.pools.reason_to_wait(pool, nodes)
+    rule, reason = client.pools.reason_to_wait(pool, nodes), client.pools.refused(pool)
+    cause = f"{reason.text} ({reason.proof})" if reason else rule.when if rule else ""
     if settings().output == "table":
         show_rows([pool])
         print()
         show_rows(nodes, empty="no nodes")
         if rule is not None:
-            say(f"{rule.when} [{rule.name}]")
+            say(f"{cause} [{rule.name}]{f'; {reason.next_step}' if reason else ''}")
     else:
-        waits = {"rule": rule.name, "cause": rule.when} if rule is not None else None
+        step = {"next_step": reason.next_step} if reason else {}
+        waits = {"rule": rule.name, "cause": cause, **step} if rule is not None else None
         show({**plain(pool), "nodes": plain(nodes), "waits": waits})
 
 

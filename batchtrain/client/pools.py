@@ -32,6 +32,7 @@ from batchtrain.errors import (
 )
 from batchtrain.life import pools as rules
 from batchtrain.life.pools import PoolRule, SeenNodes
+from batchtrain.life.rules import Reason, refused
 from batchtrain.plan import diff, plan_pool
 from batchtrain.plan.idling import enabling, idles
 from batchtrain.plan.marks import MAX_PRICE, marks_of, values_of
@@ -260,6 +261,10 @@ class Pools:
     def reason_to_wait(self, pool: Pool, nodes: Iterable[Node]) -> PoolRule | None:
         """Why the nodes of a pool do not take tasks yet; None if all do."""
         return rules.decide(SeenNodes(pool, tuple(nodes), pool.refusal))
+
+    def refused(self, pool: Pool) -> Reason | None:
+        """Why the last resize of a pool ended without all of its nodes, and what to do; None if it did not."""
+        return refused(pool, read.holders(self._client.batch, pool)) if pool.refusal else None
 
     def stands(self, pool_id: str) -> bool:
         """Whether the pool exists."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchtrain.catalog.sizes import key
-from batchtrain.emulator import injection, job_preparation, models, routes, wire
+from batchtrain.emulator import injection, job_preparation, models, quotas, routes, wire
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.indexes import JobEntry
@@ -229,4 +229,6 @@ def _job_reason(world: World, entry: JobEntry) -> str:
     failed = [node for node in pool.nodes.values() if node.state in ("starttaskfailed", "unusable")]
     if failed:
         return f"{len(failed)} of {len(pool.nodes)} nodes of pool {pool.record.id} take no tasks: {failed[0].state}"
+    if refused := quotas.refused(world, pool):
+        return refused
     return "" if pool.nodes else f"pool {pool.record.id} has no nodes"

@@ -10,6 +10,8 @@ from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.world import World
 
 MOST = 2**31 - 1
+QUOTAS = CORES, SPOT_CORES = ("AccountCoreQuotaReached", "AccountLowPriorityCoreQuotaReached")
+"""The codes of a resize beyond a quota that the pools of the account share."""
 
 
 class Room(NamedTuple):
@@ -71,12 +73,24 @@ def reached(world: World, free_room: Room, *, dedicated: bool) -> tuple[str, str
     """Why a pool gets no nodes: the code and the message of a resize error."""
     quota = "The specified account has reached its quota of"
     if not free_room.nodes:
-        return "AccountCoreQuotaReached", f"{quota} {world.quotas.nodes} nodes."
+        return CORES, f"{quota} {world.quotas.nodes} nodes."
     if dedicated and not free_room.dedicated:
-        return "AccountCoreQuotaReached", f"{quota} {world.quotas.dedicated_cores} dedicated cores."
+        return CORES, f"{quota} {world.quotas.dedicated_cores} dedicated cores."
     if free_room.spot or (dedicated and not free_room.capacity):
         return "AllocationFailed", "Desired number of nodes could not be allocated: the region has no capacity."
-    return "AccountLowPriorityCoreQuotaReached", f"{quota} {world.quotas.low_priority_cores} low-priority cores."
+    return SPOT_CORES, f"{quota} {world.quotas.low_priority_cores} low-priority cores."
+
+
+def refused(world: World, entry: PoolEntry) -> str:
+    """Why the last resize of a pool ended without all of its nodes, and which pools have nodes; empty if it has all."""
+    record, count, target = entry.record, len(entry.nodes), entry.record.target_dedicated + entry.record.target_spot
+    if record.allocation != "steady" or not record.resize_errors or count == target:
+        return ""
+    code, message = record.resize_errors[0]["code"], record.resize_errors[0]["message"]
+    pools = (pool for pool in world.pools.values() if pool is not entry and pool.nodes and code in QUOTAS)
+    others = ", ".join(f"{pool.record.id} has {len(pool.nodes)}" for pool in pools)
+    held = f"; nodes of the account's other pools: {others}" if others else ""
+    return f"pool {record.id} got {count} of {target} nodes: {code}: {message}{held}"
 
 
 def cores_of(world: World, entry: PoolEntry) -> int:

@@ -70,7 +70,7 @@ REFUSED, OVER = 4, 6
 DEADLINE = "until its deadline"
 # fmt: off
 POOL_RULES: tuple[PoolRule, ...] = (
-    PoolRule("nodes-refused", "the resize ended with an error, and the pool has no `candidates` or no waiting mends it",
+    PoolRule("nodes-refused", "the resize ended with an error; no waiting mends it, or the pool has no `candidates`",
         lambda seen: bool(seen.error) and (seen.patience is None or not seen.may_come),
         "end", "", "ends at once", REFUSED, "ResizeError"),
     PoolRule("candidate-has-no-nodes", "a candidate of the pool did not get its nodes within its patience",

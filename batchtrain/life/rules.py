@@ -315,8 +315,26 @@ def _resize_refused(view: View, task: Task) -> Reason | None:
     pool, instances = view.pool, task.request.instances or 1
     if not pool.refusal or pool.nodes >= instances:
         return None
-    cause = f"the task waits for {counted(instances, 'node')}; pool {pool.id} got {pool.nodes} of {pool.target}"
-    return Reason(cause, f"`batchtrain pool resize {pool.id} --dedicated N` requests them again", pool.refusal.detailed)
+    reason = refused(pool, view.seen.holders)
+    return reason._replace(text=f"the task waits for {counted(instances, 'node')}; {reason.text}")
+
+
+def refused(pool: Pool, holders: Sequence[Pool]) -> Reason:
+    """Why the last resize of a pool ended without all of its nodes. holders: see `Seen`."""
+    kind = "dedicated" if pool.dedicated < pool.target_dedicated else "spot"
+    again = f"`batchtrain pool resize {pool.id} --{kind} N`"
+    cause, proof = f"pool {pool.id} got {pool.nodes} of {counted(pool.target, 'node')}", pool.refusal.detailed
+    if not pool.refusal.is_core_quota:
+        return Reason(cause, f"{again} requests them again", proof)
+    if not holders:
+        return Reason(cause, f"ask for a higher quota (`batchtrain doctor`), or request fewer: {again}", proof)
+    rows = sorted(holders, key=lambda other: (-getattr(other, kind), other.id))
+    names = ", ".join(f"{other.id} ({counted(other.nodes, 'node')})" for other in rows[:NAMED])
+    more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+    largest = rows[0].id
+    free = f"`batchtrain pool resize {largest} --{kind} 0` or `batchtrain pool del {largest}`"
+    step = f"other pools of the account use the quota: {names}{more}. Free nodes ({free}), then request these: {again}"
+    return Reason(cause, step, proof)
 
 
 def _waits_for_nodes(view: View, task: Task) -> Reason | None:

@@ -27,6 +27,8 @@ class Seen(NamedTuple):
     """The tasks that have not ended, and those that failed, each with its request; None while a task runs."""
     preparations: tuple[Preparation, ...] = ()
     """The job preparation task on each node where it started, if nodes wait for its success."""
+    holders: tuple[Pool, ...] = ()
+    """The other pools of the account that have nodes, if a quota of cores refused the nodes of this one."""
     is_whole: bool = False
     """Whether `tasks` has the tasks that succeeded, too."""
     next_page: str = ""

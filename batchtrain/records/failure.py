@@ -10,6 +10,13 @@ TASK_ENDED = "TaskEnded"
 """The service's code for a task that was terminated: by a user, with its job, or at its limit of run time."""
 
 
+CORE_QUOTAS = (
+    "AccountCoreQuotaReached", "AccountVMSeriesCoreQuotaReached", "AccountLowPriorityCoreQuotaReached",
+    "AccountSpotCoreQuotaReached",
+)  # fmt: skip
+"""The service's codes for a resize that the quotas of cores of the account do not allow, whichever pools use them."""
+
+
 class Detail(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A named text of an error."""
 
@@ -29,6 +36,11 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     def __bool__(self) -> bool:
         return bool(self.code or self.message)
+
+    @property
+    def is_core_quota(self) -> bool:
+        """Whether the quota of cores that the pools of the account share was reached."""
+        return self.code in CORE_QUOTAS
 
     def __str__(self) -> str:
         return ": ".join(filter(None, (self.code, self.message)))

@@ -1,4 +1,4 @@
-"""The service's faults as errors of batchtrain, matched by code; only this module knows the codes."""
+"""The service's faults as errors of batchtrain, matched by code; no other module of this folder knows the codes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import msgspec
 from azure.core import exceptions as azure
 
 from batchtrain.errors import AlreadyExists, NotAllowed, NotFound, QuotaReached, ServiceError, Unreachable
+from batchtrain.records.failure import CORE_QUOTAS
 from batchtrain.service import answer_body, retry
 from batchtrain.service.answer_body import InvalidAnswer
 from batchtrain.service.clock_difference import KEY_LIMIT, STEP, TOKEN_LIMIT, ahead, difference
@@ -23,8 +24,7 @@ CODES: dict[str, type[ServiceError]] = {
     "AuthenticationFailed": NotAllowed, "InsufficientAccountPermissions": NotAllowed,
     "AuthorizationFailure": NotAllowed, "AuthorizationFailed": NotAllowed,
     "PoolQuotaReached": QuotaReached, "ActiveJobAndScheduleQuotaReached": QuotaReached,
-    "AccountCoreQuotaReached": QuotaReached, "AccountLowPriorityCoreQuotaReached": QuotaReached,
-    "AccountVMSeriesCoreQuotaReached": QuotaReached, "AccountSpotCoreQuotaReached": QuotaReached,
+    **dict.fromkeys(CORE_QUOTAS, QuotaReached),
 }  # fmt: skip
 NEVER = frozenset({
     "IncompatibleVMSize", "SkuNotAvailable", "OverconstrainedAllocationRequestError",

@@ -80,6 +80,13 @@ def pool_or_none(client: BatchClient, pool_id: str, select: str = POOL) -> Pool 
     return _if_there(lambda: pool(client, pool_id, select))
 
 
+def holders(client: BatchClient, pool: Pool | None) -> tuple[Pool, ...]:
+    """The other pools of the account that have nodes, if a quota of cores refused the nodes of this one."""
+    if pool is None or not pool.refusal.is_core_quota:
+        return ()
+    return tuple(other for other in pools(client) if other.nodes and other.id != pool.id)
+
+
 class Version(msgspec.Struct, frozen=True):
     """What a conditional change of a pool, a job or a job schedule needs."""
 

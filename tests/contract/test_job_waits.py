@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from batchtrain.cli import pool
+from batchtrain.cli.options import Settings as Options
 from batchtrain.client.client import Client
 from batchtrain.client.run import run
 from batchtrain.config.types import Recipe, Secret
@@ -112,6 +115,21 @@ def test_unusable_nodes_are_named_with_the_time_that_is_left_by_every_command(
     assert decided is not None and decided.rule.name == "no-usable-node"
     assert decided.text in said[-1] and "; the wait ends in " in said[-1] and decided.text in str(error)
     assert decided.finding in diagnosis.findings
+
+
+def test_a_pool_without_quota_is_shown_with_the_error_and_the_pool_that_holds_the_quota(
+    client: Client, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.pools.add(jobs.recipe({"tasks": [TRAIN]}, pool={"id": "q", "vm_count": {"dedicated": 1}}), timeout=GUARD)
+    steering.limit(emulator.status, {"nodes": 1})
+    client.pools.add(recipe(TRAIN), wait=False, timeout=GUARD)
+    until(lambda: bool(client.pools.get("p").refusal))
+    monkeypatch.setattr(pool, "connect", lambda _: client)
+    with click.Context(click.Command("show"), obj=Options(output="table")):
+        pool.show_("p")
+    *_, said = capsys.readouterr().err.splitlines()
+    assert said.startswith("pool p got 0 of 1 node (AccountCoreQuotaReached: ")
+    assert "[nodes-refused]; other pools of the account use the quota: q (1 node). Free nodes" in said
 
 
 def test_a_preparation_that_failed_on_the_only_node_is_why_the_tasks_wait(client: Client, emulator: Emulator) -> None:

@@ -184,6 +184,20 @@ def test_two_pools_that_grow_at_once_keep_to_the_quota(stage: Stage) -> None:
     assert [error["code"] for error in stage.world.pools["b"].record.resize_errors] == ["AccountCoreQuotaReached"]
 
 
+def test_a_hint_says_which_pools_hold_the_quota_that_a_pool_reached(stage: Stage) -> None:
+    stage.world.quotas = Quotas(nodes=2)
+    stage.do(pools.create_pool, body={**POOL, "id": "first", "targetDedicatedNodes": 2})
+    stage.boot()
+    stage.pool(1)
+    stage.job()
+    stage.task()
+    (hint,) = control.hints(stage.world)
+    assert hint["text"] == (
+        "pool pool got 0 of 1 nodes: AccountCoreQuotaReached: The specified account has reached its quota of 2 nodes.;"
+        " nodes of the account's other pools: first has 2"
+    )
+
+
 def test_nodes_are_counted_by_state(stage: Stage) -> None:
     stage.pool(2)
     (counts,) = document(stage.do(pools.list_node_counts))["value"]

@@ -98,7 +98,7 @@ ON_POOLS: list[tuple[Job, Pool | None, tuple[Node, ...], str, str]] = [
          (), "autoscale-error", "the pool has fewer samples than its autoscale formula needs"),
         (JOB, formula(2), (), "waits-for-nodes", "the task waits for 1 node; pool p has 0 of 2"),
         (JOB, Pool("p", "active", "steady"), (), "too-few-nodes", "pool p is to have 0"),
-        (JOB, REFUSED, (), "resize-refused", "pool p got 0 of 2 (AllocationFailed: -)"),
+        (JOB, REFUSED, (), "resize-refused", "pool p got 0 of 2 nodes (AllocationFailed: -)"),
 ]
 # fmt: on
 
@@ -110,6 +110,24 @@ def test_a_task_that_waits_for_its_pool_is_told_why(
     decided = step(task("t"), job=job, pool=pool, nodes=nodes)
     assert decided is not None and decided.rule.name == rule
     assert text in decided.text
+
+
+@pytest.mark.parametrize(
+    ("code", "holders", "words"),
+    [
+        ("AllocationFailed", (), "`batchtrain pool resize p --dedicated N` requests them again"),
+        ("AccountCoreQuotaReached", (), "ask for a higher quota"),
+        ("AccountCoreQuotaReached", (Pool("s", spot=9), Pool("q", dedicated=1)),
+         "use the quota: q (1 node), s (9 nodes). Free nodes (`batchtrain pool resize q --dedicated 0` or"),
+    ],
+)  # fmt: skip
+def test_nodes_that_a_quota_refused_can_come_only_from_other_pools(
+    code: str, holders: tuple[Pool, ...], words: str
+) -> None:
+    pool = replace(REFUSED, resize_errors=(Failure(code, "-"),))
+    decided = rules.decide(Seen(JOB, pool, (), (task("t"),), holders=holders))
+    assert decided is not None and decided.rule.name == "resize-refused"
+    assert words in decided.reason.next_step
 
 
 def prepared(node: str, result: str = "failure", state: str = "completed") -> Preparation:

@@ -42,6 +42,7 @@ def test_a_job_is_used_while_its_run_or_a_task_of_it_may_go_on(
 
 JOB = Job("j", "active", pool="p")
 POOL, NODES = (200, {"id": "p", "state": "active"}), (200, {"value": [{"id": "n", "state": "idle"}]})
+NO_QUOTA = (200, {"id": "p", "targetDedicatedNodes": 2, "resizeErrors": [{"code": "AccountCoreQuotaReached"}]})
 PREPARATIONS = (200, {"value": [{"nodeId": "n", "jobPreparationTaskExecutionInfo": {"state": "completed"}}]})
 NO_POOL, COMPLETED = refusal("PoolNotFound", 404), (200, {"id": "j", "state": "completed", "poolInfo": {"poolId": "p"}})
 
@@ -61,6 +62,7 @@ def page(*names: str, next_page: str = "") -> tuple[int, Any]:
         (JOB, Counts(active=1), [NO_POOL, COMPLETED, page("a")], ["a"], ""),
         (replace(JOB, state="terminating"), Counts(active=1), [POOL], None, ""),
         (JOB, Counts(active=FEW), [POOL, NODES, page("a", "b")], ["a", "b"], ""),
+        (JOB, Counts(active=1), [NO_QUOTA, NODES, (200, {"value": []}), page("a")], ["a"], ""),
         (replace(JOB, must_prepare=True), Counts(active=1), [POOL, NODES, PREPARATIONS, page("a")], ["a"], ""),
         (JOB, Counts(active=FEW), [POOL, refusal("PoolNotFound", 404), page("a")], ["a"], ""),
         (JOB, Counts(active=FEW + 1), [POOL, NODES, page("f"), page("a")], ["f", "a"], ""),
