@@ -143,7 +143,7 @@ class Client(Operations):
         """
         from batchtrain.client.run import run  # a run needs more than all other calls together
 
-        recipe = self.recipe_here(recipe)
+        recipe = self.recipe_here(recipe, tell)
         origin, limits = Origin(root_of(runs_dir, os.environ)), Limits(max_price, max_duration)
         earlier = resume.directory if isinstance(resume, Run) else find(origin.root, resume) if resume else None
         outcome = run(
@@ -173,7 +173,7 @@ class Client(Operations):
         UsageError and PlanError before anything is created."""
         from batchtrain.client.detach import detach  # see above
 
-        recipe = self.recipe_here(recipe)
+        recipe = self.recipe_here(recipe, tell)
         origin, limits = Origin(root_of(runs_dir, os.environ)), Limits(max_price, max_duration)
         return detach(self, recipe, tell=tell or SHOW, origin=origin, limits=limits, has_controller=controller)
 

@@ -82,7 +82,7 @@ class Jobs:
         once), Differs for a job or tasks that differ from the plan, AlreadyExists for a job that has completed, and
         without `resume` for any that exists. recreate: delete the jobs that exist first, once everything is planned.
         """
-        recipe = self._client.recipe_here(recipe)
+        recipe = self._client.recipe_here(recipe, tell if register is None else None)
         tell = tell or SHOW
         todo = self._planned(recipe, foreseen, timeout, tell)
         if copied := copied_from(recipe):

@@ -80,7 +80,7 @@ class Pools:
         for managed identities that cannot be set. patience: seconds to allocate all nodes. on_move: receives the client
         of each candidate before it is tried.
         """
-        recipe = self._client.recipe_here(recipe)
+        recipe = self._client.recipe_here(recipe, tell if register is None else None)
         tell = tell or SHOW
         if recipe.pool is not None and recipe.pool.candidates is not None:
             return self._add_first(recipe, wait=wait, timeout=timeout, tell=tell, register=register, on_move=on_move)

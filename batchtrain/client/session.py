@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -20,7 +21,7 @@ from batchtrain.errors import UsageError
 from batchtrain.plan.ingress import plan as ingress_plan
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
-from batchtrain.records.events import Event, FilesUploaded
+from batchtrain.records.events import Event, FilesUploaded, RecipeWarned
 from batchtrain.runs.beginnings import Beginning, lineage_of
 from batchtrain.runs.directory import new_name, root_of
 from batchtrain.runs.finished import Runs
@@ -48,6 +49,8 @@ class Session:
         """Whether the progress of calls is shown; None: in a notebook, on a terminal, and in an interactive Python."""
         self.say: Callable[[str], None] = lambda text: line(Event("", text)) if wanted(self.display) else None
         """Receives messages about slow one-time work, such as an installation."""
+        self.tells_warnings = True
+        """Whether calls tell the warnings of their recipes; False if the caller has shown them when it loaded them."""
         self.credentials = Credentials()
         """Those with which it was connected; they name the storage accounts."""
         self.real_storage = False
@@ -86,15 +89,24 @@ class Session:
             self.own_storage()
         return foreseen
 
-    def recipe_here(self, recipe: Recipe | str | Path, *, makes: bool = True) -> Recipe:
-        """The recipe as this account runs it. makes: also the environment that a script has on the emulator. Raises
-        UsageError, with what to call, for the path of a script or of a recipe in place of the recipe."""
+    def recipe_here(self, recipe: Recipe | str | Path, tell: Tell = None, *, makes: bool = True) -> Recipe:
+        """The recipe as this account runs it. tell: gets its warnings. makes: also the environment that a script has on
+        the emulator. Raises UsageError, with what to call, for the path of a script or of a recipe in place of the
+        recipe."""
         if isinstance(recipe, str | Path):
             call = f"batchtrain.{'script' if Path(recipe).suffix == '.py' else 'load'}({str(recipe)!r})"
             raise UsageError(f"{str(recipe)!r} is a path, and this call takes a recipe; give it `{call}`")
-        if recipe.for_emulator is None or not self.account.home:
-            return recipe
-        return recipe.for_emulator(recipe, self.account.home if makes else "", self.say)
+        if recipe.for_emulator is not None and self.account.home:
+            recipe = recipe.for_emulator(recipe, self.account.home if makes else "", self.say)
+        if tell is not None and self.tells_warnings:
+            self._tell_warnings(recipe, tell)
+        return recipe
+
+    def _tell_warnings(self, recipe: Recipe, tell: Callable[[Event], None]) -> None:
+        """A program whose progress is not shown, because nobody chose, shows them all the same."""
+        shows = functools.partial(line, target=self.account.option) if tell is SHOW and self.display is None else tell
+        for warning in recipe.warnings:
+            shows(RecipeWarned(warning.path, str(warning)))
 
     def with_storage(self, recipe: Recipe) -> Recipe:
         """The recipe with the storage accounts that this session uses."""

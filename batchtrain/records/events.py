@@ -93,6 +93,12 @@ class RecipeCopied(Event, frozen=True):
     kind = "recipe.copied"
 
 
+class RecipeWarned(Event, frozen=True):
+    """A warning of the checks about a recipe that is about to be carried out."""
+
+    kind = "recipe.warning"
+
+
 class JobReplaced(Event, frozen=True):
     kind = "job.replaced"
 

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+import batchtrain
 from batchtrain.client.client import Client, where
 from batchtrain.client.logins import words
+from batchtrain.client.shown_progress import SHOW
 from batchtrain.config.types import Secret
 from batchtrain.config.user_settings import is_for_emulator
 from batchtrain.errors import UsageError
 from batchtrain.records import Endpoint
+from batchtrain.records.events import Event
 from batchtrain.service.connect import Account
 
 
@@ -58,3 +61,33 @@ def test_a_path_in_place_of_a_recipe_is_answered_with_what_to_call(call: Callabl
         call(client)("src/train.py")
     with pytest.raises(UsageError, match=r"give it `batchtrain\.load\('recipe'\)`"):
         call(client)(Path("recipe"))
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("call", [CALLS[0], CALLS[1], CALLS[4], CALLS[5], CALLS[6]])
+def test_the_warnings_of_a_recipe_are_told_before_anything_else(call: Callable[[Client], Any], tmp_path: Path) -> None:
+    (tmp_path / "fit.py").write_text("import torch\n", encoding="utf-8")
+    client, events = Client(Account("https://a.b.batch.azure.com", "a", Secret("a2V5"))), list[Event]()
+
+    def tell(event: Event) -> None:
+        events.append(event)
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        call(client)(batchtrain.script(tmp_path / "fit.py", nodes=2), tell=tell)
+    assert [event.kind for event in events] == ["recipe.warning"]
+    assert "[script-alone]" in events[0].text
+
+
+@pytest.mark.parametrize(("tell", "display", "count"), [(SHOW, None, 1), (None, None, 0), (SHOW, False, 0)])
+def test_a_program_in_a_pipe_shows_the_warnings_unless_it_chose_silence(
+    tell: Any, display: bool | None, count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "fit.py").write_text("import torch\n", encoding="utf-8")
+    client = Client(Account("https://a.b.batch.azure.com", "a", Secret("a2V5")))
+    client.display = display
+    client.recipe_here(batchtrain.script(tmp_path / "fit.py", nodes=2), tell)
+    assert capsys.readouterr().err.count("[script-alone]") == count
