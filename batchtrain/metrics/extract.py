@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.metrics.point import finite, named
 from batchtrain.metrics.programs import PROGRAMS, TABLES, Program, Source
-from batchtrain.metrics.programs.base import NUMBER
+from batchtrain.metrics.programs.base import NUMBER, plain
 from batchtrain.records import Point
 
 if TYPE_CHECKING:
@@ -35,11 +35,15 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*\x07)")
 
 class Pattern(NamedTuple):
     """A pattern of the user. The group `value`, or else the first group, is the value; `step` and `epoch` are optional
-    groups."""
+    groups. Without a name, the group `name` is that of the metric."""
 
     name: str
     pattern: str
     unit: str = ""
+
+
+NAMED_NUMBER = Pattern("", rf"^\s*(?P<name>[A-Za-z][\w ./@-]{{0,60}})(?<! )\s*[=:]\s*(?P<value>{NUMBER})\s*$")
+"""A line that is a name and a number: a metric if the user asks for it."""
 
 
 def patterns_of(metrics: Iterable[MetricPattern]) -> tuple[Pattern, ...]:
@@ -177,6 +181,8 @@ def _program_of(own: Pattern) -> Program:
         if value is None or not re.fullmatch(NUMBER, value):
             return None
         step, epoch = (finite(match[name] or "") if name in names else None for name in ("step", "epoch"))
-        return Point({own.name: finite(value)}, step=None if step is None else int(step), epoch=epoch)
+        return Point(
+            {own.name or plain(match["name"]): finite(value)}, step=None if step is None else int(step), epoch=epoch
+        )
 
     return Program("metrics", "", own.pattern, read)

@@ -121,9 +121,7 @@ def by_metric(runs: Iterable[Listed], name: str) -> list[Listed]:
     every = tuple(runs)
     measured = [run for run in every if name in run.record.summary]
     if not measured:
-        names = textwrap.shorten(
-            ", ".join(by_meaning({n for run in every for n in run.record.summary})), 200, placeholder=" …"
-        )
+        names = listed({n for run in every for n in run.record.summary})
         raise UsageError(f"no run has a metric `{name}`; {f'there are {names}' if names else 'none has any'}")
     is_lower_better = lower_is_better(name)
     return sorted(measured, key=lambda run: best_first(run.record.summary[name].last, is_lower_better=is_lower_better))
@@ -165,10 +163,13 @@ def best_of_tasks(record: RunRecord, swept: Collection[str] = (), least: int = M
 
 
 def sweep_command(run: RunDirectory, record: RunRecord) -> str:
-    """Lists the tasks of a sweep, or of a run with many, by their most common metric; empty without one."""
-    best = best_of_tasks(record, {task.id for task in run.each_task() if task.parameters})
+    """Lists the tasks of a sweep, or of a run with many, by their most common metric; of a sweep without one, by a
+    NAME that the user chooses. Empty for another run."""
+    swept = {task.id for task in run.each_task() if task.parameters}
+    best = best_of_tasks(record, swept)
+    metric = best.metric if best else "NAME" if len(swept) > 1 else ""
     local = ("--local",) if loopback(record.endpoint) else ()
-    return shlex.join(("batchtrain", "jobs", "sweep", record.job, "--metric", best.metric, *local)) if best else ""
+    return shlex.join(("batchtrain", "jobs", "sweep", record.job, "--metric", metric, *local)) if metric else ""
 
 
 def seconds(record: RunRecord) -> float | None:
@@ -199,6 +200,11 @@ def ranked(summary: dict[str, Metric]) -> list[tuple[str, Metric]]:
 def by_meaning(names: Iterable[str]) -> list[str]:
     """The names of metrics, the most common ones first."""
     return sorted(names, key=_rank)
+
+
+def listed(names: Iterable[str]) -> str:
+    """The names of metrics in a sentence."""
+    return textwrap.shorten(", ".join(by_meaning(names)), 200, placeholder=" …")
 
 
 def _rank(name: str) -> tuple[Any, ...]:

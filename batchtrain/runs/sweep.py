@@ -17,13 +17,14 @@ from msgspec.structs import replace
 from batchtrain.config.types import FetchSettings
 from batchtrain.errors import BatchtrainError, NotFound, printable, shortened
 from batchtrain.markup import in_words
-from batchtrain.metrics.extract import Pattern, patterns_of
+from batchtrain.metrics.extract import NAMED_NUMBER, Pattern, patterns_of
+from batchtrain.metrics.programs.base import plain
 from batchtrain.metrics.stream import OWN, RECORDS, MetricStream
 from batchtrain.metrics.summary import Summary
 from batchtrain.records import Metric, Table, Task
 from batchtrain.records.events import Event, SweepCut
 from batchtrain.records.gang import stall
-from batchtrain.runs.compare import best_first, by_meaning, ranked
+from batchtrain.runs.compare import best_first, listed, ranked
 from batchtrain.runs.directory import RunDirectory, points_of
 from batchtrain.runs.recording import recorded_job
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
@@ -82,21 +83,26 @@ def sweep(
     swept_tasks = [task for task in every if task.parameters] or every  # without others such as a merge task
     summaries = {task.id: _summary(run, task.id, metric) for task in swept_tasks} if run else {}
     if job:
-        missing = [task for task in swept_tasks if metric not in summaries.get(task.id, {})]
+        missing = [task for task in swept_tasks if _of(summaries.get(task.id, {}), metric) is None]
         summaries.update(_read(client, job_id, metric, missing, tell))
-    if not any(metric in metrics for metrics in summaries.values()):
-        names = ", ".join(by_meaning({name for metrics in summaries.values() for name in metrics}))
+    if not any(_of(metrics, metric) for metrics in summaries.values()):
+        names = listed({name for metrics in summaries.values() for name in metrics})
         hint = f"its metrics are {names}" if names else "no task has printed one; see `batchtrain help metrics`"
         fault = f"job {job_id} has no metric {metric}" if metric else f"name a metric of job {job_id}"
         raise NotFound(f"{fault}; {hint}", operation=f"sweep of job {job_id}")
     is_lower_better = lower_is_better(metric) if highest is None else not highest
     rows = []
     for task in swept_tasks:
-        last = summaries.get(task.id, {}).get(metric)
+        last = _of(summaries.get(task.id, {}), metric)
         has_diverged = last is not None and last.last is None
         state = in_words(task.outcome, has_diverged=has_diverged and not task.failed)
         rows.append(SweepRow(task.id, state, task.parameters or {}, last.last if last else None))
     return Table(sorted(rows, key=lambda row: best_first(row.value, is_lower_better=is_lower_better)))
+
+
+def _of(metrics: Mapping[str, Metric], metric: str) -> Metric | None:
+    """The metric with this name, which may be written as a program prints it, such as `Test accuracy`."""
+    return metrics.get(metric) or metrics.get(plain(metric))
 
 
 def _summary(run: RunDirectory, task_id: str, metric: str) -> Mapping[str, Metric]:
@@ -105,7 +111,7 @@ def _summary(run: RunDirectory, task_id: str, metric: str) -> Mapping[str, Metri
         summary.add(point)
     metrics = summary.metrics()
     stdout = run.logs(task_id) / "stdout.txt"
-    if metric in metrics or not stdout.is_file():
+    if _of(metrics, metric) or not stdout.is_file():
         return metrics
     with stdout.open("rb") as file:
         file.seek(max(stdout.stat().st_size - END, 0))
@@ -142,10 +148,11 @@ def ends_of(client: BatchClient, job_id: str, task_id: str) -> Mapping[str, byte
 
 def _measured(contents: Mapping[str, bytes], patterns: Iterable[Pattern], metric: str) -> Mapping[str, Metric]:
     """What a task measured last. In lines that no program reads, the metric is found as `NAME=VALUE`, `NAME: VALUE`
-    and `NAME VALUE`, unless a word stands before its name."""
+    and `NAME VALUE`, unless a word stands before its name. A line that is a name and a number has another metric."""
     name = re.escape(metric).replace("_", "[_ ]")
     by_name = rf"(?i)(?<![a-z] )(?<![\w/.-]){name}[\"']?(?:\s*[=:]|\s)\s*([-+]?(?:\d[\w.+-]*|nan\b|inf\b))"
-    return read_ends(contents, MetricStream(patterns, [Pattern(metric, by_name)] if metric else [], watched=False))
+    otherwise = [Pattern(metric, by_name), NAMED_NUMBER] if metric else [NAMED_NUMBER]
+    return read_ends(contents, MetricStream(patterns, otherwise, watched=False))
 
 
 def read_ends(contents: Mapping[str, bytes], stream: MetricStream, now: float = 0.0) -> Mapping[str, Metric]:

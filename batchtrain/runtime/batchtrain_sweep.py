@@ -26,7 +26,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 RESULT = "result.json"
 MARKED = ("'", "=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """How formulas of spreadsheets begin, also in their full width, and the mark of such a text."""
-LOWER_IS_BETTER = ("loss", "error", "time", "latency", "perplexity", "_ms", "_us", "seconds")
+LOWER_IS_BETTER = ("loss", "error", "time", "latency", "perplexity", "mse", "mae", "_ms", "_us", "seconds")
 
 
 class Row(NamedTuple):

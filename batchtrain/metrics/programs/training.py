@@ -170,6 +170,9 @@ def _json_line(match: re.Match[str], source: Source) -> Point | None:
     )
 
 
+_SCORE = r"(?:accuracy|acc|auc|auroc|f1|logloss|loss|mae|mse|perplexity|rmse)(?:[ _-]score)?"
+"""The names of results. `precision` is also a setting."""
+
 _COUNTER = (
     r"(?=[\[begist])\[?(?:global[ _]|train(?:ing)? )?(?:step|iter(?:ation)?|epoch|batch(?= ))s?[ :=#]*(?:\[ *)?\d+"
 )
@@ -231,6 +234,15 @@ PROGRAMS = (
             lambda match, source: _point(match[1]),
         )
         for needle in ("tep", "ter", "poch", "atch")
+    ),
+    *(
+        Program(
+            f"results with {needle}", needle,
+            rf"^{_LOG_PREFIX}((?:{_WORD}[ ]+){{0,4}}(?i:(?:\w+[_/-])?{_SCORE})"
+            rf"[ ]*[:=][ ]*{NUMBER}(?:[ ]?%|/\d+(?: .*)?)?)\s*$",
+            lambda match, source: Point(_values(match[1])[0]),
+        )
+        for needle in (":", "=")
     ),
     Program("json", "{", r"^\s*(\{.*\})\s*$", _json_line),
 )  # fmt: skip

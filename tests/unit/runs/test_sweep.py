@@ -146,7 +146,7 @@ def test_of_a_long_log_of_a_run_directory_the_end_is_read(
     run = of_run(service, Task("t0", "completed"))
     directory.replace(run.logs("t0") / "stdout.txt", b"accuracy=1\n" + b"loss=2\nxyz\n")
     assert swept(service)[0].value == 2.0
-    with pytest.raises(NotFound, match="job j has no metric accuracy; no task has printed one"):
+    with pytest.raises(NotFound, match="job j has no metric accuracy; its metrics are loss"):
         swept(service, "accuracy")
 
 
@@ -156,6 +156,18 @@ def test_a_metric_that_no_task_has_names_those_that_exist(service: BatchServer) 
         swept(service, "speed")
     with pytest.raises(NotFound, match=r"name a metric of job j; its metrics are loss, test_accuracy$"):
         swept(service, "")
+
+
+def test_a_number_with_a_name_on_a_line_of_its_own_can_be_asked_for(service: BatchServer) -> None:
+    of_service(service, point("t0", 0.1, "Silhouette: 0.5\n"), point("t1", 0.2, "Silhouette: 0.75\n"))
+    with pytest.raises(NotFound, match=r"name a metric of job j; its metrics are silhouette$"):
+        swept(service, "")
+    assert [row.task for row in swept(service, "silhouette")] == ["t1", "t0"]
+
+
+def test_a_metric_may_be_named_as_the_program_prints_it(service: BatchServer) -> None:
+    of_service(service, point("t0", 0.1, "Test AUC: 0.5\n"), point("t1", 0.2, "Test AUC: 0.75\n"))
+    assert [row.value for row in swept(service, "Test AUC")] == [0.75, 0.5]
 
 
 def test_a_job_that_never_was_is_not_found(service: BatchServer) -> None:
