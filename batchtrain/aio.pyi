@@ -7,7 +7,7 @@ from typing import Any
 
 from batchtrain import records
 from batchtrain.client import client, job, jobs, pools
-from batchtrain.client.account_runs import AccountRun
+from batchtrain.client.account_runs import AccountRun, NamedRun
 from batchtrain.client.detach import Detached
 from batchtrain.client.planning import Foreseen
 from batchtrain.client.shown_progress import Tell
@@ -92,7 +92,7 @@ class Client:
     ) -> tuple[Detached, ...]: ...
     async def attach(
         self,
-        run: str = ...,
+        run: NamedRun = ...,
         *,
         tell: Tell = ...,
         timeout: float = ...,
@@ -100,8 +100,10 @@ class Client:
         runs_dir: str | Path | None = ...,
         link: str | None = ...,
     ) -> Run: ...
-    async def fetch_run(self, run: str = ..., *, runs_dir: str | Path | None = ..., link: str | None = ...) -> Run: ...
-    async def stop_run(self, run: str = ..., *, runs_dir: str | Path | None = ...) -> None: ...
+    async def fetch_run(
+        self, run: NamedRun = ..., *, runs_dir: str | Path | None = ..., link: str | None = ...
+    ) -> Run: ...
+    async def stop_run(self, run: NamedRun = ..., *, runs_dir: str | Path | None = ...) -> None: ...
     async def account_runs(self) -> Table[AccountRun]: ...
 
 class Pools:

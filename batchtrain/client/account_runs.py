@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain import state_files
 from batchtrain.client import controller, detached_results, orphans
+from batchtrain.client.detach import Detached
 from batchtrain.client.watching import watch_job
 from batchtrain.errors import BatchtrainError, NotFound, UsageError
 from batchtrain.life.intents import ATTACH
@@ -22,6 +23,7 @@ from batchtrain.records import Table
 from batchtrain.records.events import Event, Output, Stderr, Stdout, Waiting
 from batchtrain.runs import directory, stored_results
 from batchtrain.runs.directory import LATEST
+from batchtrain.runs.finished import Run
 from batchtrain.service import job_actions, read, retry, submit, watch
 from batchtrain.service.deadlines import GONE_SECONDS
 from batchtrain.service.meant_version import of_runs
@@ -51,6 +53,10 @@ class AccountRun(NamedTuple):
     """Why its job ended, such as `MaxWallClockTimeExpiry`."""
     user: str
     host: str
+
+
+NamedRun = str | Run | Detached | AccountRun | tuple[Detached, ...]
+"""What names a run; of several runs that `detach` returned, one must be taken."""
 
 
 class AccountRuns(NamedTuple):
@@ -149,6 +155,24 @@ class AccountRuns(NamedTuple):
     def _until_completed(self, name: str, job_id: str, deadline: watch.Deadline) -> None:
         batch, pace = self.client.batch, self.client.pace
         job_actions.until(batch, job_id, job_actions.COMPLETED, of_runs({name}), deadline, pace)
+
+
+def named(run: object) -> tuple[str, Path | None]:
+    """The name of a run, as `AccountRuns.find` takes it, and the directory with its run directory, if the value has
+    one. Raises UsageError for a value that names no run, or several."""
+    if isinstance(run, tuple) and not isinstance(run, (AccountRun, Detached)) and len(run) == 1:
+        (run,) = run  # `detach` of a recipe with one job
+    match run:
+        case str(text):
+            return text, None
+        case AccountRun(run=text):
+            return text, None
+        case Detached(run=path) | Run(directory=path):
+            return path.name, path.path.parent
+    got = f"this is a {type(run).__name__}"
+    if isinstance(run, tuple) and run and all(isinstance(item, Detached) for item in run):
+        got = f"these are {len(run)} runs, one for each job: take one of them, such as `detached[0]`"
+    raise UsageError(f"this call takes a run: its name, what `detach` returned, or a row of `account_runs()`; {got}")
 
 
 def of(client: Operations, root: Path, link: str | None = None) -> AccountRuns:

@@ -34,7 +34,7 @@ from batchtrain.service import read
 from batchtrain.service.deadlines import JOB_SECONDS
 
 if TYPE_CHECKING:
-    from batchtrain.client.account_runs import AccountRun, AccountRuns
+    from batchtrain.client.account_runs import AccountRun, AccountRuns, NamedRun
     from batchtrain.client.detach import Detached
 
 
@@ -180,7 +180,7 @@ class Client(Operations):
     @displayed("interrupted; only the following ends, the run continues")
     def attach(
         self,
-        run: str = LATEST,
+        run: NamedRun = LATEST,
         *,
         tell: Tell = SHOW,
         timeout: float = JOB_SECONDS,
@@ -191,32 +191,39 @@ class Client(Operations):
         """Follows a detached run until it ends, and completes its run directory, on any machine. A run that was left is
         followed on its own machine. Raises TaskFailed if a task failed (unless `check` is off).
 
-        run: a name, its beginning or end, or `latest`, of this machine or else of the account. link: the storage
-        account of the run; by default the one of the credentials.
+        run: what `detach` returned, a row of `account_runs`, or a name, its beginning or end, or `latest`, of this
+        machine or else of the account. link: the storage account of the run; by default the one of the credentials.
+        Raises UsageError for several runs, and for anything else.
         """
-        runs = self._account_runs(runs_dir, link)
-        name, job_id = runs.find(run)
+        runs, name, job_id = self._run_of(run, runs_dir, link)
         recording = runs.attach(name, job_id, tell=tell or SHOW, timeout=timeout)
         if check and recording.failure is not None:
             raise recording.failure
         return Run(recording.run)
 
-    def fetch_run(self, run: str = LATEST, *, runs_dir: str | Path | None = None, link: str | None = None) -> Run:
+    def fetch_run(self, run: NamedRun = LATEST, *, runs_dir: str | Path | None = None, link: str | None = None) -> Run:
         """Fetches what the tasks of a run that continues without its command have left so far, and writes its end once
         it has ended. Arguments as for `attach`."""
-        runs = self._account_runs(runs_dir, link)
-        return Run(runs.fetch(*runs.find(run), tell=SHOW).run)
+        runs, name, job_id = self._run_of(run, runs_dir, link)
+        return Run(runs.fetch(name, job_id, tell=SHOW).run)
 
-    def stop_run(self, run: str = LATEST, *, runs_dir: str | Path | None = None) -> None:
-        """Ends the tasks and the job of a run, of this machine or else of the account."""
-        runs = self._account_runs(runs_dir)
-        runs.stop(*runs.find(run))
+    def stop_run(self, run: NamedRun = LATEST, *, runs_dir: str | Path | None = None) -> None:
+        """Ends the tasks and the job of a run, of this machine or else of the account. Arguments as for `attach`."""
+        runs, name, job_id = self._run_of(run, runs_dir)
+        runs.stop(name, job_id)
 
     def account_runs(self) -> Table[AccountRun]:
         """The runs of all users and machines whose jobs the account still has, the oldest first."""
-        return self._account_runs().listed()
-
-    def _account_runs(self, runs_dir: str | Path | None = None, link: str | None = None) -> AccountRuns:
         from batchtrain.client import account_runs  # as for `run`
 
-        return account_runs.of(self, root_of(runs_dir, os.environ), link)
+        return account_runs.of(self, root_of(None, os.environ)).listed()
+
+    def _run_of(
+        self, run: NamedRun, runs_dir: str | Path | None, link: str | None = None
+    ) -> tuple[AccountRuns, str, str]:
+        """The runs of the account, with the full name and the job of one of them."""
+        from batchtrain.client import account_runs  # as for `run`
+
+        text, root = account_runs.named(run)
+        runs = account_runs.of(self, root_of(runs_dir or root, os.environ), link)
+        return runs, *runs.find(text)

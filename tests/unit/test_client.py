@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import batchtrain
+from batchtrain.client.account_runs import AccountRun, named
 from batchtrain.client.client import Client, where
+from batchtrain.client.detach import Detached
 from batchtrain.client.logins import words
 from batchtrain.client.shown_progress import SHOW
 from batchtrain.config.types import Secret
@@ -18,6 +20,8 @@ from batchtrain.config.user_settings import is_for_emulator
 from batchtrain.errors import UsageError
 from batchtrain.records import Endpoint
 from batchtrain.records.events import Event
+from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.finished import Run
 from batchtrain.service.connect import Account
 
 
@@ -91,3 +95,21 @@ def test_a_program_in_a_pipe_shows_the_warnings_unless_it_chose_silence(
     client.display = display
     client.recipe_here(batchtrain.script(tmp_path / "fit.py", nodes=2), tell)
     assert capsys.readouterr().err.count("[script-alone]") == count
+
+
+def test_a_run_is_named_by_what_detach_and_account_runs_return(tmp_path: Path) -> None:
+    detached = Detached(RunDirectory(tmp_path / "runs" / "first-7f3a"), "job", 60.0)
+    row = AccountRun("first-7f3a", "job", "active", None, None, "", "", "")
+    for value in (detached, (detached,), Run(detached.run)):
+        assert named(value) == ("first-7f3a", tmp_path / "runs")
+    assert named(row) == named("first-7f3a") == ("first-7f3a", None)
+
+
+@pytest.mark.parametrize("call", [Client.attach, Client.fetch_run, Client.stop_run])
+def test_what_names_no_run_is_refused_with_what_does(call: Callable[[Client, Any], object], tmp_path: Path) -> None:
+    client = Client(Account("https://a.b.batch.azure.com", "a", Secret("a2V5")))
+    with pytest.raises(UsageError, match=r"what `detach` returned, or a row of `account_runs\(\)`; this is a int"):
+        call(client, 7)
+    several = tuple(Detached(RunDirectory(tmp_path / name), name, 60.0) for name in ("a", "b"))
+    with pytest.raises(UsageError, match=r"these are 2 runs.* such as `detached\[0\]`"):
+        call(client, several)
