@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from tests import (
     aio_stub,
     causes_page,
+    faults_page,
     frameworks_page,
     launcher_options_page,
     life_page,
@@ -28,6 +29,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "docs/reference/config.md": reference_page.page,
     "docs/reference/emulator-operations.md": operations_page.page,
     "docs/reference/environment-variables.md": variables_page.page,
+    "docs/reference/faults.md": faults_page.page,
     "docs/reference/frameworks.md": frameworks_page.page,
     "docs/reference/launcher-options.md": launcher_options_page.page,
     "docs/reference/life-of-a-run.md": life_page.page,

@@ -235,11 +235,7 @@ def capacity(limits: tuple[str, ...], data_dir: str | None) -> None:
 
 
 def add_fault(kind: str, data_dir: str | None, **numbers: object) -> None:
-    """Inject faults of KIND from now on.
-
-    KIND is error, latency, drop, truncate, skew (of requests), allocation-refused, allocation-partial,
-    allocation-slow (of pools), boot-fails, start-task-fails or node-slow (of nodes).
-    """
+    """Inject faults of KIND from now on."""
     parameters = {name: value for name, value in numbers.items() if value is not None}
     with emulator_faults():
         fault_id = steering.fault(_running(data_dir), kind, **parameters)

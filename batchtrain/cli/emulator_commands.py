@@ -46,8 +46,8 @@ FAULTS: Table = {
         _data_dir,
         option("--operation", metavar="NAME", help="Only operations with this name, such as create_task or list_*."),
         option("--resource", metavar="PATH", help="Only paths that match, such as pools/POOL/nodes/* or jobs/JOB*."),
-        option("--rate", type=FINITE, metavar="SHARE", help="Probability of the fault, 0 to 1."),
-        option("--count", type=int, metavar="N", help="Occur at most N times."),
+        option("--rate", type=FINITE, metavar="SHARE", help="Probability of the fault, 0 to 1. Default: 1."),
+        option("--count", type=int, metavar="N", help="Occur at most N times. Default: until it is cleared."),
         option("--seed", type=int, metavar="N", help="Random seed, for a reproducible run."),
         option("--code", metavar="CODE", help="Error code of the service (error, allocation-refused)."),
         option("--retry-after", type=FINITE, metavar="SECONDS", help="Retry-After of the answer (error)."),
@@ -56,6 +56,7 @@ FAULTS: Table = {
             "--fraction", type=FINITE, metavar="SHARE", help="Share that is delivered (allocation-partial, truncate)."
         ),
         option("--exit-code", type=int, metavar="N", help="Exit code (start-task-fails)."),
+        paragraphs=".emulator.injection.EXPLANATION",
     ),
     "clear": Action("emulator.clear_faults", argument("number", type=int, required=False), _data_dir),
     "list": Action("emulator.list_faults", _data_dir),

@@ -29,10 +29,10 @@ WIDEST_EXAMPLE = 76
 class Command(_Command):
     """A command with the global options behind its own. Its help shows its own, and examples of the documentation."""
 
-    def __init__(self, *arguments: Any, function: str, **settings: Any) -> None:
-        """function: MODULE.NAME, whose docstring is the help."""
+    def __init__(self, *arguments: Any, function: str, paragraphs: str = "", **settings: Any) -> None:
+        """function: MODULE.NAME, whose docstring is the help. paragraphs: MODULE.NAME of more of it."""
         super().__init__(*arguments, **settings)
-        self.function = function
+        self.function, self._paragraphs = function, paragraphs
         self._shared = global_options()
         self.params += self._shared
         self.params.append(
@@ -71,7 +71,8 @@ class Command(_Command):
         is_whole = ctx.meta.get(_WHOLE, False)
         for option in self._shared:
             option.hidden = not is_whole
-        self.help = docstring(self.function)
+        more = _member(self._paragraphs) if self._paragraphs else ()
+        self.help = "\n\n".join((docstring(self.function) or "", *more))
         try:
             lines = [*_examples(ctx.command_path), *(() if is_whole else (SHARED,))]
             self.epilog = "\n\n".join(lines) if IS_RICH else "\b\n" + "\n".join(lines)

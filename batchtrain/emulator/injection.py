@@ -15,19 +15,47 @@ import msgspec
 
 from batchtrain.catalog.likeness import mistakes
 
-ANSWERS = ("error", "latency", "drop", "truncate", "skew")
-"""Faults of a request: refused, delayed, never answered, answered in part, checked against a wrong clock."""
-ALLOCATION = ("allocation-refused", "allocation-partial", "allocation-slow")
-NODES = ("boot-fails", "start-task-fails", "node-slow")
-KINDS = (*ANSWERS, *ALLOCATION, *NODES)
-
 CODES = ("TooManyRequests", "InternalError", "OperationTimedOut", "ServerBusy")
 """The refusals of `error`, by the service's code."""
 
+ANSWERS: Mapping[str, str] = {
+    "error": f"The request is refused with `code` ({', '.join(CODES)}; default ServerBusy) and has no effect."
+    " The answer has a Retry-After of `retry_after` seconds if that is given.",
+    "latency": "The request is carried out, and answered `seconds` (default 1) late by the clock of the machine.",
+    "drop": "The request is carried out, and the connection is closed without an answer.",
+    "truncate": "The request is carried out, and the connection is closed after `fraction` (default 0.5) of the body"
+    " of the answer.",
+    "skew": "The clock that checks signatures and dates is ahead by `seconds` (default 1; negative: behind). Beyond 15"
+    " minutes, the request is refused with 403 AuthenticationFailed.",
+}
+"""What happens to a request, by the kind of fault."""
+ALLOCATION: Mapping[str, str] = {
+    "allocation-refused": "A resize gives no nodes and ends with the resize error `code` (default AllocationFailed).",
+    "allocation-partial": "A resize gives `fraction` (default 0.5) of the nodes and ends with the resize error"
+    " AllocationTimedOut.",
+    "allocation-slow": "New nodes of a pool start to boot `seconds` (default 1) late.",
+}
+NODES: Mapping[str, str] = {
+    "boot-fails": "A new node is given up, and the resize of its pool ends with the resize error AllocationFailed. A"
+    " node that boots again, as after a reboot, becomes `unusable`. (Azure does not document what it does.)",
+    "start-task-fails": "The start task of a node does not run, and ends with `exit_code` (default 1): after its"
+    " retries, the node is `starttaskfailed`, if its pool waits for the success of start tasks.",
+    "node-slow": "Each command on a node (of a task, a start task, a job preparation or release task) starts `seconds`"
+    " (default 1) late.",
+}
+KINDS: Mapping[str, str] = {**ANSWERS, **ALLOCATION, **NODES}
+LIFE = (
+    "A fault strikes everything that it affects until it is removed; `count` and `rate` limit how often, and"
+    " `operation` (of a request) and `resource` what. Seconds of nodes and allocations are those of the clock of the"
+    " account."
+)
+
+EXPLANATION = (LIFE, *(f"{kind}: {effect}" for kind, effect in KINDS.items()))
+"""The paragraphs that end the documentation of what adds a fault."""
+
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One fault: what it affects, where, how often, and its numbers. Seconds are of the account's clock; those of
-    `latency` and `retry_after` are the machine's."""
+    """One fault: what it affects, where, how often, and its numbers, which `KINDS` explains."""
 
     kind: str
     operation: str = "*"
@@ -40,15 +68,10 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The maximum number of strikes."""
     seed: int = 0
     code: str = "ServerBusy"
-    """error, allocation-refused: the service's code."""
     retry_after: float | None = None
-    """error: seconds in the answer's Retry-After."""
     seconds: float = 1.0
-    """Seconds of latency, skew, allocation-slow and node-slow."""
     fraction: float = 0.5
-    """allocation-partial, truncate: the share that is delivered."""
     exit_code: int = 1
-    """start-task-fails: the exit code."""
 
 
 def read(document: Mapping[str, Any], operations: Collection[str]) -> Injection:

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import shutil
 import tempfile
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
@@ -19,7 +21,7 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.pipeline import transport
 from azure.storage.blob import BlobServiceClient
 
-from batchtrain.emulator import mapped_images, server, steering, wire
+from batchtrain.emulator import injection, mapped_images, server, steering, wire
 from batchtrain.emulator.interface import StorageAccount
 from batchtrain.emulator.machine.azurite import FOLDER as STORAGE
 from batchtrain.emulator.machine.storage_links import container_url
@@ -175,9 +177,11 @@ class Faults:
         """Inject a fault and return its number: `add("error", code="TooManyRequests", operation="create_task",
         count=1)`.
 
-        For kinds and their parameters, see `batchtrain.emulator.injection.Injection`. Raises server.Refused.
+        Raises server.Refused.
         """
         return steering.fault(self._status, kind, **more)
+
+    add.__doc__ = "\n\n".join((inspect.cleandoc(add.__doc__ or ""), *map(textwrap.fill, injection.EXPLANATION)))
 
     def added(self) -> list[dict[str, Any]]:
         """The injected faults, with the number of occurrences of each."""

@@ -13,6 +13,7 @@ from batchtrain.cli.app import root
 from batchtrain.cli.help import SHARED
 from batchtrain.cli.options import Settings
 from batchtrain.cli.unknown import FIRST_WORDS
+from batchtrain.emulator import injection
 from batchtrain.errors import NotFound
 from tests.unit.cli.test_commands_of_docs import refusal
 
@@ -61,6 +62,11 @@ def test_a_usual_first_word_is_answered_with_commands_that_exist(word: str) -> N
 def test_a_word_leads_to_the_page_about_it(word: str, page: str) -> None:
     with pytest.raises(NotFound, match=page):
         printed("help", word)
+
+
+def test_the_help_of_faults_says_what_each_kind_does() -> None:
+    text = " ".join(printed("emulator", "fault", "add", "--help").split())
+    assert [kind for kind, effect in injection.KINDS.items() if " ".join(f"{kind}: {effect}".split()) not in text] == []
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from batchtrain.emulator.injection import KINDS, Injections, read
+from batchtrain.emulator.injection import KINDS, Injection, Injections, read
 from batchtrain.emulator.routes import NAMES
+from batchtrain.emulator.testing import Faults
 
 
 def faults(**document: object) -> Injections:
@@ -89,3 +92,13 @@ def test_a_fault_that_cannot_be_is_refused(document: dict[str, object], said: st
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_fault_needs_its_kind_alone(kind: str) -> None:
     assert read({"kind": kind}, NAMES).kind == kind
+
+
+def test_what_a_kind_does_is_said_with_the_default_of_its_parameter() -> None:
+    defaults = Injection(kind="latency")
+    for effect in KINDS.values():
+        for name in re.findall(r"`(\w+)` \(default [\d.]+", effect):
+            assert f"`{name}` (default {getattr(defaults, name):g}" in effect
+    kinds = [kind for kind, effect in KINDS.items() if "`seconds`" in effect]
+    assert kinds == ["latency", "skew", "allocation-slow", "node-slow"]
+    assert all(f"{kind}: " in (Faults.add.__doc__ or "") for kind in KINDS)
