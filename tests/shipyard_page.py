@@ -34,6 +34,7 @@ batchtrain run DIR --local                # the same on this machine
 | `jobs add --tail FILE` of another file | `jobs add`, then `jobs logs --file FILE --follow` |
 | `--filespec JOB,TASK,FILE`, `--filespec NODE,FILE` | accepted; here arguments |
 | `--show-config`, `pool add --recreate` | the message has the command for it |
+| `global_resources.files` began at the working directory | relative paths begin at the directory of config.yaml |
 | exit code 0 after a refused task | [exit codes](../reference/command-line.md) for each cause |
 | `fs.yaml`, `monitor.yaml`, `federation.yaml`, `slurm.yaml` | these four files are not read |
 

@@ -75,10 +75,17 @@ class _Unfit(Exception):
 
 
 def surveys(recipe: Recipe, *, local: bool = False) -> dict[str, Survey]:
-    """The survey of every `source` of the recipe, by its name as written. local: the emulator takes any size."""
+    """The survey of every `source` of the recipe, by its name as written; and of each path of `global_resources.files`
+    that does not exist. local: the emulator takes any size."""
     packs = not (local or travel.link_of(recipe))
     directory = Path(recipe.directory)
-    return {name: _survey(directory, name, commands, packs=packs) for name, commands in sorted(_named(recipe).items())}
+    sources = sorted(_named(recipe).items())
+    surveys = {name: _survey(directory, name, commands, packs=packs) for name, commands in sources}
+    for files in recipe.resources.files:
+        path = os.path.normpath(directory.absolute() / files.source.path)
+        if not os.access(path, os.F_OK):
+            surveys[files.source.path] = surveys.get(files.source.path, Survey())._replace(absent=path)
+    return surveys
 
 
 def read_sources(recipe: Recipe) -> dict[str, AnySource]:

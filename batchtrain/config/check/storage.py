@@ -405,6 +405,17 @@ def _destination(subject: Subject) -> Found:
             yield path, "a storage account needs `data_transfer.remote_path`: the container, then the path in it"
 
 
+def _absent(subject: Subject) -> Found:
+    for number, files in enumerate(subject.recipe.resources.files):
+        survey = subject.sources.get(files.source.path)
+        if survey is not None and survey.absent:
+            yield (
+                (*FILES, number, "source", "path"),
+                f"{survey.absent} does not exist on this machine; a relative path starts at the directory of this file,"
+                " where Batch Shipyard began at the working directory",
+            )
+
+
 _LINKS = "Batch Shipyard: storage account links"
 _MOUNT = "azure-batch 15.1, MountConfiguration"
 _FILE = "azure-batch 15.1, ResourceFile"
@@ -447,4 +458,6 @@ RULES = (
     Rule("file-mode", ERROR, BOTH, "The mode of a file is octal.", f"{_FILE}.fileMode", _file_modes),
     Rule("files-destination", ERROR, GLOBAL, "A file to upload has exactly one destination.",
          "Batch Shipyard: `files[].destination`", _destination),
+    Rule("files-absent", WARNING, GLOBAL, "A file to upload exists on this machine.",
+         "Batch Shipyard: `files[].source.path`", _absent),
 )  # fmt: skip

@@ -109,7 +109,7 @@ EXPECTED: dict[str, tuple[int, set[str]]] = {
     "TensorFlow-GPU-singularity": (1, OLD | {"image-gpu-driver"}),
     "Torch-CPU": (1, CONTAINERS),
     "Torch-GPU": (1, CONTAINERS | {"image-gpu-driver"}),
-    "config-all": (0, {"gone", "registry-login", "volume-driver"}),
+    "config-all": (0, {"files-absent", "gone", "registry-login", "volume-driver"}),
     "credentials-all": (0, {"gone"}),
     "credentials-all-keys": (0, {"gone"}),
     "jobs-all-docker": (
@@ -131,7 +131,7 @@ EXPECTED: dict[str, tuple[int, set[str]]] = {
     "mpiBench-OpenMPI-docker": (1, CONTAINERS | {"offline-count"}),
     "mpiBench-OpenMPI-singularity": (1, OLD | {"offline-count"}),
     "notebook-distributed": (1, CONTAINERS | {"image-gpu-driver", "offline-count"}),
-    "notebook-keras-files": (1, CONTAINERS | {"image-gpu-driver"}),
+    "notebook-keras-files": (1, CONTAINERS | {"files-absent", "image-gpu-driver"}),
     "notebook-model-selection": (4, CONTAINERS | {"image-gpu-driver", "link-unlimited"}),
     "notebook-single-gpu": (1, CONTAINERS | {"image-gpu-driver"}),
     "notebook-sweep": (12, CONTAINERS | {"image-gpu-driver", "link-unlimited"}),

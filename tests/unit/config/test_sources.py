@@ -343,3 +343,13 @@ def test_python_files_that_do_not_compile_are_found_with_their_lines(tmp_path: P
         ("lib/model.py", "line 2"),
         ("train.py", "line 2"),
     ]
+
+
+def test_a_path_of_files_to_upload_that_does_not_exist_is_found_from_the_directory_of_the_files(tmp_path: Path) -> None:
+    destination = {"storage_account_settings": "s", "data_transfer": {"remote_path": "c"}}
+    files = [{"source": {"path": path}, "destination": destination} for path in ("src", "../data", str(tmp_path))]
+    write(tmp_path / "src", {"a": "x"})
+    surveys = source_directory.surveys(
+        msgspec.convert({"directory": str(tmp_path), "resources": {"files": files}}, Recipe)
+    )
+    assert {name: survey.absent for name, survey in surveys.items()} == {"../data": str(tmp_path.parent / "data")}
