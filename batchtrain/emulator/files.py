@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote_to_bytes
 from batchtrain.emulator import documents, nodes, wire
 from batchtrain.emulator.faults import Fault, invalid_parameter
 from batchtrain.emulator.machine.rooted_path import LeadsOut, RootedPath
+from batchtrain.emulator.machine.simulated import make_files
 from batchtrain.emulator.machine.walk import Entry, Walk, Walks
 from batchtrain.emulator.query import Page, Row, is_whole
 from batchtrain.emulator.records import Document, Node
@@ -64,6 +65,8 @@ def task_tree(world: World, call: Call) -> Tree:
     if node is None or not node.root:
         raise Fault("TaskFilesUnavailable")
     top = documents.task_directory(entry.record, task)
+    if world.pool_of_node[node.id].simulated:
+        make_files(node.root, top)
     return Tree(_below(node), top, f"{documents.task_url(call.base, entry.record, task)}/files")
 
 

@@ -1,4 +1,4 @@
-"""Nodes that only simulate time, for tests of scale and of days in a second. They run nothing and write no files.
+"""Nodes that only simulate time, for tests of scale and of days in a second. They run nothing.
 
 A command takes as long as its `sleep` words say, by the account's clock, and ends with its `exit` word's code, else 0:
 `sleep 30; exit 3` does what a shell would, and so does `/bin/bash -c "sleep 30"`.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -46,6 +47,15 @@ def act_of(command_line: str) -> Act:
     seconds = sum(float(number) * _UNITS[unit] for number, unit in _SLEEP.findall(command_line))
     codes = _EXIT.findall(command_line)
     return Act(int(seconds * wire.SECOND), int(codes[-1]) if codes else 0)
+
+
+def make_files(root: str, directory: str) -> None:
+    """The empty files of a task, when a client first looks at them: a million tasks may be simulated."""
+    task = Path(root, directory)
+    if not task.exists():
+        (task / "wd").mkdir(parents=True)
+        (task / "stdout.txt").touch()
+        (task / "stderr.txt").touch()
 
 
 class SimulatedMachine:
@@ -104,6 +114,8 @@ class SimulatedMachine:
 
     async def remove(self, node_id: str) -> None:
         await self.shutdown(node_id)
+        if (self._root / node_id).exists():
+            await asyncio.to_thread(shutil.rmtree, self._root / node_id, ignore_errors=True)
 
     async def sweep(self, node_ids: Mapping[str, Collection[str]]) -> None:
         """Does nothing: simulated nodes have no directories."""
