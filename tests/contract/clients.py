@@ -404,8 +404,15 @@ Tokens need https: the SDKs refuse to send them over http. `@azure-rest/batch` i
 newer client could not be tried. The sample is `batch_samples_hello_world.py` of the source package of azure-batch
 15.1.0.
 
-`begin_terminate_job` and `begin_reboot_node` of azure-batch 15.1 fail in the SDK itself without options (`ValueError:
-No value for given attribute`): give them `{"terminateReason": "done"}` and `{"nodeRebootOption": "requeue"}`.
+azure-batch 15.1 has these defects of its own, with any service:
+
+- `begin_terminate_job`, `begin_reboot_node` and `disable_node_scheduling` fail without options (`ValueError: No value
+  for given attribute`): give them `{"terminateReason": "done"}`, `{"nodeRebootOption": "requeue"}` and
+  `{"nodeDisableSchedulingOption": "requeue"}`.
+- `pool_exists` and `job_schedule_exists` raise `ResourceNotFoundError` if there is none, instead of returning False.
+- An error of `download_task_file` or `download_node_file` has neither the code nor the message of the service, and the
+  SDK logs that it could not read the answer: `error.error` is None. `error.status_code` and `error.reason` are right.
+- `BatchTaskAddStatus.SUCCESS` is `success`, but the service answers `Success`: compare `status.lower()`.
 
 ## Operations
 

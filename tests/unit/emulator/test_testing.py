@@ -7,6 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from azure.batch.models import BatchTaskAddStatus
+from azure.core.exceptions import ResourceNotFoundError
 
 from batchtrain.emulator import mapped_images, server, serving, steering
 from batchtrain.emulator.testing import SIMULATED, BatchService, emulated_batch
@@ -98,6 +100,37 @@ def test_a_lost_node_boots_again(service: BatchService) -> None:
     name = with_spot_node(service)
     service.faults.lose(name)
     assert node(service) == (name, "idle")
+
+
+def test_a_task_of_a_simulated_node_has_empty_files(service: BatchService) -> None:
+    name = with_spot_node(service)
+    service.client.create_job({"id": "job", "poolInfo": {"poolId": "pool"}})
+    service.client.create_task("job", {"id": "task", "commandLine": "echo x"})
+    until(lambda: service.client.get_task("job", "task").state == "completed")
+    for file in ("stdout.txt", "stderr.txt"):
+        assert b"".join(service.client.download_task_file("job", "task", file)) == b""
+        assert service.client.get_task_file_properties("job", "task", file).content_length == 0
+    assert [row.name for row in service.client.list_task_files("job", "task")] == ["stderr.txt", "stdout.txt", "wd"]
+    directory = service.status.data_dir / "nodes" / name
+    assert directory.exists()
+    service.client.begin_delete_pool("pool", polling_interval=0.01).wait()
+    until(lambda: not directory.exists())
+
+
+def test_the_sdk_has_the_defects_that_the_page_of_clients_names(service: BatchService) -> None:
+    name = with_spot_node(service)
+    with pytest.raises(ValueError, match="No value for given attribute"):
+        service.client.disable_node_scheduling("pool", name)
+    service.client.disable_node_scheduling("pool", name, {"nodeDisableSchedulingOption": "requeue"})
+    with pytest.raises(ResourceNotFoundError):
+        service.client.pool_exists("none")
+    with pytest.raises(ResourceNotFoundError) as caught:
+        service.client.download_node_file("pool", name, "none.txt")
+    assert (caught.value.error, caught.value.status_code) == (None, 404)
+    service.client.create_job({"id": "job", "poolInfo": {"poolId": "pool"}})
+    tasks = {"value": [{"id": "a", "commandLine": "true"}]}
+    (added,) = service.client.create_task_collection("job", tasks)["value"]  # type: ignore[call-overload]
+    assert (added["status"], BatchTaskAddStatus.SUCCESS.value) == ("Success", "success")
 
 
 def test_a_waiting_task_has_its_reason(service: BatchService) -> None:
