@@ -199,16 +199,23 @@ class BatchtrainError(Exception):
     exit_code: ClassVar[int] = 1
     finding: Finding | None = None
     """The cause with the next step, if the task or the pool was examined while it existed."""
+    is_explained = False
+    """Whether the message has the finding, too; set on errors that leave a call of the Python API."""
+
+    @property
+    def _text(self) -> str:
+        rows = self.finding.card() if self.is_explained and self.finding else ()
+        return "\n".join((super().__str__(), *rows))
 
     def __str__(self) -> str:
         """The message; its commands reach the account of the client whose call failed."""
-        text = super().__str__()
+        text = self._text
         option = _option(self) if "batchtrain " in text else ""
         return _completed(text, option, in_cell=False) if option else text
 
     def _render_traceback_(self) -> list[str]:
         """IPython calls it in place of a traceback of all frames."""
-        return short_traceback(self, _completed(super().__str__(), _option(self), in_cell=True))
+        return short_traceback(self, _completed(self._text, _option(self), in_cell=True))
 
 
 def _completed(text: str, option: str, *, in_cell: bool) -> str:

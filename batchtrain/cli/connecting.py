@@ -57,7 +57,7 @@ def connect(
         account=options.batch_account,
         real_storage=options.real_storage,
     )
-    connection.say, connection.tells_warnings = say, False
+    connection.say, connection.explains = say, False
     unlisten = retry.listen(lambda text: tell(ServiceUnreachable("", text)))
     click.get_current_context().find_root().call_on_close(unlisten)
     if connection.account.started and not ends_it:

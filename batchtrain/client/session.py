@@ -49,8 +49,9 @@ class Session:
         """Whether the progress of calls is shown; None: in a notebook, on a terminal, and in an interactive Python."""
         self.say: Callable[[str], None] = lambda text: line(Event("", text)) if wanted(self.display) else None
         """Receives messages about slow one-time work, such as an installation."""
-        self.tells_warnings = True
-        """Whether calls tell the warnings of their recipes; False if the caller has shown them when it loaded them."""
+        self.explains = True
+        """Whether calls tell the warnings of their recipes, and their errors say the cause and the next step; False if
+        the caller shows both itself."""
         self.credentials = Credentials()
         """Those with which it was connected; they name the storage accounts."""
         self.real_storage = False
@@ -98,7 +99,7 @@ class Session:
             raise UsageError(f"{str(recipe)!r} is a path, and this call takes a recipe; give it `{call}`")
         if recipe.for_emulator is not None and self.account.home:
             recipe = recipe.for_emulator(recipe, self.account.home if makes else "", self.say)
-        if tell is not None and self.tells_warnings:
+        if tell is not None and self.explains:
             self._tell_warnings(recipe, tell)
         return recipe
 

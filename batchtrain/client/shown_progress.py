@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from batchtrain.config.types import Recipe
 from batchtrain.display.progress import KEPT_VALUES, shown, wanted
 from batchtrain.display.subject import view_of
+from batchtrain.errors import BatchtrainError
 from batchtrain.records.events import Event
 from batchtrain.service.connect import Account
 
@@ -34,17 +37,38 @@ def displayed(interrupted: str, *, quiet: bool = False) -> Callable[[Callable[P,
         def call(*args: P.args, **options: P.kwargs) -> R:
             owner: Any = args[0]
             client: Any = getattr(owner, "_client", owner)
-            if options.get("tell", SHOW) is not SHOW or not wanted(getattr(client, "display", False)):
-                return method(*args, **options)
-            subject = args[1] if len(args) > 1 else getattr(owner, "id", None) or options.get("recipe")
-            account = client.account
-            with shown(functools.partial(_view, account, subject), interrupted, account.option, quiet=quiet) as tell:
-                options["tell"] = tell
-                return method(*args, **options)
+            with _explained(getattr(client, "explains", False)):
+                if options.get("tell", SHOW) is not SHOW or not wanted(getattr(client, "display", False)):
+                    return method(*args, **options)
+                subject = args[1] if len(args) > 1 else getattr(owner, "id", None) or options.get("recipe")
+                view = functools.partial(_view, client.account, subject)
+                with shown(view, interrupted, client.account.option, quiet=quiet) as tell:
+                    options["tell"] = tell
+                    return method(*args, **options)
 
         return call
 
     return decorated
+
+
+_IS_INSIDE = contextvars.ContextVar("_IS_INSIDE", default=False)
+"""Whether a call of the Python API is in progress, which may use others and record their errors."""
+
+
+@contextlib.contextmanager
+def _explained(explains: bool) -> Iterator[None]:
+    """An error that leaves the outermost call says its cause and the next step."""
+    if not explains or _IS_INSIDE.get():
+        yield
+        return
+    token = _IS_INSIDE.set(True)
+    try:
+        yield
+    except BatchtrainError as error:
+        error.is_explained = True
+        raise
+    finally:
+        _IS_INSIDE.reset(token)
 
 
 def _view(account: Account, subject: object) -> View:

@@ -16,7 +16,7 @@ from typing import Any
 from batchtrain import markup
 from batchtrain.display.live_view import Line, View, number, span
 from batchtrain.display.terminal import plain_text, terminal_text
-from batchtrain.errors import printable, short_traceback, shortened
+from batchtrain.errors import BatchtrainError, printable, short_traceback, shortened
 from batchtrain.hints import for_cell, pasted
 from batchtrain.life.endings import cause_of
 from batchtrain.records.events import Event, Output, Stdout
@@ -93,6 +93,8 @@ class Card:
         option = " --local" if view.emulated else ""
         self._completed = functools.partial(for_cell, target=option)
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._found: list[str] = []
+        """The cause of a failure, and the next step."""
         self._lock, self._news, self._over = threading.Lock(), threading.Event(), threading.Event()
 
     def __call__(self, event: Event) -> None:
@@ -116,6 +118,8 @@ class Card:
             state = self._view.outcome
         except BaseException as error:
             state = cause_of(error).state
+            if isinstance(error, BatchtrainError) and error.finding:
+                self._found = list(map(self._completed, error.finding.card()))
             if isinstance(error, KeyboardInterrupt):  # IPython calls it in place of a traceback of all frames
                 error._render_traceback_ = functools.partial(short_traceback, error, notice)  # type: ignore[attr-defined]
             raise
@@ -140,7 +144,7 @@ class Card:
         with self._lock:
             view, now, lines = self._view, self._clock(), list(self._lines)
             took = f"{' after' * bool(outcome)} {span(now - view.began)}"
-            block = [] if outcome else view.lines(WIDTH, now)[1:]
+            block: list[Line] = [((row, ""),) for row in self._found] if outcome else view.lines(WIDTH, now)[1:]
             title = f"{view.title} · {view.target}"
             curve = _curve(view)
         output = markup.pre("\n".join(lines if outcome else lines[-LAST_LINES:])) if lines else ""
@@ -153,7 +157,8 @@ class Card:
         with self._lock:
             now = self._clock()
             if outcome:
-                return f"{self._view.title} · {self._view.target}: {outcome} after {span(now - self._view.began)}"
+                head = f"{self._view.title} · {self._view.target}: {outcome} after {span(now - self._view.began)}"
+                return "\n".join((head, *self._found))
             lines = ["".join(part for part, _ in line).rstrip() for line in self._view.lines(WIDTH, now)]
             return "\n".join(line for line in [*lines, *list(self._lines)[-LAST_LINES:]] if line)
 

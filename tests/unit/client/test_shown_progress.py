@@ -16,6 +16,7 @@ from batchtrain.client.job import Job
 from batchtrain.client.jobs import Jobs
 from batchtrain.client.pools import Pools
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
+from batchtrain.errors import Finding, TaskFailed
 from batchtrain.records.events import Event
 from tests.unit.plan.jobs import recipe
 
@@ -91,3 +92,38 @@ def test_that_of_a_job_is_shown_as_its_client_says(views: list[Any], monkeypatch
     monkeypatch.setattr("batchtrain.client.job.until_ended", lambda *_: None)
     Job(client, "j").wait(check=False)
     assert views[0] == (client.account, None, "j")
+
+
+NEXT = "`batchtrain jobs logs digits --task train` shows the rest"
+
+
+class Failing(Owner):
+    """A method whose error has its cause, which another one calls and records."""
+
+    record = ""
+
+    @displayed("interrupted")
+    def fails(self, *, tell: Tell = SHOW) -> None:
+        error = TaskFailed("task digits/train failed")
+        error.finding = Finding("import-error", "task train", "module torch is missing", "No module", NEXT)
+        raise error
+
+    @displayed("interrupted")
+    def runs(self, *, tell: Tell = SHOW) -> None:
+        try:
+            self.fails(tell=tell)
+        except TaskFailed as error:
+            self.record = str(error)
+            raise
+
+
+@pytest.mark.parametrize("explains", [True, False])
+def test_an_error_that_leaves_a_call_says_its_cause_and_the_next_step_and_its_record_does_not(explains: bool) -> None:
+    owner = Failing(display=False, explains=explains)
+    with pytest.raises(TaskFailed) as failure:
+        owner.runs()
+    assert owner.record == "task digits/train failed"
+    rows = str(failure.value).splitlines()[1:]
+    expected = ["cause  module torch is missing [import-error]", "where  task train", "proof  No module"]
+    assert (rows[:3], [row.partition(" ")[0] for row in rows[3:]]) == ((expected, ["next"]) if explains else ([], []))
+    assert not explains or "`batchtrain jobs logs digits --task train --local`" in rows[3]

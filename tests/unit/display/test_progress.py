@@ -11,7 +11,7 @@ from batchtrain.client.shown_progress import SHOW, displayed
 from batchtrain.config.types import Secret
 from batchtrain.display import progress
 from batchtrain.display.live_view import View
-from batchtrain.errors import BatchtrainError, JobStopped, LimitReached, TaskFailed
+from batchtrain.errors import BatchtrainError, Finding, JobStopped, LimitReached, TaskFailed
 from batchtrain.metrics.stream import MetricStream
 from batchtrain.records import Counts
 from batchtrain.records.events import Event, PoolAdding, PoolWaits, Stderr, Stdout, TasksSeen
@@ -66,6 +66,17 @@ def test_a_call_that_raises_says_what_its_record_says(error: BatchtrainError, st
     with pytest.raises(type(error)), card(drawn).drawn("x"):
         raise error
     assert drawn[-1][1].endswith(f"{state} after 1m00s")
+
+
+def test_a_card_of_a_failure_has_its_cause_and_the_next_step() -> None:
+    drawn: list[tuple[str, str]] = []
+    error = TaskFailed("task digits/train failed")
+    error.finding = Finding("import-error", "task train", "module torch is missing", "No module", "add `torch`")
+    with pytest.raises(TaskFailed), card(drawn).drawn(""):
+        raise error
+    for shown in drawn[-1]:
+        assert "cause  module torch is missing" in shown
+        assert "next   add `torch`" in shown
 
 
 def test_a_deletion_leaves_one_line() -> None:
