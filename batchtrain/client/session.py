@@ -104,7 +104,7 @@ class Session:
         return recipe
 
     def _tell_warnings(self, recipe: Recipe, tell: Callable[[Event], None]) -> None:
-        """A program whose progress is not shown, because nobody chose, shows them all the same."""
+        """A program whose progress is not shown, because the user has not chosen, shows them all the same."""
         shows = functools.partial(line, target=self.account.option) if tell is SHOW and self.display is None else tell
         for warning in recipe.warnings:
             shows(RecipeWarned(warning.path, str(warning)))
