@@ -35,6 +35,7 @@ from batchtrain.errors import BatchtrainError, NotFound, TaskFailed, UsageError
 from batchtrain.life.intents import WAIT
 from batchtrain.records import JobSchedule
 from batchtrain.records.events import Event
+from batchtrain.runs.directory import RunDirectory
 from batchtrain.service.files import lines_of
 
 SEARCHED = 8192
@@ -150,7 +151,7 @@ def wait(job_id: str | None, timeout: float) -> None:
         return
     failure: TaskFailed | None = None
     try:
-        _show_ended(job, logs=str(orphan.run.path / "logs"))  # before it is deleted
+        _show_ended(job, run=orphan.run)  # before it is deleted
     except TaskFailed as error:
         failure, settings().rest = error, f"its output is in {orphan.run.path}"
     try:
@@ -184,9 +185,9 @@ def _block(client: Client, name: str) -> contextlib.AbstractContextManager[Calla
     return live.block(client.account, None, name, client.jobs.handle(name).seen.created)
 
 
-def _show_ended(job: Job, *, logs: str = "") -> None:
-    """Show the tasks of a job that has ended. Raises TaskFailed if a task failed. logs: the directory of this machine
-    that has the output of the tasks."""
+def _show_ended(job: Job, *, run: RunDirectory | None = None) -> None:
+    """Show the tasks of a job that has ended. Raises TaskFailed if a task failed. run: the run directory that has the
+    output of the tasks."""
     if settings().output == "table":
         tasks, left_out = job_tasks.some_of(job)
         show_rows(job.explained(tasks), empty="no tasks")
@@ -194,7 +195,7 @@ def _show_ended(job: Job, *, logs: str = "") -> None:
             say(left_out)
     else:
         show_rows(job.iter_tasks())
-    job.raise_failed(logs=logs)
+    job.raise_failed(run=run)
 
 
 def logs(

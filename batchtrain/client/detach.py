@@ -18,7 +18,7 @@ from batchtrain.client import controller, orphans
 from batchtrain.client.ending import registered
 from batchtrain.client.existing import refuse_existing, replace_job
 from batchtrain.client.limits import UNLIMITED, Limits, hour_for
-from batchtrain.client.planning import refuse_unattended
+from batchtrain.client.planning import left_out_by_git, refuse_unattended
 from batchtrain.config.link_life import THROUGH, Need, needs, too_short
 from batchtrain.config.task_results import names_all
 from batchtrain.config.types import AutoPool, Job, Recipe, seconds_of, span_of
@@ -118,6 +118,8 @@ def _detached(
         register = client.register(alone, {job.id: name, controller.id_of(job.id): name})
         with registered(client, register, tell, intents.DETACH):
             put_run(client.storage(alone)(link), recording.run.path)
+            for left_out in left_out_by_git(foreseen.sources):
+                tell(left_out)
             client.jobs.add_all(alone, tell=tell, foreseen=foreseen, resume=False, register=register)
             if addition is not None:
                 addition.carry_out(client, register, tell)

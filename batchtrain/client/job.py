@@ -25,10 +25,11 @@ from batchtrain.errors import BatchtrainError, Finding, NotFound, ServiceError, 
 from batchtrain.life import intents, rules
 from batchtrain.life.endings import cause_of
 from batchtrain.life.rules import Decision
-from batchtrain.records import MOST_ROWS, Attempt, Table, Task
+from batchtrain.records import MOST_ROWS, Table, Task
 from batchtrain.records.events import TasksChanged
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.records.stacks import Stack
+from batchtrain.runs import source_copy
 from batchtrain.runs.directory import RunDirectory, root_of
 from batchtrain.runs.finished import Run
 from batchtrain.runs.log_follower import together
@@ -124,14 +125,15 @@ class Job:
             self.raise_failed()
         return self
 
-    def raise_failed(self, known: Iterable[Task] | None = None, *, logs: str = "") -> None:
+    def raise_failed(self, known: Iterable[Task] | None = None, *, run: RunDirectory | None = None) -> None:
         """Raise TaskFailed, with its last lines and its cause, for the first task that failed by the most frequent
-        cause. known: all its tasks, if they are listed already. logs: the directory of this machine that keeps their
-        output."""
-        if error := self.first_failure(known, logs=logs):
+        cause. known: all its tasks, if they are listed already. run: the run directory that keeps their output."""
+        if error := self.first_failure(known, run=run):
             raise error
 
-    def first_failure(self, known: Iterable[Task] | None = None, *, logs: str = "") -> TaskFailed | None:
+    def first_failure(
+        self, known: Iterable[Task] | None = None, *, run: RunDirectory | None = None
+    ) -> TaskFailed | None:
         """What `raise_failed` raises; None if all tasks succeeded."""
         if known is None:
             still_open = read.tasks(self._client.batch, self.id, where=tasks.OPEN, limit=1)
@@ -147,7 +149,7 @@ class Job:
         task = max(failures, key=len, default=not_done)[0]
         error = self.failure_of(task)
         with contextlib.suppress(BatchtrainError):  # the failure itself matters more
-            error.finding = self._examined(task.id, logs=logs).first
+            error.finding = self._examined(task.id, run, logs=str(run.path / "logs") if run else "").first
             step = self.reason_to_wait() if any(task.state == "active" for task in not_done) else None
             if step is not None and step.rule.exit_code == rules.FAILED:
                 error.args = (f"{error}; {step.reason.text}",)
@@ -269,7 +271,7 @@ class Job:
             recording.fetch(tasks, all_tasks=True, everything=everything, progress=progress)
             is_open = any(task.state != "completed" for task in tasks)
             is_open = not tasks or (is_open and not read.job(self._client.batch, self.id).is_ended_early)
-            failure = None if is_open else self.first_failure(tasks, logs=str(recording.run.path / "logs"))
+            failure = None if is_open else self.first_failure(tasks, run=recording.run)
             recording.end("fetched" if is_open else cause_of(failure).state, failure)
         finally:
             recording.release()
@@ -391,7 +393,7 @@ class Job:
         """
         try:
             run = self.recorded(runs_dir)
-            return self._examined(task_id, hints=hints, seen=run.attempts() if run else ())
+            return self._examined(task_id, run, hints=hints)
         except NotFound as error:
             run = self.recorded(runs_dir) if error.code == "JobNotFound" else None
             if run is None:
@@ -403,9 +405,10 @@ class Job:
         return recorded_job(root_of(runs_dir, os.environ), self._client.account, self.id, None)
 
     def _examined(
-        self, task_id: str | None, *, hints: tuple[str, ...] = (), logs: str = "", seen: tuple[Attempt, ...] = ()
+        self, task_id: str | None, run: RunDirectory | None, *, hints: tuple[str, ...] = (), logs: str = ""
     ) -> Diagnosis:
-        diagnosis = diagnose.job(self._client.batch, self.id, task_id, hints, logs, seen)
+        seen, left_out = (run.attempts(), source_copy.left_out(run)) if run else ((), ())
+        diagnosis = diagnose.job(self._client.batch, self.id, task_id, hints, logs, seen, left_out)
         evidence = diagnosis.evidence
         running = [each.task for each in evidence.tasks if each.task.state == "running"][:FEW_RUNNING]
         progress = tuple(filter(None, map(self.progress, running)))

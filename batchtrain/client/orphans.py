@@ -228,7 +228,7 @@ def _fetch(client: Operations, orphan: Orphan, recording: Recording, everything:
         job = client.jobs.handle(orphan.record.job)
         tasks = job.tasks
         recording.fetch(tasks, all_tasks=True, everything=everything, progress=progress)
-        recording.failure = job.first_failure(tasks, logs=str(orphan.run.path / "logs"))
+        recording.failure = job.first_failure(tasks, run=orphan.run)
 
 
 def _recording(client: Operations, orphan: Orphan) -> Recording:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
 from batchtrain.client.local import blob_store, refuse
+from batchtrain.config import travel
 from batchtrain.config.custom_factories import read_made
 from batchtrain.config.masking import secrets_in
 from batchtrain.config.projects import has_former, project_of
-from batchtrain.config.source_directory import read_sources
+from batchtrain.config.source_directory import GIT_IGNORE, IGNORE_FILE, read_sources
 from batchtrain.config.types import Recipe
 from batchtrain.config.unfilled import require_filled
 from batchtrain.errors import PlanError, UsageError
 from batchtrain.plan import plan_jobs, plan_pool, planned_facts
 from batchtrain.plan.types import Facts, Plan, PoolFacts, Sources
+from batchtrain.records.events import SourceLeftOut
 from batchtrain.service.connect import Account
 from batchtrain.storage.blob import Connect
 from batchtrain.storage.source import blobs_of, read_listings
@@ -30,6 +32,14 @@ class Foreseen(NamedTuple):
     jobs: Plan
     blobs: Callable[[str], Iterable[Any]]
     """Lists the blobs of `LINK/CONTAINER/PREFIX`, when the iteration begins."""
+
+
+def left_out_by_git(sources: Sources) -> Iterator[SourceLeftOut]:
+    """What a .gitignore leaves out of each source: unlike .batchtrainignore, it was not written for this."""
+    for name, source in sources.items():
+        if by_git := [left_out for left_out in source.left_out if left_out.rule == GIT_IGNORE]:
+            text = f"source {name}: not sent: {travel.listed(by_git)}; `!NAME` in its {IGNORE_FILE} sends one"
+            yield SourceLeftOut("", text)
 
 
 def gathered(

@@ -14,6 +14,7 @@ from batchtrain.client.jobs import pool_of
 from batchtrain.client.leaving import Ask, stops
 from batchtrain.client.limits import UNLIMITED, Guard, Limits, hour_for
 from batchtrain.client.placement import Placement, patience_of
+from batchtrain.client.planning import left_out_by_git
 from batchtrain.client.work import Command, Work, whole
 from batchtrain.config.candidates import ordered, region_at
 from batchtrain.config.types import Recipe
@@ -180,6 +181,8 @@ def _outcome(command: Command, foreseen: Foreseen, work_through: Callable[[Work]
         work = Work(command, ending, record)
         try:
             try:
+                for left_out in left_out_by_git(foreseen.sources) if recordings else ():
+                    record(left_out)
                 if lacks := client.account.lost_isolation:
                     text = "; ".join(filter(None, (lacks, client.account.plain_nodes_remedy)))
                     record(events.IsolationMissing("", text))

@@ -143,11 +143,11 @@ class Work:
             tasks = self._followed(job, settings)
             self.ending.ended.add(job.id)
             self.tasks.extend(tasks)
-            recording, logs = self.ending.recordings.get(job.id), ""
+            recording = self.ending.recordings.get(job.id)
             if recording is not None:
                 recording.fetch(tasks, progress=self._progress)
-                logs = str(recording.run.path / "logs")
-            failure = job.first_failure(tasks, logs=logs)  # made now, while the task's files can still be read
+            run = recording.run if recording is not None else None
+            failure = job.first_failure(tasks, run=run)  # made now, while the task's files can still be read
             if failure is not None:
                 self.failures.append(failure)
                 if number < len(jobs):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import hashlib
-import itertools
 import os
 import re
 import sys
@@ -42,6 +41,7 @@ IGNORE_FILE = ".batchtrainignore"
 GIT_IGNORE = ".gitignore"
 LINKS = "the rule that links to directories are not followed"
 _CACHE, _RUN = "the rule for caches", "the rule that results of earlier runs are not sent"
+_ITSELF = "the .gitignore of a directory that leaves itself out"  # as `runs` and the caches of many tools do
 """Rules that leave out much and are not mentioned in a plan."""
 MOST_BYTES = 64 * 1024 * 1024
 MOST_FILES = 20_000
@@ -292,7 +292,7 @@ class _Walk:
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        rules = sorted({*self._left_out.values()} - {_CACHE, _RUN})
+        rules = sorted({*self._left_out.values()} - {_CACHE, _RUN, _ITSELF})
         return tuple(
             LeftOut(rule, tuple(sorted(n for n, of in self._left_out.items() if of == rule))) for rule in rules
         )
@@ -302,10 +302,9 @@ class _Walk:
         rules, tops = self._left_out, {name.partition("/")[0] for name in self._left_out}
         words = (path for command in commands if tops for path in travel.paths_in(command))
         for path in {path for path in words if path.partition("/")[0] in tops}:
-            above = itertools.accumulate(path.split("/")[:-1], lambda parent, name: f"{parent}{name}/", initial="")
-            rule = next(filter(None, map(rules.get, (*above, path))), "")
-            if rule and os.path.isfile(self._folder / path):  # noqa: PTH113 - as above
-                yield path, rule
+            name = travel.left_out_of(path, rules)
+            if name and os.path.isfile(self._folder / path):  # noqa: PTH113 - as above
+                yield path, rules[name]
 
     def files(self) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """Each file with its path in the source."""
@@ -330,13 +329,16 @@ class _Walk:
 
     def _leaves_out(self, name: str, last: str, rules: tuple[_Ignores, ...]) -> bool:
         decision_here = self._own[0].decision(name) if self._own else None
-        decisions = (ignores.decision(name) for ignores in reversed(rules))  # the deepest file wins
+        decisions = ((ignores.decision(name), ignores) for ignores in reversed(rules))  # the deepest file wins
         if decision_here is not None:
             rule = IGNORE_FILE if decision_here else ""
         elif last in CACHES or last.endswith(".pyc") or name == IGNORE_FILE:
             rule = _CACHE
-        elif next((decision for decision in decisions if decision is not None), False):
-            rule = GIT_IGNORE
+        elif by := next(
+            (ignores if decision else None for decision, ignores in decisions if decision is not None), None
+        ):
+            is_own = by.depth and by.decision(f"{name[: by.depth]}{GIT_IGNORE}")
+            rule = _ITSELF if is_own else GIT_IGNORE
         else:
             rule = "the default rules" if CREDENTIALS_NAME.fullmatch(last) else ""
         if rule:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import posixpath
 import zlib
 from collections import Counter
@@ -71,6 +72,14 @@ class LeftOut(NamedTuple):
 def paths_in(command: str) -> frozenset[str]:
     """The words of a command that may be paths, without `./` and the like."""
     return frozenset(map(posixpath.normpath, _PATH.findall(command)))
+
+
+def left_out_of(path: str, names: Iterable[str]) -> str:
+    """The name among those that are left out of a source for which a path is not sent: its own, or that of a directory
+    with it; empty for a path that is sent."""
+    *above, last = itertools.accumulate(posixpath.normpath(path).split("/"), lambda parent, name: f"{parent}/{name}")
+    every = frozenset(names)
+    return next((name for name in (*(f"{parent}/" for parent in above), last, f"{last}/") if name in every), "")
 
 
 def listed(left_out: Iterable[LeftOut]) -> str:

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 
 from azure.batch import BatchClient
 
+from batchtrain.config.travel import LeftOut
 from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.findings import judged
@@ -43,12 +44,13 @@ def job(
     hints: tuple[str, ...] = (),
     logs: str = "",
     seen: tuple[Attempt, ...] = (),
+    left_out: tuple[LeftOut, ...] = (),
 ) -> Diagnosis:
     """The diagnosis of a job, or of one of its tasks. Raises NotFound. Changes nothing.
 
     hints: why its tasks wait, as far as the emulator knows it. logs: the directory of this machine that keeps the
-    output of its tasks. seen: the attempts of its tasks that a run directory has. At most 20 tasks and 5 nodes are
-    examined.
+    output of its tasks. seen: the attempts of its tasks that a run directory has. left_out: the files of its
+    sources that were not sent. At most 20 tasks and 5 nodes are examined.
     """
     unread: list[str] = []
     job = read.counted_job(client, job_id, read.EXAMINED_JOB)
@@ -60,7 +62,8 @@ def job(
     active = observe.tasks_of(client, Seen(job, pool, seen_nodes), job.counts).seen if job.active else None
     steps = rules.reasons(active) if active else ()
     waits = (step.finding for step in steps if task_id in (None, step.task))
-    return judged(Evidence(job, pool, tasks, nodes, logs, tuple(itertools.islice(waits, TASKS)), hints, tuple(unread)))
+    why = tuple(itertools.islice(waits, TASKS))
+    return judged(Evidence(job, pool, tasks, nodes, logs, why, hints, unread=tuple(unread), left_out=left_out))
 
 
 def task(client: BatchClient, job_id: str, task_id: str) -> tuple[ExaminedTask, Finding | None]:

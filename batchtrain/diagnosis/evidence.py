@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from batchtrain.config.travel import LeftOut
 from batchtrain.errors import Finding
 from batchtrain.records import Attempt, Job, Node, Pool, Task
 from batchtrain.records.rank_end import RankEnd
@@ -54,3 +55,5 @@ class Evidence(NamedTuple):
     """How far running tasks are, and which of their ranks stand still."""
     unread: tuple[str, ...] = ()
     """What could not be read, with the reason."""
+    left_out: tuple[LeftOut, ...] = ()
+    """The files of the sources that were not sent."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from batchtrain.config.travel import LeftOut
 from batchtrain.diagnosis import missing_files, next_steps, output_rules, service_rules
 from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.finding import Diagnosis
@@ -50,7 +51,7 @@ def judged(evidence: Evidence) -> Diagnosis:
         lines = tuple(line for line in start_lines if line.strip())[-SHOWN_LINES:]
         return Diagnosis(f"pool {pool.id}", state, "", tuple(about_pool), lines, evidence)
     failed = [examined_task for examined_task in evidence.tasks if examined_task.task.result == "failure"]
-    of_task = {each.task.id: list(_of_failed(job, each, evidence.logs)) for each in failed}
+    of_task = {each.task.id: list(_of_failed(job, each, evidence)) for each in failed}
     kinds = Counter(of_each[0].kind for of_each in of_task.values() if of_each)
     failed.sort(key=lambda each: -max((kinds[finding.kind] for finding in of_task[each.task.id][:1]), default=0))
     about_tasks = [finding for each in failed for finding in of_task[each.task.id]]
@@ -71,9 +72,9 @@ def judged(evidence: Evidence) -> Diagnosis:
     )
 
 
-def _of_failed(job: Job, examined_task: ExaminedTask, logs: str) -> Iterator[Finding]:
+def _of_failed(job: Job, examined_task: ExaminedTask, whole: Evidence) -> Iterator[Finding]:
     """The cause of a task's failure; the service's own code wins over the output, and the exit code comes last."""
-    task, subject = examined_task.task, f"task {examined_task.task.id}"
+    task, subject, logs = examined_task.task, f"task {examined_task.task.id}", whole.logs
     names = {
         "job": job.id,
         "task": task.id,
@@ -87,7 +88,7 @@ def _of_failed(job: Job, examined_task: ExaminedTask, logs: str) -> Iterator[Fin
         yield _named(Finding(rule, subject, cause, evidence, step), logs, **names)
         if rule != "terminated":
             return
-    if finding := _in_output(examined_task):
+    if finding := _in_output(examined_task, whole.left_out):
         yield _named(finding._replace(subject=subject), logs, **names)
     elif match and not by_service and not (examined_task.cause.exception and task.exit_code not in KILLED):
         (rule, cause, step), evidence = match
@@ -103,7 +104,7 @@ def _named(finding: Finding, logs: str = "", **names: str) -> Finding:
     return finding._replace(next_step=step, later_step=later if later != step else "")
 
 
-def _in_output(examined_task: ExaminedTask) -> Finding | None:
+def _in_output(examined_task: ExaminedTask, left_out: Iterable[LeftOut]) -> Finding | None:
     """What the node recorded of the process that failed first, or the first rule that fits its output."""
     reason, everything = examined_task.cause, (*examined_task.stderr, *examined_task.stdout)
     if full := FULL_MEMORY.get(reason.end.full_memory):
@@ -127,7 +128,9 @@ def _in_output(examined_task: ExaminedTask) -> Finding | None:
             evidence = f"{reason.raised}: {evidence}"
         finding = Finding(rule.name, "", cause, evidence, rule.next_step)
         is_file = rule.name == missing_files.RULE or (rule.name == missing_files.OF_COMMANDS and "/" in name)
-        return missing_files.refined(finding, name, examined_task.task, reason.end.node) if is_file else finding
+        if not is_file:
+            return finding
+        return missing_files.refined(finding, name, examined_task.task, reason.end.node, left_out)
     return None
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
+from batchtrain.config import travel
+from batchtrain.config.source_directory import IGNORE_FILE, LINKS
+from batchtrain.config.travel import LeftOut
 from batchtrain.diagnosis import next_steps
 from batchtrain.errors import Finding
 from batchtrain.records import Task, TaskRequest
@@ -23,8 +27,9 @@ _TASK_DIRECTORY = re.compile(r".*/workitems/.*/wd/")
 """The working directory of a task, as Python and shells expand a relative path."""
 
 
-def refined(finding: Finding, name: str, task: Task, node: str) -> Finding:
-    """The finding with the place where the file belongs, if the task tells it. node: where it is missing, if known."""
+def refined(finding: Finding, name: str, task: Task, node: str, left_out: Iterable[LeftOut] = ()) -> Finding:
+    """The finding with the place where the file belongs, if the task tells it. node: where it is missing, if known.
+    left_out: the files of its sources that were not sent."""
     if volume := _volume(name, task.request):
         return finding._replace(
             cause=f"the file {name} is not on the volume `{volume}`",
@@ -32,6 +37,12 @@ def refined(finding: Finding, name: str, task: Task, node: str) -> Finding:
             " config.yaml), or correct the path",
         )
     relative = _TASK_DIRECTORY.sub("", name).removeprefix("./")
+    for rule, names in left_out:
+        if entry := travel.left_out_of(relative, names):
+            return finding._replace(
+                cause=f"the file {relative} was not sent: {rule} leaves {entry} out of the `source`",
+                next_step=next_steps.literal(_sent_again(rule, entry)),
+            )
     in_gang = task.request.instances is not None and not relative.startswith("/")
     if in_gang or node not in ("", task.node):
         place = next_steps.literal(f"{_SHARED}/{relative.rsplit('/', 1)[-1] if relative.startswith('/') else relative}")
@@ -40,6 +51,14 @@ def refined(finding: Finding, name: str, task: Task, node: str) -> Finding:
         step = f"if {next_steps.literal(relative)} is a file of the image, set `default_working_dir: container`"
         return finding._replace(next_step=f"{step}; otherwise, {finding.next_step}")
     return finding
+
+
+def _sent_again(rule: str, entry: str) -> str:
+    """The step that sends what a rule leaves out of a source."""
+    if rule == LINKS:
+        return f"copy the directory to {entry} in place of the link, or bring it with `input_data`"
+    where = f"the {IGNORE_FILE} of the source directory"
+    return f"write the line `!{entry}` into {where}, which sends it, or bring the file with `input_data`"
 
 
 def _volume(name: str, request: TaskRequest) -> str:

@@ -372,6 +372,12 @@ class Results(Event, frozen=True):
     """The state of the run in words."""
 
 
+class SourceLeftOut(Event, frozen=True):
+    """What a .gitignore leaves out of a source: a program may need it."""
+
+    kind = "source.left_out"
+
+
 class IsolationMissing(Event, frozen=True):
     """The nodes of the emulator are plain processes, and what they lack."""
 

@@ -18,12 +18,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 import yaml
+from msgspec.structs import replace
 
 from batchtrain import state_files
 from batchtrain.config.ids import name_as_text
 from batchtrain.config.masking import masked_yaml
 from batchtrain.config.source_directory import CREDENTIALS_NAME
-from batchtrain.config.travel import AnySource, LargeSource
+from batchtrain.config.travel import AnySource, LargeSource, LeftOut
 from batchtrain.config.types import Job, Recipe, Secret, Task, bytes_of
 from batchtrain.errors import BatchtrainError, UsageError
 from batchtrain.runs.beginnings import git
@@ -38,6 +39,7 @@ LISTED = 100_000
 """Blobs of an input that are listed."""
 MOST_PAIRS = 4_000_000
 """Pairs of lines of two files that are compared: a second."""
+MOST_LEFT_OUT = 1000
 SHORT = 12
 """Characters of a digest that are shown."""
 MOST_EXPANSION, SMALL = 100, 64 << 20
@@ -60,7 +62,7 @@ class SourceFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether the copy has `***` in place of a secret of the recipe."""
 
 
-class SourceDirectory(msgspec.Struct, frozen=True):
+class SourceDirectory(msgspec.Struct, frozen=True, omit_defaults=True):
     """A `source` of the recipe."""
 
     name: str
@@ -68,6 +70,8 @@ class SourceDirectory(msgspec.Struct, frozen=True):
     folder: str
     """Its directory in the archive."""
     files: tuple[SourceFile, ...]
+    left_out: dict[str, tuple[str, ...]] = {}
+    """By rule, the first MOST_LEFT_OUT names that are not sent: those of directories have `/` at the end."""
 
 
 class InputDigest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -141,7 +145,8 @@ def keep(
         reason = f"it has {size:,} bytes, and `source_copy.max_size` is {settings.max_size}"
     keeps = not reason and bool(entries)
     directory = Path(recipe.directory).resolve()
-    directories = _pack(run, directory, entries, config, secrets) if keeps else _digests(entries)
+    packed = _pack(run, directory, entries, config, secrets) if keeps else _digests(entries)
+    directories = [replace(source, left_out=_left_out(sources[source.name])) for source in packed]
     difference = _uncommitted(directory, entries, config, secrets) if dirty and settings.enabled else ""
     if difference:
         run.replace(run.path / DIFFERENCE, difference.encode())
@@ -160,6 +165,12 @@ def keep(
 def read(run: RunDirectory) -> SourceRecord | None:
     """source.json; None for a run without one. Raises DamagedState if it cannot be read."""
     return state_files.read(run.path / RECORD, SourceRecord, LOSS)
+
+
+def left_out(run: RunDirectory) -> tuple[LeftOut, ...]:
+    """What was left out of the sources of a run. Raises DamagedState."""
+    copy = read(run)
+    return tuple(LeftOut(*of_rule) for source in copy.sources for of_rule in source.left_out.items()) if copy else ()
 
 
 def short_digests(run: RunDirectory) -> dict[str, str]:
@@ -230,6 +241,10 @@ def _entries(source: AnySource) -> Iterator[_Entry]:
         )
 
 
+def _left_out(source: AnySource) -> dict[str, tuple[str, ...]]:
+    return {rule: tuple(map(name_as_text, names[:MOST_LEFT_OUT])) for rule, names in source.left_out}
+
+
 def _digests(entries: _Entries) -> Iterator[SourceDirectory]:
     """The digests alone."""
     for number, (name, files) in enumerate(entries.items()):
@@ -258,8 +273,8 @@ def _pack(
                 member = tarfile.TarInfo(f"{source.folder}/{digest.name}")
                 member.size, member.mode, member.mtime = len(text), entry.mode, entry.modified
                 archive.addfile(member, io.BytesIO(text))
-                files.append(msgspec.structs.replace(digest, masked=text != data))
-            directories.append(msgspec.structs.replace(source, files=tuple(files)))
+                files.append(replace(digest, masked=text != data))
+            directories.append(replace(source, files=tuple(files)))
     return directories
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from batchtrain.client.planning import left_out_by_git
 from batchtrain.config import source_directory, travel
 from batchtrain.config.load import Examined, examine
 from batchtrain.config.travel import LargeSource
@@ -115,6 +116,13 @@ def test_the_ignore_file_wins_over_git_and_the_plan_says_who_left_out_what(home:
         "  source src = 3 files   because the rest is left out: 1 by .batchtrainignore (a.log),"
         " 3 by .gitignore (b.log, c.log, d.log), 1 by the default rules (.env)\n"
     ) in told
+
+
+def test_a_run_says_at_its_start_what_git_ignores_but_not_a_directory_that_ignores_itself(home: Path) -> None:
+    write(home / "src", dict.fromkeys(("train.py", "a.log", "data/x", "runs/latest", "runs/r/x"), "x"))
+    write(home / "src", {".gitignore": "data/\n", ".batchtrainignore": "*.log\n", "runs/.gitignore": "*\n"})
+    (event,) = left_out_by_git(source_directory.read_sources(examined(home).recipe))
+    assert event.text == ("source src: not sent: 1 by .gitignore (data/); `!NAME` in its .batchtrainignore sends one")
 
 
 IGNORES = ("*", "!*/", "!*.py", "*.log", "!keep.log", "data/", "/data", "data/*", "!data/keep.log", "b", "b/**", "**/c")

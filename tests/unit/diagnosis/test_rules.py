@@ -14,6 +14,8 @@ from batchtrain.cli import diagnose
 from batchtrain.cli.options import Settings
 from batchtrain.client import job
 from batchtrain.client.session import Session
+from batchtrain.config.source_directory import LINKS
+from batchtrain.config.travel import LeftOut
 from batchtrain.diagnosis import next_steps
 from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.findings import judged
@@ -576,6 +578,28 @@ def test_a_missing_file_is_looked_for_where_the_task_has_it(line: str, words: st
     finding = judged(of_job(examined_task._replace(task=replace(examined_task.task, request=request)))).findings[0]
     assert finding.rule == "missing-file"
     assert words in f"{finding.cause}; {finding.next_step}"
+
+
+@pytest.mark.parametrize(
+    ("name", "left_out", "cause", "step"),
+    [
+        ("data/points.csv", LeftOut(".gitignore", ("data/",)), "data/points.csv was not sent: .gitignore leaves"
+         " data/ out of the `source`", "write the line `!data/` into the .batchtrainignore of the source directory"),
+        ("/batch/workitems/j/job-1/t/wd/a.csv", LeftOut(".batchtrainignore", ("a.csv",)), "a.csv was not sent",
+         "`!a.csv`"),
+        ("./data", LeftOut(".gitignore", ("data/",)), "the file data was not sent", "`!data/`"),
+        ("data/a", LeftOut(LINKS, ("data/",)), "data/a was not sent", "copy the directory to data/"),
+        ("other/a", LeftOut(".gitignore", ("data/",)), "the file other/a is not there", "bring the file"),
+    ],
+)  # fmt: skip
+def test_a_missing_file_that_a_rule_left_out_of_the_source_has_the_line_that_sends_it(
+    name: str, left_out: LeftOut, cause: str, step: str
+) -> None:
+    line = f"FileNotFoundError: [Errno 2] No such file or directory: '{name}'"
+    finding = judged(of_job(failed(line))._replace(left_out=(left_out,))).findings[0]
+    assert finding.rule == "missing-file"
+    assert cause in finding.cause
+    assert step in finding.next_step
 
 
 @pytest.mark.parametrize(("node", "is_told"), [("tvmps_1", False), ("tvmps_2", True)])

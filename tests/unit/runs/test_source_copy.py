@@ -101,7 +101,9 @@ def test_the_files_are_kept_with_their_digests(tmp_path: Path) -> None:
 
 def test_what_the_ignore_rules_leave_out_stays_out(tmp_path: Path) -> None:
     recipe = recipe_in(tmp_path, data__csv="1,2", __batchtrainignore="*.csv\n", __env="KEY=1")
-    assert list(texts(kept(tmp_path, recipe))) == ["0/train.py"]
+    run = kept(tmp_path, recipe)
+    assert list(texts(run)) == ["0/train.py"]
+    assert source_copy.left_out(run) == ((".batchtrainignore", ("data.csv",)), ("the default rules", (".env",)))
 
 
 def test_no_secret_of_the_recipe_is_kept(tmp_path: Path) -> None:
