@@ -16,6 +16,11 @@ NODES = ".batchtrain-nodes"
 RESERVED = frozenset({"wd", "certs", "stdout.txt", "stderr.txt", "fileuploadout.txt", "fileuploaderr.txt", OURS, NODES})
 """Names in a task's directory that are reserved for Batch and the launcher."""
 
+SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
+"""Where Batch puts the `resource_files` of `multi_instance`, on every node; commands start in another directory."""
+JOB_INPUT = "$AZ_BATCH_JOB_PREP_WORKING_DIR"
+"""Where the `input_data` of a job is on every node, each blob with its whole name in the container; as above."""
+
 _WORKING_DIRECTORY = re.compile(r"^\$(?:AZ_BATCH_TASK_WORKING_DIR|\{AZ_BATCH_TASK_WORKING_DIR\})(?:/|$)")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from batchtrain.config import travel
+from batchtrain.config import task_paths, travel
 from batchtrain.config.source_directory import IGNORE_FILE, LINKS
 from batchtrain.config.travel import LeftOut
 from batchtrain.diagnosis import next_steps
@@ -16,11 +16,10 @@ RULE = "missing-file"
 OF_COMMANDS = "missing-command"
 _FOR_EVERY_NODE = (
     "`resource_files` and `input_data` of a task reach the first node of its gang only: bring the file to every node"
-    " with `source`, with `input_data` of the job, or with `multi_instance.resource_files` (the command then names it"
-    " `{}`), or use the path of a volume"
+    " with `source`, with `input_data` of the job (the file is then `{job_input}/LOCAL_PATH/NAME`, and NAME its whole"
+    " name in the container), or with `multi_instance.resource_files` (the command then names it `{shared}`), or use"
+    " the path of a volume"
 )
-_SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
-"""Where Batch puts `multi_instance.resource_files`; a command starts in another directory."""
 _ON_NODE = re.compile(r"/fsmounts/([^/]+)/")
 """A path below AZ_BATCH_NODE_MOUNTS_DIR."""
 _TASK_DIRECTORY = re.compile(r".*/workitems/.*/wd/")
@@ -45,8 +44,9 @@ def refined(finding: Finding, name: str, task: Task, node: str, left_out: Iterab
             )
     in_gang = task.request.instances is not None and not relative.startswith("/")
     if in_gang or node not in ("", task.node):
-        place = next_steps.literal(f"{_SHARED}/{relative.rsplit('/', 1)[-1] if relative.startswith('/') else relative}")
-        finding = finding._replace(next_step=_FOR_EVERY_NODE.format(place))
+        below = next_steps.literal(relative.rsplit("/", 1)[-1] if relative.startswith("/") else relative)
+        step = _FOR_EVERY_NODE.format(job_input=task_paths.JOB_INPUT, shared=f"{task_paths.SHARED}/{below}")
+        finding = finding._replace(next_step=step)
     if task.request.starts_in_task_directory and relative and not relative.startswith("/"):
         step = f"if {next_steps.literal(relative)} is a file of the image, set `default_working_dir: container`"
         return finding._replace(next_step=f"{step}; otherwise, {finding.next_step}")

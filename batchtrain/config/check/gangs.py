@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from batchtrain.config import task_resources, travel
+from batchtrain.config import task_paths, task_resources, travel
 from batchtrain.config.check import launcher_advice
 from batchtrain.config.check.subject import LONGEST_READ, Gang, Path, Subject, command_of
 from batchtrain.config.check.table import BOTH, ERROR, INFO, JOBS, WARNING, Found, Rule
@@ -25,11 +25,9 @@ NUMBER_WORDS = {
 }  # fmt: skip
 SHORTEST_STALL = 60
 """Seconds: the shortest limit of `stop_when`."""
-ON_EVERY_NODE = "$AZ_BATCH_TASK_SHARED_DIR"
-"""Where Batch puts the `resource_files` of `multi_instance`; commands start in another directory."""
 FOR_EVERY_NODE = {
-    "resource_files": f"`resource_files` of its `multi_instance`, which lie in `{ON_EVERY_NODE}`",
-    "input_data": "`input_data` of the job",
+    "resource_files": f"`resource_files` of its `multi_instance`, which lie in `{task_paths.SHARED}`",
+    "input_data": f"`input_data` of the job, which lies in `{task_paths.JOB_INPUT}/LOCAL_PATH`",
 }
 """What brings files to each node of a gang, in place of a property of its task."""
 COUNTING = frozenset({"nproc", "auto"})
@@ -128,7 +126,7 @@ def _shared_files(subject: Subject) -> Found:
         texts |= {
             (*gang.path, name): getattr(options, name) for name in ("coordination_command", "pre_execution_command")
         }
-        if any(ON_EVERY_NODE.lstrip("$") in (text or "") for text in texts.values()):
+        if any(task_paths.SHARED.lstrip("$") in (text or "") for text in texts.values()):
             continue  # it knows the place, and may go there or copy from it
         others = {posixpath.normpath(file.file_path or "") for file in gang.task.resource_files}
         names = [posixpath.normpath(file.file_path) for file in options.resource_files if file.file_path]
@@ -136,7 +134,7 @@ def _shared_files(subject: Subject) -> Found:
             words = travel.paths_in((text or "")[:LONGEST_READ])
             name = next((each for each in names if each in words and each not in others), None)
             if name is not None:
-                message = f"the file is `{ON_EVERY_NODE}/{name}` on every node; write this in place of `{name}`"
+                message = f"the file is `{task_paths.SHARED}/{name}` on every node; write this in place of `{name}`"
                 yield path, f"`resource_files` of `multi_instance` are not where a command starts: {message}"
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from batchtrain.config.task_paths import JOB_INPUT
 from batchtrain.config.times import duration
 from batchtrain.config.types.base import (
     GPU_BELOW,
@@ -619,7 +620,9 @@ class Job(TaskSettings, frozen=True, kw_only=True):
         "Preparation of every node before the job's first task.")] = None
     job_release: Annotated[JobRelease | None, says("Clean-up on every node after the end of the job.")] = None
     input_data: Annotated[InputData, says(
-        "Data that every node downloads before the job's first task there.")] = InputData()
+        "Data that every node downloads before the job's first task there. A file is then at"
+        f" `{JOB_INPUT}/LOCAL_PATH/NAME`, where NAME is its whole name in the container (without `local_path`:"
+        f" `{JOB_INPUT}/NAME`); tasks start in another directory.")] = InputData()
     auto_scratch: Annotated[AutoScratch | bool | None, says("A BeeOND file system over the nodes' disks.")] = None
     federation_constraints: Annotated[dict[str, Any] | None, says(
         "Which pools of a federation may run the job.", IGNORED)] = None

@@ -624,6 +624,7 @@ def test_a_file_that_a_gang_misses_has_its_place_on_every_node(line: str) -> Non
     task = replace(examined_task.task, request=TaskRequest(instances=2))
     (finding,) = judged(of_job(examined_task._replace(task=task))).findings
     assert "(the command then names it `$AZ_BATCH_TASK_SHARED_DIR/hello`)" in finding.next_step
+    assert "(the file is then `$AZ_BATCH_JOB_PREP_WORKING_DIR/LOCAL_PATH/NAME`, and NAME its" in finding.next_step
 
 
 def test_of_a_job_that_runs_the_diagnosis_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
