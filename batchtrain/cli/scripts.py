@@ -16,7 +16,6 @@ from batchtrain.cli.messages import say
 from batchtrain.cli.options import assignments, settings
 from batchtrain.config import saving
 from batchtrain.config.load import Loaded
-from batchtrain.config.override import FIRST_TASK
 from batchtrain.config.source_directory import SCHEMAS
 from batchtrain.config.types import Recipe
 from batchtrain.config.user_settings import is_for_emulator
@@ -65,7 +64,7 @@ class Options(NamedTuple):
     @property
     def grid(self) -> dict[str, str]:
         """The values of a recipe that make a task for each combination of `--sweep`."""
-        return {f"{FIRST_TASK}.task_factory.grid.{name}": f"[{text}]" for name, text in assignments(self.sweep).items()}
+        return {recipe.of_factory("grid", name): f"[{text}]" for name, text in assignments(self.sweep).items()}
 
     def as_settings(self, directory: str) -> dict[str, str]:
         """The values of a recipe that mean the same. Raises UsageError for what only a script has."""
@@ -90,9 +89,8 @@ def options(function: Callable[..., int | None]) -> Callable[..., int | None]:
     @functools.wraps(function)
     def command(**values: Any) -> int | None:
         wish = Options(**{name: values.pop(name) for name in Options._fields})
-        text = " ".join(wish.arguments)
-        sweep = (f"--{name}={{{name}}}" for name in assignments(wish.sweep) if f"{{{name}}}" not in text)
-        return function(wish=wish._replace(arguments=(*wish.arguments, *sweep)), **values)
+        arguments = recipe.swept(wish.arguments, assignments(wish.sweep))
+        return function(wish=wish._replace(arguments=arguments), **values)
 
     return command
 

@@ -74,6 +74,10 @@ def suggesting(function: Callable[P, R]) -> Callable[P, R]:
     return checked
 
 
+Sweep = Mapping[str, Iterable[str | float]] | Iterable[Mapping[str, str | float]]
+"""The values of each parameter, for a task for each combination, or the parameters of each task."""
+
+
 @suggesting
 def command(
     command: str,
@@ -83,7 +87,7 @@ def command(
     distribution: MpiBlock | Nodes | None = None,
     source: str | Path | None = None,
     inputs: Mapping[str, object] | None = None,
-    sweep: Mapping[str, Iterable[str | float]] | Iterable[Mapping[str, str | float]] | None = None,
+    sweep: Sweep | None = None,
     compute: str | Pool | None = None,
     environment_variables: Mapping[str, str] | None = None,
     name: str | None = None,
@@ -133,7 +137,7 @@ def command(
         command=_filled(command, input_texts),
         docker_image=_image(picture) if picture else None,
         source=folder,
-        task_factory=_factory(sweep) if sweep is not None else None,
+        task_factory=factory_of(sweep) if sweep is not None else None,
         multi_instance=_gang(count, distribution),
         environment_variables={
             **{f"AZURE_ML_INPUT_{key}": value for key, value in input_texts.items()},
@@ -186,11 +190,12 @@ def _filled(text: str, inputs: Mapping[str, str]) -> str:
     return _INPUT.sub(value, text)
 
 
-def _factory(sweep: Mapping[str, Iterable[str | float]] | Iterable[Mapping[str, str | float]]) -> TaskFactory:
+def factory_of(sweep: Sweep) -> TaskFactory:
+    """The factory of the tasks of a sweep. Raises UsageError for a parameter without a list of values."""
     if isinstance(sweep, Mapping):
         for name, values in sweep.items():
             if isinstance(values, str) or not isinstance(values, Iterable):
-                raise UsageError(f"command: sweep[{name!r}] is {values!r}; give a list of values")
+                raise UsageError(f"sweep[{name!r}] is {values!r}; give a list of values")
         return TaskFactory(grid={name: tuple(values) for name, values in sweep.items()})
     return TaskFactory(list=tuple(map(dict, sweep)))
 

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from batchtrain.config import catalog_file, load, source_packages, user_settings
-from batchtrain.config.described import IMAGE, VM_SIZE, new_gang, new_pool, suggesting, valid
+from batchtrain.config.described import IMAGE, VM_SIZE, Sweep, factory_of, new_gang, new_pool, suggesting, valid
 from batchtrain.config.ids import project_id
+from batchtrain.config.override import FIRST_TASK
 from batchtrain.config.source_packages import Package, SourcePackages
 from batchtrain.config.types import (
     AdditionalNodePrep,
@@ -101,6 +103,7 @@ def script(
     arguments: Iterable[object] = (),
     name: str | None = None,
     checkpoints: str | None = None,
+    sweep: Sweep | None = None,
     settings: Mapping[str, str] | None = None,
     ignore: Iterable[str] = (),
     local: bool | None = None,
@@ -114,6 +117,8 @@ def script(
     arguments: of the script. name: the id of the job and of its pool, by default from the script.
     checkpoints: the name of a storage account in credentials.yaml. Its file share `checkpoints` keeps those that the
     script writes to $BATCHTRAIN_CHECKPOINT_DIR.
+    sweep: {"lr": [0.1, 0.01]} makes a task for each combination of values, [{"lr": 0.1}, ...] for each set of them. The
+    script gets `--lr=0.1`, unless an argument has the parameter in braces, such as `optimizer.lr={lr}`.
     settings: overriding values, by path. ignore: names of checks to silence.
     local: the recipe is for the emulator (or BATCHTRAIN_LOCAL=1), and its environment is made now. By default the
     client that runs it decides: on the emulator, it makes one environment with the packages; on an account without a
@@ -122,8 +127,10 @@ def script(
     Raises UsageError for a script that cannot be launched, and ConfigError, with every problem, for what could not run.
     """
     each = processes_each(processes_per_node, gpus_per_node)
-    words = tuple(map(str, arguments))
-    wish = Wish(nodes, each, size or "", spot, framework or "", words, name or "", checkpoints or "")
+    tasks = _tasks_of(sweep) if sweep is not None else {}
+    words = swept(tuple(map(str, arguments)), tasks)
+    wish = Wish(nodes, each, size or "", spot, framework or "", words, name or "", checkpoints or "", bool(tasks))
+    settings = {**(settings or {}), **dict(tasks.values())}
     prepared = prepare(Path(path), wish, settings=settings, ignore=ignore, local=local)
 
     def on_emulator(recipe: Recipe, home: str, say: Callable[[str], None]) -> Recipe:
@@ -140,6 +147,27 @@ def script(
     elif prepared.installs:
         say(f"{prepared.installs}{'' if local is False else '; on the emulator, its nodes share one environment'}")
     return replace(prepared.recipe, for_emulator=on_emulator if local is None and not prepared.image else None)
+
+
+def of_factory(*names: str) -> str:
+    """The path of a value of the factory that makes the tasks of a script."""
+    return ".".join((FIRST_TASK, "task_factory", *names))
+
+
+def swept(arguments: Sequence[str], parameters: Iterable[str]) -> tuple[str, ...]:
+    """The arguments of a script for a sweep: those that do not name a parameter in braces get one for it."""
+    text = " ".join(arguments)
+    return (*arguments, *(f"--{name}={{{name}}}" for name in parameters if f"{{{name}}}" not in text))
+
+
+def _tasks_of(sweep: Sweep) -> dict[str, tuple[str, str]]:
+    """For each parameter of a sweep, the value of the recipe that makes its tasks, by path."""
+    factory = factory_of(sweep)
+    if factory.grid:
+        values = {name: msgspec.json.encode(texts).decode() for name, texts in factory.grid.items()}
+        return {name: (of_factory("grid", name), text) for name, text in values.items()}
+    sets = factory.list or ()
+    return {name: (of_factory("list"), msgspec.json.encode(sets).decode()) for one in sets for name in one}
 
 
 def processes_each(processes_per_node: int | None, gpus_per_node: int | None) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,25 @@ def test_scripts_of_one_name_in_two_directories_have_their_own_ids(train: Path) 
     assert re.fullmatch(r"train-[0-9a-f]{6}", first.jobs[0].id)
     assert first.jobs[0].id == bt.script(train).jobs[0].id != second.jobs[0].id
     assert again.jobs[0].id == "mine"
+
+
+@pytest.mark.parametrize(
+    ("sweep", "arguments", "command", "factory"),
+    [
+        ({"lr": [0.1, 1], "o": ["a b"]}, (), "--lr={lr} --o={o}", {"grid": {"lr": ["0.1", "1"], "o": ["a b"]}}),
+        ({"lr": (0.1,)}, ("o.lr={lr}",), "o.lr={lr}", {"grid": {"lr": ["0.1"]}}),
+        ([{"lr": 0.1}, {"lr": 1}], (), "--lr={lr}", {"list": [{"lr": "0.1"}, {"lr": "1"}]}),
+    ],
+)
+def test_a_sweep_in_python_is_that_of_the_command_line(
+    sweep: Any, arguments: tuple[str, ...], command: str, factory: dict[str, Any], train: Path
+) -> None:
+    task = task_of(bt.script(train, nodes=2, arguments=arguments, sweep=sweep))
+    assert shlex.split(task.command)[3:] == command.split()
+    values = msgspec.json.decode(msgspec.json.encode(task.task_factory))
+    assert {name: value for name, value in values.items() if value} == factory
+    with pytest.raises(UsageError, match=r"sweep\['lr'\] is 0\.1; give a list of values"):
+        bt.script(train, sweep={"lr": 0.1})  # type: ignore[dict-item]
 
 
 def test_a_script_is_saved_as_files_that_load_as_the_same_recipe(train: Path, tmp_path: Path) -> None:
