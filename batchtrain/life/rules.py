@@ -190,7 +190,7 @@ def _pool_gone(seen: Seen) -> Reason | None:
     pool_id = seen.job.pool
     if seen.pool is not None or not pool_id:
         return None
-    cause = f"pool {pool_id} of job {seen.job.id} is gone, so its tasks cannot run"
+    cause = f"pool {pool_id} of job {seen.job.id} does not exist, so its tasks cannot run"
     return Reason(cause, "add the pool, or move the job to another one")
 
 

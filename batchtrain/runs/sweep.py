@@ -192,7 +192,8 @@ def so_far(job_id: str, task: Task, stream: MetricStream, metrics: Mapping[str, 
     printer, last = (f"rank {newest.number}", newest.last) if newest and newest.last else ("it", line)
     if last := printable(last.strip()):
         parts.append(f"{printer} printed `{shortened(last[:LONGEST_LINE])}`")
-    return f"{task.id}: {', '.join(parts) or 'it has printed nothing yet'}"
+    nothing = "it printed nothing" if task.state == "completed" else "it has printed nothing yet"
+    return f"{task.id}: {', '.join(parts) or nothing}"
 
 
 def flat(rows: Iterable[SweepRow], metric: str) -> list[dict[str, Any]]:

@@ -306,7 +306,7 @@ def test_active_tasks_of_a_terminated_job_are_not_waited_for() -> None:
 
 def test_tasks_of_a_job_whose_pool_is_deleted_are_not_waited_for() -> None:
     service = Service(*[RUNNING] * 8, job("active", poolInfo={"poolId": "p"}), NO_POOL, job("active"))
-    with pytest.raises(NotFound, match="pool p of job j is gone, so its tasks cannot run") as caught:
+    with pytest.raises(NotFound, match="pool p of job j does not exist, so its tasks cannot run") as caught:
         wait(service)
     assert caught.value.code == "PoolNotFound"
     assert "jobs del" not in str(caught.value), "a run deletes its job itself"
