@@ -166,7 +166,7 @@ def _storage(running: Status) -> dict[str, str]:
     try:
         with emulator_faults():
             azurite.install(azurite.find_node(), say)
-            return {"AZURE_STORAGE_CONNECTION_STRING": server.storage(running).connection_string}
+            return {azurite.VARIABLE: server.storage(running).connection_string}
     except BatchtrainError as error:
         say(f"without storage: {error}")
         return {}

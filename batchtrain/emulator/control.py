@@ -198,7 +198,8 @@ class Control:
         matches = [node_id for entry in pools for node_id in nodes_called(name, sorted(entry.nodes))]
         if len(matches) != 1:
             count = f"{len(matches)} nodes are" if matches else "there is no node"
-            raise Fault("NodeNotFound", Reason=f"{count} {name}; `batchtrain pool show POOL` lists the nodes of a pool")
+            step = "`batchtrain pool show POOL`, or `list_nodes` of the SDK, lists the nodes of a pool"
+            raise Fault("NodeNotFound", Reason=f"{count} {name}; {step}")
         return matches[0]
 
 
@@ -220,6 +221,8 @@ def hints(world: World) -> list[dict[str, str]]:
 def _job_reason(world: World, entry: JobEntry) -> str:
     if entry.record.error is not None:
         return f"it could not be started: {entry.record.error['message']}"
+    if len(entry.unmet) == entry.counts["active"] and not entry.counts["running"]:
+        return f"{len(entry.unmet)} of its tasks depend on tasks that failed or do not exist"
     pool = world.pools.get(entry.pool_key)
     if pool is None:
         return f"its pool {entry.pool_key} does not exist"

@@ -100,7 +100,7 @@ class Application:
         request_id = str(self.ids())
         now, date = self.driver.clock(), None
         try:
-            reply = await self._answer(request, receive, now)
+            reply = await self._answer(request, receive, now, request_id)
         except NotModified:
             reply = Reply(304)
         except Fault as fault:
@@ -132,7 +132,7 @@ class Application:
         retry_after = {} if fault.retry_after is None else {"Retry-After": f"{fault.retry_after:g}"}
         return Reply(fault.status, document, retry_after)
 
-    async def _answer(self, request: Request, receive: Receive, now: int) -> Reply:
+    async def _answer(self, request: Request, receive: Receive, now: int, request_id: str) -> Reply:
         parameters = dict(wire.query_pairs(request.query))
         if request.raw_path == f"{control.PREFIX}health":
             proof = wire.proof(self.key, self.driver.world.endpoint, parameters.get("challenge", ""))
@@ -173,8 +173,9 @@ class Application:
         if operation is None:
             raise not_implemented(route.name)
         call = Call(
-            path, options, request.headers, body, request.raw_path, request.base, now, revision, parameters, signed_by
-        )
+            path, options, request.headers, body, request.raw_path, request.base, now, revision, parameters, signed_by,
+            request_id,
+        )  # fmt: skip
         if body.strip() and request.verb in ("POST", "PUT", "PATCH"):
             checks.check_content_type(request.headers)
             if not route.body:
@@ -324,6 +325,7 @@ def _cut(send: Send, fraction: float, connection: asyncio.BaseTransport | None) 
     async def part(message: Message) -> None:
         if not fraction:
             abort()
+            await asyncio.sleep(0)  # the server notices the end, and logs no answer that is missing
         elif message["type"] == "http.response.body":
             body = message.get("body", b"")
             await send({**message, "body": body[: int(len(body) * fraction)], "more_body": True})

@@ -22,7 +22,8 @@ ANSWERS: Mapping[str, str] = {
     "error": f"The request is refused with `code` ({', '.join(CODES)}; default ServerBusy) and has no effect."
     " The answer has a Retry-After of `retry_after` seconds if that is given.",
     "latency": "The request is carried out, and answered `seconds` (default 1) late by the clock of the machine.",
-    "drop": "The request is carried out, and the connection is closed without an answer.",
+    "drop": "The request is carried out, and the connection is closed without an answer. A request that the service"
+    " refuses is answered.",
     "truncate": "The request is carried out, and the connection is closed after `fraction` (default 0.5) of the body"
     " of the answer.",
     "skew": "The clock that checks signatures and dates is ahead by `seconds` (default 1; negative: behind). Beyond 15"

@@ -36,6 +36,8 @@ class Call(NamedTuple):
     signed_by: str = SHARED_KEY
     """SHARED_KEY or TOKEN: some operations need a token of Microsoft Entra ID."""
 
+    request_id: str = ""
+
     def read(self, model: str) -> Document:
         """The body in canonical form. Raises Fault 400, and 403 if a shared key is not enough for it."""
         document = models.read(model, models.decode(self.body), revision=self.revision)

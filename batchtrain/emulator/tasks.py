@@ -73,7 +73,7 @@ def _add_one(world: World, entry: JobEntry, item: Document, read: Document | Fau
             raise read
         task = add(world, entry, read, call.now)
     except Fault as fault:
-        error = wire.error_document(fault, call.base, "", call.now)
+        error = wire.error_document(fault, call.base, call.request_id, call.now)
         error.pop("odata.metadata")
         return {"status": "clienterror", "taskId": str(item.get("id") or ""), "error": error}
     return {

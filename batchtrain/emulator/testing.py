@@ -23,6 +23,7 @@ from azure.storage.blob import BlobServiceClient
 
 from batchtrain.emulator import injection, mapped_images, server, steering, wire
 from batchtrain.emulator.interface import StorageAccount
+from batchtrain.emulator.machine import azurite
 from batchtrain.emulator.machine.azurite import FOLDER as STORAGE
 from batchtrain.emulator.machine.storage_links import container_url
 from batchtrain.emulator.server import Hint, Settings, Status
@@ -76,8 +77,11 @@ class BatchService:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables that `az batch` and many other programs read."""
-        return self.status.environment
+        """The variables that `az batch` and many other programs read. Starts the storage if it is installed: else, its
+        first use installs it, and its variable is left out here."""
+        if azurite.needed():
+            return self.status.environment
+        return {**self.status.environment, azurite.VARIABLE: self.storage_connection_string}
 
     @functools.cached_property
     def client(self) -> BatchClient:
@@ -162,9 +166,15 @@ class Clock:
         """Run the clock at a multiple of the machine's speed. Raises server.Refused."""
         steering.turn(self._status, "scaled", times)
 
-    def advance(self, by: timedelta, patience: float = 2.0) -> None:
-        """Advance the clock by a time, from event to event; waits up to `patience` s for real commands."""
-        steering.advance(self._status, by, patience)
+    def advance(self, by: timedelta | float, patience: float = 2.0) -> None:
+        """Advance the clock by a time or by seconds, from event to event; waits up to `patience` s for real commands.
+        Raises ValueError for a time that is negative or none."""
+        if not isinstance(by, (timedelta, int, float)):
+            raise ValueError(f"give a timedelta, or a number of seconds, not {by!r}")
+        span = by if isinstance(by, timedelta) else timedelta(seconds=by)
+        if span < timedelta():
+            raise ValueError(f"the clock never goes back: give a time of 0 or more, not {by!r}")
+        steering.advance(self._status, span, patience)
 
 
 class Faults:

@@ -75,6 +75,10 @@ def home() -> Path:
     return Path(directory).absolute() if directory else mapped_images.user_data() / f"azurite-{VERSION}"
 
 
+VARIABLE = "AZURE_STORAGE_CONNECTION_STRING"
+"""The variable that programs read the connection string of the storage from."""
+
+
 def needed() -> str:
     """What its installation takes, in words; empty if it is there."""
     cost = f"Azurite {VERSION}, the emulator's storage, in {home()} (365 MB, a minute, once)"

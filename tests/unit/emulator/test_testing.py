@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from azure.batch.models import BatchTaskAddStatus
-from azure.core.exceptions import ResourceNotFoundError
+from azure.core.exceptions import ResourceNotFoundError, ServiceRequestError, ServiceResponseError
 
 from batchtrain.emulator import mapped_images, server, serving, steering
+from batchtrain.emulator.machine import azurite
 from batchtrain.emulator.testing import SIMULATED, BatchService, emulated_batch
 from tests.emulation import POOL, FakeMachine
 from tests.waiting import until
@@ -131,6 +133,49 @@ def test_the_sdk_has_the_defects_that_the_page_of_clients_names(service: BatchSe
     tasks = {"value": [{"id": "a", "commandLine": "true"}]}
     (added,) = service.client.create_task_collection("job", tasks)["value"]  # type: ignore[call-overload]
     assert (added["status"], BatchTaskAddStatus.SUCCESS.value) == ("Success", "success")
+
+
+def test_a_clock_takes_seconds_and_says_what_it_does_not_take(service: BatchService) -> None:
+    service.clock.stop()
+    before = service.clock.now
+    service.clock.advance(5)
+    assert service.clock.now - before == timedelta(seconds=5)
+    for wrong, words in ((-1, "never goes back"), ("5", "a number of seconds, not '5'")):
+        with pytest.raises(ValueError, match=words):
+            service.clock.advance(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("needed", ["365 MB", ""])
+def test_the_environment_has_the_storage_that_is_installed(
+    service: BatchService, monkeypatch: pytest.MonkeyPatch, needed: str
+) -> None:
+    monkeypatch.setattr(azurite, "needed", lambda: needed)
+    monkeypatch.setattr(BatchService, "storage_connection_string", "AccountName=x")
+    assert (service.environment.get("AZURE_STORAGE_CONNECTION_STRING") is None) == bool(needed)
+
+
+def test_a_task_that_depends_on_a_failed_one_has_a_hint(service: BatchService) -> None:
+    with_spot_node(service)
+    service.client.create_job({"id": "job", "poolInfo": {"poolId": "pool"}, "usesTaskDependencies": True})
+    service.client.create_task("job", {"id": "a", "commandLine": "exit 1"})
+    service.client.create_task("job", {"id": "b", "commandLine": "true", "dependsOn": {"taskIds": ["a"]}})
+    until(lambda: service.client.get_task("job", "a").state == "completed")
+    (hint,) = service.hints()
+    assert hint.text == "1 of its tasks depend on tasks that failed or do not exist"
+
+
+def test_a_dropped_answer_is_no_error_of_the_log(service: BatchService, caplog: pytest.LogCaptureFixture) -> None:
+    service.faults.add("drop", operation="list_pools")
+    with service.connect(retry_total=0) as client, pytest.raises((ServiceRequestError, ServiceResponseError)):
+        list(client.list_pools())
+    assert [record.message for record in caplog.records if record.name.startswith("uvicorn")] == []
+
+
+def test_an_error_in_a_collection_has_the_id_of_its_request(service: BatchService) -> None:
+    service.client.create_job({"id": "job", "poolInfo": {"poolId": "pool"}})
+    tasks = {"value": [{"id": "a", "commandLine": "true"}] * 2}
+    _, refused = service.client.create_task_collection("job", tasks)["value"]  # type: ignore[call-overload]
+    assert re.search(r"RequestId:[0-9a-f-]{36}\n", refused["error"]["message"]["value"])
 
 
 def test_a_waiting_task_has_its_reason(service: BatchService) -> None:
