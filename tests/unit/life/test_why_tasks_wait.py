@@ -83,7 +83,7 @@ REFUSED = Pool("p", "active", "steady", target_dedicated=2, resize_errors=(Failu
 # fmt: off
 ON_POOLS: list[tuple[Job, Pool | None, tuple[Node, ...], str, str]] = [
         (Job("j", "completed", "p"), None, (), "job-ended", "the job ended; its active tasks never start"),
-        (JOB, None, (), "pool-gone", "pool p of job j is gone"),
+        (JOB, None, (), "pool-gone", "pool p of job j does not exist"),
         (Job("j", "disabled", "p"), POOL, IDLE, "job-disabled", "the job is disabled [job-disabled]"),
         (Job("j", "active", "p", failure=Failure("X", "no")), POOL, IDLE, "job-not-scheduled", "(X: no)"),
         (JOB, POOL, (UNUSABLE, UNUSABLE), "no-usable-node",
