@@ -22,7 +22,7 @@ STEPS = 24
 """Last step times of a rank that are kept."""
 FEWEST_STEPS = 3
 """Step times of a rank from which it is judged."""
-Condition = Literal["failed", "stands", "slow", "quiet", "waits", "ended", ""]
+Condition = Literal["failed", "stands", "slow", "quiet", "waits", "ended", "unjudged", ""]
 
 
 class Look(NamedTuple):
@@ -46,6 +46,7 @@ LOOKS: Mapping[Condition, Look] = {
     "waits": Look("dim", "waiting", "waits", "waits for others"),
     "ended": Look("dim", "ended", "ended", "ended"),
     "": Look("", "fine", "", ""),
+    "unjudged": Look("dim", "not judged", "", "not judged"),
 }
 
 
@@ -55,7 +56,7 @@ class RankState(NamedTuple):
     rank: Rank
     condition: Condition = ""
     """`stands`: quiet and behind the others, or quiet while they went on. `waits`: quiet because another one stands.
-    `quiet`: as all others. `slow`: its steps take longer."""
+    `quiet`: as all others. `slow`: its steps take longer. `unjudged`: silent, as it may always be."""
     behind: int | None = None
     """Steps behind the leader; None without a step."""
     step_seconds: tuple[float, ...] = ()
@@ -117,12 +118,17 @@ def compared(ranks: Sequence[Rank], steps: Mapping[int, Sequence[float]], now: f
     behind = {rank.number for rank in silent if front.is_after(rank.position)}
     standing = behind or {rank.number for rank in silent if latest - rank.heard > gap}
     quiet = {rank.number for rank in silent}
+    unjudged = {
+        rank.number for rank in ranks if rank not in regular and (not rank.lines or now - rank.heard > QUIET_SECONDS)
+    }
 
     def condition(number: int) -> Condition:
         if number in standing:
             return "stands"
         if number in quiet:
             return "waits" if standing else "quiet"
+        if number in unjudged:
+            return "unjudged"
         return "slow" if usual is not None and typical.get(number, 0.0) > SLOW_FACTOR * usual else ""
 
     states = [

@@ -8,7 +8,7 @@ import pytest
 
 from batchtrain.metrics.stream import MetricStream
 from batchtrain.records import Rank
-from batchtrain.records.gang import StepTimes, at_end, compared, stall
+from batchtrain.records.gang import LOOKS, StepTimes, at_end, compared, stall
 from batchtrain.records.position import Front, Position
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.records.rates import is_rate, rate_unit
@@ -67,9 +67,15 @@ def test_the_ranks_that_wait_are_named_after_those_that_stand() -> None:
 
 def test_a_rank_that_prints_no_metrics_as_rank_0_does_is_not_judged() -> None:
     first, *others = ranks((40, 1.0), (None, 300.0), (None, 300.0))
-    assert conditions((first, *others)) == {0: "", 1: "", 2: ""}
+    assert conditions((first, *others)) == {0: "", 1: "unjudged", 2: "unjudged"}
     chatty = (Rank(0, lines=500, heard=NOW), Rank(1, lines=2, heard=NOW - 300))
-    assert conditions(chatty) == {0: "", 1: ""}
+    assert conditions(chatty) == {0: "", 1: "unjudged"}
+    assert conditions((chatty[0], Rank(1, lines=2, heard=NOW - 5))) == {0: "", 1: ""}
+
+
+def test_a_rank_that_has_said_nothing_is_not_fine_while_rank_0_is_quiet() -> None:
+    assert conditions((Rank(0, lines=50, heard=NOW - 90), Rank(1, heard=NOW - 90))) == {0: "quiet", 1: "unjudged"}
+    assert LOOKS["unjudged"].counted == "not judged"
 
 
 def test_a_rank_whose_steps_take_longer_is_slow() -> None:
