@@ -52,7 +52,7 @@ class Command(_Command):
         """Options of Batch Shipyard are taken for their equals here, or answered."""
         words = list(args)
         try:
-            return super().parse_args(ctx, args)
+            return self._parsed(ctx, args)
         except click.NoSuchOption:
             from batchtrain.cli import shipyard  # only for an unknown option
 
@@ -64,7 +64,16 @@ class Command(_Command):
                 raise click.UsageError(str(answer), ctx) from None
             if again is None:
                 raise
-            return super().parse_args(ctx, again)
+            return self._parsed(ctx, again)
+
+    def _parsed(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Words after `--` are the arguments of the user's program, also if the directory before them is missing."""
+        has_program = any(isinstance(item, click.Argument) and item.name == "arguments" for item in self.params)
+        end = args.index("--") if has_program and "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:end])
+        if has_program:
+            ctx.params["arguments"] += tuple(args[end + 1 :])
+        return rest
 
     def get_help(self, ctx: click.Context) -> str:
         """The help; while it is made, the shared options are hidden."""

@@ -39,8 +39,6 @@ def command(script: str | None, image: bool, wish: scripts.Options) -> None:
     of the project. The recipe names an image if you have a registry, and with --local or --image. Otherwise the start
     task of each node makes the environment.
     """
-    if script and script.startswith("-"):  # the first word after --
-        wish, script = wish._replace(arguments=(script, *wish.arguments)), None
     path = Path(script) if script else _script_here()
     prepared = scripts.prepare(str(path), wish, in_image=True if image else None, runs=False)
     folder = path.parent if not prepared.above else Path(os.path.relpath(prepared.recipe.directory))

@@ -129,3 +129,20 @@ def test_a_command_to_paste_sets_the_same_values_without_their_secrets() -> None
     assert value_options(Settings(values=values)) == (
         " --set nodes=2 --set 'jobs[0].environment_variables.DB_PWD=***' --set 'tasks[0].command=x --token ***'"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "directory", "arguments"),
+    [
+        (["--local", "--", "--epochs", "3"], None, ("--epochs", "3")),
+        (["--", "data", "--", "x"], None, ("data", "--", "x")),
+        (["recipe", "--", "--epochs", "3"], "recipe", ("--epochs", "3")),
+        (["train.py", "a", "--", "--b"], "train.py", ("a", "--b")),
+        (["recipe"], "recipe", ()),
+    ],
+)
+def test_words_after_two_dashes_are_never_the_directory(
+    words: list[str], directory: str | None, arguments: tuple[str, ...]
+) -> None:
+    values = dict(commands(root))["batchtrain run"].make_context("run", words).params
+    assert (values["directory"], values["arguments"]) == (directory, arguments)
