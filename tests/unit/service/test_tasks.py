@@ -24,7 +24,7 @@ from batchtrain.metrics.stream import OWN, RECORDS, Batch, MetricStream
 from batchtrain.records import Counts, Point, Task, TaskNode, TaskRequest
 from batchtrain.records.events import Event, FailuresSeen, MetricsSeen, RanksFailed, Stdout, StillWaiting, TasksSeen
 from batchtrain.records.rank_end import RankEnd
-from batchtrain.runs import log_follower
+from batchtrain.runs import log_follower, sweep
 from batchtrain.runs.log_follower import AGAIN_LOOKS, EXPLAINED, FIRST, OUTPUT, Follow
 from batchtrain.service import files, read, retry, tasks, watch
 from batchtrain.service.answers import TaskAnswer
@@ -523,3 +523,10 @@ def test_tasks_share_equal_texts() -> None:
     one, other = (msgspec.json.decode(msgspec.json.encode(document), type=TaskAnswer).record for _ in range(2))
     names = ("state", "result", "node", "failure", "request")
     assert [name for name in names if getattr(one, name) is not getattr(other, name)] == []
+
+
+@pytest.mark.parametrize(
+    ("state", "text"), [("running", "it has printed nothing yet"), ("completed", "it printed nothing")]
+)
+def test_a_task_without_output_says_whether_some_may_come(state: str, text: str) -> None:
+    assert sweep.so_far("j", Task("t", state), MetricStream(), {}, "", 0.0) == f"t: {text}"
