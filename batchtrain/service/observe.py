@@ -16,8 +16,8 @@ from batchtrain.service import read, tasks
 
 MORE_PAGES = 4
 """The pages of the open tasks of a large job that one look reads after the first."""
-RUNNING, IDLE = 2, 8
-"""The most requests of a look while a task runs, and while none does."""
+RUNNING, IDLE = 2, 6
+"""The most requests of a look while a task runs, and while none does; `extra` adds to the latter."""
 
 
 class Look(NamedTuple):
@@ -38,6 +38,11 @@ def look(client: BatchClient, job_id: str, counts: Counts, job: Job | None = Non
         return Look(seen, requests)
     with_tasks = tasks_of(client, seen._replace(nodes=_nodes(client, seen.pool)), counts)
     return Look(with_tasks.seen, requests + (seen.pool is not None) + with_tasks.requests)
+
+
+def extra(seen: Seen) -> int:
+    """The further requests of a look at a job with a preparation, and at a pool that a quota refused nodes."""
+    return seen.job.must_prepare + (seen.pool is not None and seen.pool.refusal.is_core_quota)
 
 
 def has_work(client: BatchClient, job_id: str) -> bool:

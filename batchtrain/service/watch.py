@@ -398,7 +398,9 @@ class _Wait:
 
     def cost(self, counts: Counts) -> int:
         """The most requests of a look."""
-        return observe.RUNNING if counts.running else observe.IDLE
+        if counts.running:
+            return observe.RUNNING
+        return observe.IDLE + (observe.extra(self._seen) if self._seen is not None else 0)
 
     def look(self, counts: Counts) -> int:
         """Find out why the tasks wait; returns the number of requests."""
