@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal
 
 Point = tuple[float, float]
@@ -152,8 +153,15 @@ def _cell(value: str, state: bool) -> str:
 # --- curves ---------------------------------------------------------------------------------------------------------
 
 
-def figure(title: str, curves: Mapping[str, Sequence[Point]], height: int = HEIGHT) -> str:
-    """Curves over each other as SVG, with the lowest and the highest value. A curve needs a point."""
+def figure(
+    title: str,
+    curves: Mapping[str, Sequence[Point]],
+    height: int = HEIGHT,
+    *,
+    after: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Curves over each other as SVG, with the lowest and the highest value. A curve needs a point. after: by curve,
+    what follows its last point, such as `NaN since epoch 4`: a cross marks the point."""
     kept = {
         name: [*points[: -1 : max(len(points) // MOST_POINTS, 1)], points[-1]]
         for name, points in curves.items()
@@ -163,14 +171,22 @@ def figure(title: str, curves: Mapping[str, Sequence[Point]], height: int = HEIG
     if not every:
         return ""
     xs, ys = [x for x, _ in every], [y for _, y in every]
-    label = "; ".join(f"{name}: from {short(points[0][1])} to {short(points[-1][1])}" for name, points in kept.items())
-    frame = _Frame(min(xs), max(xs), min(ys), max(ys), height)
-    lines = [frame.line(points, COLORS[n % len(COLORS)]) for n, points in enumerate(kept.values())]
-    legend = "".join(
-        f' <span style="color:{COLORS[n % len(COLORS)]}">━</span> {text(name)}' for n, name in enumerate(kept)
+    ends = {name: f", then {after[name]}" if name in after else "" for name in kept}
+    label = "; ".join(
+        f"{name}: from {short(points[0][1])} to {short(points[-1][1])}{ends[name]}" for name, points in kept.items()
     )
+    frame = _Frame(min(xs), max(xs), min(ys), max(ys), height)
+    lines = [
+        frame.line(points, COLORS[n % len(COLORS)]) + (frame.cross(points[-1]) if name in after else "")
+        for n, (name, points) in enumerate(kept.items())
+    ]
+    legend = "".join(
+        f' <span style="color:{COLORS[n % len(COLORS)]}">━</span> {text(name)}{text(ends[name])}'
+        for n, name in enumerate(kept)
+    )
+    alone = text("".join(ends.values()))
     return (
-        f'<figure style="margin:.6rem 0"><figcaption>{text(title)}{legend if len(kept) > 1 else ""}</figcaption>'
+        f'<figure style="margin:.6rem 0"><figcaption>{text(title)}{legend if len(kept) > 1 else alone}</figcaption>'
         f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" style="max-width:100%;height:auto" role="img"'
         f' aria-label="{text(f"{title}: {label}" if len(kept) > 1 else label)}">{frame.axes()}{"".join(lines)}</svg>'
         "</figure>"
@@ -190,14 +206,20 @@ class _Frame:
 
     def line(self, points: Sequence[Point], color: str) -> str:
         """One curve; a single point is a dot."""
-        at = [
-            f"{self._x + (x - self.left) * self._across:.1f},{self._y - (y - self.low) * self._up:.1f}"
-            for x, y in points
-        ]
+        at = [f"{x:.1f},{y:.1f}" for x, y in map(self._at, points)]
         if len(at) == 1:
             x, _, y = at[0].partition(",")
             return f'<circle cx="{x}" cy="{y}" r="3" fill="{color}"/>'
         return f'<polyline fill="none" stroke="{color}" stroke-width="1.8" points="{" ".join(at)}"/>'
+
+    def cross(self, point: Point) -> str:
+        """The mark of a point after which the values are not finite."""
+        x, y = self._at(point)
+        return f'<path d="M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8" fill="none" stroke="{RED}" stroke-width="2"/>'
+
+    def _at(self, point: Point) -> Point:
+        """Where a point is in the figure."""
+        return self._x + (point[0] - self.left) * self._across, self._y - (point[1] - self.low) * self._up
 
     def axes(self) -> str:
         """Three lines of a grid, and the ends of both axes."""

@@ -144,6 +144,16 @@ def diverged(record: RunRecord) -> str:
     return ", ".join(f"{name} is {metric.text()}" for name, metric in ranked(record.summary) if metric.last is None)
 
 
+def not_finite(record: RunRecord, task: str) -> dict[str, str]:
+    """The metrics of a task whose last value is not finite, in words."""
+    before = f"{task}/" if record.is_by_task else ""
+    return {
+        name.removeprefix(before): metric.text()
+        for name, metric in record.summary.items()
+        if metric.last is None and name.startswith(before)
+    }
+
+
 def best_of_tasks(record: RunRecord, swept: Collection[str] = (), least: int = MANY) -> Best | None:
     """The best last value of the most common metric of at least so many tasks, as `jobs sweep` ranks them; None
     without. swept: the tasks with parameters; only they count, and two are enough."""

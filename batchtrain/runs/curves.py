@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from batchtrain import markup
@@ -39,9 +40,16 @@ class Plot(NamedTuple):
     """Figures that display as SVG in a notebook: by title, curves by name. `figure()` draws them with matplotlib."""
 
     figures: Mapping[str, Mapping[str, Sequence[markup.Point]]]
+    after: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    """By title and curve, that its last value is not finite, such as `NaN since epoch 4`."""
 
     def _repr_html_(self) -> str:
-        return "".join(markup.figure(title, curves) for title, curves in self.figures.items()) or "<i>no curves</i>"
+        return (
+            "".join(
+                markup.figure(title, curves, after=self.after.get(title, {})) for title, curves in self.figures.items()
+            )
+            or "<i>no curves</i>"
+        )
 
     def figure(self) -> Any:
         """The same curves as a figure of matplotlib, one below the other. Raises UsageError without matplotlib."""
@@ -55,8 +63,9 @@ class Plot(NamedTuple):
         for number, (title, curves) in enumerate(self.figures.items(), 1):
             axes = figure.add_subplot(len(self.figures), 1, number)
             for name, points in curves.items():
-                axes.plot([x for x, _ in points], [y for _, y in points], label=name)
-            axes.set_title(title)
+                ends = f", then {text}" if (text := self.after.get(title, {}).get(name)) else ""
+                axes.plot([x for x, _ in points], [y for _, y in points], label=f"{name}{ends}")
+            axes.set_title(f"{title}{ends}" if len(curves) == 1 else title)
             if len(curves) > 1:
                 axes.legend()
         return figure
@@ -64,6 +73,7 @@ class Plot(NamedTuple):
     def __str__(self) -> str:
         lines = [
             f"{title}{f' {name}' if name != title else ''}: {spark((y for _, y in points), SHOWN)} {points[-1][1]:.6g}"
+            f"{f', then {text}' if (text := self.after.get(title, {}).get(name)) else ''}"
             for title, curves in self.figures.items()
             for name, points in curves.items()
         ]

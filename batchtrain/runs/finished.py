@@ -6,7 +6,7 @@ import contextlib
 import functools
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -140,8 +140,9 @@ class Run:
 
     def plot(self, *names: str) -> Plot:
         """The curves of metrics, by default of all; those of several tasks over each other."""
-        curves = {task.id: report.points(self.directory, task.id) for task in self.directory.tasks()[:MOST_CURVES]}
-        return _plot(curves, names)
+        tasks, record = [task.id for task in self.directory.tasks()[:MOST_CURVES]], self.record
+        curves = {task: report.points(self.directory, task) for task in tasks}
+        return _plot(curves, names, {task: compare.not_finite(record, task) for task in tasks})
 
     def logs(self, task: str | None = None, *, rank: int | None = None, file: str = "stdout") -> Lines:
         """The output of a task (by default the first), of all ranks or of one: its last 64 MiB. A task without ranks is
@@ -194,9 +195,9 @@ class Run:
 
     def _repr_html_(self) -> str:
         record = self.record
-        parts, figures = report.sections(self.directory, record), self.plot().figures
+        parts, (figures, after) = report.sections(self.directory, record), self.plot()
         names = compare.by_meaning(figures)[:MOST_CURVES]
-        curves = Plot({name: figures[name] for name in names})._repr_html_() if names else ""
+        curves = Plot({name: figures[name] for name in names}, after)._repr_html_() if names else ""
         more = f"<i>and {len(figures) - MOST_CURVES:,} more curves</i>" if len(figures) > MOST_CURVES else ""
         folds = [markup.fold(name, parts[name]) for name in ("Tasks", "Attempts", "Files", "About") if name in parts]
         return markup.card(
@@ -330,8 +331,9 @@ class Comparison:
 
     def plot(self, *names: str) -> Plot:
         """The curves of the first task of each run over each other."""
-        curves = {run.record.id: report.points(run.directory, run._first()) for run in self.runs[:MOST_CURVES]}
-        return _plot(curves, names)
+        firsts = [(run, run.record, run._first()) for run in self.runs[:MOST_CURVES]]
+        curves = {record.id: report.points(run.directory, task) for run, record, task in firsts}
+        return _plot(curves, names, {record.id: compare.not_finite(record, task) for _, record, task in firsts})
 
     def __repr__(self) -> str:
         return str(self.rows)
@@ -369,15 +371,22 @@ class Runs:
         return self.list()._repr_html_()
 
 
-def _plot(curves: _Curves, names: Sequence[str]) -> Plot:
-    """A figure for each metric."""
+def _plot(curves: _Curves, names: Sequence[str], not_finite: Mapping[str, Mapping[str, str]]) -> Plot:
+    """A figure for each metric. not_finite: by task or run, the metrics whose last value is not finite, in words."""
     choices = dict.fromkeys(name for metrics in curves.values() for name in metrics)
     if unknown := [name for name in names if name not in choices]:
-        raise NotFound(f"there is no curve of {unknown[0]}; the metrics with curves are {', '.join(choices) or 'none'}")
+        why = next((f": {texts[unknown[0]]}" for texts in not_finite.values() if unknown[0] in texts), "")
+        raise NotFound(
+            f"there is no curve of {unknown[0]}{why}; the metrics with curves are {', '.join(choices) or 'none'}"
+        )
     alone = len(curves) == 1
     return Plot(
         {
             name: {name if alone else owner: metrics[name] for owner, metrics in curves.items() if name in metrics}
             for name in names or choices
-        }
+        },
+        {
+            name: {name if alone else owner: texts[name] for owner, texts in not_finite.items() if name in texts}
+            for name in names or choices
+        },
     )

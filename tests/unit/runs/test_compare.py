@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from batchtrain.errors import UsageError
+from batchtrain.errors import NotFound, UsageError
 from batchtrain.metrics.summary import Summary, throughput
 from batchtrain.records import Attempt, Metric, Point, Task
 from batchtrain.records.pools import PoolAttempt
@@ -21,7 +21,7 @@ from batchtrain.runs import compare, directory, report, scaling_report
 from batchtrain.runs.compare import MetricRow, PhaseRow, PlacementRow
 from batchtrain.runs.curves import MOST_LINES, Plot, Series, curves_of, spark
 from batchtrain.runs.directory import Commit, Cost, EventRecord, FileRecord, RunDirectory, RunRecord
-from batchtrain.runs.finished import Lines, Metrics, Run, Runs
+from batchtrain.runs.finished import Comparison, Lines, Metrics, Run, Runs
 from batchtrain.runs.scaling_report import Measured
 
 START = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
@@ -220,6 +220,21 @@ def test_the_curves_of_several_tasks_lie_over_each_other(tmp_path: Path) -> None
         text = f'{{"step": 1, "loss": {loss}}}\n{{"step": 2, "loss": 0}}\n'
         directory.replace(run.metrics_file(task), text.encode())
     assert Run(run).plot().figures == {"loss": {"a": [(1.0, 1.0), (2.0, 0.0)], "b": [(1.0, 2.0), (2.0, 0.0)]}}
+
+
+def test_a_plot_says_since_when_a_metric_is_not_finite(tmp_path: Path) -> None:
+    summary = {"loss": Metric(None, 0.25, since="epoch 3"), "lr": Metric(None, None, since="epoch 1")}
+    run = made(tmp_path, summary=summary)
+    run.write_tasks([Task("t", "completed")])
+    text = '{"epoch": 1, "loss": 1}\n{"epoch": 2, "loss": 0.25}\n{"epoch": 3, "loss": null}\n'
+    directory.replace(run.metrics_file("t"), text.encode())
+    plot = Run(run).plot("loss")
+    assert str(plot) == "loss: █▁ 0.25, then NaN since epoch 3"
+    for page in (plot._repr_html_(), Run(run)._repr_html_(), Comparison([Run(run), Run(run)]).plot()._repr_html_()):
+        assert "then NaN since epoch 3" in page
+        assert "l8 8m0 -8l-8 8" in page
+    with pytest.raises(NotFound, match="there is no curve of lr: NaN since epoch 1; "):
+        Run(run).plot("lr")
 
 
 def test_a_part_of_a_name_that_two_runs_have_is_refused(tmp_path: Path) -> None:
