@@ -208,6 +208,10 @@ def _with_sources_in(job: Job, folders: Mapping[str, str]) -> Job:
 # --- the difference of two sources ----------------------------------------------------------------------------------
 
 
+NOTEBOOK = ".ipynb"
+"""Notebooks beside a program are saved again with each output of a cell; of their difference one line is shown."""
+
+
 def difference(first: RunDirectory, second: RunDirectory) -> str:
     """The unified difference of the sources of two runs; empty if they are equal or unknown."""
     first_copy, second_copy = source_copy.read(first), source_copy.read(second)
@@ -229,6 +233,8 @@ def difference(first: RunDirectory, second: RunDirectory) -> str:
         )
         if before_text is None or after_text is None:
             parts.append(f"{path} differs, and its text was not kept\n")
+        elif path.endswith(NOTEBOOK):
+            parts.append(f"notebooks {before_name} and {after_name} differ\n")
         else:
             parts.append(source_copy.difference(before_name, before_text, after_name, after_text))
     return "".join(parts)

@@ -207,8 +207,9 @@ def pair(tmp_path: Path, **changed: str | bytes) -> tuple[RunDirectory, RunDirec
 
 
 def test_the_difference_of_two_sources_is_unified(tmp_path: Path) -> None:
-    first, second = pair(tmp_path, train__py="print(2)", new__py="n\n", raw__bin=b"\xfe")
+    first, second = pair(tmp_path, train__py="print(2)", new__py="n\n", raw__bin=b"\xfe", look__ipynb="{}\n")
     assert restore.difference(first, second).splitlines() == [
+        "notebooks /dev/null and B/look.ipynb differ",
         "--- /dev/null",
         "+++ B/new.py",
         "@@ -0,0 +1 @@",
