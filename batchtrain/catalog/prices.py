@@ -122,10 +122,13 @@ def _dearer(price: float | None, other_price: float | None) -> float | None:
 def missing(size: str, price: Price | None, dedicated: int | None, spot: int | None, region: str) -> str:
     """The prices that so many nodes of each kind need and the catalogue lacks, and the command that reads them."""
     kinds = {"dedicated": (dedicated, price and price.dedicated), "spot": (spot, price and price.spot)}
-    names = " and ".join(kind for kind, (count, amount) in kinds.items() if count and not amount)
+    lacking = [kind for kind, (count, amount) in kinds.items() if count and not amount]
+    names, region_name = " and ".join(lacking), region or "REGION"
+    hours = ", ".join(f"{kind}: {{{size.partition(' or ')[0]}: PRICE}}" for kind in lacking or kinds)
     return (
         f"the catalogue has no price of {size}{names and f' ({names})'}{f' in {region}' if region else ''};"
-        f" `batchtrain catalog refresh --prices --location {region or 'REGION'}` reads it"
+        f" `batchtrain catalog refresh --prices --location {region_name}` reads it; or write what an hour of a node"
+        f" costs into catalog.yaml beside the recipe: `prices: [{{region: {region_name}, currency: USD, {hours}}}]`"
     )
 
 

@@ -141,7 +141,9 @@ def test_without_a_price_an_hour_is_node_hours_and_the_command_that_reads_prices
     assert seen.found == "an hour of pool train is 2 node hours of STANDARD_D4S_V5 (2 dedicated, 0 spot)"
     assert seen.next_step == (
         "the catalogue has no price of STANDARD_D4S_V5 (dedicated) in japaneast;"
-        " `batchtrain catalog refresh --prices --location japaneast` reads it"
+        " `batchtrain catalog refresh --prices --location japaneast` reads it; or write what an hour of a node costs"
+        " into catalog.yaml beside the recipe:"
+        " `prices: [{region: japaneast, currency: USD, dedicated: {STANDARD_D4S_V5: PRICE}}]`"
     )
 
 
