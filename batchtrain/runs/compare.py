@@ -43,6 +43,11 @@ class RunRow(NamedTuple):
     """Its tags and its note."""
     results: str
 
+    @property
+    def id(self) -> str:
+        """The name of the run, as `Run.id`."""
+        return self.run
+
 
 class MetricRow(NamedTuple):
     """A metric in `runs show`."""
@@ -320,7 +325,8 @@ def compare(runs: Sequence[RunDirectory]) -> list[Difference]:
     effective = [dict(leaves(effective_of(run))) for run in runs]
     if not all(effective):  # a run without its recipe would differ in everything
         effective = [{} for _ in runs]
-    settings = [{**record.settings, **values} for record, values in zip(records, effective, strict=True)]
+    # the effective recipe has what the options of the command set
+    settings = [values or dict(record.settings) for record, values in zip(records, effective, strict=True)]
     packages = [_packages(run) for run in runs]
     if not all(packages):  # as above
         packages = [{} for _ in runs]
@@ -365,15 +371,21 @@ def _packages(run: RunDirectory) -> dict[str, str]:
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """The scalars of a document with their paths, as `--set` writes them."""
+    """The scalars of a document, and its lists of scalars, with their paths, as `--set` writes them."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from leaves(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list) and value and not any(isinstance(item, (dict, list)) for item in value):
+        yield path, f"[{', '.join(map(_scalar, value))}]"
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from leaves(item, f"{path}[{index}]")
     elif value is not None:
-        yield path, str(value).lower() if isinstance(value, bool) else str(value)
+        yield path, _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 _SETTINGS: dict[str, Any] = {

@@ -112,6 +112,15 @@ def test_the_values_of_a_recipe_are_compared_as_they_are_set() -> None:
     assert list(compare.leaves(document)) == [("a[0]", "true"), ("a[1].b", "2"), ("c.e", "x")]
 
 
+def test_a_setting_of_the_command_is_compared_once_as_the_recipe_has_it(tmp_path: Path) -> None:
+    runs = []
+    for rate in ("0.5", "0.25"):
+        runs.append(made(tmp_path, settings={"nodes": "2", "grid.lr": f"[0.1,{rate}]"}))
+        directory.replace(runs[-1].config / "effective.yaml", f"{{grid: {{lr: [0.1, {rate}]}}, none: []}}".encode())
+    assert [row[:2] for row in compare.compare(runs)] == [("grid.lr", ("[0.1, 0.5]", "[0.1, 0.25]"))]
+    assert [row.id for row in Runs(tmp_path).list()] == sorted(run.name for run in runs)
+
+
 def test_a_recipe_that_one_run_lacks_is_not_compared(tmp_path: Path) -> None:
     first, second = made(tmp_path), made(tmp_path)
     directory.replace(first.config / "effective.yaml", b"a: 1")
