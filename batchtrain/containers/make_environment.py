@@ -231,7 +231,7 @@ def _compile(prefix: Path, version: str) -> None:
                 cache.mkdir(exist_ok=True)
                 (cache / file).hardlink_to(path.parent / "__pycache__" / file)
     command = (prefix / "bin" / "python", "-m", "compileall", "-qq", "-j", "0", prefix / "lib")
-    subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL)  # some packages have files of Python 2
+    uv.ended(command)  # some packages have files of Python 2
 
 
 # --- Python ---------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -110,17 +111,37 @@ def run(
     lines: str = "",
 ) -> str:
     """Run to the end and return the output, or raise NotMade with its last lines. lines: the input."""
-    process = subprocess.run(
+    code, output = ended(command, variables, cwd, lines)
+    if code != 0:
+        last = "\n".join(output.splitlines()[-LOGGED_LINES:])
+        raise NotMade(f"could not {what}: exit code {code}\n{last}")
+    return output
+
+
+def ended(
+    command: Sequence[str | Path],
+    variables: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    lines: str = "",
+) -> tuple[int, str]:
+    """Run to the end and return the exit code and the output. A signal that ends this process before, such as SIGTERM,
+    also kills what the command started, such as compilers."""
+    process = subprocess.Popen(
         [str(word) for word in command],
         cwd=cwd,
         env={**os.environ, **(variables or {})},
-        input=lines,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
         errors="replace",
+        start_new_session=True,
     )
-    if process.returncode != 0:
-        last = "\n".join(process.stdout.splitlines()[-LOGGED_LINES:])
-        raise NotMade(f"could not {what}: exit code {process.returncode}\n{last}")
-    return process.stdout
+    with process:
+        try:
+            output, _ = process.communicate(lines)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, output
