@@ -8,15 +8,16 @@ from datetime import datetime, timedelta, timezone
 
 import click
 
-from batchtrain.cli.connecting import connect, service_of
+from batchtrain.cli.connecting import connect, connect_to, service_of
 from batchtrain.cli.documents import plain
 from batchtrain.cli.event_lines import tell
 from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows, write
+from batchtrain.cli.run_directories import named_run
 from batchtrain.client.job import Job
 from batchtrain.errors import UsageError, counted
-from batchtrain.runs.sweep import flat
+from batchtrain.runs.sweep import flat, of_run
 from batchtrain.service.statistics import Stats
 from batchtrain.service.task_actions import Changed
 
@@ -138,10 +139,16 @@ def gc(age: timedelta, dry_run: bool, no_wait: bool) -> None:
 def sweep(job_id: str, metric: str, highest: bool | None) -> None:
     """Show the tasks of a sweep with their parameters and a metric, best first.
 
-    The values are those of the run directory, otherwise of the end of the tasks' output.
+    The values are those of the run directory, otherwise of the end of the tasks' output. In place of a job, the name of
+    its run works, too: one that has ended is read from its directory, without an account.
     """
-    job = connect().jobs.handle(job_id)
-    rows = job.sweep(metric, highest=highest, runs_dir=settings().runs_dir, tell=tell)
+    run = named_run(job_id)
+    if run and run.record().ended:
+        rows = of_run(run, metric, highest=highest)
+    else:
+        client = connect_to(run.name) if run else connect()
+        job = client.jobs.handle(run.record().job if run else job_id)
+        rows = job.sweep(metric, highest=highest, runs_dir=settings().runs_dir, tell=tell)
     if settings().output == "table":
         show_rows(
             [

@@ -8,13 +8,23 @@ from pathlib import Path
 
 from batchtrain.cli.options import settings
 from batchtrain.config import load
-from batchtrain.runs.directory import root_of
+from batchtrain.errors import NotFound, UsageError
+from batchtrain.runs.directory import LATEST, RunDirectory, find, root_of
 from batchtrain.runs.recording import Origin
 
 
 def runs_root() -> Path:
     """The directory of the runs: that of --runs-dir, of the environment, or the usual one."""
     return root_of(settings().runs_dir, os.environ)
+
+
+def named_run(name: str) -> RunDirectory | None:
+    """The run below `runs_root` with this whole name, or `latest`; None if it is the name of something else."""
+    try:
+        run = find(runs_root(), name)
+    except (NotFound, UsageError):
+        return None
+    return run if name in (run.name, LATEST) else None
 
 
 def origin(directory: str | None = None) -> Origin:

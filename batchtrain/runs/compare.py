@@ -179,12 +179,13 @@ def best_of_tasks(record: RunRecord, swept: Collection[str] = (), least: int = M
 
 def sweep_command(run: RunDirectory, record: RunRecord) -> str:
     """Lists the tasks of a sweep, or of a run with many, by their most common metric; of a sweep without one, by a
-    NAME that the user chooses. Empty for another run."""
+    NAME that the user chooses. Empty for another run. One that has ended is named itself: its job may be of another."""
     swept = {task.id for task in run.each_task() if task.parameters}
     best = best_of_tasks(record, swept)
     metric = best.metric if best else "NAME" if len(swept) > 1 else ""
     local = ("--local",) if loopback(record.endpoint) else ()
-    return shlex.join(("batchtrain", "jobs", "sweep", record.job, "--metric", metric, *local)) if metric else ""
+    source = (run.name, "--metric", metric) if record.ended else (record.job, "--metric", metric, *local)
+    return shlex.join(("batchtrain", "jobs", "sweep", *source)) if metric else ""
 
 
 def seconds(record: RunRecord) -> float | None:

@@ -80,11 +80,33 @@ def sweep(
             operation=f"look at job {job_id}",
             code="JobNotFound",
         )
-    swept_tasks = [task for task in every if task.parameters] or every  # without others such as a merge task
+    swept_tasks = _swept(every)
     summaries = {task.id: _summary(run, task.id, metric) for task in swept_tasks} if run else {}
     if job:
         missing = [task for task in swept_tasks if _of(summaries.get(task.id, {}), metric) is None]
         summaries.update(_read(client, job_id, metric, missing, tell))
+    return _ranked(job_id, swept_tasks, summaries, metric, highest)
+
+
+def of_run(run: RunDirectory, metric: str, *, highest: bool | None = None) -> Table[SweepRow]:
+    """The same of a run that has ended, from its directory alone."""
+    swept_tasks = _swept(run.tasks())
+    summaries = {task.id: _summary(run, task.id, metric) for task in swept_tasks}
+    return _ranked(run.record().job, swept_tasks, summaries, metric, highest)
+
+
+def _swept(every: Sequence[Task]) -> Sequence[Task]:
+    """The tasks with parameters, without others such as a merge task; all of them if none has parameters."""
+    return [task for task in every if task.parameters] or every
+
+
+def _ranked(
+    job_id: str,
+    swept_tasks: Iterable[Task],
+    summaries: Mapping[str, Mapping[str, Metric]],
+    metric: str,
+    highest: bool | None,
+) -> Table[SweepRow]:
     if not any(_of(metrics, metric) for metrics in summaries.values()):
         names = listed({name for metrics in summaries.values() for name in metrics})
         hint = f"its metrics are {names}" if names else "no task has printed one; see `batchtrain help metrics`"

@@ -171,5 +171,9 @@ def test_a_sweep_ends_with_the_command_that_lists_its_tasks(batchtrain: Run, tmp
     run = directory.find(tmp_path / "runs", name)
     assert _hint([run], "run again") == "  keep the pool next: run again"
     run.write_tasks([Task(f"t{number}", "completed", parameters={"lr": number}) for number in range(2)])
-    assert _hint([run], "run again") == "  the tasks, the best first: batchtrain jobs sweep j --metric loss --local"
+    assert _hint([run], "run again") == f"  the tasks, the best first: batchtrain jobs sweep {name} --metric loss"
     assert "there are t0/loss, t1/loss" in batchtrain("runs", "list", "--sort", "speed", code=2).stderr
+    for number in range(2):
+        directory.replace(run.metrics_file(f"t{number}"), b'{"loss": %d}\n' % -number)
+    rows = batchtrain("jobs", "sweep", name, "--metric", "loss").stdout.splitlines()
+    assert [row.split()[:2] for row in rows] == [["task", "loss"], ["t1", "-1"], ["t0", "0"]]
