@@ -12,8 +12,10 @@ from batchtrain.cli import scripts
 from batchtrain.cli.messages import completed, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show
-from batchtrain.config import load, projects
+from batchtrain.config import load, projects, user_settings
+from batchtrain.config.image_names import publishing
 from batchtrain.config.source_directory import SCHEMAS
+from batchtrain.config.user_settings import is_for_emulator
 from batchtrain.errors import UsageError
 from batchtrain.shipped import shipped
 
@@ -49,13 +51,16 @@ def command(script: str | None, image: bool, wish: scripts.Options) -> None:
         another = f", and `{again}` writes it again" if Path(existing).name == scripts.FILE else ""
         raise UsageError(f"{existing} exists already; `batchtrain run {directory}` runs it{another}")
     for warning in prepared.recipe.warnings:
-        say(str(warning))
+        if warning.rule != "image-registry":  # the next commands are the answer
+            say(str(warning))
     target.write_text(scripts.text_of(prepared.recipe), encoding="utf-8")
     shutil.copytree(shipped("schemas"), folder / SCHEMAS, dirs_exist_ok=True)
     projects.write(folder, projects.project_of(str(folder)).id)
+    publishes = publishing(str(folder)) if prepared.image and not is_for_emulator(settings().local) else ()
     following = (
         f"batchtrain {'images env' if prepared.image else 'config validate'} {directory}",
         f"batchtrain run {directory} --local",
+        *(publishes[1:] if user_settings.load().registry else publishes),
         f"batchtrain config plan {directory}",
     )
     lines = [f"{target} is written. Next:", *(completed(f"  {line}") for line in following)]

@@ -13,7 +13,7 @@ from batchtrain.client.local import Kept, add_catalog, storage
 from batchtrain.client.planning import Foreseen, foresee, pool_id_of
 from batchtrain.client.shown_progress import SHOW, Tell
 from batchtrain.config import local_storage
-from batchtrain.config.local_storage import account_names, without_accounts
+from batchtrain.config.local_storage import NOT_LOCAL, account_names, without_accounts
 from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import Credentials, Recipe, StorageCredentials
 from batchtrain.display.progress import line, wanted
@@ -106,7 +106,8 @@ class Session:
     def _tell_warnings(self, recipe: Recipe, tell: Callable[[Event], None]) -> None:
         """A program whose progress is not shown, because the user has not chosen, shows them all the same."""
         shows = functools.partial(line, target=self.account.option) if tell is SHOW and self.display is None else tell
-        for warning in recipe.warnings:
+        silent = NOT_LOCAL if self.account.home else frozenset[str]()
+        for warning in (warning for warning in recipe.warnings if warning.rule not in silent):
             shows(RecipeWarned(warning.path, str(warning)))
 
     def with_storage(self, recipe: Recipe) -> Recipe:

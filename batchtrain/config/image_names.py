@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from batchtrain.config.patterns import late
@@ -44,6 +46,16 @@ def server_of(name: str) -> str:
 
 EXAMPLE = "example/"
 """The beginning of image names in recipes; the user's registry replaces it."""
+
+
+def placeholders(images: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """The image names that no registry has replaced, with their numbers: no node of an account can pull them."""
+    return ((number, image) for number, image in enumerate(images) if image.startswith(EXAMPLE))
+
+
+def publishing(directory: str) -> tuple[str, str]:
+    """The commands after which nodes can pull the image of a recipe."""
+    return "batchtrain config set registry NAME", f"batchtrain images build {shlex.quote(directory or '.')} --push"
 
 
 def in_registry(data: Any, registry: str) -> Any:

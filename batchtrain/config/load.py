@@ -19,7 +19,7 @@ from batchtrain.config import catalog_file, document, override, schema, source_d
 from batchtrain.config.dialect import OLD_SECTIONS, Rewrite, renamed, today
 from batchtrain.config.document import Document
 from batchtrain.config.image_names import in_registry
-from batchtrain.config.local_storage import without_accounts
+from batchtrain.config.local_storage import NOT_LOCAL, without_accounts
 from batchtrain.config.masking import masked_line, masked_text
 from batchtrain.config.schema import Flaw, Verdict, dotted
 from batchtrain.config.secret_names import SECRETS
@@ -40,8 +40,6 @@ MISSING = {
 }
 EMPTY = {"pool_specification": "describe the pool below it", "job_specifications": "write the jobs below it as a list"}
 """Sections that cannot be empty, with what to write."""
-NOT_LOCAL = frozenset({"storage-link"})
-"""Checks that do not apply to the emulator: it stores a large `source` itself, and has a storage account."""
 MOST = 100
 """Maximum number of problems to show; the others are counted."""
 SETTING = "setting"

@@ -9,6 +9,10 @@ from msgspec.structs import replace
 
 from batchtrain.config.types import Credentials, Recipe
 
+NOT_LOCAL = frozenset({"storage-link", "image-registry"})
+"""Checks that do not apply to the emulator: it stores a large `source` itself, has a storage account, and pulls no
+image of a recipe."""
+
 
 def without_accounts(recipe: Recipe) -> Recipe:
     """The recipe with the emulator's storage in place of every account of credentials.yaml."""

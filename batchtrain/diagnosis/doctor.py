@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import key
 from batchtrain.catalog.successors import today_for
-from batchtrain.config.image_names import EXAMPLE
+from batchtrain.config.image_names import placeholders, publishing
 from batchtrain.config.scaling import most_nodes, unlimited
 from batchtrain.config.types import PlatformImage, Recipe
 from batchtrain.config.types import Pool as PoolSettings
@@ -320,11 +320,11 @@ def _registry(facts: Facts) -> Check:
         return Check("registry", OK, f"images of recipes come from {facts.registry}")
     if facts.recipe is None:
         return Check("registry", NOT_CHECKED, "not set: batchtrain config set registry NAME")
-    name = next((image for image in facts.recipe.resources.docker_images if image.startswith(EXAMPLE)), "")
+    name = next((image for _, image in placeholders(facts.recipe.resources.docker_images)), "")
     if not name or facts.account.emulated:
         return Check("registry", OK, "not set, and not needed here")
-    step = "build the image, push it and name its registry: batchtrain config set registry NAME"
-    return Check("registry", WARN, f"{name} is in no registry: replace `example` with the name of your registry", step)
+    step = ", then ".join(publishing(facts.recipe.directory))
+    return Check("registry", WARN, f"{name} is in no registry, so no node can pull it", step)
 
 
 def _size(facts: Facts) -> Check:

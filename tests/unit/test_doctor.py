@@ -346,7 +346,7 @@ def test_an_image_that_is_in_no_registry_is_a_warning_with_the_command() -> None
     named = structs.replace(recipe(), resources=images)
     found = check("registry", facts(recipe=named))
     assert (found.result, found.found.partition(" is ")[0]) == ("warn", "example/pytorch:cpu")
-    assert found.next_step.endswith("batchtrain config set registry NAME")
+    assert found.next_step == "batchtrain config set registry NAME, then batchtrain images build . --push"
     stored = check("registry", facts(recipe=named, registry="mine.azurecr.io"))
     assert stored.found == "images of recipes come from mine.azurecr.io"
 

@@ -11,7 +11,7 @@ from batchtrain.config import schema, task_resources
 from batchtrain.config.check.gangs import RUNNERS
 from batchtrain.config.check.subject import Path, Subject, command_of
 from batchtrain.config.check.table import BOTH, CREDENTIALS, ERROR, GLOBAL, JOBS, POOL, SETTINGS, WARNING, Found, Rule
-from batchtrain.config.image_names import EXAMPLE, HUB, below, is_name, is_registry, server_of
+from batchtrain.config.image_names import EXAMPLE, HUB, below, is_name, is_registry, placeholders, publishing, server_of
 from batchtrain.config.patterns import late
 from batchtrain.config.types import Job, JobManager, JobPreparation, JobRelease, Task, UserIdentity
 from batchtrain.errors import counted
@@ -184,6 +184,13 @@ def _every_image(subject: Subject) -> Iterator[tuple[Path, str]]:
     for number, image in enumerate(subject.recipe.resources.docker_images):
         yield ("global_resources", "docker_images", number), image
     yield from ((path, image) for path, _, image in _docker_images(subject))
+
+
+def _unpublished(subject: Subject) -> Found:
+    commands = " and ".join(f"`{command}`" for command in publishing(subject.recipe.directory))
+    for number, image in placeholders(subject.recipe.resources.docker_images):
+        text = f"`{image}` is in no registry, so no node of an account can pull it; {commands} build and push it"
+        yield ("global_resources", "docker_images", number), text
 
 
 # --- registries -----------------------------------------------------------------------------------------------------
@@ -451,6 +458,8 @@ RULES = (
          "Batch Shipyard: `global_resources.docker_images`", _listed),
     Rule("image-name", ERROR, (*GLOBAL, *JOBS), "The name of a container image has the syntax of container engines.",
          "distribution/reference: grammar", _image_names),
+    Rule("image-registry", WARNING, GLOBAL, "The image of a recipe is in a registry (not with --local).",
+         "docker/README.md", _unpublished),
     Rule("singularity-not-listed", ERROR, (*GLOBAL, *JOBS), "A task's Apptainer image is fetched by the nodes.",
          "Batch Shipyard: `global_resources.singularity_images`", _singularity_listed),
     Rule("image-both", ERROR, JOBS, "A task runs in one container.",

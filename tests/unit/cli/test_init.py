@@ -75,12 +75,13 @@ def test_without_a_registry_the_start_task_makes_the_environment(here: Path) -> 
 def test_with_the_option_or_a_registry_the_recipe_names_an_image(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     printed = init("--image")
     assert "  batchtrain images env .\n" in printed
+    assert "  batchtrain config set registry NAME\n  batchtrain images build . --push\n" in printed
     assert "each node installs" not in printed
     file = here / "batchtrain.yaml"
     assert "docker_image: example/script:pytorch-cpu" in file.read_text(encoding="utf-8")
     file.unlink()
     monkeypatch.setattr(user_settings, "load", lambda: user_settings.UserSettings(registry="my.azurecr.io"))
-    init()
+    assert "  batchtrain images build . --push\n" in init()
     assert "docker_image: my.azurecr.io/script:pytorch-cpu" in file.read_text(encoding="utf-8")
 
 

@@ -849,6 +849,8 @@ CASES = [
          both(task(docker_image="example/deepspeed:cpu"), pool(vm_size="Standard_ND128isr_NDR_GB200_v6")),
          both(task(docker_image="example/pytorch:gpu"), pool(vm_size="Standard_ND128isr_NDR_GB200_v6"))),
     Case("image-not-listed", "task.docker_image", "did you mean `a/b`?", task(docker_image="a/bb"), {}),
+    Case("image-registry", "global.docker_images[0]", "`batchtrain images build . --push` build and push it",
+         both({"global": {"docker_images": ["example/x:1"]}}, task(docker_image="example/x:1")), {}),
     pair("image-name", "global.docker_images[1]", "b` is no name of an image",
          lambda value: {"global": {"docker_images": ["a/b", value]}}, "My Image:a:b", "my.azurecr.io/my__image:A-b"),
     Case("registry-misspelt", "global.docker_images[1]", "no login for `myacr.azurecr.io`, but one for `myacrr",
