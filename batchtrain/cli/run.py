@@ -108,7 +108,7 @@ def command(
     how["ask"] = lambda price: detached.can_ask() and detached.continues("the run", price)
     outcome = carried_out(client, config.recipe, origin, report, opens_page=dashboard, keep=keep, reuse=reuse, how=how)
     words = shlex.join(["batchtrain", "run", source, *wish.words, "--reuse"]) + value_options(options)
-    words += f" -- {shlex.join(wish.arguments)}" if wish.arguments else ""
+    words += f" -- {shlex.join(wish.typed)}" if wish.typed else ""
     if options.output == "table" and (hint := _hint(outcome.runs, "" if keep or reuse else words)):
         say(hint)
 

@@ -51,6 +51,12 @@ class Options(NamedTuple):
         return tuple(word for name, value in pairs for word in ((name,) if value is True else (name, str(value))))
 
     @property
+    def typed(self) -> tuple[str, ...]:
+        """The arguments of the script as the user writes them, without those that `--sweep` adds."""
+        added = recipe.swept((), assignments(self.sweep))
+        return tuple(word for word in self.arguments if word not in added)
+
+    @property
     def processes_each(self) -> int | None:
         """The processes of a node, by either name. Raises UsageError if both are given."""
         return recipe.processes_each(self.processes_per_node, self.gpus_per_node)
@@ -137,8 +143,16 @@ def prepare(path: str, wish: Options, *, in_image: bool | None = None, runs: boo
         runs=runs,
     )
     choice = prepared.choice
-    launch = "without a framework" if choice.name == NONE else f"with {choice.name}"
-    say(f"{path} is launched {launch}: {choice.reason} (`--framework NAME` chooses another)")
+    launch, runs_as = f"with {choice.name}", ""
+    if choice.name == NONE:
+        launch = "without a framework"
+        runs_as = (
+            "once for each task of the sweep"
+            if wish.sweep
+            else ("once on each node, with RANK and WORLD_SIZE if there are several")
+        )
+    so = f", so it runs {runs_as}" if runs_as else ""
+    say(f"{path} is launched {launch}: {choice.reason}{so} (`--framework NAME` chooses another)")
     if prepared.above:
         modules, root = " and ".join(map(_shown, prepared.above)), _shown(prepared.recipe.directory)
         say(f"it imports from {modules}, so {root} is sent, and it starts there")

@@ -77,8 +77,7 @@ def _choice(script: Script, name: str, below_keras: BelowKeras) -> Choice:
         text = f"{script.path} fits several frameworks: {places}; choose one of them (`--framework NAME`, `framework`)"
         raise Undecided(text, tuple(candidates))
     if not candidates:
-        reason = "it imports no framework, so it runs once on each node, with RANK and WORLD_SIZE if there are several"
-        return _chosen(NONE, script, reason)
+        return _chosen(NONE, script, "it imports no framework")
     return _chosen(candidates[0], script, evidence[candidates[0]])
 
 

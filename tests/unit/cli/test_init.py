@@ -174,6 +174,17 @@ def test_each_task_of_a_sweep_without_a_framework_has_one_node(here: Path) -> No
     assert (recipe.pool.vm_count.dedicated, recipe.jobs[0].tasks[0].multi_instance) == (2, None)
 
 
+@pytest.mark.parametrize(("sweep", "runs"), [((), "on each node"), (("lr=1,2",), "for each task of the sweep (")])
+def test_a_script_without_a_framework_is_announced_as_it_runs(
+    sweep: tuple[str, ...], runs: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "train.py").write_text("", encoding="utf-8")
+    with click.Context(root, obj=Settings()):
+        scripts.prepare("train.py", scripts.Options(sweep=sweep))
+    assert f"so it runs once {runs}" in capsys.readouterr().err
+
+
 def test_the_command_of_a_hint_has_the_sweep() -> None:
     options = scripts.Options(nodes=2, sweep=("lr=1,2", "b=3"))
     assert options.words == ("--nodes", "2", "--sweep", "lr=1,2", "--sweep", "b=3")
+    assert options._replace(arguments=("--epochs=3", "--lr={lr}", "--b={b}")).typed == ("--epochs=3",)
