@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from batchtrain import state_files
 from batchtrain.client import controller, detached_results, orphans
 from batchtrain.client.detach import Detached
@@ -102,9 +104,13 @@ class AccountRuns(NamedTuple):
         deletes its pool; the command of another run fetches its results, and deletes what it created."""
         if controller.end(self.client, job_id, name):  # it would move the job
             forget_requests(self.client, name)
-        check(self.client, name, job_id)
-        if not read.job(self.client.batch, job_id).is_over:
-            submit.terminate(self.client.batch, Thing("job", job_id), of_runs({name}))
+        run = directory.named(self.root, name)
+        with directory.naming_results(run):
+            check(self.client, name, job_id)
+            if not read.job(self.client.batch, job_id).is_over:
+                submit.terminate(self.client.batch, Thing("job", job_id), of_runs({name}))
+        if (record := run.record_or_none()) is not None and record.state == detached_results.DETACHED:
+            run.write(replace(record, is_stopped=True))
 
     def fetch(self, name: str, job_id: str, *, tell: watch.Tell, everything: bool = False) -> Recording:
         """Fetch what the tasks of a run have left so far, and write its end once it has ended."""

@@ -116,7 +116,7 @@ def row(record: RunRecord, labels: Labels | None = None, progress: str = "") -> 
         record.node_hours,
         cost(record),
         str(labels or ""),
-        f"{best.tasks} tasks, best {best.metric} {best.value:.4g}" if best else ", ".join(results),
+        f"{best.tasks} tasks, best last {best.metric} {best.value:.4g}" if best else ", ".join(results),
     )
 
 
@@ -140,7 +140,8 @@ def best_first(value: float | None, *, is_lower_better: bool) -> tuple[bool, flo
 
 def state_of(record: RunRecord) -> str:
     """The state of a run in words; `completed` alone would not say that it succeeded."""
-    state = "succeeded" if record.state == "completed" else record.state
+    is_stopped = record.is_stopped and record.goes_on
+    state = "succeeded" if record.state == "completed" else "stopped" if is_stopped else record.state
     return in_words(state, has_diverged=bool(diverged(record)))
 
 

@@ -105,6 +105,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`running`, `completed`, `failed` or `interrupted`; `fetched` if the results were fetched before the job had
     ended; `detached` if the service ends it without a client; when it is read, `lost` if the process that recorded the
     run ended without finishing it, or `left` if that was wanted."""
+    is_stopped: bool = False
+    """Whether `runs stop` has ended a detached run whose results were not fetched yet."""
     left_by: str = ""
     """By whom a run was left that continued without its command: `user` after Ctrl-C, `terminal` when that was closed;
     empty for any other."""
@@ -467,6 +469,17 @@ class RunDirectory(NamedTuple):
 def named(root: Path, name: str) -> RunDirectory:
     """The directory of a run by its whole name, which may come from the metadata of a job."""
     return RunDirectory(root / safe_name(name))
+
+
+@contextlib.contextmanager
+def naming_results(run: RunDirectory) -> Iterator[None]:
+    """Of a run that has ended, its job and its storage may be gone: then the error names its results."""
+    try:
+        yield
+    except NotFound as error:
+        if (record := run.record_or_none()) is not None and record.is_over:
+            raise NotFound(f"run {run.name} has ended; its results are in {run.path}") from error
+        raise
 
 
 def root_of(runs_dir: str | Path | None, environment: Mapping[str, str]) -> Path:

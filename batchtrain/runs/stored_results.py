@@ -45,12 +45,8 @@ def begin(storage: Storage, root: Path, name: str) -> RunDirectory:
 
     Raises NotFound for a run without a container in storage."""
     run = directory.named(root, name)
-    try:
+    with directory.naming_results(run):
         container, blobs = _beginning(storage, name)
-    except NotFound as error:
-        if (record := run.record_or_none()) is not None and record.is_over:
-            raise NotFound(f"run {name} has ended; its results are in {run.path}") from error
-        raise
     if not (run.path / "run.json").is_file():
         _bring_beginning(storage, container, run, blobs)
     return run

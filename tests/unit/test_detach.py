@@ -38,10 +38,10 @@ from batchtrain.plan import Plan, outputs, plan_jobs, wire
 from batchtrain.plan.types import Facts
 from batchtrain.records import Failure, Job, Task
 from batchtrain.records.failure import TASK_ENDED
-from batchtrain.runs import finished, stored_results
+from batchtrain.runs import compare, directory, finished, stored_results
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.recording import Origin
-from batchtrain.service import job_actions, read, watch
+from batchtrain.service import job_actions, read, submit, watch
 from tests.unit.plan.jobs import recipe
 from tests.unit.test_max_price import Account, Case
 
@@ -325,6 +325,42 @@ def test_the_job_of_another_run_is_not_stopped(monkeypatch: pytest.MonkeyPatch) 
     connect: Any = lambda: None  # noqa: E731
     with pytest.raises(NotFound, match="job train of this account is not that of run A"):
         AccountRuns(client, Path(), connect).stop("A", "train")
+
+
+def stopped(monkeypatch: pytest.MonkeyPatch, root: Path, state: str, *, is_gone: bool) -> directory.RunDirectory:
+    """The directory of a run in this state after `stop`. is_gone: whether its job is."""
+
+    def read_marks(client: Any, thing: Any) -> Any:
+        if is_gone:
+            raise NotFound("job j is gone", code="JobNotFound")
+        return SimpleNamespace(run=run.name)
+
+    run = directory.make(root, "j", datetime(2026, 11, 22, tzinfo=timezone.utc))
+    run.write(
+        directory.RunRecord(id=run.name, job="j", started=datetime(2026, 11, 22, tzinfo=timezone.utc), state=state)
+    )
+    monkeypatch.setattr(account_runs, "read_marks", read_marks)
+    monkeypatch.setattr(controller, "end", lambda client, job, run: None)
+    monkeypatch.setattr(read, "job", lambda *_: SimpleNamespace(is_over=False))
+    monkeypatch.setattr(submit, "terminate", lambda *_: None)
+    client: Any = SimpleNamespace(batch=None)
+    connect: Any = lambda: None  # noqa: E731
+    AccountRuns(client, root, connect).stop(run.name, "j")
+    return run
+
+
+def test_a_stop_of_a_run_that_has_ended_names_its_results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=f"has ended; its results are in {tmp_path}"):
+        stopped(monkeypatch, tmp_path, "completed", is_gone=True)
+    with pytest.raises(NotFound, match="job j is gone"):
+        stopped(monkeypatch, tmp_path, "detached", is_gone=True)
+
+
+def test_a_stopped_run_is_listed_as_stopped_before_its_results_are_fetched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    record = stopped(monkeypatch, tmp_path, "detached", is_gone=False).record()
+    assert (record.state, compare.state_of(record)) == ("detached", "stopped")
 
 
 def test_a_fetch_waits_until_the_service_has_uploaded_what_a_stopped_run_wrote(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,7 +149,8 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
         "compare of the page": r"NaN since step 16.*'diverged': \(True, True\)",
     },
     "sweep": {
-        "block at 80": "500/500  100 %.*10 failed", "list": r"500 tasks, best loss 1\W", "list of the page": "failed",
+        "block at 80": "500/500  100 %.*10 failed", "list": r"500 tasks, best last loss 1\W",
+        "list of the page": "failed",
         "page": r'"id":"task-00007".*"task_count":500,"next":200',
         "report": r"task-00007\s+●\s+failed.*300 more of 500", "end of run": (
             r"task-00007 ended with exit code 7\n.*\nsweep failed after 60 s\n"

@@ -136,7 +136,7 @@ def made(root: Path, job: str, batch: int, **summary: Metric) -> RunDirectory:
 
 def test_a_sweep_is_one_line_with_its_best_value(tmp_path: Path) -> None:
     values = {f"t{n}/{name}": Metric(n / 10, 1) for n in range(1, 6) for name in ("throughput", "loss")}
-    assert compare.row(made(tmp_path, "j", 8, **values).record()).results == "5 tasks, best loss 0.1"
+    assert compare.row(made(tmp_path, "j", 8, **values).record()).results == "5 tasks, best last loss 0.1"
 
 
 def test_accuracy_comes_before_throughput(tmp_path: Path) -> None:

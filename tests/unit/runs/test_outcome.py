@@ -66,4 +66,4 @@ def test_no_model_is_named_if_no_metric_says_which_task_is_the_best() -> None:
 
 def test_the_row_of_a_run_with_two_tasks_has_the_best_value() -> None:
     record, _ = swept(0.5)
-    assert compare.row(record).results == "2 tasks, best loss 0"
+    assert compare.row(record).results == "2 tasks, best last loss 0"
