@@ -25,10 +25,10 @@ from batchtrain.client.emulator_service import alone, emulator_faults
 from batchtrain.client.limits import Limits
 from batchtrain.client.run import Outcome, run
 from batchtrain.client.session import Session
-from batchtrain.config.load import Loaded
+from batchtrain.config.load import Loaded, recipe_of_script
 from batchtrain.config.types import Recipe
 from batchtrain.emulator import server
-from batchtrain.errors import ServiceError, TaskFailed, UsageError, counted
+from batchtrain.errors import NoAccount, ServiceError, TaskFailed, UsageError, counted
 from batchtrain.life.intents import of_run
 from batchtrain.plan.idling import with_idle_timeout
 from batchtrain.records import Task
@@ -91,7 +91,10 @@ def command(
     beginning = Beginning(fresh, find(origin.root, resume) if resume else None)
     config = config._replace(recipe=with_idle_timeout(config.recipe, idle)) if idle else config
     settle_copy(config.recipe)
-    client = connect(config, changes=f"running {source}", ends_it=True, creates=True)
+    try:
+        client = connect(config, changes=f"running {source}", ends_it=True, creates=True)
+    except NoAccount as error:
+        raise UsageError(f"{error}. Without an account, {_offline(source, wish)}") from None
     limits = Limits(max_price, max_duration)
     if detach:
         detached.run(client, config.recipe, origin, limits, controller=controller)
@@ -111,6 +114,13 @@ def command(
     words += f" -- {shlex.join(wish.typed)}" if wish.typed else ""
     if options.output == "table" and (hint := _hint(outcome.runs, "" if keep or reuse else words)):
         say(hint)
+
+
+def _offline(source: str, wish: scripts.Options) -> str:
+    """What shows the requests of a run."""
+    if not scripts.is_script(source):
+        return f"`{shlex.join(('batchtrain', 'config', 'plan', source))}` shows what a run would send"
+    return recipe_of_script((source, *wish.words, *(("--", *wish.typed) if wish.typed else ())), Path(source).parent)
 
 
 def _hint(runs: Sequence[RunDirectory], reusing: str) -> str:

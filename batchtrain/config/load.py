@@ -240,6 +240,10 @@ def find(directory: str | Path, replacements: Mapping[str, str] | None = None) -
     replacements: files that the user named; with one of them, the directory may be empty.
     """
     folder = Path(directory)
+    if folder.suffix == ".py" and folder.is_file():
+        raise UsageError(
+            f"{folder} is a script, and this command takes a recipe; {recipe_of_script((str(folder),), folder.parent)}"
+        )
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a directory; give a recipe directory or its config directory")
     candidates = [candidate for candidate in (folder, folder / "config") if any(_files(candidate, (WHOLE, *NAMES)))]
@@ -257,6 +261,12 @@ def find(directory: str | Path, replacements: Mapping[str, str] | None = None) -
         f" {folder / 'config'}; name another directory, or the pool or the job if the command takes its id;"
         " `batchtrain init SCRIPT` makes one for a script, and `batchtrain recipe new NAME DIR` copies one"
     )
+
+
+def recipe_of_script(words: Iterable[str], folder: Path) -> str:
+    """The commands that write the recipe of a script, and show what it sends. words: the script and its options."""
+    init, plan = ("batchtrain", "init", *words), ("batchtrain", "config", "plan", str(folder))
+    return f"`{shlex.join(init)}` writes its recipe, and `{shlex.join(plan)}` then shows what a run would send"
 
 
 def configuration_files(folder: Path) -> Iterator[Path]:

@@ -57,6 +57,16 @@ def test_an_account_that_is_named_nowhere_is_exit_code_2(batchtrain: Any) -> Non
     assert "nowhere to run" in batchtrain("doctor", code=2).stderr
 
 
+def test_without_an_account_a_run_of_a_script_names_the_recipe_and_the_plan(batchtrain: Any, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    told = batchtrain("run", "train.py", "--nodes", "2", "--", "--epochs=3", code=2).stderr
+    assert (
+        "`batchtrain init train.py --nodes 2 -- --epochs=3` writes its recipe, and `batchtrain config plan .`" in told
+    )
+    told = batchtrain("config", "plan", "train.py", code=2).stderr
+    assert "train.py is a script, and this command takes a recipe; `batchtrain init train.py` writes its recipe" in told
+
+
 NOWHERE = {"AZURE_BATCH_ENDPOINT": "http://127.0.0.1:9", "AZURE_BATCH_ACCOUNT": "a", "AZURE_BATCH_ACCESS_KEY": "a2V5"}
 """An account that does not answer."""
 
