@@ -43,7 +43,7 @@ IMAGES = Doors(
 EMULATOR = Doors(
     "The embedded Azure Batch of this machine.",
     "emulator_commands.COMMANDS",
-    callback=None if sys.platform == "linux" else late_bound(".client.emulator_service.require_linux"),
+    callback=None if sys.platform == "linux" else late_bound(".emulator.local_service.require_linux"),
 )
 RUNS = Doors(
     "Runs: their records on this machine, which need no account, and the detached runs of an account.",

@@ -12,9 +12,9 @@ import click
 
 from batchtrain.cli.options import Settings
 from batchtrain.client import client
-from batchtrain.client.emulator_service import account_dir, emulator_directory
 from batchtrain.config.load import load_credentials
 from batchtrain.emulator import server
+from batchtrain.emulator.local_service import account_dir, emulator_directory
 
 NEAR, FAR = 0.2, 1.5
 """Seconds to wait for the emulator, and for an account."""

@@ -18,13 +18,13 @@ from batchtrain.cli.documents import plain
 from batchtrain.cli.messages import completed, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
-from batchtrain.client.emulator_service import emulator_directory, emulator_faults
 from batchtrain.config.load import Loaded
 from batchtrain.config.masking import masked_document, masked_text, secrets_in
 from batchtrain.diagnosis import diagnose
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.emulator import server
 from batchtrain.emulator.examine import examine
+from batchtrain.emulator.local_service import emulator_directory, emulator_faults
 from batchtrain.errors import OK, WARN, Check, UsageError
 from batchtrain.version import __version__
 

@@ -16,10 +16,10 @@ from batchtrain.cli.documents import plain
 from batchtrain.cli.emulator_commands import ACCOUNT, DEFAULT_ACCOUNT
 from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.output import show, show_rows
-from batchtrain.client.emulator_service import account_dir, emulator_directory, emulator_faults, use
 from batchtrain.config import catalog_file
 from batchtrain.config.types import SPAN, seconds_of
 from batchtrain.emulator import identity, mapped_images, own_catalog, server, steering, tokens, trust
+from batchtrain.emulator.local_service import account_dir, emulator_directory, emulator_faults, use
 from batchtrain.emulator.machine import azurite
 from batchtrain.emulator.machine.agent import KERNEL
 from batchtrain.emulator.server import Settings, Status

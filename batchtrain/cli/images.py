@@ -15,7 +15,6 @@ from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.cli.storage_accounts import Remote, remote
-from batchtrain.client.emulator_service import emulator_directory
 from batchtrain.config import source_packages
 from batchtrain.config.image_names import server_of
 from batchtrain.config.load import load_credentials
@@ -33,6 +32,7 @@ from batchtrain.containers import build as building
 from batchtrain.containers import mirror as mirroring
 from batchtrain.containers.images import BASES, IMAGES, Step
 from batchtrain.emulator import mapped_images
+from batchtrain.emulator.local_service import emulator_directory
 from batchtrain.errors import FAIL, PlanError, UsageError
 from batchtrain.scripts import local_environment
 from batchtrain.service import vault

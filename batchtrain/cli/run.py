@@ -21,13 +21,13 @@ from batchtrain.cli.progress import bar
 from batchtrain.cli.run_directories import origin
 from batchtrain.cli.run_page import RunPage
 from batchtrain.client.client import Client
-from batchtrain.client.emulator_service import alone, emulator_faults
 from batchtrain.client.limits import Limits
 from batchtrain.client.run import Outcome, run
 from batchtrain.client.session import Session
 from batchtrain.config.load import Loaded, recipe_of_script
 from batchtrain.config.types import Recipe
 from batchtrain.emulator import server
+from batchtrain.emulator.local_service import alone, emulator_faults
 from batchtrain.errors import NoAccount, ServiceError, TaskFailed, UsageError, counted
 from batchtrain.life.intents import of_run
 from batchtrain.plan.idling import with_idle_timeout

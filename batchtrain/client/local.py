@@ -15,7 +15,6 @@ from typing import BinaryIO
 from azure.core.credentials import AccessToken
 
 from batchtrain.catalog.vm_images import DOCKER, Image
-from batchtrain.client.emulator_service import account_dir, emulator_directory, emulator_faults, use
 from batchtrain.client.late_values import Placeholders
 from batchtrain.config.travel import BLOB_STORE, LargeSource
 from batchtrain.config.types import (
@@ -30,6 +29,7 @@ from batchtrain.config.types import (
 )
 from batchtrain.emulator import mapped_images, own_catalog, server, tokens, wire
 from batchtrain.emulator.interface import SIMULATED
+from batchtrain.emulator.local_service import account_dir, emulator_directory, emulator_faults, use
 from batchtrain.emulator.machine import azurite
 from batchtrain.emulator.server import Status
 from batchtrain.errors import PlanError, Unreachable, UsageError

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from batchtrain.client.emulator_service import emulator_directory
 from batchtrain.config import source_packages
 from batchtrain.config.types import Recipe
 from batchtrain.containers import make_environment, recipe_images, resolution
 from batchtrain.containers.make_environment import Intended, Say
 from batchtrain.emulator import mapped_images
+from batchtrain.emulator.local_service import emulator_directory
 
 
 def make(recipe: Recipe, image: str, say: Say, *, data_dir: Path | None = None, dry_run: bool = False) -> Intended:

@@ -12,8 +12,8 @@ from batchtrain.cli import completion
 from batchtrain.cli.options import Settings
 from batchtrain.cli.parameters import ids
 from batchtrain.client.client import Client
-from batchtrain.client.emulator_service import account_dir
 from batchtrain.config.types import Secret
+from batchtrain.emulator.local_service import account_dir
 from batchtrain.emulator.server import Settings as Running
 from batchtrain.emulator.serving import Emulator
 from batchtrain.service.connect import Account

@@ -21,7 +21,7 @@ FLOORS = {"client": 0.7, "runs": 0.7, "service": 0.74, "storage": 0.72}
 LEFT_OUT = {
     "diagnosis/doctor.py": "asks Resource Manager and the programs of this machine",
     "client/identities.py": "asks Resource Manager",
-    "client/emulator_service.py": "starts a real process of the emulator",
+    "emulator/local_service.py": "starts a real process of the emulator",
     "client/local.py": "asks a real process of the emulator",
     "client/logins.py": "starts ssh",
     "service/notices.py": "sends to a host that a user names",

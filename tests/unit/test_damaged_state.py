@@ -20,9 +20,9 @@ from click.testing import CliRunner
 from batchtrain import state_files
 from batchtrain.catalog.offer import Catalog
 from batchtrain.cli.app import root
-from batchtrain.client.emulator_service import emulator_faults
 from batchtrain.config import catalog_file, projects, user_settings
 from batchtrain.emulator import account_key, mapped_images, own_catalog, server
+from batchtrain.emulator.local_service import emulator_faults
 from batchtrain.emulator.machine import mounted_containers
 from batchtrain.emulator.server import DATABASE, KEPT_FILE, KEY_FILE, LOCK_FILE, LOG, STATUS_FILE, Settings
 from batchtrain.emulator.serving import Emulator

@@ -246,8 +246,8 @@ EMULATOR = "batchtrain.emulator."
 EDGE = frozenset(
     {
         "__main__", "account_key", "alarms", "blob_store", "certificates", "connections", "control", "drive", "examine",
-        "files", "http", "logfile", "machine", "mapped_images", "own_catalog", "package_files", "pytest_plugin",
-        "routes", "server", "serving", "steering", "store", "testing", "trust",
+        "files", "http", "local_service", "logfile", "machine", "mapped_images", "own_catalog", "package_files",
+        "pytest_plugin", "routes", "server", "serving", "steering", "store", "testing", "trust",
     }
 )  # fmt: skip
 """The emulator's modules that use files, sockets, processes or the event loop; all others only decide."""

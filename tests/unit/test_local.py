@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from batchtrain.client import emulator_service, local
+from batchtrain.client import local
 from batchtrain.client.local import refuse
 from batchtrain.config.source_packages import READY, digest, of_recipe
 from batchtrain.config.types import Secret
 from batchtrain.containers import make_environment
 from batchtrain.containers.environments import ENVIRONMENTS, Environment
-from batchtrain.emulator import mapped_images, server, tokens
+from batchtrain.emulator import local_service, mapped_images, server, tokens
 from batchtrain.errors import BatchtrainError, NotFound, PlanError, ServiceError, Unreachable, UsageError
 from batchtrain.functions.this_python import image_of_this_python
 from batchtrain.service.connect import Account
@@ -31,13 +31,13 @@ PLAIN = {
 
 
 def test_a_service_that_another_process_uses_is_known_and_one_to_be_stopped_is_not_taken_up(tmp_path: Path) -> None:
-    emulator_service.use(tmp_path)
+    local_service.use(tmp_path)
     other = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(other, fcntl.LOCK_SH)
-    with emulator_service.alone(tmp_path) as unused:
+    with local_service.alone(tmp_path) as unused:
         assert not unused
     fcntl.flock(other, fcntl.LOCK_UN)
-    with emulator_service.alone(tmp_path) as unused:
+    with local_service.alone(tmp_path) as unused:
         assert unused
         with pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -215,7 +215,7 @@ def test_the_key_of_a_running_emulator_is_not_in_its_repr(tmp_path: Path) -> Non
 def test_an_error_of_the_emulator_becomes_one_of_batchtrain(
     error: Exception, kind: type[BatchtrainError], message: str
 ) -> None:
-    with pytest.raises(kind) as raised, emulator_service.emulator_faults():
+    with pytest.raises(kind) as raised, local_service.emulator_faults():
         raise error
     assert (type(raised.value), str(raised.value)) == (kind, message)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from batchtrain.client import emulator_service
 from batchtrain.config import source_directory
+from batchtrain.emulator import local_service
 from batchtrain.errors import UsageError
 from batchtrain.runs import directory
 from batchtrain.runs.local_names import safe_path
@@ -68,9 +68,9 @@ def test_another_system_than_linux_is_told_that_the_emulator_needs_linux(command
 
 
 def test_the_directory_of_the_emulator_is_refused_on_another_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emulator_service.sys, "platform", "win32")
+    monkeypatch.setattr(local_service.sys, "platform", "win32")
     with pytest.raises(UsageError, match="needs Linux"):
-        emulator_service.emulator_directory({"BATCHTRAIN_EMULATOR_DIR": "/x"})
+        local_service.emulator_directory({"BATCHTRAIN_EMULATOR_DIR": "/x"})
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii"])

@@ -40,7 +40,7 @@ FILES = {
     "state_files",
     "version",
 }
-EMULATOR = FILES - {"launchers", "shipped"} | {"client", "emulator", "hints", "markup", "records"}
+EMULATOR = FILES - {"launchers", "shipped"} | {"emulator", "hints", "markup", "records"}
 PLANS = FILES | {"hints", "markup", "plan", "runs", "runtime", "service"}
 
 

@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from batchtrain.catalog.offer import Catalog
-from batchtrain.client import emulator_service, identities, local, target_account
+from batchtrain.client import identities, local, target_account
 from batchtrain.client.late_values import Placeholders
 from batchtrain.client.session import Session
 from batchtrain.config.types import Credentials, Recipe, Secret, StorageCredentials
-from batchtrain.emulator import mapped_images
+from batchtrain.emulator import local_service, mapped_images
 from batchtrain.emulator.interface import StorageAccount, StorageMissing
 from batchtrain.emulator.server import Settings, Status
 from batchtrain.errors import NotFound, Unreachable, UsageError
@@ -85,7 +85,7 @@ def emulator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Emulator:
 def test_an_account_of_the_emulator_is_what_the_emulator_says_that_it_is(emulator: Emulator) -> None:
     account = local.emulated({"BATCHTRAIN_EMULATOR_DIR": str(emulator.home)})
     assert emulator.asked == [(emulator.home, Settings(emulator.home).account, 0)]
-    assert emulator.home in emulator_service._USED
+    assert emulator.home in local_service._USED
     assert (account.endpoint, account.name, account.emulated, account.started, account.home) == (
         "http://127.0.0.1:9", "batchtrain", True, True, str(emulator.home),
     )  # fmt: skip
@@ -106,11 +106,11 @@ def test_each_name_is_an_account_of_its_own(emulator: Emulator, monkeypatch: pyt
     account = target_account.where(local=True, credentials=None, environment=os.environ, label="west")
     assert (account.label, account.home) == ("west", str(own))
     assert emulator.asked == [(own, "west", 0)]
-    assert emulator_service.emulator_directory() == emulator.home
-    assert emulator_service.emulator_directory({}) != emulator.home
+    assert local_service.emulator_directory() == emulator.home
+    assert local_service.emulator_directory({}) != emulator.home
     for name in ("We", "ab", "a-b"):
         with pytest.raises(UsageError, match="is no name of a Batch account"):
-            emulator_service.account_dir(emulator.home, name)
+            local_service.account_dir(emulator.home, name)
 
 
 def test_an_account_of_the_credentials_is_used_by_its_name() -> None:

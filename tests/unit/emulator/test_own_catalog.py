@@ -8,8 +8,7 @@ import pytest
 
 from batchtrain.catalog import vm_images
 from batchtrain.catalog.sizes import VmSize
-from batchtrain.client import emulator_service
-from batchtrain.emulator import mapped_images, own_catalog, pools, server
+from batchtrain.emulator import local_service, mapped_images, own_catalog, pools, server
 from batchtrain.emulator.interface import Size
 from tests.emulation import POOL, Stage
 
@@ -68,8 +67,8 @@ def test_images_that_are_mapped_at_once_are_all_mapped(tmp_path: Path) -> None:
 def test_images_are_mapped_beside_a_client_and_before_the_emulator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(emulator_service, "_USED", {})
-    emulator_service.use(tmp_path / "emulator")  # a client holds a lock of the directory
+    monkeypatch.setattr(local_service, "_USED", {})
+    local_service.use(tmp_path / "emulator")  # a client holds a lock of the directory
     assert not mapped_images.unmap(tmp_path / "emulator", "example/train")
     server.make_directory(tmp_path / "emulator")  # what the mapping left there is an emulator's
 
