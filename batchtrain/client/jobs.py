@@ -52,7 +52,7 @@ class Jobs:
         fail_fast: bool = False,
     ) -> Job:
         """Add the recipe's one job, as `add_all` does. Raises UsageError when it has several, or a job schedule."""
-        recipe = self._client.recipe_here(recipe)
+        self._client.recipe_here(recipe, makes=False)  # refuses a path
         if len(recipe.jobs) != 1:
             raise UsageError(f"{recipe.directory} has {len(recipe.jobs)} jobs; use jobs.add_all")
         if recipe.jobs[0].recurrence is not None:

@@ -16,7 +16,7 @@ from batchtrain.config import local_storage
 from batchtrain.config.local_storage import NOT_LOCAL, account_names, without_accounts
 from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import Credentials, Recipe, StorageCredentials
-from batchtrain.display.progress import line, wanted
+from batchtrain.display.progress import line
 from batchtrain.errors import UsageError
 from batchtrain.plan.ingress import plan as ingress_plan
 from batchtrain.plan.step import Step
@@ -47,7 +47,7 @@ class Session:
         self.pace = watch.NEAR if signing.loopback(account.endpoint) else watch.FAR
         self.display: bool | None = False
         """Whether the progress of calls is shown; None: in a notebook, on a terminal, and in an interactive Python."""
-        self.say: Callable[[str], None] = lambda text: line(Event("", text)) if wanted(self.display) else None
+        self.say: Callable[[str], None] = lambda text: None if self.display is False else line(Event("", text))
         """Receives messages about slow one-time work, such as an installation."""
         self.explains = True
         """Whether calls tell the warnings of their recipes, and their errors say the cause and the next step; False if
@@ -97,8 +97,9 @@ class Session:
         if isinstance(recipe, str | Path):
             call = f"batchtrain.{'script' if Path(recipe).suffix == '.py' else 'load'}({str(recipe)!r})"
             raise UsageError(f"{str(recipe)!r} is a path, and this call takes a recipe; give it `{call}`")
-        if recipe.for_emulator is not None and self.account.home:
-            recipe = recipe.for_emulator(recipe, self.account.home if makes else "", self.say)
+        say: Callable[[str], None] = self.say if tell is not None else lambda _: None
+        if recipe.for_target is not None:
+            recipe = recipe.for_target(recipe, self.account.home, say if makes else None)
         if tell is not None and self.explains:
             self._tell_warnings(recipe, tell)
         return recipe

@@ -78,11 +78,11 @@ class Prepared(NamedTuple):
         """What the start task of each node installs, in words; empty if nothing."""
         if (spec := self.nodes_install) is None:
             return ""
-        others, about = ("", "about") if not self.packages else (" and those that the script lists", "at least")
-        return (
-            f"each node installs {about} {spec.megabytes} MB of packages{others} when it starts, in {about}"
-            f" {counted(spec.minutes, 'minute')}"
-        )
+        if self.packages:  # their size is only known when they are resolved
+            others = f" and about {spec.megabytes} MB of others" if spec.packages else ""
+            return f"each node installs the packages that the script lists{others} when it starts"
+        minutes = counted(spec.minutes, "minute")
+        return f"each node installs about {spec.megabytes} MB of packages when it starts, in about {minutes}"
 
     @property
     def image(self) -> str:
@@ -133,20 +133,24 @@ def script(
     settings = {**(settings or {}), **dict(tasks.values())}
     prepared = prepare(Path(path), wish, settings=settings, ignore=ignore, local=local)
 
-    def on_emulator(recipe: Recipe, home: str, say: Callable[[str], None]) -> Recipe:
-        if replace(recipe, for_emulator=None) != prepared.recipe:
+    def on_target(recipe: Recipe, home: str, say: Callable[[str], None] | None) -> Recipe:
+        if not home:
+            if say is not None and prepared.installs:
+                say(prepared.installs)
+            return replace(recipe, for_target=None)
+        if replace(recipe, for_target=None) != prepared.recipe:
             return recipe  # the caller has changed it
         emulated = prepare(Path(path), wish, settings=settings, ignore=ignore, local=True)
-        if home:
+        if say is not None:
             local_environment.make(emulated.recipe, emulated.image, say, data_dir=Path(home))
         return emulated.recipe
 
     say = functools.partial(print, file=sys.stderr, flush=True)
     if is_for_emulator(local):
         local_environment.make(prepared.recipe, prepared.image, say)
-    elif prepared.installs:
-        say(f"{prepared.installs}{'' if local is False else '; on the emulator, its nodes share one environment'}")
-    return replace(prepared.recipe, for_emulator=on_emulator if local is None and not prepared.image else None)
+    elif prepared.installs and local is False:
+        say(prepared.installs)
+    return replace(prepared.recipe, for_target=on_target if local is None and not prepared.image else None)
 
 
 def of_factory(*names: str) -> str:

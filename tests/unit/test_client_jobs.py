@@ -25,7 +25,7 @@ from batchtrain.service import files, read
 from batchtrain.service.failed import EXPLAINED_TASKS, failed
 from tests.unit.plan.jobs import recipe
 
-NOBODY: Any = SimpleNamespace(recipe_here=lambda recipe, *_: recipe)
+NOBODY: Any = SimpleNamespace(recipe_here=lambda recipe, *_, **__: recipe)
 
 
 def test_one_job_that_is_a_schedule_is_not_given_back_as_a_job() -> None:

@@ -66,8 +66,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     replaced_accounts: Mapping[str, str] = {}
     """Storage link -> the account of credentials.yaml that the emulator's storage replaces."""
 
-    for_emulator: Callable[[Recipe, str, Callable[[str], None]], Recipe] | None = None
-    """Of a script: returns the recipe for the emulator, and makes its environment if a data directory is given."""
+    for_target: Callable[[Recipe, str, Callable[[str], None] | None], Recipe] | None = None
+    """Of a script: returns the recipe for an account; with the data directory of the emulator, that for the emulator.
+    With a function that receives messages, it also makes the environment, or says what each node installs."""
 
     def save(self, directory: str | Path) -> Recipe:
         """Write config.yaml, pool.yaml and jobs.yaml, and return the recipe as it is in that directory.
@@ -80,7 +81,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         target = str(directory)
         move = partial(saving.moved, old=self.directory, new=target)
         jobs = tuple(_moved(job, move) for job in self.jobs)
-        copy = msgspec.structs.replace(self, directory=target, credentials=Credentials(), jobs=jobs, for_emulator=None)
+        copy = msgspec.structs.replace(self, directory=target, credentials=Credentials(), jobs=jobs, for_target=None)
         saving.write(target, copy.files)
         return copy
 
