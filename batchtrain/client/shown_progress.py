@@ -37,7 +37,7 @@ def displayed(interrupted: str, *, quiet: bool = False) -> Callable[[Callable[P,
         def call(*args: P.args, **options: P.kwargs) -> R:
             owner: Any = args[0]
             client: Any = getattr(owner, "_client", owner)
-            with _explained(getattr(client, "explains", False)):
+            with _explained(getattr(client, "explains", False) and options.get("register") is None):
                 if options.get("tell", SHOW) is not SHOW or not wanted(getattr(client, "display", False)):
                     return method(*args, **options)
                 subject = args[1] if len(args) > 1 else getattr(owner, "id", None) or options.get("recipe")
@@ -57,7 +57,8 @@ _IS_INSIDE = contextvars.ContextVar("_IS_INSIDE", default=False)
 
 @contextlib.contextmanager
 def _explained(explains: bool) -> Iterator[None]:
-    """An error that leaves the outermost call says its cause and the next step."""
+    """An error that leaves the outermost call says its cause and the next step. A call with a register is part of a
+    run, which records its error."""
     if not explains or _IS_INSIDE.get():
         yield
         return
