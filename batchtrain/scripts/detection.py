@@ -41,7 +41,7 @@ class Choice(NamedTuple):
 class BelowKeras(NamedTuple):
     """Which framework Keras uses."""
 
-    said: Mapping[str, str] | None = None
+    chosen: Mapping[str, str] | None = None
     """The framework that the script or the environment of the nodes chooses, with the reason; empty for a backend that
     is none of ours. None if nothing chooses one: Keras takes TensorFlow."""
     listed: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ def _below_keras(script: Script, packages: Collection[str], of_nodes: str) -> Be
     if not places and of_nodes:
         places = {of_nodes: "a setting sets"}
     if places := places or {item.value: f"{item.file.name}:{item.line} sets" for item in variables}:
-        reasons = {backend: f"{place} {KERAS_BACKEND} to {backend}" for backend, place in places.items()}
+        reasons = {backend: f"{setting} {KERAS_BACKEND} to {backend}" for backend, setting in places.items()}
         return BelowKeras({BELOW_KERAS[name]: reason for name, reason in reasons.items() if name in BELOW_KERAS})
     listed = [name for name in BELOW_KERAS.values() if distributions.brings(packages, LAUNCHES[name].imports[0])]
     return BelowKeras(listed=() if BELOW_KERAS["tensorflow"] in listed else tuple(listed))
@@ -110,9 +110,9 @@ def _below_keras(script: Script, packages: Collection[str], of_nodes: str) -> Be
 def _evidence(imported: Sequence[Place], below_keras: BelowKeras) -> dict[str, str]:
     """The first place that means each framework; weak imports count if there is no other."""
     tops = {mention.top: mention for mention in reversed(imported)}
-    said = below_keras.said if KERAS in tops else None
-    strong = {**(said or {}), **_first(tops, {name: scripts.imports for name, scripts in LAUNCHES.items()})}
-    if strong or said is not None:
+    backend = below_keras.chosen if KERAS in tops else None
+    strong = {**(backend or {}), **_first(tops, {name: scripts.imports for name, scripts in LAUNCHES.items()})}
+    if strong or backend is not None:
         return strong
     if KERAS in tops and below_keras.listed:
         of_packages = f"{_at(tops[KERAS])}, and its packages bring no tensorflow"

@@ -171,7 +171,7 @@ def _tasks_of(sweep: Sweep) -> dict[str, tuple[str, str]]:
         values = {name: msgspec.json.encode(texts).decode() for name, texts in factory.grid.items()}
         return {name: (of_factory("grid", name), text) for name, text in values.items()}
     sets = factory.list or ()
-    return {name: (of_factory("list"), msgspec.json.encode(sets).decode()) for one in sets for name in one}
+    return {name: (of_factory("list"), msgspec.json.encode(sets).decode()) for values in sets for name in values}
 
 
 def processes_each(processes_per_node: int | None, gpus_per_node: int | None) -> int | None:
