@@ -33,7 +33,8 @@ def meaning(accounts: Mapping[str, str], *, real: bool) -> str:
     names = ", ".join(dict.fromkeys(accounts.values()))
     if real:
         return f"storage: {links} means the account {names}: inputs are read there, and `output_data` is written there"
-    return f"storage: {links} means the storage of this machine; `--real-storage` (`real_storage`) uses {names}"
+    other_way = f"`--real-storage` (`real_storage`) uses the account {names}"
+    return f"storage: {links} means the storage of this machine; {other_way}"
 
 
 def overlaps(prefix: str, others: Iterable[str]) -> bool:

@@ -190,8 +190,8 @@ ELSEWHERE = {
 HINT = re.compile(
     r"`batchtrain ([a-z][^`]*)`|^  (?:[a-z ]+: )?batchtrain ([a-z].*)$|· batchtrain ([a-z][^·]*[^· ])", re.M
 )
-OPEN = re.compile(r"(?:^| )(?:[A-Z]{2,}|'?\S*[<…]\S*)(?= |$)")
-"""A word that the user is to replace, such as PREFIX."""
+OPEN = re.compile(r"(?:^| )(?:[A-Z]{2,}|'?\S*[<…]\S*|--push)(?= |$)")
+"""A word that the user is to replace, such as PREFIX, or an option that writes to a registry."""
 LAST = re.compile(r"(?:jobs|pool) (?:del|term)\b|emulator stop\b")
 """Commands that take away what others need."""
 ENDS = {

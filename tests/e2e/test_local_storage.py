@@ -115,11 +115,11 @@ def test_links_with_an_account_mean_the_storage_of_this_machine(batchtrain: Shel
     (here / "config.yaml").unlink()
     (here / "jobs.yaml").write_text(READS, encoding="utf-8")
     refused = batchtrain("run", "--local", code=2).stderr
-    assert "batchtrain data sync ./DIR link/given --local`, or add --real-storage to use the account prod" in refused
+    assert "batchtrain data sync ./DIR link/given --local`, or use the account prod" in refused
     batchtrain("data", "sync", "./data", "link/given", "--local")
     ran = batchtrain("run", "--local")
     assert ran.stdout == "hello\n"
-    assert ran.stderr.count("--real-storage uses the account prod") == 1
+    assert ran.stderr.count("uses the account prod") == 1
     real = batchtrain("run", "--local", "--real-storage", code=10).stderr
     assert "`link` means the account prod" in real
     assert "https://prod.blob.blob.invalid/given" in real

@@ -558,9 +558,9 @@ def _bytes(count: int) -> bytes:
     return SIM[-1].random.randbytes(count) if SIM else bytes(count)
 
 
-async def _to_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+async def _to_thread(work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     await asyncio.sleep(0)
-    return work(*arguments)
+    return work(*arguments, **named)
 
 
 real_monotonic, real_utime = time.monotonic, os.utime

@@ -73,7 +73,9 @@ def test_a_container_that_is_read_and_empty_here_is_named_with_both_ways(monkeyp
     for _ in range(2):
         with pytest.raises(UsageError, match=r"data sync ./DIR link/data/x --local`, or use the account prod"):
             client.foresee(recipe({"input_data": blobs("data/x")}))
-    assert said == ["storage: `link` means the storage of this machine; `--real-storage` (`real_storage`) uses prod"]
+    assert said == [
+        "storage: `link` means the storage of this machine; `--real-storage` (`real_storage`) uses the account prod"
+    ]
 
 
 @pytest.mark.parametrize(
