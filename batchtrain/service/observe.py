@@ -69,11 +69,10 @@ def is_used(client: BatchClient, job_id: str, run_state: str, job: Job | None = 
 def tasks_of(client: BatchClient, seen: Seen, counts: Counts) -> Look:
     """The same with its tasks, those that are open and those that failed, of many only the first page; and with its
     preparation and the pools that hold the quota."""
-    job_id, requests = seen.job.id, 1
+    job_id, requests = seen.job.id, 1 + extra(seen)
     if seen.job.must_prepare:
-        seen, requests = seen._replace(preparations=read.preparations(client, job_id)), requests + 1
-    if seen.pool is not None and seen.pool.refusal.is_core_quota:
-        seen, requests = seen._replace(holders=read.holders(client, seen.pool)), requests + 1
+        seen = seen._replace(preparations=read.preparations(client, job_id))
+    seen = seen._replace(holders=read.holders(client, seen.pool))
     if counts.total <= tasks.FEW:
         few = tuple(read.tasks(client, job_id, select=read.EXAMINED_TASK))
         return Look(seen._replace(tasks=few, is_whole=True), requests)
