@@ -19,14 +19,12 @@ from batchtrain.cli.output import show, show_rows
 from batchtrain.config import catalog_file
 from batchtrain.config.types import SPAN, seconds_of
 from batchtrain.emulator import identity, mapped_images, own_catalog, server, steering, tokens, trust
-from batchtrain.emulator.local_service import account_dir, emulator_directory, emulator_faults, use
+from batchtrain.emulator.local_service import VARIABLE, account_dir, emulator_directory, emulator_faults, use
 from batchtrain.emulator.machine import azurite
 from batchtrain.emulator.machine.agent import KERNEL
 from batchtrain.emulator.server import Settings, Status
 from batchtrain.errors import BatchtrainError, DamagedState, NotFound, UsageError
 from batchtrain.state_files import write_atomically
-
-VARIABLE = "BATCHTRAIN_EMULATOR_DIR"
 
 
 class Mapped(NamedTuple):

@@ -14,12 +14,15 @@ from batchtrain.emulator import mapped_images, server
 from batchtrain.emulator.interface import StorageMissing
 from batchtrain.errors import NotFound, ServiceError, Unreachable, UsageError
 
+VARIABLE = "BATCHTRAIN_EMULATOR_DIR"
+"""The variable that names another data directory."""
+
 
 def emulator_directory(environment: Mapping[str, str] | None = None) -> Path:
     """The data directory of this user's emulator; BATCHTRAIN_EMULATOR_DIR overrides it. Raises UsageError if the
     emulator cannot run here: everything that uses it asks for its directory first."""
     require_linux()
-    directory = (os.environ if environment is None else environment).get("BATCHTRAIN_EMULATOR_DIR")
+    directory = (os.environ if environment is None else environment).get(VARIABLE)
     return Path(directory).absolute() if directory else mapped_images.user_data() / "emulator"
 
 
