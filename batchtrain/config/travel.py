@@ -11,7 +11,7 @@ import itertools
 import posixpath
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.config.patterns import late
@@ -74,12 +74,11 @@ def paths_in(command: str) -> frozenset[str]:
     return frozenset(map(posixpath.normpath, _PATH.findall(command)))
 
 
-def left_out_of(path: str, names: Iterable[str]) -> str:
+def left_out_of(path: str, names: Container[str]) -> str:
     """The name among those that are left out of a source for which a path is not sent: its own, or that of a directory
     with it; empty for a path that is sent."""
     *above, last = itertools.accumulate(posixpath.normpath(path).split("/"), lambda parent, name: f"{parent}/{name}")
-    every = frozenset(names)
-    return next((name for name in (*(f"{parent}/" for parent in above), last, f"{last}/") if name in every), "")
+    return next((name for name in (*(f"{parent}/" for parent in above), last, f"{last}/") if name in names), "")
 
 
 def listed(left_out: Iterable[LeftOut]) -> str:
