@@ -72,7 +72,7 @@ def command(script: str | None, image: bool, wish: scripts.Options) -> None:
 
 def _again(target: Path, script: Path, wish: scripts.Options, *, local: bool) -> str:
     """The commands that write the file another time."""
-    behind = (*(("--local",) if local else ()), *(("--", *wish.typed) if wish.typed else ()))
+    behind = (*(("--local",) if local else ()), *(("--", *wish.arguments) if wish.arguments else ()))
     words = ("batchtrain", "init", str(script), *wish.words, *behind)
     return f"{shlex.join(('rm', str(target)))} && {shlex.join(words)}"
 

@@ -111,7 +111,7 @@ def command(
     how["ask"] = lambda price: detached.can_ask() and detached.continues("the run", price)
     outcome = carried_out(client, config.recipe, origin, report, opens_page=dashboard, keep=keep, reuse=reuse, how=how)
     words = shlex.join(["batchtrain", "run", source, *wish.words, "--reuse"]) + value_options(options)
-    words += f" -- {shlex.join(wish.typed)}" if wish.typed else ""
+    words += f" -- {shlex.join(wish.arguments)}" if wish.arguments else ""
     if options.output == "table" and (hint := _hint(outcome.runs, "" if keep or reuse else words)):
         say(hint)
 
@@ -120,7 +120,9 @@ def _offline(source: str, wish: scripts.Options) -> str:
     """What shows the requests of a run."""
     if not scripts.is_script(source):
         return f"`{shlex.join(('batchtrain', 'config', 'plan', source))}` shows what a run would send"
-    return recipe_of_script((source, *wish.words, *(("--", *wish.typed) if wish.typed else ())), Path(source).parent)
+    return recipe_of_script(
+        (source, *wish.words, *(("--", *wish.arguments) if wish.arguments else ())), Path(source).parent
+    )
 
 
 def _hint(runs: Sequence[RunDirectory], reusing: str) -> str:

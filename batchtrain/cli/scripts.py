@@ -51,10 +51,9 @@ class Options(NamedTuple):
         return tuple(word for name, value in pairs for word in ((name,) if value is True else (name, str(value))))
 
     @property
-    def typed(self) -> tuple[str, ...]:
-        """The arguments of the script as the user writes them, without those that `--sweep` adds."""
-        added = recipe.swept((), assignments(self.sweep))
-        return tuple(word for word in self.arguments if word not in added)
+    def passed(self) -> tuple[str, ...]:
+        """The arguments of the script, with those that `--sweep` adds."""
+        return recipe.swept(self.arguments, assignments(self.sweep))
 
     @property
     def processes_each(self) -> int | None:
@@ -65,7 +64,8 @@ class Options(NamedTuple):
     def wish(self) -> recipe.Wish:
         """What they say about a script."""
         values = {name: value for name, value in self._asdict().items() if value and name in recipe.Wish._fields}
-        return recipe.Wish(**values | {"processes_per_node": self.processes_each, "sweeps": bool(self.sweep)})
+        others = {"processes_per_node": self.processes_each, "sweeps": bool(self.sweep), "arguments": self.passed}
+        return recipe.Wish(**values | others)
 
     @property
     def grid(self) -> dict[str, str]:
@@ -84,7 +84,7 @@ class Options(NamedTuple):
             "processes_per_node": self.processes_each,
             "size": self.size,
             "spot": "true" if self.spot else None,
-            "arguments": " ".join(map(recipe.quoted, self.arguments)),
+            "arguments": " ".join(map(recipe.quoted, self.passed)),
         }
         return {name: str(text) for name, text in texts.items() if text} | self.grid
 
@@ -95,8 +95,7 @@ def options(function: Callable[..., int | None]) -> Callable[..., int | None]:
     @functools.wraps(function)
     def command(**values: Any) -> int | None:
         wish = Options(**{name: values.pop(name) for name in Options._fields})
-        arguments = recipe.swept(wish.arguments, assignments(wish.sweep))
-        return function(wish=wish._replace(arguments=arguments), **values)
+        return function(wish=wish, **values)
 
     return command
 
@@ -143,15 +142,11 @@ def prepare(path: str, wish: Options, *, in_image: bool | None = None, runs: boo
         runs=runs,
     )
     choice = prepared.choice
-    launch, runs_as = f"with {choice.name}", ""
+    launch, so = f"with {choice.name}", ""
     if choice.name == NONE:
+        on_nodes = "on each node, with RANK and WORLD_SIZE if there are several"
         launch = "without a framework"
-        runs_as = (
-            "once for each task of the sweep"
-            if wish.sweep
-            else ("once on each node, with RANK and WORLD_SIZE if there are several")
-        )
-    so = f", so it runs {runs_as}" if runs_as else ""
+        so = f", so it runs once {'for each task of the sweep' if wish.sweep else on_nodes}"
     say(f"{path} is launched {launch}: {choice.reason}{so} (`--framework NAME` chooses another)")
     if prepared.above:
         modules, root = " and ".join(map(_shown, prepared.above)), _shown(prepared.recipe.directory)

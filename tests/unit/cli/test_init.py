@@ -187,4 +187,5 @@ def test_a_script_without_a_framework_is_announced_as_it_runs(
 def test_the_command_of_a_hint_has_the_sweep() -> None:
     options = scripts.Options(nodes=2, sweep=("lr=1,2", "b=3"))
     assert options.words == ("--nodes", "2", "--sweep", "lr=1,2", "--sweep", "b=3")
-    assert options._replace(arguments=("--epochs=3", "--lr={lr}", "--b={b}")).typed == ("--epochs=3",)
+    typed = options._replace(arguments=("--epochs=3", "--m={b}"))
+    assert (typed.arguments, typed.passed) == (("--epochs=3", "--m={b}"), ("--epochs=3", "--m={b}", "--lr={lr}"))
