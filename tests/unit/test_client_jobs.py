@@ -25,18 +25,18 @@ from batchtrain.service import files, read
 from batchtrain.service.failed import EXPLAINED_TASKS, failed
 from tests.unit.plan.jobs import recipe
 
-NOBODY: Any = SimpleNamespace(recipe_here=lambda recipe, *_, **__: recipe)
+OFFLINE: Any = SimpleNamespace(recipe_here=lambda recipe, *_, **__: recipe)
 
 
 def test_one_job_that_is_a_schedule_is_not_given_back_as_a_job() -> None:
     nightly = recipe({"recurrence": {"schedule": {"recurrence_interval": "01:00:00"}}})
     with pytest.raises(UsageError, match=r"use jobs\.add_all"):
-        Jobs(NOBODY).add(nightly)
+        Jobs(OFFLINE).add(nightly)
 
 
 def test_a_pool_that_its_jobs_bring_themselves_is_not_made_beside_them() -> None:
     with pytest.raises(PlanError, match="creates its own pool"):
-        Pools(NOBODY).add(recipe({"auto_pool": {}}))
+        Pools(OFFLINE).add(recipe({"auto_pool": {}}))
 
 
 def test_the_run_of_a_job_without_tasks_is_not_complete(monkeypatch: pytest.MonkeyPatch) -> None:
