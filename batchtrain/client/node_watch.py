@@ -95,7 +95,7 @@ class NodeWatch:
         try:
             watch.pool_steady(batch, pool_id, POOL_SECONDS, pace, self._tell)
             self._client.pools.resize(
-                pool_id, dedicated=dedicated, spot=spot, tell=self._tell, recipe=self._recipe
+                pool_id, dedicated=dedicated, spot=spot, tell=self._tell, recipe=self._recipe, created=seen.pool.created
             )  # waits until all nodes are ready
         except Unreachable:
             raise

@@ -45,7 +45,7 @@ from batchtrain.runs.recording import QUIET, Progress
 from batchtrain.runs.task_files import FileRow, GotRow, get_node_files, node_files
 from batchtrain.service import deletion, read, submit, watch
 from batchtrain.service.deadlines import GONE_SECONDS, POOL_SECONDS
-from batchtrain.service.meant_version import of_time
+from batchtrain.service.meant_version import of_time, replaced
 from batchtrain.service.register import Register, Thing
 
 NAMED_NODES = 8
@@ -348,16 +348,19 @@ class Pools:
         timeout: float = POOL_SECONDS,
         tell: Tell = SHOW,
         recipe: Recipe | None = None,
+        created: datetime | None = None,
     ) -> Pool:
         """Change the number of nodes of a pool and wait until all are ready; None keeps the number of a kind.
 
         leaving: what happens to the tasks of removed nodes (`requeue`, `terminate`, `taskcompletion`). recipe: the
         recipe of the pool, which decides whether new nodes get a login (`ssh`, `rdp`) and whether unusable nodes are
-        rebooted.
+        rebooted. created: when the pool that is meant was created; a pool that replaced it is left alone.
         """
         if dedicated is None and spot is None:
             raise UsageError("give the number of nodes: dedicated, spot or both")
         pool = self._resizable(pool_id, dedicated or 0, spot or 0)
+        if created not in (None, pool.created):
+            raise replaced(Thing("pool", pool_id), "resize")
         submit.resize_pool(self._client.batch, pool_id, dedicated, spot, leaving, pool.created)
         if wait:
             self._ready(pool_id, timeout, tell or SHOW, recipe, pool.allocation_since or read.LONG_AGO)

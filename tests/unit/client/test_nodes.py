@@ -131,6 +131,21 @@ def test_nodes_with_faults_are_replaced_as_often_as_the_pool_has_nodes(site: Sit
     site.assert_as_written()
 
 
+def test_no_node_is_added_to_a_pool_that_took_the_place_of_one_whose_nodes_were_removed(site: Site) -> None:
+    made = recipe(task={"command": "wait"}, pool={"on_bad_node": "replace", "vm_count": {"dedicated": 1}})
+    site.client.pools.add(made, tell=lambda _: None)
+    nodes = NodeWatch(site.client, "p", site.tell, lambda: 0.0, recipe=made)
+    nodes.note(MetricsSeen("j/t", unfit=(site.client.pools.nodes("p")[0].address,)))
+
+    def replace() -> None:
+        site.client.pools.delete("p", tell=lambda _: None)
+        site.client.pools.add(made, tell=lambda _: None)
+
+    site.steps["POST /pools/p/removenodes"] = lambda: site.steps.update({"GET /pools/p": replace})
+    site.step("the pool is replaced while a node of it is", nodes.look)
+    site.assert_as_written()
+
+
 def test_nodes_with_faults_stay_in_a_pool_that_does_not_replace_them(site: Site) -> None:
     made = recipe(pool={"vm_count": {"dedicated": 1}})
     site.client.pools.add(made, tell=lambda _: None)
