@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -76,6 +76,10 @@ class JobAddition:
         self._extended = retry.CLOCK.now()
         """When the job got the time that its tasks have to be added."""
         self._is_meant = NOW
+        self._etag: str | None = None
+        """Of the job as this command added it; None once it was changed."""
+        self._seconds: float | None = None
+        """The job was added in so many seconds."""
 
     def carry_out(self, steps: Sequence[Step]) -> Iterator[events.Event]:
         """Carry out steps of one action: add the job, add its tasks, or let it end with them."""
@@ -117,7 +121,11 @@ class JobAddition:
             yield events.JobAdded(self._job_id, f"added job {self._job_id}")
 
     def _added(self, body: dict[str, Any]) -> Iterator[events.Event]:
-        create = partial(self._register.create, self._client, self._thing, body)
+        def create() -> None:
+            began = time.monotonic()
+            self._etag = self._register.create(self._client, self._thing, body)
+            self._seconds = time.monotonic() - began
+
         try:
             create()
         except QuotaReached as error:
@@ -215,7 +223,8 @@ class JobAddition:
         counts = [_count(step.body) for step in steps]
         total = None if None in counts else sum(count or 0 for count in counts)
         comparison = Comparison(self._standing or Standing(()), self._retries)
-        submission = Submission(self._client, self._job_id, retries=self._retries, fail_fast=self._options.fail_fast)
+        fail_fast = self._options.fail_fast
+        submission = Submission(self._client, self._job_id, self._seconds, retries=self._retries, fail_fast=fail_fast)
         failure: BatchtrainError | None = None
         documents = self._documents(steps)
         if self._standing is not None:
@@ -262,7 +271,8 @@ class JobAddition:
             self._update("update", {"metadata": [*self._metadata, _item(COMPLETE, str(count))]})
 
     def _update(self, verb: str, body: Body) -> None:
-        update_job(self._client, self._job_id, verb, body, self._is_meant)
+        etag, self._etag = self._etag, None
+        update_job(self._client, self._job_id, verb, body, self._is_meant, etag)
 
     def _documents(self, steps: Iterable[Step]) -> Iterator[TaskDocument]:
         """Every task of the steps as it is sent; here the secrets enter it."""

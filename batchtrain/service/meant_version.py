@@ -36,23 +36,36 @@ NOW = of_time(None)
 
 
 def change_meant(
-    client: BatchClient, thing: Thing, verb: str, is_meant: IsMeant, change: Callable[[str], None]
+    client: BatchClient,
+    thing: Thing,
+    verb: str,
+    is_meant: IsMeant,
+    change: Callable[[str], None],
+    etag: str | None = None,
 ) -> None:
     """Change a thing if it is the one that is meant, and none that gets its id later: a request may arrive after it was
-    given up. change: sends the request for the version with this ETag. Raises NotFound, with the code REPLACED for
-    another thing."""
+    given up. change: sends the request for the version with this ETag. etag: of a version that is meant, which then is
+    not read first. Raises NotFound, with the code REPLACED for another thing."""
+    if etag and _is_changed(change, etag):
+        return
     created: datetime | None = None
     for version in versions(client, thing):
         created = created or version.created
         if version.created != created or not is_meant(version):
             raise replaced(thing, verb)
-        try:
-            change(version.etag)
-        except ServiceError as error:
-            if error.code != CHANGED:
-                raise
-        else:
+        if _is_changed(change, version.etag):
             return
+
+
+def _is_changed(change: Callable[[str], None], etag: str) -> bool:
+    """Whether the thing still had the version with this ETag, and so was changed."""
+    try:
+        change(etag)
+    except ServiceError as error:
+        if error.code != CHANGED:
+            raise
+        return False
+    return True
 
 
 def look(client: BatchClient, thing: Thing, verb: str, is_meant: IsMeant) -> Version:
@@ -74,8 +87,10 @@ def versions(client: BatchClient, thing: Thing) -> Iterator[Version]:
     raise ServiceError(f"{thing.name} is changed by other commands all the time", code=CHANGED)
 
 
-def update_job(client: BatchClient, job_id: str, verb: str, body: Body, is_meant: IsMeant) -> None:
-    """Change properties of a job. Raises as `change_meant` does."""
+def update_job(
+    client: BatchClient, job_id: str, verb: str, body: Body, is_meant: IsMeant, etag: str | None = None
+) -> None:
+    """Change properties of a job. etag, and what it raises: as `change_meant`."""
     job = Thing("job", job_id)
     send = partial(ask, client, "PATCH", job.path, f"{verb} {job.name}", body)
-    change_meant(client, job, verb, is_meant, lambda etag: send(etag=etag))
+    change_meant(client, job, verb, is_meant, lambda etag: send(etag=etag), etag)

@@ -30,8 +30,8 @@ did, and ends with its last user."""
 LATE_SECONDS = 1.0
 """Between two looks at a thing whose request was interrupted: the service may still be reading the request."""
 
-Send = Callable[[Mapping[str, Any], Attempts], object]
-"""Sends a request to the service."""
+Send = Callable[[Mapping[str, Any], Attempts], str | None]
+"""Sends a request to the service; returns the ETag of what it made, if that is known."""
 
 
 class Thing(NamedTuple):
@@ -109,8 +109,11 @@ class Register:
         Raises NotFound."""
         return read_marks(client, thing).run == self.marks(thing).run
 
-    def create(self, client: BatchClient, thing: Thing, body: Mapping[str, Any], send: Send | None = None) -> None:
-        """Create a thing. send: receives the request with its marks, in place of the service.
+    def create(
+        self, client: BatchClient, thing: Thing, body: Mapping[str, Any], send: Send | None = None
+    ) -> str | None:
+        """Create a thing; returns its ETag, if that is known. send: receives the request with its marks, in place of
+        the service.
 
         Raises AlreadyExists for a thing of the same id that another run created. If an attempt had no answer, the thing
         stays pending.
@@ -119,9 +122,10 @@ class Register:
         attempts, document = Attempts(), marked(ACTIONS[thing.kind], body, self.marks(thing))
         version = api_versions.needed(thing.kind, document)
         send = send or partial(create, client, f"/{COLLECTIONS[thing.kind]}", version=version)
+        etag: str | None = None
         try:
             with faults(f"add {thing.name}"):
-                send(document, attempts)
+                etag = send(document, attempts)
         except AlreadyExists:  # perhaps from an earlier attempt, whose answer was lost
             if not self.is_ours(client, thing):
                 self.note(thing, None)
@@ -131,6 +135,7 @@ class Register:
                 self.note(thing, None)
             raise
         self.note(thing, "ours")
+        return etag
 
     def settle(self, client: BatchClient, sleep: Callable[[float], None] = CLOCK.sleep) -> None:
         """Decide about pending things by reading them; without an answer they stay pending."""

@@ -88,9 +88,11 @@ def posted(client: BatchClient, path: str, body: bytes, attempts: Attempts, vers
     return client.send_request(request, attempts=attempts)
 
 
-def create(client: BatchClient, path: str, body: Body, attempts: Attempts, version: str = API_VERSION) -> None:
-    """Send the document of a new thing. Raises the errors of the SDK."""
-    posted(client, path, msgspec.json.encode(body), attempts, version).raise_for_status()
+def create(client: BatchClient, path: str, body: Body, attempts: Attempts, version: str = API_VERSION) -> str | None:
+    """Send the document of a new thing; returns its ETag, if the answer has it. Raises the errors of the SDK."""
+    response = posted(client, path, msgspec.json.encode(body), attempts, version)
+    response.raise_for_status()
+    return str(response.headers.get("ETag", "")).strip('"') or None
 
 
 def add(client: BatchClient, operation: str, path: str, body: Body) -> None:

@@ -62,14 +62,23 @@ class Progress(NamedTuple):
 class Submission:
     """Adds tasks to one job. Exhaust `add`, then read the counts."""
 
-    def __init__(self, client: BatchClient, job_id: str, *, retries: int = 0, fail_fast: bool = False) -> None:
-        """retries: the job's limit of retries. fail_fast: the first refused task stops the submission."""
+    def __init__(
+        self,
+        client: BatchClient,
+        job_id: str,
+        fastest: float | None = None,
+        *,
+        retries: int = 0,
+        fail_fast: bool = False,
+    ) -> None:
+        """fastest: the seconds that an answer of the service took, if one is known. retries: the job's limit of
+        retries. fail_fast: the first refused task stops the submission."""
         self._client, self._job_id, self._retries, self._fail_fast = client, job_id, retries, fail_fast
         self._operation = f"add tasks to {job_id}"
         self._path = f"/jobs/{quoted(job_id)}/addtaskcollection"
         self._belt, self._gate, self._lock = Belt(2 * NEARBY), Gate(CONNECTIONS), threading.Lock()
         self._threads: list[threading.Thread] = []
-        self._fastest: float | None = None
+        self._fastest = fastest
         self._error: BaseException | None = None
         self.added = 0
         self.refused: list[Refused] = []
@@ -254,7 +263,8 @@ class Belt:
     def __init__(self, size: int) -> None:
         self._size, self._closed = size, False
         self._items: deque[Collection] = deque()
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        self._room, self._filled = threading.Condition(lock), threading.Condition(lock)
 
     @property
     def waiting(self) -> bool:
@@ -263,30 +273,31 @@ class Belt:
 
     def put(self, item: Collection, timeout: float) -> bool:
         """Add a collection; returns False if there was no room in time. Raises Closed."""
-        with self._changed:
-            room = self._changed.wait_for(lambda: self._closed or len(self._items) < self._size, timeout)
+        with self._room:
+            room = self._room.wait_for(lambda: self._closed or len(self._items) < self._size, timeout)
             if self._closed:
                 raise Closed
             if room:
                 self._items.append(item)
-                self._changed.notify_all()
+                self._filled.notify()
             return room
 
     def take(self) -> Collection | None:
         """The next collection; None after the last."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._items)
+        with self._filled:
+            self._filled.wait_for(lambda: self._closed or self._items)
             item = self._items.popleft() if self._items else None
-            self._changed.notify_all()
+            self._room.notify()
             return item
 
     def close(self, *, now: bool = False) -> None:
         """Close the belt. now: also drop the collections that wait."""
-        with self._changed:
+        with self._room:
             self._closed = True
             if now:
                 self._items.clear()
-            self._changed.notify_all()
+            self._room.notify_all()
+            self._filled.notify_all()
 
 
 class Gate:

@@ -276,6 +276,16 @@ def test_a_job_is_terminated_in_the_version_that_was_read_and_never_its_successo
     assert service.asked == ["GET /jobs/j", "POST /jobs/j/terminate", "GET /jobs/j"]
 
 
+@pytest.mark.parametrize("is_current", [True, False])
+def test_a_job_is_changed_in_a_version_that_is_known_and_read_if_it_has_changed(is_current: bool) -> None:
+    outdated = () if is_current else (test_retry.refusal("ConditionNotMet", 412), (200, VERSION))
+    service = Service(*outdated, DONE)
+    meant_version.update_job(service.client, "j", "change", {"priority": 1}, meant_version.NOW, "0x0")
+    assert service.asked == ["PATCH /jobs/j"] + ["GET /jobs/j", "PATCH /jobs/j"] * (not is_current)
+    tags = [request.headers["If-Match"] for request in service.transport.requests if request.method == "PATCH"]
+    assert tags == ['"0x0"'] + ['"0x1"'] * (not is_current)
+
+
 def test_a_wait_for_a_job_ends_when_another_job_has_its_id() -> None:
     def own(state: str, run: str) -> Any:
         return 200, {**VERSION, "state": state, "metadata": Marks(run).metadata}

@@ -181,8 +181,8 @@ def test_a_distant_service_gets_more_requests_at_once(
     fastest: float | None, added: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Submission, "_work", lambda _: None)
-    sent = Submission(test_retry.Service().client, "j")
-    sent._threads, sent._fastest = [threading.current_thread()] * NEARBY, fastest
+    sent = Submission(test_retry.Service().client, "j", fastest)
+    sent._threads = [threading.current_thread()] * NEARBY
     sent._belt.put(ONE, 0.0)
     sent._add_sender()
     assert len(sent._threads) == NEARBY + added
@@ -230,6 +230,8 @@ class Held(test_retry.Service):
         self.released = threading.Event()
 
     def answer(self, request: Any) -> Any:
+        if request.url.partition("?")[0].endswith("/jobs"):
+            return 201, None
         assert self.released.wait(GUARD)
         return 200, {"value": [{"taskId": name, "status": "success"} for name in tasks_of(request)]}
 
@@ -268,6 +270,20 @@ def test_an_interrupted_submission_sends_nothing_more_and_waits_for_the_answers(
     steps.close()  # type: ignore[attr-defined]
     assert 0 < len(held.asked) <= NEARBY
     assert sent.added == sum(map(len, map(tasks_of, held.transport.requests)))
+
+
+def test_a_service_whose_job_took_a_while_gets_many_requests_before_it_answers_one(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submission, "DISTANT", 0.0)
+    tasks = Step("task.add", "j", {"value": [{"id": task.id} for task in MANY]})
+    events = carry_out(held.client, Plan((Step("job.add", "j", {"id": "j"}), tasks)))
+    sender = threading.Thread(target=list, args=(events,), daemon=True)
+    sender.start()
+    until(lambda: len(held.asked) > 1 + NEARBY)
+    held.released.set()
+    sender.join(GUARD)
+    assert not sender.is_alive()
 
 
 def test_a_submission_reads_eight_collections_ahead_of_its_senders(held: Held) -> None:
