@@ -93,8 +93,6 @@ class Mpi(NamedTuple):
     one_machine: tuple[Variable, ...] = ()
     """Options instead of those of the fabric on emulated nodes with loopback addresses: other interfaces of the machine
     may disappear during a job."""
-    lost_peer: range = range(0)
-    """Exit codes of a rank that ends because it lost another: an error class of the MPI, not the cause."""
     world_size: tuple[str, ...] = ("PMI_SIZE",)
     """The variables in which a rank may find the number of ranks; rank.sh reads the first that is set."""
     world: tuple[str, ...] = ()
@@ -119,7 +117,6 @@ _HYDRAS = ("mpirun", "mpiexec", "mpiexec.hydra")
 _HYDRA_RANKS = ("MPI_LOCALRANKID",)
 _HYDRA_SIZES = ("PMI_SIZE", "MPI_LOCALNRANKS")
 _PMI = frozenset({"Intel(R) MPI", "MPICH", "MVAPICH"})
-_ERROR_CLASSES = range(13, 18)
 _BY_UCX = Settings(environment=transports.UCX_INFINIBAND, device=True, port=True)
 _BY_TCP = Settings(environment=(*transports.UCX_TCP, *transports.LIBFABRIC_TCP))
 _DAPL = Settings(environment=transports.INTELMPI_DAPL, device=True, removed="DAPL")
@@ -153,7 +150,6 @@ _INTEL = Mpi(
     binding=r"bind|I_MPI_PIN",
     binding_names=("I_MPI_PIN*",),
     world=("I_MPI_TUNING_BIN_DUMP=%",),
-    lost_peer=_ERROR_CLASSES,
 )  # fmt: skip
 _MPICH = Mpi(
     library="MPICH",
@@ -168,7 +164,6 @@ _MPICH = Mpi(
     abort="MPIR_CVAR_COREDUMP_ON_ABORT",
     bound="-bind-to core:$bt_share",
     binding_names=("HYDRA_BINDING",),
-    lost_peer=_ERROR_CLASSES,
 )
 
 MPIS: dict[str, Mpi] = {

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from batchtrain import runtime as files
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.frameworks.mpi import MPIS
+from batchtrain.launchers.steps import RANK
 from tests.launching import launched
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "mpi"
@@ -40,6 +42,11 @@ def compare(path: Path, now: str) -> None:
 @pytest.mark.parametrize("runtime", MPIS)
 def test_the_whole_text_is_as_it_was_read_last(runtime: str, fabric: Fabric) -> None:
     compare(GOLDEN / f"{runtime}.{fabric.value}.sh", text(runtime, fabric, "command", container=True))
+
+
+def test_what_rank_sh_reads_of_every_mpi_is_as_it_was_read_last() -> None:
+    own = files.read("rank.sh").decode().splitlines()
+    compare(GOLDEN / "rank.sh", "\n".join([line for line in RANK.data.decode().splitlines() if line not in own] + [""]))
 
 
 def test_every_row_of_the_table_is_as_it_was_read_last() -> None:

@@ -60,6 +60,26 @@ def test_other_options_do_not_place_the_ranks(options: str) -> None:
     assert "-perhost 1" in launch(options=(options,)).application
 
 
+@pytest.mark.parametrize(
+    ("mpi", "options"),
+    [
+        ("intelmpi", "-genv I_MPI_PIN_DOMAIN=core"),
+        ("mpich", "-bind-to core"),
+        ("mvapich", "-genv MV2_CPU_MAPPING=0:1"),
+        ("mvapich", "-genv MV2_ENABLE_AFFINITY=1"),
+        ("openmpi", "--bind-to core"),
+        ("openmpi", "--cpu-set 0,1"),
+        ("openmpi", "--map-by node"),
+        ("openmpi", "--rankfile ranks"),
+    ],
+)
+def test_ranks_that_options_bind_are_bound_by_nothing_else(mpi: str, options: str) -> None:
+    assert [
+        "mpi-binding" in {item.rule for item in launch(mpi, processes_per_node=2, options=said).implicit}
+        for said in ((), (options,))
+    ] == [True, False]
+
+
 def test_an_explicit_fabric_parameter_of_open_mpi_wins() -> None:
     text = launch("openmpi", options=("--mca btl_tcp_if_include ib0",)).application
     assert "btl_tcp_if_include eth0" not in text
@@ -113,12 +133,6 @@ def test_rank_sh_reads_the_number_of_every_mpis_ranks() -> None:
     for name in (name for mpi in MPIS.values() for name in mpi.rank):
         done = subprocess.run(["sh", "-c", f"{line}; echo $rank"], env={name: "3"}, capture_output=True, check=True)
         assert done.stdout == b"3\n", name
-
-
-def test_gang_sh_blames_a_lost_peer_by_the_codes_that_the_mpis_have_for_it() -> None:
-    [digits] = re.findall(r"1\[(\d-\d)\]\) victim=", runtime.read("gang.sh").decode())
-    codes = {code for code in range(256) if re.fullmatch(rf"1[{digits}]", str(code))}
-    assert codes == {code for mpi in MPIS.values() for code in mpi.lost_peer}
 
 
 def _compared(path: Path) -> Iterator[str]:
