@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, repeat, zip_longest
@@ -191,7 +190,7 @@ class Made(NamedTuple):
             variables = {factories.PARAMETERS: factories.recorded(words, record), **task.environment_variables}
             task = replace(task, environment_variables=variables)
         if task.checkpoint is not None:
-            values = json.dumps([row, words], default=repr, sort_keys=True)
+            values = repr((*row, *sorted(words.items())))
             digest = hashlib.sha256(values.encode()).hexdigest()[:ROW_DIGITS]
             task = replace(task, checkpoint=RowCheckpoint(**asdict(task.checkpoint), row=digest))
         return _with_file(self.spot, task, words) if self.spot.factory.file is not None else task
