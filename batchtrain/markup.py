@@ -25,13 +25,10 @@ _STATES: Mapping[Tone, tuple[str, ...]] = {
     "run": ("running", "detached", "left"),
     "done": ("completed", "done", "fetched"),
     "idle": ("idle", "steady"),
-    "wait": (
-        "active", "preparing", "starting", "creating", "waitingforstarttask", "rebooting", "reimaging", "resizing",
-    ),
-    "warn": (
-        "interrupted", "disabled", "disabling", "terminating", "deleting", "offline", "preempted", "leavingpool",
-        "stopping", "slow", "lost",
-    ),
+    "wait": ("active", "preparing", "starting", "creating", "waitingforstarttask", "rebooting", "reimaging", "resizing",
+             "enabling", "upgradingos"),
+    "warn": ("interrupted", "disabled", "disabling", "terminating", "deleting", "offline", "preempted", "leavingpool",
+             "deallocating", "deallocated", "stopping", "stopped", "slow", "lost"),
     "bad": ("failed", "failure", "starttaskfailed", "unusable", "unknown", "fault"),
 }  # fmt: skip
 

@@ -9,13 +9,17 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from azure.batch import models
 
+from batchtrain import markup
 from batchtrain.dashboard.reading import DOCUMENTS
+from batchtrain.records.gang import LOOKS
 from batchtrain.runs import directory
 from tests import modules
 from tests.unit.client import account
@@ -133,3 +137,24 @@ def test_a_row_has_what_the_columns_of_its_table_show(file: str, start: str, gol
     document = (GOLDEN / f"{golden}.txt").read_text(encoding="utf-8").partition(f"## {path}: 200")[2]
     assert names - json.loads(document.splitlines()[1]).keys() == set()
     assert len(names) > 5
+
+
+def test_every_condition_of_a_rank_has_a_look() -> None:
+    script = (modules.PACKAGE / "dashboard/static/js/ranks.js").read_text(encoding="utf-8")
+    table = script.partition("const CONDITIONS = {")[2].partition("}")[0]
+    assert re.findall(r"(\w+): \[", table) == [condition for condition in LOOKS if condition]
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        models.AllocationState,
+        models.BatchJobScheduleState,
+        models.BatchJobState,
+        models.BatchNodeState,
+        models.BatchPoolState,
+        models.BatchTaskState,
+    ],
+)
+def test_every_state_of_the_service_has_a_tone(states: type[Enum]) -> None:
+    assert [state.value for state in states if state.value not in markup.TONES] == []

@@ -12,6 +12,7 @@ const CONDITIONS = {
   quiet: ["warn", "q"],
   waits: ["wait", "w"],
   ended: ["idle", "e"],
+  unjudged: ["idle", "n"],
 };
 const SYSTEM = [
   ["memory_gib", "memory", (value) => `${number(value)} GiB`],
