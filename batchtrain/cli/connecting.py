@@ -35,12 +35,7 @@ from batchtrain.service.register import Kind, Thing
 
 
 def connect(
-    config: Loaded | None = None,
-    *,
-    changes: str = "",
-    question: str = "",
-    ends_it: bool = False,
-    creates: bool = False,
+    config: Loaded | None = None, *, changes: str = "", question: str = "", ends_it: bool = False, creates: bool = False
 ) -> Client:
     """A client for the target. `changes` is printed first, after the answer to a `question`.
 

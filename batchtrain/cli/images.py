@@ -19,15 +19,7 @@ from batchtrain.config import source_packages
 from batchtrain.config.image_names import server_of
 from batchtrain.config.load import load_credentials
 from batchtrain.config.types import RegistryCredentials
-from batchtrain.containers import (
-    archives,
-    contract,
-    engine,
-    images,
-    inspection,
-    make_environment,
-    recipe_images,
-)
+from batchtrain.containers import archives, contract, engine, images, inspection, make_environment, recipe_images
 from batchtrain.containers import build as building
 from batchtrain.containers import mirror as mirroring
 from batchtrain.containers.images import BASES, IMAGES, Step

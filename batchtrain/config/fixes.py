@@ -285,10 +285,7 @@ def _indented(text: str, key: Position, value: Position, names: list[str]) -> li
     keys = f":{end}".join(f"{column if number else ''}{'  ' * number}{name}" for number, name in enumerate(names))
     shift = "  " * (len(names) - 1)
     starts = (match.end() for match in re.finditer(r"\n(?=[^\r\n])", text[: value.end]) if match.end() > key.end)
-    return [
-        _Edit(key.start, key.end, keys, "renamed"),
-        *(_Edit(start, start, shift, "renamed") for start in starts),
-    ]
+    return [_Edit(key.start, key.end, keys, "renamed"), *(_Edit(start, start, shift, "renamed") for start in starts)]
 
 
 def _removed(text: str, start: int, end: int) -> _Edit:

@@ -55,10 +55,7 @@ _ABOUT = frozenset(
 _BARE = frozenset({"key", "pass", "pat", "auth", "bearer"})
 """Words that alone are too common to mark a secret."""
 
-_REFERENCE = late(
-    r"\$[A-Z_][A-Z0-9_]*|\$\{\w+\}|%[A-Z_][A-Z0-9_]*%|\$\(.*|`.*|(?:\*\*\*)+|[.…]+|[xX]{3,}",
-    re.DOTALL,
-)
+_REFERENCE = late(r"\$[A-Z_][A-Z0-9_]*|\$\{\w+\}|%[A-Z_][A-Z0-9_]*%|\$\(.*|`.*|(?:\*\*\*)+|[.…]+|[xX]{3,}", re.DOTALL)
 """What stands for a value: a variable, a command, a mask, an ellipsis."""
 _PLACEHOLDER = late(r"""\{\{[\w:./ -]*\}\}|\{[^{}":\n]*\}""")
 _KEY_IN_PATH = late(r"[=+]|(?=[^/]*[a-z])(?=[^/]*[A-Z])[^/]{12}")

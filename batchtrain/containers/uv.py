@@ -119,10 +119,7 @@ def run(
 
 
 def ended(
-    command: Sequence[str | Path],
-    variables: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-    lines: str = "",
+    command: Sequence[str | Path], variables: Mapping[str, str] | None = None, cwd: Path | None = None, lines: str = ""
 ) -> tuple[int, str]:
     """Run to the end and return the exit code and the output. A signal that ends this process before, such as SIGTERM,
     also kills what the command started, such as compilers."""

@@ -139,8 +139,4 @@ def registry(recipe: Recipe, server: str) -> wire.Registry | None:
     address = None if server in ("hub", "docker.io") else server
     if login.identity:
         return wire.Registry(registry_server=address, identity_reference=inputs.identity(login.identity))
-    return wire.Registry(
-        username=login.username,
-        password=wire.later("registry", server),
-        registry_server=address,
-    )
+    return wire.Registry(username=login.username, password=wire.later("registry", server), registry_server=address)

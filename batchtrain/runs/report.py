@@ -138,13 +138,7 @@ def _facts(record: RunRecord) -> Iterable[Sequence[str]]:
 
 def _task(task: Task) -> Sequence[str]:
     code = "" if task.exit_code is None else str(task.exit_code)
-    return (
-        task.id,
-        task.outcome,
-        code,
-        "" if task.seconds is None else f"{task.seconds:.1f}",
-        shortened(task.node),
-    )
+    return (task.id, task.outcome, code, "" if task.seconds is None else f"{task.seconds:.1f}", shortened(task.node))
 
 
 # --- curves ---------------------------------------------------------------------------------------------------------

@@ -57,10 +57,7 @@ def _port(name: str, port: int, first: int, allow: int, deny: int) -> InboundNat
     return InboundNatPool(name=name, backend_port=port, frontend_port_range=(first, first + 99), rules=rules)
 
 
-_PORTS = (
-    _port("open", OPEN_PORT, 49000, allow=150, deny=151),
-    _port("shut", SHUT_PORT, 49100, allow=153, deny=152),
-)
+_PORTS = (_port("open", OPEN_PORT, 49000, allow=150, deny=151), _port("shut", SHUT_PORT, 49100, allow=153, deny=152))
 _SERVERS = f"python3 -m http.server {SHUT_PORT} & python3 -m http.server {OPEN_PORT}"
 """Until the node ends, as a start task that no task waits for."""
 _ASK_SERVER = f"for second in $(seq 60); do curl -sf localhost:{OPEN_PORT} >/dev/null && exit 0; sleep 1; done; exit 1"
