@@ -272,12 +272,16 @@ class NodeLost(Exception):
     """The node died during a run (its process tree is gone)."""
 
 
-class NodeUnfit(Exception):
-    """A node cannot become usable: `code` is Batch's, such as ApplicationPackageError."""
+class CodedError(Exception):
+    """What failed, with the failure code of Batch."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class NodeUnfit(CodedError):
+    """A node cannot become usable: `code` is Batch's, such as ApplicationPackageError."""
 
 
 class NodeLogin(NamedTuple):

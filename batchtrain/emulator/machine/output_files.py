@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple, TextIO
 from urllib.parse import quote, urlencode, urlsplit
 from xml.sax.saxutils import escape
 
-from batchtrain.emulator.interface import Upload
+from batchtrain.emulator.interface import CodedError, Upload
 from batchtrain.emulator.machine.resource_files import STORAGE_VERSION, TIMEOUT_SECONDS, blob_url, opener, shown
 from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.emulator.machine.walk import Walk
@@ -34,12 +34,8 @@ _WILD = re.compile(r"[*?[]")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
-class UploadError(Exception):
+class UploadError(CodedError):
     """An upload that failed; `code` is the failure code of Batch."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class Source(NamedTuple):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from batchtrain.emulator import trust
-from batchtrain.emulator.interface import Download
+from batchtrain.emulator.interface import CodedError, Download
 from batchtrain.emulator.machine.rooted_path import LeadsOut, RootedPath
 
 CHUNK = 1 << 16
@@ -27,12 +27,8 @@ STORAGE_VERSION = "2021-12-02"
 """Version of the storage protocol; Azurite supports it, too."""
 
 
-class DownloadError(Exception):
+class DownloadError(CodedError):
     """A run that cannot start; `code` is the failure code of Batch."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 def fetch(
