@@ -76,7 +76,7 @@ class TensorFlowBlock(Nodes, frozen=True, kw_only=True):
     source: ClassVar[str] = "TensorFlow: TF_CONFIG"
     scripts: ClassVar[Scripts] = Scripts(
         imports=("tensorflow",),
-        weak_imports=("keras",),
+        weak_imports=("keras", "keras_hub", "keras_nlp", "keras_cv", "keras_rs", "keras_tuner"),
         level=-1,  # beside another framework it reads data
         image="tensorflow",
         packages=("tensorflow", "tensorflow-cpu"),

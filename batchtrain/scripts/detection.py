@@ -19,8 +19,8 @@ LAUNCHES: Mapping[str, Scripts] = {MPI: MpiBlock.scripts} | {name: kind.scripts 
 """What each framework launches. The first names of the documentation are those of `--framework`."""
 NAMES = (*LAUNCHES, NONE)
 PLAIN_IMAGE = "base"
-KERAS, KERAS_BACKEND = "keras", "KERAS_BACKEND"
-"""The module of Keras, and the variable of the environment that chooses the framework below Keras 3."""
+KERAS, KERAS_BACKEND = LAUNCHES["tensorflow"].weak_imports, "KERAS_BACKEND"
+"""The modules of Keras, and the variable of the environment that chooses the framework below Keras 3."""
 BELOW_KERAS = {scripts.keras_backend: name for name, scripts in LAUNCHES.items() if scripts.keras_backend}
 
 
@@ -46,6 +46,8 @@ class BelowKeras(NamedTuple):
     is none of ours. None if nothing chooses one: Keras takes TensorFlow."""
     listed: tuple[str, ...] = ()
     """The frameworks that the packages of the script bring, if nothing chooses one and they do not bring TensorFlow."""
+    unread: str = ""
+    """Where the script chooses one in a way that was not read."""
 
 
 class Undecided(UsageError):
@@ -78,7 +80,7 @@ def _choice(script: Script, name: str, below_keras: BelowKeras) -> Choice:
         raise Undecided(text, tuple(candidates))
     if not candidates:
         return _chosen(NONE, script, "it imports no framework")
-    return _chosen(candidates[0], script, evidence[candidates[0]])
+    return _chosen(candidates[0], script, evidence[candidates[0]] + below_keras.unread)
 
 
 def block_of(choice: Choice, script: Script, nodes: int, processes_per_node: int | None) -> MpiBlock | Nodes | None:
@@ -94,39 +96,41 @@ def block_of(choice: Choice, script: Script, nodes: int, processes_per_node: int
 
 def _below_keras(script: Script, packages: Collection[str], of_nodes: str) -> BelowKeras:
     """packages, of_nodes: as for `framework_of`."""
-    if all(mention.top != KERAS for mention in script.imports):
+    if all(mention.top not in KERAS for mention in script.imports):
         return BelowKeras()
     variables = [variable for variable in script.variables if variable.name == KERAS_BACKEND]
-    places = {item.value: f"{item.file.name}:{item.line} sets" for item in variables if not item.is_default}
+    values = [(item, f"{item.file.name}:{item.line} sets") for item in variables]
+    places = {item.value: text for item, text in values if item.value and not item.is_default}
     if not places and of_nodes:
         places = {of_nodes: "a setting sets"}
-    if places := places or {item.value: f"{item.file.name}:{item.line} sets" for item in variables}:
+    if places := places or {item.value: text for item, text in values if item.value}:
         reasons = {backend: f"{setting} {KERAS_BACKEND} to {backend}" for backend, setting in places.items()}
         return BelowKeras({BELOW_KERAS[name]: reason for name, reason in reasons.items() if name in BELOW_KERAS})
     listed = [name for name in BELOW_KERAS.values() if distributions.brings(packages, LAUNCHES[name].imports[0])]
-    return BelowKeras(listed=() if BELOW_KERAS["tensorflow"] in listed else tuple(listed))
+    way = f"computes {KERAS_BACKEND}; if it is another framework, add `--framework NAME`"
+    unread = "".join(f" ({item.file.name}:{item.line} {way})" for item in variables[:1])
+    return BelowKeras(listed=() if BELOW_KERAS["tensorflow"] in listed else tuple(listed), unread=unread)
 
 
 def _evidence(imported: Sequence[Place], below_keras: BelowKeras) -> dict[str, str]:
     """The first place that means each framework; weak imports count if there is no other."""
     tops = {mention.top: mention for mention in reversed(imported)}
-    backend = below_keras.chosen if KERAS in tops else None
+    keras = _first(tops, {"": KERAS}).get("", "")
+    backend = below_keras.chosen if keras else None
     strong = {**(backend or {}), **_first(tops, {name: scripts.imports for name, scripts in LAUNCHES.items()})}
     if strong or backend is not None:
         return strong
-    if KERAS in tops and below_keras.listed:
-        of_packages = f"{_at(tops[KERAS])}, and its packages bring no tensorflow"
+    if keras and below_keras.listed:
+        of_packages = f"{keras}, and its packages bring no tensorflow"
         return dict.fromkeys(below_keras.listed, of_packages)
     return _first(tops, {name: scripts.weak_imports for name, scripts in LAUNCHES.items()})
 
 
 def _first(tops: Mapping[str, Place], modules: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     """The first import that means each framework."""
-    return {
-        framework: _at(min((tops[name] for name in names if name in tops), key=lambda mention: mention.line))
-        for framework, names in modules.items()
-        if any(name in tops for name in names)
-    }
+    mentions = {framework: [tops[name] for name in names if name in tops] for framework, names in modules.items()}
+    first = {name: min(found, key=lambda mention: mention.line) for name, found in mentions.items() if found}
+    return {name: f"{mention.file.name}:{mention.line} imports {mention.top}" for name, mention in first.items()}
 
 
 def _chosen(name: str, script: Script, reason: str) -> Choice:
@@ -159,7 +163,3 @@ def launcher_in(script: Script) -> Place | None:
     calls = (mention for mention in script.calls if mention.name in spawns)
     programs = (mention for mention in script.programs if launcher.search(mention.name))
     return min((*calls, *programs), key=lambda mention: not mention.certain, default=None)
-
-
-def _at(mention: Place) -> str:
-    return f"{mention.file.name}:{mention.line} imports {mention.top}"

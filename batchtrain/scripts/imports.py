@@ -7,7 +7,8 @@ import itertools
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,10 @@ SOURCES = "src"
 """The directory of a repository in which its packages may be."""
 RUNS_PROGRAMS = ("subprocess.", "os.system", "os.popen", "os.exec", "os.spawn", "os.posix_spawn")
 """How the functions begin that start another program."""
+SETTERS = {"keras.config.set_backend": "KERAS_BACKEND"}
+"""The functions that set a variable of the environment to their argument."""
+READERS = ("os.environ.get", "environ.get", "os.getenv", "getenv")
+"""The functions that return a variable of the environment, or their second argument."""
 
 
 class Place(NamedTuple):
@@ -40,10 +45,11 @@ class Place(NamedTuple):
 
 
 class SetVariable(NamedTuple):
-    """A place where a program sets a variable of its own environment to a text that is written out."""
+    """A place where a program sets a variable of its own environment."""
 
     name: str
     value: str
+    """Empty if it is computed."""
     file: Path
     line: int
     is_default: bool
@@ -115,7 +121,7 @@ def read(path: Path) -> Script:
         for word in re.findall(r"\w+", module.file.read_text(encoding="utf-8", errors="replace"))
     }
     above = tuple(search_path[1:])
-    variables = tuple(variable for module in modules for variable in _variables(module))
+    variables = tuple(variable for module in modules for variable in _variables(module, parts))
     return Script(path, tuple(imports.values()), tuple(calls), tuple(programs), frozenset(words), above, variables)
 
 
@@ -188,8 +194,15 @@ def _imported(module: Module) -> Iterator[Place]:
         yield from (Place(name, module.file, node.lineno, certain, function) for name in names)
 
 
-def _variables(module: Module) -> Iterator[SetVariable]:
-    """The variables that a file sets in its environment: by `os.environ[NAME] = TEXT`, `setdefault` and `update`."""
+def _variables(module: Module, parts: reached.Parts) -> Iterator[SetVariable]:
+    """The variables that a file sets in its environment: by SETTERS, `os.environ[NAME] = TEXT`, `setdefault` and
+    `update`."""
+    assignments = [node for node in ast.walk(module.tree) if isinstance(node, ast.Assign)]
+    times = Counter(ast.unparse(node.targets[0]) for node in assignments)
+    assigned = {target: node.value for node in assignments if times[target := ast.unparse(node.targets[0])] == 1}
+    for setter, file, call, _ in reached.calls(parts):
+        if setter in SETTERS and file == module.file and call.args:
+            yield SetVariable(SETTERS[setter], _text(call.args[0], assigned)[0], file, call.lineno, is_default=False)
     for node in ast.walk(module.tree):
         pairs: list[tuple[ast.expr | None, ast.expr]] = []
         is_default = False
@@ -207,10 +220,25 @@ def _variables(module: Module) -> Iterator[SetVariable]:
                 continue
         if ast.unparse(environ) not in ("os.environ", "environ"):
             continue
-        for pair in pairs:
-            match pair:
-                case (ast.Constant(value=str(name)), ast.Constant(value=str(text))):
-                    yield SetVariable(name, text, module.file, node.lineno, is_default)
+        for variable, expression in pairs:
+            text, name_read = _text(expression, assigned)
+            if isinstance(variable, ast.Constant) and isinstance(name := variable.value, str):
+                yield SetVariable(name, text, module.file, node.lineno, is_default or name_read == name)
+
+
+def _text(value: ast.expr, assigned: Mapping[str, ast.expr]) -> tuple[str, str]:
+    """The text of an expression, empty if it is computed, and the variable of the environment that goes before it.
+    assigned: what the file assigns to the names to which it assigns once."""
+    match value:
+        case ast.Constant(value=str(text)):
+            return text, ""
+        case ast.Name(id=name) if name in assigned:
+            return _text(assigned[name], {other: assigned[other] for other in assigned if other != name})
+        case ast.BoolOp(op=ast.Or(), values=[first, default]):
+            return _text(default, assigned)[0], _text(first, assigned)[1]
+        case ast.Call(func=reader, args=[ast.Constant(value=str(name)), *defaults]) if ast.unparse(reader) in READERS:
+            return "".join(_text(default, assigned)[0] for default in defaults), name
+    return "", ""
 
 
 def _local_files(directory: Path, module: str) -> Iterator[tuple[Path, str]]:

@@ -27,6 +27,8 @@ def script(*modules: str) -> Script:
         (["horovod.torch", "torch"], "horovod"),
         (["tensorflow", "keras"], "tensorflow"),
         (["keras"], "tensorflow"),
+        (["keras_hub"], "tensorflow"),
+        (["keras_nlp", "jax"], "jax"),
         (["keras", "jax"], "jax"),
         (["ray.train", "torch"], "ray"),
         (["mpi4py.MPI", "numpy"], "mpi"),
