@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import ClassVar, NamedTuple
-from unicodedata import combining, east_asian_width
 
 
 class Problem(NamedTuple):
@@ -121,7 +120,7 @@ def _excerpt(problem: Problem, color: bool) -> list[str]:
     same_line = problem.end_line == problem.line and problem.end_column > problem.column
     before, marked_text, after = _cut(problem.source, start, problem.end_column - 1 if same_line else start + 1)
     number = str(problem.line)
-    carets = " " * _width(before) + "^" * max(_width(marked_text), 1)
+    carets = " " * width_of(before) + "^" * max(width_of(marked_text), 1)
     if color:
         carets = f"\x1b[{_COLORS.get(problem.level, '31')}m{carets}\x1b[0m"
     return [f" {number} | {before}{marked_text}{after}".rstrip(), f" {' ' * len(number)} | {carets}"]
@@ -141,10 +140,12 @@ def _cut(line: str, start: int, end: int) -> tuple[str, str, str]:
     return before, marked_text, after
 
 
-def _width(text: str) -> int:
-    """The width of a text on a terminal, in columns."""
+def width_of(text: str) -> int:
+    """The columns that a text takes on a terminal."""
     if text.isascii():
         return len(text)
+    from unicodedata import combining, east_asian_width  # 0.1 MB, which no server needs
+
     return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 

@@ -12,7 +12,8 @@ from datetime import datetime, timezone
 from statistics import median
 
 from batchtrain.catalog.prices import Price, money
-from batchtrain.display.terminal import cut_to, plain_text, width_of
+from batchtrain.display.terminal import cut_to, plain_text
+from batchtrain.errors import width_of
 from batchtrain.markup import in_words
 from batchtrain.records import Counts, FailedBy, Node, Point, Rank, Rendezvous, events, node_cost, node_hours
 from batchtrain.records.gang import LOOKS, QUIET_SECONDS, Condition, RankState, StepTimes, at_end, compared

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from unicodedata import combining, east_asian_width
+
+from batchtrain.errors import width_of
 
 _ESCAPE = re.compile(r"\x1b(?:(?P<style>\[[0-9;:]*m)|\[[0-?]*[ -/]*[@-~]|[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\|$)|.?)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\x80-\x9f]")
@@ -21,13 +22,6 @@ def terminal_text(line: str) -> str:
     kept = _ESCAPE.sub(lambda match: f"\x1b{match['style']}" if match["style"] else "", line)
     plain = _DIRECTION.sub(lambda match: f"\\u{ord(match[0]):04x}", _CONTROL.sub("", kept))
     return f"{plain}\x1b[0m" if "\x1b" in plain else plain
-
-
-def width_of(text: str) -> int:
-    """The columns that a text takes on a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if combining(letter) else 2 if east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
 def cut_to(text: str, width: int) -> str:

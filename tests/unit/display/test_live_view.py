@@ -18,7 +18,8 @@ from batchtrain.cli.live_block import DRAW_SECONDS, _Log
 from batchtrain.cli.log_lines import LogLine
 from batchtrain.config.types import Secret
 from batchtrain.display.live_view import View, span
-from batchtrain.display.terminal import terminal_text, width_of
+from batchtrain.display.terminal import terminal_text
+from batchtrain.errors import width_of
 from batchtrain.metrics.stream import MetricStream
 from batchtrain.records import Attempt, FailedBy, Node, TrainingProgress
 from batchtrain.records.events import (
