@@ -70,12 +70,7 @@ def test_a_name_that_is_neither_is_said_of_the_job_and_no_answer_is_no_absence(e
     ("code", "lines", "rank", "end"),
     [
         (127, (), RankEnd("rank 0", 0, "n", exit_code=127), "exited with code 127 (a command was not found)"),
-        (
-            137,
-            (),
-            RankEnd("rank 1", 1, "n", signal=9),
-            "(for example by the kernel if memory runs out)",
-        ),
+        (137, (), RankEnd("rank 1", 1, "n", signal=9), "(for example by the kernel if memory runs out)"),
         (127, (), RankEnd(), "exit code 127 (a command was not found)"),
         (127, ("batchtrain: there is no mpirun on PATH",), RankEnd(), "there is no mpirun on PATH"),
         (3, (), RankEnd("rank 0", 0, "n", exit_code=3), "rank 0 on node n exited with code 3"),
@@ -115,22 +110,18 @@ def test_of_many_failed_tasks_the_first_are_named_and_the_others_counted() -> No
     ("code", "lines", "reason"),
     [
         (
-            1,
-            ("Traceback (most recent call last):", '  File "x.py", line 1, in <module>', "ValueError: 3"),
-            "ValueError: 3",
-        ),
+            1, ("Traceback (most recent call last):", '  File "x.py", line 1, in <module>', "ValueError: 3"),
+            "ValueError: 3"),
         (1, ("batchtrain: there is no mpirun on PATH",), "there is no mpirun on PATH"),
         (3, ("loading", "no data here", ""), "no data here"),
         (137, ("step 3",), "exit code 137 (for example by the kernel if memory runs out)"),
         (
-            139,
-            ("batchtrain: rank 0 on node n was killed by signal 11", "batchtrain:     start"),
-            "rank 0 on node n was killed by signal 11 (a segmentation fault: it accessed memory that is not its own)",
-        ),
+            139, ("batchtrain: rank 0 on node n was killed by signal 11", "batchtrain:     start"),
+            "rank 0 on node n was killed by signal 11 (a segmentation fault: it accessed memory that is not its own)"),
         (127, (), "a command was not found"),
         (4, (), "exit code 4"),
     ],
-)
+)  # fmt: skip
 def test_a_list_of_tasks_names_the_cause_in_place_of_the_services_sentence(
     monkeypatch: pytest.MonkeyPatch, code: int, lines: tuple[str, ...], reason: str
 ) -> None:

@@ -86,15 +86,13 @@ REFUSED = {
     "own images": State(own_catalog.IMAGES, own_catalog.check),
     "project": State(projects.FILE, lambda home: projects.project_of(str(home)).copied),
     "settings of the user": State(
-        "batchtrain/settings.yaml",
-        lambda home: user_settings.load({"XDG_CONFIG_HOME": str(home)}),
-        user_settings.UserSettings(),
-    ),
+        "batchtrain/settings.yaml", lambda home: user_settings.load({"XDG_CONFIG_HOME": str(home)}),
+        user_settings.UserSettings()),
     "run": State(f"{RUN}/run.json", lambda home: [run.record() for run in runs(home)], []),
     "nodes of a run": State(f"{RUN}/nodes.json", lambda home: recorded(home).nodes(), ()),
     "fabric check of a run": State(f"{RUN}/fabric.json", lambda home: recorded(home).fabric()),
     "source of a run": State(f"{RUN}/{source_copy.RECORD}", lambda home: source_copy.read(recorded(home))),
-}
+}  # fmt: skip
 """States that count."""
 IGNORED = {
     "plan of a run": State(f"{RUN}/config/plan.json", lambda home: finished._planned_tasks(recorded(home)), math.inf),
@@ -105,9 +103,8 @@ IGNORED = {
     "sign-in": State("sign-in.json", lambda home: entra._of_file(home / "sign-in.json", identity)),
     "ranges of a download": State(".x.ranges", lambda home: PartialFile(home, home / "x").resumed("1"), {}),
     "copies of a container": State(
-        "storage/mounted/c.json", lambda home: mounted_containers.MountedContainer(home, home / "c", "c")._pairs, {}
-    ),
-}
+        "storage/mounted/c.json", lambda home: mounted_containers.MountedContainer(home, home / "c", "c")._pairs, {}),
+}  # fmt: skip
 """States that are made again."""
 LINES = {
     "tasks": State(f"{RUN}/tasks.jsonl", lambda home: recorded(home).tasks(), ()),

@@ -83,12 +83,7 @@ def check(name: str, seen: Facts) -> Check:
     ("plain", "result", "found", "step"),
     [
         ("", "ok", "its own root and host name", ""),
-        (
-            "no namespaces",
-            "warn",
-            "because no namespaces: .* counts one host where Azure has",
-            "allow them",
-        ),
+        ("no namespaces", "warn", "because no namespaces: .* counts one host where Azure has", "allow them"),
     ],
 )
 def test_what_local_nodes_lack_is_told(plain: str, result: str, found: str, step: str) -> None:

@@ -632,10 +632,7 @@ def test_a_signal_that_comes_while_an_addition_ends_does_not_cut_its_ending(monk
 @pytest.mark.parametrize(
     ("on_nodes", "text"),
     [
-        (
-            True,
-            "results are still on the nodes, so nothing was deleted: job j: no space; `batchtrain",
-        ),
+        (True, "results are still on the nodes, so nothing was deleted: job j: no space; `batchtrain"),
         (False, "results are in storage and not on this machine, so their job was kept: job j: no space"),
     ],
 )

@@ -137,10 +137,7 @@ WINDOWS = {"publisher": "microsoftwindowsserver", "offer": "windowsserver", "sku
     ("pool", "reason"),
     [
         ({"vm_size": "STANDARD_D8S_V5"}, "--prices --location westeurope` reads it"),
-        (
-            {"vm_count": {"low_priority": 1}},
-            r"no price of STANDARD_D4S_V5 \(spot\) in westeurope; `batchtrain",
-        ),
+        ({"vm_count": {"low_priority": 1}}, r"no price of STANDARD_D4S_V5 \(spot\) in westeurope; `batchtrain"),
         ({"autoscale": {"formula": SPOT}}, r"no price of STANDARD_D4S_V5 \(spot\)"),
         ({"autoscale": {"formula": WORK}}, r"write `\$TargetDedicatedNodes = min\(NUMBER"),
         ({"autoscale": NO_LIMIT}, "maximum_vm_count.dedicated`: -1 is no limit; write a number"),

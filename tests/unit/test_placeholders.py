@@ -58,16 +58,12 @@ KEY_OF_AL = {"user_accounts": {"al": {"ssh_private_key": "al.key"}}}
         ("registry:r.io", {}, "the registry `r.io` has no password; write `docker_registry.r.io` in"),
         ("singularity:r.io", {}, "the registry `r.io` has no user name; write `singularity_registry.r.io` in"),
         (
-            "singularity:r.io",
-            {"singularity_registry": {"r.io": {"username": "u"}}},
-            "the registry `r.io` has no password; write `singularity_registry.r.io` in",
-        ),
+            "singularity:r.io", {"singularity_registry": {"r.io": {"username": "u"}}},
+            "the registry `r.io` has no password; write `singularity_registry.r.io` in"),
         ("storage:s:key", {}, "no storage account called `s`"),
         (
-            "storage:s:key",
-            {"storage": {"s": {"account": "a"}}},
-            "the storage account `s` has no key; write `storage.s`",
-        ),
+            "storage:s:key", {"storage": {"s": {"account": "a"}}},
+            "the storage account `s` has no key; write `storage.s`"),
         ("sas:s/c?days=1", {}, "no storage account called `s`"),
         ("user:al:password", {}, "the user `al` has no password; write `user_accounts.al` in"),
         ("user:al:ssh_private_key", {}, "the user `al` has no private key; write `user_accounts.al` in"),
@@ -79,7 +75,7 @@ KEY_OF_AL = {"user_accounts": {"al": {"ssh_private_key": "al.key"}}}
         ("ssh:none.pub", {}, "`ssh.ssh_public_key` names none.pub, which is not a file"),
         ("file:none.asc", {}, "`signing_key.file` names none.asc, which is not a file"),
     ],
-)
+)  # fmt: skip
 def test_what_nobody_said_is_refused_with_its_place(
     tmp_path: Path, name: str, credentials: dict[str, Any], message: str
 ) -> None:

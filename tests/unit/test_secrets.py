@@ -35,33 +35,21 @@ MARKER = base64.b64encode(b"planted-here").decode()
 """The beginning of every marker; each secret field and variable has one of its own."""
 SECTIONS: dict[str, Any] = {
     "credentials": {
-        "aad": {"directory_id": "d", "application_id": "a"},
-        "shares": {"NAME": {"username": "u"}},
+        "aad": {"directory_id": "d", "application_id": "a"}, "shares": {"NAME": {"username": "u"}},
         "batch": {"account_service_url": "https://a.japaneast.batch.azure.com"},
-        "storage": {"NAME": {"account": "acct"}},
-        "docker_registry": {"NAME": {"username": "u"}},
-    },
+        "storage": {"NAME": {"account": "acct"}}, "docker_registry": {"NAME": {"username": "u"}}},
     "global_resources": {
         "docker_images": ["a"],
-        "volumes": {"shared_data_volumes": {"NAME": {"volume_driver": "cifs", "source": "//s/x"}}},
-    },
+        "volumes": {"shared_data_volumes": {"NAME": {"volume_driver": "cifs", "source": "//s/x"}}}},
     "pool_specification": {
-        "id": "p",
-        "vm_size": "STANDARD_D2S_V5",
-        "vm_count": {"dedicated": 1},
+        "id": "p", "vm_size": "STANDARD_D2S_V5", "vm_count": {"dedicated": 1},
         "vm_configuration": {"platform_image": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}},
-        "user_accounts": [{"name": "NAME"}],
-        "rdp": {"username": "al"},
-    },
+        "user_accounts": [{"name": "NAME"}], "rdp": {"username": "al"}},
     "job_specifications": [
-        {
-            "id": "j",
-            "tasks": [{"id": "t", "command": "exit 3", "docker_image": "a"}],
-            "job_manager": {"command": ":", "kill_job_on_completion": False},
-            **{name: {"command": ":"} for name in ("merge_task", "job_preparation", "job_release")},
-        }
-    ],
-}
+        {"id": "j", "tasks": [{"id": "t", "command": "exit 3", "docker_image": "a"}],
+        "job_manager": {"command": ":", "kill_job_on_completion": False},
+        **{name: {"command": ":"} for name in ("merge_task", "job_preparation", "job_release")}}],
+}  # fmt: skip
 
 FILES = {
     "credentials": ("credentials",),

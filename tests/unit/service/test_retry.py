@@ -466,16 +466,10 @@ BODIES = {
     "pool": (Step("pool.add", "p", POOL), "PoolExists", "/pools/p"),
     "job": (Step("job.add", "j", {"id": "j", "priority": 3}), "JobExists", "/jobs/j"),
     "schedule": (
-        Step("schedule.add", "s", {"id": "s", "displayName": "S", "jobSpecification": {}}),
-        "JobScheduleExists",
-        "/jobschedules/s",
-    ),
-    "task": (
-        Step("task.add", "j", {"id": "t", "commandLine": "true"}),
-        "TaskExists",
-        "/jobs/j/tasks/t",
-    ),
-}
+        Step("schedule.add", "s", {"id": "s", "displayName": "S", "jobSpecification": {}}), "JobScheduleExists",
+        "/jobschedules/s"),
+    "task": (Step("task.add", "j", {"id": "t", "commandLine": "true"}), "TaskExists", "/jobs/j/tasks/t"),
+}  # fmt: skip
 
 
 MARKED = ("pool", "job", "schedule")
@@ -568,26 +562,20 @@ def test_tasks_of_a_collection_that_arrived_are_a_success() -> None:
 
 ENDINGS: dict[str, tuple[Callable[[BatchClient], None], tuple[int, Any], Any]] = {
     "delete, deleting": (
-        lambda c: submit.delete_version(c, Thing("pool", "p"), ""),
-        refusal("OperationInvalidForCurrentState"),
-        {"state": "deleting"},
-    ),
+        lambda c: submit.delete_version(c, Thing("pool", "p"), ""), refusal("OperationInvalidForCurrentState"),
+        {"state": "deleting"}),
     "delete, gone": (lambda c: submit.delete_version(c, Thing("job", "j"), ""), refusal("JobNotFound", 404), None),
     "terminate": (lambda c: submit.terminate(c, Thing("job", "j")), refusal("JobCompleted"), {"state": "completed"}),
     "terminate a schedule": (
-        lambda c: submit.terminate(c, Thing("job schedule", "s")),
-        refusal("JobScheduleBeingTerminated"),
-        {"state": "terminating"},
-    ),
+        lambda c: submit.terminate(c, Thing("job schedule", "s")), refusal("JobScheduleBeingTerminated"),
+        {"state": "terminating"}),
     "disable": (lambda c: submit.disable_job(c, "j", "requeue"), refusal("JobDisabled"), {"state": "disabled"}),
     "enable": (lambda c: submit.enable_job(c, "j"), refusal("OperationInvalidForCurrentState"), {"state": "active"}),
     "reboot": (lambda c: submit.reboot_node(c, "p", "n", None), refusal("NodeBeingRebooted"), {"state": "rebooting"}),
     "resize": (
-        lambda c: submit.resize_pool(c, "p", 3, None, "requeue", None),
-        refusal("PoolBeingResized"),
-        {"targetDedicatedNodes": 3, "targetLowPriorityNodes": 0},
-    ),
-}
+        lambda c: submit.resize_pool(c, "p", 3, None, "requeue", None), refusal("PoolBeingResized"),
+        {"targetDedicatedNodes": 3, "targetLowPriorityNodes": 0}),
+}  # fmt: skip
 OF_A_VERSION = ("terminate", "terminate a schedule", "disable", "enable", "reboot", "resize")
 """Those that read the version which they change."""
 

@@ -57,10 +57,7 @@ def test_a_section_that_says_only_where_takes_the_general_sign_in() -> None:
     [
         (Aad(auth_key=SECRET), "a service principal's secret and no directory_id and no application_id"),
         (Aad(application_id="app", auth_key=SECRET), "and no directory_id"),
-        (
-            Aad(**APP, auth_key=SECRET, rsa_private_key_pem="app.pem"),
-            "both an auth_key and an rsa_private_key_pem",
-        ),
+        (Aad(**APP, auth_key=SECRET, rsa_private_key_pem="app.pem"), "both an auth_key and an rsa_private_key_pem"),
     ],
 )
 def test_what_cannot_sign_in_is_said_without_the_secret(aad: Aad, said: str) -> None:
