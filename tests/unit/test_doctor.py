@@ -164,131 +164,111 @@ def test_a_silent_account_is_unreachable() -> None:
     assert facts(pools=Unknown("no answer", unreachable=True)).unreachable
 
 
-@pytest.mark.parametrize(
-    ("skew", "result"),
-    [(0.4, "ok"), (-30, "ok"), (61, "warn"), (-899, "warn"), (900, "fail"), (None, "not checked")],
-)
-def test_a_clock_is_judged_by_how_far_it_is_off(skew: float | None, result: str) -> None:
-    assert check("clock", facts(skew=skew)).result == result
+def with_pool(seen: Recipe, **changed: Any) -> Recipe:
+    assert seen.pool is not None
+    return replace(seen, pool=replace(seen.pool, **changed))
 
 
-def test_a_pool_of_the_same_name_is_said_with_the_command_that_deletes_it() -> None:
-    found = check("pools", facts(pools=(pool("train"),)))
-    assert (found.result, found.next_step.rpartition(": ")[2]) == ("warn", "batchtrain pool del train")
+def supported_until(*end: int) -> dict[str, Any]:
+    return {"images": (replace(IMAGE, ends=datetime(*end, tzinfo=timezone.utc)),)}  # type: ignore[arg-type]
 
 
-def test_a_full_account_takes_no_pool() -> None:
-    assert check("pools", facts(pools=(pool(),), region=region(poolQuota=1))).result == "fail"
+def of_ones_own(agent: str) -> VmConfiguration:
+    return VmConfiguration(custom_image=CustomImage(arm_image_id="/a", node_agent=agent))
 
 
-def test_a_job_of_the_same_name_is_said() -> None:
-    found = check("jobs", facts(jobs=(records.Job("digits", "completed", "train"),)))
-    assert (found.result, found.next_step) == ("warn", "batchtrain jobs del digits")
+THREE_JOBS = tuple(records.Job(f"j{number}", "active", "p") for number in range(3))
+SCHEDULES = tuple(records.JobSchedule(f"s{number}", "active") for number in range(region().account.jobs or 0))
+BUSY = (pool("a", dedicated=10), pool("b", "standard_nd96isr_h100_v5", dedicated=1))
+MOST = Scenario(name="pending_tasks", maximum_vm_count=NodeCaps(dedicated=10_000, low_priority=0))
+ENDLESS = "$TargetDedicatedNodes = $PendingTasks.GetSample(1);"
+SHARED_QUOTA = region(dedicatedCoreQuotaPerVMFamilyEnforced=False, dedicatedCoreQuota=100)
+OWN_CATALOG = Catalog((VmSize("Standard_X9", "X", 9, 18),))
+OF_THE_SUBSCRIPTION = region(poolAllocationMode="UserSubscription")
+
+VERDICTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
+    "a clock that is right": ("clock", {"skew": 0.4}, "ok", ""),
+    "a clock half a minute behind": ("clock", {"skew": -30}, "ok", ""),
+    "a clock a minute ahead": ("clock", {"skew": 61}, "warn", ""),
+    "a clock a quarter of an hour behind": ("clock", {"skew": -899}, "warn", ""),
+    "a clock whose signatures are refused": ("clock", {"skew": 900}, "fail", ""),
+    "a clock that nobody compared": ("clock", {"skew": None}, "not checked", ""),
+    "a pool of the same name": ("pools", {"pools": (pool("train"),)}, "warn", ": batchtrain pool del train$"),
+    "a full account": ("pools", {"pools": (pool(),), "region": region(poolQuota=1)}, "fail", ""),
+    "a job of the same name": (
+        "jobs", {"jobs": (records.Job("digits", "completed", "train"),)}, "warn", "-> batchtrain jobs del digits$"),
+    "as many active jobs as may be": (
+        "jobs", {"jobs": THREE_JOBS, "region": region(activeJobAndJobScheduleQuota=3)}, "fail", ""),
+    "fewer active jobs than may be": (
+        "jobs", {"jobs": THREE_JOBS, "region": region(activeJobAndJobScheduleQuota=4)}, "ok", ""),
+    "active schedules, which count as jobs": ("jobs", {"schedules": SCHEDULES}, "fail", ""),
+    "schedules that have ended": (
+        "jobs", {"schedules": tuple(replace(one, state="completed") for one in SCHEDULES)}, "ok", ""),
+    "an image that the account lacks": (
+        "image", {"recipe": recipe(sku="2004")}, "fail", "-> use microsoft-dsvm:ubuntu-hpc:2404$"),
+    "an image in another case": ("image", {"recipe": recipe(publisher="MICROSOFT-DSVM")}, "ok", ""),
+    "a wrong node agent": (
+        "image", {"recipe": recipe(node_agent="batch.node.ubuntu 22.04")}, "fail",
+        "-> write `node_agent: batch.node.ubuntu 24.04`$"),
+    "a native image without a container engine": (
+        "image", {"images": (replace(IMAGE, capabilities=("Generation2VMImage",)),), "recipe": recipe(native=True)},
+        "fail", ""),
+    "an image whose support has ended": ("image", supported_until(2026, 11, 20), "fail", ""),
+    "an image whose support ends soon": ("image", supported_until(2027, 1, 1), "warn", ""),
+    "an image whose support ends later": ("image", supported_until(2027, 6, 30), "ok", ""),
+    "an own image with an agent that the account knows": (
+        "image", {"recipe": with_pool(recipe(), vm_configuration=of_ones_own("batch.node.ubuntu 24.04"))},
+        "not checked", ""),
+    "an own image with another agent": (
+        "image", {"recipe": with_pool(recipe(), vm_configuration=of_ones_own("mine"))}, "fail", ""),
+    "a size that is gone, with today's": (
+        "VM size", {"recipe": recipe("STANDARD_NC24R")}, "fail", "-> .*Standard_ND40rs_v2"),
+    "a size that goes soon": ("VM size", {"recipe": recipe("Standard_HC44rs")}, "warn", ""),
+    "a size of today": ("VM size", {"recipe": recipe("STANDARD_D4S_V5")}, "ok", ""),
+    "an unknown size": ("VM size", {"recipe": recipe("Standard_D4s_v55")}, "warn", ""),
+    "a size of one's own catalogue": ("VM size", {"recipe": recipe("standard_x9"), "catalog": OWN_CATALOG}, "ok", ""),
+    "a key where the account wants Entra ID": (
+        "account settings", {"region": region(allowedAuthenticationModes=["AAD"])}, "fail",
+        "accepts AAD, not SharedKey"),
+    "a token that the account accepts": (
+        "account settings", {"account": ACCOUNT._replace(key=None, sign_in=SignIn("default"))}, "ok", ""),
+    "a private account": ("account settings", {"region": region(publicNetworkAccess="Disabled")}, "warn", ""),
+    "a size that Batch does not offer in the region": ("region", {"region": region(None)}, "fail", ""),
+    "a size that the subscription may not have": (
+        "region", {"region": region(blocked="NotAvailableForSubscription")}, "fail", "NotAvailableForSubscription"),
+    "a size whose support ends soon": (
+        "region", {"region": region(D4S._replace(ends=date(2026, 12, 1)))}, "warn", ""),
+    "quota beside other pools of the family": (
+        "quota", {"pools": BUSY, "recipe": recipe(dedicated=5)}, "ok",
+        r"^20 cores needed, 80 of 100 used \(standardDSv5Family\) ->"),
+    "no quota beside other pools of the family": (
+        "quota", {"pools": BUSY, "recipe": recipe(dedicated=6)}, "fail", ""),
+    "the pool itself, which is not counted twice": (
+        "quota", {"pools": (pool("train", "standard_d4s_v5", dedicated=25),), "recipe": recipe(dedicated=25)}, "ok",
+        r"^100 cores needed, 0 of 100 used \(standardDSv5Family\) ->"),
+    "all pools where families are not counted": (
+        "quota", {"region": SHARED_QUOTA, "pools": (pool(vm_size="standard_nd96isr_h100_v5"),)}, "fail",
+        r"^8 cores needed, 96 of 100 used \(dedicated cores\) ->"),
+    "a pool that scales, by its most nodes": (
+        "quota", {"recipe": with_pool(recipe(dedicated=1), autoscale=Autoscale(scenario=MOST))}, "fail", ""),
+    "a pool without a maximum": (
+        "quota", {"recipe": with_pool(recipe(), autoscale=Autoscale(formula=ENDLESS))}, "not checked",
+        r"min\(NUMBER"),
+    "nodes of one's own subscription": ("quota", {"region": OF_THE_SUBSCRIPTION}, "not checked", "az vm list-usage"),
+    "spot nodes of one's own subscription": (
+        "spot quota", {"region": OF_THE_SUBSCRIPTION}, "not checked", "az vm list-usage"),
+    "spot nodes within their own quota": (
+        "spot quota", {"region": region(lowPriorityCoreQuota=10), "recipe": recipe(dedicated=0, spot=2)}, "ok", ""),
+    "more spot nodes than their own quota": (
+        "spot quota", {"region": region(lowPriorityCoreQuota=10), "recipe": recipe(dedicated=0, spot=3)}, "fail", ""),
+}  # fmt: skip
 
 
-def test_active_jobs_are_held_against_their_quota() -> None:
-    jobs = tuple(records.Job(f"j{number}", "active", "p") for number in range(3))
-    assert check("jobs", facts(jobs=jobs, region=region(activeJobAndJobScheduleQuota=3))).result == "fail"
-    assert check("jobs", facts(jobs=jobs, region=region(activeJobAndJobScheduleQuota=4))).result == "ok"
-
-
-def test_an_image_that_the_account_does_not_have_fails_with_its_replacement() -> None:
-    found = check("image", facts(recipe=recipe(offer="ubuntu-hpc", sku="2004")))
-    assert (found.result, found.next_step) == ("fail", "use microsoft-dsvm:ubuntu-hpc:2404")
-
-
-def test_an_image_is_found_in_whatever_case_it_is_written() -> None:
-    assert check("image", facts(recipe=recipe(publisher="MICROSOFT-DSVM"))).result == "ok"
-
-
-def test_a_wrong_node_agent_fails_with_the_right_one() -> None:
-    found = check("image", facts(recipe=recipe(node_agent="batch.node.ubuntu 22.04")))
-    assert (found.result, found.next_step) == ("fail", "write `node_agent: batch.node.ubuntu 24.04`")
-
-
-def test_an_image_without_a_container_engine_cannot_be_native() -> None:
-    seen = replace(IMAGE, capabilities=("Generation2VMImage",))
-    assert check("image", facts(images=(seen,), recipe=recipe(native=True))).result == "fail"
-
-
-@pytest.mark.parametrize(("end", "result"), [((2026, 11, 20), "fail"), ((2027, 1, 1), "warn"), ((2027, 6, 30), "ok")])
-def test_an_image_s_end_of_support_is_judged_by_the_day(end: tuple[int, int, int], result: str) -> None:
-    seen = replace(IMAGE, ends=datetime(*end, tzinfo=timezone.utc))
-    assert check("image", facts(images=(seen,))).result == result
-
-
-@pytest.mark.parametrize(
-    ("size", "result"),
-    [("STANDARD_NC24R", "fail"), ("Standard_HC44rs", "warn"), ("STANDARD_D4S_V5", "ok"), ("Standard_D4s_v55", "warn")],
-)
-def test_a_size_is_judged_by_its_day_of_retirement(size: str, result: str) -> None:
-    assert check("VM size", facts(recipe=recipe(size))).result == result
-
-
-def test_a_gone_size_comes_with_today_s() -> None:
-    assert "Standard_ND40rs_v2" in check("VM size", facts(recipe=recipe("STANDARD_NC24R"))).next_step
-
-
-def test_a_size_of_the_person_s_own_catalogue_is_known() -> None:
-    own = Catalog((VmSize("Standard_X9", "X", 9, 18),))
-    assert check("VM size", facts(recipe=recipe("standard_x9"), catalog=own)).result == "ok"
-
-
-def test_a_key_is_no_use_where_the_account_wants_entra() -> None:
-    found = check("account settings", facts(region=region(allowedAuthenticationModes=["AAD"])))
-    assert (found.result, "accepts AAD, not SharedKey" in found.found) == ("fail", True)
-
-
-def test_a_token_is_held_against_what_the_account_accepts() -> None:
-    account = ACCOUNT._replace(key=None, sign_in=SignIn("default"))
-    assert check("account settings", facts(account=account)).result == "ok"
-
-
-def test_a_private_account_is_said() -> None:
-    assert check("account settings", facts(region=region(publicNetworkAccess="Disabled"))).result == "warn"
-
-
-def test_a_size_that_batch_does_not_take_there_fails() -> None:
-    assert check("region", facts(region=region(None))).result == "fail"
-
-
-def test_a_size_that_the_subscription_may_not_have_fails() -> None:
-    found = check("region", facts(region=region(blocked="NotAvailableForSubscription")))
-    assert (found.result, "NotAvailableForSubscription" in found.found) == ("fail", True)
-
-
-def test_a_size_whose_support_ends_soon_is_said() -> None:
-    assert check("region", facts(region=region(D4S._replace(ends=date(2026, 12, 1))))).result == "warn"
-
-
-def test_quota_counts_what_other_pools_of_the_family_have() -> None:
-    busy = (pool("a", dedicated=10), pool("b", "standard_nd96isr_h100_v5", dedicated=1))
-    found = check("quota", facts(pools=busy, recipe=recipe(dedicated=5)))
-    assert (found.result, found.found) == ("ok", "20 cores needed, 80 of 100 used (standardDSv5Family)")
-    assert check("quota", facts(pools=busy, recipe=recipe(dedicated=6))).result == "fail"
-
-
-def test_the_pool_itself_is_not_counted_twice() -> None:
-    seen = facts(pools=(pool("train", "standard_d4s_v5", dedicated=25),), recipe=recipe(dedicated=25))
-    assert check("quota", seen).found == "100 cores needed, 0 of 100 used (standardDSv5Family)"
-
-
-def test_quota_counts_all_pools_where_families_are_not_counted() -> None:
-    together = region(dedicatedCoreQuotaPerVMFamilyEnforced=False, dedicatedCoreQuota=100)
-    seen = facts(region=together, pools=(pool(vm_size="standard_nd96isr_h100_v5"),))
-    assert check("quota", seen).found == "8 cores needed, 96 of 100 used (dedicated cores)"
-
-
-def test_spot_nodes_have_a_quota_of_their_own() -> None:
-    few = region(lowPriorityCoreQuota=10)
-    assert check("spot quota", facts(region=few, recipe=recipe(dedicated=0, spot=2))).result == "ok"
-    assert check("spot quota", facts(region=few, recipe=recipe(dedicated=0, spot=3))).result == "fail"
-
-
-def test_nodes_in_the_person_s_own_subscription_are_not_counted_here() -> None:
-    for name in ("quota", "spot quota"):
-        found = check(name, facts(region=region(poolAllocationMode="UserSubscription")))
-        assert (found.result, "az vm list-usage" in found.found) == ("not checked", True)
+@pytest.mark.parametrize(("name", "seen", "result", "text"), VERDICTS.values(), ids=VERDICTS)
+def test_a_fact_is_judged(name: str, seen: dict[str, Any], result: str, text: str) -> None:
+    found = check(name, facts(**seen))
+    assert found.result == result
+    assert re.search(text, f"{found.found} -> {found.next_step}")
 
 
 def test_what_resource_manager_does_not_tell_is_not_checked_and_says_why() -> None:
@@ -299,41 +279,6 @@ def test_what_resource_manager_does_not_tell_is_not_checked_and_says_why() -> No
 
 def test_no_check_shows_a_key() -> None:
     assert "a2V5" not in repr(doctor.checks(facts()))
-
-
-def test_job_schedules_count_against_the_same_quota_as_jobs() -> None:
-    quota = region().account.jobs
-    assert quota is not None
-    schedules = tuple(records.JobSchedule(f"s{number}", "active") for number in range(quota))
-    assert check("jobs", facts(schedules=schedules)).result == "fail"
-    assert check("jobs", facts(schedules=tuple(replace(one, state="completed") for one in schedules))).result == "ok"
-
-
-def test_a_pool_that_scales_is_held_against_the_quota_with_its_most_nodes() -> None:
-    seen = recipe(dedicated=1)
-    assert seen.pool is not None
-    scenario = Scenario(name="pending_tasks", maximum_vm_count=NodeCaps(dedicated=10_000, low_priority=0))
-    scaled = structs.replace(seen, pool=structs.replace(seen.pool, autoscale=Autoscale(scenario=scenario)))
-    assert check("quota", facts()).result == "ok"
-    assert check("quota", facts(recipe=scaled)).result == "fail"
-
-
-def test_a_pool_without_a_maximum_is_not_held_against_the_quota() -> None:
-    seen = recipe()
-    assert seen.pool is not None
-    formula = Autoscale(formula="$TargetDedicatedNodes = $PendingTasks.GetSample(1);")
-    scaled = structs.replace(seen, pool=structs.replace(seen.pool, autoscale=formula))
-    found = check("quota", facts(recipe=scaled))
-    assert (found.result, "min(NUMBER" in found.found) == ("not checked", True)
-
-
-@pytest.mark.parametrize(("agent", "result"), [("batch.node.ubuntu 24.04", "not checked"), ("mine", "fail")])
-def test_the_node_agent_of_an_image_of_ones_own_is_one_that_the_account_knows(agent: str, result: str) -> None:
-    own = VmConfiguration(custom_image=CustomImage(arm_image_id="/a", node_agent=agent))
-    seen = recipe()
-    assert seen.pool is not None
-    found = check("image", facts(recipe=structs.replace(seen, pool=structs.replace(seen.pool, vm_configuration=own))))
-    assert found.result == result
 
 
 def test_an_image_that_is_in_no_registry_is_a_warning_with_the_command() -> None:
