@@ -26,20 +26,17 @@ def chosen(wanted: Wanted, lines: tuple[str, ...] = LINES) -> list[str]:
     return [line for line in lines if selection.takes(read(line))]
 
 
-def test_all_lines_are_shown_by_default() -> None:
-    assert chosen(EVERYTHING) == list(LINES)
-
-
 @pytest.mark.parametrize(
     ("wanted", "shown"),
     [
+        (EVERYTHING, [0, 1, 2, 3, 4]),
         (Wanted(ranks=frozenset({0, 3})), [0, 3]),
         (Wanted(nodes=frozenset({1})), [2, 3]),
         (Wanted(pattern=re.compile(r"loss 2\.[12]")), [1, 2]),
         (Wanted(ranks=frozenset({2}), pattern=re.compile("launcher")), []),
     ],
 )
-def test_lines_are_chosen_by_rank_node_and_text(wanted: Wanted, shown: list[int]) -> None:
+def test_lines_are_chosen_by_rank_node_and_text_and_by_default_all(wanted: Wanted, shown: list[int]) -> None:
     assert chosen(wanted) == [LINES[number] for number in shown]
 
 
@@ -93,25 +90,18 @@ def test_what_is_no_list_of_numbers_is_refused(text: str) -> None:
         numbers(text)
 
 
-def shown(*lines: str) -> list[str]:
-    return list(folded(map(read, lines), color=False))
-
-
-def test_equal_lines_of_several_ranks_are_one_line() -> None:
-    assert shown("[0:0] step 1", "[1:2] step 1", "[0:1] step 1", "[1:3] step 2") == ["[0-1:0-2] step 1", "[1:3] step 2"]
-
-
-def test_the_lines_of_each_rank_keep_their_order_when_they_are_folded() -> None:
-    assert shown("[0:0] a", "[0:0] b", "[0:1] b", "[0:1] a") == ["[0:0] a", "[0:0-1] b", "[0:1] a"]
-    assert shown("[0:0] a", "[0:0] a", "[0:1] a") == ["[0:0] a", "[0:0-1] a"]
-
-
-def test_the_ranks_of_an_mpi_have_one_notation_alone_and_together() -> None:
-    assert shown("[1,0]<stdout>: a", "[1,1]<stdout>: a", "[1,1]<stdout>: b") == ["[0-1] a", "[1] b"]
-
-
-def test_lines_without_a_rank_are_not_folded() -> None:
-    assert shown("a", "a", "[0:1] a") == ["a", "a", "[0:1] a"]
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        (["[0:0] step 1", "[1:2] step 1", "[0:1] step 1", "[1:3] step 2"], ["[0-1:0-2] step 1", "[1:3] step 2"]),
+        (["[0:0] a", "[0:0] b", "[0:1] b", "[0:1] a"], ["[0:0] a", "[0:0-1] b", "[0:1] a"]),  # in each rank's order
+        (["[0:0] a", "[0:0] a", "[0:1] a"], ["[0:0] a", "[0:0-1] a"]),
+        (["[1,0]<stdout>: a", "[1,1]<stdout>: a", "[1,1]<stdout>: b"], ["[0-1] a", "[1] b"]),
+        (["a", "a", "[0:1] a"], ["a", "a", "[0:1] a"]),  # without a rank
+    ],
+)
+def test_equal_lines_of_several_ranks_are_one_line(lines: list[str], shown: list[str]) -> None:
+    assert list(folded(map(read, lines), color=False)) == shown
 
 
 def test_lines_of_several_tasks_are_folded_by_task() -> None:

@@ -142,22 +142,22 @@ def test_each_kind_of_error_has_its_status(error: BatchtrainError, status: int) 
     assert (answer.status_code, json.loads(bytes(answer.body))) == (status, document)
 
 
-@pytest.mark.parametrize("path", ["/", "/pools/p/nodes/n", "/jobs/j/tasks/t", "/runs/r", "/jobs"])
-def test_every_page_is_the_same_file(client: Client, path: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "path"),
+    [
+        *((200, path) for path in ("/", "/pools/p/nodes/n", "/jobs/j/tasks/t", "/runs/r", "/jobs")),
+        *((404, path) for path in ("/jobs/", "/jobs/j/x", "/index.html")),  # a page that shows the way on
+    ],
+)
+def test_every_page_is_the_same_file(client: Client, status: int, path: str) -> None:
     answer = client("GET", path)
-    assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert (answer.status, answer.headers["content-type"]) == (status, "text/html; charset=utf-8")
 
 
 @pytest.mark.parametrize("path", ["/static/none.js", "/static/../app.py", "/api/v1/none"])
 def test_an_address_of_no_file_is_404_with_a_sentence(client: Client, path: str) -> None:
     answer = client("GET", path, **BEARER)
     assert (answer.status, bool(answer.document["error"])) == (404, True)
-
-
-@pytest.mark.parametrize("path", ["/jobs/", "/jobs/j/x", "/index.html"])
-def test_an_address_without_a_page_is_404_with_a_page_that_shows_the_way_on(client: Client, path: str) -> None:
-    answer = client("GET", path)
-    assert (answer.status, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
 
 
 def test_a_long_document_is_packed_for_a_browser_that_asks_for_it(client: Client, service: Service) -> None:

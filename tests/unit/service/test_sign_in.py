@@ -21,18 +21,24 @@ URL = "https://mine.westeurope.batch.azure.com"
 
 
 @pytest.mark.parametrize(
-    ("aad", "mode"),
+    ("aad", "general", "mode", "client"),
     [
-        (None, "default"),
-        (Aad(), "default"),
-        (Aad(**APP, auth_key=SECRET), "client secret"),
-        (Aad(**APP, rsa_private_key_pem="app.pem"), "certificate"),
-        (Aad(user="me@example.com"), "device code"),
-        (Aad(application_id="managed"), "default"),
+        (None, None, "default", None),
+        (Aad(), None, "default", None),
+        (Aad(**APP, auth_key=SECRET), None, "client secret", "app"),
+        (Aad(**APP, rsa_private_key_pem="app.pem"), None, "certificate", "app"),
+        (Aad(user="me@example.com"), None, "device code", None),
+        (Aad(application_id="managed"), None, "default", "managed"),
+        (Aad(user="me@example.com"), Aad(**APP, auth_key=SECRET), "device code", None),  # a section's own wins whole
+        (Aad(endpoint="https://batch.chinacloudapi.cn/"), Aad(**APP, auth_key=SECRET), "client secret", "app"),
     ],
 )
-def test_what_is_written_chooses_how_to_sign_in(aad: Aad | None, mode: str) -> None:
-    assert sign_in_of(aad).mode == mode
+def test_what_is_written_chooses_how_to_sign_in(
+    aad: Aad | None, general: Aad | None, mode: str, client: str | None
+) -> None:
+    chosen = sign_in_of(aad, general)
+    assert (chosen.mode, chosen.client) == (mode, client)
+    assert chosen.tenant == ("tenant" if client == "app" else None)
 
 
 def test_a_password_is_not_used_and_the_person_is_told() -> None:
@@ -40,16 +46,6 @@ def test_a_password_is_not_used_and_the_person_is_told() -> None:
     assert (chosen.mode, chosen.note) == ("device code", entra.PASSWORD_NOTE)
     assert "hunter2" not in repr(tuple(chosen))
     assert sign_in_of(Aad(user="me@example.com")).note == ""
-
-
-def test_a_section_s_own_sign_in_wins_whole_over_the_general_one() -> None:
-    chosen = sign_in_of(Aad(user="me@example.com"), Aad(**APP, auth_key=SECRET))
-    assert (chosen.mode, chosen.client) == ("device code", None)
-
-
-def test_a_section_that_says_only_where_takes_the_general_sign_in() -> None:
-    chosen = sign_in_of(Aad(endpoint="https://batch.chinacloudapi.cn/"), Aad(**APP, auth_key=SECRET))
-    assert (chosen.mode, chosen.tenant, chosen.client) == ("client secret", "tenant", "app")
 
 
 @pytest.mark.parametrize(
@@ -71,24 +67,25 @@ def test_a_secret_is_never_shown() -> None:
     assert "s3cret" not in repr(connect.account(URL, general=Aad(**APP, auth_key=SECRET)))
 
 
+OWN = Aad(authority_url="https://login.example.com/", endpoint="https://batch.example.com", user="me")
+
+
 @pytest.mark.parametrize(
-    ("endpoint", "authority", "resource"),
+    ("endpoint", "own", "authority", "resource"),
     [
-        (URL, "login.microsoftonline.com", "https://batch.core.windows.net/"),
-        ("https://a.usgovvirginia.batch.usgovcloudapi.net", "login.microsoftonline.us",
+        (URL, None, "login.microsoftonline.com", "https://batch.core.windows.net/"),
+        ("https://a.usgovvirginia.batch.usgovcloudapi.net", None, "login.microsoftonline.us",
          "https://batch.core.usgovcloudapi.net/"),
-        ("https://a.chinaeast2.batch.chinacloudapi.cn", "login.chinacloudapi.cn", "https://batch.chinacloudapi.cn/"),
+        ("https://a.chinaeast2.batch.chinacloudapi.cn", None, "login.chinacloudapi.cn",
+         "https://batch.chinacloudapi.cn/"),
+        (URL, OWN, "login.example.com", "https://batch.example.com/"),
     ],
 )  # fmt: skip
-def test_the_endpoint_s_cloud_says_where_to_sign_in_and_for_what(endpoint: str, authority: str, resource: str) -> None:
-    account = connect.account(endpoint)
+def test_the_endpoint_s_cloud_or_what_is_written_says_where_to_sign_in_and_for_what(
+    endpoint: str, own: Aad | None, authority: str, resource: str
+) -> None:
+    account = connect.account(endpoint, own=own)
     assert (account.sign_in.authority, account.resource) == (authority, resource)
-
-
-def test_a_written_authority_and_endpoint_win() -> None:
-    own = Aad(authority_url="https://login.example.com/", endpoint="https://batch.example.com", user="me")
-    account = connect.account(URL, own=own)
-    assert (account.sign_in.authority, account.resource) == ("login.example.com", "https://batch.example.com/")
 
 
 def test_batch_s_scope_keeps_the_resource_s_slash() -> None:
@@ -188,16 +185,13 @@ def test_a_person_is_asked_once_and_known_by_the_next_command(device: type[Devic
     assert kept.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_without_a_key_ring_nothing_is_kept(device: type[Device], tmp_path: Path) -> None:
-    device.no_key_ring = True
-    entra.credential(sign_in_of(Aad(user="me@example.com"))).get_token("scope")
+@pytest.mark.parametrize("no_key_ring", [True, False])
+def test_nothing_is_kept_without_a_key_ring_or_with_a_cache_that_is_switched_off(
+    no_key_ring: bool, device: type[Device], tmp_path: Path
+) -> None:
+    device.no_key_ring = no_key_ring
+    entra.credential(sign_in_of(Aad(user="me", token_cache=TokenCache(enabled=no_key_ring)))).get_token("scope")
     assert "cache_persistence_options" not in device.made[-1]
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_switched_off_cache_keeps_nothing(device: type[Device], tmp_path: Path) -> None:
-    entra.credential(sign_in_of(Aad(user="me", token_cache=TokenCache(enabled=False)))).get_token("scope")
-    assert "cache_persistence_options" not in device.made[0]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -218,10 +212,9 @@ def test_the_code_is_shown_with_where_to_enter_it(device: type[Device], capsys: 
         ("https://mine.vault.azure.net/secrets/key", "login.microsoftonline.com"),
     ],
 )
-def test_a_vault_is_signed_in_to_in_its_own_cloud(endpoint: str, authority: str) -> None:
+def test_a_vault_is_signed_in_to_in_its_own_cloud_and_storage_in_that_of_the_batch_account(
+    endpoint: str, authority: str
+) -> None:
     assert sign_in_of(None, None, endpoint=endpoint).authority == authority
-
-
-def test_storage_is_signed_in_to_in_the_cloud_of_the_batch_account() -> None:
     known = Credentials(batch=BatchCredentials(account_service_url="https://a.chinaeast.batch.chinacloudapi.cn"))
     assert entra.storage_sign_in(known).authority == "login.chinacloudapi.cn"

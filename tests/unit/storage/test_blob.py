@@ -42,15 +42,12 @@ def test_the_url_of_an_account_is_made_of_its_name_unless_the_endpoint_is_a_url(
     assert (storage.url, storage.account) == (url, "acct")
 
 
-def test_an_account_needs_a_key_or_a_token() -> None:
+def test_an_account_needs_a_key_in_base64_or_a_token() -> None:
     with pytest.raises(UsageError, match="the storage account `data` has no account_key"):
         blob.connect("data", KEYLESS)
-    assert blob.connect("data", KEYLESS, TOKEN).token is TOKEN
-
-
-def test_a_key_that_is_not_base64_names_its_account() -> None:
     with pytest.raises(UsageError, match="the account_key of the storage account `acct` is not base64"):
         blob.connect("data", StorageCredentials(account="acct", account_key=Secret("no key")))
+    assert blob.connect("data", KEYLESS, TOKEN).token is TOKEN
 
 
 def credentials(**links: Any) -> Credentials:
@@ -59,23 +56,16 @@ def credentials(**links: Any) -> Credentials:
 
 
 def test_an_account_is_found_by_its_link_or_the_links_that_exist_are_named() -> None:
-    known = credentials(a={"account": "acct"}, b={"account": "other"})
-    assert blob.account_of(known, "b").account == "other"
+    known = credentials(a={"account": "acct"}, b={"account": "<account>"})
+    assert blob.account_of(known, "a").account == "acct"
+    with pytest.raises(ConfigError):
+        blob.account_of(known, "b")
     with pytest.raises(UsageError, match=r"no storage account called `c` \(it has: a, b\); write `storage.c` there"):
         blob.account_of(known, "c")
     with pytest.raises(UsageError, match=r"\(it has: none\)"):
         blob.account_of(credentials(), "c")
-
-
-def test_an_account_that_is_not_filled_in_is_an_error_of_the_configuration() -> None:
-    with pytest.raises(ConfigError):
-        blob.account_of(credentials(a={"account": "<account>"}), "a")
-
-
-def test_the_account_of_the_emulator_replaces_links_without_an_account() -> None:
-    known = credentials(a={"account": "acct"}, b={"account": "<account>"})
-    accounts = [blob.account_of(known, link, lambda: KEYED) for link in ("a", "b", "c")]
-    assert [account is KEYED for account in accounts] == [False, True, True]
+    with_the_emulators = [blob.account_of(known, link, lambda: KEYED) for link in ("a", "b", "c")]
+    assert [account is KEYED for account in with_the_emulators] == [False, True, True]
 
 
 def test_an_account_is_connected_once_and_signs_in_only_without_a_key() -> None:
@@ -116,39 +106,31 @@ def test_a_path_without_a_container_is_refused(path: str) -> None:
 
 def test_a_blob_exists_after_its_upload_and_not_after_it_was_deleted(blobs: BlobServer) -> None:
     assert not blob.exists(blobs.storage, "box", "a b")
+    blobs.asked.clear()
     blob.upload(blobs.storage, "box", "a b", b"content")
-    assert blobs.blobs == {"a b": b"content"}
-    assert blobs.headers[-1]["x-ms-blob-type"] == "BlockBlob"
+    assert blobs.asked == ["PUT", "PUT a b"], "its container is made first"
+    assert (blobs.blobs, blobs.headers[-1]["x-ms-blob-type"]) == ({"a b": b"content"}, "BlockBlob")
     assert blob.exists(blobs.storage, "box", "a b")
-    blob.delete(blobs.storage, "box", "a b")
+    for _ in range(2):  # one that is gone is deleted without an error
+        blob.delete(blobs.storage, "box", "a b")
+        assert blobs.headers[-1]["x-ms-delete-snapshots"] == "include"
     assert not blob.exists(blobs.storage, "box", "a b")
-
-
-def test_an_upload_makes_its_container_first(blobs: BlobServer) -> None:
-    blob.upload(blobs.storage, "box", "a", b"content")
-    assert blobs.asked == ["PUT", "PUT a"]
 
 
 def test_a_container_that_exists_is_no_error_and_another_refusal_is(blobs: BlobServer) -> None:
     blobs.refuse = lambda asked: 409
     blob.make_container(blobs.storage, "box")
     blobs.refuse = lambda asked: 400
-    with pytest.raises(ServiceError, match="make the container box"):
-        blob.make_container(blobs.storage, "box")
-
-
-def test_a_question_that_is_refused_is_no_missing_blob(blobs: BlobServer) -> None:
-    blobs.refuse = lambda asked: 400
-    with pytest.raises(ServiceError, match="look for box/a"):
-        blob.exists(blobs.storage, "box", "a")
-    with pytest.raises(ServiceError, match="delete box/a"):
-        blob.delete(blobs.storage, "box", "a")
-
-
-def test_a_blob_that_is_gone_is_deleted_without_an_error_and_snapshots_go_with_their_blob(blobs: BlobServer) -> None:
-    blob.delete(blobs.storage, "box", "a")
-    assert blobs.asked == ["DELETE a"]
-    assert blobs.headers[0]["x-ms-delete-snapshots"] == "include"
+    for act, operation in (
+        (lambda: blob.make_container(blobs.storage, "box"), "make the container box"),
+        (lambda: blob.exists(blobs.storage, "box", "a"), "look for box/a"),
+        (lambda: blob.delete(blobs.storage, "box", "a"), "delete box/a"),
+    ):
+        with pytest.raises(ServiceError, match=operation):
+            act()
+    blobs.refuse = lambda asked: 404
+    with pytest.raises(NotFound, match="list box/"):
+        list(blob.stored(blobs.storage, "box"))
 
 
 def test_a_long_list_is_read_page_by_page_as_it_is_needed(blobs: BlobServer) -> None:
@@ -194,12 +176,6 @@ def test_a_directory_of_a_hierarchical_namespace_is_no_blob() -> None:
 @pytest.mark.parametrize("container", ["a b", "\u20ac"])
 def test_a_container_that_cannot_exist_makes_a_well_formed_request(container: str) -> None:
     assert re.fullmatch(r"/[!-~]+/x", blob_path(container, "x"))
-
-
-def test_the_list_of_a_container_that_does_not_exist_is_not_empty_but_an_error(blobs: BlobServer) -> None:
-    blobs.refuse = lambda asked: 404
-    with pytest.raises(NotFound, match="list box/"):
-        list(blob.stored(blobs.storage, "box"))
 
 
 @pytest.mark.parametrize(

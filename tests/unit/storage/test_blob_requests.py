@@ -80,6 +80,16 @@ def test_an_answer_that_leads_elsewhere_is_no_success(blobs: BlobServer, status:
         blobs.storage.send("make it", Request("PUT", "/box"))
 
 
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_a_success_with_a_document_is_not_the_services(
+    monkeypatch: pytest.MonkeyPatch, blobs: BlobServer, method: str
+) -> None:
+    monkeypatch.setattr(blob_requests, "received", lambda response: answer(200, b"<html>"))
+    with pytest.raises(Unreachable, match="it has a body, which no answer to such a request has"):
+        blobs.storage.send("make it", Request(method, "/box"))
+    assert blobs.storage.send("read it", Request("GET", "/box")).body == b"<html>"
+
+
 @pytest.mark.parametrize("status", [400, 503])
 def test_a_refusal_whose_body_is_cut_is_a_refusal(status: int) -> None:
     cut: Any = SimpleNamespace(geturl=lambda: URL, status=status, headers={}, read=lambda size: b"", length=5)
@@ -220,16 +230,6 @@ def test_a_refusal_with_a_document_is_no_answer_with_a_body(monkeypatch: pytest.
         blobs.storage.send("store", Request("PUT", "/box/a"))
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE"])
-def test_a_success_with_a_document_is_not_the_services(
-    monkeypatch: pytest.MonkeyPatch, blobs: BlobServer, method: str
-) -> None:
-    monkeypatch.setattr(blob_requests, "received", lambda response: answer(200, b"<html>"))
-    with pytest.raises(Unreachable, match="it has a body, which no answer to such a request has"):
-        blobs.storage.send("make it", Request(method, "/box"))
-    assert blobs.storage.send("read it", Request("GET", "/box")).body == b"<html>"
-
-
 def test_a_sign_in_that_fails_is_named_with_its_account() -> None:
     class SignedOut(Tokens):
         def get_token(self, *scopes: str, **_: Any) -> AccessToken:
@@ -247,15 +247,6 @@ def test_a_transient_fault_is_repeated_and_a_lasting_one_is_not(blobs: BlobServe
     with pytest.raises(ServiceError, match="store: it answers 400"):
         blobs.storage.send("store", Request("PUT", "/box/b"))
     assert len(blobs.asked) == 4
-
-
-def test_nothing_is_repeated_after_a_stop(blobs: BlobServer) -> None:
-    stopped = threading.Event()
-    stopped.set()
-    blobs.refuse = lambda asked: 503
-    with pytest.raises(Unreachable):
-        blobs.storage.send("store", Request("PUT", "/box/a"), stopped=stopped)
-    assert len(blobs.asked) == 1
 
 
 def answer(status: int, body: bytes = b"", **headers: str) -> Answer:
@@ -330,12 +321,18 @@ def test_another_attempt_is_made_after_what_may_pass(outcome: Answer | BaseExcep
     assert transient(outcome) is again
 
 
-def test_an_account_that_does_not_answer_says_what_to_check() -> None:
-    storage = Storage("http://127.0.0.1:9/acct", "acct", Secret("a2V5"))
+def test_nothing_is_repeated_after_a_stop_and_an_account_that_does_not_answer_says_what_to_check(
+    blobs: BlobServer,
+) -> None:
     stopped = threading.Event()
     stopped.set()
+    blobs.refuse = lambda asked: 503
+    with pytest.raises(Unreachable):
+        blobs.storage.send("store", Request("PUT", "/box/a"), stopped=stopped)
+    assert len(blobs.asked) == 1
+    silent = Storage("http://127.0.0.1:9/acct", "acct", Secret("a2V5"))
     with pytest.raises(Unreachable, match=r"list box: 127\.0\.0\.1:9 does not answer: .*; check `account` and"):
-        storage.send("list box", Request("GET", "/box"), stopped=stopped)
+        silent.send("list box", Request("GET", "/box"), stopped=stopped)
 
 
 def test_a_span_is_the_bytes_between_two_positions_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,14 +74,10 @@ def test_the_file_of_a_blob_stays_in_the_destination(name: str, path: str, below
 # --- what is left over ----------------------------------------------------------------------------------------------
 
 
-def test_blobs_without_a_file_are_left_over(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("x")
-    assert sync.surplus_blobs(stored("run/a", "run/b", "a"), "run/", walk(tmp_path)) == ["run/b", "a"]
-
-
-def test_files_without_a_blob_are_left_over(tmp_path: Path) -> None:
+def test_blobs_without_a_file_and_files_without_a_blob_are_left_over(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_text("x")
+    assert sync.surplus_blobs(stored("run/a", "run/c", "a"), "run/", walk(tmp_path)) == ["run/c", "a"]
     assert sync.surplus_files(stored("run/a", "run/c"), "run", tmp_path, names_of_data()) == [tmp_path / "b"]
     assert sync.surplus_files(stored("run/a"), "run", tmp_path / "none", names_of_data()) == []
 

@@ -80,18 +80,44 @@ def test_an_interrupted_upload_continues_with_the_missing_blocks(blobs: BlobServ
     assert blobs.asked.count("PUT model block") == 4 - staged
 
 
-def test_an_interrupted_download_continues_with_the_missing_ranges(blobs: BlobServer, tmp_path: Path) -> None:
+SPANS = ("0-63", "64-127", "128-191", "192-199")
+
+
+def store_anew(blobs: BlobServer, part: Path) -> None:
+    blobs.store("below/model", CONTENT[::-1])
+    blobs.versions["below/model"] = "2"
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "requests"),
+    [
+        (lambda blobs, part: None, None),
+        (store_anew, 5),
+        (lambda blobs, part: part.write_bytes(bytes(192)), 6),  # it is damaged
+        (lambda blobs, part: os.truncate(part, 191), 5),  # it is shorter than its ranges
+    ],
+    ids=["nothing", "another version", "damaged", "shorter"],
+)
+def test_an_interrupted_download_continues_with_the_missing_ranges_of_the_same_blob(
+    meanwhile: Callable[[BlobServer, Path], None], requests: int | None, blobs: BlobServer, tmp_path: Path
+) -> None:
     blobs.store("below/model", CONTENT)
-    blobs.refuse = lambda asked: 400 if asked.endswith("bytes=128-191") else 0
+    blobs.refuse = lambda asked: 400 if asked.endswith("bytes=192-199") else 0
     assert down(blobs, tmp_path).total.failed == 1
     assert not (tmp_path / "below/model").exists()
-    blobs.refuse, before = (lambda asked: 0), set(blobs.asked)
-    blobs.asked = []
+    assert "GET below/model  bytes=0-63" in blobs.asked
+    part, notes = partial(tmp_path / "below/model")
+    assert notes.exists()
+    meanwhile(blobs, part)
+    blobs.refuse, blobs.asked = (lambda asked: 0), []
     down(blobs, tmp_path).check()
-    assert (tmp_path / "below/model").read_bytes() == CONTENT
-    assert "GET below/model  bytes=0-63" in before
-    assert "GET below/model  bytes=0-63" not in blobs.asked
+    assert (tmp_path / "below/model").read_bytes() == blobs.blobs["below/model"]
     assert os.listdir(tmp_path / "below") == ["model"]  # noqa: PTH208
+    if requests is None:
+        assert "GET below/model  bytes=0-63" not in blobs.asked
+    else:
+        ranges = {f"GET below/model  bytes={span}" for span in SPANS}
+        assert ({*blobs.asked}, len(blobs.asked)) == ({"GET  list", *ranges}, requests)
 
 
 def test_the_ranges_that_are_there_are_noted_while_others_come(
@@ -104,16 +130,6 @@ def test_the_ranges_that_are_there_are_noted_while_others_come(
     monkeypatch.setattr(PartialFile, "keep", lambda file, version, ranges: noted.append(len(ranges)))
     down(blobs, tmp_path).check()
     assert noted == [1, 2, 3, 4]
-
-
-def test_a_damaged_partial_file_is_fetched_again(blobs: BlobServer, tmp_path: Path) -> None:
-    blobs.store("model", CONTENT)
-    blobs.refuse = lambda asked: 400 if asked.endswith("bytes=192-199") else 0
-    down(blobs, tmp_path)
-    partial(tmp_path / "model")[0].write_bytes(bytes(192))
-    blobs.refuse = lambda asked: 0
-    down(blobs, tmp_path).check()
-    assert (tmp_path / "model").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("with_md5", [False, True])
@@ -175,12 +191,16 @@ def stop(moving: Moving) -> None:
     moving._crew.stopped.set()
 
 
-def test_bytes_with_another_md5_are_not_given_the_name(blobs: BlobServer, tmp_path: Path) -> None:
-    blobs.store("model", CONTENT)
-    blobs.blobs["model"] = CONTENT[::-1]
-    with pytest.raises(ServiceError, match="download box/model: its bytes have another MD5"):
+def test_bytes_with_another_md5_are_fetched_once_again_and_not_given_the_name(
+    blobs: BlobServer, tmp_path: Path
+) -> None:
+    for name, content in (("model", CONTENT), ("small", CONTENT[:64])):
+        blobs.store(name, content)
+        blobs.blobs[name] = bytes(len(content))
+    with pytest.raises(ServiceError, match=r"2 of 2 .*download box/model: its bytes have another MD5"):
         down(blobs, tmp_path).check()
     assert list(tmp_path.iterdir()) == []
+    assert blobs.asked.count("GET small  bytes=0-63") == 2
 
 
 def test_ranges_of_bytes_with_another_md5_are_no_longer_noted(
@@ -231,25 +251,19 @@ def test_a_blob_whose_answers_have_no_byte_is_given_up_after_pauses(
     assert time.pauses
 
 
-def test_a_file_that_fails_does_not_stop_the_others(blobs: BlobServer, data: Path) -> None:
-    for name in ("a", "b", "c"):
-        (data / name).write_text(name)
+def test_a_file_that_fails_is_named_and_does_not_stop_the_others(blobs: BlobServer, data: Path) -> None:
+    for name in (b"a", b"refused", b"b\xff", b"c"):
+        Path(os.fsdecode(bytes(data) + b"/" + name)).write_text("x")
     (data / "gone").symlink_to("nowhere")
-    blobs.refuse = lambda asked: 400 if asked.startswith("PUT b") else 0
+    os.mkfifo(data / "pipe")
+    blobs.refuse = lambda asked: 400 if asked.startswith("PUT refused") else 0
     tally = up(blobs, data)
-    assert (tally.total.copied, tally.total.failed) == (2, 2)
-    with pytest.raises(ServiceError, match=r"2 of 4 files were not copied to link/box: .*gone: No such file") as raised:
+    assert (tally.total.copied, tally.total.failed, set(blobs.blobs)) == (2, 4, {"a", "c"})
+    with pytest.raises(ServiceError, match="4 of 6 files were not copied to link/box: ") as raised:
         tally.check()
     assert raised.value.exit_code == 4
-    assert set(blobs.blobs) == {"a", "c"}
-
-
-def test_a_file_whose_name_is_no_utf_8_does_not_stop_the_others(blobs: BlobServer, data: Path) -> None:
-    for name in (b"a", b"b\xff", b"c"):
-        Path(os.fsdecode(bytes(data) + b"/" + name)).write_text("x")
-    with pytest.raises(ServiceError, match="its name is not UTF-8"):
-        up(blobs, data).check()
-    assert set(blobs.blobs) == {"a", "c"}
+    reasons = ("its name is not UTF-8", "gone: No such file", "/pipe: it is not a regular file", "refused: ")
+    assert [reason for reason in reasons if reason not in str(raised.value)] == []
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 412])
@@ -324,15 +338,6 @@ def test_no_blob_is_written_through_a_link(blobs: BlobServer, tmp_path: Path) ->
     assert (to / "last").read_bytes() == (to / "fine").read_bytes() == b"x"
 
 
-def test_a_file_that_is_not_regular_is_named_and_the_rest_arrives(blobs: BlobServer, data: Path) -> None:
-    os.mkfifo(data / "pipe")
-    (data / "small").write_bytes(b"ok")
-    with pytest.raises(ServiceError, match=r"1 of 2 files .*/pipe: it is not a regular file") as raised:
-        up(blobs, data).check()
-    assert raised.value.exit_code == 4
-    assert blobs.blobs == {"small": b"ok"}
-
-
 def test_a_connection_that_another_thread_takes_does_not_stop_the_close(blobs: BlobServer) -> None:
     class Taken(list[HTTPConnection]):
         def pop(self, index: SupportsIndex = -1) -> HTTPConnection:
@@ -344,22 +349,15 @@ def test_a_connection_that_another_thread_takes_does_not_stop_the_close(blobs: B
     assert blobs.storage._idle == []
 
 
-def test_a_file_of_the_same_content_is_not_sent_again(blobs: BlobServer, data: Path) -> None:
-    (data / "small").write_bytes(b"x")
-    (data / "model").write_bytes(CONTENT)
-    blobs.store("small", b"x")
-    blobs.store("model", CONTENT)
-    assert up(blobs, data).total.unchanged == 2
-    assert blobs.asked == ["PUT", "GET  list"]
-
-
-def test_a_file_of_another_content_and_the_same_size_is_sent_again(blobs: BlobServer, data: Path) -> None:
-    (data / "small").write_bytes(b"x")
-    (data / "model").write_bytes(CONTENT)
-    blobs.store("small", b"y")
-    blobs.store("model", CONTENT[::-1])
-    assert up(blobs, data).total == ("link/box", 2, 2, 0, 0, 201)
-    assert blobs.blobs == {"small": b"x", "model": CONTENT}
+@pytest.mark.parametrize("same", [True, False])
+def test_a_file_is_sent_again_only_if_its_content_is_another(same: bool, blobs: BlobServer, data: Path) -> None:
+    contents = {"small": b"x", "model": CONTENT}
+    for name, content in contents.items():
+        (data / name).write_bytes(content)
+        blobs.store(name, content if same else bytes(len(content)))
+    assert up(blobs, data).total == ("link/box", 2, 0 if same else 2, 2 if same else 0, 0, 0 if same else 201)
+    assert (blobs.asked == ["PUT", "GET  list"]) is same
+    assert blobs.blobs == contents
 
 
 @pytest.mark.parametrize(("seconds", "sent"), [(-1, False), (0, False), (1, True)])
@@ -474,10 +472,14 @@ def noting(method: Any, note: Callable[[Any], None]) -> Any:
 # --- downloads ------------------------------------------------------------------------------------------------------
 
 
-def test_a_downloaded_file_has_the_time_of_its_blob(blobs: BlobServer, tmp_path: Path) -> None:
+def test_a_downloaded_file_has_the_time_of_its_blob_and_the_permissions_of_a_new_file(
+    blobs: BlobServer, tmp_path: Path
+) -> None:
     blobs.store("small", b"x")
     down(blobs, tmp_path).check()
-    assert (tmp_path / "small").stat().st_mtime == LISTED
+    (tmp_path / "own").write_bytes(b"x")
+    status = (tmp_path / "small").stat()
+    assert (status.st_mtime, status.st_mode) == (LISTED, (tmp_path / "own").stat().st_mode)
 
 
 @pytest.mark.parametrize("size", [1, 200])
@@ -548,58 +550,17 @@ def test_a_blob_that_changed_after_it_was_listed_is_not_mixed_with_its_earlier_v
     assert not (tmp_path / "model").exists()
 
 
-def test_the_ranges_of_an_earlier_version_are_fetched_again(blobs: BlobServer, tmp_path: Path) -> None:
-    blobs.store("model", CONTENT)
-    blobs.refuse = lambda asked: 400 if asked.endswith("bytes=128-191") else 0
-    assert down(blobs, tmp_path).total.failed == 1
-    blobs.store("model", CONTENT[::-1])
-    blobs.versions["model"] = "2"
-    blobs.refuse, blobs.asked = (lambda asked: 0), []
-    down(blobs, tmp_path).check()
-    assert (tmp_path / "model").read_bytes() == CONTENT[::-1]
-    assert sorted(blobs.asked)[1:] == [f"GET model  bytes={span}" for span in ("0-63", "128-191", "192-199", "64-127")]
-
-
-def test_a_partial_file_that_is_shorter_than_its_ranges_is_fetched_again(blobs: BlobServer, tmp_path: Path) -> None:
-    blobs.store("model", CONTENT)
-    blobs.refuse = lambda asked: 400 if asked.endswith("bytes=192-199") else 0
-    assert down(blobs, tmp_path).total.failed == 1
-    part, notes = partial(tmp_path / "model")
-    assert notes.exists()
-    os.truncate(part, 191)
-    blobs.refuse, blobs.asked = (lambda asked: 0), []
-    down(blobs, tmp_path).check()
-    assert len(blobs.asked) == 1 + 4
-    assert (tmp_path / "model").read_bytes() == CONTENT
-
-
-def test_wrong_bytes_are_fetched_once_again(blobs: BlobServer, tmp_path: Path) -> None:
-    blobs.store("small", CONTENT[:64])
-    blobs.blobs["small"] = bytes(64)
-    assert down(blobs, tmp_path).total.failed == 1
-    assert blobs.asked.count("GET small  bytes=0-63") == 2
-
-
-def test_what_was_behind_the_end_of_a_partial_file_is_cut_off(blobs: BlobServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_link", [True, False])
+def test_what_was_behind_the_end_of_a_partial_file_is_cut_off_but_no_link_is_followed(
+    is_link: bool, blobs: BlobServer, tmp_path: Path
+) -> None:
     blobs.store("small", b"xy")
-    partial(tmp_path / "small")[0].write_bytes(b"abcdef")
-    down(blobs, tmp_path).check()
-    assert (tmp_path / "small").read_bytes() == b"xy"
-
-
-def test_a_link_in_place_of_a_partial_file_is_not_followed(blobs: BlobServer, tmp_path: Path) -> None:
-    blobs.store("small", b"xy")
-    (tmp_path / "mine").write_bytes(b"precious")
-    partial(tmp_path / "small")[0].symlink_to("mine")
-    assert down(blobs, tmp_path).total.failed == 1
-    assert (tmp_path / "mine").read_bytes() == b"precious"
-
-
-def test_a_downloaded_file_has_the_permissions_of_a_new_file(blobs: BlobServer, tmp_path: Path) -> None:
-    blobs.store("small", b"x")
-    down(blobs, tmp_path).check()
-    (tmp_path / "own").write_bytes(b"x")
-    assert (tmp_path / "small").stat().st_mode == (tmp_path / "own").stat().st_mode
+    part, mine = partial(tmp_path / "small")[0], tmp_path / "mine"
+    mine.write_bytes(b"precious")
+    part.symlink_to("mine") if is_link else part.write_bytes(b"abcdef")
+    assert down(blobs, tmp_path).total.failed == is_link
+    assert mine.read_bytes() == b"precious"
+    assert is_link or (tmp_path / "small").read_bytes() == b"xy"
 
 
 def test_files_are_closed_after_their_download(
