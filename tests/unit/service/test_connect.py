@@ -36,11 +36,19 @@ def test_only_this_machine_is_near(endpoint: str, near: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("emulated", "label", "options"),
-    [(False, "", ""), (True, "", " --local"), (False, "west", " --batch-account west")],
+    ("emulated", "label", "options", "region", "node_key"),
+    [
+        (False, "", "", "westeurope", ""),
+        (True, "", " --local", None, "a2V5"),
+        (False, "west", " --batch-account west", "westeurope", ""),
+    ],
 )
-def test_a_command_reaches_the_account_of_another_by_its_options(emulated: bool, label: str, options: str) -> None:
-    assert Account("", "acct", KEY, emulated=emulated, label=label).option == options
+def test_only_the_emulator_or_a_labelled_account_needs_an_option_and_only_a_node_of_the_emulator_gets_the_key(
+    emulated: bool, label: str, options: str, region: str | None, node_key: str
+) -> None:
+    account = Account("https://a.westeurope.batch.azure.com", "a", KEY, emulated=emulated, label=label)
+    assert (account.option, account.region, account.node_key) == (options, region, node_key)
+    assert account._replace(key=None).node_key == ""
 
 
 @pytest.mark.parametrize(
@@ -64,20 +72,19 @@ def test_an_account_that_cannot_be_reached_safely_is_refused(endpoint: str, key:
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "reached"),
+    ("endpoint", "name", "reached"),
     [
-        ("a.r.batch.azure.com", "https://a.r.batch.azure.com"),
-        (" https://a.r.batch.azure.com/ ", "https://a.r.batch.azure.com"),
-        ("https://a:1", "https://a:1"),
-        ("http://127.0.0.1:80", "http://127.0.0.1:80"),
+        ("a.r.batch.azure.com", "name", "https://a.r.batch.azure.com"),
+        (" https://a.r.batch.azure.com/ ", "name", "https://a.r.batch.azure.com"),
+        ("https://a:1", "name", "https://a:1"),
+        ("http://127.0.0.1:80", "name", "http://127.0.0.1:80"),
+        ("https://mine.r.batch.azure.com", None, "https://mine.r.batch.azure.com"),
     ],
 )
-def test_an_account_is_reached_by_its_whole_url(endpoint: str, reached: str) -> None:
-    assert connect.account(endpoint, "name", KEY)[:3] == (reached, "name", KEY)
-
-
-def test_an_account_without_a_name_has_that_of_its_host() -> None:
-    assert connect.account("https://mine.r.batch.azure.com", None, KEY).name == "mine"
+def test_an_account_is_reached_by_its_whole_url_and_has_by_default_the_name_of_its_host(
+    endpoint: str, name: str | None, reached: str
+) -> None:
+    assert connect.account(endpoint, name, KEY)[:3] == (reached, name or "mine", KEY)
 
 
 @pytest.mark.parametrize("resource", ["https://mine", "https://mine/"])
@@ -85,33 +92,17 @@ def test_the_audience_of_tokens_ends_with_a_slash(resource: str) -> None:
     assert connect.account("https://a.r.batch.azure.com", own=Aad(endpoint=resource)).resource == "https://mine/"
 
 
-def test_the_environment_names_an_account_with_its_key() -> None:
-    environment = {"AZURE_BATCH_ENDPOINT": "https://a", "AZURE_BATCH_ACCOUNT": "b", "AZURE_BATCH_ACCESS_KEY": "a2V5"}
-    account = connect.account_of(None, environment)
-    assert account is not None
-    assert account[:3] == ("https://a", "b", KEY)
-
-
 def test_the_credentials_of_an_account_win_over_the_environment_and_its_sign_in_over_the_general_one() -> None:
     environment = {"AZURE_BATCH_ENDPOINT": "https://a", "AZURE_BATCH_ACCOUNT": "b", "AZURE_BATCH_ACCESS_KEY": "a2V5"}
+    of_the_environment = connect.account_of(None, environment)
+    assert of_the_environment is not None and of_the_environment[:3] == ("https://a", "b", KEY)
     batch = {"account": "c", "account_service_url": "https://c", "aad": {"endpoint": "https://own"}}
     credentials: Credentials = convert({"batch": batch, "aad": {"endpoint": "https://general"}}, Credentials)
     account = connect.account_of(credentials, environment)
     assert account is not None
-    assert (account.endpoint, account.name, account.key) == ("https://c", "c", None)
-    assert account.resource == "https://own/"
-
-
-def test_an_account_without_its_endpoint_is_no_missing_account() -> None:
+    assert (*account[:3], account.resource) == ("https://c", "c", None, "https://own/")
     with pytest.raises(UsageError, match="AZURE_BATCH_ACCOUNT is b, and AZURE_BATCH_ENDPOINT is not set"):
         connect.account_of(None, {"AZURE_BATCH_ACCOUNT": "b"})
-
-
-def test_only_the_emulator_needs_an_option_and_has_no_region() -> None:
-    account = Account("https://a.westeurope.batch.azure.com", "a")
-    assert (account.option, account.region) == ("", "westeurope")
-    emulated = account._replace(emulated=True)
-    assert (emulated.option, emulated.region) == (" --local", None)
 
 
 @pytest.fixture
@@ -121,13 +112,16 @@ def transport(monkeypatch: pytest.MonkeyPatch) -> Plays:
     return made
 
 
-def test_the_embedded_services_own_token_is_sent_over_http(transport: Plays) -> None:
+def test_a_request_is_signed_for_its_account_or_has_the_embedded_services_own_token(transport: Plays) -> None:
     def issued(key: str, account: str) -> AccessToken:
         return AccessToken(f"{key} for {account}", 4_000_000_000)
 
-    where = Account("http://127.0.0.1:1", "a", token=OwnTokens("a", KEY, issued))
-    assert read.pools(connect.connect(where)) == ()
-    assert transport.sent[0][2]["Authorization"] == "Bearer a2V5 for a"
+    own = Account("http://127.0.0.1:1", "a", token=OwnTokens("a", KEY, issued))
+    for where in (own, Account("https://a", "name", KEY)):
+        assert read.pools(connect.connect(where)) == ()
+    by_token, by_key = (headers["Authorization"] for _, _, headers in transport.sent)
+    assert by_token == "Bearer a2V5 for a"
+    assert by_key.startswith("SharedKey name:")
 
 
 @pytest.mark.parametrize("signed", [True, False])
@@ -141,16 +135,6 @@ def test_a_request_that_is_sent_once_is_signed_by_the_key_or_not_at_all(transpor
     assert headers.get("Authorization", "").startswith("SharedKey acct:") is signed
     with pytest.raises(UsageError, match="without a shared key"):
         connect.once(Account("http://127.0.0.1:1", "acct", None), signed=signed)
-
-
-@pytest.mark.parametrize(("emulated", "key", "given"), [(True, KEY, "a2V5"), (False, KEY, ""), (True, None, "")])
-def test_only_a_node_of_the_emulator_gets_the_key(emulated: bool, key: Secret | None, given: str) -> None:
-    assert Account("http://127.0.0.1:1", "acct", key, emulated=emulated).node_key == given
-
-
-def test_a_request_with_a_key_is_signed_for_its_account(transport: Plays) -> None:
-    read.pools(connect.connect(Account("https://a", "name", KEY)))
-    assert transport.sent[0][2]["Authorization"].startswith("SharedKey name:")
 
 
 def test_a_client_keeps_a_connection_for_each_of_many_threads() -> None:

@@ -70,25 +70,23 @@ def test_only_complete_lines_are_given_and_each_once(follower: Follower, file: F
     assert list(follower.new_lines("n0", last=True)) == ["end"]
 
 
-def test_a_retry_on_another_node_is_read_from_its_beginning_even_if_it_is_longer(
-    follower: Follower, file: File
-) -> None:
-    after(follower, file, "one\n")
-    assert after(follower, file, "one\ntwo\n", node="n1") == ["one", "two"]
-
-
-@pytest.mark.parametrize("again", ["other\n", "other\n" * 100, ""], ids=["shorter", "longer", "empty"])
-def test_a_file_that_is_written_anew_on_the_same_node_is_read_from_its_beginning(
-    follower: Follower, file: File, again: str
+@pytest.mark.parametrize(
+    ("node", "again", "lines"),
+    [
+        ("n1", LONG + "two\n", [*LONG.splitlines(), "two"]),
+        ("n0", "other\n", ["other"]),
+        ("n0", "other\n" * 100, ["other"] * 100),
+        ("n0", "", []),
+        ("n0", LONG + LONG, LONG.splitlines()),
+    ],
+    ids=["another node", "shorter", "longer", "empty", "appended"],
+)
+def test_a_retry_is_read_from_its_beginning_unless_it_appends_to_the_file(
+    follower: Follower, file: File, node: str, again: str, lines: list[str]
 ) -> None:
     after(follower, file, LONG)
-    assert after(follower, file, again) == again.splitlines()
-    assert after(follower, file, again + "more\n") == ["more"]
-
-
-def test_a_retry_that_appends_to_the_file_repeats_nothing(follower: Follower, file: File) -> None:
-    after(follower, file, LONG)
-    assert after(follower, file, LONG + LONG) == LONG.splitlines()
+    assert after(follower, file, again, node) == lines
+    assert after(follower, file, again + "more\n", node) == ["more"]
 
 
 @cache
@@ -166,16 +164,12 @@ def test_the_end_of_a_file_is_read_without_what_is_before_it(length: int, size: 
     assert [request.headers.get("ocp-range") for request in service.transport.requests] == [None, span]
 
 
-def test_an_empty_file_is_not_read() -> None:
+def test_an_empty_file_is_not_read_and_a_directory_has_no_end() -> None:
     service = Service((200, None, {"Content-Length": "0"}))
     assert files.end_of(service.client, TREE, "f") == b""
     assert service.asked == ["HEAD /jobs/j/tasks/t/files/f"]
-
-
-def test_a_directory_has_no_end() -> None:
-    service = Service((200, None, {"ocp-batch-file-isdirectory": "True"}))
     with pytest.raises(NotFound, match="d of task j/t is a directory"):
-        files.end_of(service.client, TREE, "d")
+        files.end_of(Service((200, None, {"ocp-batch-file-isdirectory": "True"})).client, TREE, "d")
 
 
 def test_the_stderr_of_a_task_that_never_ran_has_no_lines() -> None:

@@ -48,18 +48,13 @@ def file(content: bytes) -> tuple[tuple[int, Any, Mapping[str, str]], tuple[int,
         ("steady", ("waitingforstarttask", "running")),
     ],
 )
-def test_a_pool_is_not_ready_before_it_is_steady_and_all_its_nodes_accept_tasks(
+def test_a_pool_is_not_ready_before_it_is_steady_and_has_its_target_of_nodes_that_accept_tasks(
     allocation: str, states: tuple[str, ...]
 ) -> None:
-    service = Service(pool(allocation), nodes(*states), pool(), nodes("idle", "running"))
+    service = Service(pool(allocation), nodes(*states), pool(), nodes("idle", "running", "idle"))
     ready = watch.pool_ready(service.client, "p", 60, AT_ONCE)
-    assert [node.state for node in ready] == ["idle", "running"]
+    assert [node.state for node in ready] == ["idle", "running", "idle"]
     assert service.asked == ["GET /pools/p", "GET /pools/p/nodes"] * 2
-
-
-def test_a_pool_with_more_nodes_than_its_target_is_ready() -> None:
-    service = Service(pool(dedicated=1, spot=0), nodes("idle", "idle"))
-    assert len(watch.pool_ready(service.client, "p", 60, AT_ONCE)) == 2
 
 
 def test_a_state_of_a_pool_is_reported_once_and_its_nodes_at_each_look() -> None:
@@ -171,17 +166,20 @@ def test_a_broken_node_is_rebooted_a_few_times_and_each_time_is_reported() -> No
     assert reboots.mend(STANDING, replace(UNUSABLE, id="other"))
 
 
-def test_a_node_in_another_state_is_not_rebooted() -> None:
-    service = Service((202, None))
-    assert not Reboots(service.client, frozenset({"starttaskfailed"}), lambda _: None).mend(STANDING, UNUSABLE)
-    assert service.asked == []
-
-
-@pytest.mark.parametrize(("code", "mended"), [("NodeBeingRebooted", True), ("NodeNotFound", False)])
-def test_a_refused_reboot_counts_only_if_another_is_running(code: str, mended: bool) -> None:
-    reported: list[str] = []
-    reboots = Reboots(Service(pool(), refusal(code)).client, frozenset({"unusable"}), reported.append)
-    assert (reboots.mend(STANDING, UNUSABLE), reported) == (mended, [])
+@pytest.mark.parametrize(
+    ("state", "code", "mended", "requests"),
+    [
+        ("starttaskfailed", "", False, 0),
+        ("unusable", "NodeBeingRebooted", True, 2),
+        ("unusable", "NodeNotFound", False, 2),
+    ],
+)
+def test_no_node_in_another_state_is_rebooted_and_a_refusal_counts_only_if_another_reboot_is_running(
+    state: str, code: str, mended: bool, requests: int
+) -> None:
+    service, reported = Service(pool(), refusal(code)), list[str]()
+    reboots = Reboots(service.client, frozenset({state}), reported.append)
+    assert (reboots.mend(STANDING, UNUSABLE), reported, len(service.asked)) == (mended, [], requests)
 
 
 def created(day: int, state: str = "resizing") -> tuple[int, Any]:
@@ -211,16 +209,13 @@ def test_a_wait_for_a_pool_ends_when_another_pool_has_its_id(
 # --- other waits for pools ------------------------------------------------------------------------------------------
 
 
-def test_a_pool_that_stopped_growing_is_returned_with_its_counts(pauses: list[float]) -> None:
-    service = Service(pool("resizing"), pool("steady", currentDedicatedNodes=3))
+def test_a_pool_that_stopped_growing_is_returned_with_its_counts_which_end_a_wait_for_it(pauses: list[float]) -> None:
+    growing = pool("resizing", currentDedicatedNodes=3, currentLowPriorityNodes=4)
+    service = Service(growing, pool("steady", currentDedicatedNodes=3))
     assert watch.pool_steady(service.client, "p", 60, Pace(1.0, 5.0), lambda _: None).dedicated == 3
     assert pauses == [1.0]
-
-
-def test_a_pool_that_does_not_stop_growing_ends_the_wait_with_its_counts() -> None:
-    service = Service(pool("resizing", currentDedicatedNodes=3, currentLowPriorityNodes=4))
     with pytest.raises(TimedOut, match=r"pool p to stop growing .* last seen: allocation resizing, 3\+4 nodes"):
-        watch.pool_steady(service.client, "p", 0, AT_ONCE, lambda _: None)
+        watch.pool_steady(Service(growing).client, "p", 0, AT_ONCE, lambda _: None)
 
 
 @pytest.mark.parametrize(("pace", "pause"), [(Pace(1, 5, request=2.5), 5), (Pace(1, 5, request=7), 14)])
@@ -263,11 +258,8 @@ def test_a_deletion_is_waited_for_until_no_object_or_another_one_has_the_id(last
     first = (200, {"id": "j", "creationTime": "2026-01-01T00:00:00Z", "state": "deleting"})
     deletion.gone(Service(first, first, last).client, JOB, Pace(1.0, 5.0, 2.0), None, 60)
     assert pauses == [1.0, 2.0]
-
-
-def test_an_object_that_stays_ends_the_wait_for_its_deletion() -> None:
     with pytest.raises(TimedOut, match="waiting for job j to be gone took longer than 0 s"):
-        deletion.gone(Service((200, {"id": "j"})).client, JOB, AT_ONCE, None, 0)
+        deletion.gone(Service(first).client, JOB, AT_ONCE, None, 0)
 
 
 # --- tasks of a job that do not end ---------------------------------------------------------------------------------
@@ -298,10 +290,13 @@ def test_a_wait_for_tasks_ends_when_another_job_has_the_id() -> None:
         wait(Service(*[RUNNING] * 8, first, *[RUNNING] * 8, second))
 
 
-def test_active_tasks_of_a_terminated_job_are_not_waited_for() -> None:
-    service = Service(*[RUNNING] * 8, job("completed"), RUNNING)
+@pytest.mark.parametrize("found", [[], [job("active", poolInfo={"poolId": "p"}), NO_POOL]])
+def test_active_tasks_of_a_terminated_job_are_not_waited_for_also_if_it_ends_while_its_pool_is_read(
+    found: list[Any],
+) -> None:
+    service = Service(*[RUNNING] * 8, *found, job("completed"), RUNNING)
     assert wait(service) == 9
-    assert service.asked == ["GET /jobs/j/tasks"] * 8 + ["GET /jobs/j", "GET /jobs/j/tasks"]
+    assert service.asked[-2:] == ["GET /jobs/j", "GET /jobs/j/tasks"]
 
 
 def test_tasks_of_a_job_whose_pool_is_deleted_are_not_waited_for() -> None:
@@ -310,11 +305,6 @@ def test_tasks_of_a_job_whose_pool_is_deleted_are_not_waited_for() -> None:
         wait(service)
     assert caught.value.code == "PoolNotFound"
     assert "jobs del" not in str(caught.value), "a run deletes its job itself"
-
-
-def test_a_job_that_ends_while_its_pool_is_read_is_no_job_without_a_pool() -> None:
-    service = Service(*[RUNNING] * 8, job("active", poolInfo={"poolId": "p"}), NO_POOL, job("completed"), RUNNING)
-    assert wait(service) == 9
 
 
 @pytest.mark.parametrize("found", [[job("active", poolInfo={"poolId": "p"}), pool()], [job("disabled")]])

@@ -50,31 +50,21 @@ POOL = {
 RESIZING = Pool("p", "active", "resizing", "standard_d2s_v5", 1, 2, 3, 4, True, 5, (DISK_FULL,))
 
 
-def test_a_pool_is_read_with_its_counts_and_errors() -> None:
+def test_a_pool_is_read_with_its_counts_and_errors_or_has_no_nodes_and_one_slot() -> None:
     assert read.pool(Service((200, POOL)).client, "p") == RESIZING
-
-
-def test_a_pool_without_counts_has_no_nodes_and_one_slot() -> None:
+    assert read.facts_of(RESIZING) == PoolFacts("p", "STANDARD_D2S_V5", 1, 3, True, 5)
     service = Service(listed({"id": "p", "state": "active", "vmSize": "d2"}))
     assert read.pools(service.client) == (Pool("p", "active", "", "d2", 0, 0, 0, 0, False, 1),)
 
 
-def test_a_plan_takes_the_living_counts_of_a_pool_and_its_size_in_capital_letters() -> None:
-    assert read.facts_of(RESIZING) == PoolFacts("p", "STANDARD_D2S_V5", 1, 3, True, 5)
-
-
-def test_only_the_nodes_of_pools_that_have_some_are_asked_for_their_hours() -> None:
+def test_only_the_nodes_of_pools_that_have_some_are_asked_for_their_hours_and_a_pool_that_goes_is_in_no_list() -> None:
     pools = [replace(RESIZING, dedicated=0, spot=0), replace(RESIZING, dedicated=0, spot=1), replace(RESIZING, spot=0)]
-    service = Service(listed({"id": "n", "state": "idle", "allocationTime": "2026-11-23T12:00:00Z"}))
-    hours = [pool.node_hours for pool in read.with_node_hours(service.client, pools, NOW + timedelta(minutes=30))]
-    assert hours == [0.0, 0.5, 0.5]
-    assert service.asked == ["GET /pools/p/nodes"] * 2
-
-
-def test_a_pool_that_goes_while_its_hours_are_read_is_in_no_list() -> None:
-    gone, living = replace(RESIZING, id="gone"), replace(RESIZING, dedicated=0, spot=0)
-    service = Service(refusal("PoolNotFound", 404))
-    assert [pool.id for pool in read.with_node_hours(service.client, [gone, living], NOW)] == ["p"]
+    answer = listed({"id": "n", "state": "idle", "allocationTime": "2026-11-23T12:00:00Z"})
+    service = Service(answer, answer, refusal("PoolNotFound", 404))
+    gone = replace(RESIZING, id="gone")
+    seen = read.with_node_hours(service.client, [*pools, gone], NOW + timedelta(minutes=30))
+    assert [(pool.id, pool.node_hours) for pool in seen] == [("p", 0.0), ("p", 0.5), ("p", 0.5)]
+    assert service.asked == [*["GET /pools/p/nodes"] * 2, "GET /pools/gone/nodes"]
 
 
 # --- nodes ----------------------------------------------------------------------------------------------------------
@@ -201,10 +191,6 @@ def test_jobs_that_ended_before_a_time_are_filtered_by_the_service_in_utc() -> N
     assert service.queries[0]["$filter"] == where
 
 
-def test_the_creation_of_a_job_is_a_time() -> None:
-    assert read.job(Service((200, JOB)).client, "j").created == STARTED
-
-
 def test_a_schedule_is_read_with_its_next_run_and_its_last_job() -> None:
     info = {"nextRunTime": START, "endTime": END, "recentJob": {"id": "s:job-1"}}
     service = Service((200, {"id": "s", "state": "active", "executionInfo": info}))
@@ -323,21 +309,14 @@ def test_only_what_a_plan_names_and_the_service_has_is_looked_up() -> None:
 # --- the clocks -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [200, 403])
-def test_an_answer_and_a_refusal_tell_how_far_this_machines_clock_is_ahead(
-    status: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("status", "date", "skew"), [(200, {}, 420.0), (403, {}, 420.0), (200, {"Date": ""}, None)])
+def test_the_date_of_an_answer_or_a_refusal_tells_how_far_this_machines_clock_is_ahead(
+    status: int, date: dict[str, str], skew: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clock_difference, "now", lambda: NOW + timedelta(minutes=7))
-    service = Service((status, EMPTY))
-    assert read.clock_skew(service.client) == 420.0
+    service = Service((status, EMPTY, date))
+    assert read.clock_skew(service.client) == skew
     assert service.queries == [{"maxresults": "1"}]
-
-
-def test_an_answer_without_a_date_tells_nothing_about_the_clock() -> None:
-    assert read.clock_skew(Service((200, EMPTY, {"Date": ""})).client) is None
-
-
-def test_the_clock_of_a_service_that_does_not_answer_is_an_error() -> None:
     with pytest.raises(Unreachable):
         read.clock_skew(Service(NO_CONNECTION).client)
 

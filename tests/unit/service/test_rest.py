@@ -143,10 +143,26 @@ def account(name: str, **more: Any) -> Any:
     return {**shapes.account(name, f"{name}.westeurope.batch.azure.com"), "location": "westeurope", **more}
 
 
-def test_a_region_that_is_given_whole_is_not_looked_up(play: Play) -> None:
-    transport = play(SUBSCRIPTIONS)
-    assert arm.region(manager(), MINE, "s", "l") == Region("s", "l")
-    assert transport.sent == []
+@pytest.mark.parametrize(
+    ("subscription", "location", "region"),
+    [
+        ("s", "l", Region("s", "l")),
+        (None, None, Region("two", "westeurope")),
+        (None, "eastus", Region("two", "eastus")),
+    ],
+)
+def test_the_account_is_searched_in_all_subscriptions_unless_its_region_is_given_whole(
+    subscription: str | None, location: str | None, region: Region, play: Play
+) -> None:
+    mine = account("mine", id=shapes.account("mine")["id"].replace(shapes.SUBSCRIPTION, "two"))
+    transport = play(SUBSCRIPTIONS, listed(account("other")), listed(account("third"), mine))
+    assert arm.region(manager(), MINE, subscription, location) == region
+    searched = [
+        "/subscriptions",
+        "/subscriptions/one/providers/Microsoft.Batch/batchAccounts",
+        "/subscriptions/two/providers/Microsoft.Batch/batchAccounts",
+    ]
+    assert [urlsplit(url).path for _, url, _ in transport.sent] == ([] if subscription else searched)
 
 
 @pytest.mark.parametrize(
@@ -159,18 +175,6 @@ def test_what_an_account_would_complete_is_named(
     play(SUBSCRIPTIONS)
     with pytest.raises(UsageError, match=f"give {missing}, or set AZURE_BATCH_ENDPOINT"):
         arm.region(manager(), "", subscription, location)
-
-
-@pytest.mark.parametrize(("location", "expected"), [(None, "westeurope"), ("eastus", "eastus")])
-def test_the_account_is_searched_in_all_subscriptions(location: str | None, expected: str, play: Play) -> None:
-    mine = account("mine", id=shapes.account("mine")["id"].replace(shapes.SUBSCRIPTION, "two"))
-    transport = play(SUBSCRIPTIONS, listed(account("other")), listed(account("third"), mine))
-    assert arm.region(manager(), MINE, None, location) == Region("two", expected)
-    assert [urlsplit(url).path for _, url, _ in transport.sent] == [
-        "/subscriptions",
-        "/subscriptions/one/providers/Microsoft.Batch/batchAccounts",
-        "/subscriptions/two/providers/Microsoft.Batch/batchAccounts",
-    ]
 
 
 def test_an_account_is_searched_in_the_given_subscription_alone(play: Play) -> None:
@@ -205,23 +209,19 @@ def test_a_location_that_is_no_name_is_not_sent(location: str, play: Play) -> No
 
 
 @pytest.mark.parametrize(
-    ("identities", "sent"),
+    ("identities", "sent", "answer"),
     [
-        (["/i/1", "/i/2"], {"type": "UserAssigned", "userAssignedIdentities": {"/i/1": {}, "/i/2": {}}}),
-        ([], {"type": "None"}),
+        (["/i/1", "/i/2"], {"type": "UserAssigned", "userAssignedIdentities": {"/i/1": {}, "/i/2": {}}}, None),
+        ([], {"type": "None"}, None),
+        ([], {"type": "None"}, {"identity": None}),
     ],
 )
-def test_the_identities_of_a_pool_are_replaced(identities: list[str], sent: Any, play: Play) -> None:
-    transport = play((200, {"identity": sent}))
+def test_the_identities_of_a_pool_are_replaced(identities: list[str], sent: Any, answer: Any, play: Play) -> None:
+    transport = play((200, answer or {"identity": sent}))
     where = arm.account_of(shapes.account())
     assert arm.set_pool_identity(manager(), where, "p/q", identities) == tuple(identities)
     assert transport.requests[0].content == json.dumps({"identity": sent})
     assert asked(transport) == [f"PATCH https://management.azure.com{where.path}/pools/p%2Fq?api-version=2025-06-01"]
-
-
-def test_a_pool_without_identities_has_none(play: Play) -> None:
-    play((200, {"identity": None}))
-    assert arm.set_pool_identity(manager(), arm.account_of(shapes.account()), "p", []) == ()
 
 
 @pytest.mark.parametrize(
@@ -275,6 +275,7 @@ def test_a_secret_is_read_from_its_vault_with_a_token_for_vaults(domain: str, pa
     assert vault.secret(token, f"https://mine.{domain}{path}") == "secret"
     assert asked(transport) == [f"GET https://mine.{domain}{path}?api-version=7.4"]
     assert token.scopes == [(f"https://{domain}/.default",)]
+    assert vault.secret(token, "https://my.vault/secrets/key", domain="my.vault") == "secret"
 
 
 @pytest.mark.parametrize(
@@ -296,20 +297,18 @@ def test_a_url_that_is_no_secret_of_a_vault_gets_no_request(secret_id: str, play
     assert (transport.sent, token.scopes) == ([], [])
 
 
-def test_a_vault_outside_the_known_clouds_is_asked_if_it_is_allowed(play: Play) -> None:
-    play((200, {"value": "secret"}))
-    assert vault.secret(Token(), "https://my.vault/secrets/key", domain="my.vault") == "secret"
-
-
-def test_a_secret_that_does_not_exist_is_named(play: Play) -> None:
-    play((404, {"error": {"code": "SecretNotFound", "message": "No."}}))
-    with pytest.raises(NotFound, match=r"read the secret other of mine\.vault\.azure\.net: No"):
-        vault.secret(Token(), "https://mine.vault.azure.net/secrets/other")
-
-
-def test_a_secret_without_a_text_is_an_error(play: Play) -> None:
-    play((200, {"value": None}))
-    with pytest.raises(ServiceError, match=r"the secret key of mine.vault.azure.net has no value"):
+@pytest.mark.parametrize(
+    ("answer", "kind", "said"),
+    [
+        ((404, {"error": {"code": "SecretNotFound", "message": "No."}}), NotFound, "read the secret key of .*: No"),
+        ((200, {"value": None}), ServiceError, r"the secret key of mine\.vault\.azure\.net has no value"),
+    ],
+)
+def test_a_secret_that_does_not_exist_or_has_no_text_is_named(
+    answer: Any, kind: type[ServiceError], said: str, play: Play
+) -> None:
+    play(answer)
+    with pytest.raises(kind, match=said):
         vault.secret(Token(), "https://mine.vault.azure.net/secrets/key")
 
 

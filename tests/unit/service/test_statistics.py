@@ -49,6 +49,7 @@ def test_times_causes_and_the_slowest_are_counted() -> None:
     ("more", "slots", "hours"),
     [
         ({}, 1, 0.01),
+        ({}, 0, 0.01),
         ({}, 4, 0.0025),
         ({"requiredSlots": 2}, 4, 0.005),
         ({"multiInstanceSettings": {"numberOfInstances": 3}}, 1, 0.03),
@@ -101,9 +102,3 @@ def test_the_most_frequent_cause_comes_first_with_its_message() -> None:
         collector.add(task(number, 1, code))
     first, second = collector.stats({"exit code 1": "why"}).failed_by
     assert (first, second) == (("exit code 2", 3, "t1", ""), ("exit code 1", 2, "t0", "why"))
-
-
-def test_a_pool_without_slots_counts_as_one_with_a_slot() -> None:
-    collector = Collector(0)
-    collector.add(task(1, 36))
-    assert collector.stats({}).node_hours == pytest.approx(0.01)
