@@ -174,6 +174,13 @@ def test_nothing_is_said_if_nothing_is_registered(error: BaseException | None, i
     assert lines(Command(Client(), interrupts, things={}), error) == []
 
 
+@pytest.mark.parametrize(("account", "cost"), [(AZURE, "; an hour of pool p"), (LOCAL, "")])
+def test_what_is_left_has_its_cost_where_it_costs(account: Account, cost: str, interrupts: Interrupts) -> None:
+    command = Command(Client(POOL, account=account), interrupts, keep=KINDS)
+    command.ending.planned = "an hour of pool p"
+    assert lines(command, None)[0] == f"left as it is: pool p{cost}"
+
+
 def test_every_job_and_schedule_is_named_before_the_pool(interrupts: Interrupts) -> None:
     command = Command(Client(), interrupts, keep=KINDS, things={POOL: "existing", SCHEDULE: "ours", JOB: "ours"})
     assert lines(command, ServiceError("refused")) == [

@@ -20,7 +20,6 @@ from batchtrain.config.types import Secret
 from batchtrain.errors import (
     AlreadyExists,
     ConfigError,
-    LimitReached,
     NotFound,
     PlanError,
     QuotaReached,
@@ -29,10 +28,9 @@ from batchtrain.errors import (
     TaskFailed,
     TimedOut,
     Unreachable,
-    UsageError,
 )
 from batchtrain.life.endings import SeenEnd, cause_of
-from batchtrain.life.intents import KEEP, REUSE, Intent
+from batchtrain.life.intents import REUSE
 from batchtrain.plan.marks import Marks
 from batchtrain.records import Job, Pool, Task
 from batchtrain.records.events import Event, JobAdded, JobAdding, PoolAdded, PoolAdding, PoolReused, TasksAdded, Waiting
@@ -48,19 +46,6 @@ from batchtrain.service.tasks import Glance
 from batchtrain.service.watch import NEAR
 from tests.submitting import RUN
 from tests.unit.plan.jobs import recipe
-
-
-@pytest.mark.parametrize(
-    ("job", "reason"),
-    [
-        ({"recurrence": {"schedule": {"recurrence_interval": "01:00:00"}}}, "no end.*batchtrain jobs add"),
-        ({"auto_pool": {"keep_alive": True}}, "keeps its pool alive"),
-        ({"auto_pool": {}, "auto_complete": True}, "deletes its `auto_pool` at once.*remove `auto_complete`"),
-    ],
-)
-def test_what_has_no_end_is_refused(job: dict[str, Any], reason: str) -> None:
-    with pytest.raises(UsageError, match=reason):
-        run(None, recipe(job), tell=lambda event: None, timeout=1)  # type: ignore[arg-type]
 
 
 def test_jobs_without_their_pool_leave_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +128,9 @@ class Register(register.Register):
 class Service:
     """A client whose pool and job come and go at once, unless something is raised."""
 
-    def __init__(self, *, deleting: BaseException | None = None, adding: BaseException | None = None) -> None:
+    def __init__(
+        self, *standing: str, deleting: BaseException | None = None, adding: BaseException | None = None
+    ) -> None:
         self.account = Account("http://127.0.0.1:1", "x", Secret("a2V5"), emulated=True)
         self.pools = self.jobs = self
         self.others: list[Any] = []
@@ -153,7 +140,7 @@ class Service:
         self.tasks = (Task("t", "completed", exit_code=0),)
         self.deleting, self.adding = deleting, adding
         self.failure: TaskFailed | None = None
-        self.standing: tuple[str, ...] = ()
+        self.standing = standing
         self.job_state = "active"
         self.creation_time = 1
         """The day on which the existing job was created."""
@@ -280,20 +267,6 @@ def test_a_limit_does_not_end_the_clean_up_of_a_run_that_succeeded(
     assert "p" in service.deleted
 
 
-def test_a_limit_ends_the_pause_between_two_looks_at_the_tasks_and_stops_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "batchtrain.client.watching.watch.tasks_ended", lambda _client, _job, deadline, *_, moves: deadline.pause(3600)
-    )
-    monkeypatch.setattr("batchtrain.client.watching.Follow.look", lambda *_: 0)
-    stopped: list[str] = []
-    monkeypatch.setattr(
-        "batchtrain.client.watching.job_actions.stop", lambda _client, job_id, *_: stopped.append(job_id)
-    )
-    with pytest.raises(LimitReached):
-        runs(Service(), [], limits=Limits(seconds=0), timeout=0.1)
-    assert stopped == ["j"]
-
-
 def test_a_run_that_moves_deletes_its_jobs_and_not_its_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     things, registered = list[Thing](), register.Register(Marks(RUN))
     for thing in (JOB, POOL):
@@ -317,36 +290,12 @@ def test_a_limit_of_the_price_counts_the_nodes_of_all_automatic_pools_of_a_run(m
     assert looks == {"pool-of-a": "limits", "pool-of-b": "views"}
 
 
-@pytest.mark.parametrize("intent", [KEEP, REUSE], ids=lambda intent: intent.command)
-def test_a_limit_of_the_price_refuses_to_keep_the_pool(intent: Intent) -> None:
-    with pytest.raises(UsageError, match="give one of them"):
-        runs(Service(), [], limits=Limits(price=1.0), intent=intent)
-
-
 @pytest.mark.parametrize("name", ["p", "j"])
 def test_what_stood_before_is_refused_before_anything_is_made_and_never_deleted(name: str) -> None:
-    service, said = Service(adding=KeyboardInterrupt()), list[Event]()
-    service.standing = (name,)
+    service, said = Service(name, adding=KeyboardInterrupt()), list[Event]()
     with pytest.raises(AlreadyExists):
         runs(service, said)
     assert (said, service.deleted) == ([], [])
-
-
-def test_a_second_run_is_told_which_living_run_uses_the_pool_and_may_use_it_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    user = pool_users.PoolUser("a", "j", datetime(2026, 11, 28, 10, 5, tzinfo=timezone.utc), ends=True)
-    monkeypatch.setattr(pool_users, "users", lambda *_: (user,))
-    monkeypatch.setattr("batchtrain.service.register.read_marks", lambda *_: Marks("a"))
-    service = Service()
-    service.standing = ("p",)
-    with pytest.raises(AlreadyExists) as caught:
-        runs(service, [])
-    assert "pool p is used by run a since 2026-11-28 10:05 UTC; `batchtrain run --reuse`" in str(caught.value)
-    assert "pool del" not in str(caught.value)
-    service.open = False
-    with pytest.raises(AlreadyExists, match="`batchtrain pool del p`"):
-        runs(service, [])
 
 
 @pytest.mark.parametrize("root", ["here", "elsewhere"])
@@ -358,8 +307,7 @@ def test_a_run_of_another_directory_on_the_same_emulator_is_told_how_each_has_it
     other.write(RunRecord(id=other.name, job="j", started=start, state="running"))
     monkeypatch.setattr(pool_users, "users", lambda *_: (pool_users.PoolUser(other.name, "j", start, ends=True),))
     monkeypatch.setattr("batchtrain.service.register.read_marks", lambda *_: Marks(other.name))
-    service = Service()
-    service.standing = ("p",)
+    service = Service("p")
     with pytest.raises(AlreadyExists) as caught:
         runs(service, [], origin=Origin(tmp_path / "here"))
     assert ("BATCHTRAIN_EMULATOR_DIR=DIR" in str(caught.value)) is (root == "elsewhere")
@@ -370,40 +318,11 @@ def test_a_job_that_a_living_run_follows_is_not_to_be_deleted(
     ends_with: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("batchtrain.service.register.read_marks", lambda *_: Marks("a", ends_with=ends_with))
-    service = Service()
-    service.standing = ("j",)
+    service = Service("j")
     with pytest.raises(AlreadyExists) as caught:
         runs(service, [])
     assert f"`batchtrain {step}`" in str(caught.value)
     assert ("jobs del" in str(caught.value)) == (not ends_with)
-
-
-@pytest.mark.parametrize(
-    "error", [TimedOut("x"), Unreachable("x"), ZeroDivisionError()], ids=lambda e: type(e).__name__
-)
-def test_what_ends_a_wait_deletes_nothing_and_says_how_to_go_on(
-    error: BaseException, watched: list[BaseException]
-) -> None:
-    watched.append(error)
-    service, said = Service(), list[Event]()
-    with pytest.raises(type(error)):
-        runs(service, said)
-    assert service.deleted == []
-    assert said[-1].text.splitlines() == [
-        "left as they are: job j, pool p",
-        "  wait: batchtrain jobs wait j --local",
-        "  fetch files: batchtrain jobs fetch j --local",
-        "  delete: batchtrain jobs del j --local",
-        "  delete: batchtrain pool del p --local",
-    ]
-
-
-def test_without_an_answer_while_submitting_all_is_left_too(watched: list[BaseException]) -> None:
-    service, said = Service(adding=Unreachable("x")), list[Event]()
-    with pytest.raises(Unreachable):
-        runs(service, said)
-    assert service.deleted == []
-    assert "wait: batchtrain pool wait p --local" in said[-1].text
 
 
 class NobodyThere(Service):
@@ -429,19 +348,6 @@ def test_where_nothing_was_ever_sent_nothing_is_said(watched: list[BaseException
     assert [event.kind for event in said] == ["pool.adding"]
 
 
-@pytest.mark.parametrize(
-    "error", [KeyboardInterrupt(), NotFound("the pool is gone", code="PoolNotFound")], ids=lambda e: type(e).__name__
-)
-def test_an_interrupt_and_work_that_is_gone_delete_what_was_made(
-    error: BaseException, watched: list[BaseException]
-) -> None:
-    watched.append(error)
-    service = Service()
-    with pytest.raises(type(error)):
-        runs(service, [])
-    assert service.deleted == ["job", "p"]
-
-
 @pytest.mark.parametrize(("code", "deleted"), [("JobExists", ["p"]), ("TaskExists", ["job", "p"])])
 def test_a_job_that_exists_is_not_deleted_and_one_whose_task_exists_is_ours(
     code: str, deleted: list[str], watched: list[BaseException]
@@ -452,44 +358,8 @@ def test_a_job_that_exists_is_not_deleted_and_one_whose_task_exists_is_ours(
     assert service.deleted == deleted
 
 
-def test_every_job_is_followed_to_its_end_and_the_first_failure_counts(
-    watched: list[BaseException], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service, said = Service(), list[Event]()
-    monkeypatch.setattr(service, "first_failure", lambda tasks, **_: TaskFailed(f"{service.id} failed"))
-    outcome = runs(service, said, "one", "two")
-    assert (str(outcome.failure), len(outcome.tasks)) == ("one failed", 2)
-    assert [event.text for event in said if event.kind == "job.failed"] == ["one failed; the next jobs continue"]
-
-
-@pytest.mark.parametrize("error", [None, ServiceError("no"), KeyboardInterrupt()], ids=lambda e: type(e).__name__)
-def test_what_is_kept_is_said_however_the_run_ends(error: BaseException | None, watched: list[BaseException]) -> None:
-    service, said = Service(), list[Event]()
-    if error is None:
-        runs(service, said, intent=KEEP)
-    else:
-        watched.append(error)
-        with pytest.raises(type(error)):
-            runs(service, said, intent=KEEP)
-    assert service.deleted == []
-    assert said[-1].text.startswith("left as they are: job j, pool p\n")
-    assert ("wait: batchtrain jobs wait j" in said[-1].text) is (error is not None)
-
-
-@pytest.mark.parametrize(("account", "cost"), [(AZURE, "; an hour of pool p is 3 node hours"), (None, "\n")])
-def test_a_reused_pool_stays_with_what_it_costs_where_it_costs(
-    account: Account | None, cost: str, watched: list[BaseException]
-) -> None:
-    service, said = Service(), list[Event]()
-    service.account = account or service.account
-    runs(service, said, intent=REUSE)
-    assert service.deleted == ["job"]
-    assert said[-1].text.startswith(f"left as it is: pool p{cost}")
-
-
 def test_a_completed_job_is_replaced_on_a_reused_pool_only(watched: list[BaseException]) -> None:
-    service, said = Service(), list[Event]()
-    service.standing = ("j",)
+    service, said = Service("j"), list[Event]()
     with pytest.raises(AlreadyExists, match=r"job j is active.*batchtrain jobs wait j"):
         runs(service, said, intent=REUSE)
     service.job_state = "completed"
@@ -509,8 +379,8 @@ def test_a_completed_job_whose_run_fetches_its_results_is_not_replaced(
     other.write(RunRecord(id=other.name, job="j", started=datetime(2026, 11, 28, tzinfo=timezone.utc), state="running"))
     held = lease.take(other.path)
     monkeypatch.setattr("batchtrain.service.register.read_marks", lambda *_: Marks(other.name, ends_with=other.name))
-    service = Service()
-    service.standing, service.job_state, service.open = ("j",), "completed", False
+    service = Service("j")
+    service.job_state, service.open = "completed", False
     with pytest.raises(AlreadyExists, match=f"job j is used by run {other.name}"):
         runs(service, [], intent=REUSE, origin=Origin(tmp_path))
     assert held and service.deleted == []
@@ -531,8 +401,8 @@ def test_the_job_of_a_detached_run_is_replaced_once_its_results_are_here(
     other = directory.make(tmp_path, "j", started)
     other.write(RunRecord(id=other.name, job="j", started=started, state=state, results=results))
     monkeypatch.setattr("batchtrain.service.register.read_marks", lambda *_: Marks(other.name))
-    service = Service()
-    service.standing, service.job_state = ("j",), job_state
+    service = Service("j")
+    service.job_state = job_state
     wanted = recipe(jobs=[{"id": "j", "tasks": [{"command": "x"}]}])
     if message:
         with pytest.raises(AlreadyExists, match=message):
@@ -557,8 +427,8 @@ class ReplacedOnceItWasSeen(Service):
 def test_a_completed_job_that_another_run_has_replaced_meanwhile_is_not_deleted(
     kind: type[Service], watched: list[BaseException]
 ) -> None:
-    service = kind()
-    service.standing, service.job_state = ("j",), "completed"
+    service = kind("j")
+    service.job_state = "completed"
     with pytest.raises(AlreadyExists, match="job j was added anew while this run waited"):
         runs(service, [], intent=REUSE)
     assert service.deleted == []

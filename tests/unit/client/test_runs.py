@@ -67,6 +67,7 @@ def test_a_limit_stops_the_tasks_of_a_run_and_deletes_what_it_made(site: Site) -
     site.run("run --max-price 0", of("wait"), limits=Limits(price=0))
     site.run("run --max-price without a price", recipe(pool={"vm_size": "STANDARD_ND40RS_V2"}), limits=Limits(price=1))
     site.run("run --max-price --reuse", of(), limits=Limits(price=1), intent=REUSE)
+    site.run("run --max-price --keep", of(), limits=Limits(price=1), intent=KEEP)
     site.assert_as_written()
 
 
