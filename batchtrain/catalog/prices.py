@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any, NamedTuple
 
@@ -123,12 +123,20 @@ def missing(size: str, price: Price | None, dedicated: int | None, spot: int | N
     """The prices that so many nodes of each kind need and the catalogue lacks, and the command that reads them."""
     kinds = {"dedicated": (dedicated, price and price.dedicated), "spot": (spot, price and price.spot)}
     lacking = [kind for kind, (count, amount) in kinds.items() if count and not amount]
-    names, region_name = " and ".join(lacking), region or "REGION"
-    hours = ", ".join(f"{kind}: {{{size.partition(' or ')[0]}: PRICE}}" for kind in lacking or kinds)
+    names = " and ".join(lacking)
     return (
         f"the catalogue has no price of {size}{names and f' ({names})'}{f' in {region}' if region else ''};"
-        f" `batchtrain catalog refresh --prices --location {region_name}` reads it; or write what an hour of a node"
-        f" costs into catalog.yaml beside the recipe: `prices: [{{region: {region_name}, currency: USD, {hours}}}]`"
+        f" `batchtrain catalog refresh --prices --location {region or 'REGION'}` reads it; or"
+        f" {by_hand(region, size.partition(' or ')[0], lacking or kinds)}"
+    )
+
+
+def by_hand(region: str, size: str = "SIZE", kinds: Iterable[str] = ("dedicated",)) -> str:
+    """What a user can write into a catalog.yaml where no prices can be read."""
+    hours = ", ".join(f"{kind}: {{{size}: PRICE}}" for kind in kinds)
+    return (
+        "write what an hour of a node costs into catalog.yaml beside the recipe:"
+        f" `prices: [{{region: {region or 'REGION'}, currency: USD, {hours}}}]`"
     )
 
 

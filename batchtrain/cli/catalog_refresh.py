@@ -8,13 +8,14 @@ from pathlib import Path
 
 from batchtrain import state_files
 from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.prices import by_hand
 from batchtrain.cli.documents import plain
 from batchtrain.cli.messages import confirm, say
 from batchtrain.cli.options import settings
 from batchtrain.cli.output import show
 from batchtrain.config import catalog_file, user_settings
 from batchtrain.config.load import load_credentials
-from batchtrain.errors import ConfigError, UsageError
+from batchtrain.errors import ConfigError, ServiceError, UsageError
 from batchtrain.plan.cost import region_for
 from batchtrain.service import arm, prices
 from batchtrain.service.connect import CA_VARIABLE, account_of
@@ -62,7 +63,11 @@ def _refresh_prices(file: Path, location: str | None, currency: str) -> None:
         raise UsageError("no account says which region: give --location REGION, such as --location westeurope")
     url = user_settings.load().prices_url
     say(f"reading the prices of {region} from {url or prices.URL}")
-    fresh = prices.read(region, date.today(), currency=currency, url=url, ca=os.environ.get(CA_VARIABLE) or None)
+    try:
+        fresh = prices.read(region, date.today(), currency=currency, url=url, ca=os.environ.get(CA_VARIABLE) or None)
+    except ServiceError:
+        say(f"the prices of {region} cannot be read; {by_hand(region)}", "warning")
+        raise
     _write(file, Catalog(prices=(fresh,)).above(_before(file)), region)
     count = f"{len(fresh.dedicated)} prices of dedicated nodes and {len(fresh.spot)} of spot nodes in {currency}"
     document = {"file": str(file), "location": region, **plain(fresh)}

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from batchtrain.catalog.prices import Price, money, region_of
+from batchtrain.cli import catalog_refresh
 from batchtrain.cli.app import root
 from batchtrain.config import catalog_file, user_settings
 from batchtrain.errors import NotFound, ServiceError, UsageError
@@ -100,6 +101,14 @@ def test_refresh_keeps_everything_else_of_the_file(file: Path) -> None:
     catalog = catalog_file.read(file)
     assert [size.name for size in catalog.own_sizes] == ["Standard_X9"]
     assert [(listed.region, listed.currency) for listed in catalog.prices] == [("eastus", "USD"), ("westeurope", "USD")]
+
+
+def test_refresh_that_reads_no_prices_says_how_to_write_them(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(catalog_refresh, "say", lambda text, *tone: told.append(text))
+    with pytest.raises(NotFound):
+        refresh("--prices", "--location", "westeurop")
+    assert told[-1].endswith("`prices: [{region: westeurop, currency: USD, dedicated: {SIZE: PRICE}}]`")
 
 
 def test_refresh_takes_the_region_of_the_account(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
