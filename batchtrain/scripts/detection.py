@@ -19,6 +19,8 @@ LAUNCHES: Mapping[str, Scripts] = {MPI: MpiBlock.scripts} | {name: kind.scripts 
 """What each framework launches. The first names of the documentation are those of `--framework`."""
 NAMES = (*LAUNCHES, NONE)
 PLAIN_IMAGE = "base"
+OF_A_LAUNCH = tuple(name for variable in PyTorchBlock.variables for name in variable.names)
+"""The variables that only a launch sets, for a script without a framework, too."""
 KERAS, KERAS_BACKEND = LAUNCHES["tensorflow"].weak_imports, "KERAS_BACKEND"
 """The modules of Keras, and the variable of the environment that chooses the framework below Keras 3."""
 BELOW_KERAS = {scripts.keras_backend: name for name, scripts in LAUNCHES.items() if scripts.keras_backend}
@@ -88,8 +90,7 @@ def block_of(choice: Choice, script: Script, nodes: int, processes_per_node: int
     if choice.name == MPI:
         return MpiBlock(runtime=choice.image, executable_path="mpiexec", processes_per_node=processes_per_node)
     if choice.name == NONE:
-        variables = {name for variable in PyTorchBlock.variables for name in variable.names}  # only a launch sets them
-        is_plain = nodes == (processes_per_node or 1) == 1 and script.words.isdisjoint(variables)
+        is_plain = nodes == (processes_per_node or 1) == 1 and script.words.isdisjoint(OF_A_LAUNCH)
         return None if is_plain else PyTorchBlock(processes_per_node=processes_per_node or 1)
     return FRAMEWORKS[choice.name](processes_per_node=processes_per_node)
 

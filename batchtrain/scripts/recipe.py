@@ -220,7 +220,7 @@ def prepare(
     remarks = (
         *_own_launcher(read_script, refuses=runs and not wish.framework),
         *_unlisted(read_script, package_list, choice, build, has_checkpoints=bool(wish.checkpoints)),
-        *_alone(read_script, choice, wish.nodes > 1 or (wish.processes_per_node or (vm.gpus if vm else 1)) > 1),
+        *_alone(read_script, choice, wish, vm.gpus if vm else 1),
     )
     draft = _recipe(read_script, script, wish, choice, image)
     nodes_install = None
@@ -333,9 +333,11 @@ def _own_launcher(script: imports.Script, *, refuses: bool) -> Iterator[Problem]
     yield Problem("script-launcher", text, str(mention.file), mention.line, level=level)
 
 
-def _alone(script: imports.Script, choice: Choice, has_others: bool) -> Iterator[Problem]:
-    """A warning for a program whose processes would each train on all data, and that a run would call a success."""
-    ways = () if choice.name in (detection.NONE, detection.MPI) else detection.LAUNCHES[choice.name].joined_by
+def _alone(script: imports.Script, choice: Choice, wish: Wish, gpus: int) -> Iterator[Problem]:
+    """A warning for a program whose processes would each do the same work, and that a run would call a success."""
+    is_plain = choice.name == detection.NONE
+    each = wish.processes_per_node or (1 if is_plain else gpus)
+    ways = detection.OF_A_LAUNCH if is_plain else detection.LAUNCHES[choice.name].joined_by
     others = {
         name for framework, other in detection.LAUNCHES.items() if framework != choice.name for name in other.imports
     }
@@ -344,10 +346,13 @@ def _alone(script: imports.Script, choice: Choice, has_others: bool) -> Iterator
         or any(mention.top in others for mention in script.imports)
         or any(call.name.startswith("keras.distribution.") for call in script.calls)
     )
-    if ways and has_others and not is_joined:
+    if ways and (each > 1 or (wish.nodes > 1 and not wish.sweeps)) and not is_joined:
         text = (
-            f"nothing in the script joins its processes (it has no `{ways[0]}` and the like), so each of them trains"
-            f" alone, on all the data; use `{ways[0]}`, or run it on one node with one process"
+            "the script reads no `RANK` and the like, so each of its processes does the same work; divide it by `RANK`"
+            " and `WORLD_SIZE`, or run it on one node with one process"
+            if is_plain
+            else f"nothing in the script joins its processes (it has no `{ways[0]}` and the like), so each of them"
+            f" trains alone, on all the data; use `{ways[0]}`, or run it on one node with one process"
         )
         yield Problem("script-alone", text, str(script.path), 1, level="warning")
 

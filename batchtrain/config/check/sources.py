@@ -251,7 +251,7 @@ RULES = (
          " it starts under a condition is a warning.", "batchtrain: a bare script is a recipe"),
     Rule("script-package", WARNING, JOBS, "A package brings each module that a bare script imports.",
          "batchtrain: a bare script is a recipe"),
-    Rule("script-alone", WARNING, JOBS, "The processes of a bare script exchange what they learn.",
+    Rule("script-alone", WARNING, JOBS, "The processes of a bare script share the work.",
          "batchtrain: a bare script is a recipe"),
     Rule("script-line-ends", ERROR, BOTH, "Scripts have the line ends of Linux.", "POSIX: Shell Command Language;"
          " execve(2): interpreter scripts", _line_ends),

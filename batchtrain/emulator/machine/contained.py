@@ -16,12 +16,7 @@ from batchtrain.emulator.mapped_images import main_dir
 
 MARKER = "BATCHTRAIN_EMULATED_NODE"
 LONGEST_LINE = 50_000
-ENVIRONMENT = {
-    MARKER: "container",
-    "I_MPI_THREAD_YIELD": "3",
-    "I_MPI_PIN": "0",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-}
+ENVIRONMENT = {MARKER: "container", "I_MPI_THREAD_YIELD": "3", "I_MPI_PIN": "0", "OMPI_MCA_mpi_yield_when_idle": "1"}
 """Variables of a task's container besides its own environment: more ranks than cores is normal here (see `process`)."""
 
 SOURCES = {

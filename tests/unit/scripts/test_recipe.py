@@ -300,7 +300,7 @@ def test_the_module_for_checkpoints_comes_with_them(train: Path) -> None:
         ),
         ("from transformers import Trainer", {"nodes": 2}, ""),
         ("import mpi4py", {"nodes": 2}, ""),
-        ("print(1)", {"nodes": 2}, ""),
+        ("import torch", {"nodes": 2, "sweep": {"lr": [1, 2]}}, ""),
     ],
 )
 def test_a_program_whose_processes_would_train_alone_is_a_warning(
@@ -311,6 +311,26 @@ def test_a_program_whose_processes_would_train_alone_is_a_warning(
     warnings = [warning for warning in bt.script(train, **options).warnings if warning.rule == "script-alone"]
     assert [warning.line for warning in warnings] == [1] * bool(way)
     assert all(f"(it has no `{way}` and the like)" in warning.message for warning in warnings)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "is_warned"),
+    [
+        ("print(1)", {"nodes": 2}, True),
+        ("print(1)", {"processes_per_node": 2}, True),
+        ("import os; print(os.environ['RANK'])", {"nodes": 2}, False),
+        ("print(1)", {"nodes": 2, "sweep": {"lr": [1, 2]}}, False),
+        ("print(1)", {"size": "ND96asr_v4"}, False),
+    ],
+)
+def test_a_plain_program_that_does_the_same_on_each_node_is_a_warning(
+    text: str, options: dict[str, Any], is_warned: bool, train: Path
+) -> None:
+    train.write_text(text, encoding="utf-8")
+    warnings = [warning.message for warning in bt.script(train, **options).warnings if warning.rule == "script-alone"]
+    assert [message.partition(",")[0] for message in warnings] == [
+        "the script reads no `RANK` and the like"
+    ] * is_warned
 
 
 def test_the_packages_of_a_script_are_those_of_the_directory_above_if_it_has_none(train: Path) -> None:
