@@ -63,7 +63,16 @@ from batchtrain.runs import compare, directory, lease, outcome, report, results,
 from batchtrain.runs.attempt_record import STREAMS, AttemptRecord
 from batchtrain.runs.beginnings import commit_of, training_jobs
 from batchtrain.runs.continuations import continuations
-from batchtrain.runs.directory import Cost, EventRecord, Labels, RunDirectory, RunFailure, RunNode, RunRecord
+from batchtrain.runs.directory import (
+    Cost,
+    EventRecord,
+    FileRecord,
+    Labels,
+    RunDirectory,
+    RunFailure,
+    RunNode,
+    RunRecord,
+)
 from batchtrain.runs.numbers import MetricsFile, Recorded
 from batchtrain.runs.phases import Moments, phases
 from batchtrain.service import read, tasks
@@ -151,6 +160,8 @@ class Recording:
         """The nodes on which tasks ran, each with its pool."""
         self.unkept = ""
         """Why no copy of the source is kept; empty if there is one, or no source."""
+        self._results: Mapping[tuple[str, str, str], FileRecord] = {}
+        """Those that were here before the last fetch."""
         self._again: dict[tuple[str, str, str], str] = {}
         self._unnamed: tuple[str, ...] = ()
         """Files that programs created, and that `results.include` does not name."""
@@ -282,6 +293,7 @@ class Recording:
         )
         self._count(tasks)
         self._interrupted, self._again, self._too_large = True, {}, set()
+        self._results = self._outputs()
         self._files = {key: file for key, file in self._files.items() if file.fetched}
         try:
             with_logs = self._with_logs(tasks, all_tasks=all_tasks)
@@ -310,12 +322,17 @@ class Recording:
         self._named_only = sum(not names_all(self._settings(task.id).results) for task in tasks) if has_many else 0
 
     def _bring(self, file: results.Brought) -> None:
+        """Record a file. A result that an earlier fetch brought, and this one could not, is still here."""
         key = file.record.task, file.record.node, file.record.path
-        self._files[key] = file.record
+        earlier = self._results.get(key) if not file.record.fetched else None
+        self._files[key] = replace(earlier, reason=file.record.reason) if earlier else file.record
         if file.again:
             self._again[key] = file.record.reason
         if file.is_too_large:
             self._too_large.add(key)
+
+    def _outputs(self) -> dict[tuple[str, str, str], FileRecord]:
+        return {key: file for key, file in self._files.items() if file.fetched.startswith("outputs/")}
 
     def _forget_logs(self, task_id: str) -> None:
         """The output of a task belongs to an attempt before: no record says any more that it was fetched."""
@@ -481,6 +498,7 @@ class Recording:
         self.run.write_tasks(self._records(tasks))
         self._attempts.prepare(tasks)
         self._read_nodes(task.pool for task in tasks if task.pool)
+        self._results = self._outputs()
         self._files = {key: file for key, file in self._files.items() if not file.task}  # of the run itself
         self._again = {}
         for file in files:
@@ -634,12 +652,12 @@ class Recording:
 
     def conclusion(self) -> str:
         """The last lines of a command: where the results are, and what is missing."""
-        outputs = [record for record in self._files.values() if record.fetched.startswith("outputs/")]
+        outputs = list(self._outputs().values())
         size = f"{counted(len(outputs), 'file')}, {results.size(sum(record.size for record in outputs))} in outputs/"
         lines = [f"results: {self.run.path}{f': {size}' if outputs else ''}"]
         reasons: dict[str, list[str]] = {}
         for key, record in self._files.items():
-            if not record.fetched:
+            if not record.fetched or key in self._again:
                 suffix = f" ({results.size(record.size)})" if key in self._too_large else ""
                 reasons.setdefault(record.reason, []).append(f"{record.path}{suffix}")
         for reason, paths in reasons.items():

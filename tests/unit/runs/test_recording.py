@@ -449,6 +449,18 @@ def test_results_that_do_not_fit_on_the_disk_are_not_safe(service: BatchServer) 
     assert not (recorded.run.path / "outputs").exists()
 
 
+def test_a_result_that_cannot_be_fetched_again_is_still_recorded_with_the_reason(service: BatchServer) -> None:
+    service.files["/jobs/j/tasks/train"] = {"wd/output/a": b"x" * 10}
+    recorded = fetched(service)
+    [before] = recorded.run.files()
+    service.files["/jobs/j/tasks/train"] = {"wd/output/a": b"y" * 20}
+    recorded.fetch([ran()], free=lambda directory: 0)
+    [reason] = recorded.unsaved
+    assert before.fetched == "outputs/train/a"
+    assert recorded.run.files() == (replace(before, reason=reason),)
+    assert f"wd/output/a was not fetched: {reason}" in recorded.conclusion()
+
+
 def test_the_parameters_of_a_sweep_are_recorded_with_its_tasks(service: BatchServer) -> None:
     service.job(task("t0", BATCHTRAIN_PARAMETERS='{"lr": 0.1}'), task("t1", BATCHTRAIN_PARAMETERS="not ours"))
     recorded = fetched(service, ran("t0"), ran("t1"), job=job_of({"task_factory": {"repeat": 2}}))
