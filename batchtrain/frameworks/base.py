@@ -252,7 +252,7 @@ class Nodes(Block, frozen=True, kw_only=True):
         Seconds, says("Seconds from SIGTERM to SIGKILL when the task is terminated from outside.", LAUNCH)
     ] = 5
     leave_unset: Annotated[
-        tuple[str, ...],
+        tuple[Text, ...],
         says("Names of implicit variables that batchtrain must not set; `config explain` lists them.",
              LAUNCH, example=["NCCL_DEBUG"]),
     ] = ()  # fmt: skip

@@ -37,12 +37,12 @@ def resource_files(files: tuple[ResourceFile, ...]) -> tuple[wire.ResourceFile, 
     """Files by URL, and whole containers."""
     return tuple(
         wire.ResourceFile(
-            http_url=wire.later("sas", file.blob) if isinstance(file, ListedFile) else file.blob_source or None,
-            storage_container_url=file.storage_container_url or None,
-            auto_storage_container_name=file.auto_storage_container_name or None,
+            http_url=wire.later("sas", file.blob) if isinstance(file, ListedFile) else file.blob_source,
+            storage_container_url=file.storage_container_url,
+            auto_storage_container_name=file.auto_storage_container_name,
             blob_prefix=file.blob_prefix or None,
-            file_path=file.file_path or None,
-            file_mode=file.file_mode or None,
+            file_path=file.file_path,
+            file_mode=file.file_mode,
             identity_reference=identity(file.identity),
         )
         for file in files

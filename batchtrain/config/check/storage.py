@@ -386,7 +386,7 @@ def _file_urls(subject: Subject) -> Found:
 
 def _file_modes(subject: Subject) -> Found:
     for path, file in resource_files(subject):
-        if file.file_mode and not re.fullmatch(OCTAL, file.file_mode):
+        if file.file_mode is not None and not re.fullmatch(OCTAL, file.file_mode):
             yield (*path, "file_mode"), f"`{file.file_mode}` is not an octal mode, such as `0755`"
 
 

@@ -32,7 +32,7 @@ TaskId = Annotated[str, Meta(pattern=TASK_ID)]
 Span = Annotated[str, Meta(pattern=SPAN)]
 Duration = Annotated[str, Meta(pattern=DURATION)]
 Retries = Annotated[int, Meta(ge=-1)]
-DisplayName = Annotated[str, Meta(max_length=meaning.LONGEST_DISPLAY_NAME)]
+DisplayName = Annotated[str, Meta(min_length=1, max_length=meaning.LONGEST_DISPLAY_NAME)]
 Slots = Annotated[int, Meta(ge=1, le=meaning.MOST_SLOTS)]
 CheckpointKey = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)")]
 Size = Annotated[str, Meta(pattern=r"^[0-9]{1,12}[kmgtKMGT]?$(?!\n)")]
@@ -92,17 +92,17 @@ def bytes_of(size: str) -> int:
 class ResourceFile(Block, frozen=True, kw_only=True):
     """A file, or the blobs of a container, that Batch downloads to the node. Give exactly one source."""
 
-    file_path: Annotated[str | None, says(
+    file_path: Annotated[Text | None, says(
         "Path on the node, relative to the directory of the files. For a container: a directory.", "*.filePath")] = None
-    blob_source: Annotated[str | None, says("HTTP(S) URL of the file.", "*.httpUrl")] = None
-    storage_container_url: Annotated[str | None, says(
+    blob_source: Annotated[Text | None, says("HTTP(S) URL of the file.", "*.httpUrl")] = None
+    storage_container_url: Annotated[Text | None, says(
         "URL of a blob container to download, with a SAS or an `identity`.", "*.storageContainerUrl")] = None
-    auto_storage_container_name: Annotated[str | None, says(
+    auto_storage_container_name: Annotated[Text | None, says(
         "Container in the storage account of the Batch account.", "*.autoStorageContainerName")] = None
     blob_prefix: Annotated[str | None, says("Prefix of the blobs to download.", "*.blobPrefix")] = None
-    file_mode: Annotated[str | None, says(
+    file_mode: Annotated[Text | None, says(
         "Octal mode of the file. Default of the service: 0770.", "*.fileMode", example="0755")] = None
-    identity: Annotated[str | None, says(
+    identity: Annotated[Text | None, says(
         "Resource id of the managed identity that may read it.", "*.identityReference.resourceId")] = None
 
 
@@ -110,7 +110,7 @@ class ApplicationPackage(Block, frozen=True, kw_only=True):
     """An application of the Batch account, which Batch installs on the node."""
 
     id: Annotated[Text, says("Id of the application.", "*.applicationId")]
-    version: Annotated[str | None, says(
+    version: Annotated[Text | None, says(
         "Version of the application. Default: that of the account.", "*.version")] = None
 
 
@@ -119,9 +119,9 @@ class AzureBatchInput(Block, frozen=True, kw_only=True):
 
     job_id: Annotated[Text, says("Job of the task.", TASK_FILES)]
     task_id: Annotated[Text, says("The task.", TASK_FILES)]
-    include: Annotated[tuple[str, ...], says("Patterns of files to include.", TASK_FILES)] = ()
-    exclude: Annotated[tuple[str, ...], says("Patterns of files to exclude.", TASK_FILES)] = ()
-    destination: Annotated[str | None, says("Directory on the node.", TASK_FILES)] = None
+    include: Annotated[tuple[Text, ...], says("Patterns of files to include.", TASK_FILES)] = ()
+    exclude: Annotated[tuple[Text, ...], says("Patterns of files to exclude.", TASK_FILES)] = ()
+    destination: Annotated[Text | None, says("Directory on the node.", TASK_FILES)] = None
 
 
 FileShare = Annotated[bool, says(
@@ -135,11 +135,11 @@ class StorageInput(Block, frozen=True, kw_only=True):
         "Name of the storage account in credentials.yaml.", "*.storageContainerUrl")]
     remote_path: Annotated[Text, says(
         "Container and prefix of the blobs' names: `container/prefix`.", "*.storageContainerUrl")]
-    local_path: Annotated[str | None, says("Directory on the node.", "*.filePath")] = None
+    local_path: Annotated[Text | None, says("Directory on the node.", "*.filePath")] = None
     is_file_share: FileShare = False
-    include: Annotated[tuple[str, ...], says(
+    include: Annotated[tuple[Text, ...], says(
         "Patterns of files to include. The text before the first wildcard limits the listing.", "*.blobPrefix")] = ()
-    exclude: Annotated[tuple[str, ...], says("Patterns of files to exclude.", "*.commandLine")] = ()
+    exclude: Annotated[tuple[Text, ...], says("Patterns of files to exclude.", "*.commandLine")] = ()
     blobxfer_extra_options: Annotated[str | None, says(
         "Only `--strip-components N`: remove N leading directories from the names of the blobs.",
         "*.commandLine")] = None

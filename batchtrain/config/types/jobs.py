@@ -53,10 +53,10 @@ INSTANCES = ("pool_current_dedicated", "pool_current_low_priority",
 class MultiInstance(Launches, frozen=True, kw_only=True):
     num_instances: Annotated[int | str, says(
         f"Nodes the task runs on: a number or one of {', '.join(INSTANCES)}.", f"{GANG}.numberOfInstances")]
-    coordination_command: Annotated[str | None, says(
+    coordination_command: Annotated[Text | None, says(
         "Command that every instance runs first. Default in containers: start sshd on port 23.",
         f"{GANG}.coordinationCommandLine")] = None
-    pre_execution_command: Annotated[str | None, says(
+    pre_execution_command: Annotated[Text | None, says(
         "Command that runs on the primary in the shell of the launch, such as `source mpivars.sh`.", LAUNCH)] = None
     resource_files: Annotated[tuple[ResourceFile, ...], says(
         "Files for the task directory of every instance.", f"{GANG}.commonResourceFiles")] = ()
@@ -87,7 +87,7 @@ class UserIdentity(Block, frozen=True, kw_only=True):
         "Use the administrator of the pool.", "*.userIdentity.autoUser.elevationLevel")] = False
     specific_user: Annotated[SpecificUser | None, says("A user and a group in the container.")] = None
     auto_user: Annotated[AutoUser | None, says("A user that Batch creates.")] = None
-    username: Annotated[str | None, says("One of the pool's `user_accounts`.", "*.userIdentity.username")] = None
+    username: Annotated[Text | None, says("One of the pool's `user_accounts`.", "*.userIdentity.username")] = None
 
 
 class ExitOptions(Block, frozen=True, kw_only=True):
@@ -129,15 +129,15 @@ class StorageOutput(Block, frozen=True, kw_only=True):
         "Name of the storage account in credentials.yaml.", f"{OUTPUT}.destination.container.containerUrl")]
     remote_path: Annotated[Text, says(
         "Container and path in it: `container/path`.", f"{OUTPUT}.destination.container.path")]
-    local_path: Annotated[str | None, says(
+    local_path: Annotated[Text | None, says(
         "Directory or file below the directory of the task. Default: everything.", f"{OUTPUT}.filePattern")] = None
     is_file_share: FileShare = False
     condition: Annotated[Literal["taskcompletion", "taskfailure", "tasksuccess"], says(
         "When the files are uploaded.", f"{OUTPUT}.uploadOptions.uploadCondition")] = "tasksuccess"
-    include: Annotated[tuple[str, ...], says("Patterns of files to include.", f"{OUTPUT}.filePattern")] = ()
-    exclude: Annotated[tuple[str, ...], says(
+    include: Annotated[tuple[Text, ...], says("Patterns of files to include.", f"{OUTPUT}.filePattern")] = ()
+    exclude: Annotated[tuple[Text, ...], says(
         "Patterns of files to exclude.", "batchtrain: error `filter-approximate`")] = ()
-    identity: Annotated[str | None, says(
+    identity: Annotated[Text | None, says(
         "Resource id of the managed identity that may write.",
         f"{OUTPUT}.destination.container.identityReference.resourceId")] = None
     upload_headers: Annotated[dict[str, str], says(
@@ -252,14 +252,14 @@ class FileFactoryStorage(Block, frozen=True, kw_only=True):
     storage_account_settings: Annotated[Text, says("Name of the storage account in credentials.yaml.", MADE)]
     remote_path: Annotated[Text, says("Container and prefix of the names: `container/prefix`.", MADE)]
     is_file_share: Annotated[bool, says("The path is in a file share.", "batchtrain: error `file-share`")] = False
-    include: Annotated[tuple[str, ...], says("Patterns of files to include.", MADE)] = ()
-    exclude: Annotated[tuple[str, ...], says("Patterns of files to exclude.", MADE)] = ()
+    include: Annotated[tuple[Text, ...], says("Patterns of files to include.", MADE)] = ()
+    exclude: Annotated[tuple[Text, ...], says("Patterns of files to exclude.", MADE)] = ()
 
 
 class FileFactorySource(Block, frozen=True, kw_only=True):
     path: Annotated[str, says("Directory below the `source` of the task. Default: all of it.", MADE)] = ""
-    include: Annotated[tuple[str, ...], says("Patterns of files to include.", MADE)] = ()
-    exclude: Annotated[tuple[str, ...], says("Patterns of files to exclude.", MADE)] = ()
+    include: Annotated[tuple[Text, ...], says("Patterns of files to include.", MADE)] = ()
+    exclude: Annotated[tuple[Text, ...], says("Patterns of files to exclude.", MADE)] = ()
 
 
 PathOfFile = Literal["file_path", "file_path_with_container", "file_name", "file_name_no_extension"]
@@ -275,7 +275,7 @@ class FileFactory(Block, frozen=True, kw_only=True):
 
 class CustomFactory(Block, frozen=True, kw_only=True):
     module: Annotated[Text, says("Python module with a `generate` function that yields tuples.", MADE)]
-    package: Annotated[str | None, says("Package of a relative module.", MADE)] = None
+    package: Annotated[Text | None, says("Package of a relative module.", MADE)] = None
     input_args: Annotated[tuple[Any, ...], says("Arguments of the function.", MADE)] = ()
     input_kwargs: Annotated[dict[str, Any], says("Keyword arguments of the function.", MADE)] = {}
 
@@ -303,7 +303,7 @@ class TaskSettings(Block, frozen=True, kw_only=True):
     environment_variables: Annotated[dict[str, str], says(
         "Environment variables. A value of a task overrides the one of its job.",
         "task.environmentSettings, job.commonEnvironmentSettings")] = {}
-    environment_variables_keyvault_secret_id: Annotated[str | None, says(
+    environment_variables_keyvault_secret_id: Annotated[Text | None, says(
         "Key Vault secret with more variables, as a YAML or JSON mapping.",
         "task.environmentSettings, job.commonEnvironmentSettings")] = None
     max_task_retries: Annotated[Retries | None, says(
@@ -315,12 +315,12 @@ class TaskSettings(Block, frozen=True, kw_only=True):
     retention_time: Annotated[Span | None, says(
         "How long files are kept after the end. Default of the service: 7 days.",
         "task.constraints.retentionTime")] = None
-    shm_size: Annotated[str | None, says(
+    shm_size: Annotated[Text | None, says(
         "Shared memory of the container. Default: 8g per GPU, or 64m per rank of a gang; at least 1g, at most half"
         " of the memory of the node.", RUN_OPTIONS, example="256m")] = None
     infiniband: Annotated[bool | None, says(
         "Use InfiniBand; `false` means tcp. Default: true on RDMA sizes with inter-node communication.", LAUNCH)] = None
-    gpus: Annotated[str | None, says(
+    gpus: Annotated[Text | None, says(
         "GPUs of the container: `all`, `disable`, a number, or `device=0,1`. Default on GPU sizes: `all`.",
         "task.environmentSettings")] = None
     default_working_dir: Annotated[Literal["batch", "container"] | None, says(
@@ -332,9 +332,9 @@ class TaskSettings(Block, frozen=True, kw_only=True):
     user_identity: Annotated[UserIdentity | None, says("User that runs the command.")] = None
     exit_conditions: Annotated[ExitConditions | None, says(
         "Effects of an exit code on the job and on dependent tasks.")] = None
-    data_volumes: Annotated[tuple[str, ...], says(
+    data_volumes: Annotated[tuple[Text, ...], says(
         "Aliases of `global_resources.volumes.data_volumes`.", RUN_OPTIONS)] = ()
-    shared_data_volumes: Annotated[tuple[str, ...], says(
+    shared_data_volumes: Annotated[tuple[Text, ...], says(
         "Aliases of `global_resources.volumes.shared_data_volumes`.", RUN_OPTIONS)] = ()
 
 
@@ -409,7 +409,7 @@ FETCH_VARIABLE = "BATCHTRAIN_FETCH"
 
 
 class Task(TaskSettings, frozen=True, kw_only=True):
-    command: Annotated[str | None, says(
+    command: Annotated[Text | None, says(
         "The command. For a multi-instance task, it runs on the primary.", "task.commandLine")] = None
     id: Annotated[TaskId | None, says(
         "Name of the task. Default: a generated one. With a factory: the beginning of its ids, or with `{name}` the id"
@@ -430,7 +430,7 @@ class Task(TaskSettings, frozen=True, kw_only=True):
     depends_on_range: Annotated[tuple[int, int] | None, says(
         "First and last id (numbers) of tasks that must succeed first.", "task.dependsOn.taskIdRanges")] = None
     required_slots: Annotated[Slots | None, says("Number of task slots. Default: 1.", "task.requiredSlots")] = None
-    affinity_id: Annotated[str | None, says(
+    affinity_id: Annotated[Text | None, says(
         "Preferred node.", "task.affinityInfo.affinityId", example="TVM:tvmps_...")] = None
     resource_files: Annotated[tuple[ResourceFile, ...], says(
         "Files for the working directory.", "task.resourceFiles")] = ()
@@ -443,8 +443,8 @@ class Task(TaskSettings, frozen=True, kw_only=True):
     application_packages: Annotated[tuple[ApplicationPackage, ...], says(
         "Applications of the account to install on the node of the task.", max_length=10)] = ()
     name: Annotated[str | None, says("Name of the container.", IGNORED)] = None
-    labels: Annotated[tuple[str, ...], says("Labels of the container.", RUN_OPTIONS)] = ()
-    ports: Annotated[tuple[str, ...], says("Ports to publish.", RUN_OPTIONS)] = ()
+    labels: Annotated[tuple[Text, ...], says("Labels of the container.", RUN_OPTIONS)] = ()
+    ports: Annotated[tuple[Text, ...], says("Ports to publish.", RUN_OPTIONS)] = ()
     entrypoint: Annotated[str | None, says("Entry point in place of the image's.", RUN_OPTIONS)] = None
     additional_docker_run_options: Annotated[tuple[str, ...], says(
         "More options for the container engine.", RUN_OPTIONS)] = ()
@@ -454,7 +454,7 @@ class Task(TaskSettings, frozen=True, kw_only=True):
         "How Apptainer runs the image.")] = SingularityExecution()
     bind_mounts: Annotated[tuple[BindMount, ...], says(
         "Directories of the node to mount, in place of all of them.")] = ()
-    container_registry: Annotated[str | None, says(
+    container_registry: Annotated[Text | None, says(
         "Server in `docker_registry` to pull this image from.", f"{CONTAINER}.registry")] = None
 
 
@@ -468,9 +468,9 @@ class Schedule(Block, frozen=True, kw_only=True):
     recurrence_interval: Annotated[Span | None, says(
         "Time from the start of one job to the next, at least 1 minute. Default: only one job.",
         "schedule.schedule.recurrenceInterval")] = None
-    do_not_run_until: Annotated[str | None, says(
+    do_not_run_until: Annotated[Text | None, says(
         "Earliest time, ISO 8601.", "schedule.schedule.doNotRunUntil", example="2027-01-01T00:00:00Z")] = None
-    do_not_run_after: Annotated[str | None, says("Latest time, ISO 8601.", "schedule.schedule.doNotRunAfter")] = None
+    do_not_run_after: Annotated[Text | None, says("Latest time, ISO 8601.", "schedule.schedule.doNotRunAfter")] = None
     start_window: Annotated[Span | None, says(
         "Maximum delay of a job, at least 1 minute.", "schedule.schedule.startWindow")] = None
 
@@ -518,7 +518,7 @@ class JobManager(Block, frozen=True, kw_only=True):
 
 
 class JobPreparation(Block, frozen=True, kw_only=True):
-    command: Annotated[str | None, says(
+    command: Annotated[Text | None, says(
         "Command that runs once on every node before the job's first task there.", f"{PREPARATION}.commandLine")] = None
     environment_variables: Annotated[dict[str, str], says(
         "Environment variables.", f"{PREPARATION}.environmentSettings")] = {}

@@ -47,7 +47,7 @@ OS_UPGRADE = "pool.upgradePolicy.automaticOSUpgradePolicy"
 
 
 Native = Annotated[bool, says("Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")]
-License = Annotated[str | None, copies("On-premises licence to apply (Windows only).", f"{VM}.licenseType")]
+License = Annotated[Text | None, copies("On-premises licence to apply (Windows only).", f"{VM}.licenseType")]
 NodeAgent = Annotated[Text, says("Node agent SKU id that fits the image.", f"{VM}.nodeAgentSKUId")]
 
 
@@ -55,8 +55,8 @@ class PlatformImage(Block, frozen=True, kw_only=True):
     publisher: Annotated[Text, copies("Publisher of the marketplace image.", f"{VM}.imageReference.publisher")]
     offer: Annotated[Text, copies("Offer of the marketplace image.", f"{VM}.imageReference.offer")]
     sku: Annotated[Text, copies("SKU of the marketplace image.", f"{VM}.imageReference.sku")]
-    version: Annotated[str, copies("Version of the image.", f"{VM}.imageReference.version")] = "latest"
-    node_agent: Annotated[str | None, says(
+    version: Annotated[Text, copies("Version of the image.", f"{VM}.imageReference.version")] = "latest"
+    node_agent: Annotated[Text | None, says(
         "Node agent SKU id. Default: the one in the catalogue.", f"{VM}.nodeAgentSKUId")] = None
     native: Native = False
     license_type: License = None
@@ -105,7 +105,7 @@ class OsDisk(Block, frozen=True, kw_only=True):
         "Kind of managed disk.", f"{VM}.osDisk.managedDisk.storageAccountType")] = None
     security_encryption: Annotated[DiskSecurity | None, copies(
         "What a confidential VM encrypts.", f"{VM}.osDisk.managedDisk.securityProfile.securityEncryptionType")] = None
-    disk_encryption_set: Annotated[str | None, copies(
+    disk_encryption_set: Annotated[Text | None, copies(
         "Resource id of a disk encryption set.", f"{VM}.osDisk.managedDisk.diskEncryptionSet.id")] = None
     write_accelerator: Annotated[bool | None, copies(
         "Write accelerator (M series).", f"{VM}.osDisk.writeAcceleratorEnabled")] = None
@@ -118,7 +118,7 @@ class DataDisk(Block, frozen=True, kw_only=True):
     caching: Annotated[Caching | None, copies("Host caching.", f"{VM}.dataDisks.caching")] = None
     storage_account_type: Annotated[StorageType | None, copies(
         "Kind of managed disk.", f"{VM}.dataDisks.managedDisk.storageAccountType")] = None
-    disk_encryption_set: Annotated[str | None, copies(
+    disk_encryption_set: Annotated[Text | None, copies(
         "Resource id of a disk encryption set.", f"{VM}.dataDisks.managedDisk.diskEncryptionSet.id")] = None
 
 
@@ -128,7 +128,7 @@ AGENT = f"{VM}.securityProfile.proxyAgentSettings"
 class HostEndpoint(Block, frozen=True, kw_only=True):
     mode: Annotated[Literal["Audit", "Enforce"] | None, says(
         "Mode of the proxy agent.", f"{AGENT}.imds.mode, {AGENT}.wireServer.mode")] = None
-    access_control_profile: Annotated[str | None, says(
+    access_control_profile: Annotated[Text | None, says(
         "Resource id of the access rules.", f"{AGENT}.imds.inVMAccessControlProfileReferenceId,"
         f" {AGENT}.wireServer.inVMAccessControlProfileReferenceId")] = None
 
@@ -169,13 +169,13 @@ class Extension(Block, frozen=True, kw_only=True):
     name: Annotated[Text, copies("Name of the extension on the node.", f"{VM}.extensions.name")]
     publisher: Annotated[Text, copies("Publisher.", f"{VM}.extensions.publisher")]
     type: Annotated[Text, copies("Type.", f"{VM}.extensions.type", example="AzureMonitorLinuxAgent")]
-    type_handler_version: Annotated[str | None, copies("Version.", f"{VM}.extensions.typeHandlerVersion")] = None
+    type_handler_version: Annotated[Text | None, copies("Version.", f"{VM}.extensions.typeHandlerVersion")] = None
     auto_upgrade_minor_version: Annotated[bool | None, copies(
         "Install the newest minor version.", f"{VM}.extensions.autoUpgradeMinorVersion")] = None
     enable_automatic_upgrade: Annotated[bool | None, copies(
         "Upgrade the extension automatically.", f"{VM}.extensions.enableAutomaticUpgrade")] = None
     settings: Annotated[dict[str, str], copies("Settings of the extension.", f"{VM}.extensions.settings")] = {}
-    provision_after: Annotated[tuple[str, ...], copies(
+    provision_after: Annotated[tuple[Text, ...], copies(
         "Extensions that are installed before this one.", f"{VM}.extensions.provisionAfterExtensions")] = ()
 
 
@@ -207,7 +207,7 @@ class VmConfiguration(Block, frozen=True, kw_only=True):
         "Place the nodes in the region, or spread them over its zones.",
         f"{VM}.nodePlacementConfiguration.policy")] = None
     extensions: Annotated[tuple[Extension, ...], copies("VM extensions.", f"{VM}.extensions")] = ()
-    service_artifact: Annotated[str | None, copies(
+    service_artifact: Annotated[Text | None, copies(
         "Resource id of the service artifact that fixes image versions.", f"{VM}.serviceArtifactReference.id")] = None
     windows_automatic_updates: Annotated[bool | None, copies(
         "Install Windows updates automatically.", f"{VM}.windowsConfiguration.enableAutomaticUpdates")] = None
@@ -291,7 +291,7 @@ class Scenario(Block, frozen=True, kw_only=True):
 
 
 class Autoscale(Block, frozen=True, kw_only=True):
-    formula: Annotated[str | None, says("Your own formula. It overrides a scenario.", FORMULA)] = None
+    formula: Annotated[Text | None, says("Your own formula. It overrides a scenario.", FORMULA)] = None
     evaluation_interval: Annotated[Span | None, says(
         "Evaluation interval, 5 minutes to 7 days. Default: 15 minutes.", "pool.autoScaleEvaluationInterval")] = None
     scenario: Annotated[Scenario | None, says("A rule for which batchtrain writes the formula.")] = None
@@ -311,7 +311,7 @@ class AdditionalNodePrep(Block, frozen=True, kw_only=True):
     commands: Annotated[PrepCommands, says("Shell lines that run as root on each node when it joins.")] = PrepCommands()
     environment_variables: Annotated[dict[str, str], says(
         "Environment variables of these lines.", f"{START}.environmentSettings")] = {}
-    environment_variables_keyvault_secret_id: Annotated[str | None, says(
+    environment_variables_keyvault_secret_id: Annotated[Text | None, says(
         "Key Vault secret with more variables, as a YAML or JSON mapping.", f"{START}.environmentSettings")] = None
     max_task_retries: Annotated[Retries, says("Number of retries after a failure.", f"{START}.maxTaskRetryCount")] = 0
 
@@ -322,11 +322,11 @@ class AdditionalNodePrep(Block, frozen=True, kw_only=True):
 class Ssh(Block, frozen=True, kw_only=True):
     username: Annotated[Text, says("Login name to create on every node.", "node user.name")]
     expiry_days: Annotated[int, says("Days until the login expires.", "node user.expiryTime", ge=0)] = 30
-    ssh_public_key: Annotated[str | None, says("Path of a public key.", "node user.sshPublicKey")] = None
-    ssh_public_key_data: Annotated[str | None, says("The text of a public key.", "node user.sshPublicKey")] = None
-    ssh_private_key: Annotated[str | None, says(
+    ssh_public_key: Annotated[Text | None, says("Path of a public key.", "node user.sshPublicKey")] = None
+    ssh_public_key_data: Annotated[Text | None, says("The text of a public key.", "node user.sshPublicKey")] = None
+    ssh_private_key: Annotated[Text | None, says(
         "Path of the matching private key.", "batchtrain: shown with the login")] = None
-    generated_file_export_path: Annotated[str, says(
+    generated_file_export_path: Annotated[Text, says(
         "Directory for a new key pair if no key is given.", "batchtrain: a new key pair")] = "."
     generate_docker_tunnel_script: Annotated[bool, says("A script for tunnels to Docker.", IGNORED)] = False
     hpn_server_swap: Annotated[bool, says("HPN-SSH in place of OpenSSH.", IGNORED)] = False
@@ -343,24 +343,24 @@ class Rdp(Block, frozen=True, kw_only=True):
 class RemoteAccessControl(Block, frozen=True, kw_only=True):
     starting_port: Annotated[int, says(
         "First of 1,000 public ports for SSH or RDP logins.", f"{NAT}.frontendPortRangeStart", ge=1, le=64536)] = 49000
-    allow: Annotated[tuple[str, ...], says("Addresses (CIDR) that may connect.", RULES)] = ()
-    deny: Annotated[tuple[str, ...], says("Addresses (CIDR) that may not connect. `*` means all others.", RULES)] = ()
+    allow: Annotated[tuple[Text, ...], says("Addresses (CIDR) that may connect.", RULES)] = ()
+    deny: Annotated[tuple[Text, ...], says("Addresses (CIDR) that may not connect. `*` means all others.", RULES)] = ()
 
 
 class Subnet(Block, frozen=True, kw_only=True):
-    name: Annotated[str | None, says("Name of the subnet.", f"{NETWORK}.subnetId")] = None
-    address_prefix: Annotated[str | None, says("Address range for a new network.", BY_NAME)] = None
+    name: Annotated[Text | None, says("Name of the subnet.", f"{NETWORK}.subnetId")] = None
+    address_prefix: Annotated[Text | None, says("Address range for a new network.", BY_NAME)] = None
 
 
 class VirtualNetwork(Block, frozen=True, kw_only=True):
-    arm_subnet_id: Annotated[str | None, says("Resource id of the subnet.", f"{NETWORK}.subnetId")] = None
-    name: Annotated[str | None, says(
+    arm_subnet_id: Annotated[Text | None, says("Resource id of the subnet.", f"{NETWORK}.subnetId")] = None
+    name: Annotated[Text | None, says(
         "Name of the network in place of an id. Needs `management.subscription_id`.", f"{NETWORK}.subnetId")] = None
-    resource_group: Annotated[str | None, says(
+    resource_group: Annotated[Text | None, says(
         "Resource group of the network. Default: that of the Batch account.", f"{NETWORK}.subnetId")] = None
     subnet: Annotated[Subnet, says("The subnet.")] = Subnet()
     create_nonexistant: Annotated[bool, says("Create the network if it does not exist.", BY_NAME)] = False
-    address_space: Annotated[str | None, says("Address range for a new network.", BY_NAME)] = None
+    address_space: Annotated[Text | None, says("Address range for a new network.", BY_NAME)] = None
 
 
 class NetworkRule(Block, frozen=True, kw_only=True):
@@ -370,7 +370,7 @@ class NetworkRule(Block, frozen=True, kw_only=True):
     access: Annotated[Literal["allow", "deny"], says("Effect of the rule.", f"{RULES}.access")]
     source_address_prefix: Annotated[Text, says(
         "Source address, CIDR, `*` or a service tag.", f"{RULES}.sourceAddressPrefix")]
-    source_port_ranges: Annotated[tuple[str, ...], says("Source ports.", f"{RULES}.sourcePortRanges")] = ()
+    source_port_ranges: Annotated[tuple[Text, ...], says("Source ports.", f"{RULES}.sourcePortRanges")] = ()
 
 
 class InboundNatPool(Block, frozen=True, kw_only=True):
@@ -457,7 +457,7 @@ class UpgradePolicy(Block, frozen=True, kw_only=True):
 
 
 class NvidiaDriver(Block, frozen=True, kw_only=True):
-    source: Annotated[str | None, says(
+    source: Annotated[Text | None, says(
         "URL of a driver to install. HPC images have a driver.", f"{START}.commandLine")] = None
 
 
@@ -523,7 +523,7 @@ class Candidates(Block, frozen=True, kw_only=True):
     recover: Annotated[bool, says(
         "If the pool of a running job cannot get its nodes back within `patience`, `run` moves the job to the next"
         " candidate, where it continues from its checkpoint.", "batchtrain: moves a job")] = False
-    controller_identity: Annotated[str | None, says(
+    controller_identity: Annotated[Text | None, says(
         "Resource id of the managed identity with which the controller of a detached run (`run --detach --controller`)"
         " signs in to the Batch account.", "batchtrain: `identity` of the controller's pool")] = None
 
@@ -566,14 +566,14 @@ class Pool(Block, frozen=True, kw_only=True):
         "Applications of the account to install on every node.", max_length=10)] = ()
     metadata: Annotated[dict[str, str], says("Names and values that are stored with the pool.", "pool.metadata")] = {}
     user_accounts: Annotated[tuple[UserAccount, ...], says("User accounts on every node.")] = ()
-    identities: Annotated[tuple[str, ...], says(
+    identities: Annotated[tuple[Text, ...], says(
         "Resource ids of managed identities of the nodes; set through Azure Resource Manager.",
         "batchtrain: `identity` of the pool resource")] = ()
     ssh: Annotated[Ssh | None, says("A login on every node.")] = None
     rdp: Annotated[Rdp | None, says("A login on every Windows node.")] = None
     remote_access_control: Annotated[RemoteAccessControl | None, says("Who may reach the logins from outside.")] = None
     virtual_network: Annotated[VirtualNetwork | None, says("Virtual network of the nodes. Needs Entra sign-in.")] = None
-    public_ips: Annotated[tuple[str, ...], copies(
+    public_ips: Annotated[tuple[Text, ...], copies(
         "Resource ids of your own public addresses.", f"{ADDRESS}.ipAddressIds")] = ()
     network: Annotated[Network, says("Endpoints, addresses and acceleration.")] = Network()
     upgrade_policy: Annotated[UpgradePolicy | None, copies(

@@ -56,7 +56,7 @@ class Notify(Block, frozen=True, kw_only=True):
 
 
 class Settings(Block, frozen=True, kw_only=True):
-    storage_account_settings: Annotated[str | None, says(
+    storage_account_settings: Annotated[Text | None, says(
         "Name of the storage account (credentials.yaml) for the files of tasks.", "*.httpUrl")] = None
     storage_entity_prefix: Annotated[str, says(
         "Prefix of batchtrain's container names in that account.", "*.httpUrl")] = "batchtrain"
@@ -73,10 +73,10 @@ class Settings(Block, frozen=True, kw_only=True):
         "The copy of the source that each run keeps, for `runs compare` and `runs restore`.")] = SourceCopy()
     notify: Annotated[Notify | None, says(
         "A webhook that receives how runs end from the command that follows them. Default: none.")] = None
-    ignore_checks: Annotated[tuple[str, ...], says(
+    ignore_checks: Annotated[tuple[Text, ...], says(
         "Names of checks to silence.", "batchtrain: `batchtrain config checks` lists them")] = ()
     encryption: Annotated[Encryption | None, says("Encryption of secrets with a Batch certificate.")] = None
-    fallback_registry: Annotated[str | None, says(
+    fallback_registry: Annotated[Text | None, says(
         "Where the start task looks for the copy of an image that its own registry does not provide: `SERVER` or"
         " `SERVER/PATH`, as in `batchtrain images mirror --to`.", START)] = None
     store_timing_metrics: Annotated[bool, says("Store timings in a storage table.", IGNORED)] = False
@@ -85,16 +85,16 @@ class Settings(Block, frozen=True, kw_only=True):
 
 
 class AdditionalRegistries(Block, frozen=True, kw_only=True):
-    docker: Annotated[tuple[str, ...], says(
+    docker: Annotated[tuple[Text, ...], says(
         "Servers of images. One without a login in `docker_registry` of credentials.yaml is public.",
         "batchtrain: warning `registry-login`")] = ()
-    singularity: Annotated[tuple[str, ...], says(
+    singularity: Annotated[tuple[Text, ...], says(
         "Log in to the servers of `singularity_registry` also if no image is listed.", START)] = ()
 
 
 class SigningKey(Block, frozen=True, kw_only=True):
     fingerprint: Annotated[Text, says("Fingerprint of the key that signed the image.", START)]
-    file: Annotated[str | None, says("The public key as a file.", START)] = None
+    file: Annotated[Text | None, says("The public key as a file.", START)] = None
 
 
 class SingularityImage(Block, frozen=True, kw_only=True):
@@ -109,10 +109,10 @@ class SingularityImages(Block, frozen=True, kw_only=True):
 
 
 class DataVolume(Block, frozen=True, kw_only=True):
-    container_path: Annotated[str | None, says("Path in the container.", RUN_OPTIONS)] = None
-    host_path: Annotated[str | None, says(
+    container_path: Annotated[Text | None, says("Path in the container.", RUN_OPTIONS)] = None
+    host_path: Annotated[Text | None, says(
         "Path on the node. Default: a volume that the engine creates.", RUN_OPTIONS)] = None
-    bind_options: Annotated[str | None, says("`ro` or `rw`.", RUN_OPTIONS, example="ro")] = None
+    bind_options: Annotated[Text | None, says("`ro` or `rw`.", RUN_OPTIONS, example="ro")] = None
 
 
 class FstabEntry(Block, frozen=True, kw_only=True):
@@ -134,20 +134,20 @@ _FSTAB_DRIVERS = {"nfs": "nfs", "nfs3": "nfs", "nfs4": "nfs", "cifs": "cifs", "s
 
 class SharedDataVolume(Block, frozen=True, kw_only=True):
     volume_driver: Annotated[VolumeDriver, says("Kind of volume.", MOUNT)]
-    container_path: Annotated[str | None, says("Path in the container.", RUN_OPTIONS)] = None
-    storage_account_settings: Annotated[str | None, says(
+    container_path: Annotated[Text | None, says("Path in the container.", RUN_OPTIONS)] = None
+    storage_account_settings: Annotated[Text | None, says(
         "Name of the storage account in credentials.yaml (azureblob, azurefile).", MOUNT)] = None
-    azure_file_share_name: Annotated[str | None, says(
+    azure_file_share_name: Annotated[Text | None, says(
         "Name of the share (azurefile).", f"{MOUNT}.azureFileShareConfiguration.azureFileUrl")] = None
-    azure_blob_container_name: Annotated[str | None, says(
+    azure_blob_container_name: Annotated[Text | None, says(
         "Name of the container (azureblob).", f"{MOUNT}.azureBlobFileSystemConfiguration.containerName")] = None
-    source: Annotated[str | None, says(
+    source: Annotated[Text | None, says(
         "`server:/path` (nfs) or `//server/share` (cifs).", f"{MOUNT}.nfsMountConfiguration.source")] = None
-    identity: Annotated[str | None, says(
+    identity: Annotated[Text | None, says(
         "Resource id of the managed identity that may read the container (azureblob).",
         f"{MOUNT}.azureBlobFileSystemConfiguration.identityReference.resourceId")] = None
     mount_options: Annotated[tuple[str, ...], says("Mount options; for azureblob, those of blobfuse.", MOUNT)] = ()
-    bind_options: Annotated[str | None, says("`ro` or `rw` in the container.", RUN_OPTIONS)] = None
+    bind_options: Annotated[Text | None, says("`ro` or `rw` in the container.", RUN_OPTIONS)] = None
     fstab_entry: Annotated[FstabEntry | None, says("The mount (custom_linux_mount).")] = None
     volume_type: Annotated[str | None, says("Kind of Gluster volume.", IGNORED)] = None
     volume_options: Annotated[tuple[str, ...], says("Options of the Gluster volume.", IGNORED)] = ()
@@ -169,8 +169,8 @@ class Volumes(Block, frozen=True, kw_only=True):
 class FilesSource(Block, frozen=True, kw_only=True):
     path: Annotated[Text, says(
         "File or directory on this machine. Relative paths start at the directory of this file.", INGRESS)]
-    include: Annotated[tuple[str, ...], says("Patterns of files to include.", INGRESS)] = ()
-    exclude: Annotated[tuple[str, ...], says("Patterns of files to exclude. They override `include`.", INGRESS)] = ()
+    include: Annotated[tuple[Text, ...], says("Patterns of files to include.", INGRESS)] = ()
+    exclude: Annotated[tuple[Text, ...], says("Patterns of files to exclude. They override `include`.", INGRESS)] = ()
 
 
 class DataTransfer(Block, frozen=True, kw_only=True):
@@ -181,7 +181,7 @@ class DataTransfer(Block, frozen=True, kw_only=True):
     rsync_extra_options: Annotated[str | None, says("Options.", COPY)] = None
     split_files_megabytes: Annotated[int | None, says("Chunk size.", COPY)] = None
     max_parallel_transfers_per_node: Annotated[Annotated[int, Meta(ge=1)] | None, says("Copies at once.", COPY)] = None
-    remote_path: Annotated[str | None, says("Container and path in it: `container/path`.", INGRESS)] = None
+    remote_path: Annotated[Text | None, says("Container and path in it: `container/path`.", INGRESS)] = None
     is_file_share: Annotated[bool, says("The path is in a file share.", INGRESS)] = False
     blobxfer_extra_options: Annotated[str | None, says(
         "Only `--strip-components N`: remove N leading directories, counting that of `source`; default 1.",
@@ -189,8 +189,8 @@ class DataTransfer(Block, frozen=True, kw_only=True):
 
 
 class FilesDestination(Block, frozen=True, kw_only=True):
-    shared_data_volume: Annotated[str | None, says("Alias of a volume to copy to.", INGRESS)] = None
-    storage_account_settings: Annotated[str | None, says(
+    shared_data_volume: Annotated[Text | None, says("Alias of a volume to copy to.", INGRESS)] = None
+    storage_account_settings: Annotated[Text | None, says(
         "Name of the target storage account in credentials.yaml.", INGRESS)] = None
     relative_destination_path: Annotated[str | None, says("Path in the volume or the container.", INGRESS)] = None
     data_transfer: Annotated[DataTransfer, says("How the files are copied.")] = DataTransfer()

@@ -838,7 +838,7 @@ CASES = [
          pool(resource_files=[FILE | {"blob_source": "example.com/f"}]), pool(resource_files=[FILE])),
     Case("file-mode", "job.job_release.resource_files[0].file_mode", "`0788`",
          job(**PREPARED, job_release={"command": "x", "resource_files": [FILE | {"file_mode": "0788"}]}),
-         job(**PREPARED, job_release={"command": "x", "resource_files": [FILE | {"file_mode": ""}]})),
+         job(**PREPARED, job_release={"command": "x", "resource_files": [FILE | {"file_mode": "0755"}]})),
     Case("files-absent", "global.files[0].source.path", "/x/data does not exist on this machine; a relative path",
          uploaded(""), uploaded(""), {".": Survey(absent="/x/data")}, {}),
     pair("files-destination", "global.files[0].destination", "add `storage_account_settings`",

@@ -13,7 +13,7 @@ import yaml
 
 from batchtrain.config import judge, reference, schema, secret_names
 from batchtrain.config.load import WHOLE
-from batchtrain.config.types import RENAMED
+from batchtrain.config.types import RENAMED, credentials
 from tests import reference_page, schema_files
 from tests.property_examples import EXAMPLES
 from tests.reference_page import type_of
@@ -154,3 +154,27 @@ def test_an_example_is_valid_where_it_stands(name: str) -> None:
 def test_every_example_is_of_a_property() -> None:
     known = {name for block, name in TEXTS} | {f"{block}.{name}" for block, name in TEXTS}
     assert set(EXAMPLES) - known == set()
+
+
+MAY_BE_EMPTY = {
+    *("environment_variables", "metadata", "settings", "upload_headers"),  # of any names
+    *("iterable", "product_iterables", "zip", "grid", "list"),  # values of a sweep
+    *("entrypoint", "blob_prefix", "num_instances", "processes_per_node", "pre", "post"),
+    *("additional_docker_run_options", "additional_singularity_options", "blobxfer_extra_options", "mount_options",
+      "options", "relative_destination_path", "rsync_extra_options", "scp_ssh_extra_options", "volume_options"),
+    *("passphrase", "password", "url"),  # secrets
+    *("filename", "name", "public_key_pem", "setup", "sha1_thumbprint", "ssh_private_key", "task_id", "volume_type"),
+}  # fmt: skip
+"""Texts of pool, settings and jobs: values, options, and properties without effect."""
+
+
+def test_a_text_is_not_empty_unless_that_has_a_meaning() -> None:
+    def may_be_empty(shape: Any) -> bool:
+        if isinstance(shape, dict) and shape.get("type") == ["string", "number", "boolean"]:
+            return not {"minLength", "pattern"} & shape.keys()
+        below = shape.values() if isinstance(shape, dict) else shape if isinstance(shape, (list, tuple)) else ()
+        return any(map(may_be_empty, below))
+
+    texts = {name for block, definition in schema.definitions().items() if not hasattr(credentials, block)
+             for name, shape in definition.get("properties", {}).items() if may_be_empty(shape)}  # fmt: skip
+    assert texts == MAY_BE_EMPTY

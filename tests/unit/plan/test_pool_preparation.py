@@ -139,6 +139,6 @@ def test_users_cannot_set_reserved_variables() -> None:
         )
 
 
-def test_an_empty_text_of_a_file_is_unset() -> None:
-    file = {"blob_source": "https://x/y", "file_path": "y", "file_mode": "", "blob_prefix": ""}
+def test_an_empty_prefix_of_blobs_is_unset() -> None:
+    file = {"blob_source": "https://x/y", "file_path": "y", "blob_prefix": ""}
     assert start({"resource_files": [file]})["resourceFiles"] == [{"httpUrl": "https://x/y", "filePath": "y"}]

@@ -82,7 +82,7 @@ def test_a_stream_has_the_documents_that_each_task_alone_would_have(
     made: dict[str, Any], command: str, variable: str, path: str, local: str, source: bool, container: bool,
     task_id: str | None,
 ) -> None:  # fmt: skip
-    output = {"storage_account_settings": "link", "remote_path": f"c/{path}", "local_path": local}
+    output = {"storage_account_settings": "link", "remote_path": f"c/{path}", "local_path": local or "x"}
     task = {
         "command": f"run {command}", "task_factory": made, "id": task_id,
         "environment_variables": {"A": variable}, "output_data": {"azure_storage": [output]},
