@@ -177,7 +177,7 @@ def carried_out(
             )
             report(outcome)
         if outcome.failure is not None:
-            reason = _raised(recipe, outcome.failure)
+            reason = _raised(recipe, outcome.failure) if isinstance(outcome.failure, TaskFailed) else ""
             settings().rest = f"{reason}its output is above, and in {outcome.runs[0].path}"
             raise outcome.failure from outcome.problem
         if outcome.problem is not None:

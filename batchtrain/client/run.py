@@ -18,7 +18,7 @@ from batchtrain.client.planning import left_out_by_git
 from batchtrain.client.work import Command, Work, whole
 from batchtrain.config.candidates import ordered, region_at
 from batchtrain.config.types import Recipe
-from batchtrain.errors import BatchtrainError, TaskFailed, UsageError
+from batchtrain.errors import BatchtrainError, LimitReached, TaskFailed, UsageError
 from batchtrain.life import intents
 from batchtrain.life.endings import cause_of
 from batchtrain.life.intents import Intent
@@ -40,11 +40,12 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """The result of a recipe: its tasks, the failure of the first failed task, what else went wrong (something could
-    not be fetched, deleted or written), and the run directories with the metrics of their tasks."""
+    """The result of a recipe: its tasks, the failure of the first failed task or the limit that ended them, what else
+    went wrong (something could not be fetched, deleted or written), and the run directories with the metrics of their
+    tasks."""
 
     tasks: Table[Task]
-    failure: TaskFailed | None = None
+    failure: TaskFailed | LimitReached | None = None
     problem: BaseException | None = None
     runs: tuple[RunDirectory, ...] = ()
     metrics: tuple[dict[str, dict[str, Metric]], ...] = ()
@@ -71,7 +72,7 @@ def run(
 
     Raises the error that stopped the work, and UsageError for work without an end.
     timeout: seconds for each wait; by default what `seconds_for` says. origin: where the run directories are made; none
-    without it. limits: at one of them the tasks are terminated and LimitReached is raised; the results are fetched.
+    without it. limits: at one of them the tasks are terminated, and the results are fetched.
     beginning: where the tasks with checkpoints begin; by default they continue the run before. afterwards: called once
     the tasks have ended, while the pool and the jobs exist; what it creates through the register is deleted with them.
     ask: whether the run continues after Ctrl-C; a run whose results are in storage continues when its terminal closes.
@@ -196,15 +197,16 @@ def _outcome(command: Command, foreseen: Foreseen, work_through: Callable[[Work]
         for recording in () if ending.leaver else recordings.values():  # not recorded: the records have ended
             with contextlib.suppress(OSError, ValueError):
                 tell(recording.outcome())
-    if error is not None:
+    runs = tuple(recording.run for recording in recordings.values())
+    tasks, limit = Table(work.tasks), None
+    if isinstance(error, LimitReached) and runs:
+        tasks = Table(task for run in runs for task in run.each_task())
+        limit = LimitReached(f"{error}; its run directory is {', '.join(str(run.path) for run in runs)}")
+    elif error is not None:
         raise error
-    return Outcome(
-        Table(work.tasks),
-        next(iter(work.failures), None),
-        ending.problem(successful=not work.failures),
-        tuple(recording.run for recording in recordings.values()),
-        tuple(recording.metrics for recording in recordings.values()),
-    )
+    failure = limit or next(iter(work.failures), None)
+    metrics = tuple(recording.metrics for recording in recordings.values())
+    return Outcome(tasks, failure, ending.problem(successful=failure is None), runs, metrics)
 
 
 def _recorded(tell: Tell, recordings: Mapping[str, Recording], notices: Notices) -> Tell:

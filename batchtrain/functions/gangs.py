@@ -21,7 +21,7 @@ from batchtrain.client.client import Client, connect
 from batchtrain.client.local import own_environment
 from batchtrain.config.described import command, suggesting
 from batchtrain.config.types import Pool, Recipe, Results
-from batchtrain.errors import NotFound, TaskFailed, UsageError, printable, printable_lines
+from batchtrain.errors import LimitReached, NotFound, TaskFailed, UsageError, printable, printable_lines
 from batchtrain.frameworks.base import Nodes
 from batchtrain.frameworks.mpi import MpiBlock
 from batchtrain.frameworks.pytorch import PyTorchBlock
@@ -185,8 +185,8 @@ def _reason(result: Result, name: str) -> str:
     return f": {name} is missing"
 
 
-def _fail(failure: TaskFailed, answers: list[dict[str, Any]]) -> NoReturn:
-    if not answers:
+def _fail(failure: TaskFailed | LimitReached, answers: list[dict[str, Any]]) -> NoReturn:
+    if not answers or not isinstance(failure, TaskFailed):
         raise failure
     first = min(answers, key=lambda answer: (answer["rank"] != failure.rank, answer["time"]))
     message = printable_lines(first["message"])

@@ -14,7 +14,7 @@ import msgspec
 from azure.batch import BatchClient
 
 from batchtrain import markup, state_files
-from batchtrain.errors import NotFound, TaskFailed, UsageError, printable
+from batchtrain.errors import LimitReached, NotFound, TaskFailed, UsageError, printable
 from batchtrain.records import MOST_ROWS, Attempt, Table, Task, aligned
 from batchtrain.records.jobs import ENDED_BY_TASKS
 from batchtrain.records.rank_end import ENDS, RankEnd, first_failure
@@ -284,10 +284,12 @@ def _planned_tasks(run: RunDirectory) -> float:
 class Result(Run):
     """The result of `client.run`: a run for each job. With one job, it is the run of this job.
 
-    failure: why the first failed task failed; only with `check=False`, otherwise it is raised.
+    failure: why the first failed task failed, or the limit of the run; only with `check=False`, otherwise it is raised.
     """
 
-    def __init__(self, tasks: Table[Task], runs: Iterable[RunDirectory], failure: TaskFailed | None = None) -> None:
+    def __init__(
+        self, tasks: Table[Task], runs: Iterable[RunDirectory], failure: TaskFailed | LimitReached | None = None
+    ) -> None:
         self._tasks, self.runs, self.failure = tasks, tuple(map(Run, runs)), failure
 
     @property

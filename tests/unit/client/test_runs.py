@@ -241,6 +241,10 @@ def test_a_program_runs_a_recipe_and_reads_its_result(site: Site) -> None:
     site.step("run what fails", client.run, of("exit 3"), tell=site.tell, runs_dir=runs)
     site.step("run what fails without a check", client.run, of("exit 3"), check=False, tell=site.tell, runs_dir=runs)
     site.step("run for no time", client.run, of("wait"), max_duration=0, tell=site.tell, runs_dir=runs)
+    site.step(
+        "run for no time without a check",
+        lambda: client.run(of("wait"), max_duration=0, check=False, tell=site.tell, runs_dir=runs).failure,
+    )
     site.step("run for no money", client.run, of("wait"), max_price=0, tell=site.tell, runs_dir=runs)
     site.step("resume a run that is not there", client.run, of(), resume="x", tell=site.tell, runs_dir=runs)
     site.step("resume nothing that can be", client.run, of(), resume="latest", tell=site.tell, runs_dir=runs)
