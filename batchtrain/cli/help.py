@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import linecache
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -163,8 +164,14 @@ def late_callback(path: str) -> Callable[[click.Context, click.Parameter, Any], 
 
 
 def _member(path: str) -> Any:
+    """What a path names. A signal waits for its import: later imports fail after one that a signal broke off."""
     module, _, name = path.rpartition(".")
-    return getattr(importlib.import_module(f".{module}", __package__), name)
+    mask = getattr(signal, "pthread_sigmask", lambda *_: ())  # Windows has none
+    before = mask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        return getattr(importlib.import_module(f".{module}", __package__), name)
+    finally:
+        mask(signal.SIG_SETMASK, before)
 
 
 class Action:

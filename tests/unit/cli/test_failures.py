@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 
 import click
 import pytest
 
-from batchtrain.cli import failures
+from batchtrain.cli import failures, help
 from batchtrain.cli.messages import say
 from batchtrain.cli.options import Settings
 from batchtrain.config.types import Recipe, convert
@@ -102,3 +105,24 @@ def test_a_data_directory_that_a_command_does_not_take_names_the_variable() -> N
     context = click.Context(click.Command("show"), info_name="show")
     text, _ = failures.message_of(click.NoSuchOption("--data-dir", ctx=context))
     assert "BATCHTRAIN_EMULATOR_DIR" in text
+
+
+def test_a_signal_while_python_ends_prints_nothing() -> None:
+    code = "import atexit, signal, sys; from batchtrain.cli.__main__ import main; sys.argv[1:] = ['help']\n" \
+        "atexit.register(signal.raise_signal, signal.SIGTERM); main()"  # fmt: skip
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGTERM, "")
+
+
+def test_a_signal_waits_until_the_code_of_a_command_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+
+    def imported(*_: str) -> object:
+        signal.raise_signal(signal.SIGINT)
+        steps.append("imported")
+        return failures
+
+    monkeypatch.setattr(help.importlib, "import_module", imported)
+    with pytest.raises(KeyboardInterrupt):
+        help.late_bound("failures.report")()
+    assert steps == ["imported"]
