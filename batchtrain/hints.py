@@ -13,8 +13,8 @@ COMMAND = r"`batchtrain (?P<quoted>[a-z][^`]*)`|\bbatchtrain (?P<bare>[a-z]+ [^`
 WHOLE = r"(?P<before>  (?:[a-z ]+: )?)batchtrain (?P<words>[a-z]+ .*)"
 """An indented line that is a command, optionally after its purpose."""
 ASKING = (
-    r"(?:pool (?!autoscale)|jobs )[a-z]|(?:run|doctor|runs (?:attach|fetch|stop))\b|config plan\b.* --diff\b"
-    r"|runs list .*--account\b"
+    r"(?:pool (?!autoscale)|jobs (?!sweep \d{8}T))[a-z]|(?:run|doctor|runs (?:attach|fetch|stop))\b"
+    r"|config plan\b.* --diff\b|runs list .*--account\b"
 )
 """Commands that contact a service and need its target options."""
 READING = r"(?:data|images (?!env|build|list|save|load)) ?[a-z]"

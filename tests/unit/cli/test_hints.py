@@ -33,6 +33,8 @@ LOCAL, PLACE = " --local", " --configdir 'my files'"
         ("`batchtrain pool autoscale evaluate F`", "`batchtrain pool autoscale evaluate F`"),
         ("  batchtrain runs attach r1", "  batchtrain runs attach r1 --local"),
         ("`batchtrain runs list --account` names it", "`batchtrain runs list --account --local` names it"),
+        ("`batchtrain jobs sweep j` ranks", "`batchtrain jobs sweep j --local` ranks"),
+        ("  batchtrain jobs sweep 20261201T015029Z-j-a3b3", "  batchtrain jobs sweep 20261201T015029Z-j-a3b3"),
         ("`batchtrain runs list` lists them", "`batchtrain runs list` lists them"),
         (
             "more: batchtrain run --resume 20261130T05Z-j-1",
