@@ -32,6 +32,7 @@ from batchtrain.client.run import follow
 from batchtrain.client.watching import watch_job
 from batchtrain.config.types import Recipe
 from batchtrain.errors import BatchtrainError, NotFound, TaskFailed, UsageError
+from batchtrain.life import rules
 from batchtrain.life.intents import WAIT
 from batchtrain.records import JobSchedule
 from batchtrain.records.events import Event
@@ -116,7 +117,8 @@ def show_(job_id: str | None) -> None:
         show_rows([row])
         return
     tasks, left_out = job_tasks.some_of(job)
-    hints, step = diagnose.hints(name), job.reason_to_wait(row)
+    step = job.reason_to_wait(row)
+    hints = diagnose.hints(name) if step is None or step.rule.name == rules.TURN else []
     running = [task for task in tasks if task.state == "running"][:FEW_RUNNING]
     ended = [task for task in tasks if task.state == "completed"][:1]
     progress = list(filter(None, map(job.progress, running or ended)))

@@ -202,7 +202,7 @@ def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
     for examined_task in evidence.tasks:
         yield from _of_lost(job, [item for item in examined_task.attempts if item.reason in service_rules.LOST])
     yield from (finding for finding in evidence.waits if finding.rule != rules.NOT_SCHEDULED)
-    for hint in evidence.hints:
+    for hint in evidence.hints if {finding.rule for finding in evidence.waits} <= {rules.TURN} else ():
         yield Finding("waits", subject, hint, "", "the emulator says this; Azure tells no reason")
 
 

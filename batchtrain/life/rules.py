@@ -365,6 +365,8 @@ FAILED, REFUSED, GONE, OVER = 10, 4, 3, 6
 """The exit codes of waits that end: a task failed, no task can start, the pool is gone, the patience is over."""
 USER = "the user"
 NOT_SCHEDULED = "job-not-scheduled"
+TURN = "waits-for-turn"
+"""The rule that knows no cause."""
 # fmt: off
 POOL_GONE = Rule("pool-gone", "the job's pool does not exist",
     lambda view, task: _pool_gone(view.seen), "", GONE, source="BatchPoolInfo")
@@ -403,7 +405,7 @@ RULES: tuple[Rule, ...] = (
         _resize_refused, "a new resize; spot nodes: Azure", OVER, HOUR, "ResizeError", by_hand=True),
     Rule("waits-for-nodes", "the pool does not have all of its nodes yet, or they start",
         _waits_for_nodes, "Azure", OVER, source="BatchNodeState"),
-    Rule("waits-for-turn", "the nodes run other tasks, or the service has not looked yet",
+    Rule(TURN, "the nodes run other tasks, or the service has not looked yet",
         _waits_for_turn, "the service", OVER),
 )
 # fmt: on

@@ -460,6 +460,12 @@ def test_why_a_task_waits_comes_after_the_failure_of_another() -> None:
     assert rules(of_job(failed("x"))._replace(waits=(waits,))) == ["unknown", "waits-for-failed-task"]
 
 
+@pytest.mark.parametrize(("rule", "hints"), [("too-few-nodes", []), ("waits-for-turn", ["waits"])])
+def test_the_emulator_says_why_a_task_waits_where_no_rule_knows_it(rule: str, hints: list[str]) -> None:
+    waits = Finding(rule, "task evaluate", "x", "", "wait")
+    assert rules(of_job(failed("x"))._replace(waits=(waits,), hints=("y",))) == ["unknown", rule, *hints]
+
+
 def test_a_formula_without_samples_is_not_advised_to_be_corrected() -> None:
     sample = "Line 1, Col 9: Insufficient data from data set: $PendingTasks wanted 70%, received 0%"
     error = Failure("InsufficientSampleData", "too few", values=(Detail("Message", sample),))
