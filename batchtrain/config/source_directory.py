@@ -298,13 +298,16 @@ class _Walk:
         )
 
     def unsent(self, commands: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """Each file that a command names and a rule leaves out, with the rule."""
+        """Each file that a command names and a rule leaves out, with the rule, and each directory (with `/` at the
+        end), except that what git ignores is usually made by the program."""
         rules, tops = self._left_out, {name.partition("/")[0] for name in self._left_out}
         words = (path for command in commands if tops for path in travel.paths_in(command))
         for path in {path for path in words if path.partition("/")[0] in tops}:
             name = travel.left_out_of(path, rules)
             if name and os.path.isfile(self._folder / path):  # noqa: PTH113 - as above
                 yield path, rules[name]
+            elif name and rules[name] not in (GIT_IGNORE, _ITSELF) and os.path.isdir(self._folder / path):  # noqa: PTH112
+                yield f"{path}/", rules[name]
 
     def files(self) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """Each file with its path in the source."""

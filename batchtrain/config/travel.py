@@ -57,7 +57,8 @@ class Survey(NamedTuple):
     line_ends: tuple[str, ...] = ()
     """Scripts with the line ends of Windows, which a shell and the kernel read as part of a word."""
     unsent: Mapping[str, str] = {}
-    """Files that a command names and that are not sent, each with the rule that leaves it out."""
+    """Files and directories (with `/`) that a command names and that are not sent, each with the rule that leaves it
+    out."""
     absent: str = ""
     """Of a path of `global_resources.files` that does not exist: the full path."""
 

@@ -88,12 +88,13 @@ def _unsupplied(subject: Subject, task: Task, script: re.Match[str]) -> str:
 def _unsent(subject: Subject) -> Found:
     for path, task, survey in subject.surveyed:
         paths = travel.paths_in(command_of(task)) if survey.unsent and not _brings_more(task) else frozenset[str]()
-        for name in sorted(paths & survey.unsent.keys()):
+        for name in sorted(name for name in survey.unsent if name.removesuffix("/") in paths):
             resume = "; `--resume RUN` continues the checkpoints of a run" if task.checkpoint else ""
+            unless = "unless the program makes it, " if name.endswith("/") else ""
             yield (
                 (*path, "command"),
-                f"`{name}` is not sent to the task: it is left out of the `source` by {survey.unsent[name]}; copy it to"
-                f" another place in the source, or send it with `input_data`{resume}",
+                f"`{name}` is not sent to the task: it is left out of the `source` by {survey.unsent[name]}; {unless}"
+                f"copy it to another place in the source, or send it with `input_data`{resume}",
             )
 
 

@@ -175,6 +175,19 @@ def test_a_command_that_names_a_file_that_stays_at_home_is_warned_about(home: Pa
     ]
 
 
+def test_a_command_that_names_a_directory_that_stays_at_home_is_warned_about(home: Path) -> None:
+    write(home, {"src/.batchtrainignore": "data/\n", "src/.gitignore": "out/\n", "src/data/a.csv": "", "src/out/a": ""})
+    (home / "large").mkdir()
+    (home / "src" / "linked").symlink_to(home / "large")
+    named = [problem.message for problem in examined(home, command="program data/ --x=linked out lib").problems]
+    unless = "; unless the program makes it, copy it to another place in the source, or send it with `input_data`"
+    assert sorted(text.rstrip(".") for text in named) == [
+        f"`data/` is not sent to the task: it is left out of the `source` by .batchtrainignore{unless}",
+        f"`linked/` is not sent to the task: it is left out of the `source` by the rule that links to directories are"
+        f" not followed{unless}",
+    ]
+
+
 def test_an_ignore_file_that_is_no_text_is_refused(home: Path) -> None:
     (home / "src" / "train.py").write_text("x")
     (home / "src" / ".batchtrainignore").write_bytes(b"\xff\xfe")
