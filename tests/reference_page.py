@@ -188,7 +188,8 @@ def _constraints(kind: Any) -> Iterator[str]:
         yield from _range(kind.min_length, kind.max_length, " characters")
     elif name in ("VarTupleType", "DictType"):
         yield from _range(kind.min_length, kind.max_length, " items")
-        yield from _constraints(kind.item_type if name == "VarTupleType" else kind.value_type)
+        of_each = _constraints(kind.item_type if name == "VarTupleType" else kind.value_type)
+        yield from (f"each {constraint}" for constraint in of_each)
 
 
 def _range(least: float | None, most: float | None, unit: str) -> Iterator[str]:
