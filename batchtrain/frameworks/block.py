@@ -67,9 +67,10 @@ def default_of(field: FieldInfo) -> Any:
 
 
 def _plain(hint: Any) -> Any:
-    """A type without its bounds and sentences."""
-    if get_origin(hint) is Annotated:
-        return _plain(get_args(hint)[0])
-    if get_origin(hint) in (Union, UnionType):
-        return Union[tuple(map(_plain, get_args(hint)))]  # noqa: UP007 - its members are not known here
-    return hint
+    """A type without the bounds and sentences of it and its parts."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _plain(parts[0])
+    if origin in (Union, UnionType):
+        return Union[tuple(map(_plain, parts))]  # noqa: UP007 - its members are not known here
+    return origin[tuple(map(_plain, parts))] if parts else hint

@@ -130,7 +130,7 @@ def _evidence(imported: Sequence[Place], below_keras: BelowKeras) -> dict[str, s
 def _first(tops: Mapping[str, Place], modules: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     """The first import that means each framework."""
     mentions = {framework: [tops[name] for name in names if name in tops] for framework, names in modules.items()}
-    first = {name: min(found, key=lambda mention: mention.line) for name, found in mentions.items() if found}
+    first = {name: min(places, key=lambda mention: mention.line) for name, places in mentions.items() if places}
     return {name: f"{mention.file.name}:{mention.line} imports {mention.top}" for name, mention in first.items()}
 
 
