@@ -16,6 +16,8 @@ NAMED = (f"{OUTPUT}/**",)
 """The results that no setting has to name."""
 NO_RESULTS = ("ranks/**", ".batchtrain*", ".cache/**", "**/__pycache__/**")
 """What is in a working directory besides results and inputs: files of the launch, and caches."""
+UNKNOWN = ("**",)
+"""The patterns of inputs whose names are not known: any file may be one."""
 MOST_TASKS = 1000
 """Of the tasks of a larger job, only the named results are fetched."""
 _PLACEHOLDER = r"\{[^{}]*\}"
@@ -27,7 +29,7 @@ def settings_of(task: Task) -> FetchSettings:
     gang = task.multi_instance
     results, inputs = task.results, tuple(dict.fromkeys(_inputs(task)))
     if "" in inputs:
-        results, inputs = only_named(results), ("**",)
+        results, inputs = only_named(results), UNKNOWN
     every_node = gang is not None and not gang.launches
     return FetchSettings(results=results, metrics=task.metrics, inputs=inputs, every_node=every_node)
 

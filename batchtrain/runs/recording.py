@@ -163,8 +163,8 @@ class Recording:
         self._results: Mapping[tuple[str, str, str], FileRecord] = {}
         """Those that were here before the last fetch."""
         self._again: dict[tuple[str, str, str], str] = {}
-        self._unnamed: tuple[str, ...] = ()
-        """Files that programs created, and that `results.include` does not name."""
+        self._unnamed: Mapping[str, Sequence[str]] = {}
+        """Files that programs created, and that nothing names, by the reason why they were not fetched."""
         self._too_large: set[tuple[str, str, str]] = set()
         self._left = 0
         """How many tasks' logs were not fetched because the job has many."""
@@ -308,7 +308,7 @@ class Recording:
             self._interrupted = False
             raise
         finally:
-            self._unnamed = tuple(fetcher.unnamed) if len(tasks) <= MOST_TASKS else ()
+            self._unnamed = fetcher.unnamed if len(tasks) <= MOST_TASKS else {}
             for task in tasks:
                 self._places.update({node.node: node.pool for node in fetcher.places.get(task.id, ())})
             self.run.write_files(self._files.values())
@@ -672,8 +672,7 @@ class Recording:
             lines.append(
                 f"the logs of {what} that succeeded were not fetched; a task with `results: {{}}` keeps its logs"
             )
-        if self._unnamed:
-            lines.append(f"{_named(sorted(self._unnamed))} not fetched: `results.include` names other files")
+        lines += [f"{_named(sorted(paths))} not fetched: {reason}" for reason, paths in self._unnamed.items()]
         if self._named_only:
             lines.append(
                 f"the job has more than {MOST_TASKS:,} tasks, so only `output` was fetched of {self._named_only:,} of"

@@ -17,7 +17,7 @@ from azure.batch import BatchClient
 from msgspec.structs import replace
 
 from batchtrain.config.task_paths import LINKED
-from batchtrain.config.task_results import NAMED, NO_RESULTS, OUTPUT
+from batchtrain.config.task_results import NAMED, NO_RESULTS, OUTPUT, UNKNOWN
 from batchtrain.config.types import FetchSettings, Results, bytes_of
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
 from batchtrain.metrics.stream import RECORDS
@@ -113,12 +113,21 @@ def kind_of(settings: FetchSettings, path: str, *, is_primary: bool) -> Kind:
 
 
 def is_unnamed(settings: FetchSettings, part: Part, path: str) -> bool:
-    """Whether the program may have created a file that is no result only because `include` names others."""
+    """Whether the program may have created a file that is no result only because `include` names others, or because it
+    may be an input."""
     results = settings.results or Results()
     if not results.include or not path.startswith("wd/"):
         return False
-    unlimited = replace(settings, results=replace(results, include=None))
+    inputs = () if settings.inputs == UNKNOWN else settings.inputs
+    unlimited = replace(settings, results=replace(results, include=None), inputs=inputs)
     return kind_of(unlimited, path.removeprefix("wd/"), is_primary=part.name == "n0") != ""
+
+
+def why_unnamed(settings: FetchSettings) -> str:
+    """Why such a file is not fetched."""
+    if settings.inputs == UNKNOWN and settings.results is not None and settings.results.include == NAMED:
+        return "the names of the task's inputs are not known before it runs; `results: {include: [...]}` names results"
+    return "`results.include` names other files"
 
 
 class Result(NamedTuple):
@@ -200,7 +209,7 @@ class Selection(NamedTuple):
     created: int = 0
     """The bytes of the files to fetch that the program created and that nothing names."""
     unnamed: tuple[str, ...] = ()
-    """The created files that are not fetched, because `include` names others."""
+    """The created files that are not fetched, because nothing names them."""
 
 
 def select(
@@ -275,8 +284,8 @@ class Fetcher:
         """The task, node and local name of each file that is being fetched."""
         self._created, self._choosing = 0, threading.Lock()
         """The bytes of the files that the programs created and that nothing names."""
-        self.unnamed: list[str] = []
-        """The created files that are not fetched, because `include` names others."""
+        self.unnamed: dict[str, list[str]] = {}
+        """The created files that are not fetched, because nothing names them, by the reason."""
         self.places: dict[str, tuple[TaskNode, ...]] = {}
         """Where the tasks ran."""
 
@@ -355,7 +364,8 @@ class Fetcher:
                 task.id, task.settings, files, everything=self._everything, logs=task.logs, created=self._created
             )
             self._created += selection.created
-            self.unnamed += selection.unnamed
+            if selection.unnamed:
+                self.unnamed.setdefault(why_unnamed(task.settings), []).extend(selection.unnamed)
         limits = limits_of(task.settings.results or Results(), f"batchtrain jobs fetch {self._job_id} --all")
         results = [
             Brought(_record(task.id, part, file, reason=limits[kind]), True, True)

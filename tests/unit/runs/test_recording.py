@@ -315,6 +315,14 @@ def test_a_created_file_that_the_settings_do_not_name_is_said(service: BatchServ
     assert (recorded.conclusion().partition("\n  ")[2], recorded.unsaved, recorded.missing) == (line, (), None)
 
 
+def test_a_file_that_may_be_an_input_is_said_with_the_setting_that_makes_it_a_result(service: BatchServer) -> None:
+    service.files["/jobs/j/tasks/train"] = {"wd/run.log": b"log", "wd/ranks/a": b""}
+    files = [{"auto_storage_container_name": "inputs"}]
+    recorded = fetched(service, job=job_of({"resource_files": files}))
+    why = "the names of the task's inputs are not known before it runs; `results: {include: [...]}` names results"
+    assert recorded.conclusion().partition("\n  ")[2] == f"wd/run.log was not fetched: {why}"
+
+
 STORED = {"storage_account_settings": "s", "remote_path": "models"}
 
 
