@@ -882,7 +882,11 @@ def _fork_init() -> int:
     writer, reader = socket.socketpair()
     pid = os.fork()
     if pid == 0:
-        return int(reader.recv(16))
+        writer.close()  # only then the end of a parent that was killed is seen
+        number = reader.recv(16)
+        if not number:
+            os._exit(1)
+        return int(number)
     writer.send(str(pid).encode())
     _close(fds)
     os._exit(exit_code(os.waitpid(pid, 0)[1]))

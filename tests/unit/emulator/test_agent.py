@@ -118,6 +118,15 @@ class Files:
         return path
 
 
+def test_an_init_whose_parent_is_killed_before_it_has_its_number_ends() -> None:
+    program = (
+        "import os; from batchtrain.emulator.machine import agent; fork = os.fork\n"
+        "os.fork = lambda: fork() and os._exit(0)\n"
+        "agent._fork_init()"
+    )
+    subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True, timeout=GUARD)  # until both end
+
+
 @pytest.mark.parametrize(
     ("failures", "covered", "entries"),
     [
