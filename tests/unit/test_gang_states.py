@@ -21,16 +21,34 @@ def ranks(*rows: tuple[int | None, float], lines: int = 50) -> tuple[Rank, ...]:
     return tuple(Rank(n, step=step, heard=NOW - quiet, lines=lines) for n, (step, quiet) in enumerate(rows))
 
 
-def conditions(rows: tuple[Rank, ...], steps: dict[int, tuple[float, ...]] | None = None) -> dict[int, str]:
-    return {state.rank.number: state.condition for state in compared(rows, steps or {}, NOW)}
+TIMES = {0: (1.0, 1.1, 0.9), 1: (1.0, 1.0, 1.0), 2: (2.0, 1.6, 1.8)}
+CHATTY = Rank(0, lines=500, heard=NOW)
+CONDITIONS: dict[str, tuple[tuple[Rank, ...], dict[int, tuple[float, ...]], list[str]]] = {
+    "they print": (ranks((4, 0.5), (4, 29.0)), {}, ["", ""]),
+    "the others wait for the one that is behind": (
+        ranks((41, 180.0), (40, 181.0), (41, 180.0)), {}, ["waits", "stands", "waits"]),
+    "without steps, one is silent": (ranks((None, 1.0), (None, 60.0)), {}, ["", "stands"]),
+    "without steps, one went silent before the other": (ranks((None, 60.0), (None, 90.0)), {}, ["waits", "stands"]),
+    "all are silent at the same step": (ranks((7, 60.0), (7, 61.0)), {}, ["quiet", "quiet"]),
+    "only rank 0 prints metrics": (
+        ranks((40, 1.0), (None, 300.0), (None, 300.0)), {}, ["", "unjudged", "unjudged"]),
+    "only rank 0 prints many lines": ((CHATTY, Rank(1, lines=2, heard=NOW - 300)), {}, ["", "unjudged"]),
+    "the other printed its few lines just now": ((CHATTY, Rank(1, lines=2, heard=NOW - 5)), {}, ["", ""]),
+    "one has said nothing while rank 0 is quiet": (
+        (Rank(0, lines=50, heard=NOW - 90), Rank(1, heard=NOW - 90)), {}, ["quiet", "unjudged"]),
+    "the steps of one take longer": (ranks((9, 1.0), (9, 1.0), (9, 1.0)), TIMES, ["", "", "slow"]),
+    "too few steps to be called slow": (
+        ranks((9, 1.0), (9, 1.0)), {0: (1.0, 1.0, 1.0), 1: (9.0, 9.0)}, ["", ""]),
+}  # fmt: skip
 
 
-def test_ranks_that_print_are_fine() -> None:
-    assert conditions(ranks((4, 0.5), (4, 29.0))) == {0: "", 1: ""}
-
-
-def test_a_rank_that_is_behind_stands_and_the_others_wait_for_it() -> None:
-    assert conditions(ranks((41, 180.0), (40, 181.0), (41, 180.0))) == {0: "waits", 1: "stands", 2: "waits"}
+@pytest.mark.parametrize(("rows", "times", "conditions"), CONDITIONS.values(), ids=CONDITIONS)
+def test_a_rank_is_judged_beside_the_others(
+    rows: tuple[Rank, ...], times: dict[int, tuple[float, ...]], conditions: list[str]
+) -> None:
+    states = {state.rank.number: state.condition for state in compared(rows, times, NOW)}
+    assert states == dict(enumerate(conditions))
+    assert LOOKS["unjudged"].counted == "not judged"
 
 
 def test_a_rank_in_an_earlier_epoch_stands_although_its_step_is_higher() -> None:
@@ -46,42 +64,18 @@ def test_a_rank_in_an_earlier_epoch_stands_although_its_step_is_higher() -> None
     assert [str(state.rank.position) for state in states] == ["35", "1:0"]
 
 
-def test_of_ranks_without_steps_the_one_that_went_silent_before_the_others_stands() -> None:
-    assert conditions(ranks((None, 1.0), (None, 60.0))) == {0: "", 1: "stands"}
-    assert conditions(ranks((None, 60.0), (None, 90.0))) == {0: "waits", 1: "stands"}
-
-
-def test_ranks_that_are_all_silent_at_the_same_step_are_only_quiet() -> None:
-    gang = ranks((7, 60.0), (7, 61.0))
-    assert conditions(gang) == {0: "quiet", 1: "quiet"}
-    assert stall(gang, NOW) == "no rank has printed a line for 60 s"
-    assert stall(ranks((7, 1.0), (7, 1.0)), NOW) == ""
-
-
-def test_the_ranks_that_wait_are_named_after_those_that_stand() -> None:
-    gang = ranks((41, 180.0), (40, 181.0), (41, 180.0))
-    assert stall(gang, NOW) == "rank 1 stood still for 181 s, and ranks 0, 2 wait"
-    assert stall(gang[:2], NOW) == "rank 1 stood still for 181 s, and rank 0 waits"
-    assert stall(ranks((40, 1.0), (39, 60.0)), NOW) == "rank 1 stood still for 60 s"
-
-
-def test_a_rank_that_prints_no_metrics_as_rank_0_does_is_not_judged() -> None:
-    first, *others = ranks((40, 1.0), (None, 300.0), (None, 300.0))
-    assert conditions((first, *others)) == {0: "", 1: "unjudged", 2: "unjudged"}
-    chatty = (Rank(0, lines=500, heard=NOW), Rank(1, lines=2, heard=NOW - 300))
-    assert conditions(chatty) == {0: "", 1: "unjudged"}
-    assert conditions((chatty[0], Rank(1, lines=2, heard=NOW - 5))) == {0: "", 1: ""}
-
-
-def test_a_rank_that_has_said_nothing_is_not_fine_while_rank_0_is_quiet() -> None:
-    assert conditions((Rank(0, lines=50, heard=NOW - 90), Rank(1, heard=NOW - 90))) == {0: "quiet", 1: "unjudged"}
-    assert LOOKS["unjudged"].counted == "not judged"
-
-
-def test_a_rank_whose_steps_take_longer_is_slow() -> None:
-    times = {0: (1.0, 1.1, 0.9), 1: (1.0, 1.0, 1.0), 2: (2.0, 1.6, 1.8)}
-    assert conditions(ranks((9, 1.0), (9, 1.0), (9, 1.0)), times) == {0: "", 1: "", 2: "slow"}
-    assert conditions(ranks((9, 1.0), (9, 1.0)), {0: (1.0, 1.0, 1.0), 1: (9.0, 9.0)}) == {0: "", 1: ""}
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        (((7, 60.0), (7, 61.0)), "no rank has printed a line for 60 s"),
+        (((7, 1.0), (7, 1.0)), ""),
+        (((41, 180.0), (40, 181.0), (41, 180.0)), "rank 1 stood still for 181 s, and ranks 0, 2 wait"),
+        (((41, 180.0), (40, 181.0)), "rank 1 stood still for 181 s, and rank 0 waits"),
+        (((40, 1.0), (39, 60.0)), "rank 1 stood still for 60 s"),
+    ],
+)
+def test_the_ranks_that_wait_are_named_after_those_that_stand(rows: tuple[tuple[int, float], ...], text: str) -> None:
+    assert stall(ranks(*rows), NOW) == text
 
 
 def test_the_ranks_that_matter_come_first_with_the_steps_that_they_are_behind() -> None:

@@ -83,9 +83,13 @@ def test_what_nobody_said_is_refused_with_its_place(
         filled(values(tmp_path, credentials), name)
 
 
-def test_the_private_key_of_a_user_is_read_below_the_recipe(tmp_path: Path) -> None:
-    (tmp_path / "al.key").write_text("secret\n")
-    assert filled(values(tmp_path, KEY_OF_AL), "user:al:ssh_private_key") == "secret\n"
+@pytest.mark.parametrize(
+    ("file", "name", "value"),
+    [("al.key", "user:al:ssh_private_key", "ssh-rsa AAAA me\n"), ("me.pub", "ssh:me.pub", "ssh-rsa AAAA me")],
+)
+def test_a_key_is_read_beside_the_recipe(tmp_path: Path, file: str, name: str, value: str) -> None:
+    (tmp_path / file).write_text("ssh-rsa AAAA me\n")
+    assert filled(values(tmp_path, KEY_OF_AL), name) == value
 
 
 @pytest.mark.parametrize(("option", "rights"), [("", "rl"), ("write", "racwl"), ("put", "acw"), ("days=2", "rl")])
@@ -99,13 +103,24 @@ def test_a_link_to_a_container_has_the_rights_of_its_option(
 
 
 @pytest.mark.parametrize(
-    ("options", "login"),
-    [(["user=al", "pass=x"], ("al", "x")), (["username=al", "password=x=y", "ro"], ("al", "x=y"))],
-)
-def test_a_login_in_mount_options_has_either_name(tmp_path: Path, options: list[str], login: tuple[str, str]) -> None:
-    volume = {"volume_driver": "azurefile", "mount_options": options}
+    ("volume", "login"),
+    [
+        ({"volume_driver": "azurefile", "mount_options": ["user=al", "pass=x"]}, ("al", "x")),
+        ({"volume_driver": "azurefile", "mount_options": ["username=al", "password=x=y", "ro"]}, ("al", "x=y")),
+        ({"volume_driver": "custom_linux_mount", "fstab_entry": {
+            "fs_spec": "//s/x", "fs_vfstype": "cifs", "fs_mntops": "ro,username=al,password=a=b"}}, ("al", "a=b")),
+    ],
+)  # fmt: skip
+def test_a_login_in_mount_options_has_either_name(
+    tmp_path: Path, volume: dict[str, Any], login: tuple[str, str]
+) -> None:
     found = values(tmp_path, resources={"volumes": {"shared_data_volumes": {"v": volume}}})
     assert (filled(found, "share:v:username"), filled(found, "share:v:password")) == login
+
+
+def test_the_password_of_a_desktop_login_may_stand_in_the_pool_file(tmp_path: Path) -> None:
+    found = values(tmp_path, pool=pool(rdp={"username": "al", "password": "x"}))
+    assert filled(found, "user:al:password") == "x"
 
 
 def test_the_accounts_own_storage_replaces_one_without_credentials(tmp_path: Path) -> None:
@@ -113,18 +128,6 @@ def test_the_accounts_own_storage_replaces_one_without_credentials(tmp_path: Pat
     recipe = convert({"directory": str(tmp_path), "credentials": {"storage": STORAGE}}, Recipe)
     known = Placeholders(recipe, own=lambda: own)
     assert (filled(known, "storage:other:account"), filled(known, "storage:s:account")) == ("own", "acct")
-
-
-def test_a_login_that_stands_among_mount_options_is_found(tmp_path: Path) -> None:
-    entry = {"fs_spec": "//s/x", "fs_vfstype": "cifs", "fs_mntops": "ro,username=al,password=a=b"}
-    volume = {"volume_driver": "custom_linux_mount", "fstab_entry": entry}
-    found = values(tmp_path, resources={"volumes": {"shared_data_volumes": {"v": volume}}})
-    assert filled(found, "share:v:password") == "a=b"
-
-
-def test_the_password_of_a_desktop_login_may_stand_in_the_pool_file(tmp_path: Path) -> None:
-    found = values(tmp_path, pool=pool(rdp={"username": "al", "password": "x"}))
-    assert filled(found, "user:al:password") == "x"
 
 
 def test_a_login_ends_so_many_days_from_the_sending(tmp_path: Path) -> None:
@@ -141,18 +144,18 @@ def permission(link: str) -> dict[str, str]:
     return {name: found[0] for name, found in parse_qs(urlsplit(link).query).items()}
 
 
-def test_a_link_to_a_container_reads_and_lists_for_the_days_it_says(tmp_path: Path) -> None:
-    link = filled(values(tmp_path, {"storage": STORAGE}), "sas:s/c?days=3")
+def test_a_link_to_a_container_reads_and_lists_for_the_days_it_says_and_one_to_a_blob_reads_it_alone(
+    tmp_path: Path,
+) -> None:
+    link, of_a_blob = (
+        filled(values(tmp_path, {"storage": STORAGE}), f"sas:s/c{path}?days=3") for path in ("", "/x.tar.gz")
+    )
     known = permission(link)
     assert link.startswith("https://acct.blob.core.windows.net/c?")
     assert known["sp"] == "rl"
     left = datetime.fromisoformat(known["se"].replace("Z", "+00:00")) - datetime.now(timezone.utc)
     assert -(-left // timedelta(days=1)) == 3
-
-
-def test_a_link_to_a_blob_reads_that_blob_alone(tmp_path: Path) -> None:
-    known = permission(filled(values(tmp_path, {"storage": STORAGE}), "sas:s/c/x.tar.gz?days=3"))
-    assert (known["sp"], known["sr"]) == ("r", "b")
+    assert (permission(of_a_blob)["sp"], permission(of_a_blob)["sr"]) == ("r", "b")
 
 
 def test_a_key_pair_is_made_for_the_person_alone(tmp_path: Path) -> None:
@@ -170,8 +173,3 @@ def test_a_key_pair_that_is_there_is_used_again(tmp_path: Path) -> None:
     before = (tmp_path / "id_ed25519_batchtrain").read_bytes()
     assert filled(values(tmp_path), "ssh:").split()[:2] == made.split()[:2]
     assert (tmp_path / "id_ed25519_batchtrain").read_bytes() == before
-
-
-def test_a_public_key_is_read_beside_the_recipe(tmp_path: Path) -> None:
-    (tmp_path / "me.pub").write_text("ssh-rsa AAAA me\n")
-    assert filled(values(tmp_path), "ssh:me.pub") == "ssh-rsa AAAA me"

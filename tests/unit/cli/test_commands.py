@@ -53,10 +53,6 @@ def test_the_pages_of_the_documentation_are_shown_and_an_errors_page_is_one_of_t
     assert "config --help` describes the command" in batchtrain("help", "config").stderr
 
 
-def test_an_account_that_is_named_nowhere_is_exit_code_2(batchtrain: Any) -> None:
-    assert "nowhere to run" in batchtrain("doctor", code=2).stderr
-
-
 def test_without_an_account_a_run_of_a_script_names_the_recipe_and_the_plan(batchtrain: Any, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     told = batchtrain("run", "train.py", "--nodes", "2", "--", "--epochs=3", code=2).stderr
@@ -86,15 +82,6 @@ def test_the_task_of_jobs_logs_may_follow_the_job_as_of_its_siblings(batchtrain:
         assert "stdout.txt of task j/b" in batchtrain("jobs", "logs", "j", *task, code=5, environment=NOWHERE).stderr
 
 
-def test_without_an_emulator_it_says_so(batchtrain: Any) -> None:
-    assert "no emulator is running" in batchtrain("emulator", "env", code=3).stderr
-
-
-def test_a_name_without_https_and_a_bad_name_are_refused(batchtrain: Any) -> None:
-    assert "add --https" in batchtrain("emulator", "start", "--name", "a.example", code=2).stderr
-    assert "`a b` is not a host name" in batchtrain("emulator", "start", "--https", "--name", "a b", code=2).stderr
-
-
 def test_a_hint_about_an_emulator_names_its_directory(batchtrain: Any, tmp_path: Path) -> None:
     other = str(tmp_path / "other one")
     said = batchtrain("emulator", "status", "--data-dir", other, code=3).stderr
@@ -112,6 +99,10 @@ def test_an_option_wins_over_its_variable_wherever_it_stands(small: Any, tmp_pat
 @pytest.mark.parametrize(
     ("words", "text", "code"),
     [
+        ("doctor", "nowhere to run", 2),
+        ("emulator env", "no emulator is running", 3),
+        ("emulator start --name a.example", "add --https", 2),
+        ("emulator start --https --name a_b", "`a_b` is not a host name", 2),
         ("jbos list", "batchtrain jobs`", 2),
         ("jobs lst", "batchtrain jobs list`", 2),
         ("pool autoscale evalute", "batchtrain pool autoscale evaluate`", 2),

@@ -29,12 +29,6 @@ STDERR = (
 )
 
 
-def test_the_last_lines_of_a_failed_task_are_not_those_of_its_mpi_launcher() -> None:
-    noise = ("=   EXIT CODE: 3", "[mpiexec@n1] main (mpiexec/mpiexec.c:270): process manager error")
-    task = Task("train", "completed", "failure", exit_code=3, node="n")
-    assert failed("job", task, ("the data is empty", *noise), RankEnd()).lines == ("the data is empty",)
-
-
 def test_a_message_of_a_service_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     failures.report(ServiceError("list pools: \x1b[2Jno\x9b31m"), Settings())
     with click.Context(click.Command("pool"), obj=Settings()):

@@ -10,7 +10,6 @@ import pytest
 from batchtrain import records
 from batchtrain.cli import tables
 from batchtrain.cli.documents import escaped
-from batchtrain.errors import nodes_called
 from batchtrain.records import Failure, Job, Node, Pool, Task
 from batchtrain.runs.task_files import FileRow
 
@@ -82,11 +81,6 @@ def test_control_characters_of_a_name_do_not_reach_the_terminal(
     (_, row) = shown([FileRow("wd/output/a\nb\x1b[2J.pt", 3, None, "n")], 80, monkeypatch, capsys).splitlines()
     assert row.split()[0] == r"wd/output/a\nb\u001b[2J.pt"
     assert r"loss\u001b[2J" in shown([{"loss\x1b[2J": 1.0}], 80, monkeypatch, capsys)
-
-
-def test_a_short_name_of_a_node_stands_for_its_id() -> None:
-    assert nodes_called("tvmps_732a…_d", [NODE, "tvm-1"]) == [NODE]
-    assert nodes_called(NODE, [NODE]) == [NODE]
 
 
 def test_a_document_in_ascii_is_the_same_document() -> None:

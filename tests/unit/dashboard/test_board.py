@@ -322,29 +322,23 @@ def test_a_budget_fills_with_time_up_to_its_burst() -> None:
     assert spent.delay() == 1.0
 
 
-def test_a_budget_is_overdrawn_at_most_by_its_burst() -> None:
-    spent = Budget(lambda: 0.0, per_minute=60, burst=5)
-    spent.spend(100)
-    assert spent.delay() == 6.0
-
-
-def test_throttling_never_gives_anything_back() -> None:
-    spent = Budget(lambda: 0.0, per_minute=60, burst=5)
-    spent.spend(10)
-    spent.exhaust(2)
-    assert spent.delay() == 6.0
-    spent.exhaust(30)
-    assert spent.delay() == 31.0
-
-
-def test_throttling_after_a_quiet_time_lasts_its_whole_time() -> None:
+@pytest.mark.parametrize(
+    ("steps", "delay"),
+    [
+        (["spend 100"], 6.0),  # it is overdrawn at most by its burst
+        (["spend 10", "exhaust 2"], 6.0),  # throttling never gives anything back
+        (["spend 10", "exhaust 2", "exhaust 30"], 31.0),
+        (["wait 1000", "exhaust 2"], 3.0),  # after a quiet time it lasts its whole time
+        (["wait 1000", "exhaust 2", "wait 3"], 0.0),
+    ],
+)
+def test_a_budget_that_is_overdrawn_or_throttled_has_a_delay(steps: list[str], delay: float) -> None:
     time = Time()
     spent = Budget(time.now, per_minute=60, burst=5)
-    time.seconds += 1000
-    spent.exhaust(2)
-    assert spent.delay() == 3.0
-    time.seconds += 3
-    assert spent.delay() == 0.0
+    for step in steps:
+        verb, _, number = step.partition(" ")
+        {"spend": spent.spend, "exhaust": spent.exhaust, "wait": time.sleep}[verb](int(number))
+    assert spent.delay() == delay
 
 
 def test_the_budget_of_the_emulator_is_never_spent() -> None:

@@ -203,11 +203,20 @@ def test_tasks_of_one_state_are_asked_for_by_its_filter_and_prefix_alone(client:
 
 
 @pytest.mark.parametrize(
-    ("limit", "status"), [("0", 400), ("1", 200), ("200", 200), ("201", 400), ("-1", 400), ("abc", 400)]
+    ("path", "limit", "status"),
+    [
+        *(("/jobs/j/tasks", limit, 400) for limit in ("0", "201", "-1", "abc")),
+        *(("/jobs/j/tasks", limit, 200) for limit in ("1", "200")),
+        *((f"{TASK}/logs", limit, 200) for limit in ("1", "4194304")),
+        (f"{TASK}/logs", "4194305", 400),
+    ],
 )
-def test_the_limit_of_a_page_of_tasks_has_bounds(client: Client, service: Service, limit: str, status: int) -> None:
+def test_the_limit_of_a_page_of_tasks_and_of_a_log_has_bounds(
+    client: Client, service: Service, path: str, limit: str, status: int
+) -> None:
     service.documents["/jobs/j/tasks"] = []
-    assert client("GET", f"/api/v1/jobs/j/tasks?limit={limit}", **BEARER).status == status
+    service.files[STDOUT] = b"[0:0] one\n"
+    assert client("GET", f"/api/v1{path}?limit={limit}", **BEARER).status == status
 
 
 @pytest.mark.parametrize(
@@ -262,18 +271,6 @@ def test_the_cause_of_a_line_is_on_the_page_in_a_notebook_and_in_the_terminal(
     diagnosis = client.connection.client.jobs.handle("j").diagnose()
     assert html.escape(cause) in diagnosis._repr_html_()
     assert any(cause in line for line in diagnosis.rows())
-
-
-def test_a_list_of_tasks_has_the_cause_in_place_of_the_services_sentence_and_reads_it_once(
-    client: Client, service: Service
-) -> None:
-    sentence = {"code": "FailureExitCode", "message": "The task exited with an exit code representing a failure"}
-    failed_task(service, failureInfo={"category": "usererror", **sentence})
-    service.documents["/jobs/j/tasks"] = [service.documents[TASK]]
-    assert [row["failure"] for row in client.get("/jobs/j/tasks?state=failed")] == ["ValueError: too small"]
-    before = len(service.asked)
-    client.get("/jobs/j/tasks?state=failed")
-    assert len(service.asked) == before + 1
 
 
 def test_the_causes_of_the_last_failures_are_kept_and_no_others(
@@ -387,25 +384,15 @@ def test_a_part_of_a_log_is_cut_at_lines(client: Client, service: Service, query
     assert part == {"file": "stdout.txt", "size": 30, "start": start, "end": end, "text": LINES[start:end].decode()}
 
 
-def test_the_lines_of_one_rank_are_shown_alone(client: Client, service: Service) -> None:
-    service.files[STDOUT] = LINES
+def test_the_lines_of_one_rank_are_shown_alone_and_another_file_may_be_read(client: Client, service: Service) -> None:
+    service.files |= {STDOUT: LINES, f"{TASK}/files/wd/a b.txt": b"text\n"}
     assert client.get(f"{TASK}/logs?rank=0")["text"] == "[0:0] one\n[0:0] six\n"
-
-
-@pytest.mark.parametrize(("limit", "status"), [("1", 200), ("4194304", 200), ("4194305", 400)])
-def test_the_limit_of_a_log_has_bounds(client: Client, service: Service, limit: str, status: int) -> None:
-    service.files[STDOUT] = LINES
-    assert client("GET", f"/api/v1{TASK}/logs?limit={limit}", **BEARER).status == status
+    assert client.get(f"{TASK}/logs?file=wd/a%20b.txt")["text"] == "text\n"
 
 
 def test_a_log_of_no_bytes_is_refused() -> None:
     with pytest.raises(UsageError, match="`limit`"):
         part(lambda: 1, lambda *_: b"", "stdout.txt", start=None, end=None, limit=0)
-
-
-def test_another_file_of_the_task_may_be_read(client: Client, service: Service) -> None:
-    service.files[f"{TASK}/files/wd/a b.txt"] = b"text\n"
-    assert client.get(f"{TASK}/logs?file=wd/a%20b.txt")["text"] == "text\n"
 
 
 # --- the numbers of a task ------------------------------------------------------------------------------------------
@@ -522,16 +509,10 @@ def test_a_log_is_followed_by_its_bytes_and_curves_and_ranks_by_their_numbers(cl
     assert (metrics._read, ranks._read) == (outputs.numbers.metrics, outputs.ranks_document)
 
 
-def test_names_of_a_watched_path_are_unquoted() -> None:
+def test_names_of_a_watched_path_are_unquoted_and_comparing_runs_is_no_name() -> None:
     document, asked = reading.matched("/jobs/a%2Fb/tasks/t?prefix=x%20y")
-    assert (document.path, asked.names, asked.word("prefix")) == (
-        "/jobs/{job}/tasks/{task}",
-        {"job": "a/b", "task": "t"},
-        "x y",
-    )
-
-
-def test_comparing_runs_is_not_the_name_of_a_run() -> None:
+    names = {"job": "a/b", "task": "t"}
+    assert (document.path, asked.names, asked.word("prefix")) == ("/jobs/{job}/tasks/{task}", names, "x y")
     assert reading.matched("/runs/compare?id=a&id=b")[0].path == "/runs/compare"
 
 
@@ -602,25 +583,18 @@ def test_a_whole_file_is_sent_in_blocks_that_the_budget_counts(service: Service,
     ]  # fmt: skip
 
 
-def test_a_range_of_a_file_tells_its_place(client: Client, service: Service) -> None:
+def test_a_range_of_a_file_tells_its_place_and_one_after_its_end_is_416(client: Client, service: Service) -> None:
     service.files[f"{TASK}/files/f"] = b"0123456789"
     answer = client("GET", f"/api/v1{TASK}/file?path=f", range="bytes=2-4", **BEARER)
     assert (answer.status, answer.body, answer.headers["content-range"]) == (206, b"234", "bytes 2-4/10")
     assert answer.headers["content-length"] == "3"
-
-
-def test_a_range_after_the_end_is_416_with_the_size(client: Client, service: Service) -> None:
-    service.files[f"{TASK}/files/f"] = b"0123456789"
-    answer = client("GET", f"/api/v1{TASK}/file?path=f", range="bytes=10-", **BEARER)
-    assert (answer.status, answer.document) == (416, {"error": "the file has 10 bytes"})
-    assert answer.headers["content-range"] == "bytes */10"
-
-
-def test_a_head_request_of_a_file_reads_none_of_it(client: Client, service: Service) -> None:
-    service.files[f"{TASK}/files/f"] = b"0123456789"
-    answer = client("HEAD", f"/api/v1{TASK}/file?path=f", **BEARER)
-    assert (answer.status, answer.headers["content-length"], answer.body) == (200, "10", b"")
-    assert [asked.method for asked in service.asked] == ["HEAD"]
+    after = client("GET", f"/api/v1{TASK}/file?path=f", range="bytes=10-", **BEARER)
+    assert (after.status, after.document) == (416, {"error": "the file has 10 bytes"})
+    assert after.headers["content-range"] == "bytes */10"
+    service.asked.clear()
+    head = client("HEAD", f"/api/v1{TASK}/file?path=f", **BEARER)
+    assert (head.status, head.headers["content-length"], head.body) == (200, "10", b"")
+    assert [asked.method for asked in service.asked] == ["HEAD"], "it reads none of the file"
 
 
 def test_an_attachment_has_the_last_part_of_its_path_quoted(client: Client, service: Service) -> None:

@@ -189,10 +189,23 @@ def test_the_only_task_of_a_job_that_has_it_is_not_added_again() -> None:
     assert added(listing, planned)[-1] == "added 0 tasks; 1 existed already"
 
 
-def test_a_job_that_lost_a_task_since_it_had_all_of_them_gets_it_again() -> None:
-    planned = plan("a", "b")
-    counts = (200, {"taskCounts": {"succeeded": 1}})
-    service = Service(*existing(planned, **{COMPLETE: "2"}), counts, listed(task("b")), stand("a"))
+ONE_IS_LEFT = (200, {"taskCounts": {"succeeded": 1}})
+MANAGED = {"jobManagerTask": {"id": "m", "commandLine": "true"}}
+RETRIED = {"constraints": {"maxTaskRetryCount": 3}}
+LACKING: dict[str, tuple[Plan, Plan, dict[str, str], list[Any]]] = {
+    "it lost one since it had all of them": (
+        plan("a", "b"), plan("a", "b"), {COMPLETE: "2"}, [ONE_IS_LEFT, listed(task("a"))]),
+    "its plan has more": (plan("a"), plan("a", "b"), {COMPLETE: "1"}, [listed(task("a"))]),
+    "beside those of a job manager": (
+        plan("a", "b", **MANAGED), plan("a", "b", **MANAGED), {}, [COUNTS, listed(task("a"), task("spawned"))]),
+    "with the retries of the job": (
+        plan("a", "b", **RETRIED), plan("a", "b", **RETRIED), {}, [COUNTS, listed({**task("a"), **RETRIED})]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("of", "planned", "metadata", "answers"), LACKING.values(), ids=LACKING)
+def test_a_job_that_lacks_a_task_gets_it(of: Plan, planned: Plan, metadata: dict[str, str], answers: list[Any]) -> None:
+    service = Service(*existing(of, **metadata), *answers, stand("b"))
     assert added(service, planned)[-1] == "added 1 task; 1 existed already"
 
 
@@ -202,11 +215,6 @@ def test_a_task_that_another_program_added_since_the_job_had_all_of_its_own_diff
     service = Service(*existing(planned, **{COMPLETE: "2"}), counts, listed(task("a"), task("b"), task("x")))
     with pytest.raises(Differs, match="1 of its tasks are not in the plan"):
         added(service, planned)
-
-
-def test_a_plan_with_more_tasks_adds_them_although_all_of_the_former_stand() -> None:
-    service = Service(*existing(plan("a"), **{COMPLETE: "1"}), listed(task("a")), stand("b"))
-    assert added(service, plan("a", "b"))[-1] == "added 1 task; 1 existed already"
 
 
 @pytest.mark.parametrize(
@@ -231,19 +239,6 @@ def test_an_error_names_the_first_of_many_tasks_that_differ_and_has_all_of_them(
     with pytest.raises(Differs, match=f"t00, t01, .*{names[NAMED - 1]}{rest};") as caught:
         added(service, plan(*names))
     assert caught.value.tasks == tuple(names)
-
-
-def test_tasks_that_a_job_manager_added_do_not_differ_from_the_plan() -> None:
-    planned = plan("a", "b", jobManagerTask={"id": "m", "commandLine": "true"})
-    service = Service(*existing(planned), COUNTS, listed(task("a"), task("spawned")), stand("b"))
-    assert added(service, planned)[-1] == "added 1 task; 1 existed already"
-
-
-def test_the_retries_of_a_job_are_those_of_its_planned_tasks() -> None:
-    planned = plan("a", "b", constraints={"maxTaskRetryCount": 3})
-    of_the_service = {**task("a"), "constraints": {"maxTaskRetryCount": 3}}
-    service = Service(*existing(planned), COUNTS, listed(of_the_service), stand("b"))
-    assert added(service, planned)[-1] == "added 1 task; 1 existed already"
 
 
 # --- many tasks -----------------------------------------------------------------------------------------------------
@@ -371,20 +366,20 @@ def test_a_job_waits_until_the_account_may_have_another_active_one(pauses: list[
     assert all(0 <= pause <= 30 for pause in pauses)
 
 
-def test_a_job_that_may_not_wait_for_the_quota_is_refused_at_once(pauses: list[float]) -> None:
-    with pytest.raises(QuotaReached):
-        added(Service(QUOTA), plan("a"))
-    assert pauses == []
-
-
-def test_no_wait_ends_another_quota(pauses: list[float]) -> None:
-    with pytest.raises(QuotaReached, match="PoolQuotaReached"):
-        added(Service(refusal("PoolQuotaReached")), plan("a"), AddOptions(quota_seconds=7200))
-
-
-def test_the_wait_for_the_quota_has_an_end(pauses: list[float]) -> None:
-    with pytest.raises(TimedOut, match=r"job j was not added within 0 s: add job j: No.*`batchtrain jobs term ID`"):
-        added(Service(QUOTA), plan("a"), AddOptions(quota_seconds=1e-9))
+@pytest.mark.parametrize(
+    ("answer", "seconds", "kind", "said"),
+    [
+        (QUOTA, 0.0, QuotaReached, "ActiveJobAndScheduleQuotaReached"),  # it may not wait
+        (refusal("PoolQuotaReached"), 7200, QuotaReached, "PoolQuotaReached"),  # no wait ends another quota
+        (QUOTA, 1e-9, TimedOut, r"job j was not added within 0 s: add job j: No.*`batchtrain jobs term ID`"),
+    ],
+)
+def test_the_wait_for_the_quota_of_active_jobs_has_an_end(
+    answer: Any, seconds: float, kind: type[Exception], said: str, pauses: list[float]
+) -> None:
+    with pytest.raises(kind, match=said):
+        added(Service(answer), plan("a"), AddOptions(quota_seconds=seconds))
+    assert pauses == [] or kind is TimedOut
 
 
 def test_another_error_ends_the_wait_for_the_quota(pauses: list[float]) -> None:

@@ -61,36 +61,25 @@ def test_a_job_on_a_pool_uses_it_until_it_is_over(document: Any, uses: bool) -> 
     assert [user.job for user in users] == [document["id"]] * uses
 
 
-@pytest.mark.parametrize(
-    ("answers", "runs", "changes", "others"),
-    [
-        ([pool(), jobs(), DELETED], {"a"}, ["DELETE"], []),
-        ([pool(), jobs(USER), DONE, pool(LAST_USER), jobs(USER)], {"a"}, ["PATCH"], ["b"]),
-        ([pool(), jobs(USER), DONE, pool(LAST_USER), jobs(), DELETED], {"a"}, ["PATCH", "DELETE"], []),
-        ([pool(), jobs(), CHANGED, pool(LAST_USER), jobs(USER)], {"a"}, ["DELETE"], ["b"]),
-        ([pool(), jobs(), refusal("PoolBeingDeleted")], {"a"}, ["DELETE"], []),
-        ([pool(), jobs(), CHANGED, pool(state="deleting")], {"a"}, ["DELETE"], []),
-        ([pool(state="deleting")], {"b"}, [], []),
-        ([pool(), jobs()], {"b"}, [], ["a"]),
-        ([pool(LAST_USER), jobs(), DELETED], {"b"}, ["DELETE"], []),
-        ([pool(LAST_USER), jobs(job("c"))], {"b"}, [], ["c"]),
-    ],
-    ids=[
-        "its only user",
-        "handed over",
-        "handed over while its last user ended",
-        "used meanwhile",
-        "deleted meanwhile",
-        "changed and deleted meanwhile",
-        "that is being deleted",
-        "by a user, before it is handed over",
-        "by its last user",
-        "by a user before the last",
-    ],
-)
-def test_a_pool_goes_with_its_last_user(answers: Any, runs: set[str], changes: list[str], others: list[str]) -> None:
+ENDS: dict[str, tuple[list[Any], str, list[str], list[str]]] = {
+    "its only user": ([pool(), jobs(), DELETED], "a", ["DELETE"], []),
+    "handed over": ([pool(), jobs(USER), DONE, pool(LAST_USER), jobs(USER)], "a", ["PATCH"], ["b"]),
+    "handed over while its last user ended": (
+        [pool(), jobs(USER), DONE, pool(LAST_USER), jobs(), DELETED], "a", ["PATCH", "DELETE"], []),
+    "used meanwhile": ([pool(), jobs(), CHANGED, pool(LAST_USER), jobs(USER)], "a", ["DELETE"], ["b"]),
+    "deleted meanwhile": ([pool(), jobs(), refusal("PoolBeingDeleted")], "a", ["DELETE"], []),
+    "changed and deleted meanwhile": ([pool(), jobs(), CHANGED, pool(state="deleting")], "a", ["DELETE"], []),
+    "that is being deleted": ([pool(state="deleting")], "b", [], []),
+    "by a user, before it is handed over": ([pool(), jobs()], "b", [], ["a"]),
+    "by its last user": ([pool(LAST_USER), jobs(), DELETED], "b", ["DELETE"], []),
+    "by a user before the last": ([pool(LAST_USER), jobs(job("c"))], "b", [], ["c"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("answers", "run", "changes", "others"), ENDS.values(), ids=ENDS)
+def test_a_pool_goes_with_its_last_user(answers: list[Any], run: str, changes: list[str], others: list[str]) -> None:
     service = Service(*answers)
-    assert [user.run for user in pool_users.end(service.client, "p", runs)] == others
+    assert [user.run for user in pool_users.end(service.client, "p", {run})] == others
     sent = [(method, headers) for method, _, headers in service.transport.sent if method != "GET"]
     assert [method for method, _ in sent] == changes
     assert {headers["If-Match"] for _, headers in sent} <= {'"0x1"'}

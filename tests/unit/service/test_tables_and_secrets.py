@@ -65,8 +65,8 @@ def test_a_cell_stays_in_its_line_and_controls_no_terminal() -> None:
     assert "\x1b" not in table._repr_html_()
 
 
-def test_an_empty_table_says_so() -> None:
-    assert str(Table()) == "nothing"
+def test_an_empty_table_says_so_in_a_notebook_too() -> None:
+    assert (str(Table()), Table()._repr_html_()) == ("nothing", "<i>nothing</i>")
 
 
 def test_a_placeholder_is_replaced_at_any_depth() -> None:
@@ -80,16 +80,12 @@ def test_a_users_own_text_is_never_filled_with_a_secret() -> None:
     assert filled(own, lambda _: "secret") == own
 
 
-def test_node_hours_are_the_hours_of_every_node_added_up() -> None:
+def test_node_hours_are_the_hours_of_every_node_added_up_and_none_is_negative_for_a_clock_that_is_behind() -> None:
     now = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
     nodes = [Node("a", "idle", "", allocated=now - timedelta(hours=2)), Node("b", "creating", ""),
-             Node("c", "idle", "", allocated=now - timedelta(minutes=30))]  # fmt: skip
+             Node("c", "idle", "", allocated=now - timedelta(minutes=30)),
+             Node("d", "idle", "", allocated=now + timedelta(hours=1))]  # fmt: skip
     assert node_hours(nodes, now) == 2.5
-
-
-def test_a_clock_that_is_behind_gives_no_negative_hours() -> None:
-    now = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
-    assert node_hours([Node("a", "idle", "", allocated=now + timedelta(hours=1))], now) == 0.0
 
 
 def test_tasks_prove_the_hours_of_gangs_or_of_the_nodes_that_others_shared() -> None:
@@ -140,10 +136,6 @@ def test_further_rows_keep_the_widths_of_those_before() -> None:
 def test_a_notebook_counts_only_the_rows_that_it_does_not_show(count: int, more: bool) -> None:
     shown = Table([POOL] * count)._repr_html_()
     assert (shown.count("</tr>"), "and 1 more rows" in shown) == (101, more)
-
-
-def test_an_empty_table_is_shown_in_a_notebook_too() -> None:
-    assert Table()._repr_html_() == "<i>nothing</i>"
 
 
 def test_a_card_leaves_out_what_has_no_value() -> None:
