@@ -28,13 +28,10 @@ from tests.unit.plan.jobs import recipe
 OFFLINE: Any = SimpleNamespace(recipe_here=lambda recipe, *_, **__: recipe)
 
 
-def test_one_job_that_is_a_schedule_is_not_given_back_as_a_job() -> None:
+def test_neither_a_schedule_is_added_as_a_job_nor_a_pool_beside_jobs_that_bring_it_themselves() -> None:
     nightly = recipe({"recurrence": {"schedule": {"recurrence_interval": "01:00:00"}}})
     with pytest.raises(UsageError, match=r"use jobs\.add_all"):
         Jobs(OFFLINE).add(nightly)
-
-
-def test_a_pool_that_its_jobs_bring_themselves_is_not_made_beside_them() -> None:
     with pytest.raises(PlanError, match="creates its own pool"):
         Pools(OFFLINE).add(recipe({"auto_pool": {}}))
 
@@ -54,14 +51,13 @@ def refuse(error: ServiceError) -> Any:
     return ask
 
 
-def test_a_name_that_is_no_job_may_be_a_schedule() -> None:
-    assert _either(refuse(NotFound("no job")), lambda: "a schedule") == "a schedule"
-
-
 @pytest.mark.parametrize(
     ("error", "said"), [(NotFound("no schedule"), "no job"), (Unreachable("no answer"), "no answer")]
 )
-def test_a_name_that_is_neither_is_said_of_the_job_and_no_answer_is_no_absence(error: ServiceError, said: str) -> None:
+def test_a_name_that_is_no_job_may_be_a_schedule_and_one_that_is_neither_is_said_of_the_job(
+    error: ServiceError, said: str
+) -> None:
+    assert _either(refuse(NotFound("no job")), lambda: "a schedule") == "a schedule"
     with pytest.raises(ServiceError, match=said):
         _either(refuse(NotFound("no job")), refuse(error))
 
@@ -88,9 +84,12 @@ def test_what_a_shell_means_by_a_code_is_said_where_nothing_else_says_it(
     assert str(Job(Mock(), "job").failure_of(task)).endswith(end)
 
 
-def test_a_task_that_never_ran_has_no_exit_code_to_tell_of() -> None:
-    tasks = [Task("train", "completed", "failure"), Task("good", "completed", "success", exit_code=0)]
-    assert list(failed_tasks(tasks)) == ["task train ended without an exit code"]
+def test_of_many_failed_tasks_the_first_are_named_and_the_others_counted() -> None:
+    *named, rest = failed_tasks([Task(f"t{n}", "completed", "failure", exit_code=3) for n in range(NAMED + 2)])
+    assert named == [f"task t{n} ended with exit code 3" for n in range(NAMED)]
+    assert rest == "2 more of 22 tasks that did not succeed"
+    never_ran = [Task("train", "completed", "failure"), Task("good", "completed", "success", exit_code=0)]
+    assert list(failed_tasks(never_ran)) == ["task train ended without an exit code"]
 
 
 @pytest.mark.parametrize(("code", "verb"), [(TASK_ENDED, "was terminated"), (EXIT_CODE, "failed")])
@@ -98,12 +97,6 @@ def test_a_task_that_something_else_ended_is_not_said_to_have_failed(code: str, 
     task = Task("train", "completed", "failure", exit_code=143, node="n", failure=Failure(code, "why"))
     message = str(failed("j", task, (), RankEnd("rank 0", 0, "n", signal=15)))
     assert message.startswith(f"task j/train {verb}: rank 0 on node n was killed by signal 15")
-
-
-def test_of_many_failed_tasks_the_first_are_named_and_the_others_counted() -> None:
-    *named, rest = failed_tasks([Task(f"t{n}", "completed", "failure", exit_code=3) for n in range(NAMED + 2)])
-    assert named == [f"task t{n} ended with exit code 3" for n in range(NAMED)]
-    assert rest == "2 more of 22 tasks that did not succeed"
 
 
 @pytest.mark.parametrize(

@@ -260,14 +260,8 @@ def test_every_deletion_is_requested_before_the_first_wait_and_the_pool_is_last(
     command = Command(Client(POOL, JOB, OTHER), interrupts)
     command.ending.end()
     assert command.client.asked == ["delete j", "delete k", "delete p", "gone j", "gone k", "gone p"]
-    assert command.texts == ["deleted job j, job k, pool p"]
+    assert (command.texts, command.ending.register.things()) == (["deleted job j, job k, pool p"], ())
     assert command.ending.failure(successful=True) is None
-
-
-def test_what_was_deleted_is_not_said_to_be_left(interrupts: Interrupts) -> None:
-    command = Command(Client(POOL, JOB), interrupts)
-    command.ending.end()
-    assert command.ending.register.things() == ()
 
 
 @pytest.mark.parametrize(
@@ -300,19 +294,16 @@ def test_only_what_carries_this_run_and_did_not_exist_before_is_deleted(
     assert (client.asked != []) is deleted
 
 
-def test_what_another_run_added_in_place_of_ours_is_said_to_be_left(interrupts: Interrupts) -> None:
+def test_what_is_gone_already_is_no_leftover_and_what_another_run_added_in_its_place_is_said_to_be_left(
+    interrupts: Interrupts,
+) -> None:
     client = Client(POOL, JOB)
     client.things[POOL] = "another"
-    command = Command(client, interrupts)
+    command = Command(client, interrupts, things={POOL: "ours", JOB: "ours", OTHER: "ours"})
     command.ending.end()
+    assert command.client.asked == ["delete j", "gone j"]
     assert command.texts == ["left as it is: pool p, which this command did not add", "deleted job j"]
     assert command.ending.failure(successful=True) is None
-
-
-def test_what_is_gone_already_is_no_leftover(interrupts: Interrupts) -> None:
-    command = Command(Client(POOL), interrupts, things={POOL: "ours", JOB: "ours"})
-    command.ending.end()
-    assert (command.client.asked, command.kinds) == (["delete p", "gone p"], ["deleted"])
 
 
 ERRORS = [ServiceError("no"), Unreachable("no answer"), NotAllowed("not yours"), TimedOut("long"), ZeroDivisionError()]
@@ -381,18 +372,12 @@ def test_a_terminal_that_is_gone_ends_no_ending(error: Exception, interrupts: In
 # --- signals --------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_signal_ends_the_work() -> None:
-    with Interrupts() as interrupts:
-        with pytest.raises(KeyboardInterrupt):
-            interrupt()
-        assert interrupts.further == 0
-
-
-def test_a_signal_together_with_the_first_is_the_same_and_a_later_one_is_counted() -> None:
+def test_the_first_signal_ends_the_work_with_one_together_and_a_later_one_is_counted() -> None:
     now = 100.0
     with Interrupts(lambda: now) as interrupts:
         with pytest.raises(KeyboardInterrupt):
             interrupt()
+        assert interrupts.further == 0
         interrupt()
         assert interrupts.further == 0
         now += TOGETHER_SECONDS
@@ -442,25 +427,15 @@ def test_the_work_ends_with_what_the_handler_of_a_signal_raises(on_terminate: Ca
         signal.raise_signal(signal.SIGTERM)
 
 
-def test_after_the_work_signals_are_counted_and_raise_nothing(interrupts: Interrupts) -> None:
+def test_after_the_work_signals_are_counted_and_end_only_the_step_in_which_they_come(interrupts: Interrupts) -> None:
     interrupt()
-    interrupt()
-    assert interrupts.further == 2
-
-
-def test_a_signal_ends_a_step_of_the_ending_and_is_counted_once(interrupts: Interrupts) -> None:
-    with pytest.raises(KeyboardInterrupt), interrupts.cut_short():
-        interrupt()
-    assert interrupts.further == 1
-    interrupt()
-    assert interrupts.further == 2
-
-
-def test_a_signal_after_a_step_that_succeeded_raises_nothing(interrupts: Interrupts) -> None:
     with interrupts.cut_short():
         pass
     interrupt()
-    assert interrupts.further == 1
+    assert interrupts.further == 2
+    with pytest.raises(KeyboardInterrupt), interrupts.cut_short():
+        interrupt()
+    assert interrupts.further == 3
 
 
 def test_the_handlers_of_before_come_back() -> None:

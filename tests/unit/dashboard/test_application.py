@@ -230,19 +230,15 @@ def test_a_connection_is_kept_if_the_emulator_has_no_other_address(
     assert connected.client is before
 
 
-def test_an_account_that_is_no_emulator_is_never_replaced(
-    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("account", "near"), [(None, True), (FAR, False)])
+def test_an_account_that_is_no_emulator_is_never_replaced_and_only_one_elsewhere_is_not_near(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: Any, near: bool
 ) -> None:
     monkeypatch.setattr(connection, "running", lambda _: NEAR)
-    for account in (None, FAR):
-        connected = Connection(account, tmp_path)
-        connected.renew()
-        assert connected.account is account
-
-
-@pytest.mark.parametrize(("account", "near"), [(None, True), (NEAR, True), (FAR, False)])
-def test_only_an_account_elsewhere_is_not_near(service: Service, tmp_path: Path, account: Any, near: bool) -> None:
-    assert Connection(account, tmp_path).near is near
+    connected = Connection(account, tmp_path)
+    connected.renew()
+    assert (connected.account, connected.near) == (account, near)
+    assert Connection(NEAR, tmp_path).near
 
 
 def test_the_output_of_a_task_is_shared_and_only_that_of_the_last_tasks_is_kept(tmp_path: Path) -> None:

@@ -109,18 +109,15 @@ def test_a_named_port_that_is_taken_is_refused_with_the_next_step(taken: int) ->
         pass
 
 
-def test_another_port_is_used_if_the_usual_one_is_taken(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "PORT", taken)
-    with serve._listening(None) as listener:
-        assert listener.getsockname()[1] not in (0, taken)
-
-
-def test_the_usual_port_is_used_if_it_is_free(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usual_port_is_used_if_it_is_free_and_another_one_if_it_is_taken(
+    taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with serve._listening(0) as free:
         port = free.getsockname()[1]
-    monkeypatch.setattr(serve, "PORT", port)
-    with serve._listening(None) as listener:
-        assert listener.getsockname()[1] == port
+    for usual in (port, taken):
+        monkeypatch.setattr(serve, "PORT", usual)
+        with serve._listening(None) as listener:
+            assert (listener.getsockname()[1] == port) is (usual == port)
 
 
 def test_requests_wait_from_the_moment_a_server_listens() -> None:
@@ -150,14 +147,11 @@ def test_a_dashboard_tells_where_it_shows_the_runs_of_a_directory_while_it_answe
     assert not (tmp_path / FILE).exists()
 
 
-def test_a_note_of_another_machine_or_of_another_dashboard_is_left_alone(tmp_path: Path) -> None:
+def test_a_note_of_another_dashboard_is_left_alone_and_no_directory_is_made_for_one(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("http://example.org:80")
     assert address_of(tmp_path) == ""
     Note(tmp_path, "http://127.0.0.1:1").erase()
     assert (tmp_path / FILE).exists()
-
-
-def test_a_dashboard_makes_no_directory_for_its_note(tmp_path: Path) -> None:
     Note(tmp_path / "runs", "http://127.0.0.1:1").write()
     assert not (tmp_path / "runs").exists()
 

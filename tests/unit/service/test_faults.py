@@ -45,11 +45,6 @@ def raised(error: Exception) -> ServiceError:
     return caught.value
 
 
-def test_a_schedule_that_exists_names_the_commands_that_replace_and_delete_it() -> None:
-    text = str(raised(refusal(409, "JobScheduleExists", "It exists.")))
-    assert "jobs add --recreate" in text and "jobs del" in text
-
-
 def test_a_connection_that_another_service_refuses_says_nothing_of_batch() -> None:
     lost = azure.ServiceRequestError("refused")
     vars(lost).update(met=False)
@@ -87,6 +82,8 @@ def test_a_message_says_the_operation_the_reason_and_the_next_step() -> None:
         "add pool p: The specified pool already exists [PropertyName: id] (PoolExists);"
         " delete it with `batchtrain pool del p`, run on it with `batchtrain run --reuse`, or use another id"
     )
+    of_a_schedule = str(raised(refusal(409, "JobScheduleExists", "It exists.")))
+    assert "jobs add --recreate" in of_a_schedule and "jobs del" in of_a_schedule
 
 
 AHEAD = "this machine's clock is 20 min ahead of the service's, which allows"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.unit.service.test_retry import EMPTY, NEAR, NO_ANSWER, NO_CONNECTION,
 
 POOL, JOB, SCHEDULE = Thing("pool", "p"), Thing("job", "j"), Thing("job schedule", "s")
 THINGS = (POOL, JOB, SCHEDULE)
+OTHER = Thing("job", "other")
 BODIES: Mapping[Thing, dict[str, Any]] = {
     POOL: {"id": "p"},
     JOB: {"id": "j"},
@@ -39,19 +41,17 @@ def create(service: Service, register: Register, thing: Thing = POOL) -> None:
     register.create(service.client, thing, BODIES[thing], send)
 
 
-def test_the_id_of_a_thing_is_one_segment_of_its_path() -> None:
-    assert Thing("job", "j/tasks/t").path == "/jobs/j%2Ftasks%2Ft"
-
-
 # --- one request ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("thing", THINGS, ids=lambda thing: thing.kind)
-def test_a_thing_is_pending_while_its_request_is_sent_and_ours_after_its_answer(thing: Thing) -> None:
-    register, states = new_register(), list[State | None]()
+def test_a_thing_is_pending_while_its_request_with_the_run_is_sent_and_ours_after_its_answer(thing: Thing) -> None:
+    register, sent = new_register(), list[tuple[State | None, Any]]()
     client: Any = None
-    register.create(client, thing, BODIES[thing], lambda *_: states.append(register.state(thing)))
-    assert (states, register.state(thing)) == (["pending"], "ours")
+    register.create(
+        client, thing, BODIES[thing], lambda body, _: sent.append((register.state(thing), body["metadata"]))
+    )
+    assert (sent, register.state(thing)) == ([("pending", METADATA)], "ours")
 
 
 def test_what_is_adopted_counts_as_created_and_keeps_the_run_that_lost_its_process() -> None:
@@ -61,47 +61,31 @@ def test_what_is_adopted_counts_as_created_and_keeps_the_run_that_lost_its_proce
     assert register.runs == {RUN, "lost"}
 
 
-@pytest.mark.parametrize("thing", THINGS, ids=lambda thing: thing.kind)
-def test_the_request_carries_the_run(thing: Thing) -> None:
-    sent: list[Any] = []
-    client: Any = None
-    new_register().create(client, thing, BODIES[thing], lambda body, _: sent.append(body))
-    assert sent[0]["metadata"] == METADATA
+OUTCOMES: dict[str, tuple[tuple[Any, ...], type[ServiceError] | None, State | None]] = {
+    "201": (((201, None),), None, "ours"),
+    "201 after a lost answer": ((NO_ANSWER, (201, None)), None, "ours"),
+    "refused": ((refusal("InvalidPropertyValue", 400),), ServiceError, None),
+    "quota": ((refusal("PoolQuotaReached"),), QuotaReached, None),
+    "not allowed": ((FORBIDDEN,), NotAllowed, None),
+    "no connection": ((NO_CONNECTION,), Unreachable, None),
+    "lost answer": ((NO_ANSWER,), Unreachable, "pending"),
+    "503": (((503, EMPTY),), Unreachable, "pending"),
+    "409 ours": ((EXISTS, OURS), None, "ours"),
+    "409 ours after a lost answer": ((NO_ANSWER, EXISTS, OURS), None, "ours"),
+    "409 of another run": ((EXISTS, OF_ANOTHER_RUN), AlreadyExists, None),
+    "409 without a run": ((EXISTS, WITHOUT_RUN), AlreadyExists, None),
+    "409 of another run after a lost answer": ((NO_ANSWER, EXISTS, OF_ANOTHER_RUN), AlreadyExists, None),
+    "409 and no look": ((EXISTS, NO_ANSWER), Unreachable, "pending"),
+}
 
 
-@pytest.mark.parametrize(
-    ("answers", "error", "state"),
-    [
-        (((201, None),), None, "ours"),
-        ((NO_ANSWER, (201, None)), None, "ours"),
-        ((refusal("InvalidPropertyValue", 400),), ServiceError, None),
-        ((refusal("PoolQuotaReached"),), QuotaReached, None),
-        ((FORBIDDEN,), NotAllowed, None),
-        ((NO_CONNECTION,), Unreachable, None),
-        ((NO_ANSWER,), Unreachable, "pending"),
-        (((503, EMPTY),), Unreachable, "pending"),
-        ((EXISTS, OURS), None, "ours"),
-        ((NO_ANSWER, EXISTS, OURS), None, "ours"),
-        ((EXISTS, OF_ANOTHER_RUN), AlreadyExists, None),
-        ((EXISTS, WITHOUT_RUN), AlreadyExists, None),
-        ((NO_ANSWER, EXISTS, OF_ANOTHER_RUN), AlreadyExists, None),
-        ((EXISTS, NO_ANSWER), Unreachable, "pending"),
-    ],
-    ids=[
-        "201", "201 after a lost answer", "refused", "quota", "not allowed", "no connection", "lost answer", "503",
-        "409 ours", "409 ours after a lost answer", "409 of another run", "409 without a run",
-        "409 of another run after a lost answer", "409 and no look",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("answers", "error", "state"), OUTCOMES.values(), ids=OUTCOMES)
 def test_each_outcome_of_a_request_decides_about_its_thing(
     answers: tuple[Any, ...], error: type[ServiceError] | None, state: State | None
 ) -> None:
     register, service = new_register(), Service(*answers, patience=NEAR)
-    if error is None:
+    with pytest.raises(error) if error else contextlib.nullcontext():
         create(service, register)
-    else:
-        with pytest.raises(error):
-            create(service, register)
     assert register.state(POOL) == state
 
 
@@ -137,45 +121,34 @@ def pending(*things: Thing) -> Register:
     return register
 
 
-@pytest.mark.parametrize(
-    ("answers", "state", "pauses"),
-    [
-        ((OURS,), "ours", []),
-        ((OF_ANOTHER_RUN,), None, []),
-        ((WITHOUT_RUN,), None, []),
-        ((GONE, OURS), "ours", [LATE_SECONDS]),
-        ((GONE, OF_ANOTHER_RUN), None, [LATE_SECONDS]),
-        ((GONE, GONE), None, [LATE_SECONDS]),
-        ((NO_ANSWER,), "pending", []),
-        ((GONE, NO_ANSWER), "pending", [LATE_SECONDS]),
-        ((FORBIDDEN,), "pending", []),
-    ],
-    ids=[
-        "ours", "of another run", "without a run", "late", "late and of another run", "not there", "no answer",
-        "no answer at the second look", "not allowed",
-    ],
-)  # fmt: skip
-def test_a_look_decides_about_a_pending_thing(
-    answers: tuple[Any, ...], state: State | None, pauses: list[float]
-) -> None:
+LOOKS: dict[str, tuple[tuple[Any, ...], State | None]] = {
+    "ours": ((OURS,), "ours"),
+    "of another run": ((OF_ANOTHER_RUN,), None),
+    "without a run": ((WITHOUT_RUN,), None),
+    "late": ((GONE, OURS), "ours"),
+    "late and of another run": ((GONE, OF_ANOTHER_RUN), None),
+    "not there": ((GONE, GONE), None),
+    "no answer": ((NO_ANSWER,), "pending"),
+    "no answer at the second look": ((GONE, NO_ANSWER), "pending"),
+    "not allowed": ((FORBIDDEN,), "pending"),
+}
+
+
+@pytest.mark.parametrize(("answers", "state"), LOOKS.values(), ids=LOOKS)
+def test_a_look_decides_about_a_pending_thing(answers: tuple[Any, ...], state: State | None) -> None:
     register, slept = pending(), list[float]()
     register.settle(Service(*answers).client, slept.append)
-    assert (register.state(POOL), slept) == (state, pauses)
+    assert (register.state(POOL), slept) == (state, [LATE_SECONDS] * (answers[0] is GONE))
 
 
-def test_only_pending_things_are_looked_at() -> None:
-    register, service = new_register(), Service(OURS)
-    register.note(POOL, "existing")
-    register.note(JOB, "ours")
-    register.settle(service.client)
-    assert (service.asked, register.state(POOL), register.state(JOB)) == ([], "existing", "ours")
-
-
-def test_every_pending_thing_is_looked_at_though_the_first_gives_no_answer() -> None:
+def test_every_pending_thing_alone_is_looked_at_though_the_first_gives_no_answer() -> None:
     register, service = pending(POOL, JOB), Service(FORBIDDEN, OURS)
+    register.note(SCHEDULE, "existing")
+    register.note(OTHER, "ours")
     register.settle(service.client)
     assert service.asked == ["GET /jobs/j", "GET /pools/p"]
-    assert (register.state(JOB), register.state(POOL)) == ("pending", "ours")
+    states = [register.state(thing) for thing in (JOB, POOL, SCHEDULE, OTHER)]
+    assert states == ["pending", "ours", "existing", "ours"]
 
 
 @pytest.mark.parametrize(
@@ -220,14 +193,7 @@ def test_a_job_is_ours_by_its_own_run() -> None:
     assert [register.is_ours(client, JOB) for _ in metadata] == [False, True]
 
 
-@pytest.mark.parametrize(
-    ("thing", "command"),
-    [
-        (POOL, "batchtrain pool del p --local"),
-        (JOB, "batchtrain jobs del j --local"),
-        (SCHEDULE, "batchtrain jobs del s --local"),
-    ],
-    ids=lambda value: getattr(value, "kind", ""),
-)
-def test_a_thing_has_a_command(thing: Thing, command: str) -> None:
-    assert thing.command("del", " --local") == command
+@pytest.mark.parametrize(("thing", "group"), [(POOL, "pool"), (JOB, "jobs"), (SCHEDULE, "jobs")])
+def test_a_thing_has_a_command_and_its_id_is_one_segment_of_its_path(thing: Thing, group: str) -> None:
+    assert thing.command("del", " --local") == f"batchtrain {group} del {thing.id} --local"
+    assert Thing("job", "j/tasks/t").path == "/jobs/j%2Ftasks%2Ft"
