@@ -79,23 +79,18 @@ def test_what_a_client_saw_and_what_the_runtime_recorded_are_one_attempt() -> No
     assert (first.reason, first.lost) == ("preempted", "n1")
 
 
-def test_a_reactivated_task_has_more_attempts_than_the_service_counts() -> None:
-    known = attempts_of(task(), (), [began(1, 0), ended(1, 5, 3), began(2, 90)], {})
+def test_a_reactivated_task_has_more_attempts_than_the_service_counts_but_none_that_it_cannot_have_had() -> None:
+    events = [began(1, 0), ended(1, 5, 3), began(2, 90)]
+    known = attempts_of(task(), (), events, {})
     assert (len(known), known[0].exit_code, known[1].reason) == (2, 3, "completed")
-
-
-def test_an_attempt_that_the_task_cannot_have_had_is_ignored() -> None:
-    known = attempts_of(task(retries=1), (), [began(1, 0), ended(1, 5, 3), began(2, 90), began(300_000, 95)], {})
+    known = attempts_of(task(retries=1), (), [*events, began(300_000, 95)], {})
     assert [(attempt.number, attempt.nodes) for attempt in known] == [(1, ("n1",)), (2, ("n2",))]
 
 
-def test_node_hours_are_those_of_all_nodes_while_the_attempt_ran() -> None:
+def test_node_hours_are_those_of_all_nodes_also_of_a_gang_of_which_only_the_primary_is_known() -> None:
     assert Attempt("t", 1, ("a", "b"), at(0), at(1800)).node_hours == 1.0
-    assert Attempt("t", 1, ("a", "b"), at(0)).node_hours is None
-
-
-def test_an_attempt_of_a_gang_has_the_hours_of_all_nodes_while_only_its_primary_is_known() -> None:
     assert Attempt("t", 1, ("a",), at(0), at(1800), instances=2).node_hours == 1.0
+    assert Attempt("t", 1, ("a", "b"), at(0)).node_hours is None
 
 
 RUN = Attempt("t", 1, ("n1",), at(0), reason="requeued", dedicated=True)

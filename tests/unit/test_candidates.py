@@ -62,16 +62,15 @@ def lacking(code: str) -> ServiceError:
     return faults.failure("allocate the nodes of pool p", code, "No nodes.")
 
 
-@pytest.mark.parametrize("code", ["AccountCoreQuotaReached", "AllocationFailed", "PoolQuotaReached", "SkuNotAvailable"])
-def test_the_next_candidate_is_tried_after_an_error_about_nodes(code: str) -> None:
-    sizes, attempts = tried(lacking(code), None)
+REFUSED_SIZE = ServiceError("no such size", code="InvalidPropertyValue", property_name="vmSize")
+LACKING = ("AccountCoreQuotaReached", "AllocationFailed", "PoolQuotaReached", "SkuNotAvailable")
+
+
+@pytest.mark.parametrize("error", [*map(lacking, LACKING), REFUSED_SIZE], ids=lambda error: error.code)
+def test_the_next_candidate_is_tried_after_an_error_about_nodes(error: ServiceError) -> None:
+    sizes, attempts = tried(error, None)
     assert sizes == list(SIZES[:2])
-    assert [event.attempt and event.attempt.code for event in attempts] == [code, ""]
-
-
-def test_a_size_that_the_service_refuses_is_passed_over() -> None:
-    refused = ServiceError("no such size", code="InvalidPropertyValue", property_name="vmSize")
-    assert tried(refused, None)[0] == list(SIZES[:2])
+    assert [event.attempt and event.attempt.code for event in attempts] == [error.code, ""]
 
 
 @pytest.mark.parametrize(
@@ -89,14 +88,11 @@ def test_an_error_that_says_nothing_about_nodes_ends_the_search(error: Exception
         tried(error, None)
 
 
-def test_a_search_without_nodes_names_each_candidate_with_its_reason() -> None:
+def test_a_search_names_each_candidate_with_its_time_and_its_reason() -> None:
     with pytest.raises(NoCapacity) as caught:
         tried(lacking("AccountCoreQuotaReached"), lacking("AllocationFailed"), lacking("AllocationFailed"))
     assert "none of 3 candidates has nodes" in str(caught.value)
     assert "1 dedicated STANDARD_D2S_V5: AccountCoreQuotaReached" in str(caught.value)
-
-
-def test_an_attempt_is_a_line_with_its_candidate_its_time_and_its_reason() -> None:
     _, [first, second] = tried(lacking("AllocationFailed"), None)
     assert first.text.startswith("candidate 1 of 3, 1 dedicated STANDARD_D2S_V5, has no nodes after 0 s: ")
     assert "No nodes. (AllocationFailed)" in first.text
@@ -137,13 +133,10 @@ def test_a_pool_without_some_nodes_for_as_long_as_the_patience_has_lost_them(mon
     ]
 
 
-def test_nodes_that_come_back_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_that_come_back_or_that_nobody_saw_for_a_time_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(monkeypatch)
     for states in (("idle",), ("idle", "starting"), ("idle",), ("idle",)):
         watched.look(*states)
-
-
-def test_a_time_without_answers_does_not_count_as_a_time_without_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(monkeypatch)
     watched.look("idle")
     watched.look("idle", after=600.0)
@@ -155,18 +148,15 @@ def test_nodes_are_looked_at_only_now_and_then(monkeypatch: pytest.MonkeyPatch) 
     assert [watched.look("idle", "idle", after=4.0) for _ in range(4)] == [0, 0, 2, 0]
 
 
-def test_a_command_that_does_not_follow_the_job_refuses_to_move_it() -> None:
+def test_a_command_that_does_not_follow_the_job_refuses_to_move_it_and_a_detached_run_any_candidates() -> None:
     recipe = options()[0].recipe
     assert recipe.pool is not None
-    moving = Candidates(alternatives=(Alternative(spot=True),), recover=True)
+    pools = [
+        replace(recipe.pool, candidates=Candidates(alternatives=(Alternative(spot=True),), recover=recover))
+        for recover in (True, False)
+    ]
     with pytest.raises(PlanError, match=r"`candidates\.recover`, which needs a client that follows the job"):
-        refuse_unattended(replace(recipe, pool=replace(recipe.pool, candidates=moving)))
-
-
-def test_a_detached_run_refuses_candidates() -> None:
-    recipe = options()[0].recipe
-    assert recipe.pool is not None
-    several = Candidates(alternatives=(Alternative(spot=True),))
+        refuse_unattended(replace(recipe, pool=pools[0]))
     job = Job(id="j", tasks=(Task(command="true"),))
     with pytest.raises(PlanError, match="has `candidates`, and the service"):
-        refuse_unfit(replace(recipe, pool=replace(recipe.pool, candidates=several), jobs=(job,)))
+        refuse_unfit(replace(recipe, pool=pools[1], jobs=(job,)))

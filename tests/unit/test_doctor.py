@@ -99,21 +99,11 @@ def test_what_local_nodes_lack_is_told(plain: str, result: str, found: str, step
 def test_a_recipe_that_fits_passes_every_check() -> None:
     assert {one.check: one.result for one in doctor.checks(facts())} == dict.fromkeys(
         (
-            "account",
-            "clock",
-            "pools",
-            "jobs",
-            "image",
-            "registry",
-            "VM size",
-            "account settings",
-            "region",
-            "quota",
-            "spot quota",
-            "cost",
+            "account", "clock", "pools", "jobs", "image", "registry", "VM size", "account settings", "region",
+            "quota", "spot quota", "cost",
         ),
         "ok",
-    )
+    )  # fmt: skip
 
 
 def test_without_a_recipe_the_account_alone_is_checked() -> None:

@@ -277,13 +277,10 @@ def test_a_kind_that_is_kept_is_not_deleted(keep: tuple[Kind, ...], deleted: lis
 @pytest.mark.parametrize(
     ("state", "run", "deleted"),
     [
-        ("ours", RUN, True),
-        ("pending", RUN, True),
-        ("existing", RUN, False),
-        ("ours", "another", False),
+        ("ours", RUN, True), ("pending", RUN, True), ("existing", RUN, False), ("ours", "another", False),
         ("pending", "another", False),
     ],
-)
+)  # fmt: skip
 def test_only_what_carries_this_run_and_did_not_exist_before_is_deleted(
     state: State, run: str, deleted: bool, interrupts: Interrupts
 ) -> None:

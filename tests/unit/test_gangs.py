@@ -260,21 +260,18 @@ def test_decorators_below_gang_travel(tmp_path: Path, monkeypatch: pytest.Monkey
     assert returned(script, tmp_path, monkeypatch) == 8
 
 
-def test_a_module_of_a_package_is_imported_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_of_a_package_and_what_a_module_makes_of_its_own_types_are_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = """
         import xml.dom.minidom
-        def work(): return xml.dom.minidom.parseString("<a/>").documentElement.tagName
-    """
-    assert returned(script, tmp_path, monkeypatch) == "a"
-
-
-def test_what_a_module_makes_of_its_own_types_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = """
         from os import environ
         from random import randint as number, random
-        def work(): return number(3, 3), random() < 1, hasattr(environ, "keys")
+        def work():
+            tag = xml.dom.minidom.parseString("<a/>").documentElement.tagName
+            return tag, number(3, 3), random() < 1, hasattr(environ, "keys")
     """
-    assert returned(script, tmp_path, monkeypatch) == [3, True, True]
+    assert returned(script, tmp_path, monkeypatch) == ["a", 3, True, True]
 
 
 def test_modules_of_a_package_without_an_init_file_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,10 +401,13 @@ def result(tmp_path: Path, answers: list[dict[str, Any]], failure: TaskFailed | 
     return Result(Table(), [run], failure)
 
 
-def test_values_come_back_in_the_order_of_the_ranks(tmp_path: Path) -> None:
-    found = gangs.read(result(tmp_path, [{"rank": 1, "value": "b"}, {"rank": 0, "value": "a"}]), unpickle=False)
-    assert found == ("a", "b")
-    assert found.result.runs[0].path == tmp_path
+def test_values_come_back_in_the_order_of_the_ranks_without_files_that_the_function_wrote(tmp_path: Path) -> None:
+    fetched = result(tmp_path, [{"rank": 1, "value": "b"}, {"rank": 0, "value": "a"}])
+    (fetched.output / "n0/rank-stats.json").write_text("{}")
+    (fetched.output / "n0/deep").mkdir()
+    (fetched.output / "n0/deep/rank-0.json").write_text('{"rank": 0, "value": "other", "time": 9}')
+    found = gangs.read(fetched, unpickle=False, size=2)
+    assert (found, found.result.runs[0].path) == (("a", "b"), tmp_path)
 
 
 def test_a_rank_without_a_value_is_named_with_the_run_directory(tmp_path: Path) -> None:
@@ -415,14 +415,6 @@ def test_a_rank_without_a_value_is_named_with_the_run_directory(tmp_path: Path) 
     for size, ranks in ((4, "1, 3 of 4"), (None, "1, 3, 4 of 5")):
         with pytest.raises(NotFound, match=f"the values of ranks {ranks} are not in {tmp_path}"):
             gangs.read(fetched, unpickle=False, size=size)
-
-
-def test_files_that_the_function_wrote_are_not_values(tmp_path: Path) -> None:
-    fetched = result(tmp_path, [{"rank": 0, "value": "a"}])
-    (fetched.output / "n0/rank-stats.json").write_text("{}")
-    (fetched.output / "n0/deep").mkdir()
-    (fetched.output / "n0/deep/rank-0.json").write_text('{"rank": 0, "value": "other", "time": 9}')
-    assert gangs.read(fetched, unpickle=False, size=1) == ("a",)
 
 
 def test_arrays_that_were_not_fetched_are_named_with_the_reason(tmp_path: Path) -> None:
@@ -435,12 +427,14 @@ def test_arrays_that_were_not_fetched_are_named_with_the_reason(tmp_path: Path) 
         gangs.read(fetched, unpickle=False)
 
 
-def test_the_exception_of_the_rank_that_failed_first_is_raised(tmp_path: Path) -> None:
+def test_the_exception_of_the_rank_that_failed_first_is_raised_or_the_failure_of_the_gang(tmp_path: Path) -> None:
     raised = {"type": "KeyError", "traceback": "T"}
     said = [{"rank": rank, "message": f"m{rank}", "time": -rank, **raised} for rank in (0, 1)]
     with pytest.raises(TaskFailed, match="rank 0 raised KeyError: m0\n\nT") as caught:
         gangs.read(result(tmp_path, said, TaskFailed("x", rank=0)), unpickle=False)
     assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(TaskFailed, match="killed"):
+        gangs.read(result(tmp_path / "died", [], TaskFailed("killed")), unpickle=False)
 
 
 def test_the_words_of_a_rank_cannot_control_the_terminal_of_a_traceback(tmp_path: Path) -> None:
@@ -461,16 +455,6 @@ def test_an_exception_that_cannot_be_made_again_keeps_its_traceback(kind: str, t
     assert caught.value.__cause__ is None
 
 
-def test_a_gang_that_died_without_an_answer_raises_its_own_failure(tmp_path: Path) -> None:
-    with pytest.raises(TaskFailed, match="killed"):
-        gangs.read(result(tmp_path, [], TaskFailed("killed")), unpickle=False)
-
-
-def test_a_misspelt_keyword_suggests_the_nearest() -> None:
-    with pytest.raises(TypeError, match="processes_per_node"):
-        gangs.gang(proceses_per_node=2)  # type: ignore[call-arg]
-
-
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [((), {}, "missing a required argument: 'rate'"), ((0.1,), {"epoch": 2}, "unexpected keyword argument 'epoch'")],
@@ -484,3 +468,5 @@ def test_a_wrong_argument_is_refused_before_anything_is_sent(
     with pytest.raises(TypeError, match=message):
         gangs.write(tmp_path, train, args, kwargs, unpickle=False)
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(TypeError, match="processes_per_node"):
+        gangs.gang(proceses_per_node=2)  # type: ignore[call-arg]

@@ -62,18 +62,8 @@ ALLOWED: dict[str, set[str]] = {
 
 PURE = ("records", "life", "metrics", "plan", "launchers", "frameworks", "catalog", "config", "errors.py")
 IMPURE = {
-    "os",
-    "time",
-    "random",
-    "socket",
-    "subprocess",
-    "threading",
-    "asyncio",
-    "secrets",
-    "uuid",
-    "requests",
-    "shutil",
-}
+    "os", "time", "random", "socket", "subprocess", "threading", "asyncio", "secrets", "uuid", "requests", "shutil",
+}  # fmt: skip
 READERS = {
     "load.py", "saving.py", "source_directory.py", "projects.py", "catalog_file.py", "user_settings.py", "__main__.py",
     "custom_factories.py",

@@ -198,15 +198,9 @@ def test_the_nodes_of_several_pools_are_counted_each() -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("90", 90),
-        ("90s", 90),
-        ("1.5h", 5400),
-        ("1h30m", 5400),
-        (" 2D ", 172800),
-        ("", None),
-        ("3x", None),
+        ("90", 90), ("90s", 90), ("1.5h", 5400), ("1h30m", 5400), (" 2D ", 172800), ("", None), ("3x", None),
         ("1.2.3s", None),
     ],
-)
+)  # fmt: skip
 def test_a_duration_is_written_with_units(text: str, seconds: float | None) -> None:
     assert duration(text) == seconds

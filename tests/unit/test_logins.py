@@ -36,21 +36,16 @@ def recipe(**ssh: str) -> Recipe:
     return Recipe(directory="d", pool=msgspec.convert(pool, Pool))
 
 
-def test_a_command_is_run_by_ssh_with_key_port_user_and_host(printed: Path) -> None:
+def test_a_command_is_run_and_a_port_is_forwarded_by_ssh_with_key_port_user_and_host(printed: Path) -> None:
+    opened: list[int] = []
     target = logins.login(ACCOUNT, BATCH, "p", "n", recipe(username="al"))
     assert logins.run(target, "ls -l") == 5
     base = ["-i", "/k", "-o", "StrictHostKeyChecking=accept-new", "-p", "49001", "al@1.2.3.4"]
     assert printed.read_text(encoding="utf-8").splitlines() == [*base, "--", "ls -l"]
-
-
-def test_a_port_is_forwarded_by_ssh(printed: Path) -> None:
-    opened: list[int] = []
-    target = logins.login(ACCOUNT, BATCH, "p", "n", recipe(username="al"))
     with pytest.raises(UsageError, match="exit code 5"):
         logins.forward(target, 6006, 0, opened.append)
-    words = printed.read_text(encoding="utf-8").splitlines()
     options = ["-o", "ExitOnForwardFailure=yes", "-N", "-L", f"127.0.0.1:{opened[0]}:127.0.0.1:6006"]
-    assert words[-5:] == options
+    assert printed.read_text(encoding="utf-8").splitlines()[-5:] == options
 
 
 def test_a_login_or_port_that_is_missing_is_named_with_the_next_step(printed: Path) -> None:

@@ -217,14 +217,10 @@ def test_each_view_says_what_a_run_did(recorded: Recorded) -> None:
 @pytest.mark.parametrize(
     ("state", "tone"),
     [
-        ("completed", "done"),
-        ("succeeded", "good"),
-        ("running", "run"),
-        ("interrupted", "warn"),
-        ("stopped", "warn"),
-        ("failed", "bad"),
+        ("completed", "done"), ("succeeded", "good"), ("running", "run"), ("interrupted", "warn"),
+        ("stopped", "warn"), ("failed", "bad"),
     ],
-)
+)  # fmt: skip
 def test_a_state_has_one_tone_in_all_views_and_is_bad_once_a_value_is_not_finite(state: str, tone: str) -> None:
     for has_diverged, expected in ((False, tone), (True, "bad")):
         assert markup.TONES[markup.in_words(state, has_diverged=has_diverged)] == expected

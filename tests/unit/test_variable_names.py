@@ -46,16 +46,10 @@ def test_no_parameter_or_variable_has_an_empty_name() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "def f(one): ...",
-        "found = 1",
-        "for place in (): ...",
-        "(lambda said: 0)",
-        "[0 for told in ()]",
-        "if (found := 1): ...",
-        "a.told = 1",
-        "found: int = 1",
+        "def f(one): ...", "found = 1", "for place in (): ...", "(lambda said: 0)", "[0 for told in ()]",
+        "if (found := 1): ...", "a.told = 1", "found: int = 1",
     ],
-)
+)  # fmt: skip
 def test_an_empty_name_is_found(code: str) -> None:
     assert empty_names(ast.walk(ast.parse(code))) != []
 

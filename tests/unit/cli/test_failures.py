@@ -21,12 +21,9 @@ from batchtrain.service.failed import failed
 from tests.unit.cli.conftest import Run
 
 STDERR = (
-    "Traceback (most recent call last):",
-    '  File "train.py", line 3, in <module>',
-    "    raise ValueError(text)",
-    "ValueError: \x1b[2Jgone",
-    "epoch 1\repoch 2",
-)
+    "Traceback (most recent call last):", '  File "train.py", line 3, in <module>', "    raise ValueError(text)",
+    "ValueError: \x1b[2Jgone", "epoch 1\repoch 2",
+)  # fmt: skip
 
 
 def test_a_message_of_a_service_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:

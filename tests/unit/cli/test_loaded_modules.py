@@ -29,17 +29,8 @@ LIBRARIES = {"azure", "click", "cryptography", "jsonschema", "msgspec", "pathspe
 HELP = {"cli", "config", "shipped"}
 """Of `config` the spelling of times, of `service` the deadlines, and of `shipped` the folder of the documentation."""
 FILES = {
-    "catalog",
-    "cli",
-    "config",
-    "errors",
-    "foreign",
-    "frameworks",
-    "launchers",
-    "shipped",
-    "state_files",
-    "version",
-}
+    "catalog", "cli", "config", "errors", "foreign", "frameworks", "launchers", "shipped", "state_files", "version",
+}  # fmt: skip
 EMULATOR = FILES - {"launchers", "shipped"} | {"emulator", "hints", "markup", "records"}
 PLANS = FILES | {"hints", "markup", "plan", "runs", "runtime", "service"}
 

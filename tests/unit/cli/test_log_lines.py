@@ -13,12 +13,9 @@ from batchtrain.records import Task
 from batchtrain.records.events import Stdout
 
 LINES = (
-    "[0:0] step 1 loss 2.0",
-    "[0:1] step 1 loss 2.1",
-    "[1:2] step 1 loss 2.2",
-    "[1:worker 3] step 1 loss 2.3",
+    "[0:0] step 1 loss 2.0", "[0:1] step 1 loss 2.1", "[1:2] step 1 loss 2.2", "[1:worker 3] step 1 loss 2.3",
     "batchtrain: a line of the launcher",
-)
+)  # fmt: skip
 
 
 def chosen(wanted: Wanted, lines: tuple[str, ...] = LINES) -> list[str]:
@@ -43,14 +40,9 @@ def test_lines_are_chosen_by_rank_node_and_text_and_by_default_all(wanted: Wante
 def test_a_line_without_a_time_is_as_old_as_the_one_before_it_of_its_rank() -> None:
     since = datetime(2026, 11, 23, 15, 0, tzinfo=timezone.utc)
     lines = (
-        "[0:0] no time yet",
-        "[0:0] 2026-11-23 14:59:59 old",
-        "[0:1] 2026-11-23T16:00:00+01:00 new",
-        "[0:0] as old as its rank's last",
-        "[0:1] as new",
-        "[0:0] 2026-11-23 15:00:01,250 new",
-        "[0:0] as new",
-    )
+        "[0:0] no time yet", "[0:0] 2026-11-23 14:59:59 old", "[0:1] 2026-11-23T16:00:00+01:00 new",
+        "[0:0] as old as its rank's last", "[0:1] as new", "[0:0] 2026-11-23 15:00:01,250 new", "[0:0] as new",
+    )  # fmt: skip
     assert chosen(Wanted(since=since), lines) == [lines[number] for number in (2, 4, 5, 6)]
 
 

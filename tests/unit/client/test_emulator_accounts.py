@@ -38,17 +38,9 @@ class Emulator:
         self.home, self.asked = home, list[tuple[Any, ...]]()
         self.answers: dict[str, Any] = {"status": {"quotas": {"pools": 3}}}
         self.status: Status | None = Status(
-            "http://127.0.0.1:9",
-            "batchtrain",
-            "a2V5",
-            1,
-            home,
-            home / "log",
-            "no namespaces",
-            "a remedy",
-            "a loss",
+            "http://127.0.0.1:9", "batchtrain", "a2V5", 1, home, home / "log", "no namespaces", "a remedy", "a loss",
             "ca",
-        )
+        )  # fmt: skip
         monkeypatch.setattr(local.server, "status", lambda home: self.status)
         for name in ("at", "ask", "ensure", "storage", "lost"):
             monkeypatch.setattr(local.server, name, getattr(self, name))

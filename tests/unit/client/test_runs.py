@@ -80,16 +80,8 @@ def test_the_jobs_of_a_run_bring_their_own_pools(site: Site) -> None:
 
 
 KINDS = (
-    "pool.adding",
-    "pool.add",
-    "node.ready",
-    "job.adding",
-    "job.add",
-    "task.add",
-    "tasks.seen",
-    "stdout",
-    "deleted",
-)
+    "pool.adding", "pool.add", "node.ready", "job.adding", "job.add", "task.add", "tasks.seen", "stdout", "deleted",
+)  # fmt: skip
 
 
 def test_ctrl_c_deletes_what_a_run_has_made_until_then(site: Site) -> None:

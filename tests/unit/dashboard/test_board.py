@@ -168,15 +168,10 @@ def still(topic: Any, spent: Budget, time: Time, *, near: bool, renew: Callable[
 @pytest.mark.parametrize(
     ("near", "remote", "takes", "pause"),
     [
-        (False, True, 0.0, 20.0),
-        (False, True, 5.0, 20.0),
-        (True, True, 0.0, 0.1),
-        (True, True, 0.5, 5.0),
-        (True, False, 0.0, 0.5),
-        (False, False, 0.0, 0.5),
-        (False, False, 0.5, 5.0),
+        (False, True, 0.0, 20.0), (False, True, 5.0, 20.0), (True, True, 0.0, 0.1), (True, True, 0.5, 5.0),
+        (True, False, 0.0, 0.5), (False, False, 0.0, 0.5), (False, False, 0.5, 5.0),
     ],
-)
+)  # fmt: skip
 def test_a_topic_of_this_machine_takes_a_tenth_of_the_time_and_one_of_azure_is_read_by_its_own_time(
     near: bool, remote: bool, takes: float, pause: float
 ) -> None:

@@ -546,21 +546,11 @@ def test_the_errors_of_a_task_and_its_other_files_are_read_less_often_than_its_o
 @pytest.mark.parametrize(
     ("header", "span"),
     [
-        ("", (0, 10)),
-        ("bytes=0-", (0, 10)),
-        ("bytes=2-4", (2, 5)),
-        ("bytes=2-2", (2, 3)),
-        ("bytes=9-99", (9, 10)),
-        ("bytes=10-", None),
-        ("bytes=5-4", None),
-        ("bytes=-3", (7, 10)),
-        ("bytes=-99", (0, 10)),
-        ("bytes=1-2,4-5", (1, 3)),
-        (" bytes=1-2 ", (1, 3)),
-        ("bytes=-", (0, 10)),
-        ("lines=1-2", (0, 10)),
+        ("", (0, 10)), ("bytes=0-", (0, 10)), ("bytes=2-4", (2, 5)), ("bytes=2-2", (2, 3)), ("bytes=9-99", (9, 10)),
+        ("bytes=10-", None), ("bytes=5-4", None), ("bytes=-3", (7, 10)), ("bytes=-99", (0, 10)),
+        ("bytes=1-2,4-5", (1, 3)), (" bytes=1-2 ", (1, 3)), ("bytes=-", (0, 10)), ("lines=1-2", (0, 10)),
     ],
-)
+)  # fmt: skip
 def test_a_range_names_bytes_of_the_file(header: str, span: tuple[int, int] | None) -> None:
     assert _span(header, 10) == span
 

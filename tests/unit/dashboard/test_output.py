@@ -63,23 +63,17 @@ def text_of(followed: Output, position: str) -> tuple[str, str]:
     return text, position
 
 
-def test_each_byte_comes_once_to_a_viewer_who_comes_back() -> None:
+def test_each_byte_comes_once_to_a_viewer_who_comes_back_and_a_character_that_is_cut_whole() -> None:
     file = File(b"one\n")
     followed = output(file)
     first, position = text_of(followed, "")
-    file.content = b"one\ntwo\nthree"
+    file.content = b"one\ntwo\nthree" + "é".encode()[:1]
     followed.read()
     second, position = text_of(followed, position)
-    assert (first, second, followed.since(position)) == ("one\n", "two\nthree", None)
-
-
-def test_a_character_that_is_cut_comes_whole() -> None:
-    file = File("é".encode()[:1])
-    followed = output(file)
-    _, position = text_of(followed, "")
-    file.content = "é!".encode()
+    file.content = "one\ntwo\nthreeé!".encode()
     followed.read()
-    assert text_of(followed, position)[0] == "é!"
+    third, position = text_of(followed, position)
+    assert (first, second, third, followed.since(position)) == ("one\n", "two\nthree", "é!", None)
 
 
 def test_binary_output_is_text_with_marks() -> None:
@@ -138,10 +132,13 @@ def test_curves_and_ranks_come_from_the_lines() -> None:
     ]
 
 
-def test_a_metrics_file_has_the_rank_of_its_name() -> None:
+def test_a_point_has_the_rank_of_its_file_and_without_a_time_that_of_its_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("time.time", lambda: 5.0)
     numbers = Numbers()
     numbers.take_own(2, ['{"step": 1, "loss": 0.5}', "no json", "[1]", ""])
-    assert numbers.metrics()["loss"]["2"]["step"] == [1]
+    assert numbers.metrics()["loss"] == {"2": {"step": [1], "t": [5.0], "value": [0.5]}}
 
 
 def test_a_long_curve_keeps_its_ends_and_its_peaks() -> None:
@@ -297,18 +294,11 @@ def test_a_viewer_at_the_end_gets_nothing_and_one_beyond_it_begins_again() -> No
     assert followed.since("4") is None
     assert message(followed, "5") == {"start": 0, "end": 0, "text": "", "again": True}
     assert message(followed, "0") == {"start": 0, "end": 4, "text": "one\n", "skipped": 0}
-
-
-def test_a_new_viewer_of_an_empty_file_learns_that_it_is_empty() -> None:
-    followed = output(File(b""))
-    assert message(followed, "") == {"start": 0, "end": 0, "text": "", "skipped": 0}
-    assert followed.since("0") is None
-
-
-def test_the_position_in_a_file_is_where_the_message_ends() -> None:
-    followed = output(File(b"one\ntwo\n"))
-    news = followed.since("4")
-    assert news is not None and news.position == "8"
+    news = followed.since("0")
+    assert news is not None and news.position == "4"
+    empty = output(File(b""))
+    assert message(empty, "") == {"start": 0, "end": 0, "text": "", "skipped": 0}
+    assert empty.since("0") is None
 
 
 @pytest.mark.parametrize("character", ["é", "߿", "ࠀ", "€", "😀", "\U0010ffff"])
@@ -349,21 +339,11 @@ def test_a_point_without_a_rank_belongs_to_its_node_or_to_the_task() -> None:
     assert {name: list(curves) for name, curves in numbers.metrics().items()} == {"cpu": ["n1"], "loss": [""]}
 
 
-def test_a_point_without_a_time_has_the_time_when_it_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("time.time", lambda: 5.0)
-    numbers = Numbers()
-    numbers.take_own(0, [point(step=1, loss=0.5)])
-    assert numbers.metrics()["loss"]["0"]["t"] == [5.0]
-
-
-def test_there_are_at_most_so_many_curves_and_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_are_at_most_so_many_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("batchtrain.dashboard.figures.MOST_SERIES", 2)
-    monkeypatch.setattr("batchtrain.metrics.stream.MOST_RANKS", 2)
     numbers = Numbers()
     numbers.take_own(0, [point(step=1, a=1), point(step=1, b=1), point(step=1, c=1), point(step=2, a=2)])
     assert {name: curves["0"]["value"] for name, curves in numbers.metrics().items()} == {"a": [1, 2], "b": [1]}
-    numbers.take_output(["[0:0] x", "[0:1] x", "[0:2] x", "[0:0] y"])
-    assert [(row["rank"], row["lines"]) for row in numbers.ranks()["rows"]] == [(0, 2), (1, 1)]
 
 
 def test_a_curve_that_grows_is_thinned_when_it_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,23 +371,16 @@ def test_a_rank_has_the_node_of_its_prefix_if_it_has_one(line: str, node: str) -
     assert [(row["rank"], row["node"], row["last"]) for row in numbers.ranks()["rows"]] == [(3, node, "x")]
 
 
-def test_ranks_and_curves_are_forgotten_when_the_task_runs_again() -> None:
-    numbers = Numbers()
-    numbers.take_output(["[0:0] epoch 1 loss 0.5"])
-    numbers.forget()
-    assert (numbers.ranks()["rows"], numbers.metrics()) == ([], {})
-
-
 def test_an_output_that_begins_anew_is_forgotten_unless_the_records_of_a_gang_are_read() -> None:
     record = '{"time": 5, "rank": 1, "node": "n1", "file": "stdout", "line": "epoch 1 loss 0.5"}'
     for take, kept in ((Numbers.take_output, set[str]()), (Numbers.take_records, {"loss"})):
         numbers = Numbers()
-        take(numbers, [record if kept else "epoch 1 loss 0.5"])
-        assert set(numbers.metrics()) == {"loss"}
+        take(numbers, [record if kept else "[0:0] epoch 1 loss 0.5"])
+        assert set(numbers.metrics()) == {"loss"} and numbers.ranks()["rows"]
         numbers.forget_output()
         assert set(numbers.metrics()) == kept
         numbers.forget()
-        assert numbers.metrics() == {}
+        assert (numbers.ranks()["rows"], numbers.metrics()) == ([], {})
 
 
 def test_what_the_program_measures_itself_replaces_what_it_printed() -> None:
@@ -421,7 +394,9 @@ def test_what_the_program_measures_itself_replaces_what_it_printed() -> None:
     assert take("lr", again=True) == ["lr"]
 
 
-def test_a_curve_of_no_points_has_empty_columns() -> None:
+def test_a_curve_of_few_points_keeps_its_ends_and_one_of_none_has_empty_columns() -> None:
+    values = [(float(step), 0.0, float(step)) for step in range(5)]
+    assert thinned(values, 2) == [values[0], values[1], values[3], values[4]]
     assert columns([]) == {"step": [], "t": [], "value": []}
 
 
@@ -435,11 +410,6 @@ def test_each_part_of_a_thinned_curve_keeps_its_lowest_and_its_highest_in_order(
     half = len(inner) // 2
     for rows in (inner[:half], inner[half:]):
         assert {min(row[2] for row in rows), max(row[2] for row in rows)} <= {row[2] for row in kept}
-
-
-def test_a_curve_of_few_points_keeps_its_ends() -> None:
-    values = [(float(step), 0.0, float(step)) for step in range(5)]
-    assert thinned(values, 2) == [values[0], values[1], values[3], values[4]]
 
 
 def test_a_numbered_topic_tells_only_what_has_changed_and_what_it_cost() -> None:

@@ -148,13 +148,9 @@ def test_every_condition_of_a_rank_has_a_look() -> None:
 @pytest.mark.parametrize(
     "states",
     [
-        models.AllocationState,
-        models.BatchJobScheduleState,
-        models.BatchJobState,
-        models.BatchNodeState,
-        models.BatchPoolState,
-        models.BatchTaskState,
+        models.AllocationState, models.BatchJobScheduleState, models.BatchJobState, models.BatchNodeState,
+        models.BatchPoolState, models.BatchTaskState,
     ],
-)
+)  # fmt: skip
 def test_every_state_of_the_service_has_a_tone(states: type[Enum]) -> None:
     assert [state.value for state in states if state.value not in markup.TONES] == []

@@ -154,19 +154,23 @@ def test_names_and_lines_with_wide_letters_fit_the_width(width: int) -> None:
     assert max(map(width_of, shown(view, width, BEGAN + 2))) in (width - 1, width)
 
 
+@pytest.mark.parametrize("line", ["step " + "9" * 5000 + "/3", "[0:" + "1" * 5000 + "] x", "__k__=" + "[" * 100_000])
+def test_an_absurd_line_of_a_task_does_not_end_the_view(line: str) -> None:
+    view = View("digits", "here", BEGAN, ranks=2)
+    printer(view)(line, BEGAN + 1)
+    assert len(shown(view, 80, BEGAN + 2)) == view.height
+
+
 @pytest.mark.parametrize("width", [-1, 0, 1, 8])
 def test_the_block_has_its_height_on_a_terminal_that_is_too_narrow_or_reports_no_width(width: int) -> None:
     view = View("digits", "pool", BEGAN, ranks=2)
     assert len(view.lines(width, BEGAN + 1)) == view.height
 
 
-def test_ranks_of_tasks_that_have_ended_are_not_called_fine() -> None:
+def test_ranks_that_have_ended_or_failed_are_not_called_fine() -> None:
     view = trained(2, stops=12)
     view.note(TasksSeen("j", counts=Counts(0, 0, 0, 1)), BEGAN + 200)
     assert shown(view, 80, BEGAN + 300)[-1].startswith("2 ranks: 2 ended")
-
-
-def test_ranks_that_failed_are_not_called_fine() -> None:
     view = trained(4)
     ends = tuple(RankEnd(f"rank {rank}", rank, exit_code=1) for rank in range(4))
     view.note(RanksFailed("train", ends=ends), BEGAN + 186)
@@ -249,13 +253,13 @@ def test_a_job_whose_tasks_are_added_shows_how_far_that_is() -> None:
     assert shown(view, 80, BEGAN + 6)[2] == "tasks  ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 0/2,000  0 %"
 
 
-def test_the_remaining_time_comes_from_the_fifth_step_on() -> None:
-    assert "ETA" not in shown(trained(steps=5, stops=99), 80, BEGAN + 125)[2]
-    assert "ETA" in shown(trained(steps=6, stops=99), 80, BEGAN + 125)[2]
-
-
-def test_a_training_with_a_rank_that_stands_has_no_remaining_time() -> None:
-    assert "ETA" not in shown(trained(steps=12, stops=8), 80, BEGAN + 185)[2]
+@pytest.mark.parametrize(
+    ("steps", "stops", "now", "shows"), [(5, 99, 125, False), (6, 99, 125, True), (12, 8, 185, False)]
+)
+def test_the_remaining_time_comes_from_the_fifth_step_on_unless_a_rank_stands(
+    steps: int, stops: int, now: int, shows: bool
+) -> None:
+    assert ("ETA" in shown(trained(steps=steps, stops=stops), 80, BEGAN + now)[2]) is shows
 
 
 def test_the_others_of_a_hang_wait_for_the_rank_that_stands() -> None:
@@ -289,20 +293,9 @@ def test_a_wait_says_what_usually_takes_how_long_but_not_of_the_emulator() -> No
 
 
 def test_a_curve_has_one_bar_a_column_and_skips_what_is_no_number() -> None:
-    assert spark([1.0, 2.0, 3.0], 12) == "▁▅█"
-    assert spark([1.0, float("nan"), 1.0], 12) == "▄▄"
-    assert spark([1.0], 12) == ""
+    curves = ([1.0, 2.0, 3.0], [1.0, float("nan"), 1.0], [1.0])
+    assert [spark(curve, 12) for curve in curves] == ["▁▅█", "▄▄", ""]
     assert len(spark(range(1000), 12)) == 12
-
-
-@pytest.mark.parametrize("line", ["step " + "9" * 5000 + "/3", "[0:" + "1" * 5000 + "] x", "__k__=" + "[" * 100_000])
-def test_an_absurd_line_of_a_task_does_not_end_the_view(line: str) -> None:
-    view = View("digits", "here", BEGAN, ranks=2)
-    printer(view)(line, BEGAN + 1)
-    assert len(shown(view, 80, BEGAN + 2)) == view.height
-
-
-def test_spans_of_time() -> None:
     assert [span(seconds) for seconds in (0.4, 59, 460, 7500)] == ["0s", "59s", "7m40s", "2h05m"]
 
 

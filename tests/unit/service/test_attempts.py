@@ -128,19 +128,18 @@ def test_a_failed_attempt_has_its_exit_code_when_the_runtime_shows_it(watched: A
     assert "it failed on node n0 with exit code 7; the service starts it again: attempt 2 of 2" in ended.text
 
 
-def test_an_exit_code_that_is_never_shown_is_unknown(watched: Attempts, account: Account) -> None:
+@pytest.mark.parametrize(
+    ("state", "counts"), [("running", [*[0] * attempts.LOOKS, 1, 0]), ("completed", [1, *[0] * (attempts.LOOKS + 1)])]
+)
+def test_an_exit_code_that_is_never_shown_is_unknown_at_the_latest_after_the_end_of_the_task(
+    state: str, counts: list[int], watched: Attempts, account: Account
+) -> None:
     looked(watched, task(), account)
-    looks = [looked(watched, task("running", "n1", LATER, retries=1), account) for _ in range(attempts.LOOKS + 2)]
+    looks = [looked(watched, task(state, "n1", LATER, retries=1), account) for _ in counts]
     ends = [[event for event in events if isinstance(event, AttemptEnded)] for events in looks]
-    assert [len(events) for events in ends] == [*[0] * attempts.LOOKS, 1, 0]
+    assert [len(events) for events in ends] == counts
     ((ended,),) = filter(None, ends)
     assert (ended.attempt.exit_code, ended.attempt.reason) == (None, "exit code")
-
-
-def test_an_exit_code_is_not_waited_for_after_the_end_of_the_task(watched: Attempts, account: Account) -> None:
-    looked(watched, task(), account)
-    events = looked(watched, task("completed", "n1", LATER, retries=1), account)
-    assert [event.attempt.exit_code for event in events if isinstance(event, AttemptEnded)] == [None]
 
 
 def test_a_client_that_comes_later_knows_the_number(watched: Attempts, account: Account) -> None:

@@ -281,15 +281,11 @@ def test_a_secret_is_read_from_its_vault_with_a_token_for_vaults(domain: str, pa
 @pytest.mark.parametrize(
     "secret_id",
     [
-        "http://mine.vault.azure.net/secrets/key",
-        "https://mine.vault.azure.net.example/secrets/key",
-        "https://minevault.azure.net/secrets/key",
-        "https://mine.vault.azure.net/keys/key",
-        "https://mine.vault.azure.net/secrets",
-        "https://mine.vault.azure.net/secrets/key/version/more",
-        "key",
+        "http://mine.vault.azure.net/secrets/key", "https://mine.vault.azure.net.example/secrets/key",
+        "https://minevault.azure.net/secrets/key", "https://mine.vault.azure.net/keys/key",
+        "https://mine.vault.azure.net/secrets", "https://mine.vault.azure.net/secrets/key/version/more", "key",
     ],
-)
+)  # fmt: skip
 def test_a_url_that_is_no_secret_of_a_vault_gets_no_request(secret_id: str, play: Play) -> None:
     transport, token = play((200, {"value": "secret"})), Token()
     with pytest.raises(UsageError, match="is not the id of a secret"):

@@ -83,12 +83,6 @@ def test_files_are_chosen_by_patterns_and_lose_the_first_parts_of_their_names(
     assert [file.name for file in local_files(root, wanted)] == names
 
 
-def test_a_single_file_keeps_its_name(tmp_path: Path) -> None:
-    tree(tmp_path, "a.txt")
-    for strip in (0, 1, 2):
-        assert [file.name for file in local_files(tmp_path / "a.txt", {"strip": strip})] == ["a.txt"]
-
-
 def test_two_files_that_would_have_one_name_are_both_named(tmp_path: Path) -> None:
     root = tree(tmp_path / "data", "a/same", "b/same")
     with pytest.raises(UsageError) as raised:
@@ -104,9 +98,11 @@ def test_a_source_without_fitting_files_is_an_error(tmp_path: Path) -> None:
         local_files(tree(tmp_path, "a"), {"include": ["b"]})
 
 
-def test_a_pattern_minds_the_case_of_letters() -> None:
-    assert fits("a/B.txt", ("x", "a/*.txt"))
-    assert not fits("a/B.txt", ("a/b.txt",))
+def test_a_single_file_keeps_its_name_and_a_pattern_minds_the_case_of_letters(tmp_path: Path) -> None:
+    tree(tmp_path, "a.txt")
+    for strip in (0, 1, 2):
+        assert [file.name for file in local_files(tmp_path / "a.txt", {"strip": strip})] == ["a.txt"]
+    assert [fits("a/B.txt", patterns) for patterns in (("x", "a/*.txt"), ("a/b.txt",))] == [True, False]
 
 
 # --- to a container -------------------------------------------------------------------------------------------------
@@ -190,18 +186,17 @@ def test_the_archive_of_the_same_source_is_uploaded_once(blobs: BlobServer, tmp_
     assert [asked for asked in blobs.asked if asked.startswith("PUT source")] == ["PUT source.tar.gz"]
 
 
-def test_a_file_that_changed_since_the_plan_is_not_sent(blobs: BlobServer, tmp_path: Path) -> None:
+def test_an_archive_that_is_refused_or_has_a_file_that_changed_since_the_plan_is_an_error(
+    blobs: BlobServer, tmp_path: Path
+) -> None:
     source_ = large(tmp_path, a=b"x")
+    blobs.refuse = lambda asked: 400 if asked.startswith("PUT s") else 0
+    with pytest.raises(Exception, match=r"1 of 1 files were not copied to storage/box"):
+        large_source.send(blobs.storage, "box", "s", source_)
     (tmp_path / "a").write_bytes(b"y")
     with pytest.raises(PlanError, match="a has changed since the plan was made; run the command again"):
         large_source.send(blobs.storage, "box", "source.tar.gz", source_)
     assert blobs.blobs == {}
-
-
-def test_an_archive_that_is_refused_is_an_error(blobs: BlobServer, tmp_path: Path) -> None:
-    blobs.refuse = lambda asked: 400 if asked.startswith("PUT s") else 0
-    with pytest.raises(Exception, match=r"1 of 1 files were not copied to storage/box"):
-        large_source.send(blobs.storage, "box", "s", large(tmp_path, a=b"x"))
 
 
 # --- the blobs of file factories ------------------------------------------------------------------------------------
@@ -239,11 +234,11 @@ def test_a_long_listing_is_read_anew_by_each_iteration(blobs: BlobServer, count:
     assert [len(list(names)) for _ in range(2)] == [count + (not whole)] * 2
 
 
-@pytest.mark.parametrize(("path", "is_empty"), [("link/box", False), ("link/box/a", False), ("link/box/b", True)])
-def test_a_place_is_empty_if_no_blob_is_below_it(blobs: BlobServer, path: str, is_empty: bool) -> None:
+@pytest.mark.parametrize(
+    ("path", "is_empty"), [("link/box", False), ("link/box/a", False), ("link/box/b", True), ("link/none", True)]
+)
+def test_a_place_is_empty_if_no_blob_is_below_it_or_its_container_does_not_exist(
+    blobs: BlobServer, path: str, is_empty: bool
+) -> None:
     blobs.store("a", b"x")
     assert source.is_empty(path, {"link": blobs.storage}.__getitem__) is is_empty
-
-
-def test_a_container_that_does_not_exist_is_empty(blobs: BlobServer) -> None:
-    assert source.is_empty("link/none", lambda link: blobs.storage)

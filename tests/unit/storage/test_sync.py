@@ -55,18 +55,11 @@ def test_a_single_blob_becomes_the_destination_or_a_file_in_it(
 @pytest.mark.parametrize(
     ("name", "path", "below"),
     [
-        ("run/a", "run", "a"),
-        ("run/a", "run/", "a"),
-        ("run/a/b", "", "run/a/b"),
-        ("run", "", "run"),
-        ("run/", "run", None),
-        ("run//a", "run", None),
-        ("run/../a", "run", None),
-        ("run/./a", "run", None),
-        ("run/a\0b", "run", None),
-        ("/a", "", None),
+        ("run/a", "run", "a"), ("run/a", "run/", "a"), ("run/a/b", "", "run/a/b"), ("run", "", "run"),
+        ("run/", "run", None), ("run//a", "run", None), ("run/../a", "run", None), ("run/./a", "run", None),
+        ("run/a\0b", "run", None), ("/a", "", None),
     ],
-)
+)  # fmt: skip
 def test_the_file_of_a_blob_stays_in_the_destination(name: str, path: str, below: str | None, tmp_path: Path) -> None:
     assert sync.target_of(name, path, tmp_path, names_of_data()) == (None if below is None else tmp_path / below)
 
