@@ -21,15 +21,12 @@ def test_sizes_that_are_gone_are_left_out_unless_asked_for(batchtrain: Any) -> N
     assert "NCv2" in {row["family"] for row in rows(batchtrain, "sizes", "nc24", "--all")}
 
 
-def test_retired_ones_alone_come_with_today_s(batchtrain: Any) -> None:
-    found = rows(batchtrain, "sizes", "--retired", "--infiniband", "--gpu")
-    assert {row["today"] for row in found} == {"Standard_ND40rs_v2"}
-
-
-def test_filters_are_taken_together(batchtrain: Any) -> None:
+def test_filters_are_taken_together_and_retired_sizes_come_with_today_s(batchtrain: Any) -> None:
     found = rows(batchtrain, "sizes", "--vendor", "amd", "--infiniband")
     assert [row["name"] for row in found] == ["Standard_ND96isr_MI300X_v5"]
     assert {row["family"] for row in rows(batchtrain, "sizes", "--family", "hbv3")} == {"HBv3"}
+    found = rows(batchtrain, "sizes", "--retired", "--infiniband", "--gpu")
+    assert {row["today"] for row in found} == {"Standard_ND40rs_v2"}
 
 
 def test_a_gone_size_is_shown_by_its_own_name_with_the_reason(batchtrain: Any) -> None:

@@ -23,17 +23,11 @@ def printed(*words: str) -> str:
     return result.stdout
 
 
-def test_help_shows_the_options_of_the_command_examples_and_one_line_about_the_others() -> None:
-    text = printed("recipe", "new", "--help")
-    assert "--configdir" not in text
-    assert SHARED in text
+@pytest.mark.parametrize(("option", "shows_all"), [("--help", False), ("--help-all", True)])
+def test_help_shows_the_options_of_the_command_and_help_all_those_of_all_commands(option: str, shows_all: bool) -> None:
+    text = printed("recipe", "new", option)
+    assert ("--configdir DIR" in text, SHARED in text) == (shows_all, not shows_all)
     assert "  batchtrain recipe new " in text
-
-
-def test_help_all_shows_the_options_of_all_commands() -> None:
-    text = printed("recipe", "new", "--help-all")
-    assert "--configdir DIR" in text
-    assert SHARED not in text
 
 
 def test_first_sentences_are_whole() -> None:

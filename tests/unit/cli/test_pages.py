@@ -29,11 +29,8 @@ TABLE = """\
 """
 
 
-def test_a_row_of_a_table_is_shown_by_its_cells() -> None:
+def test_a_row_is_shown_by_its_cells_a_heading_with_its_section_and_an_unknown_place_with_the_page() -> None:
     assert _at(TABLE, "a.b") == "# `a.b`\n\n- name: `b`\n- type: text \\| list\n- meaning: What it is."
-
-
-def test_a_heading_is_shown_with_its_section_and_an_unknown_place_with_the_page() -> None:
     assert _at(TABLE, "a.d").startswith("## `a.d`\n\n| x | y |")
     assert _at(TABLE, "nowhere") == _at(TABLE, "") == TABLE
 

@@ -23,15 +23,10 @@ def test_a_recipe_is_listed_with_its_whole_first_sentence() -> None:
     assert [about for about in abouts if not about or about.endswith(("...", ",", " a"))] == []
 
 
-def listed() -> list[str]:
-    done = CliRunner().invoke(root, ["recipe", "list"])
-    assert done.exit_code == 0
-    return list(done.output.splitlines())
-
-
 def test_the_list_says_for_each_recipe_what_it_needs_here_and_how_long_it_takes_in_80_columns() -> None:
-    lines = listed()
-    assert len(lines) == 2 * len(shipped_recipes.every())
+    done = CliRunner().invoke(root, ["recipe", "list"])
+    lines = done.output.splitlines()
+    assert (done.exit_code, len(lines)) == (0, 2 * len(shipped_recipes.every()))
     assert max(map(len, lines)) <= 80
     assert "PyTorch-CPU: runs here in pytorch (1.2 GB, 2 minutes)" in lines
     assert "NCCL-Tests: plan only, needs GPUs or InfiniBand" in lines

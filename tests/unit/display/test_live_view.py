@@ -17,6 +17,7 @@ from batchtrain.cli import live, options
 from batchtrain.cli.live_block import DRAW_SECONDS, _Log
 from batchtrain.cli.log_lines import LogLine
 from batchtrain.config.types import Secret
+from batchtrain.display import subject
 from batchtrain.display.live_view import View, span
 from batchtrain.display.terminal import terminal_text
 from batchtrain.errors import width_of
@@ -41,6 +42,7 @@ from batchtrain.service.connect import Account
 from batchtrain.service.retry import Answers
 from batchtrain.service.tasks import Counts
 from tests import block_pictures
+from tests.unit.plan.jobs import recipe
 
 BEGAN = 1_800_000_000.0
 ALLOCATED = datetime.fromtimestamp(BEGAN, timezone.utc)
@@ -404,6 +406,20 @@ def test_ids_of_64_characters_keep_every_line_in_the_width(width: int) -> None:
     rows = shown(view, width, BEGAN + 3)
     assert max(map(len, rows)) <= width and len(rows) == view.height
     assert rows[0].endswith("running 3s") and "…" in rows[0]
+
+
+@pytest.mark.parametrize(
+    ("block", "ranks"),
+    [
+        ({"pytorch": {}}, 16),
+        ({"pytorch": {"processes_per_node": 2}}, 4),
+        ({"tensorflow": {}}, 2),
+        ({"mpi": {"runtime": "openmpi"}}, 2),
+    ],
+)
+def test_the_view_expects_the_ranks_that_the_launch_starts(block: dict[str, Any], ranks: int) -> None:
+    gang = recipe(task={"multi_instance": {"num_instances": 2, **block}}, pool={"vm_size": "STANDARD_ND96ISR_H100_V5"})
+    assert subject._ranks(gang) == ranks
 
 
 @pytest.mark.parametrize("width", block_pictures.WIDTHS)

@@ -20,6 +20,7 @@ from batchtrain.service.register import Kind, Thing
 from batchtrain.service.task_actions import ACTIONS, NAMED, Changed, Refusal, refusal
 from batchtrain.service.watch import Deadline, Pace
 from tests import submitting
+from tests.unit.plan.jobs import plan
 from tests.unit.service import test_retry
 from tests.unit.service.test_retry import NO_ANSWER, NO_CONNECTION, Service
 
@@ -450,6 +451,19 @@ def test_the_only_task_of_a_job_is_a_request_of_its_own() -> None:
     service = Service((201, None))
     assert carry_out(service, Step("task.add", "j", {"id": "t"})) == [("task.add", "j/t", "added task t")]
     assert service.asked == ["POST /jobs/j/tasks"]
+
+
+NIGHTLY = {"recurrence": {"schedule": {"recurrence_interval": "1.00:00:00"}}}
+
+
+def test_a_schedule_is_one_request_and_is_said_before_and_after_and_with_a_refusal() -> None:
+    service, refused = Service((201, None)), Service(test_retry.refusal("JobScheduleExists"), (200, {"id": "j"}))
+    events = list(submitting.carry_out(service.client, plan(NIGHTLY)))
+    assert [(event.kind, event.subject) for event in events] == [("schedule.adding", "j"), ("schedule.add", "j")]
+    assert (service.asked, service.bodies[0]["schedule"]) == (["POST /jobschedules"], {"recurrenceInterval": "P1D"})
+    assert service.bodies[0]["jobSpecification"]["jobManagerTask"]["commandLine"] == "/bin/bash -c 'echo hello'"
+    with pytest.raises(ServiceError, match="add job schedule j"):
+        list(submitting.carry_out(refused.client, plan(NIGHTLY)))
 
 
 def test_a_job_that_ends_by_itself_is_told_so_at_the_end() -> None:

@@ -101,14 +101,11 @@ def deadline(time: Time, seconds: float = 3600) -> Deadline:
     return Deadline(seconds, "x", clock=retry.Clock(time.now, time.sleep))
 
 
-def test_a_small_job_is_seen_with_one_request() -> None:
+def test_a_small_job_is_seen_with_one_request_and_a_large_one_with_two_whatever_its_size() -> None:
     service = Service(FEW, ended=3, failed=1)
     seen = tasks.glance(client(service), "j")
     assert (seen.whole, seen.counts, service.counted) == (True, Counts(FEW - 3, 0, 2, 1), 0)
     assert len(seen.first) == FEW
-
-
-def test_a_large_job_is_seen_with_two_requests_whatever_its_size() -> None:
     service = Service(100_000, ended=5, failed=2)
     seen = tasks.glance(client(service), "j")
     assert (seen.whole, seen.requests, len(seen.first), seen.counts.total) == (False, 2, FEW, 100_000)
@@ -439,6 +436,8 @@ def test_of_many_causes_few_examples_are_read_and_all_are_counted(monkeypatch: p
     said = shown((30,), monkeypatch, causes=EXPLAINED + 3)
     assert sum(event.kind == "task.failed" for event in said) == EXPLAINED
     assert len(grouped(said)) == EXPLAINED + 3
+    without_output = shown((6,), monkeypatch, output=False)
+    assert [event.kind for event in without_output] == ["task.failed", "failures.seen"]
 
 
 def test_of_a_small_job_each_further_failure_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,11 +453,6 @@ def test_of_a_small_job_each_further_failure_is_named_once(monkeypatch: pytest.M
         "task j/t2 did not succeed either (exit code 0)",
     ]
     assert requests == [3, 0, 1]
-
-
-def test_without_the_output_the_counts_and_the_failures_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = shown((6,), monkeypatch, output=False)
-    assert [event.kind for event in said] == ["task.failed", "failures.seen"]
 
 
 def asked_for(*ids: str, value: Any) -> Callable[..., Any]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from batchtrain.cli import data
+from batchtrain.cli.storage_accounts import Remote
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
 from batchtrain.runs.local_names import names_of_data
 from batchtrain.storage import blob, sync
@@ -99,6 +102,17 @@ def test_files_are_deleted_and_of_a_link_the_link(tmp_path: Path) -> None:
     assert (tally.total.place, tally.total.copied, tally.total.failed) == (str(tmp_path), 3, 1)
     with pytest.raises(ServiceError, match=r"1 of 4 files .*/directory cannot be deleted: "):
         tally.check("deleted from")
+
+
+def test_a_source_that_is_not_there_deletes_nothing(
+    blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").write_text("x")
+    monkeypatch.setattr(data, "settings", lambda: SimpleNamespace(confirm=lambda question: None, verbose=False))
+    monkeypatch.setattr(data, "_show", lambda *tallies: None)
+    with pytest.raises(NotFound, match="link/box/typo does not exist; `batchtrain data list link/box` lists its blobs"):
+        data._down(Remote(blobs.storage, "link", "box", "typo"), tmp_path, delete=True)
+    assert (tmp_path / "mine").exists()
 
 
 # --- the sum of it --------------------------------------------------------------------------------------------------
