@@ -67,12 +67,14 @@ class Stage:
         self.now = START
         self.stored: dict[tuple[str, str, str], bytes] = {}
         """Records by kind, owner and key, as in `Change`."""
+        self.client: dict[str, Any] = {}
+        """Fields of each call, such as its revision, that are not those of `Call`."""
 
     def do(
         self, operation: Callable[[World, Call], Reply | Steps], *path: str, body: object = None, **query: str
     ) -> Reply:
         try:
-            reply = operation(self.world, call(*path, body=body, now=self.now, **query))
+            reply = operation(self.world, call(*path, body=body, now=self.now, **query)._replace(**self.client))
             return reply if isinstance(reply, Reply) else carried_out(reply)
         finally:
             self.commit()
@@ -166,7 +168,14 @@ class Stage:
     def job(self, **more: object) -> None:
         self.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}, **more})
 
+    def pool_and_job(self, nodes: int = 1, **job: object) -> None:
+        self.pool(nodes)
+        self.job(**job)
+
     def task(self, task_id: str = "task", **more: object) -> Task:
+        """A task of the job, which is made if there is none."""
+        if "job" not in self.world.jobs:
+            self.job()
         self.do(tasks.create_task, "job", body={"id": task_id, "commandLine": "true", **more})
         return self.world.jobs["job"].tasks[task_id.lower()]
 
@@ -174,8 +183,6 @@ class Stage:
         """A task that has its node, if one is free; makes a pool of one node and a job if there are none."""
         if "pool" not in self.world.pools:
             self.pool(1)
-        if "job" not in self.world.jobs:
-            self.job()
         task = self.task(task_id, **more)
         self.settle()
         return task

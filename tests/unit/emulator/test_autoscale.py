@@ -48,7 +48,6 @@ def test_a_new_pool_is_evaluated_at_once(stage: Stage) -> None:
 
 def test_a_pool_follows_its_tasks_on_its_interval(stage: Stage) -> None:
     pool = make(stage)
-    stage.job()
     task = stage.task()
     stage.task("other")
     stage.later(299)
@@ -68,7 +67,6 @@ def test_a_pool_that_idles_to_zero_loses_its_nodes_and_a_task_brings_them_back(s
     for minute in range(0, 60, 5):
         targets.append(pool.target_dedicated)
         if minute == 45:
-            stage.job()
             stage.task()
         stage.later(300)
         stage.boot()
@@ -78,7 +76,6 @@ def test_a_pool_that_idles_to_zero_loses_its_nodes_and_a_task_brings_them_back(s
 def test_the_etag_stays_when_a_formula_resizes(stage: Stage) -> None:
     pool = make(stage)
     tag = pool.etag
-    stage.job()
     stage.task()
     stage.later(300)
     stage.boot()
@@ -192,7 +189,6 @@ def test_a_multi_instance_task_counts_once_an_instance_and_a_dependant_not_at_al
 def test_nodes_and_slots_are_seen(stage: Stage) -> None:
     make(stage, autoScaleFormula="$TargetDedicatedNodes = 2; $TargetLowPriorityNodes = 1;", taskSlotsPerNode=2)
     spot = next(node for node in stage.nodes() if not node.dedicated)
-    stage.job()
     stage.task()
     stage.settle()
     names = {"d": "CurrentDedicatedNodes", "s": "CurrentLowPriorityNodes", "u": "UsableNodeCount", "r": "RunningTasks"}
@@ -220,7 +216,6 @@ def test_samples_are_half_minutes_apart_and_the_last_is_of_now() -> None:
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_formula_reads_what_was_there_between_its_evaluations(stage: Stage, *, restarts: bool) -> None:
     make(stage, autoScaleFormula="$TargetDedicatedNodes = 0;")
-    stage.job()
     stage = stage.restarted() if restarts else stage
     stage.later(60)
     stage.task()

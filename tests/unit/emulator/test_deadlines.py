@@ -55,8 +55,7 @@ def of_a_retry(stage: Stage) -> None:
 
 
 def of_a_preparation(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job(jobPreparationTask={"commandLine": "p", "constraints": {"maxWallClockTime": "PT1H"}})
+    stage.pool_and_job(jobPreparationTask={"commandLine": "p", "constraints": {"maxWallClockTime": "PT1H"}})
     stage.run_task()
 
 

@@ -135,9 +135,9 @@ async def test_a_node_that_is_unfit_has_the_reason_of_the_machine(
     account.machine.boot = boot  # type: ignore[method-assign]
     account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
     node = await reaches(account, "unusable")
-    assert [(error["code"], error["message"]) for error in node.errors] == [
-        ("ApplicationPackageError", "no such package")
-    ]
+    (error,) = node.errors
+    assert (error["code"], error["message"]) == ("ApplicationPackageError", "no such package")
+    assert account.world.pools["pool"].record.allocation == "steady"
     assert f"node {node.id} is unusable: no such package" in caplog.messages
 
 

@@ -19,7 +19,6 @@ def subtasks(stage: Stage) -> list[dict[str, object]]:
 
 def running(stage: Stage, instances: int = 2, **more: object) -> Task:
     stage.gang_pool(instances)
-    stage.job()
     task = stage.gang(instances, **more)
     stage.settle()
     return task
@@ -27,7 +26,6 @@ def running(stage: Stage, instances: int = 2, **more: object) -> Task:
 
 def test_all_instances_coordinate_before_the_primary_runs_anything_else(stage: Stage) -> None:
     stage.gang_pool(3)
-    stage.job()
     task = stage.gang(3)
     assert stage.settle() == [scheduler.RunCoordination(task, 1, number) for number in range(3)]
     assert len({instance.node for instance in task.instances}) == 3
@@ -83,7 +81,6 @@ def test_on_an_unfit_pool_a_gang_stays_active_for_ever_and_only_the_emulator_say
     stage: Stage, pool: dict[str, object], instances: int, reason: str
 ) -> None:
     stage.pool(2, **pool)
-    stage.job()
     task = stage.gang(instances)
     assert stage.settle() == []
     assert (task.state, task.failure) == ("active", None)
@@ -92,7 +89,6 @@ def test_on_an_unfit_pool_a_gang_stays_active_for_ever_and_only_the_emulator_say
 
 def test_a_bigger_pool_lets_the_gang_start(stage: Stage) -> None:
     stage.gang_pool(2)
-    stage.job()
     task = stage.gang(3)
     stage.settle()
     stage.do(pools.resize_pool, "pool", body={"targetDedicatedNodes": 3})
@@ -113,20 +109,14 @@ def test_a_lost_node_requeues_the_whole_gang(stage: Stage) -> None:
     assert (task.state, task.run) == ("running", 2)
 
 
-def test_a_node_says_which_instance_of_a_gang_ran_there(stage: Stage) -> None:
-    task = running(stage)
-    stage.do(tasks.terminate_task, "job", "task")
-    stage.end_scopes()
-    for number, instance in enumerate(task.instances):
-        (recent,) = document(stage.do(nodes.get_node, "pool", instance.node))["recentTasks"]
-        assert (recent["taskId"], recent.get("subtaskId")) == ("task", number or None)
-
-
-def test_a_terminated_gang_ends_everywhere(stage: Stage) -> None:
+def test_a_terminated_gang_ends_everywhere_and_each_node_says_which_instance_ran_there(stage: Stage) -> None:
     task = running(stage)
     stage.do(tasks.terminate_task, "job", "task")
     stage.end_scopes()
     assert (task.state, {node.state for node in stage.nodes()}) == ("completed", {"idle"})
+    for number, instance in enumerate(task.instances):
+        (recent,) = document(stage.do(nodes.get_node, "pool", instance.node))["recentTasks"]
+        assert (recent["taskId"], recent.get("subtaskId")) == ("task", number or None)
 
 
 def test_the_environment_names_the_gang_and_does_not_put_the_primary_first(stage: Stage) -> None:
@@ -144,8 +134,7 @@ def test_the_environment_names_the_gang_and_does_not_put_the_primary_first(stage
 
 
 def test_an_ordinary_task_sees_nothing_of_gangs(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job(commonEnvironmentSettings=[{"name": "A", "value": "job"}, {"name": "B", "value": "job"}])
+    stage.pool_and_job(commonEnvironmentSettings=[{"name": "A", "value": "job"}, {"name": "B", "value": "job"}])
     own = [{"name": "A", "value": "task"}, {"name": "AZ_BATCH_TASK_ID", "value": "mine"}]
     task = stage.run_task(environmentSettings=own)
     found = task_environment.application_run(stage.world, stage.world.jobs["job"], task).environment
@@ -156,7 +145,6 @@ def test_an_ordinary_task_sees_nothing_of_gangs(stage: Stage) -> None:
 
 def test_common_files_go_to_the_task_s_root_and_its_own_to_the_working_directory(stage: Stage) -> None:
     stage.gang_pool(1)
-    stage.job()
     settings = {
         "coordinationCommandLine": "coordinate",
         "commonResourceFiles": [{"httpUrl": "http://h/common", "filePath": "c"}],
@@ -176,17 +164,6 @@ def test_gpus_of_a_node_come_from_its_size(stage: Stage) -> None:
     assert task_environment.node_spec(stage.world, stage.world.pools["pool"], node).gpus == 4
 
 
-def test_hints_count_the_nodes_that_take_no_tasks(stage: Stage) -> None:
-    first, second = stage.gang_pool(2, startTask={"commandLine": "prepare"})
-    node_reports.start_task_ended(stage.world, first.id, 1, Exit(1), stage.now)
-    node_reports.start_task_ended(stage.world, second.id, 1, Exit(0), stage.now)
-    stage.job()
-    stage.gang(2)
-    assert stage.settle() == []
-    (hint,) = control.hints(stage.world)
-    assert hint["text"] == "1 of 2 nodes of pool pool take no tasks: starttaskfailed"
-
-
 WINDOWS: dict[str, Any] = machine(
     imageReference={"publisher": "microsoftwindowsserver", "offer": "windowsserver", "sku": "2022-datacenter"},
     nodeAgentSKUId="batch.node.windows amd64",
@@ -200,12 +177,14 @@ def test_a_hint_says_that_a_windows_pool_runs_no_commands_of_windows(
 ) -> None:
     (node,) = stage.pool(1, **pool)
     assert task_environment.node_spec(stage.world, stage.world.pools["pool"], node).windows
-    stage.job()
     stage.task()
     assert [hint["text"] for hint in control.hints(stage.world)] == texts
 
 
-def test_hints_are_computed_from_the_world(stage: Stage) -> None:
+def test_a_hint_says_why_a_job_does_not_start(stage: Stage) -> None:
     stage.job()
+    assert control.hints(stage.world) == []
     stage.task()
     assert control.hints(stage.world) == [{"jobId": "job", "taskId": "", "text": "its pool pool does not exist"}]
+    stage.pool(0)
+    assert control.hints(stage.world) == [{"jobId": "job", "taskId": "", "text": "pool pool has no nodes"}]

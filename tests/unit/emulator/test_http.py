@@ -584,19 +584,3 @@ async def test_a_reset_empties_the_account_and_a_stop_is_passed_on(service: Serv
     assert (await service.ask("POST", "/_emulator/stop")).status == 202
     assert service.stopped == ["stop"]
     assert code(await service.ask("POST", "/_emulator/status")) == (404, "ResourceNotFound")
-
-
-async def test_a_hint_says_why_a_job_does_not_start(service: Service) -> None:
-    async def hints() -> list[tuple[str, str, str]]:
-        found = (await service.ask("GET", "/_emulator/hints")).document["value"]
-        return [(one["jobId"], one["taskId"], one["text"]) for one in found]
-
-    account = service.account
-    await service.ask("POST", "/pools", {**POOL, "targetDedicatedNodes": 0})
-    await service.ask("POST", "/jobs", JOB)
-    assert await hints() == []
-    account.make("exit 0")
-    assert await hints() == [("job", "", "pool pool has no nodes")]
-    await service.ask("DELETE", "/pools/pool")
-    await account.until(lambda: not account.world.pools)
-    assert await hints() == [("job", "", "its pool pool does not exist")]

@@ -24,8 +24,7 @@ def job_state(stage: Stage) -> str:
 
 def ended(stage: Stage, outcome: Exit, **more: object) -> Task:
     """A task that ended so, in a job that acts on it."""
-    stage.pool(1)
-    stage.job(**ACTING)
+    stage.pool_and_job(**ACTING)
     task = stage.run_task(**more)
     reports.application_ended(stage.world, task, task.run, outcome, stage.now)
     stage.end_scopes()
@@ -77,15 +76,15 @@ def test_success_too_can_end_the_job(stage: Stage) -> None:
     assert job_state(stage) == "completed"
 
 
-def test_a_failed_upload_is_not_tried_again(stage: Stage) -> None:
-    task = ended(stage, UPLOAD, constraints={"maxTaskRetryCount": 3})
-    assert (task.state, task.result, task.retries, task.exit_code) == ("completed", "failure", 0, 0)
-    assert task.failure is not None and task.failure["code"] == UPLOAD.failure
+@pytest.mark.parametrize("outcome", [UPLOAD, DOWNLOAD])
+def test_what_could_not_be_downloaded_or_uploaded_is_not_tried_again(stage: Stage, outcome: Exit) -> None:
+    task = ended(stage, outcome, constraints={"maxTaskRetryCount": 3})
+    assert (task.state, task.result, task.retries, task.exit_code) == ("completed", "failure", 0, outcome.code)
+    assert task.failure is not None and task.failure["code"] == outcome.failure
 
 
 def test_a_dependency_stays_met_when_its_task_is_deleted_and_the_emulator_starts_again(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job(usesTaskDependencies=True)
+    stage.pool_and_job(usesTaskDependencies=True)
     first = stage.run_task("1")
     stage.exits(first)
     stage.do(tasks.delete_task, "job", "1")
@@ -177,7 +176,6 @@ def test_a_job_out_of_bounds_is_refused_when_it_is_made_and_when_it_is_changed(
 
 def test_a_job_that_is_to_end_with_its_tasks_cannot_be_told_otherwise(stage: Stage) -> None:
     stage.pool(1)
-    stage.job()
     stage.task()
     stage.do(jobs.update_job, "job", body={"onAllTasksComplete": "terminatejob"})
     assert stage.refusal(jobs.update_job, "job", body={"onAllTasksComplete": "noaction"}).code == "InvalidPropertyValue"
@@ -252,7 +250,6 @@ def test_a_property_of_a_task_is_the_same_whether_it_is_asked_for_alone_or_not(s
 
 def scene(stage: Stage) -> None:
     stage.pool(1)
-    stage.job()
     stage.task()
     body = {"id": "s", "schedule": {}, "jobSpecification": {"poolInfo": {"poolId": "pool"}}}
     stage.do(schedules.create_schedule, body=body)
@@ -404,8 +401,7 @@ def test_a_disabled_job_with_auto_complete_ends_with_its_last_task(
     stage: Stage, waiting: tuple[str, ...], state: str
 ) -> None:
     """Azure/batch-shipyard issue 227."""
-    stage.pool(1)
-    stage.job(onTaskFailure="performexitoptionsjobaction", onAllTasksComplete="terminatejob")
+    stage.pool_and_job(onTaskFailure="performexitoptionsjobaction", onAllTasksComplete="terminatejob")
     task = stage.task("fails", exitConditions={"default": {"jobAction": "disable"}})
     for task_id in waiting:
         stage.task(task_id)

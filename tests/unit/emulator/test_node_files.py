@@ -22,7 +22,6 @@ def stage(tmp_path: Path) -> Stage:
     (node,) = stage.pool(1)
     node.root = str(tmp_path / "node")
     stage.world.save_node(node)
-    stage.job()
     stage.run_task()
     work = tmp_path / "node" / TASK / "wd"
     work.mkdir(parents=True)

@@ -101,7 +101,6 @@ def test_a_node_shows_the_exact_version_of_its_image(stage: Stage) -> None:
 def test_the_kinds_of_answers_have_the_services_names(stage: Stage) -> None:
     """N."""
     stage.gang_pool(2)
-    stage.job()
     stage.gang()
     for operation, path, kind in (
         (applications.list_applications, (), "listapplicationsummariesresponses"),
@@ -121,7 +120,6 @@ def kinds_of(reply: Reply) -> set[str]:
 def test_an_answer_has_the_headers_of_its_kind(stage: Stage) -> None:
     """N."""
     (node,) = stage.pool(1)
-    stage.job()
     of_node = f"/pools/pool/nodes/{node.id}"
     schedule = {"schedule": {"recurrenceInterval": "P1D"}, "jobSpecification": {"poolInfo": {"poolId": "pool"}}}
     stage.do(schedules.create_schedule, body={"id": "s", **schedule})

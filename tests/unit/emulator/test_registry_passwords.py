@@ -48,7 +48,6 @@ def started(stage: Stage, job_id: str, task_id: str) -> Task:
 
 
 def test_a_task_logs_in_with_its_own(stage: Stage) -> None:
-    stage.job()
     stage.task(**settings())
     assert password(stage, started(stage, "job", "task")) == PASSWORD
 

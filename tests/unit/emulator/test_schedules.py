@@ -418,14 +418,15 @@ def test_a_pool_that_cannot_be_made_is_refused_with_its_job(stage: Stage, info: 
 
 
 def test_no_secret_of_a_pool_made_for_a_job_is_shown_or_kept(stage: Stage) -> None:
-    account = {"name": "me", "password": "hush"}
+    account = {"name": "me", "password": "hush", "linuxUserConfiguration": {"sshPrivateKey": "hush"}}
     blob = {"accountName": "a", "containerName": "c", "accountKey": "hush", "relativeMountPath": "m"}
     mounts = [{"azureBlobFileSystemConfiguration": blob}]
     pool = {**AUTO["pool"], "userAccounts": [account], "mountConfiguration": mounts}  # type: ignore[dict-item]
     schedule(stage, auto("job", pool=pool), recurrenceInterval="PT10M")
     end(stage, "s:job-1")
     at_last(stage, 600)
-    assert len(made(stage)) == 2 and len(stage.world.pools) == 1
-    shown = document(stage.do(jobs.get_job, "s:job-2")), of(stage)
+    (pool_id,) = stage.world.pools
+    assert len(made(stage)) == 2
+    shown = document(stage.do(jobs.get_job, "s:job-2")), of(stage), document(stage.do(pools.get_pool, pool_id))
     kept = [entry.record.spec for entry in stage.world.jobs.values()], stage.world.schedules["s"].record.spec
     assert "hush" not in str((shown, kept)) and "password" not in str(shown)

@@ -85,7 +85,6 @@ def test_nodes_boot_again_and_start_tasks_run_again(stage: Stage, restart: Resta
 
 def test_a_running_task_is_requeued_once_and_its_old_run_is_stale(stage: Stage, restart: Restart) -> None:
     stage.gang_pool(2)
-    stage.job()
     stage.gang(2)
     stage.settle()
     other = restart(stage)
@@ -119,8 +118,7 @@ def test_a_deleting_pool_goes(stage: Stage, restart: Restart) -> None:
 
 
 def test_dependencies_are_remembered(stage: Stage, restart: Restart) -> None:
-    stage.pool(1)
-    stage.job(usesTaskDependencies=True)
+    stage.pool_and_job(usesTaskDependencies=True)
     first = stage.run_task("a")
     stage.exits(first)
     for number in range(2):
@@ -132,7 +130,6 @@ def test_dependencies_are_remembered(stage: Stage, restart: Restart) -> None:
 
 def test_numbers_are_never_given_twice(stage: Stage, restart: Restart) -> None:
     stage.pool(1)
-    stage.job()
     stage.task()
     last = stage.world.last_seq
     stage.do(jobs.delete_job, "job")
@@ -150,7 +147,6 @@ def test_a_database_that_can_shrink_is_not_rewritten(tmp_path: Path, caplog: pyt
 def test_deleted_records_stay_deleted(tmp_path: Path) -> None:
     store = Store(tmp_path / "world.sqlite3")
     stage = Unstored()
-    stage.job()
     stage.task("a")
     store.commit(stage.world.take_changes(), 9)
     stage.do(tasks.delete_task, "job", "a")
@@ -168,8 +164,7 @@ def test_no_row_of_a_deleted_job_stays(tmp_path: Path) -> None:
     path = tmp_path / "world.sqlite3"
     store = Store(path)
     stage = Unstored()
-    stage.pool(1)
-    stage.job(usesTaskDependencies=True, jobPreparationTask={"commandLine": "x"})
+    stage.pool_and_job(usesTaskDependencies=True, jobPreparationTask={"commandLine": "x"})
     first = stage.run_task("a")
     prepared(stage, stage.nodes()[0])
     stage.exits(first)
@@ -186,7 +181,6 @@ def test_no_row_of_a_deleted_job_stays(tmp_path: Path) -> None:
 
 
 def test_tasks_of_the_first_schema_move_into_their_table(stage: Stage, tmp_path: Path) -> None:
-    stage.job()
     task = stage.task("Old")
     store = Store(tmp_path / "world.sqlite3")
     store.commit([change for change in everything(stage.world) if change.kind != "task"], stage.world.last_seq)
@@ -231,7 +225,6 @@ def test_an_image_is_mapped_listed_and_unmapped(tmp_path: Path) -> None:
 
 def test_subtasks_of_a_run_that_was_ending_are_over(stage: Stage, restart: Restart) -> None:
     stage.gang_pool(2)
-    stage.job()
     task = stage.gang(2)
     stage.settle()
     for number in range(2):
@@ -246,7 +239,6 @@ def test_subtasks_of_a_run_that_was_ending_are_over(stage: Stage, restart: Resta
 
 def test_a_task_written_in_the_commit_that_deletes_its_job_is_gone_too(tmp_path: Path) -> None:
     stage = Unstored()
-    stage.job()
     stage.task()
     stage.do(jobs.delete_job, "job")
     stage.settle()
@@ -258,7 +250,6 @@ def test_a_task_written_in_the_commit_that_deletes_its_job_is_gone_too(tmp_path:
 
 def test_orphans_are_passed_over_and_named(stage: Stage) -> None:
     stage.pool(1)
-    stage.job()
     stage.task()
     changes = [change for change in everything(stage.world) if change.kind in ("node", "task")]
     assert World().restore(iter(changes)) == changes
@@ -268,7 +259,6 @@ def filled(path: Path, tasks: int) -> Store:
     """A database with one job of many tasks."""
     stage = Stage()
     stage.pool(1)
-    stage.job()
     task = stage.task()
     store = Store(path)
     changes = [Change("task", str(task.job), str(number), task) for number in range(tasks)]

@@ -92,8 +92,7 @@ def test_only_tasks_that_something_acts_on_stay_in_memory(stage: Kept) -> None:
 
 
 def test_a_task_under_way_stays_the_same_object(stage: Kept) -> None:
-    task = stage.task()
-    stage.settle()
+    task = stage.run_task()
     assert stage.world.jobs["job"].tasks["task"] is task
 
 

@@ -181,13 +181,6 @@ def test_an_error_in_a_collection_has_the_id_of_its_request(service: BatchServic
     assert re.search(r"RequestId:[0-9a-f-]{36}\n", refused["error"]["message"]["value"])
 
 
-def test_a_waiting_task_has_its_reason(service: BatchService) -> None:
-    service.client.create_pool(POOL)
-    service.client.create_job({"id": "job", "poolInfo": {"poolId": "pool"}})
-    service.client.create_task("job", {"id": "task", "commandLine": "true"})
-    assert service.hints() == (server.Hint("job", "", "pool pool has no nodes"),)
-
-
 def test_a_reset_forgets_pools_faults_mapped_images_and_the_clock(service: BatchService, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     before = service.clock.now

@@ -179,7 +179,6 @@ def test_what_became_free_for_a_more_urgent_task_is_not_given_back_while_it_wait
 
 def test_a_waiting_gang_does_not_starve_behind_a_stream_of_single_tasks(stage: Stage) -> None:
     stage.gang_pool(2)
-    stage.job()
     singles = [stage.task(f"s{number}") for number in range(2)]
     stage.settle()
     waiting = stage.task("g", multiInstanceSettings={"numberOfInstances": 2, "coordinationCommandLine": "c"})
@@ -196,7 +195,6 @@ def test_a_gang_with_too_few_nodes_delays_no_other_task(stage: Stage) -> None:
     (node, *_) = stage.gang_pool(2)
     stage.disable_node(node)
     stage.settle()
-    stage.job()
     waiting, single = stage.gang(2), stage.task("single")
     stage.settle()
     assert (waiting.state, single.state) == ("active", "running")
@@ -230,7 +228,6 @@ def test_less_urgent_jobs_wait_for_a_gang_too(stage: Stage) -> None:
 
 def test_a_task_gets_the_node_it_has_an_affinity_to_if_that_is_free(stage: Stage) -> None:
     *_, last = stage.pool(3)
-    stage.job()
     wanted = {"affinityInfo": {"affinityId": f"TVM:{last.id}"}}
     first, second = stage.task("a", **wanted), stage.task("b", **wanted)
     stage.settle()
@@ -246,8 +243,7 @@ def manager(**more: object) -> dict[str, object]:
 
 
 def test_a_job_manager_is_a_task_of_its_job_and_ends_it(stage: Stage) -> None:
-    stage.pool(2)
-    stage.job(**manager())
+    stage.pool_and_job(2, **manager())
     other = stage.run_task("other")
     managing = stage.world.jobs["job"].tasks["m"]
     assert (managing.state, other.state) == ("running", "running")
@@ -259,8 +255,7 @@ def test_a_job_manager_is_a_task_of_its_job_and_ends_it(stage: Stage) -> None:
 
 
 def test_a_job_manager_may_leave_its_job_alone(stage: Stage) -> None:
-    stage.pool(1)
-    stage.job(**manager(killJobOnCompletion=False))
+    stage.pool_and_job(**manager(killJobOnCompletion=False))
     stage.settle()
     stage.exits(stage.world.jobs["job"].tasks["m"])
     assert stage.world.jobs["job"].record.state == "active"
@@ -299,17 +294,11 @@ def test_a_job_manager_that_cannot_be_is_refused_with_its_job(stage: Stage) -> N
     assert stage.world.jobs == {}
 
 
-def test_a_job_manager_takes_its_retries_from_the_job(stage: Stage) -> None:
-    stage.job(constraints={"maxTaskRetryCount": 2}, **manager())
-    assert stage.world.jobs["job"].tasks["m"].max_retries == 2
-
-
 # Tries without limit
 
 
 def test_a_task_that_is_tried_without_limit_rests_longer_and_longer(stage: Stage) -> None:
     stage.pool(1)
-    stage.job()
     endless, other = stage.task(constraints={"maxTaskRetryCount": -1}), stage.task("other")
     stage.settle()
     stage.exits(other) if other.state == "running" else None
