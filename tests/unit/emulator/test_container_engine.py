@@ -28,14 +28,19 @@ from tests.waiting import until
 # --- where it is ----------------------------------------------------------------------------------------------------
 
 
-def test_dockers_own_variable_comes_first() -> None:
-    assert address({"DOCKER_HOST": "unix:///run/x.sock"}).socket == Path("/run/x.sock")
-
-
-def test_an_engine_of_another_machine_is_none() -> None:
-    found = address({"DOCKER_HOST": "tcp://10.0.0.1:2375"})
-    assert found.socket is None
-    assert "tcp://10.0.0.1:2375 (DOCKER_HOST)" in found.shown
+@pytest.mark.parametrize(
+    ("host", "socket", "shown"),
+    [
+        ("unix:///run/x.sock", Path("/run/x.sock"), ""),
+        ("tcp://10.0.0.1:2375", None, "tcp://10.0.0.1:2375 (DOCKER_HOST)"),
+    ],
+)
+def test_dockers_own_variable_comes_first_and_an_engine_of_another_machine_is_none(
+    host: str, socket: Path | None, shown: str
+) -> None:
+    found = address({"DOCKER_HOST": host})
+    assert found.socket == socket
+    assert shown in found.shown
 
 
 def test_the_context_in_use_is_followed(tmp_path: Path) -> None:
@@ -147,11 +152,9 @@ def test_what_docker_says_around_a_reason_is_left_out(message: str) -> None:
 
 
 def test_exit_code_137_is_explained_with_the_limit_where_memory_was_the_cause() -> None:
-    assert "(--memory=64m) was used up" in engine_failures.of_exit(137, {"OOMKilled": True}, 64 << 20)
+    for is_told in (True, False):  # the engine may miss it
+        assert "(--memory=64m) was used up" in engine_failures.of_exit(137, {"OOMKilled": is_told}, 64 << 20)
     assert "SIGKILL" in engine_failures.of_exit(137, {"OOMKilled": False}, 0)
-    assert "(--memory=64m) was used up" in engine_failures.of_exit(137, {"OOMKilled": False}, 64 << 20), (
-        "the engine missed it"
-    )
     assert engine_failures.of_exit(1, {}, 0) == ""
 
 
@@ -174,25 +177,20 @@ def test_an_images_registry_and_tag(image: str, server: str, named: tuple[str, s
     assert named is None or reference(image) == named
 
 
-def test_a_login_is_for_its_own_registry_alone() -> None:
-    hub, private = Login("docker.io", "me", "a"), Login("r.example", "me", "b")
-    assert login_for("me/it", [private, hub]) is hub
-    assert login_for("r.example/it", [hub, private]) is private
-    assert login_for("other.example/it", [hub, private]) is None
-
-
 @pytest.mark.parametrize(
     ("server", "image"),
     [
+        ("docker.io", "me/it"),
+        ("r.example", "r.example/it"),
         ("https://index.docker.io/v1/", "me/it:1"),
         ("https://hub.docker.com", "me/it:1"),
         ("https://r.example:5000/", "r.example:5000/it"),
         ("Mine.azurecr.io", "mine.azurecr.io/it"),
     ],
 )
-def test_a_login_may_name_its_registry_by_a_url(server: str, image: str) -> None:
+def test_a_login_is_for_its_own_registry_alone_which_it_may_name_by_a_url(server: str, image: str) -> None:
     login = Login(server, "me", "a")
-    assert login_for(image, [login]) is login
+    assert login_for(image, [Login("another.example", "me", "b"), login]) is login
     assert login_for("other.example/it", [login]) is None
 
 
@@ -268,15 +266,6 @@ def test_a_name_that_leads_elsewhere_is_no_images(name: str) -> None:
     with pytest.raises(NodeUnfit, match="invalid reference format") as raised:
         asyncio.run(ImageStore(cast(Engine, FakeEngine())).fetch(name))
     assert raised.value.code == "ContainerInvalidImage"
-
-
-async def test_an_engine_that_goes_is_no_fault_of_the_image() -> None:
-    class Gone(FakeEngine):
-        async def ask(self, method: str, path: str, **_: Any) -> Any:
-            raise EngineError(0, "no engine")
-
-    with pytest.raises(EngineError):
-        await fetch(Gone())
 
 
 # --- removing -------------------------------------------------------------------------------------------------------
@@ -366,18 +355,6 @@ def test_an_emulator_of_another_user_or_in_a_container_is_not_forgotten(
     directory = tmp_path / "theirs" / "data"
     monkeypatch.setattr(Path, "stat", forbidden)
     assert swept(directory) == []
-
-
-async def test_a_container_that_is_called_off_while_it_is_made_is_removed() -> None:
-    engine, made = Refusing(None), asyncio.get_running_loop().create_future()
-    waiting = asyncio.ensure_future(docker._tracked(cast(Engine, engine), made))
-    await asyncio.sleep(0)
-    waiting.cancel()
-    await asyncio.sleep(0)
-    made.set_result("c1")
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    assert engine.asked == [REMOVE]
 
 
 @pytest.mark.parametrize(

@@ -236,34 +236,21 @@ async def test_the_network_is_the_first_that_is_free_from_the_nodes_own_byte_on(
     assert int(emulator.joined["a"].address.split(".")[1]) > 7
 
 
+@pytest.mark.parametrize("resolver", ["nameserver 10.0.0.1\n", ""])
 @pytest.mark.parametrize(("uid", "enters"), [(0, True), (1000, False)])
 async def test_only_root_may_enter_the_network_of_a_node(
-    emulator: Emulator,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    *,
-    uid: int,
-    enters: bool,
-) -> None:
+    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    *, uid: int, enters: bool, resolver: str,
+) -> None:  # fmt: skip
     monkeypatch.setattr(os, "getuid", lambda: uid)
     monkeypatch.setattr(handover, "foreign", lambda *_: [])
     (tmp_path / "space").touch()
-    (tmp_path / "resolv.conf").write_text("nameserver 10.0.0.1\n")
+    if resolver:
+        (tmp_path / "resolv.conf").write_text(resolver)
     joined = await emulator.boot()
     assert joined is not None
-    assert joined[1:] == ((str(tmp_path / "space"), "nameserver 10.0.0.1\n") if enters else ("", ""))
+    assert joined[1:] == ((str(tmp_path / "space"), resolver) if enters else ("", ""))
     assert ("a: what runs on the node's host uses the machine's network" in caplog.text) is not enters
-
-
-async def test_a_network_of_root_without_a_resolver_of_its_own_takes_the_machines(
-    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "getuid", lambda: 0)
-    (tmp_path / "space").touch()
-    joined = await emulator.boot()
-    assert joined is not None
-    assert (joined.network, joined.resolver) == (str(tmp_path / "space"), "")
 
 
 @pytest.mark.parametrize("request_line", ["POST /containers/c0", "GET /containers/c0", "POST /containers/create"])
@@ -328,26 +315,19 @@ async def test_everything_is_removed_in_the_end(emulator: Emulator) -> None:
     assert (emulator.engine.networks, emulator.engine.volumes) == ({}, {})
 
 
+@pytest.mark.parametrize(("uid", "uploads"), [(4711, 2), (0, 0)], ids=["a user", "root"])
 async def test_directories_of_root_become_the_users_before_a_node_is_gone(
-    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, uid: int, uploads: int
 ) -> None:
     await emulator.boot()
     (own,) = emulator.nodes_own()
     answers = iter([["outer"], ["outer/inner"], []])
-    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    monkeypatch.setattr(os, "getuid", lambda: uid)
     monkeypatch.setattr(handover, "foreign", lambda node, below: next(answers))
     monkeypatch.setattr(handover, "archive", lambda directories: b"tar")
     await emulator.nodes.leave("a")
-    assert emulator.engine.uploads == [(own.id, "/node")] * 2
+    assert emulator.engine.uploads == [(own.id, "/node")] * uploads
     assert own.id not in emulator.engine.containers
-
-
-async def test_root_needs_no_directories_handed_over(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    await emulator.boot()
-    monkeypatch.setattr(os, "getuid", lambda: 0)
-    monkeypatch.setattr(handover, "foreign", lambda node, below: ["outer"])
-    await emulator.nodes.leave("a")
-    assert emulator.engine.uploads == []
 
 
 async def test_a_container_that_is_gone_ends_the_handing_over(
@@ -356,12 +336,7 @@ async def test_a_container_that_is_gone_ends_the_handing_over(
     await emulator.boot()
     tries = list[str]()
     monkeypatch.setattr(os, "getuid", lambda: 4711)
-
-    def foreign(node: object, below: str) -> list[str]:
-        tries.append(below)
-        return ["outer"]
-
-    monkeypatch.setattr(handover, "foreign", foreign)
+    monkeypatch.setattr(handover, "foreign", lambda node, below: tries.append(below) or ["outer"])
     monkeypatch.setattr(handover, "archive", lambda directories: b"tar")
     emulator.engine.fails["PUT"] = no(404, "No such container")
     await emulator.nodes.leave("a")

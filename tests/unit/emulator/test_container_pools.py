@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import documents, job_preparation, jobs, node_reports, pools, reports, task_environment, tasks
+from batchtrain.emulator import (
+    documents,
+    job_preparation,
+    jobs,
+    node_reports,
+    pools,
+    reports,
+    schedules,
+    task_environment,
+    tasks,
+)
 from batchtrain.emulator.interface import BindMount, Container, Containers, Exit, Login, NodeSpec, NodeUp, Run
 from batchtrain.emulator.machine import handover
 from batchtrain.emulator.machine.rooted_path import RootedPath
@@ -25,13 +35,12 @@ def with_containers(**more: object) -> dict[str, Any]:
     return machine(containerConfiguration={"type": "dockerCompatible", **more})
 
 
-def stage(**more: object) -> Stage:
-    """A gang pool of two nodes with a registry, and a job."""
-    made = Stage()
-    machines = with_containers(containerImageNames=[IMAGE], containerRegistries=[dict(REGISTRY)])
-    made.gang_pool(**machines, **more)
-    made.job()
-    return made
+@pytest.fixture
+def stage() -> Stage:
+    """A gang pool of two nodes with a registry."""
+    stage = Stage()
+    stage.gang_pool(**with_containers(containerImageNames=[IMAGE], containerRegistries=[dict(REGISTRY)]))
+    return stage
 
 
 def spec(made: Stage) -> NodeSpec:
@@ -43,37 +52,20 @@ def run_of(made: Stage, task: Task) -> Run:
     return task_environment.application_run(made.world, made.world.jobs["job"], task)
 
 
-def test_a_node_gets_the_images_and_logins_of_its_pool() -> None:
-    assert spec(stage()).containers == Containers((IMAGE,), (Login("r.example:5000", "me", PASSWORD),))
-
-
-def test_a_pool_without_container_configuration_has_none() -> None:
-    made = Stage()
-    made.pool()
-    assert spec(made).containers is None
+def test_a_node_gets_the_images_and_logins_of_its_pool(stage: Stage) -> None:
+    assert spec(stage).containers == Containers((IMAGE,), (Login("r.example:5000", "me", PASSWORD),))
+    plain = Stage()
+    plain.pool()
+    assert spec(plain).containers is None
 
 
 def test_a_pool_may_have_one_container_for_both_commands_of_a_gang() -> None:
-    containers = spec(stage(metadata=[{"name": "batchtrain-gang-containers", "value": "one"}])).containers
-    assert containers is not None
-    assert containers.one_for_gangs
+    made = Stage()
+    made.gang_pool(**with_containers(), metadata=[{"name": "batchtrain-gang-containers", "value": "one"}])
+    assert spec(made).containers == Containers(one_for_gangs=True)
 
 
-def test_no_document_has_a_password() -> None:
-    made = stage()
-    made.task(containerSettings={"imageName": IMAGE, "registry": dict(REGISTRY)})
-    answers = [
-        made.do(pools.get_pool, "pool"),
-        made.do(pools.list_pools),
-        made.do(jobs.get_job, "job"),
-        made.do(tasks.get_task, "job", "task"),
-        made.do(tasks.list_tasks, "job"),
-    ]
-    assert PASSWORD not in json.dumps([answer.document for answer in answers])
-
-
-def test_a_task_is_run_as_its_container_settings_say() -> None:
-    made = stage()
+def test_a_task_is_run_as_its_container_settings_say(stage: Stage) -> None:
     settings = {
         "imageName": "other:1",
         "containerRunOptions": "--shm-size=1g",
@@ -83,8 +75,8 @@ def test_a_task_is_run_as_its_container_settings_say() -> None:
     }
     mounts = (BindMount("Task"), BindMount("Shared", read_only=True))
     login = Login("r.example:5000", "me", "another")
-    wanted = Container("other:1", "--shm-size=1g", image_directory=True, mounts=mounts, login=login)
-    assert run_of(made, made.task(containerSettings=settings)).container == wanted
+    expected = Container("other:1", "--shm-size=1g", image_directory=True, mounts=mounts, login=login)
+    assert run_of(stage, stage.task(containerSettings=settings)).container == expected
 
 
 def test_bind_mounts_that_are_not_given_are_all_and_an_empty_list_is_none() -> None:
@@ -93,12 +85,11 @@ def test_bind_mounts_that_are_not_given_are_all_and_an_empty_list_is_none() -> N
     assert task_environment.container(empty, {}) == Container("a", mounts=())
 
 
-def test_only_the_coordination_commands_container_stays() -> None:
-    made = stage()
-    task = made.gang(containerSettings={"imageName": IMAGE})
-    made.settle()
-    assert task_environment.coordination_run(made.world, made.world.jobs["job"], task, 1).stays
-    assert not run_of(made, task).stays
+def test_only_the_coordination_commands_container_stays(stage: Stage) -> None:
+    task = stage.gang(containerSettings={"imageName": IMAGE})
+    stage.settle()
+    assert task_environment.coordination_run(stage.world, stage.world.jobs["job"], task, 1).stays
+    assert not run_of(stage, task).stays
 
 
 def test_a_nodes_own_address_takes_the_place_of_the_one_it_was_given() -> None:
@@ -115,19 +106,18 @@ def test_a_nodes_own_address_takes_the_place_of_the_one_it_was_given() -> None:
 INFO = {"containerId": "c" * 64, "state": "exited", "error": "why"}
 
 
-def test_container_info_is_shown_of_a_task_and_its_subtasks() -> None:
-    made = stage()
-    task = made.gang(containerSettings={"imageName": IMAGE})
-    made.settle()
+def test_container_info_is_shown_of_a_task_and_its_subtasks(stage: Stage) -> None:
+    task = stage.gang(containerSettings={"imageName": IMAGE})
+    stage.settle()
     for number in range(2):
-        reports.coordination_ended(made.world, task, task.run, number, Exit(0, container=INFO), made.now)
-    made.settle()
-    reports.application_ended(made.world, task, task.run, Exit(1, message="memory", container=INFO), made.now)
-    made.end_scopes()
+        reports.coordination_ended(stage.world, task, task.run, number, Exit(0, container=INFO), stage.now)
+    stage.settle()
+    reports.application_ended(stage.world, task, task.run, Exit(1, message="memory", container=INFO), stage.now)
+    stage.end_scopes()
     execution = documents.task_execution(task)
     assert execution["containerInfo"] == INFO
     assert execution["failureInfo"]["details"][0]["value"] == "memory"
-    (subtask,) = documents.subtask_documents(made.world.jobs["job"], task, BASE)
+    (subtask,) = documents.subtask_documents(stage.world.jobs["job"], task, BASE)
     assert subtask["containerInfo"] == INFO
 
 
@@ -163,3 +153,66 @@ def test_directories_of_others_are_found_and_packed_as_ours(tmp_path: Path, monk
     assert [folder.path for folder in handover.foreign(RootedPath(tmp_path), "a")] == ["a/b"]
     packed = handover.archive(found[:1])
     assert b"0011147" in packed  # 4711, as tar writes it
+
+
+# --- passwords of registries -----------------------------------------------------------------------------------------
+
+
+def settings() -> dict[str, Any]:
+    registry = {"registryServer": "example.azurecr.io", "username": "me", "password": PASSWORD}
+    return {"containerSettings": {"imageName": "example.azurecr.io/train", "registry": registry}}
+
+
+MANAGER = {"jobManagerTask": {"id": "manager", "commandLine": "x", **settings()}}
+
+
+def password(run: Run) -> str:
+    assert run.container is not None and run.container.login is not None
+    return run.container.login.password
+
+
+def shown(stage: Stage, operation: Any, *path: str) -> str:
+    return json.dumps(stage.do(operation, *path).document)
+
+
+def test_a_task_and_a_job_manager_log_in_with_their_own_and_no_document_shows_it(stage: Stage) -> None:
+    stage.job(**MANAGER)
+    stage.task(**settings())
+    stage.settle()
+    for task in stage.world.jobs["job"].tasks.values():
+        assert password(run_of(stage, task)) == PASSWORD
+    for operation in (pools.get_pool, pools.list_pools, jobs.get_job, jobs.list_jobs, tasks.list_tasks):
+        path = {pools.get_pool: ["pool"], jobs.get_job: ["job"], tasks.list_tasks: ["job"]}.get(operation, [])
+        assert PASSWORD not in shown(stage, operation, *path)
+    for task_id in ("task", "manager"):
+        assert PASSWORD not in shown(stage, tasks.get_task, "job", task_id)
+
+
+def test_the_job_manager_of_a_scheduled_job_does_too(stage: Stage) -> None:
+    specification = {"poolInfo": {"poolId": "pool"}, **MANAGER}
+    stage.do(schedules.create_schedule, body={"id": "s", "schedule": {}, "jobSpecification": specification})
+    stage.settle()
+    job = stage.world.jobs["s:job-1"]
+    assert password(task_environment.application_run(stage.world, job, job.tasks["manager"])) == PASSWORD
+    assert PASSWORD not in shown(stage, schedules.get_schedule, "s")
+
+
+def test_a_preparation_task_logs_in_with_its_own(stage: Stage) -> None:
+    stage.job(jobPreparationTask={"commandLine": "x", **settings()}, jobReleaseTask={"commandLine": "x", **settings()})
+    stage.task(**settings())
+    stage.settle()
+    job = stage.world.jobs["job"]
+    (place,) = job.nodes.values()
+    assert password(task_environment.node_run(stage.world, job, place, "preparation")) == PASSWORD
+
+
+def test_the_start_task_of_a_pool_logs_in_with_its_own_after_a_change_and_in_a_pool_of_a_job(stage: Stage) -> None:
+    start, logins = {"commandLine": "x", **settings()}, {"example.azurecr.io": PASSWORD}
+    body = {"startTask": start, "metadata": [], "applicationPackageReferences": []}
+    stage.do(pools.replace_pool_properties, "pool", body=body)
+    assert logins.items() <= stage.world.pools["pool"].record.logins.items()
+    pool = {"vmSize": POOL["vmSize"], **with_containers(), "startTask": start}
+    stage.job(poolInfo={"autoPoolSpecification": {"poolLifetimeOption": "job", "pool": pool}})
+    auto_pool = stage.world.pools[stage.world.jobs["job"].record.auto_pool.lower()]
+    assert auto_pool.record.logins == logins
+    assert PASSWORD not in shown(stage, jobs.get_job, "job")

@@ -58,13 +58,6 @@ async def test_output_that_comes_after_the_end_of_a_program_is_complete(emulator
     assert emulator.read("stdout.txt") == "last words"
 
 
-async def test_what_the_engine_says_of_an_end_is_part_of_its_container(emulator: Emulator) -> None:
-    emulator.engine.programs["train.py"] = Program(error="why")
-    await emulator.boot()
-    end = await emulator.run("train.py")
-    assert end.container == {"containerId": emulator.tasks()[-1].id, "state": "exited", "error": "why"}
-
-
 async def test_a_run_joins_the_network_of_its_node_and_is_marked_as_the_emulators(emulator: Emulator) -> None:
     await emulator.boot()
     await emulator.run("true", options="--label batchtrain.emulator=x --label batchtrain.emulator.node=x")
@@ -197,15 +190,16 @@ async def test_a_program_that_does_not_start_has_batchs_code_the_reason_and_its_
     )  # fmt: skip
 
 
-async def test_memory_that_was_used_up_is_told_with_its_limit(emulator: Emulator) -> None:
+async def test_an_end_is_told_with_its_reason_and_what_the_engine_says_of_it(emulator: Emulator) -> None:
     emulator.engine.programs["big"] = Program(code=137, out_of_memory=True)
-    emulator.engine.programs["killed"] = Program(code=137)
+    emulator.engine.programs["killed"] = Program(code=137, error="why")
     await emulator.boot()
-    end = await emulator.run("big", options="--memory=64m")
-    assert "memory (--memory=64m) was used up" in end.message
-    assert (await emulator.run("killed", scope="t")).message == (
+    assert "memory (--memory=64m) was used up" in (await emulator.run("big", options="--memory=64m")).message
+    end = await emulator.run("killed", scope="t")
+    assert end.message == (
         "The container was killed by SIGKILL (exit code 137): from outside, or its memory was used up."
     )
+    assert end.container == {"containerId": emulator.tasks()[-1].id, "state": "exited", "error": "why"}
 
 
 async def test_an_image_is_pulled_with_the_tasks_own_login_first(emulator: Emulator) -> None:
@@ -264,14 +258,18 @@ async def test_a_program_that_has_ended_gets_no_signal(emulator: Emulator) -> No
     assert not [request for request in emulator.engine.requests if request.endswith("/kill")]
 
 
+@pytest.mark.parametrize("stays", [False, True])
 @pytest.mark.parametrize("grace", [0.0, 0.01])
-async def test_a_program_that_ignores_sigterm_is_killed_after_the_grace(emulator: Emulator, grace: float) -> None:
+async def test_a_program_that_ignores_sigterm_is_killed_after_the_grace(
+    emulator: Emulator, grace: float, stays: bool
+) -> None:
     serves(emulator.engine, ignores_term=True)
     await emulator.boot()
-    run = await emulator.running("serve")
+    run = await emulator.running("serve", stays=stays)
     await emulator.nodes.end("a", "s", grace)
     assert (await run).code == 137
     assert emulator.tasks() == []
+    assert any(request.endswith("/top") for request in emulator.engine.requests) == (stays and grace > 0)
 
 
 @pytest.mark.parametrize("stays", [False, True])
@@ -414,18 +412,6 @@ async def test_a_command_that_the_engine_cannot_execute_has_batchs_code(
     assert end.container == {"containerId": emulator.tasks()[0].id, "state": "running"}
 
 
-async def test_a_gang_whose_container_is_killed_ends_with_its_code(emulator: Emulator) -> None:
-    serves(emulator.engine)
-    await emulator.boot()
-    run = await emulator.running("serve", stays=True)
-    (container,) = emulator.tasks()
-    container.program = container.program._replace(out_of_memory=True)
-    emulator.engine.end(container, 137)
-    end = await run
-    assert end.code == 137
-    assert "used up" in end.message
-
-
 @pytest.mark.parametrize("grace", [0.0, 60.0])
 async def test_a_gang_that_is_terminated_gets_sigterm_in_its_container_and_leaves_none(
     emulator: Emulator, grace: float
@@ -439,16 +425,6 @@ async def test_a_gang_that_is_terminated_gets_sigterm_in_its_container_and_leave
     assert emulator.engine.executed[-1]["Cmd"] == ["/bin/sh", "-c", "kill -TERM -1"]
     assert emulator.engine.executed[-1]["User"] == "0"
     assert emulator.tasks() == []
-
-
-async def test_a_gang_that_ignores_sigterm_is_killed_after_the_grace(emulator: Emulator) -> None:
-    serves(emulator.engine, ignores_term=True)
-    await emulator.boot()
-    run = await emulator.running("serve", stays=True)
-    await emulator.nodes.end("a", "s", 0.05)
-    assert (await run).code == 137
-    assert emulator.tasks() == []
-    assert any(request.endswith("/top") for request in emulator.engine.requests)
 
 
 async def test_a_container_that_never_ran_ends_its_run_with_the_scope(emulator: Emulator) -> None:

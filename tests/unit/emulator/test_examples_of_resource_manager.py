@@ -48,7 +48,8 @@ NAT = {
 }  # fmt: skip
 EXTENSION = {
     "name": "e", "type": "KeyVaultForLinux", "publisher": "Microsoft.Azure.KeyVault", "typeHandlerVersion": "2.0",
-    "autoUpgradeMinorVersion": True, "enableAutomaticUpgrade": True, "settings": {"access": "allow", "userName": "u"},
+    "autoUpgradeMinorVersion": True, "enableAutomaticUpgrade": True,
+    "settings": {"access": "allow", "userName": "u", "nodeAgentSkuId": "x"},
 }  # fmt: skip
 ROLLING = {
     "enableCrossZoneUpgrade": True, "maxBatchInstancePercent": 10, "maxUnhealthyInstancePercent": 30,

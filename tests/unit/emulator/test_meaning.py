@@ -103,9 +103,9 @@ POOLS: list[tuple[str, dict[str, Any], str, str]] = [
     ("T: at most 1024; code M", {"displayName": "x" * 1025}, "displayName", ""),
     ("recorded: azure-sdk-for-java 2023-05-01.17.0", accounts(BATCH_LOGIN), "windowsUserConfiguration", ""),
     ("T: must not be with Linux; code M", machine(windowsConfiguration={}), "windowsConfiguration", ""),
-    ("recorded: pool tests of azure-sdk-for-java", machine(imageReference=JAMMY, **CONTAINERS), "containerConfiguration",
-     "The specified imageReference with publisher canonical offer 0001-com-ubuntu-server-jammy sku 22_04-lts does not "
-     "support container feature."),
+    ("recorded: pool tests of azure-sdk-for-java", machine(imageReference=JAMMY, **CONTAINERS),
+     "containerConfiguration", "The specified imageReference with publisher canonical offer "
+     "0001-com-ubuntu-server-jammy sku 22_04-lts does not support container feature."),
     ("T: letter, digit or _ last", network(**nat(name="a-")), "name", ""),
     ("T: no NAT pools; leaf and code M", network(**nat(), publicIPAddressConfiguration=NONE), "endpointConfiguration",
      ""),

@@ -16,6 +16,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -216,16 +217,11 @@ def test_a_directory_that_cannot_be_written_is_named(data_dir: Path, monkeypatch
         start(Settings(data_dir, port=0))
 
 
-def test_nothing_is_missing_at_the_first_start_or_after_a_stop(data_dir: Path) -> None:
-    assert start(Settings(data_dir, port=0)).data_loss == ""
-    assert start(Settings(data_dir, port=0)).data_loss == ""
-
-
 @pytest.mark.parametrize(("change", "words"), [("", "is missing"), ("touch", "is empty"), ("write", "is empty")])
-def test_a_database_that_is_gone_is_told(
+def test_a_database_that_is_gone_is_told_once(
     data_dir: Path, change: str, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    start(Settings(data_dir, port=0))
+    assert start(Settings(data_dir, port=0)).data_loss == ""
     database = data_dir / "world.sqlite3"
     database.unlink()
     if change:
@@ -233,7 +229,7 @@ def test_a_database_that_is_gone_is_told(
     data_loss = start(Settings(data_dir, port=0)).data_loss
     assert f"world.sqlite3 {words}: all pools and jobs" in data_loss
     assert data_loss in caplog.messages
-    assert start(Settings(data_dir, port=0)).data_loss == "", "it is told once"
+    assert start(Settings(data_dir, port=0)).data_loss == ""
 
 
 def test_the_last_changes_of_an_emulator_that_was_killed_are_told_if_they_are_missing(data_dir: Path) -> None:
@@ -389,23 +385,17 @@ def test_stop_ends_an_emulator_of_a_thread_once(data_dir: Path) -> None:
     assert server.status(data_dir) is None
 
 
-def test_a_reset_deletes_everything_and_hints_say_why_tasks_wait(running: Status, data_dir: Path) -> None:
+def test_a_reset_deletes_everything_for_good_and_hints_say_why_tasks_wait(data_dir: Path) -> None:
     query = "api-version=2024-07-01.20.0"
-    job = msgspec.json.encode({"id": "job", "poolInfo": {"poolId": "none"}})
-    server_post(running, "/pools", query, msgspec.json.encode(POOL))
-    server_post(running, "/jobs", query, job.replace(b"none", b"pool"))
-    server_post(running, "/jobs/job/tasks", query, b'{"id": "task", "commandLine": "true"}')
-    assert server.hints(data_dir) == (server.Hint("job", "", "pool pool has no nodes"),)
-    server.reset(data_dir)
-    assert server.hints(data_dir) == ()
-    assert server.signed("GET", running, "/pools", query)["value"] == []
-
-
-def test_what_a_reset_deleted_is_gone_after_the_next_start(data_dir: Path) -> None:
-    query = "api-version=2024-07-01.20.0"
+    job = b'{"id": "job", "poolInfo": {"poolId": "pool"}}'
     with Emulator(Settings(data_dir, port=0), FakeMachine.open) as emulator:
         server_post(emulator.status, "/pools", query, msgspec.json.encode(POOL))
+        server_post(emulator.status, "/jobs", query, job)
+        server_post(emulator.status, "/jobs/job/tasks", query, b'{"id": "task", "commandLine": "true"}')
+        assert server.hints(data_dir) == (server.Hint("job", "", "pool pool has no nodes"),)
         server.reset(data_dir)
+        assert server.hints(data_dir) == ()
+        assert server.signed("GET", emulator.status, "/pools", query)["value"] == []
     with Emulator(Settings(data_dir, port=0), FakeMachine.open) as emulator:
         assert server.signed("GET", emulator.status, "/pools", query)["value"] == []
 
@@ -650,27 +640,19 @@ def test_a_process_that_reports_nothing_in_time_is_ended(
     os.close(spare[0])
 
 
-def test_an_emulator_is_started_by_a_process_with_a_thousand_open_files() -> None:
+def test_the_report_of_a_start_may_come_in_parts_and_to_a_process_with_a_thousand_open_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
     low_reader, writer = os.pipe()
     reader = fcntl.fcntl(low_reader, fcntl.F_DUPFD, 1024)
-    os.write(writer, b'{"endpoint": "x"}\n')
-    assert server._first_line(reader, 30.0) == {"endpoint": "x"}
-    for opened in (low_reader, reader, writer):
-        os.close(opened)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def test_the_report_of_a_start_may_come_in_parts() -> None:
-    reader, writer = os.pipe()
     os.write(writer, b'{"endpoint"')
     timer = threading.Timer(0.01, lambda: os.write(writer, b': "x"}\n'))
     timer.start()
     assert server._first_line(reader, 30.0) == {"endpoint": "x"}
     timer.join()
-    os.close(reader)
-    os.close(writer)
+    for opened in (low_reader, reader, writer):
+        os.close(opened)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_an_emulator_that_runs_is_not_started_again(running: Status, data_dir: Path) -> None:
@@ -716,21 +698,15 @@ def test_the_process_reports_why_it_does_not_start(
 
 @pytest.mark.parametrize(("text", "lives"), [("7 (a) b) S 1", True), ("7 (a) Z 1", False), ("7 (a) X 1", False)])
 def test_a_zombie_does_not_live(monkeypatch: pytest.MonkeyPatch, text: str, lives: bool) -> None:
+    assert not server._lives(1 << 30), "it is gone"
     monkeypatch.setattr(Path, "read_text", lambda path, **_: text)
     assert server._lives(7) is lives
 
 
-def test_a_process_that_is_gone_does_not_live() -> None:
-    assert not server._lives(1 << 30)
-
-
 def test_the_seed_of_an_account_stays(data_dir: Path) -> None:
-    start(Settings(data_dir, port=0))
-    store = Store(data_dir / "world.sqlite3")
-    seed = store.meta("seed", "other")
-    assert len(seed) == 32
-    store.close()
-    start(Settings(data_dir, port=0))
-    store = Store(data_dir / "world.sqlite3")
-    assert store.meta("seed", "other") == seed
-    store.close()
+    seeds = []
+    for _ in range(2):
+        start(Settings(data_dir, port=0))
+        with closing(Store(data_dir / "world.sqlite3")) as store:
+            seeds.append(store.meta("seed", "other"))
+    assert seeds[0] == seeds[1] and len(seeds[0]) == 32

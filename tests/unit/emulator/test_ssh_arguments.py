@@ -171,15 +171,27 @@ def test_the_version_is_no_login(capsys: pytest.CaptureFixture[str]) -> None:
     assert "stand-in" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["orted -mca", "cd /x; /opt/bin/prted"])
+@pytest.mark.parametrize(
+    ("command", "starts"),
+    [
+        ("orted -mca ess env", True),
+        ("cd /x; /opt/bin/prted", True),
+        ("PRTE_PREFIX=/opt/mpi; export PRTE_PREFIX; /opt/mpi/bin/prted --daemonize", True),
+        ("hydra_pmi_proxy --control-port 1", False),
+        ("cat prted.log", False),
+        ("echo ported", False),
+    ],
+)
 def test_open_mpi_is_refused_between_nodes_that_share_a_host_name(
-    peers: str, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    peers: str, command: str, starts: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BATCHTRAIN_EMULATED_PLAIN", "no namespaces")
-    assert main(peers, ["10.0.0.5", *command.split()]) == 255
-    assert "they are plain processes of this machine (no namespaces)" in capsys.readouterr().err
+    if starts:
+        assert main(peers, ["10.0.0.5", *command.split()]) == 255
+        assert "they are plain processes of this machine (no namespaces)" in capsys.readouterr().err
+        return
     with node(peers, "10.0.0.5", b"\0") as logins:
-        assert main(peers, ["10.0.0.5", "echo", "ported"]) == 0
+        assert main(peers, ["10.0.0.5", *command.split()]) == 0
     assert len(logins) == 1
 
 
