@@ -24,6 +24,7 @@ from tests.emulation import BASE, Stage, document
 
 PREPARE = {"commandLine": "prepare"}
 RELEASE = {"commandLine": "release"}
+PREPARED = {"jobPreparationTask": PREPARE}
 
 
 def job(stage: Stage, **preparing: object) -> None:
@@ -54,22 +55,29 @@ def names(effects: list[scheduler.Effect]) -> list[str]:
     return [type(effect).__name__ for effect in effects]
 
 
-def settled(stage: Stage, task: Task) -> None:
-    """Run the first task of a prepared job to its end."""
-    stage.settle()
+def prepares(stage: Stage, **preparing: object) -> tuple[Node, Task]:
+    """A node that is prepared for a task of the job."""
+    (node,) = stage.pool(1)
+    job(stage, **preparing)
+    return node, stage.run_task()
+
+
+def ran(stage: Stage, nodes: int = 1, **preparing: object) -> Node:
+    """The first node; the first task of a prepared job has ended on it."""
+    stage.pool(nodes)
+    job(stage, **preparing)
+    task = stage.run_task()
     prepared(stage, stage.nodes()[0])
     stage.exits(task)
+    return stage.nodes()[0]
 
 
 def test_a_job_fills_in_the_defaults_of_its_special_tasks(stage: Stage) -> None:
     job(stage)
     found = document(stage.do(jobs.get_job, "job"))
     before, after = found["jobPreparationTask"], found["jobReleaseTask"]
-    assert (before["id"], before["waitForSuccess"], before["rerunOnNodeRebootAfterSuccess"]) == (
-        "jobpreparation",
-        True,
-        True,
-    )
+    assert before["id"] == "jobpreparation"
+    assert before["waitForSuccess"] and before["rerunOnNodeRebootAfterSuccess"]
     assert before["constraints"] == {"maxWallClockTime": wire.INFINITE, "retentionTime": "P7D", "maxTaskRetryCount": 0}
     assert (after["id"], after["maxWallClockTime"], after["retentionTime"]) == ("jobrelease", "PT15M", "P7D")
 
@@ -113,9 +121,7 @@ def test_a_task_s_wall_clock_begins_after_the_preparation(stage: Stage) -> None:
 
 
 def test_a_failed_preparation_is_tried_again_as_often_as_it_may(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    job(stage, constraints={"maxTaskRetryCount": 1})
-    stage.run_task()
+    node, _ = prepares(stage, constraints={"maxTaskRetryCount": 1})
     assert names(prepared(stage, node, 1)) == ["RunOnNode"]
     assert names(prepared(stage, node, 0)) == ["RunApplication"]
     info = status(stage)[0]["jobPreparationTaskExecutionInfo"]
@@ -135,17 +141,13 @@ def test_a_node_whose_preparation_failed_takes_no_task_of_the_job_and_another_do
 
 
 def test_a_preparation_that_need_not_succeed_lets_the_task_pass(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    job(stage, waitForSuccess=False)
-    stage.run_task()
+    node, _ = prepares(stage, waitForSuccess=False)
     assert names(prepared(stage, node, 1)) == ["RunApplication"]
     assert status(stage)[0]["jobPreparationTaskExecutionInfo"]["failureInfo"]["code"] == "FailureExitCode"
 
 
 def test_a_preparation_past_its_wall_clock_is_ended_and_has_failed(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    job(stage, constraints={"maxWallClockTime": "PT1M"})
-    task = stage.run_task()
+    node, task = prepares(stage, constraints={"maxWallClockTime": "PT1M"})
     stage.later(61)
     assert names(stage.settle()) == ["EndOnNode"]
     place = stage.world.jobs["job"].nodes[node.id]
@@ -156,9 +158,7 @@ def test_a_preparation_past_its_wall_clock_is_ended_and_has_failed(stage: Stage)
 
 @pytest.mark.parametrize(("again", "effect"), [(True, "RunOnNode"), (False, "RunApplication")])
 def test_after_a_reboot_a_preparation_runs_again_if_it_is_to(stage: Stage, again: bool, effect: str) -> None:
-    (node,) = stage.pool(1)
-    job(stage, rerunOnNodeRebootAfterSuccess=again)
-    settled(stage, stage.task())
+    node = ran(stage, rerunOnNodeRebootAfterSuccess=again)
     stage.take_down(node, nodes.reboot_node)
     stage.boot()
     stage.task("next")
@@ -166,27 +166,21 @@ def test_after_a_reboot_a_preparation_runs_again_if_it_is_to(stage: Stage, again
 
 
 def test_the_emulator_says_where_a_job_cannot_be_prepared(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    job(stage)
-    stage.run_task()
+    node, _ = prepares(stage)
     prepared(stage, node, 1)
     (hint,) = control.hints(stage.world)
     assert hint["text"] == "its preparation task failed on 1 of 1 nodes of pool pool"
 
 
 def test_a_barred_node_has_another_chance_after_a_reboot(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    job(stage)
-    task = stage.run_task()
+    node, task = prepares(stage)
     prepared(stage, node, 1)
     stage.take_down(node, nodes.reboot_node)
     assert "RunOnNode" in names(stage.boot()) and task.state == "preparing"
 
 
 def test_a_node_that_dies_while_it_is_prepared_requeues_the_task(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    job(stage)
-    task = stage.run_task()
+    node, task = prepares(stage)
     node_reports.node_lost(stage.world, node.id, stage.now)
     assert "RunOnNode" in names(stage.boot())
     assert (task.state, task.requeues) == ("preparing", 1)
@@ -203,28 +197,20 @@ def test_a_gang_starts_when_all_its_nodes_are_prepared(stage: Stage) -> None:
 
 
 def test_a_job_is_completed_when_it_was_released_everywhere(stage: Stage) -> None:
-    stage.pool(2)
-    job(stage)
-    settled(stage, stage.task())
+    node = ran(stage, 2)
     stage.do(jobs.terminate_job, "job")
     (effect,) = stage.settle()
     assert isinstance(effect, scheduler.RunOnNode) and effect.kind == "release"
     assert stage.world.jobs["job"].record.state == "terminating"
-    ran = stage.world.pool_of_node[next(iter(stage.world.jobs_of_node))].nodes[next(iter(stage.world.jobs_of_node))]
-    on_node(stage, ran, "release", 3)
+    on_node(stage, node, "release", 3)
     assert stage.world.jobs["job"].record.state == "completed"
     info = status(stage)[0]["jobReleaseTaskExecutionInfo"]
-    assert (info["exitCode"], info["result"], info["taskRootDirectory"]) == (
-        3,
-        "failure",
-        "workitems/job/job-1/jobrelease",
-    )
+    assert (info["exitCode"], info["result"]) == (3, "failure")
+    assert info["taskRootDirectory"] == "workitems/job/job-1/jobrelease"
 
 
 def test_a_completed_job_is_not_released_again_when_it_is_deleted(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    job(stage)
-    settled(stage, stage.task())
+    node = ran(stage)
     stage.do(jobs.terminate_job, "job")
     stage.settle()
     on_node(stage, node, "release")
@@ -233,9 +219,7 @@ def test_a_completed_job_is_not_released_again_when_it_is_deleted(stage: Stage) 
 
 
 def test_a_release_ends_after_its_wall_clock(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    job(stage)
-    settled(stage, stage.task())
+    node = ran(stage)
     stage.do(jobs.terminate_job, "job")
     stage.settle()
     stage.later(15 * 60 + 1)
@@ -246,9 +230,7 @@ def test_a_release_ends_after_its_wall_clock(stage: Stage) -> None:
 
 
 def test_a_job_that_ends_during_its_preparation_ends_that_first_and_then_releases(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    job(stage)
-    task = stage.run_task()
+    node, task = prepares(stage)
     stage.do(jobs.terminate_job, "job")
     assert names(stage.end_scopes()) == ["EndOnNode"]
     assert task.state == "completed"
@@ -258,9 +240,7 @@ def test_a_job_that_ends_during_its_preparation_ends_that_first_and_then_release
 
 
 def test_a_node_that_is_gone_needs_no_release(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    job(stage)
-    settled(stage, stage.task())
+    node = ran(stage)
     stage.do(nodes.reboot_node, "pool", node.id, body={})
     stage.settle()
     stage.do(jobs.terminate_job, "job")
@@ -272,26 +252,19 @@ def test_a_node_that_is_gone_needs_no_release(stage: Stage) -> None:
 
 
 def test_force_does_not_wait_for_the_release(stage: Stage) -> None:
-    stage.pool(1)
-    job(stage)
-    settled(stage, stage.task())
+    ran(stage)
     stage.do(jobs.terminate_job, "job", force="true")
     assert (stage.settle(), stage.world.jobs["job"].record.state) == ([], "completed")
 
 
-def test_the_status_is_empty_before_anything_ran_and_refused_without_a_preparation(stage: Stage) -> None:
+def test_the_status_is_empty_before_anything_ran(stage: Stage) -> None:
     stage.pool(1)
     job(stage)
     assert status(stage) == []
-    stage.do(jobs.create_job, body={"id": "plain", "poolInfo": {"poolId": "pool"}})
-    with pytest.raises(Fault, match="JobPreparationTaskOrReleaseTaskNotSpecified"):
-        stage.do(jobs.list_preparation_and_release, "plain")
 
 
 def test_the_status_says_where_and_how_the_preparation_runs(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    job(stage)
-    stage.run_task()
+    node, _ = prepares(stage)
     (row,) = status(stage)
     info = row["jobPreparationTaskExecutionInfo"]
     assert (row["poolId"], row["nodeId"], info["state"], "endTime" in info) == ("pool", node.id, "running", False)
@@ -315,16 +288,10 @@ def test_a_task_cannot_have_the_id_of_a_special_task(stage: Stage, special: str)
         ({"jobReleaseTask": RELEASE}, "MissingRequiredProperty"),
         ({"jobPreparationTask": {**PREPARE, "id": "a b"}}, "InvalidPropertyValue"),
         ({"jobPreparationTask": {"commandLine": " "}}, "InvalidPropertyValue"),
-        (
-            {"jobPreparationTask": PREPARE, "jobReleaseTask": {**RELEASE, "id": "jobPreparation"}},
-            "InvalidPropertyValue",
-        ),
-        ({"jobPreparationTask": PREPARE, "jobReleaseTask": {"commandLine": " "}}, "InvalidPropertyValue"),
         ({"jobPreparationTask": {**PREPARE, "resourceFiles": [{}]}}, "InvalidPropertyValue"),
-        (
-            {"jobPreparationTask": PREPARE, "jobReleaseTask": {**RELEASE, "resourceFiles": [{}]}},
-            "InvalidPropertyValue",
-        ),
+        ({**PREPARED, "jobReleaseTask": {"commandLine": " "}}, "InvalidPropertyValue"),
+        ({**PREPARED, "jobReleaseTask": {**RELEASE, "id": "jobPreparation"}}, "InvalidPropertyValue"),
+        ({**PREPARED, "jobReleaseTask": {**RELEASE, "resourceFiles": [{}]}}, "InvalidPropertyValue"),
     ],
 )
 def test_special_tasks_that_cannot_be_are_refused(stage: Stage, more: dict[str, object], code: str) -> None:
@@ -357,9 +324,7 @@ def test_tasks_and_the_release_find_the_preparation_s_directory(stage: Stage) ->
 def test_after_a_restart_a_preparation_that_ran_runs_again_and_one_that_was_done_only_where_it_is_to(
     stage: Stage,
 ) -> None:
-    (node,) = stage.pool(1)
-    job(stage, rerunOnNodeRebootAfterSuccess=False)
-    task = stage.run_task()
+    node, task = prepares(stage, rerunOnNodeRebootAfterSuccess=False)
     stage.restart()
     assert "RunOnNode" in names(stage.boot())
     prepared(stage, node)

@@ -64,7 +64,11 @@ def test_a_stopped_clock_moves_only_when_it_is_advanced(service: BatchService) -
     before = service.clock.now
     assert service.clock.now == before
     service.clock.advance(timedelta(hours=3), patience=0.0)
-    assert service.clock.now - before == timedelta(hours=3)
+    service.clock.advance(5)
+    assert service.clock.now - before == timedelta(hours=3, seconds=5)
+    for wrong, words in ((-1, "never goes back"), ("5", "a number of seconds, not '5'")):
+        with pytest.raises(ValueError, match=words):
+            service.clock.advance(wrong)  # type: ignore[arg-type]
     service.clock.run(1000.0)
     with pytest.raises(server.Refused):
         service.clock.run(-1.0)
@@ -89,21 +93,15 @@ def test_a_fault_is_added_listed_and_removed(service: BatchService) -> None:
 
 def test_a_node_is_preempted_lost_or_broken(service: BatchService) -> None:
     name = with_spot_node(service)
+    service.faults.lose(name)
+    assert node(service) == (name, "idle"), "it has booted again"
     service.clock.stop()
     service.faults.preempt(name, seconds=60.0)
-    assert node(service) == (name, "preempted")
-    service.clock.advance(timedelta(seconds=59))
-    assert node(service) == (name, "preempted")
-    service.clock.advance(timedelta(seconds=2))
-    assert node(service) == (name, "idle")
+    for seconds, state in ((0, "preempted"), (59, "preempted"), (2, "idle")):
+        service.clock.advance(seconds)
+        assert node(service) == (name, state)
     service.faults.break_node(name)
     assert node(service) == (name, "unusable")
-
-
-def test_a_lost_node_boots_again(service: BatchService) -> None:
-    name = with_spot_node(service)
-    service.faults.lose(name)
-    assert node(service) == (name, "idle")
 
 
 def test_a_task_of_a_simulated_node_has_empty_files(service: BatchService) -> None:
@@ -135,16 +133,6 @@ def test_the_sdk_has_the_defects_that_the_page_of_clients_names(service: BatchSe
     tasks = {"value": [{"id": "a", "commandLine": "true"}]}
     (added,) = service.client.create_task_collection("job", tasks)["value"]  # type: ignore[call-overload]
     assert (added["status"], BatchTaskAddStatus.SUCCESS.value) == ("Success", "success")
-
-
-def test_a_clock_takes_seconds_and_says_what_it_does_not_take(service: BatchService) -> None:
-    service.clock.stop()
-    before = service.clock.now
-    service.clock.advance(5)
-    assert service.clock.now - before == timedelta(seconds=5)
-    for wrong, words in ((-1, "never goes back"), ("5", "a number of seconds, not '5'")):
-        with pytest.raises(ValueError, match=words):
-            service.clock.advance(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("needed", ["365 MB", ""])
@@ -197,26 +185,21 @@ def test_a_reset_forgets_pools_faults_mapped_images_and_the_clock(service: Batch
     assert service.clock.now - before < timedelta(days=1)
 
 
-def test_its_client_is_closed_with_it(only: BatchService) -> None:
-    service = BatchService(only.status)
-    assert list(service.client.list_pools()) == []
-    service.close()
-    with pytest.raises(ValueError, match="HTTP transport has already been closed"):
-        list(service.client.list_pools())
-
-
 def test_pollers_of_its_clients_ask_often_unless_told_otherwise(service: BatchService) -> None:
     service.client.create_pool(POOL)
     service.client.begin_delete_pool("pool").wait()
     assert list(service.client.list_pools()) == []
 
 
-def test_without_a_directory_no_data_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_directory_no_data_is_kept_and_its_client_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "_process_machine", FakeMachine.open)
     with emulated_batch() as service:
         home = service.status.data_dir
         assert home.is_dir()
+        assert list(service.client.list_pools()) == []
     assert not home.parent.exists()
+    with pytest.raises(ValueError, match="HTTP transport has already been closed"):
+        list(service.client.list_pools())
 
 
 def test_data_is_kept_in_a_directory_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
