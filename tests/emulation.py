@@ -417,8 +417,8 @@ class Account:
         self.queue(command, **pool)
         await self.until(lambda: self.machine.runs)
 
-    def make(self, command: str) -> None:
-        self.do(tasks.create_task, "job", body={"id": "task", "commandLine": command})
+    def make(self, command: str, **more: object) -> None:
+        self.do(tasks.create_task, "job", body={"id": "task", "commandLine": command, **more})
 
     until = staticmethod(reached)
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
+
+from tests import http_server
 
 PAGE = 2
 """Blobs in one page of a list."""
@@ -97,35 +97,20 @@ def serve() -> Iterator[FakeBlobs]:
     """The service on a free port, until the end of the block."""
     blobs = FakeBlobs()
 
-    class Handler(BaseHTTPRequestHandler):
-        def _do(self) -> None:
-            where = urlsplit(self.path)
-            query = {name: values[0] for name, values in parse_qs(where.query).items()}
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            status, more, data = blobs.answer(self.command, where.path, query, headers, body)
-            with suppress(OSError):  # the client may be gone
-                self._send(status, more, data)
+    def answer(handler: http_server.Handler) -> None:
+        where = urlsplit(handler.path)
+        query = {name: values[0] for name, values in parse_qs(where.query).items()}
+        body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+        headers = {name.lower(): value for name, value in handler.headers.items()}
+        status, more, data = blobs.answer(handler.command, where.path, query, headers, body)
+        handler.close_connection = True
+        with suppress(OSError):  # the client may be gone
+            handler.send_response(status)
+            for name, value in {**more, "Content-Length": str(len(data) + blobs.short)}.items():
+                handler.send_header(name, value)
+            handler.end_headers()
+            handler.wfile.write(data)
 
-        def _send(self, status: int, more: dict[str, str], data: bytes) -> None:
-            self.send_response(status)
-            for name, value in more.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data) + blobs.short))
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_GET = do_PUT = do_DELETE = _do
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        blobs.endpoint = f"http://127.0.0.1:{server.server_address[1]}/account"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield blobs
-        finally:
-            server.shutdown()
-            thread.join()
+    with http_server.serving(answer) as url:
+        blobs.endpoint = f"{url}/account"
+        yield blobs

@@ -18,10 +18,10 @@ from batchtrain.emulator.interface import Exit, NodeUnfit, NodeUp
 from batchtrain.emulator.pace import Pace
 from batchtrain.emulator.records import Node
 from batchtrain.emulator.reply import Call, Reply, Slice, Steps
-from batchtrain.emulator.store import Store
 from batchtrain.emulator.world import Change, World
 from tests.emulation import POOL, START, Account, Stage
 
+JOB = {"id": "job", "poolInfo": {"poolId": "pool"}}
 PATIENCE = 600.0
 """The most seconds of this machine for what follows a step of the clock; nothing waits longer than it takes."""
 
@@ -103,7 +103,7 @@ async def test_a_download_ends_when_its_client_goes(tmp_path: Path) -> None:
 
 
 async def test_a_record_that_cannot_be_stored_does_not_stop_the_next(account: Account) -> None:
-    account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
+    account.do(jobs.create_job, body=JOB)
     account.world.jobs["job"].record.started = 2**70
     with pytest.raises(OverflowError):
         account.do(jobs.update_job, "job", body={"priority": 1})
@@ -190,12 +190,9 @@ async def test_a_failing_preparation_or_release_is_logged_with_its_job_and_node(
     account: Account, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     ends = {"preparation": "exit 0", "release": "exit 0", kind: "exit 4"}
-    body = {
-        "id": "job", "poolInfo": {"poolId": "pool"}, "jobPreparationTask": {"commandLine": ends["preparation"]},
-        "jobReleaseTask": {"commandLine": ends["release"]},
-    }  # fmt: skip
+    special = {f"job{name.title()}Task": {"commandLine": command} for name, command in ends.items()}
     account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-    account.do(jobs.create_job, body=body)
+    account.do(jobs.create_job, body={**JOB, **special})
     account.make("exit 0")
     if kind == "release":
         await account.until(lambda: account.state() == "completed")
@@ -205,18 +202,13 @@ async def test_a_failing_preparation_or_release_is_logged_with_its_job_and_node(
     await account.until(lambda: failed.format(node_of(account).id) in caplog.messages)
 
 
-async def test_a_preparation_that_is_called_off_is_ended_on_its_node(account: Account) -> None:
-    ended: list[tuple[str, str, float]] = []
-    end = account.machine.end
-
-    async def noted(node_id: str, scope: str, grace: float = 0.0) -> None:
-        ended.append((node_id, scope, grace))
-        await end(node_id, scope, grace)
-
-    account.machine.end = noted  # type: ignore[method-assign]
+async def test_a_preparation_that_is_called_off_is_ended_on_its_node(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end, ended = account.machine.end, list[tuple[object, ...]]()
+    monkeypatch.setattr(account.machine, "end", lambda *of: ended.append(of) or end(*of))
     account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-    body = {"id": "job", "poolInfo": {"poolId": "pool"}, "jobPreparationTask": {"commandLine": "wait"}}
-    account.do(jobs.create_job, body=body)
+    account.do(jobs.create_job, body={**JOB, "jobPreparationTask": {"commandLine": "wait"}})
     account.make("exit 0")
     await account.until(lambda: account.machine.runs)
     node, (_, run) = node_of(account), account.machine.runs[0]
@@ -275,11 +267,9 @@ async def test_a_task_that_cannot_start_is_logged_with_the_reason(
     account: Account, caplog: pytest.LogCaptureFixture
 ) -> None:
     account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-    account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
-    settings = {"numberOfInstances": 2, "coordinationCommandLine": "exit 0"}
-    gang = {"id": "gang", "commandLine": "exit 0", "multiInstanceSettings": settings}
-    account.do(tasks.create_task, "job", body=gang)
-    start = "task gang of job job stays active: "
+    account.do(jobs.create_job, body=JOB)
+    account.make("exit 0", multiInstanceSettings={"numberOfInstances": 2, "coordinationCommandLine": "exit 0"})
+    start = "task task of job job stays active: "
     await account.until(lambda: any(message.startswith(start) for message in caplog.messages))
 
 
@@ -287,11 +277,9 @@ async def test_a_task_that_cannot_start_is_logged_with_the_reason(
 async def test_a_gang_coordinates_on_all_its_nodes_before_its_application_runs(account: Account, code: int) -> None:
     pool = {**POOL, "targetDedicatedNodes": 2, "enableInterNodeCommunication": True}
     account.do(pools.create_pool, body=pool)
-    account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
+    account.do(jobs.create_job, body=JOB)
     settings = {"numberOfInstances": 2, "coordinationCommandLine": f"exit {code}"}
-    body = {"id": "task", "commandLine": "print together", "multiInstanceSettings": settings}
-    account.do(tasks.create_task, "job", body=body)
-    await account.until(lambda: account.world.jobs["job"].running or account.state() == "completed")
+    account.make("print together", multiInstanceSettings=settings)
     await account.until(lambda: account.state() == "completed")
     commands = [run.command_line for _, run in account.machine.runs]
     assert commands == [f"exit {code}"] * 2 + ["print together"] * (code == 0)
@@ -325,18 +313,15 @@ async def test_a_reboot_keeps_the_directory_of_a_node_and_a_reimage_does_not(
 
 async def test_a_preparation_whose_node_is_lost_runs_again_after_the_boot(account: Account) -> None:
     account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-    preparation = {"commandLine": "wait"}
-    body = {"id": "job", "poolInfo": {"poolId": "pool"}, "jobPreparationTask": preparation}
-    account.do(jobs.create_job, body=body)
+    account.do(jobs.create_job, body={**JOB, "jobPreparationTask": {"commandLine": "wait"}})
     account.make("exit 0")
     await account.until(lambda: account.machine.runs)
     await account.machine.shutdown(node_of(account).id)
-    ((_, first),) = account.machine.runs
     (job_node,) = account.world.jobs["job"].nodes.values()
     await account.until(lambda: job_node.preparation.phase != "running")
     account.driver._lost(node_of(account).id)
     await account.until(lambda: len(account.machine.runs) == 2)
-    assert account.machine.runs[1][1].command_line == first.command_line == "wait"
+    assert [run.command_line for _, run in account.machine.runs] == ["wait", "wait"]
 
 
 async def test_a_reset_waits_for_the_end_of_everything_that_ran(account: Account) -> None:
@@ -355,7 +340,7 @@ async def test_files_that_were_kept_for_a_job_that_is_gone_go(
     monkeypatch.setattr(drive, "GIVE_BACK_AFTER", 0.0)
     account.driver.blob_store = BlobStore(tmp_path, "a2V5")
     if moment == "deletion":
-        account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
+        account.do(jobs.create_job, body=JOB)
     folder = tmp_path / "blob_store" / "job"
     folder.mkdir(parents=True)
     account.driver.recover()
@@ -457,12 +442,6 @@ async def test_nodes_end_although_the_reading_of_the_clock_cannot_be_stored(
     assert "the clock's reading is not stored: database or disk is full" in caplog.messages
 
 
-async def test_the_clock_is_stored_with_the_end(account: Account, tmp_path: Path) -> None:
-    account.driver.clock.turn("stepped")
-    await account.driver.stop()
-    assert json.loads(Store(tmp_path / "world.sqlite3").meta("clock", ""))[0] == "stepped"
-
-
 # --- time and faults -------------------------------------------------------------------------------------------------
 
 
@@ -493,7 +472,7 @@ async def test_the_next_look_is_at_the_next_deadline(
 ) -> None:
     account.driver.clock.turn(mode)
     constraints = {"maxWallClockTime": wall_clock}
-    account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}, "constraints": constraints})
+    account.do(jobs.create_job, body={**JOB, "constraints": constraints})
     await account.until(lambda: account.driver._timer is not None)
     assert account.driver._timer is not None
     left = account.driver._timer.when() - asyncio.get_running_loop().time()

@@ -19,12 +19,13 @@ def strikes(made: Injections, count: int = 20, resource: str = "pools/p", operat
     return [made.strike(("error",), resource, operation) is not None for _ in range(count)]
 
 
-def test_a_fault_strikes_every_time_unless_told_otherwise() -> None:
-    assert all(strikes(faults()))
-
-
-def test_a_fault_strikes_so_many_times() -> None:
+def test_a_fault_strikes_every_time_unless_told_otherwise_or_until_it_is_removed() -> None:
     assert sum(strikes(faults(count=3))) == 3
+    made = faults()
+    assert all(strikes(made))
+    assert made.remove(1)
+    assert not any(strikes(made))
+    assert not made.remove(1)
 
 
 def test_a_rate_is_a_share_and_its_seed_repeats_it() -> None:
@@ -56,13 +57,6 @@ def test_a_fault_is_about_operations_and_resources(
 )  # fmt: skip
 def test_a_fault_takes_the_ends_of_its_ranges(document: dict[str, object]) -> None:
     read({"kind": "error", **document}, NAMES)
-
-
-def test_a_fault_that_was_removed_strikes_no_more() -> None:
-    made = faults()
-    assert made.remove(1)
-    assert not any(strikes(made))
-    assert not made.remove(1)
 
 
 @pytest.mark.parametrize(

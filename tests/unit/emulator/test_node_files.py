@@ -71,13 +71,10 @@ def test_the_next_page_of_a_list_goes_on_with_its_walk(stage: Stage, monkeypatch
     starts: list[object] = []
     begin = files._walk
     monkeypatch.setattr(files, "_walk", lambda *of, **more: starts.append(of) or begin(*of, **more))
-    token, shown = "", list[str]()
+    token, shown = {}, list[str]()
     for _ in range(2):
-        page = stage.do(
-            files.of_task(files.list_), "job", "task", maxresults="1", **({"skiptoken": token} if token else {})
-        )
-        shown += names(page)
-        token = shown[-1]
+        shown += names(stage.do(files.of_task(files.list_), "job", "task", maxresults="1", **token))
+        token = {"skiptoken": shown[-1]}
     assert (len(set(shown)), len(starts)) == (2, 1)
 
 
@@ -119,9 +116,11 @@ def test_names_that_lead_nowhere_or_elsewhere_are_404(stage: Stage, name: str) -
     assert stage.refusal(files.of_task(files.delete), "job", "task", name).code == "FileNotFound"
 
 
-def test_a_directory_cannot_be_read(stage: Stage) -> None:
-    with pytest.raises(Fault, match="FileNotFound"):
-        read(stage, "wd")
+def test_a_directory_or_a_pipe_cannot_be_read_and_blocks_no_request(stage: Stage, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "node" / TASK / "wd" / "pipe")
+    for name in ("wd", "wd/pipe"):
+        with pytest.raises(Fault, match="FileNotFound"):
+            read(stage, name)
 
 
 def test_a_link_out_of_the_node_is_not_followed_listed_or_deleted_through(stage: Stage, tmp_path: Path) -> None:
@@ -161,27 +160,17 @@ def test_a_name_that_is_not_utf_8_is_read_by_its_url(stage: Stage, tmp_path: Pat
     assert read(stage, path[-1]) == b"x"
 
 
-def test_a_pipe_is_no_file_and_blocks_no_request(stage: Stage, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "node" / TASK / "wd" / "pipe")
-    with pytest.raises(Fault, match="FileNotFound"):
-        read(stage, "wd/pipe")
-
-
 def test_a_directory_is_deleted_with_recursive_only(stage: Stage) -> None:
     assert stage.refusal(files.of_task(files.delete), "job", "task", "wd").code == "OperationInvalidForCurrentState"
     stage.do(files.of_task(files.delete), "job", "task", "wd", recursive="true")
     assert names(stage.do(files.of_task(files.list_), "job", "task")) == ["stdout.txt"]
 
 
-def test_the_files_of_a_task_that_waits_cannot_be_accessed_in_its_state(stage: Stage) -> None:
+def test_a_task_that_waits_or_was_withdrawn_has_no_files(stage: Stage) -> None:
     stage.task("waits")
-    with pytest.raises(Fault, match="OperationInvalidForCurrentState") as refusal:
-        stage.do(files.of_task(files.list_), "job", "waits")
-    assert refusal.value.details["Reason"].endswith("cannot be accessed as the task state is still active")
-
-
-def test_a_task_that_was_withdrawn_has_no_files(stage: Stage) -> None:
-    stage.task("waits")
+    refusal = stage.refusal(files.of_task(files.list_), "job", "waits")
+    assert refusal.code == "OperationInvalidForCurrentState"
+    assert refusal.details["Reason"].endswith("cannot be accessed as the task state is still active")
     stage.do(tasks.terminate_task, "job", "waits")
     assert stage.refusal(files.of_task(files.list_), "job", "waits").code == "TaskFilesUnavailable"
 

@@ -46,6 +46,7 @@ def test_the_directories_of_the_image_are_read_only_and_without_links(data: Path
         (f"--mount type=bind,source={INSIDE}/shared,target=/data,readonly", "node/shared", "/data", True),
         (f"--mount type=bind,source={INSIDE}/shared,target=/data", "node/shared", "/data", False),
         ("-v cache:/cache", "volumes/cache", "/cache", False),
+        ("-v first:/x -v last:/x", "volumes/last", "/x", False),
         ("-v /scratch", "volumes/%2Fscratch", "/scratch", False),
         ("--tmpfs /scratch:size=1m", "volumes/%2Fscratch", "/scratch", False),
         ("-v /not/here:/x", "volumes/%2Fnot%2Fhere", "/x", False),
@@ -62,10 +63,6 @@ def test_a_volume_is_a_directory_of_the_machine(
 def test_what_the_node_shows_already_is_not_mounted(data: Path) -> None:
     assert mounts(data, f"-v {INSIDE}/shared:{INSIDE}/shared -v /usr:/usr:ro") == ()
     assert mounts(data, "-v /usr:/usr") == (NodeMount("/usr", "/usr", False),), "a writable one is another"
-
-
-def test_the_last_volume_at_a_path_counts(data: Path) -> None:
-    assert mounts(data, "-v a:/x -v b:/x") == (NodeMount(str(data / "volumes/b"), "/x", False),)
 
 
 @pytest.mark.parametrize("target", ["data", "/", "/.", "./x"])

@@ -7,11 +7,13 @@ import importlib.util
 import io
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from batchtrain.emulator.interface import Download, Mount, NodeSpec, NodeUnfit, StorageAccount, StorageMissing
@@ -20,7 +22,7 @@ from batchtrain.emulator.machine.azurite import Azurite, Node
 from batchtrain.emulator.machine.own_storage import OwnStorage
 from batchtrain.emulator.machine.resource_files import DownloadError
 from tests.unit.emulator.fake_blobs import FakeBlobs, serve
-from tests.waiting import reached
+from tests.waiting import reached, until
 
 NODE = Node("/usr/bin/node", ("/usr/bin/npm",))
 
@@ -150,6 +152,59 @@ def test_an_installation_of_another_process_is_waited_for_until_a_limit(tmp_path
             azurite._locked(tmp_path / "lock", 60.0, lambda: True).__enter__()
     with azurite._locked(tmp_path / "lock", 0.0):
         pass
+
+
+@pytest.fixture
+def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An npm that never ends; the file has its process id as soon as it runs."""
+    pid = tmp_path / "pid"
+    program = tmp_path / "npm"
+    program.write_text(f"#!/bin/sh\necho $$ >{pid}.new && mv {pid}.new {pid}\nsleep 1000\n")
+    program.chmod(0o755)
+    monkeypatch.setenv(azurite.DIRECTORY_VARIABLE, str(tmp_path / "installed"))
+    monkeypatch.setattr(azurite, "find_node", lambda: Node("/usr/bin/node", (str(program),)))
+    return pid
+
+
+@pytest.mark.process
+def test_the_end_of_the_emulator_ends_an_installation(hanging: Path, tmp_path: Path) -> None:
+    storage, problems = Azurite(tmp_path / "data"), []
+
+    def ensure() -> None:
+        try:
+            storage.ensure()
+        except StorageMissing as missing:
+            problems.append(str(missing))
+
+    thread = threading.Thread(target=ensure)
+    thread.start()
+    until(hanging.exists)
+    npm = psutil.Process(int(hanging.read_text()))
+    storage.close()
+    thread.join()
+    assert "the emulator is stopping" in problems[0]
+    assert not npm.is_running() or npm.status() == psutil.STATUS_ZOMBIE
+    assert not (tmp_path / "installed").exists()
+
+
+@pytest.mark.process
+def test_an_installation_has_a_time_limit(hanging: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(azurite, "INSTALL_SECONDS", 0.3)
+    with pytest.raises(StorageMissing, match=r"cannot be installed by npm: it has not ended after 0\.3 s"):
+        Azurite(tmp_path / "data").ensure()
+
+
+@pytest.mark.process
+def test_an_interrupt_ends_an_installation(hanging: Path, tmp_path: Path) -> None:
+    def interrupt() -> bool:
+        if hanging.exists():
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        azurite.install(azurite.find_node(), lambda _: None, interrupt)
+    npm = psutil.Process(int(hanging.read_text())) if psutil.pid_exists(int(hanging.read_text())) else None
+    assert npm is None or npm.status() == psutil.STATUS_ZOMBIE
 
 
 # --- the service ----------------------------------------------------------------------------------------------------

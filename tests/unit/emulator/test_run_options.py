@@ -46,6 +46,7 @@ def test_a_call_for_help_is_no_container() -> None:
         ("", "container:n0de"),
         ("--net=host", "container:n0de"),
         ("--network host", "container:n0de"),
+        ("--network=container:other", "container:n0de"),
         ("--network=none", "none"),
     ],
 )
@@ -144,7 +145,3 @@ def test_nothing_is_covered_where_nothing_is_hidden(text: str) -> None:
 def test_other_nodes_containers_and_this_machines_processes_are_left_out(text: str) -> None:
     found = fit(text, NODE)
     assert (found.arguments[1:], len(found.left_out)) == ((), 1)
-
-
-def test_the_network_of_another_container_is_the_nodes() -> None:
-    assert fit("--network=container:other", NODE).arguments == ("--network=container:n0de",)

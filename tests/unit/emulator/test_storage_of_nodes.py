@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -43,17 +43,17 @@ def node(tmp_path: Path) -> Path:
 # --- resource files -------------------------------------------------------------------------------------------------
 
 
-def fetch(node: Path, url: str, path: str = "file", **more: object) -> None:
-    resource_files.fetch(Download(url, path, **more), "job/task/wd", RootedPath(node), never)  # type: ignore[arg-type]
+def fetch(node: Path, url: str, path: str = "file", called_off: Callable[[], bool] = never, **more: object) -> None:
+    item = Download(url, path, **more)  # type: ignore[arg-type]
+    resource_files.fetch(item, "job/task/wd", RootedPath(node), called_off)
 
 
-def test_a_file_comes_whole_with_its_mode(blobs: FakeBlobs, node: Path) -> None:
+@pytest.mark.parametrize(("modes", "expected"), [({"mode": "0640"}, 0o640), ({}, 0o770)])
+def test_a_file_comes_whole_with_its_mode(blobs: FakeBlobs, node: Path, modes: dict[str, str], expected: int) -> None:
     blobs.put("box", "a b#", b"x" * 200_000)
-    for modes, expected in (({"mode": "0640"}, 0o640), ({}, 0o770)):
-        fetch(node, f"{blobs.endpoint}/box/a%20b%23", f"deep/{expected}", **modes)
-        file = node / TASK / f"wd/deep/{expected}"
-        assert file.read_bytes() == b"x" * 200_000
-        assert file.stat().st_mode & 0o7777 == expected
+    fetch(node, f"{blobs.endpoint}/box/a%20b%23", "deep/file", **modes)
+    file = node / TASK / "wd/deep/file"
+    assert (file.read_bytes(), file.stat().st_mode & 0o7777) == (b"x" * 200_000, expected)
 
 
 def test_the_blobs_with_a_prefix_come_by_their_names(blobs: FakeBlobs, node: Path) -> None:
@@ -101,13 +101,9 @@ def test_a_file_that_takes_too_long_or_is_called_off_is_not_there(
     with pytest.raises(DownloadError, match="was not complete") as refusal:
         fetch(node, f"{blobs.endpoint}/box/a")
     assert refusal.value.code == "BlobDownloadTimedOut"
-    answers = iter([False, True, True])
-    with pytest.raises(DownloadError, match="called off"):
-        resource_files.fetch(
-            Download(f"{blobs.endpoint}/box/a", "file"), "job/task/wd", RootedPath(node), answers.__next__
-        )
-    with pytest.raises(DownloadError, match="called off"):
-        resource_files.fetch(Download("x:", "file"), "job/task/wd", RootedPath(node), lambda: True)
+    for url, answers in ((f"{blobs.endpoint}/box/a", [False, True, True]), ("x:", [True])):
+        with pytest.raises(DownloadError, match="called off"):
+            fetch(node, url, called_off=iter(answers).__next__)
     assert list((node / TASK / "wd").iterdir()) == []
 
 
@@ -165,16 +161,6 @@ def test_matching_files_are_sent_by_their_names_and_listed(blobs: FakeBlobs, nod
     assert report(node, "fileuploaderr.txt") == ""
 
 
-def test_the_path_of_an_upload_names_one_file_or_begins_the_names_of_many(blobs: FakeBlobs, node: Path) -> None:
-    for name in ("a/b/one.txt", "a/two.txt"):
-        file = node / TASK / "wd" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(name)
-    send(node, blobs, "a/two.txt", path="renamed")
-    send(node, blobs, "/mnt/job/task/wd/**/*.txt", path="all/")
-    assert set(blobs.containers["box"]) == {"renamed", "all/a/b/one.txt", "all/a/two.txt"}
-
-
 def test_a_large_file_is_sent_in_blocks_with_its_content_type(
     blobs: FakeBlobs, node: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,28 +176,32 @@ def test_a_large_file_is_sent_in_blocks_with_its_content_type(
     assert all(query["sig"] == "s" for query in blobs.queries)
 
 
+@pytest.mark.parametrize("failures", [[500], [500, 503]])
+def test_a_transient_failure_is_retried_twice_and_the_whole_file_sent_again(
+    blobs: FakeBlobs, node: Path, failures: list[int]
+) -> None:
+    (node / TASK / "wd/a").write_text("a")
+    blobs.failures = failures
+    send(node, blobs, "a")
+    assert blobs.texts("box") == {"a": "a"}
+
+
 @pytest.mark.parametrize(
     ("failures", "code"),
     [
-        ([500, 503], ""), ([500, 500, 500], "FileUploadMiscError"), ([403], "FileUploadAccessDenied"),
+        ([500, 500, 500], "FileUploadMiscError"), ([403], "FileUploadAccessDenied"),
         ([404], "FileUploadContainerNotFound"), ([499], "FileUploadMiscError"),
     ],
 )  # fmt: skip
-def test_a_transient_failure_is_retried_twice_and_a_refusal_is_not(
+def test_a_refusal_is_not_retried_and_does_not_stop_the_other_uploads(
     blobs: FakeBlobs, node: Path, failures: list[int], code: str
 ) -> None:
-    (node / TASK / "wd/a").write_text("a")
-    (node / TASK / "wd/b").write_text("b")
+    for name in ("a", "b"):
+        (node / TASK / "wd" / name).write_text(name)
     blobs.failures = list(failures)
-    if not code:
-        send(node, blobs, "a")
-        assert blobs.texts("box") == {"a": "a"}, "the whole file is sent again"
-        return
     with pytest.raises(UploadError, match=f"/box/a: HTTP {failures[-1]}") as refusal:
         send(node, blobs, "a", "b")
-    assert refusal.value.code == code
-    assert len(blobs.requests) == len(failures) + 1
-    assert blobs.texts("box") == {"b": "b"}, "a failure does not stop the other uploads"
+    assert (refusal.value.code, len(blobs.requests), blobs.texts("box")) == (code, len(failures) + 1, {"b": "b"})
     assert report(node, "fileuploaderr.txt").startswith("a: http")
     assert report(node, "fileuploadout.txt") == "b\n"
 
@@ -337,27 +327,20 @@ def test_of_two_changes_the_later_wins(mounted: Mounted, file_at: float, text: s
     assert mounted.copy() == ({"a": text}, {"a": text})
 
 
-def test_a_change_wins_over_a_deletion(mounted: Mounted) -> None:
-    mounted.write("a", "old")
-    mounted.write("b", "old")
+def test_a_change_wins_over_a_deletion_and_what_is_gone_on_both_sides_is_forgotten(mounted: Mounted) -> None:
+    for name in ("a", "b", "gone"):
+        mounted.write(name, "old")
     mounted.copy()
-    del mounted.blobs.containers["box"]["a"]
+    for name in ("a", "gone"):
+        del mounted.blobs.containers["box"][name]
     mounted.write("a", "new", at=1_000_000_005.0)
-    (mounted.directory / "b").unlink()
+    for name in ("b", "gone"):
+        (mounted.directory / name).unlink()
     mounted.blobs.put("box", "b", b"new")
     both = {"a": "new", "b": "new"}
     assert mounted.copy() == (both, both)
-
-
-def test_what_is_gone_on_both_sides_is_forgotten(mounted: Mounted) -> None:
-    mounted.write("a", "old")
-    mounted.write("b", "b")
-    mounted.copy()
-    (mounted.directory / "a").unlink()
-    del mounted.blobs.containers["box"]["a"]
-    mounted.copy()
-    mounted.write("a", "old")
-    assert mounted.copy()[1] == {"a": "old", "b": "b"}
+    mounted.write("gone", "old")
+    assert mounted.copy()[1] == {**both, "gone": "old"}
 
 
 def test_a_new_directory_or_a_new_container_is_filled_and_not_emptied(mounted: Mounted) -> None:
