@@ -22,19 +22,13 @@ def clock() -> tuple[Clock, Machine]:
     return Clock(machine), machine
 
 
-def test_a_real_clock_is_the_machines() -> None:
+@pytest.mark.parametrize(("mode", "times"), [("real", 1), ("scaled", 60)])
+def test_a_clock_is_the_machines_or_runs_so_many_times_as_fast(mode: str, times: float) -> None:
     made, machine = clock()
-    machine.now += 5 * SECOND
-    assert made() == machine.now
-    assert made.seconds_to(machine.now + 3 * SECOND) == 3
-
-
-def test_a_scaled_clock_runs_so_many_times_as_fast() -> None:
-    made, machine = clock()
-    made.turn("scaled", 60)
+    made.turn(mode, times)
     machine.now += 10 * SECOND
-    assert made() == START + 600 * SECOND
-    assert made.seconds_to(made() + 60 * SECOND) == 1
+    assert made() == START + 10 * times * SECOND
+    assert made.seconds_to(made() + 60 * SECOND) == 60 / times
 
 
 def test_a_stepped_clock_stands_until_it_is_stepped() -> None:

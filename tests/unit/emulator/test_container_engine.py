@@ -16,6 +16,7 @@ import tarfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -62,12 +63,8 @@ async def test_an_engine_that_went_a_moment_ago_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, went_before: float, found: bool
 ) -> None:
     engine = Engine(tmp_path / "socket")
-    answers = iter([(None, "no engine answers"), (None, "no engine answers"), (engine, "here")])
-
-    async def find() -> tuple[Engine | None, str]:
-        return next(answers)
-
-    monkeypatch.setattr("batchtrain.emulator.machine.docker_engine.find", find)
+    answers = [(None, "no engine answers"), (None, "no engine answers"), (engine, "here")]
+    monkeypatch.setattr(docker_engine, "find", AsyncMock(side_effect=answers))
     monkeypatch.setattr(docker, "RETURN_PAUSE", 0.0)
     nodes = docker.ContainerNodes(tmp_path)
     nodes._awaited_until = asyncio.get_running_loop().time() + docker.RETURN_SECONDS - went_before
@@ -81,22 +78,11 @@ async def test_a_node_that_boots_while_the_engine_goes_waits_for_it(
     """An engine that ends kills its containers first, and so nodes boot again that it has no time for."""
     spec = NodeSpec("pool", "node", "10.1.0.4", "node", "standard_d2_v3")
     joined = docker.Joined("10.1.0.4", "", "")
-    answers: list[Any] = [EngineError(0, "cannot connect"), joined]
-
-    async def join(*_: Any) -> docker.Joined:
-        answer = answers.pop(0)
-        if isinstance(answer, EngineError):
-            raise answer
-        return cast(docker.Joined, answer)
-
-    async def ready() -> bool:
-        return True
-
     nodes = docker.ContainerNodes(tmp_path)
     nodes._engine = cast(Engine, FakeEngine())
     nodes._watcher = asyncio.ensure_future(asyncio.sleep(0 if went else 60))
-    monkeypatch.setattr(nodes, "_join", join)
-    monkeypatch.setattr(nodes, "ready", ready)
+    monkeypatch.setattr(nodes, "_join", AsyncMock(side_effect=[EngineError(0, "cannot connect"), joined]))
+    monkeypatch.setattr(nodes, "ready", AsyncMock(return_value=True))
     monkeypatch.setattr(docker, "WENT_SECONDS", 0.01)
     if went:
         assert await nodes.join(spec, tmp_path, [], lambda: None) == joined
@@ -201,11 +187,11 @@ def test_a_login_shows_its_password_only_to_the_engine() -> None:
 
 
 class FakeEngine:
-    """Has one image, once that was fetched."""
+    """Has one image, once that was fetched, with a login if it needs one."""
 
-    def __init__(self, error: str = "", architecture: str = "amd64") -> None:
+    def __init__(self, error: str = "", architecture: str = "amd64", login: Login | None = None) -> None:
         self.pulls, self._error, self._architecture = 0, error, architecture
-        self._there = False
+        self._login, self._there = login, False
 
     async def ask(self, method: str, path: str, **_: Any) -> Any:
         if path == "/version":
@@ -214,11 +200,13 @@ class FakeEngine:
             raise EngineError(404, "No such image")
         return {"Architecture": self._architecture}
 
-    async def lines(self, method: str, path: str, *, query: Mapping[str, str], **_: Any) -> AsyncIterator[Any]:
+    async def lines(self, method: str, path: str, *, headers: Mapping[str, str], **_: Any) -> AsyncIterator[Any]:
         self.pulls += 1
         await asyncio.sleep(0)
-        yield {"error": self._error} if self._error else {"status": "done"}
-        self._there = True
+        wrong = self._login is not None and headers != registry_header(self._login)
+        error = "unauthorized: authentication required" if wrong else self._error
+        yield {"error": error} if error else {"status": "done"}
+        self._there = not wrong
 
 
 async def fetch(engine: FakeEngine, times: int = 1) -> None:
@@ -246,15 +234,8 @@ async def test_an_image_that_does_not_do_says_why(engine: FakeEngine, code: str,
 
 
 async def test_a_wrong_login_is_no_fault_of_another_task_with_the_same_image() -> None:
-    class Guarded(FakeEngine):
-        async def lines(self, method: str, path: str, **more: Any) -> AsyncIterator[Any]:
-            await asyncio.sleep(0)
-            right = more["headers"] == registry_header(good)
-            yield {"status": "done"} if right else {"error": "unauthorized: authentication required"}
-            self._there = right
-
     good, wrong = Login("r.example", "me", "a"), Login("r.example", "me", "b")
-    store = ImageStore(cast(Engine, Guarded()))
+    store = ImageStore(cast(Engine, FakeEngine(login=good)))
     fetches = (store.fetch("r.example/it:1", [login]) for login in (wrong, good))
     first, second = await asyncio.gather(*fetches, return_exceptions=True)
     assert isinstance(first, NodeUnfit)
@@ -364,10 +345,8 @@ def test_an_emulator_of_another_user_or_in_a_container_is_not_forgotten(
 def test_containers_need_an_engine_and_the_docker_command(
     monkeypatch: pytest.MonkeyPatch, *, answers: bool, command: str | None, reason: str
 ) -> None:
-    async def find() -> tuple[Engine | None, str]:
-        return (Engine(Path("/engine")), "unix:///engine") if answers else (None, "none answers")
-
-    monkeypatch.setattr(docker_engine, "find", find)
+    found = (Engine(Path("/engine")), "unix:///engine") if answers else (None, "none answers")
+    monkeypatch.setattr(docker_engine, "find", AsyncMock(return_value=found))
     monkeypatch.setattr(shutil, "which", lambda name: command)
     assert asyncio.run(docker_engine.missing()) == reason
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -114,23 +115,15 @@ def test_a_deadline_changes_its_record(stage: Stage, what: str) -> None:
     assert changed(stage, deadline_of(stage, what))
 
 
-@pytest.mark.parametrize("what", SCENES)
-def test_a_deadline_of_a_record_that_is_gone_changes_nothing(stage: Stage, what: str) -> None:
-    assert not changed(stage, deadline_of(stage, what)._replace(key="gone"))
+OTHERS: list[tuple[str, dict[str, Any]]] = [
+    *((what, {"key": "gone"}) for what in SCENES),
+    *((what, {"seq": 1000}) for what in SCENES if what not in BY_UNIQUE_KEY),
+    *((what, {"run": -1}) for what in ("task", "files", "again", "noderun")),
+    *((what, {"task": "gone"}) for what in ("task", "files", "again")),
+]
+"""A kind of deadline, and how one differs that is of a record that is gone, a namesake, or an earlier run."""
 
 
-@pytest.mark.parametrize("what", [what for what in SCENES if what not in BY_UNIQUE_KEY])
-def test_a_deadline_of_a_namesake_changes_nothing(stage: Stage, what: str) -> None:
-    deadline = deadline_of(stage, what)
-    assert not changed(stage, deadline._replace(seq=deadline.seq + 1000))
-
-
-@pytest.mark.parametrize("what", ["task", "files", "again", "noderun"])
-def test_a_deadline_of_an_earlier_run_changes_nothing(stage: Stage, what: str) -> None:
-    deadline = deadline_of(stage, what)
-    assert not changed(stage, deadline._replace(run=deadline.run - 1))
-
-
-@pytest.mark.parametrize("what", ["task", "files", "again"])
-def test_a_deadline_of_a_task_that_is_gone_changes_nothing(stage: Stage, what: str) -> None:
-    assert not changed(stage, deadline_of(stage, what)._replace(task="gone"))
+@pytest.mark.parametrize(("what", "other"), OTHERS)
+def test_a_deadline_of_another_record_or_run_changes_nothing(stage: Stage, what: str, other: dict[str, Any]) -> None:
+    assert not changed(stage, deadline_of(stage, what)._replace(**other))

@@ -50,23 +50,19 @@ def test_the_primary_s_exit_ends_the_subtasks_and_is_the_task_s(stage: Stage) ->
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_a_coordination_that_fails_anywhere_fails_the_whole_task(stage: Stage, failing: int) -> None:
-    task = running(stage)
+def test_a_coordination_that_fails_anywhere_is_tried_again_on_all_nodes_and_then_fails_the_whole_task(
+    stage: Stage, failing: int
+) -> None:
+    task = running(stage, constraints={"maxTaskRetryCount": 1})
+    stage.coordinated(task, failing, 9)
+    assert stage.end_scopes() == [scheduler.RunCoordination(task, 2, number) for number in range(2)]
+    assert task.retries == 1
     stage.coordinated(task, failing, 9)
     stage.end_scopes()
-    assert (task.state, task.result, task.failure and task.failure["code"]) == (
-        "completed", "failure", "FailureExitCode",
-    )  # fmt: skip
+    assert task.failure is not None
+    assert (task.state, task.result, task.failure["code"]) == ("completed", "failure", "FailureExitCode")
     assert task.exit_code == (9 if failing == 0 else None)
     assert {node.state for node in stage.nodes()} == {"idle"}
-
-
-def test_a_failed_coordination_is_tried_again_on_all_nodes(stage: Stage) -> None:
-    task = running(stage, constraints={"maxTaskRetryCount": 1})
-    stage.coordinated(task, 1, 9)
-    due = stage.end_scopes()
-    assert due == [scheduler.RunCoordination(task, 2, number) for number in range(2)]
-    assert task.retries == 1
 
 
 @pytest.mark.parametrize(

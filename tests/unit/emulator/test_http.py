@@ -153,14 +153,15 @@ async def test_a_task_is_completed_when_its_termination_is_answered(service: Ser
 async def test_a_pool_is_made_read_listed_and_deleted(service: Service) -> None:
     made = await service.ask("POST", "/pools", POOL)
     assert (made.status, made.headers["DataServiceId"]) == (201, "http://h:1/pools/pool")
-    assert made.headers["Server"] == "Microsoft-HTTPAPI/2.0"
-    assert made.headers["Strict-Transport-Security"] == "max-age=31536000; includeSubDomains"
-    assert (made.headers["X-Content-Type-Options"], made.headers["DataServiceVersion"]) == ("nosniff", "3.0")
+    every_answer = {
+        "Server": "Microsoft-HTTPAPI/2.0", "X-Content-Type-Options": "nosniff", "DataServiceVersion": "3.0",
+        "Strict-Transport-Security": "max-age=31536000; includeSubDomains",
+    }  # fmt: skip
+    assert every_answer.items() <= made.headers.items()
     read = await service.ask("GET", "/pools/pool")
     assert (read.status, read.document["id"]) == (200, "pool")
-    assert read.headers["Content-Type"] == "application/json;odata=minimalmetadata"
-    assert read.headers["Content-Length"] == str(len(read.body))
-    assert read.headers["Date"] == wire.http_date(START)
+    about_body = {"Content-Type": "application/json;odata=minimalmetadata", "Content-Length": str(len(read.body))}
+    assert {**about_body, "Date": wire.http_date(START)}.items() <= read.headers.items()
     listed = await service.ask("GET", "/pools")
     assert [pool["id"] for pool in listed.document["value"]] == ["pool"]
     deleted = await service.ask("DELETE", "/pools/pool")
@@ -217,11 +218,8 @@ async def test_a_head_request_and_an_unchanged_pool_have_no_body(service: Servic
 
 
 async def test_a_body_needs_its_type_and_an_operation_without_one_refuses_it(service: Service) -> None:
-    assert code(await service.ask("POST", "/pools", POOL, content_type="text/plain")) == (
-        400, "InvalidHeaderValue",
-    )  # fmt: skip
-    assert code(await service.ask("POST", "/pools", POOL, content_type="")) == (400, "MissingRequiredHeader")
-    await service.ask("POST", "/pools", POOL)
+    for kind, refusal in (("text/plain", "InvalidHeaderValue"), ("", "MissingRequiredHeader")):
+        assert code(await service.ask("POST", "/pools", POOL, content_type=kind)) == (400, refusal)
     await service.ask("POST", "/jobs", JOB)
     assert (await service.ask("POST", "/jobs/job/enable", {"id": "x"})).status == 400
     assert (await service.ask("GET", "/jobs/job", b"not read")).status == 200
@@ -441,19 +439,17 @@ async def test_status_counts_what_there_is(service: Service) -> None:
     await account.begin("wait")
     await account.until(lambda: account.state() == "running")
     status = (await service.ask("GET", "/_emulator/status")).document
-    counted = {name: status[name] for name in ("pools", "nodes", "jobs", "activeTasks", "runningTasks", "faults")}
-    assert counted == {"pools": 1, "nodes": 1, "jobs": 1, "activeTasks": 0, "runningTasks": 1, "faults": 0}
-    assert (status["completedTasks"], status["account"], status["endpoint"]) == (
-        0, "acct", "http://127.0.0.1:10010",
-    )  # fmt: skip
+    expected = {"pools": 1, "nodes": 1, "jobs": 1, "activeTasks": 0, "runningTasks": 1, "completedTasks": 0,
+                "faults": 0, "account": "acct", "endpoint": "http://127.0.0.1:10010"}  # fmt: skip
+    assert expected.items() <= status.items()
     assert status["memoryMb"] > 1
     assert 0 <= status["upSeconds"] < 86_400
 
 
 async def test_a_node_and_a_fault_that_do_not_exist_are_named(service: Service) -> None:
-    for verb, path, reason in (("POST", "nodes/x", "no node x"), ("DELETE", "faults/99", "no fault 99")):
+    for verb, path, name in (("POST", "nodes/x", "no node x"), ("DELETE", "faults/99", "no fault 99")):
         answer = await service.ask(verb, f"/_emulator/{path}", {"act": "lose"})
-        assert (answer.status, f"there is {reason}" in str(answer.document["values"])) == (404, True)
+        assert (answer.status, f"there is {name}" in str(answer.document["values"])) == (404, True)
 
 
 async def test_an_advanced_clock_is_ahead_by_exactly_that(service: Service) -> None:
@@ -514,19 +510,18 @@ async def test_a_node_is_taken_away_only_in_ways_that_there_are(service: Service
     account = service.account
     await account.begin("wait", targetLowPriorityNodes=1)
     dedicated, spot = sorted(account.world.pools["pool"].nodes.values(), key=lambda node: not node.dedicated)
-
-    async def befall(node_id: str, **document: object) -> tuple[int, str]:
-        answer = await service.ask("POST", f"/_emulator/nodes/{node_id}", document)
-        return (answer.status, "") if answer.status == 202 else code(answer)
-
-    assert await befall(spot.id, act="explode") == (400, "InvalidPropertyValue")
-    assert await befall(spot.id, act="lose", seconds=-1) == (400, "InvalidPropertyValue")
-    assert await befall(spot.id, act="lose", seconds="1") == (400, "InvalidPropertyValue")
-    assert await befall("none", act="lose") == (404, "NodeNotFound")
-    assert (await befall(dedicated.id, act="preempt"))[1] == "OperationNotValidOnNode"
-    assert await befall(spot.id, act="lose", notice=1) == (400, "InvalidPropertyValue")
-    assert await befall(spot.id, act="preempt", notice=0.0001, seconds=0) == (202, "")
-    assert await befall(dedicated.id, act="break") == (202, "")
+    for node_id, act, expected in (
+        (spot.id, {"act": "explode"}, "InvalidPropertyValue"),
+        (spot.id, {"act": "lose", "seconds": -1}, "InvalidPropertyValue"),
+        (spot.id, {"act": "lose", "seconds": "1"}, "InvalidPropertyValue"),
+        (spot.id, {"act": "lose", "notice": 1}, "InvalidPropertyValue"),
+        ("none", {"act": "lose"}, "NodeNotFound"),
+        (dedicated.id, {"act": "preempt"}, "OperationNotValidOnNode"),
+        (spot.id, {"act": "preempt", "notice": 0.0001, "seconds": 0}, ""),
+        (dedicated.id, {"act": "break"}, ""),
+    ):
+        answer = await service.ask("POST", f"/_emulator/nodes/{node_id}", act)
+        assert ("" if answer.status == 202 else answer.document["code"]) == expected, act
     assert dedicated.state == "unusable"
 
 

@@ -15,7 +15,6 @@ from batchtrain.emulator import (
     nodes,
     pools,
     recovery,
-    reports,
     scheduler,
     states,
     users,
@@ -102,75 +101,57 @@ def test_a_deallocated_node_takes_no_task_and_can_leave(stage: Stage) -> None:
     assert kinds(stage.settle()) == [scheduler.RemoveNode]
 
 
-@pytest.mark.parametrize(
-    ("operation", "name"),
-    [
-        (nodes.reboot_node, "nodeRebootOption"),
-        (nodes.reimage_node, "nodeReimageOption"),
-        (nodes.deallocate_node, "nodeDeallocateOption"),
-    ],
-)
+@pytest.mark.parametrize("kind", ["Reboot", "Reimage", "Deallocate", "DisableScheduling"])
 @pytest.mark.parametrize(
     ("option", "state"), [("requeue", "active"), ("terminate", "completed"), ("taskcompletion", "running")]
 )
-def test_an_option_says_what_becomes_of_a_running_task(
-    stage: Stage, operation: Operation, name: str, option: str, state: str
-) -> None:
+def test_an_option_says_what_becomes_of_a_running_task(stage: Stage, kind: str, option: str, state: str) -> None:
     task = stage.run_task()
     (node,) = stage.nodes()
-    stage.do(operation, "pool", node.id, body={name: option})
-    for effect in stage.settle():
-        if isinstance(effect, scheduler.EndScope):
-            reports.scope_ended(stage.world, effect.task, effect.run, effect.instance, stage.now)
-    assert task.state == state
-    assert (kinds(stage.settle()) == []) == (state == "running")
+    name = "disable_scheduling" if kind == "DisableScheduling" else f"{kind.lower()}_node"
+    stage.do(getattr(nodes, name), "pool", node.id, body={f"node{kind}Option": option})
+    is_shut_down = stage.end_scopes() != []
+    assert (task.state, is_shut_down) == (state, state != "running" and kind != "DisableScheduling")
     if state == "running":
         stage.exits(task)
         assert (task.state, task.result) == ("completed", "success")
 
 
-@pytest.mark.parametrize(
-    ("option", "task_state", "node_state"),
-    [("requeue", "active", "offline"), ("terminate", "completed", "offline"), ("taskcompletion", "running", "running")],
-)
-def test_a_node_taken_off_the_line_treats_its_task_as_it_is_told(
-    stage: Stage, option: str, task_state: str, node_state: str
-) -> None:
+def test_a_node_without_scheduling_is_offline_when_its_task_has_ended_until_it_is_enabled(stage: Stage) -> None:
     task = stage.run_task()
     (node,) = stage.nodes()
-    stage.do(nodes.disable_scheduling, "pool", node.id, body={"nodeDisableSchedulingOption": option})
-    stage.end_scopes()
-    assert (task.state, node.state) == (task_state, node_state)
-    if task_state == "running":
-        stage.exits(task)
+    body = {"nodeDisableSchedulingOption": "taskcompletion"}
+    stage.do(nodes.disable_scheduling, "pool", node.id, body=body)
+    assert (stage.settle(), node.state) == ([], "running")
+    stage.exits(task)
     assert (node.state, node.scheduling) == ("offline", False)
+    waiting = stage.run_task("waiting")
+    assert waiting.state == "active"
     stage.do(nodes.enable_scheduling, "pool", node.id)
     assert (node.state, node.scheduling) == ("idle", True)
+    stage.settle()
+    assert waiting.state == "running"
+    assert code(stage, nodes.enable_scheduling, node.id) == "NodeAlreadyInTargetSchedulingState"
 
 
-def test_with_retaineddata_a_node_waits_for_what_its_tasks_retain(stage: Stage) -> None:
+@pytest.mark.parametrize(("restarts", "effect"), [(False, scheduler.ShutdownNode), (True, scheduler.RemoveNode)])
+def test_with_retaineddata_a_node_waits_for_what_its_tasks_retain(
+    stage: Stage, *, restarts: bool, effect: type
+) -> None:
     task = stage.run_task(constraints={"retentionTime": "PT1H"})
     (node,) = stage.nodes()
-    stage.do(nodes.reboot_node, "pool", node.id, body={"nodeRebootOption": "retaineddata"})
+    if restarts:
+        stage.do(pools.remove_nodes, "pool", body={"nodeList": [node.id], **RETAINED})
+    else:
+        stage.do(nodes.reboot_node, "pool", node.id, body={"nodeRebootOption": "retaineddata"})
     assert stage.settle() == []
     stage.exits(task)
-    assert stage.settle() == []
-    stage.later(3599)
-    assert stage.settle() == []
-    stage.later(1)
-    assert kinds(stage.settle()) == [scheduler.ShutdownNode]
-
-
-def test_what_a_node_waits_for_is_looked_at_again_after_a_restart(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    stage.exits(stage.run_task())
-    stage.do(pools.remove_nodes, "pool", body={"nodeList": [node.id], **RETAINED})
-    stage.settle()
-    stage.world._deadlines.clear()
-    recovery.recover(stage.world, stage.now)
-    assert stage.settle() == []
-    stage.later(7 * 86_400)
-    assert kinds(stage.settle()) == [scheduler.RemoveNode]
+    if restarts:
+        stage.world._deadlines.clear()
+        recovery.recover(stage.world, stage.now)
+    for seconds, due in ((0, []), (3599, []), (1, [effect])):
+        stage.later(seconds)
+        assert kinds(stage.settle()) == due
 
 
 def test_with_retaineddata_a_node_without_data_goes_at_once(stage: Stage) -> None:

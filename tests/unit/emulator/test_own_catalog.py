@@ -58,12 +58,6 @@ def test_a_directory_that_stands_for_an_image_has_programs(tmp_path: Path, files
     assert mapped_images.problem(tmp_path / "env") == problem
 
 
-def test_images_that_are_mapped_at_once_are_all_mapped(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: mapped_images.map_image(tmp_path, f"example/{number}", tmp_path), range(40)))
-    assert len(mapped_images.list_images(tmp_path)) == 40
-
-
 def test_images_are_mapped_beside_a_client_and_before_the_emulator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,3 +73,13 @@ def test_images_of_the_catalogue_and_mapped_images_do_not_share_a_file(tmp_path:
     own_catalog.add(tmp_path, (), (image,))
     assert own_catalog.images(tmp_path)[0] == image
     assert list(mapped_images.list_images(tmp_path)) == ["example/train"]
+
+
+def test_images_that_are_mapped_at_once_are_all_mapped_listed_and_unmapped(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: mapped_images.map_image(tmp_path, f"docker.io/a/{number}", tmp_path), range(40)))
+    assert mapped_images.list_images(tmp_path)["docker.io/a/7"] == mapped_images.Mapped(tmp_path)
+    assert len(mapped_images.list_images(tmp_path)) == 40
+    assert mapped_images.prefix_of(tmp_path, "a/7:latest") == str(tmp_path)
+    assert mapped_images.prefix_of(tmp_path, "a/7:2") is None
+    assert [mapped_images.unmap(tmp_path, "a/7") for _ in range(2)] == [True, False]

@@ -94,15 +94,6 @@ def test_a_node_that_leaves_requeues_its_task_and_waits_for_its_end(stage: Stage
     assert stage.world.pool("pool").record.allocation == "steady"
 
 
-def test_with_taskcompletion_a_leaving_node_lets_its_task_finish(stage: Stage) -> None:
-    task = stage.run_task()
-    body = {"targetDedicatedNodes": 0, "nodeDeallocationOption": "taskcompletion"}
-    stage.do(pools.resize_pool, "pool", body=body)
-    assert stage.settle() == []
-    stage.exits(task)
-    assert (task.state, task.result) == ("completed", "success")
-
-
 def test_a_deleted_pool_is_deleting_until_its_nodes_are_gone(stage: Stage) -> None:
     (node,) = stage.pool(1)
     assert stage.do(pools.delete_pool, "pool").status == 202
@@ -249,14 +240,3 @@ def test_nodes_whose_start_task_failed_are_the_reason_why_tasks_wait(
     assert control.hints(stage.world) == [
         {"jobId": "job", "taskId": "", "text": f"{text}starttaskfailed"} for text in hints
     ]
-
-
-def test_a_node_without_scheduling_gets_no_tasks(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    stage.disable_node(node)
-    task = stage.task()
-    assert (stage.settle(), node.state, task.state) == ([], "offline", "active")
-    stage.do(nodes.enable_scheduling, "pool", node.id)
-    stage.settle()
-    assert task.state == "running"
-    assert stage.refusal(nodes.enable_scheduling, "pool", node.id).code == "NodeAlreadyInTargetSchedulingState"

@@ -69,11 +69,6 @@ async def test_a_run_ends_when_the_clock_has_gone_on_for_its_duration() -> None:
         assert alarms.waiting == 0
 
 
-async def test_a_run_without_a_sleep_ends_at_once() -> None:
-    async with on_a_node() as (machine, _, _):
-        assert await machine.run("node", run("exit 9")) == Exit(9)
-
-
 async def test_only_the_ended_scope_is_killed() -> None:
     async with on_a_node() as (machine, _, _):
         first, second = await begun(machine, "sleep 9", "a"), await begun(machine, "sleep 9", "b")

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from batchtrain.emulator import jobs, mapped_images, node_reports, pools, recovery, reports, scheduler, tasks
+from batchtrain.emulator import jobs, node_reports, pools, recovery, reports, scheduler, tasks
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.store import SCHEMA_VERSION, Store
 from batchtrain.emulator.world import Change, World
@@ -29,41 +29,45 @@ class Unstored(Stage):
         return []
 
 
-def test_only_the_user_can_read_the_database(tmp_path: Path) -> None:
-    path = tmp_path / "world.sqlite3"
+def test_only_the_user_can_read_the_database(path: Path) -> None:
     path.touch(0o644)  # of an earlier version
-    store = Store(path)
-    store.commit([], 1)
-    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
-    store.close()
+    with contextlib.closing(Store(path)) as store:
+        store.commit([], 1)
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     assert modes == dict.fromkeys(("world.sqlite3", "world.sqlite3-wal", "world.sqlite3-shm"), 0o600)
 
 
 @pytest.fixture
-def restart(tmp_path: Path) -> Iterator[Restart]:
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "world.sqlite3"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with contextlib.closing(Store(path)) as store:
+        yield store
+
+
+@pytest.fixture
+def restart(path: Path) -> Iterator[Restart]:
     """Gives another stage with what the first one stored, woken up."""
+    with contextlib.ExitStack() as opened:
 
-    opened = []
+        def again(stage: Stage) -> Stage:
+            stage.commit()
+            with contextlib.closing(Store(path)) as store:
+                store.clear()
+                store.commit(everything(stage.world), stage.world.last_seq)
+            store = opened.enter_context(contextlib.closing(Store(path)))
+            other = Stage()
+            other.now, other.stored = stage.now, dict(stage.stored)
+            other.world.shelf.archive = store
+            other.world.restore(store.load())
+            other.world.last_seq = store.last_seq()
+            recovery.recover(other.world, other.now)
+            return other
 
-    def again(stage: Stage) -> Stage:
-        stage.commit()
-        store = Store(tmp_path / "world.sqlite3")
-        store.clear()
-        store.commit(everything(stage.world), stage.world.last_seq)
-        store.close()
-        store = Store(tmp_path / "world.sqlite3")
-        opened.append(store)
-        other = Stage()
-        other.now, other.stored = stage.now, dict(stage.stored)
-        other.world.shelf.archive = store
-        other.world.restore(store.load())
-        other.world.last_seq = store.last_seq()
-        recovery.recover(other.world, other.now)
-        return other
-
-    yield again
-    for store in opened:
-        store.close()
+        yield again
 
 
 def test_pools_jobs_and_finished_tasks_are_as_they_were(stage: Stage, restart: Restart) -> None:
@@ -97,24 +101,18 @@ def test_a_running_task_is_requeued_once_and_its_old_run_is_stale(stage: Stage, 
 def test_a_task_that_was_to_end_ends(stage: Stage, restart: Restart) -> None:
     task = stage.run_task()
     reports.application_ended(stage.world, task, 1, Exit(4), stage.now)
-    other = restart(stage)
-    found = other.world.jobs["job"].tasks["task"]
+    found = restart(stage).world.jobs["job"].tasks["task"]
     assert (found.state, found.exit_code, found.requeues) == ("completed", 4, 0)
 
 
-def test_a_job_in_passage_arrives(stage: Stage, restart: Restart) -> None:
+def test_a_job_in_passage_arrives_and_a_deleting_pool_goes(stage: Stage, restart: Restart) -> None:
     stage.run_task()
+    (node,) = stage.nodes()
     stage.do(jobs.terminate_job, "job")
-    other = restart(stage)
-    other.settle()
-    assert other.world.jobs["job"].record.state == "completed"
-
-
-def test_a_deleting_pool_goes(stage: Stage, restart: Restart) -> None:
-    (node,) = stage.pool(1)
     stage.do(pools.delete_pool, "pool")
     other = restart(stage)
-    assert other.settle() == [scheduler.RemoveNode("pool", node.id)]
+    assert scheduler.RemoveNode("pool", node.id) in other.settle()
+    assert other.world.jobs["job"].record.state == "completed"
 
 
 def test_dependencies_are_remembered(stage: Stage, restart: Restart) -> None:
@@ -137,16 +135,16 @@ def test_numbers_are_never_given_twice(stage: Stage, restart: Restart) -> None:
     assert restart(stage).world.new_seq() == last + 1
 
 
-def test_a_database_that_can_shrink_is_not_rewritten(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_database_that_can_shrink_is_not_rewritten(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         for _ in range(2):
-            Store(tmp_path / "world.sqlite3").close()
+            Store(path).close()
     assert caplog.messages == []
 
 
-def test_deleted_records_stay_deleted(tmp_path: Path) -> None:
-    store = Store(tmp_path / "world.sqlite3")
+def test_deleted_records_stay_deleted(store: Store) -> None:
     stage = Unstored()
+    stage.job()
     stage.task("a")
     store.commit(stage.world.take_changes(), 9)
     stage.do(tasks.delete_task, "job", "a")
@@ -157,12 +155,9 @@ def test_deleted_records_stay_deleted(tmp_path: Path) -> None:
     stage.settle()
     store.commit(stage.world.take_changes(), 9)
     assert list(store.load()) == []
-    store.close()
 
 
-def test_no_row_of_a_deleted_job_stays(tmp_path: Path) -> None:
-    path = tmp_path / "world.sqlite3"
-    store = Store(path)
+def test_no_row_of_a_deleted_job_stays(store: Store, path: Path) -> None:
     stage = Unstored()
     stage.pool_and_job(usesTaskDependencies=True, jobPreparationTask={"commandLine": "x"})
     first = stage.run_task("a")
@@ -177,32 +172,27 @@ def test_no_row_of_a_deleted_job_stays(tmp_path: Path) -> None:
         store.commit(stage.world.take_changes(), 9)
         kinds = {kind for (kind,) in database.execute("SELECT kind FROM record")}
         assert (kinds, [*database.execute("SELECT * FROM task")]) == ({"pool", "node"}, [])
-    store.close()
 
 
-def test_tasks_of_the_first_schema_move_into_their_table(stage: Stage, tmp_path: Path) -> None:
+def test_tasks_of_the_first_schema_move_into_their_table(stage: Stage, path: Path) -> None:
     task = stage.task("Old")
-    store = Store(tmp_path / "world.sqlite3")
-    store.commit([change for change in everything(stage.world) if change.kind != "task"], stage.world.last_seq)
-    store.note("schema", "1")
-    store.close()
-    database = sqlite3.connect(tmp_path / "world.sqlite3")
-    database.execute("INSERT INTO record VALUES ('task', ?, 'old', ?)", (str(task.job), msgspec.msgpack.encode(task)))
-    database.execute("DROP TABLE task")
-    database.commit()
-    database.close()
-    store = Store(tmp_path / "world.sqlite3")
-    again = World()
-    again.shelf.archive = store
-    assert again.restore(store.load()) == []
-    assert msgspec.to_builtins(again.jobs["job"].tasks["old"]) == msgspec.to_builtins(task)
-    store.close()
-    again_opened = Store(tmp_path / "world.sqlite3")  # no second move
-    assert again_opened.meta("schema", "") == str(SCHEMA_VERSION)
-    again_opened.close()
+    with contextlib.closing(Store(path)) as store:
+        store.commit([change for change in everything(stage.world) if change.kind != "task"], stage.world.last_seq)
+        store.note("schema", "1")
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        row = (str(task.job), msgspec.msgpack.encode(task))
+        database.execute("INSERT INTO record VALUES ('task', ?, 'old', ?)", row)
+        database.execute("DROP TABLE task")
+    with contextlib.closing(Store(path)) as store:
+        again = World()
+        again.shelf.archive = store
+        assert again.restore(store.load()) == []
+        assert msgspec.to_builtins(again.jobs["job"].tasks["old"]) == msgspec.to_builtins(task)
+    with contextlib.closing(Store(path)) as store:  # no second move
+        assert store.meta("schema", "") == str(SCHEMA_VERSION)
 
 
-def test_changes_that_could_not_be_stored_go_with_the_next(tmp_path: Path) -> None:
+def test_changes_that_could_not_be_stored_go_with_the_next() -> None:
     stage = Unstored()
     stage.job()
     changes = stage.world.take_changes()
@@ -210,14 +200,6 @@ def test_changes_that_could_not_be_stored_go_with_the_next(tmp_path: Path) -> No
     stage.world.put_back(changes)
     (change,) = stage.world.take_changes()
     assert change.record is stage.world.jobs["job"].record
-
-
-def test_an_image_is_mapped_listed_and_unmapped(tmp_path: Path) -> None:
-    mapped_images.map_image(tmp_path, "docker.io/example/train", tmp_path / "env")
-    assert mapped_images.prefix_of(tmp_path, "example/train:latest") == str(tmp_path / "env")
-    assert mapped_images.prefix_of(tmp_path, "example/train:2") is None
-    assert mapped_images.list_images(tmp_path) == {"docker.io/example/train": mapped_images.Mapped(tmp_path / "env")}
-    assert [mapped_images.unmap(tmp_path, "example/train") for _ in range(2)] == [True, False]
 
 
 def test_subtasks_of_a_run_that_was_ending_are_over(stage: Stage, restart: Restart) -> None:
@@ -234,26 +216,19 @@ def test_subtasks_of_a_run_that_was_ending_are_over(stage: Stage, restart: Resta
     assert (subtask["state"], "endTime" in subtask) == ("completed", True)
 
 
-def test_a_task_written_in_the_commit_that_deletes_its_job_is_gone_too(tmp_path: Path) -> None:
+def test_a_task_written_in_the_commit_that_deletes_its_job_is_gone_too(store: Store) -> None:
     stage = Unstored()
     stage.task()
     stage.do(jobs.delete_job, "job")
     stage.settle()
-    store = Store(tmp_path / "world.sqlite3")
     store.commit(stage.world.take_changes(), 9)
     assert list(store.load()) == []
-    store.close()
 
 
-def filled(path: Path, tasks: int) -> Store:
-    """A database with one job of many tasks."""
-    stage = Stage()
-    stage.pool(1)
-    task = stage.task()
-    store = Store(path)
-    changes = [Change("task", str(task.job), str(number), task) for number in range(tasks)]
-    store.commit(changes, 1)
-    return store
+def filled(store: Store) -> None:
+    """Many tasks of one job."""
+    task = Stage().run_task()
+    store.commit([Change("task", str(task.job), str(number), task) for number in range(20_000)], 1)
 
 
 def sizes(path: Path) -> int:
@@ -261,34 +236,27 @@ def sizes(path: Path) -> int:
     return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
 
 
-def test_space_of_deleted_records_goes_back_to_the_disk(tmp_path: Path) -> None:
-    path = tmp_path / "world.sqlite3"
-    store = filled(path, 20_000)
-    full = sizes(path)
+def test_space_of_deleted_records_goes_back_to_the_disk(store: Store, path: Path) -> None:
+    filled(store)
+    full, steps = sizes(path), 1
     store.clear()
-    steps = 1
     while store.give_back():
         steps += 1
     assert steps > 2
     assert sizes(path) < full / 4
     assert not store.has_deleted
-    store.close()
 
 
-def test_a_database_of_an_earlier_version_is_rewritten_once_and_keeps_its_records(tmp_path: Path) -> None:
-    path = tmp_path / "world.sqlite3"
-    filled(path, 20_000).close()
-    old = sqlite3.connect(path, isolation_level=None)
-    old.execute("PRAGMA journal_mode = DELETE")
-    old.execute("PRAGMA auto_vacuum = 0")
-    old.execute("VACUUM")
-    old.execute("DELETE FROM task WHERE seq != 7")
-    old.close()
+def test_a_database_of_an_earlier_version_is_rewritten_once_and_keeps_its_records(path: Path) -> None:
+    with contextlib.closing(Store(path)) as store:
+        filled(store)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as old:
+        for statement in ("PRAGMA journal_mode = DELETE", "PRAGMA auto_vacuum = 0", "VACUUM"):
+            old.execute(statement)
+        old.execute("DELETE FROM task WHERE seq != 7")
     before = sizes(path)
-    store = Store(path)
-    assert [change.key for change in store.load()] == ["7"]
-    store.close()
+    with contextlib.closing(Store(path)) as store:
+        assert [change.key for change in store.load()] == ["7"]
     assert sizes(path) < before / 10
-    again = sqlite3.connect(path)
-    assert again.execute("PRAGMA auto_vacuum").fetchone() == (2,)
-    again.close()
+    with contextlib.closing(sqlite3.connect(path)) as again:
+        assert again.execute("PRAGMA auto_vacuum").fetchone() == (2,)

@@ -19,6 +19,14 @@ def task(stage: Stage, job_id: str, task_id: str, **more: object) -> Task:
     return stage.world.jobs[job_id].tasks[task_id]
 
 
+def working(stage: Stage, job_id: str, count: int, **more: object) -> list[Task]:
+    """The tasks t0, t1, ... of a new job that others may preempt, with all that is due done."""
+    job(stage, job_id, **{"allowTaskPreemption": True, **more})
+    made = [task(stage, job_id, f"t{number}") for number in range(count)]
+    stage.settle()
+    return made
+
+
 def gang(stage: Stage, job_id: str, task_id: str, instances: int) -> Task:
     settings = {"numberOfInstances": instances, "coordinationCommandLine": "c"}
     return task(stage, job_id, task_id, multiInstanceSettings=settings)
@@ -31,27 +39,22 @@ def running(stage: Stage, job_id: str) -> list[str]:
 # Jobs beside each other
 
 
-def test_jobs_of_one_priority_share_a_pool_evenly(stage: Stage) -> None:
-    stage.pool(4)
+@pytest.mark.parametrize(
+    ("nodes", "policy", "shares"), [(4, {}, [2, 2]), (2, {"jobDefaultOrder": "creationtime"}, [2, 0])]
+)
+def test_jobs_of_one_priority_share_a_pool_evenly_unless_it_prefers_the_oldest(
+    stage: Stage, nodes: int, policy: dict[str, str], shares: list[int]
+) -> None:
+    stage.pool(nodes, taskSchedulingPolicy={"nodeFillType": "Spread", **policy})
     for job_id in ("a", "b"):
         job(stage, job_id)
         for number in range(6):
             task(stage, job_id, f"t{number}")
     stage.settle()
-    assert [len(running(stage, job_id)) for job_id in ("a", "b")] == [2, 2]
-    stage.exits(stage.world.jobs["a"].tasks["t0"])
-    stage.exits(stage.world.jobs["a"].tasks["t1"])
-    assert [len(running(stage, job_id)) for job_id in ("a", "b")] == [2, 2]
-
-
-def test_a_pool_that_prefers_the_oldest_job_serves_it_first(stage: Stage) -> None:
-    stage.pool(2, taskSchedulingPolicy={"nodeFillType": "Spread", "jobDefaultOrder": "creationtime"})
-    for job_id in ("a", "b"):
-        job(stage, job_id)
-        for number in range(2):
-            task(stage, job_id, f"t{number}")
-    stage.settle()
-    assert [len(running(stage, job_id)) for job_id in ("a", "b")] == [2, 0]
+    assert [len(running(stage, job_id)) for job_id in ("a", "b")] == shares
+    for name in ("t0", "t1"):
+        stage.exits(stage.world.jobs["a"].tasks[name])
+    assert [len(running(stage, job_id)) for job_id in ("a", "b")] == shares
 
 
 # Preemption
@@ -59,14 +62,12 @@ def test_a_pool_that_prefers_the_oldest_job_serves_it_first(stage: Stage) -> Non
 
 @pytest.mark.parametrize(
     ("low", "high"),
-    [({}, {"priority": 1}), ({"allowTaskPreemption": True}, {"priority": 0})],
+    [({"allowTaskPreemption": False}, {"priority": 1}), ({}, {"priority": 0})],
     ids=["not allowed", "no more urgent"],
 )
 def test_no_task_is_preempted_without_need(stage: Stage, low: dict[str, object], high: dict[str, object]) -> None:
     stage.pool(1)
-    job(stage, "low", **low)
-    first = task(stage, "low", "a")
-    stage.settle()
+    (first,) = working(stage, "low", 1, **low)
     job(stage, "high", **high)
     task(stage, "high", "u")
     assert (stage.settle(), first.state) == ([], "running")
@@ -74,16 +75,13 @@ def test_no_task_is_preempted_without_need(stage: Stage, low: dict[str, object],
 
 def test_no_more_give_way_than_are_needed(stage: Stage) -> None:
     stage.pool(3)
-    job(stage, "low", allowTaskPreemption=True)
-    for number in range(3):
-        task(stage, "low", f"t{number}")
-    stage.settle()
+    low = working(stage, "low", 3)
     job(stage, "high", priority=1, maxParallelTasks=2)
     for number in range(5):
         task(stage, "high", f"u{number}")
     stage.end_scopes()
     assert (len(running(stage, "high")), len(running(stage, "low"))) == (2, 1)
-    assert sum(one.requeues for one in stage.world.jobs["low"].tasks.values()) == 2
+    assert sum(one.requeues for one in low) == 2
 
 
 @pytest.mark.parametrize("started", [0, 1])
@@ -93,15 +91,11 @@ def test_no_task_gives_way_to_one_that_must_wait_for_others_of_its_job(stage: St
     for number in range(started):
         task(stage, "high", f"s{number}")
     stage.settle()
-    job(stage, "low", allowTaskPreemption=True)
-    for number in range(2):
-        task(stage, "low", f"t{number}")
-    stage.settle()
+    low = working(stage, "low", 2)
     for number in range(5):
         task(stage, "high", f"u{number}")
     stage.settle()
-    leaving = [one for one in stage.world.jobs["low"].tasks.values() if one.verdict]
-    assert (len(running(stage, "high")), len(leaving)) == (1, 1)
+    assert (len(running(stage, "high")), sum(one.verdict != "" for one in low)) == (1, 1)
 
 
 def test_only_the_tasks_whose_slots_are_needed_give_way(stage: Stage) -> None:
@@ -120,9 +114,7 @@ def test_only_the_tasks_whose_slots_are_needed_give_way(stage: Stage) -> None:
 
 def test_no_other_task_is_preempted_while_one_is_still_ending(stage: Stage) -> None:
     stage.pool(2)
-    job(stage, "low", allowTaskPreemption=True)
-    leaving = [task(stage, "low", f"t{number}") for number in range(2)]
-    stage.settle()
+    leaving = working(stage, "low", 2)
     job(stage, "high", priority=1)
     task(stage, "high", "u")
     stage.settle()
@@ -148,10 +140,7 @@ def test_the_latest_of_the_least_urgent_gives_way(stage: Stage) -> None:
 
 def test_a_gang_can_make_room_for_itself(stage: Stage) -> None:
     stage.gang_pool(3)
-    job(stage, "low", allowTaskPreemption=True)
-    for number in range(3):
-        task(stage, "low", f"t{number}")
-    stage.settle()
+    working(stage, "low", 3)
     job(stage, "high", priority=1)
     urgent = gang(stage, "high", "g", 2)
     stage.end_scopes()
@@ -160,9 +149,7 @@ def test_a_gang_can_make_room_for_itself(stage: Stage) -> None:
 
 def test_what_became_free_for_a_more_urgent_task_is_not_given_back_while_it_waits_for_more(stage: Stage) -> None:
     stage.pool(1, taskSlotsPerNode=2)
-    job(stage, "low", allowTaskPreemption=True)
-    low = [task(stage, "low", f"t{number}") for number in range(2)]
-    stage.settle()
+    low = working(stage, "low", 2)
     job(stage, "high", priority=1)
     urgent = task(stage, "high", "u", requiredSlots=2)
     stage.settle()
@@ -181,14 +168,13 @@ def test_a_waiting_gang_does_not_starve_behind_a_stream_of_single_tasks(stage: S
     stage.gang_pool(2)
     singles = [stage.task(f"s{number}") for number in range(2)]
     stage.settle()
-    waiting = stage.task("g", multiInstanceSettings={"numberOfInstances": 2, "coordinationCommandLine": "c"})
+    waiting = stage.gang(2)
     later = [stage.task(f"l{number}") for number in range(4)]
     stage.settle()
-    stage.exits(singles[0])
-    assert stage.world.hints == {}
-    assert (waiting.state, [one.state for one in later]) == ("active", ["active"] * 4)
-    stage.exits(singles[1])
-    assert (waiting.state, [one.state for one in later]) == ("running", ["active"] * 4)
+    for single, state in zip(singles, ("active", "running"), strict=True):
+        stage.exits(single)
+        assert stage.world.hints == {}
+        assert (waiting.state, [one.state for one in later]) == (state, ["active"] * 4)
 
 
 def test_a_gang_with_too_few_nodes_delays_no_other_task(stage: Stage) -> None:
@@ -289,8 +275,8 @@ def test_a_job_manager_that_must_not_be_on_a_spot_node_waits_for_a_dedicated_one
 
 
 def test_a_job_manager_that_cannot_be_is_refused_with_its_job(stage: Stage) -> None:
-    with pytest.raises(Exception, match="InvalidPropertyValue"):
-        stage.job(**manager(requiredSlots=0))
+    body = {"id": "job", "poolInfo": {"poolId": "pool"}, **manager(requiredSlots=0)}
+    assert stage.refusal(jobs.create_job, body=body).code == "InvalidPropertyValue"
     assert stage.world.jobs == {}
 
 
@@ -301,7 +287,7 @@ def test_a_task_that_is_tried_without_limit_rests_longer_and_longer(stage: Stage
     stage.pool(1)
     endless, other = stage.task(constraints={"maxTaskRetryCount": -1}), stage.task("other")
     stage.settle()
-    stage.exits(other) if other.state == "running" else None
+
     rests = []
     for _ in range(20):
         while endless.state != "running":
@@ -316,23 +302,18 @@ def test_a_task_that_is_tried_without_limit_rests_longer_and_longer(stage: Stage
     assert rests == [1, 2, 4, 8, 16, 32] + [60] * 8
 
 
-def test_a_task_that_rests_can_be_terminated_and_is_not_started_again(stage: Stage) -> None:
-    endless = stage.run_task(constraints={"maxTaskRetryCount": -1})
-    for _ in range(6):
-        stage.exits(endless, 1)
-    assert endless.state == "active"
-    stage.do(tasks.terminate_task, "job", "task")
-    stage.later(120)
-    assert (stage.settle(), endless.state) == ([], "completed")
-
-
-def test_after_a_restart_no_task_waits_for_its_retry(stage: Stage) -> None:
-    endless = stage.run_task(constraints={"maxTaskRetryCount": -1})
-    for _ in range(6):
-        stage.exits(endless, 1)
+def test_a_task_that_rests_can_be_terminated_and_after_a_restart_no_task_rests(stage: Stage) -> None:
+    stage.pool(2)
+    endless = [stage.task(name, constraints={"maxTaskRetryCount": -1}) for name in ("a", "b")]
+    stage.settle()
+    for task_ in endless:
+        for _ in range(6):
+            stage.exits(task_, 1)
+        assert task_.state == "active"
+    stage.do(tasks.terminate_task, "job", "a")
     stage.restart()
     stage.boot()
-    assert endless.state == "running"
+    assert [task_.state for task_ in endless] == ["completed", "running"]
 
 
 def test_a_limited_number_of_retries_has_no_delay(stage: Stage) -> None:
