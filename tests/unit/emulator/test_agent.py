@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -527,14 +528,8 @@ def test_a_plain_node_becomes_the_parent_of_its_orphans(
 def test_a_node_that_cannot_start_says_why(
     steps: list[tuple[object, ...]], pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: object) -> None:
-        raise OSError(errno.EPERM, "no namespaces")
-
-    def end(code: int) -> None:
-        steps.append(("_exit", code))
-        raise Stopped
-
-    monkeypatch.setattr(agent, "become_init", refuse)
+    end = Mock(side_effect=Stopped)
+    monkeypatch.setattr(agent, "become_init", Mock(side_effect=OSError(errno.EPERM, "no namespaces")))
     monkeypatch.setattr(os, "_exit", end)
     with pytest.raises(Stopped):
         agent.main(Channel(pair[0]), dict(BOOT))
@@ -542,7 +537,7 @@ def test_a_node_that_cannot_start_says_why(
     assert answer is not None
     assert answer.pop("message").endswith("no namespaces")
     assert answer == {"event": "failed", "id": 0, "code": ""}
-    assert steps[-1] == ("_exit", 1)
+    end.assert_called_once_with(1)
 
 
 def test_a_supervisor_that_was_killed_takes_the_exit_codes_of_its_runs_with_it(

@@ -16,7 +16,7 @@ import tarfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, cast
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -329,13 +329,8 @@ def test_an_emulator_of_another_user_or_in_a_container_is_not_forgotten(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert swept(tmp_path / "gone", seen_from="mnt:[1]") == []
-
-    def forbidden(*_: Any, **__: Any) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    directory = tmp_path / "theirs" / "data"
-    monkeypatch.setattr(Path, "stat", forbidden)
-    assert swept(directory) == []
+    monkeypatch.setattr(Path, "stat", Mock(side_effect=PermissionError(13, "Permission denied")))
+    assert swept(tmp_path / "theirs" / "data") == []
 
 
 @pytest.mark.parametrize(

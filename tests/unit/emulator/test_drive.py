@@ -8,13 +8,14 @@ import logging
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
 from batchtrain.emulator import drive, http, jobs, nodes, pools, reports, scheduler, tasks, wire
 from batchtrain.emulator.blob_store import BlobStore
 from batchtrain.emulator.injection import Injection
-from batchtrain.emulator.interface import Exit, NodeUnfit, NodeUp
+from batchtrain.emulator.interface import NodeUnfit
 from batchtrain.emulator.pace import Pace
 from batchtrain.emulator.records import Node
 from batchtrain.emulator.reply import Call, Reply, Slice, Steps
@@ -127,12 +128,10 @@ async def reaches(account: Account, state: str) -> Node:
 
 
 async def test_a_node_that_is_unfit_has_the_reason_of_the_machine(
-    account: Account, caplog: pytest.LogCaptureFixture
+    account: Account, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def boot(spec: object, lost: object) -> NodeUp:
-        raise NodeUnfit("ApplicationPackageError", "no such package")
-
-    account.machine.boot = boot  # type: ignore[method-assign]
+    reason = NodeUnfit("ApplicationPackageError", "no such package")
+    monkeypatch.setattr(account.machine, "boot", AsyncMock(side_effect=reason))
     account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
     node = await reaches(account, "unusable")
     (error,) = node.errors
@@ -141,23 +140,21 @@ async def test_a_node_that_is_unfit_has_the_reason_of_the_machine(
     assert f"node {node.id} is unusable: no such package" in caplog.messages
 
 
-@pytest.mark.parametrize("fault", [False, True])
+@pytest.mark.parametrize("reason", ["a fault was asked for (boot-fails)", "no space"])
 async def test_a_new_node_that_does_not_boot_is_given_up_with_its_reason(
-    account: Account, fault: bool, caplog: pytest.LogCaptureFixture
+    account: Account, monkeypatch: pytest.MonkeyPatch, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def boot(spec: object, lost: object) -> NodeUp:
-        raise OSError("no space")
-
-    if fault:
-        account.world.injections.add(Injection(kind="boot-fails", resource="pools/pool/nodes/*"))
+    if reason == "no space":
+        monkeypatch.setattr(account.machine, "boot", AsyncMock(side_effect=OSError(reason)))
     else:
-        account.machine.boot = boot  # type: ignore[method-assign]
+        account.world.injections.add(Injection(kind="boot-fails", resource="pools/pool/nodes/*"))
     account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-    await account.until(lambda: account.world.pools["pool"].record.resize_errors)
-    (error,) = account.world.pools["pool"].record.resize_errors
-    reason = "a fault was asked for (boot-fails)" if fault else "no space"
+    pool = account.world.pools["pool"]
+    await account.until(lambda: pool.record.resize_errors)
+    (error,) = pool.record.resize_errors
     assert (error["code"], error["message"].partition(": ")[2]) == ("AllocationFailed", reason)
     assert caplog.messages[-1].endswith(f" did not boot: {reason}")
+    assert (pool.record.allocation, pool.nodes) == ("steady", {})
 
 
 async def test_a_node_that_is_up_or_dies_is_logged(account: Account, caplog: pytest.LogCaptureFixture) -> None:
@@ -232,11 +229,10 @@ async def test_the_output_of_a_task_that_is_ended_but_not_deleted_is_uploaded_be
     assert account.machine.uploaded == [account.machine.runs[0][1]] * uploads
 
 
-async def test_a_command_that_the_machine_cannot_start_fails_with_its_reason(account: Account) -> None:
-    async def run(node_id: str, run: object) -> Exit:
-        raise RuntimeError("no more processes")
-
-    account.machine.run = run  # type: ignore[method-assign]
+async def test_a_command_that_the_machine_cannot_start_fails_with_its_reason(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(account.machine, "run", AsyncMock(side_effect=RuntimeError("no more processes")))
     account.queue("exit 0")
     await account.until(lambda: account.state() == "completed")
     failure = account.world.jobs["job"].tasks["task"].failure
@@ -246,7 +242,7 @@ async def test_a_command_that_the_machine_cannot_start_fails_with_its_reason(acc
 
 
 async def test_the_logs_of_a_node_are_sent_where_the_request_says(
-    account: Account, caplog: pytest.LogCaptureFixture
+    account: Account, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     await account.begin("wait")
     node, url = node_of(account), "https://store/logs?sig=x"
@@ -254,11 +250,7 @@ async def test_the_logs_of_a_node_are_sent_where_the_request_says(
     account.do(nodes.upload_logs, "pool", node.id, body=body)
     await account.until(lambda: account.machine.logs)
     assert account.machine.logs[0][:2] == (node.id, url)
-
-    async def refused(*_: str) -> None:
-        raise OSError("refused")
-
-    account.machine.send_logs = refused  # type: ignore[method-assign]
+    monkeypatch.setattr(account.machine, "send_logs", AsyncMock(side_effect=OSError("refused")))
     account.do(nodes.upload_logs, "pool", node.id, body=body)
     await account.until(lambda: f"the logs of node {node.id} were not uploaded: refused" in caplog.messages)
 
@@ -286,21 +278,12 @@ async def test_a_gang_coordinates_on_all_its_nodes_before_its_application_runs(a
     assert len({node for node, _ in account.machine.runs}) == 2
 
 
-@pytest.mark.parametrize(
-    "operation",
-    [nodes.reboot_node, nodes.deallocate_node, nodes.reimage_node],
-    ids=["reboot", "deallocate", "reimage"],
-)
+@pytest.mark.parametrize("operation", [nodes.reboot_node, nodes.deallocate_node, nodes.reimage_node])
 async def test_a_reboot_keeps_the_directory_of_a_node_and_a_reimage_does_not(
-    account: Account, operation: Callable[[World, Call], Reply]
+    account: Account, monkeypatch: pytest.MonkeyPatch, operation: Callable[[World, Call], Reply]
 ) -> None:
-    removed: list[str] = []
-
-    async def remove(node_id: str) -> None:
-        await account.machine.shutdown(node_id)
-        removed.append(node_id)
-
-    account.machine.remove = remove  # type: ignore[method-assign]
+    remove = AsyncMock(side_effect=account.machine.shutdown)
+    monkeypatch.setattr(account.machine, "remove", remove)
     account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
     node = await reaches(account, "idle")
     account.do(operation, "pool", node.id, body={})
@@ -308,7 +291,7 @@ async def test_a_reboot_keeps_the_directory_of_a_node_and_a_reimage_does_not(
         await account.until(lambda: node.state == "deallocated")
         account.do(nodes.start_node, "pool", node.id, body={})
     await account.until(lambda: node.boots == 2 and node.state == "idle")
-    assert removed == [node.id] * (operation is nodes.reimage_node)
+    assert remove.await_count == (operation is nodes.reimage_node)
 
 
 async def test_a_preparation_whose_node_is_lost_runs_again_after_the_boot(account: Account) -> None:
@@ -384,13 +367,8 @@ async def test_an_effect_that_cannot_begin_is_logged_and_the_others_begin(
 async def test_an_internal_error_is_logged(
     account: Account, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, function: str
 ) -> None:
-    def failing(*_: object) -> None:
-        raise RuntimeError
-
-    if function == "due":
-        monkeypatch.setattr(scheduler, "due", failing)
-    else:
-        monkeypatch.setattr(account.machine, "sweep", failing)
+    owner, name = (scheduler, "due") if function == "due" else (account.machine, "sweep")
+    monkeypatch.setattr(owner, name, Mock(side_effect=RuntimeError))
     account.driver.recover()
     await account.until(lambda: "internal error" in caplog.messages)
 
@@ -400,22 +378,14 @@ async def test_a_database_that_gives_no_space_back_is_asked_after_the_next_delet
 ) -> None:
     monkeypatch.setattr(drive, "GIVE_BACK_AFTER", 0.0)
     monkeypatch.setattr(drive, "GIVE_BACK_AGAIN", 0.0)
-    answers = iter([sqlite3.OperationalError("database is locked"), True, False])
-
-    def give_back() -> bool:
-        answer = next(answers)
-        if isinstance(answer, Exception):
-            raise answer
-        account.store.has_deleted = answer
-        return answer
-
-    account.store.give_back = give_back  # type: ignore[method-assign]
+    give_back = Mock(side_effect=[sqlite3.OperationalError("database is locked"), True, False])
+    monkeypatch.setattr(account.store, "give_back", give_back)
     for name in ("one", "two"):
         account.do(pools.create_pool, body={**POOL, "id": name})
         account.do(pools.delete_pool, name)
         await account.until(lambda: not account.world.pools and account.driver._giving_back is None)
     assert caplog.messages == ["the database gives no space back: database is locked"]
-    assert next(answers, None) is None
+    assert give_back.call_count == 3
 
 
 def test_a_directory_that_cannot_be_moved_or_deleted_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -430,13 +400,11 @@ def test_a_directory_that_cannot_be_moved_or_deleted_is_named(tmp_path: Path, ca
 
 
 async def test_nodes_end_although_the_reading_of_the_clock_cannot_be_stored(
-    account: Account, caplog: pytest.LogCaptureFixture
+    account: Account, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def note(*_: str) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
-
+    full = sqlite3.OperationalError("database or disk is full")
     await account.begin("wait")
-    account.store.note = note  # type: ignore[method-assign]
+    monkeypatch.setattr(account.store, "note", Mock(side_effect=full))
     await account.driver.stop()
     assert account.machine.specs == {}
     assert "the clock's reading is not stored: database or disk is full" in caplog.messages

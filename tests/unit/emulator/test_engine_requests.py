@@ -220,31 +220,30 @@ def copied(node: Path, data: bytes, *, framed: bool) -> tuple[bytes, bytes, byte
     return (node / "run/stdout.txt").read_bytes(), (node / "run/stderr.txt").read_bytes(), last
 
 
-def test_the_frames_of_an_engine_go_to_the_file_of_their_stream(tmp_path: Path) -> None:
-    data = frame(1, b"out") + frame(2, b"error") + frame(1, b"") + frame(0, b"put")
-    assert copied(tmp_path, data, framed=True) == (b"output", b"error", b"output")
+LONG = b"x" * (CHUNK + 7)
 
 
-def test_a_second_command_of_a_task_appends(tmp_path: Path) -> None:
-    copied(tmp_path, frame(1, b"a") + frame(2, b"b"), framed=True)
-    assert copied(tmp_path, frame(1, b"c") + frame(2, b"d"), framed=True) == (b"ac", b"bd", b"c")
-
-
-def test_a_frame_may_be_longer_than_one_read(tmp_path: Path) -> None:
-    long = b"x" * (CHUNK + 7)
-    out, error, last = copied(tmp_path, frame(1, long) + frame(2, b"e"), framed=True)
-    assert (out, error) == (long, b"e")
-    assert last == b"x" * REMEMBERED
+@pytest.mark.parametrize(
+    ("data", "framed", "files"),
+    [
+        (frame(1, b"out") + frame(2, b"error") + frame(1, b"") + frame(0, b"put"), True,
+         (b"output", b"error", b"output")),
+        (frame(1, LONG) + frame(2, b"e"), True, (LONG, b"e", b"x" * REMEMBERED)),
+        (frame(2, b"text"), False, (frame(2, b"text"), b"", frame(2, b"text"))),
+    ],
+    ids=["frames", "a frame longer than one read", "a terminal"],
+)  # fmt: skip
+def test_the_stream_of_an_engine_goes_to_its_files_and_that_of_a_second_command_after_it(
+    tmp_path: Path, data: bytes, *, framed: bool, files: tuple[bytes, bytes, bytes]
+) -> None:
+    assert copied(tmp_path, data, framed=framed) == files
+    out, error, last = copied(tmp_path, frame(1, b"c") + frame(2, b"d"), framed=True)
+    assert (out, error, last) == (files[0] + b"c", files[1] + b"d", b"c")
 
 
 def test_a_stream_that_breaks_off_leaves_what_came(tmp_path: Path) -> None:
     assert copied(tmp_path, frame(1, b"whole") + frame(1, b"parted")[:-2], framed=True)[0] == b"wholepart"
     assert copied(tmp_path, frame(1, b"")[:5], framed=True)[0] == b"wholepart"
-
-
-def test_the_stream_of_a_terminal_has_no_frames(tmp_path: Path) -> None:
-    data = frame(2, b"text")
-    assert copied(tmp_path, data, framed=False) == (data, b"", data)
 
 
 async def test_without_a_directory_nothing_is_copied(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import AsyncMock, Mock
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -20,7 +21,7 @@ from batchtrain.emulator.blob_store import BlobStore
 from batchtrain.emulator.interface import NodeLogin, NodeLost, StorageAccount, StorageMissing
 from batchtrain.emulator.machine import packages
 from batchtrain.emulator.package_files import FOLDER, PackageFolder
-from batchtrain.emulator.reply import Reply, Slice
+from batchtrain.emulator.reply import Slice
 from batchtrain.emulator.world import USER_SUBSCRIPTION
 from batchtrain.errors import shortened
 from tests.emulation import POOL, START, Account
@@ -376,11 +377,7 @@ async def test_a_path_that_is_newer_or_older_than_the_version_is_not_there(servi
 async def test_a_bug_and_a_full_disk_have_the_services_error_bodies(
     service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    errors = [sqlite3.OperationalError("disk is full"), KeyError("x")]
-
-    def change(_: object) -> Reply:
-        raise errors.pop(0)
-
+    change = Mock(side_effect=[sqlite3.OperationalError("disk is full"), KeyError("x")])
     monkeypatch.setattr(service.account.driver, "change", change)
     with caplog.at_level(logging.ERROR, "batchtrain.emulator.http"):
         busy = await service.ask("POST", "/pools", POOL)
@@ -545,27 +542,17 @@ async def test_a_node_is_struck_by_each_name_that_a_view_shows_and_any_other_nam
 
 
 async def test_a_login_and_the_storage_are_the_machines(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine: Any = service.account.machine
     account = StorageAccount("devstore", "a2V5", "http://127.0.0.1:10000/devstore")
-    answers: list[StorageAccount | None] = [account, None]
-
-    async def storage() -> StorageAccount:
-        if found := answers.pop(0):
-            return found
-        raise StorageMissing("npm is missing")
-
-    def login(node_id: str) -> NodeLogin:
-        if node_id == "node-1":
-            return NodeLogin(("ssh", "node-1"), ("relay",))
-        raise NodeLost(f"there is no node {node_id}")
-
-    monkeypatch.setattr(machine, "storage", storage, raising=False)
-    monkeypatch.setattr(machine, "login", login, raising=False)
+    storage = AsyncMock(side_effect=[account, StorageMissing("npm is missing")])
+    login = Mock(side_effect=[NodeLogin(("ssh", "node-1"), ("relay",)), NodeLost("there is no node x")])
+    monkeypatch.setattr(service.account.machine, "storage", storage, raising=False)
+    monkeypatch.setattr(service.account.machine, "login", login, raising=False)
     assert (await service.ask("POST", "/_emulator/storage")).document == account._asdict()
     assert reason(await service.ask("POST", "/_emulator/storage")) == "npm is missing"
     node_login = (await service.ask("GET", "/_emulator/login/node-1")).document
     assert node_login == {"ssh": ["ssh", "node-1"], "relay": ["relay"]}
     assert reason(await service.ask("GET", "/_emulator/login/x")).startswith("there is no node x; `batchtrain pool")
+    assert [call.args for call in login.call_args_list] == [("node-1",), ("x",)]
 
 
 async def test_a_reset_empties_the_account_and_a_stop_is_passed_on(service: Service) -> None:

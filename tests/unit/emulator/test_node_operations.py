@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from batchtrain.emulator import (
     users,
 )
 from batchtrain.emulator.injection import Injection
-from batchtrain.emulator.interface import Exit
+from batchtrain.emulator.interface import Exit, NodeUp
 from batchtrain.emulator.records import Node
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.world import World
@@ -227,14 +228,20 @@ def test_a_node_whose_scheduling_was_disabled_comes_back_offline(stage: Stage) -
     assert node.state == "offline"
 
 
-@pytest.mark.parametrize("report", [node_reports.node_failed, node_reports.node_unfit])
-def test_a_node_that_leaves_while_it_does_not_boot_is_removed(stage: Stage, report: Any) -> None:
+@pytest.mark.parametrize(
+    ("report", "reason"),
+    [
+        (node_reports.node_failed, ["no such file"]),
+        (node_reports.node_unfit, ["ApplicationPackageError", "no such file"]),
+        (node_reports.node_up, [NodeUp(Path("/node"), "/mnt", {}, "process")]),
+    ],
+)
+def test_a_node_that_leaves_while_it_boots_is_removed(stage: Stage, report: Any, reason: list[object]) -> None:
     stage.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
     (boot,) = stage.settle()
     stage.do(pools.delete_pool, "pool")
     assert stage.settle() == []
-    code = ("ApplicationPackageError",) if report is node_reports.node_unfit else ()
-    report(stage.world, boot.node, *code, "no such file", stage.now)  # type: ignore[attr-defined]
+    report(stage.world, boot.node, *reason, stage.now)  # type: ignore[attr-defined]
     assert kinds(stage.settle()) == [scheduler.RemoveNode]
 
 

@@ -105,25 +105,6 @@ def test_a_deleted_pool_is_deleting_until_its_nodes_are_gone(stage: Stage) -> No
     assert stage.refusal(pools.get_pool, "pool").code == "PoolNotFound"
 
 
-def test_a_pool_deleted_while_its_nodes_boot_goes_too(stage: Stage) -> None:
-    stage.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-    (boot,) = stage.settle()
-    stage.do(pools.delete_pool, "pool")
-    assert stage.settle() == []
-    stage.up(boot.node)
-    assert [type(effect) for effect in stage.settle()] == [scheduler.RemoveNode]
-
-
-def test_a_node_that_cannot_boot_ends_the_resize_with_an_error(stage: Stage) -> None:
-    stage.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
-    (boot,) = stage.settle()
-    node_reports.node_failed(stage.world, boot.node, "no memory", stage.now)
-    assert stage.settle() == []
-    found = pool_of(stage)
-    assert (found["allocationState"], found["currentDedicatedNodes"]) == ("steady", 0)
-    assert found["resizeErrors"][0]["code"] == "AllocationFailed"
-
-
 def test_two_pools_that_grow_at_once_keep_to_the_quota(stage: Stage) -> None:
     """Several are due at once after the service could not store them for a time."""
     stage.world.quotas = Quotas(nodes=3)
@@ -147,11 +128,14 @@ def test_a_hint_says_which_pools_hold_the_quota_that_a_pool_reached(stage: Stage
     )
 
 
-def test_a_node_waits_for_its_start_task(stage: Stage) -> None:
-    (node,) = stage.pool(1, startTask=START_TASK)
+@pytest.mark.parametrize(("more", "code", "result"), [({}, 0, "success"), ({"waitForSuccess": False}, 1, "failure")])
+def test_a_node_waits_for_its_start_task_and_without_wait_for_success_a_failed_one_will_do(
+    stage: Stage, more: dict[str, object], code: int, result: str
+) -> None:
+    (node,) = stage.pool(1, startTask={**START_TASK, **more})
     assert (node.state, node.start["state"]) == ("waitingforstarttask", "running")
-    node_reports.start_task_ended(stage.world, node.id, 1, Exit(0), stage.now)
-    assert (node.state, node.start["result"], node.start["exitCode"]) == ("idle", "success", 0)
+    node_reports.start_task_ended(stage.world, node.id, 1, Exit(code), stage.now)
+    assert (node.state, node.start["result"], node.start["exitCode"]) == ("idle", result, code)
 
 
 def test_a_start_task_is_tried_again_and_then_given_up(stage: Stage) -> None:
@@ -172,12 +156,6 @@ def test_a_start_task_that_its_pool_has_no_longer_is_not_tried_again(stage: Stag
     node_reports.start_task_ended(stage.world, node.id, 1, Exit(1), stage.now)
     assert stage.settle() == []
     assert node.state == "starttaskfailed"
-
-
-def test_a_failed_start_task_without_wait_for_success_leaves_the_node_usable(stage: Stage) -> None:
-    (node,) = stage.pool(1, startTask={**START_TASK, "waitForSuccess": False})
-    node_reports.start_task_ended(stage.world, node.id, 1, Exit(1), stage.now)
-    assert (node.state, node.start["result"]) == ("idle", "failure")
 
 
 def test_a_rebooted_node_shuts_down_boots_and_starts_again(stage: Stage) -> None:

@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -765,17 +766,13 @@ def test_plain_nodes_are_told_with_the_reason_and_the_remedy(
 def test_a_kernel_is_tried_without_a_user_namespace_only_by_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int, tries: list[bool]
 ) -> None:
-    tried: list[bool] = []
-
-    def probe(data_dir: Path, user_namespace: bool) -> str:
-        tried.append(user_namespace)
-        return "no"
-
+    probe = Mock(return_value="no")
     monkeypatch.setattr(process, "_probe", probe)
     monkeypatch.setattr(os, "getuid", lambda: uid)
     monkeypatch.delenv("BATCHTRAIN_EMULATOR_ISOLATION", raising=False)
     plain = process._isolation(tmp_path)
-    assert (plain.kind, plain.reason, tried) == ("process", "the kernel refuses namespaces: no", tries)
+    assert (plain.kind, plain.reason) == ("process", "the kernel refuses namespaces: no")
+    assert [call.args[1] for call in probe.call_args_list] == tries
     monkeypatch.setenv("BATCHTRAIN_EMULATOR_ISOLATION", "namespaces")
     with pytest.raises(OSError, match="but this kernel refuses them: no"):
         process._isolation(tmp_path)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -57,6 +58,9 @@ def start(settings: Settings) -> Status:
     """Start it and end it."""
     with Emulator(settings, FakeMachine.open) as emulator:
         return emulator.status
+
+
+RECORD = '{"endpoint": "http://127.0.0.1:1", "account": "acct", "pid": 1}'
 
 
 # --- settings and status --------------------------------------------------------------------------------------------
@@ -130,7 +134,13 @@ def test_the_differences_to_a_running_emulator_are_named(running: Status, data_d
 # --- the data directory ---------------------------------------------------------------------------------------------
 
 
-def test_a_new_directory_and_key_are_for_their_owner_alone_and_the_key_stays(data_dir: Path) -> None:
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_new_or_empty_directory_and_its_key_are_for_their_owner_alone_and_the_key_stays(
+    data_dir: Path, *, exists: bool
+) -> None:
+    if exists:
+        data_dir.mkdir()
+        data_dir.chmod(0o777)
     first = start(Settings(data_dir, port=0))
     assert data_dir.stat().st_mode & 0o777 == 0o700
     assert (data_dir / "key").stat().st_mode & 0o777 == 0o600
@@ -152,21 +162,16 @@ def test_a_directory_of_other_files_is_refused_and_left_as_it_is(data_dir: Path)
 @pytest.mark.parametrize(("mode", "writers"), [(0o702, "every user"), (0o722, "every user"), (0o720, "its group")])
 def test_a_directory_that_others_can_change_is_refused(data_dir: Path, mode: int, writers: str) -> None:
     start(Settings(data_dir, port=0))
+    (data_dir / "emulator.json").write_text(RECORD)
     data_dir.chmod(mode)
-    with pytest.raises(Unsafe, match=f"can be changed by {writers}.*chmod -R go-w"):
-        start(Settings(data_dir, port=0))
-
-
-def test_an_empty_directory_that_others_can_change_becomes_the_owners(data_dir: Path) -> None:
-    data_dir.mkdir()
-    data_dir.chmod(0o777)
-    start(Settings(data_dir, port=0))
-    assert data_dir.stat().st_mode & 0o777 == 0o700
+    for use in (lambda: start(Settings(data_dir, port=0)), lambda: server.status(data_dir)):
+        with pytest.raises(Unsafe, match=f"can be changed by {writers}.*chmod -R go-w"):
+            use()
 
 
 def test_a_directory_of_another_user_is_refused(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start(Settings(data_dir, port=0))
-    (data_dir / "emulator.json").write_text('{"endpoint": "http://127.0.0.1:1", "account": "acct", "pid": 1}')
+    (data_dir / "emulator.json").write_text(RECORD)
     monkeypatch.setattr(os, "getuid", lambda: 4711)
     for use in (lambda: start(Settings(data_dir, port=0)), lambda: server.status(data_dir)):
         with pytest.raises(Unsafe, match=r"and you are user 4711: .*BATCHTRAIN_EMULATOR_DIR"):
@@ -203,10 +208,8 @@ def test_a_database_of_a_later_version_is_refused(data_dir: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_written_is_named(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(state_files, "write_atomically", full)
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(state_files, "write_atomically", Mock(side_effect=full))
     with pytest.raises(StartFailed, match=r"cannot be written \(No space left on device\): make room"):
         start(Settings(data_dir, port=0))
 
@@ -342,13 +345,6 @@ def test_an_emulator_that_cannot_prove_its_key_or_has_another_process_is_none(ru
         (data_dir / "emulator.json").write_text(json.dumps({**record, **wrong}))
         (data_dir / "key").write_text(f"{key}\n")
         assert server.status(data_dir) is None, (wrong, key)
-
-
-def test_a_directory_that_others_can_change_names_no_emulator(running: Status, data_dir: Path) -> None:
-    data_dir.chmod(0o720)
-    with pytest.raises(Unsafe, match="its group"):
-        server.status(data_dir)
-    data_dir.chmod(0o700)
 
 
 def test_it_is_kept_until_its_next_start(data_dir: Path) -> None:
@@ -536,11 +532,8 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_may(monkeypatch: pytest.
 class Spawned:
     """Stands for `os.posix_spawn`: what it was given, and what the process reports."""
 
-    def __init__(self, report: str, *, at_death: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, report: str) -> None:
         self.report, self.killed = report, list[tuple[int, int]]()
-        self.command: list[str] = []
-        self.environment: dict[str, str] = {}
-        self.log = b""
 
     def __call__(self, program: str, command: list[str], environment: dict[str, str], **more: Any) -> int:
         self.command, self.environment = command, environment
@@ -647,18 +640,10 @@ def test_an_emulator_that_runs_is_not_started_again(running: Status, data_dir: P
 
 def test_an_emulator_that_another_process_starts_is_waited_for(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     status = Status("http://h", "acct", "key", 1, data_dir, data_dir)
-    answers: list[Any] = [AlreadyRunning("it runs"), AlreadyRunning("it runs"), status]
-
-    def spawn(settings: Settings) -> Status:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return status
-
-    monkeypatch.setattr(server, "spawn", spawn)
+    monkeypatch.setattr(server, "spawn", Mock(side_effect=[*[AlreadyRunning("it runs")] * 2, status]))
     assert server.ensure(Settings(data_dir)) == (status, True)
     monkeypatch.setattr(server, "START_SECONDS", -1.0)
-    answers[:] = [AlreadyRunning("it runs")]
+    monkeypatch.setattr(server, "spawn", Mock(side_effect=AlreadyRunning("it runs")))
     with pytest.raises(AlreadyRunning):
         server.ensure(Settings(data_dir))
 

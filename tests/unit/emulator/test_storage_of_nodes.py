@@ -293,12 +293,14 @@ def mounted(blobs: FakeBlobs, tmp_path: Path) -> Mounted:
     return Mounted(blobs, tmp_path)
 
 
-def test_both_sides_get_what_they_lack(mounted: Mounted) -> None:
+def test_both_sides_get_what_they_lack_and_its_state_is_the_owners(mounted: Mounted) -> None:
     mounted.write("deep/a b#.txt", "a")
     mounted.blobs.put("box", "other/c", b"c")
     both = {"deep/a b#.txt": "a", "other/c": "c"}
     assert mounted.copy() == (both, both)
     assert (mounted.directory / "other/c").stat().st_mode & 0o777 == 0o777
+    state = mounted.data_dir / "storage" / "mounted"
+    assert (state.stat().st_mode & 0o777, [path.name for path in state.iterdir()]) == (0o700, ["box.json"])
     before = len(mounted.blobs.requests)
     assert mounted.copy() == (both, both)
     assert all("box/" not in request for request in mounted.blobs.requests[before:]), "nothing travels twice"
@@ -370,14 +372,6 @@ def test_a_name_of_a_blob_may_have_1024_characters(mounted: Mounted) -> None:
     assert len(name) == 1024
     mounted.blobs.put("box", name, b"x")
     assert mounted.copy()[0] == {name: "x"}
-
-
-def test_the_state_of_a_mounted_container_is_its_owners(mounted: Mounted) -> None:
-    mounted.write("a", "a")
-    mounted.copy()
-    state = mounted.data_dir / "storage" / "mounted"
-    assert state.stat().st_mode & 0o777 == 0o700
-    assert [path.name for path in state.iterdir()] == ["box.json"]
 
 
 def test_a_copy_that_cannot_be_noted_is_told_and_fails_nothing(
