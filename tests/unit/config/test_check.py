@@ -2113,10 +2113,7 @@ def test_a_persons_own_size_is_known() -> None:
 
 # --- properties that are gone ---------------------------------------------------------------------------------------
 
-_GONE_TASK = {
-    "remove_container_after_exit": False,
-    "name": "n",
-}
+_GONE_TASK = {"remove_container_after_exit": False, "name": "n"}
 _SIGNATURE = {"image": "library://a", "encryption": {"certificate": {}}}
 _THUMBPRINT = {"x509_cert_sha1_thumbprint": "AB12"}
 _SIGN_IN = {**_THUMBPRINT, "endpoint": "https://example.org"}

@@ -103,10 +103,7 @@ def test_a_directory_without_configuration_says_what_is_expected(tmp_path: Path)
 
 
 def test_a_setting_wins_over_the_file(tmp_path: Path) -> None:
-    settings = {
-        "pool_specification.vm_count.dedicated": "3",
-        "job_specifications[0].tasks[0].command": "x",
-    }
+    settings = {"pool_specification.vm_count.dedicated": "3", "job_specifications[0].tasks[0].command": "x"}
     recipe = load(write(tmp_path, pool=POOL, jobs=JOBS), settings=settings).recipe
     assert recipe.pool and recipe.pool.vm_count.dedicated == 3
     assert recipe.jobs[0].tasks[0].command == "x"

@@ -37,16 +37,8 @@ def pool(**more: Any) -> Pool:
         ({"autoscale": "to_zero"}, (2, 1), ""),
         ({"autoscale": {}}, (2, 1), ""),
         (scenario(7, None), (7, 1), ""),
-        (
-            scenario(7, -1),
-            (7, None),
-            "`autoscale.scenario.maximum_vm_count.low_priority`: -1 is no limit; write",
-        ),
-        (
-            scenario(-1, -1),
-            (None, None),
-            "count.dedicated` and `autoscale.scenario.maximum_vm_count.low_priority`",
-        ),
+        (scenario(7, -1), (7, None), "`autoscale.scenario.maximum_vm_count.low_priority`: -1 is no limit; write"),
+        (scenario(-1, -1), (None, None), "count.dedicated` and `autoscale.scenario.maximum_vm_count.low_priority`"),
         ({"autoscale": {"formula": BOTH}}, (50, 4), ""),
         ({"autoscale": {**scenario(-1, -1)["autoscale"], "formula": BOTH}}, (50, 4), ""),
         (

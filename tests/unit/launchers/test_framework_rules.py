@@ -45,11 +45,7 @@ def test_processes_of_all_nodes_are_shared_evenly() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        ({"processes_per_node": 0}, "at least 1"),
-        ({"processes_per_node": " "}, "is empty"),
-    ],
+    ("more", "says"), [({"processes_per_node": 0}, "at least 1"), ({"processes_per_node": " "}, "is empty")]
 )
 def test_numbers_that_cannot_be_are_refused(more: dict[str, Any], says: str) -> None:
     with pytest.raises(PlanError, match=says):
@@ -176,8 +172,7 @@ def test_flags_that_the_command_has_places_for_are_not_put_at_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "meaning"),
-    [("10.0.0.4:29500", Rendezvous(None, 29500)), ("ib0:10.0.0.4:29500", Rendezvous("ib0", 29500))],
+    ("text", "meaning"), [("10.0.0.4:29500", Rendezvous(None, 29500)), ("ib0:10.0.0.4:29500", Rendezvous("ib0", 29500))]
 )
 def test_a_rendezvous_of_dlbs_gives_interface_and_port(text: str, meaning: Rendezvous) -> None:
     assert rendezvous(text) == meaning

@@ -11,16 +11,7 @@ from pathlib import Path
 import pytest
 
 from batchtrain.frameworks.base import Fabric, Shape
-from batchtrain.launchers import (
-    apptainer,
-    checkpoint,
-    plain,
-    preflight,
-    preparation,
-    python,
-    shell,
-    steps,
-)
+from batchtrain.launchers import apptainer, checkpoint, plain, preflight, preparation, python, shell, steps
 from batchtrain.launchers.apptainer import CALL, Apptainer
 from batchtrain.launchers.launch import Step, rendered
 from batchtrain.launchers.preparation import Moved, Selected, image_path, path_word

@@ -257,11 +257,7 @@ def test_there_is_news_when_a_rank_printed_since_the_last_event() -> None:
 
 @pytest.mark.parametrize(
     ("line", "rank", "node"),
-    [
-        ("[1:3] step 1 loss 2", 3, "n1"),
-        ("[1,3]<stdout>: step 1 loss 2", 3, ""),
-        ("[rank3]: step 1 loss 2", 3, ""),
-    ],
+    [("[1:3] step 1 loss 2", 3, "n1"), ("[1,3]<stdout>: step 1 loss 2", 3, ""), ("[rank3]: step 1 loss 2", 3, "")],
 )
 def test_a_line_of_the_merged_output_has_the_rank_of_its_prefix(line: str, rank: int, node: str) -> None:
     stream = MetricStream()

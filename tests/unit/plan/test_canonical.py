@@ -38,8 +38,7 @@ def test_another_plan_of_a_job_has_another_digest(other: tuple[Step, ...]) -> No
 
 
 @pytest.mark.parametrize(
-    "step",
-    [Step("pool.add", "p", {"id": "p"}), Step("job.add", "k", {"id": "k"}), Step("blob.upload", "j", {"x": 1})],
+    "step", [Step("pool.add", "p", {"id": "p"}), Step("job.add", "k", {"id": "k"}), Step("blob.upload", "j", {"x": 1})]
 )
 def test_the_digest_of_a_job_has_nothing_of_what_else_the_plan_does(step: Step) -> None:
     assert digest_of(step, JOB, ADD) == digest_of(JOB, ADD)

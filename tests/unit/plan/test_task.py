@@ -168,11 +168,7 @@ def test_a_registry_of_the_task_is_a_placeholder_or_an_identity() -> None:
         ),
         ({"shm_size": "2g"}, H100, "--shm-size=2g"),
         ({"shm_size": "8 GiB"}, {}, "--shm-size=8g"),
-        (
-            {"shm_size": "8g", "additional_docker_run_options": ["--shm-size", "1g"]},
-            {},
-            "--shm-size 1g",
-        ),
+        ({"shm_size": "8g", "additional_docker_run_options": ["--shm-size", "1g"]}, {}, "--shm-size 1g"),
         ({"additional_docker_run_options": ["--ipc=host"]}, H100, "--ipc=host"),
     ],
 )
@@ -226,11 +222,7 @@ def test_some_gpus_are_chosen_by_the_containers_toolkit(gpus: str, seen: str) ->
 
 @pytest.mark.parametrize(
     ("gpus", "environment", "devices"),
-    [
-        ("all", None, True),
-        ("disable", None, False),
-        ("2", [{"name": "ROCR_VISIBLE_DEVICES", "value": "0,1"}], True),
-    ],
+    [("all", None, True), ("disable", None, False), ("2", [{"name": "ROCR_VISIBLE_DEVICES", "value": "0,1"}], True)],
 )
 def test_amd_gpus_are_chosen_in_rocms_words(gpus: str, environment: Any, devices: bool) -> None:
     planned = plan(task={**DOCKER, "gpus": gpus}, pool=MI300X)

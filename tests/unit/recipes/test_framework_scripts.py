@@ -16,7 +16,9 @@ OLD = {"CNTK": (3, 6), "MXNet": (3, 7), "TensorFlow-Benchmarks": (3, 7)}
 SCRIPTS = sorted(path for path in RECIPES.glob("*/src/*.py"))
 
 
-@pytest.mark.parametrize(("copy", "source"), list(recipe_copies.copies()), ids=lambda path: f"{path.parts[-3]}-{path.name}")
+@pytest.mark.parametrize(
+    ("copy", "source"), list(recipe_copies.copies()), ids=lambda path: f"{path.parts[-3]}-{path.name}"
+)
 def test_a_copy_in_another_recipe_is_its_source(copy: Path, source: Path) -> None:
     assert copy.read_bytes() == source.read_bytes(), "run `python -m tests.recipe_copies`"
 

@@ -101,13 +101,7 @@ def test_the_output_of_retries_in_one_file_is_parted_by_attempt(run: RunDirector
     assert [(output.attempt, output.start) for output in record.outputs("t", "stdout")] == [(1, 0), (2, 0), (3, 14)]
 
 
-@pytest.mark.parametrize(
-    ("node", "ended_after", "outputs"),
-    [
-        ("n1", 30, [(1, 0), (2, 7)]),
-        ("n0", None, [(2, 0)]),
-    ],
-)
+@pytest.mark.parametrize(("node", "ended_after", "outputs"), [("n1", 30, [(1, 0), (2, 7)]), ("n0", None, [(2, 0)])])
 def test_an_attempt_that_fails_before_its_launch_text_takes_nothing_of_the_one_before(
     run: RunDirectory, node: str, ended_after: int | None, outputs: list[tuple[int, int]]
 ) -> None:

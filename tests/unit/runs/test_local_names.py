@@ -52,11 +52,7 @@ def test_the_longest_name_is_kept_and_a_longer_one_is_cut() -> None:
 
 @pytest.mark.parametrize(
     ("remote", "encoding", "local"),
-    [
-        ("ä ö/a", "ascii", "%C3%A4 %C3%B6/a"),
-        ("ä ö/日", "latin-1", "ä ö/%E6%97%A5"),
-        ("日", "utf-8", "日"),
-    ],
+    [("ä ö/a", "ascii", "%C3%A4 %C3%B6/a"), ("ä ö/日", "latin-1", "ä ö/%E6%97%A5"), ("日", "utf-8", "日")],
 )
 def test_what_the_file_system_cannot_encode_is_written_as_bytes(remote: str, encoding: str, local: str) -> None:
     assert safe_path(remote, encoding=encoding) == local

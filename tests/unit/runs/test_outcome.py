@@ -40,11 +40,7 @@ def models(*tasks: str) -> list[FileRecord]:
         ((0.1, 0.1), (1, 0), "/r/outputs/train-00000/model.pt (of train-00000, the best loss)"),
         ((0.5, 0.1), (1,), "/r/outputs/train-00001/model.pt"),
         ((0.5, 0.1), (0,), "/r/outputs/train-00000/model.pt (the best loss is of train-00001, which has none)"),
-        (
-            (0.5, 0.3, 0.1),
-            (0, 1),
-            "2 tasks have one in /r/outputs; the best loss is of train-00002, which has none",
-        ),
+        ((0.5, 0.3, 0.1), (0, 1), "2 tasks have one in /r/outputs; the best loss is of train-00002, which has none"),
     ],
 )
 def test_the_model_of_a_sweep_is_that_of_its_best_task(

@@ -310,10 +310,7 @@ def test_threads_of_a_torchruns_processes_are_shared_as_well() -> None:
 
 
 def test_infinibands_variables_are_set_only_where_a_port_is_active() -> None:
-    wanted: Any = {
-        "rdma": True,
-        "rdma_environment": {"NCCL_IB_HCA": "auto", "UCX_IB_PKEY": "auto", "A": "1"},
-    }
+    wanted: Any = {"rdma": True, "rdma_environment": {"NCCL_IB_HCA": "auto", "UCX_IB_PKEY": "auto", "A": "1"}}
     emulated = gang([1], facts={"emulated": True}, **wanted)
     assert some(defaults(emulated), "A") == {"ACCELERATE_USE_CPU": "true"}
     found = defaults(gang([1], facts=INFINIBAND, **wanted))

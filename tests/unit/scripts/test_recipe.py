@@ -293,11 +293,7 @@ def test_the_module_for_checkpoints_comes_with_them(train: Path) -> None:
         ("import jax", {"nodes": 2}, "distributed"),
         ("import os, keras\nos.environ['KERAS_BACKEND'] = 'torch'  # or jax", {"nodes": 2}, "DistributedDataParallel"),
         ("import os, keras\nos.environ['KERAS_BACKEND'] = 'jax'", {"nodes": 2}, "distributed"),
-        (
-            "import os, keras\nos.environ['KERAS_BACKEND'] = 'jax'\nkeras.distribution.initialize()",
-            {"nodes": 2},
-            "",
-        ),
+        ("import os, keras\nos.environ['KERAS_BACKEND'] = 'jax'\nkeras.distribution.initialize()", {"nodes": 2}, ""),
         ("from transformers import Trainer", {"nodes": 2}, ""),
         ("import mpi4py", {"nodes": 2}, ""),
         ("import torch", {"nodes": 2, "sweep": {"lr": [1, 2]}}, ""),
@@ -360,11 +356,7 @@ def test_the_accounts_beside_the_script_are_used(train: Path) -> None:
     ("text", "words", "message"),
     [
         ("import torch.multiprocessing as mp\nmp.spawn(f)", {}, LAUNCHES_ITSELF),
-        (
-            "import subprocess\nsubprocess.run(['mpirun', 'a'])",
-            {},
-            LAUNCHES_ITSELF,
-        ),
+        ("import subprocess\nsubprocess.run(['mpirun', 'a'])", {}, LAUNCHES_ITSELF),
         ("x = (\n", {}, r"train\.py:1: '\(' was never closed"),
         ("import torch, mpi4py\n", {}, "fits several frameworks"),
         ("import torch", {"framework": "pytroch"}, "there is no framework pytroch; choose one of mpi, pytorch,"),
