@@ -155,43 +155,16 @@ NAMED = [
     *(
         f"{name}={Z} python train.py"
         for name in (
-            "DB_PWD",
-            "ADMIN_PASS",
-            "WANDB_APIKEY",
-            "AZURE_DEVOPS_PAT",
-            "PGPASSWORD",
-            "MYSQL_PWD",
-            "HF_TOKEN",
-            "BLOB_KEY",
-            "AWS_SECRET_ACCESS_KEY",
-            "CLIENT_SECRET",
-            "API_KEY_2",
-            "GIT_CREDENTIALS",
-            "SENTRY_DSN",
-            "REDIS_AUTH",
-            "STORAGE_SAS",
-            "SSH_PASSPHRASE",
-            "DB_CONNECTION_STRING",
-            "TOKEN",
-            "KEY",
+            "DB_PWD", "ADMIN_PASS", "WANDB_APIKEY", "AZURE_DEVOPS_PAT", "PGPASSWORD", "MYSQL_PWD", "HF_TOKEN",
+            "BLOB_KEY", "AWS_SECRET_ACCESS_KEY", "CLIENT_SECRET", "API_KEY_2", "GIT_CREDENTIALS", "SENTRY_DSN",
+            "REDIS_AUTH", "STORAGE_SAS", "SSH_PASSPHRASE", "DB_CONNECTION_STRING", "TOKEN", "KEY",
         )
     ),
     *(
         f"train.py {option} {Z} --lr 0.1"
         for option in (
-            "--api-key",
-            "--api_key",
-            "--apiKey",
-            "-apikey",
-            "--password",
-            "--token",
-            "--hf-token",
-            "--secret",
-            "--client-secret",
-            "--account-key",
-            "--wandb-key",
-            "--passphrase",
-            "--auth-token",
+            "--api-key", "--api_key", "--apiKey", "-apikey", "--password", "--token", "--hf-token", "--secret",
+            "--client-secret", "--account-key", "--wandb-key", "--passphrase", "--auth-token",
         )
     ),
     f"train.py --api-key={Z} --lr 0.1",
@@ -223,7 +196,7 @@ NAMED = [
     f"'api_key' => '{Z}'",
     f"cat > x.yaml <<END\ntoken: {LONG}\nsecret: {LONG}\nEND",
     f"MYSQLPASS={Z} SLACKTOKEN={Z} pass_phrase={Z}",
-]
+]  # fmt: skip
 """By a name before the secret."""
 
 ORDINARY = [

@@ -42,13 +42,8 @@ REFUSED = {"recurrence-of-several-tasks": "recurrence-tasks"}
 """What Batch has no way for any more, in `tests/data/shipyard-refused`: the rule that says so."""
 
 UNSUPPORTED = (
-    "copy-to-nodes",
-    "file-share",
-    "filter-approximate",
-    "task-file-input",
-    "transfer-options",
-    "volume-gone",
-)
+    "copy-to-nodes", "file-share", "filter-approximate", "task-file-input", "transfer-options", "volume-gone",
+)  # fmt: skip
 """Checks that refuse what a transfer meant and Batch cannot do; ignored here, because all else still works."""
 
 OLD = {"image-retired", "size-retired"}
@@ -224,15 +219,9 @@ def is_refused(name: str) -> bool:
 
 def test_what_a_transfer_cannot_do_any_more_is_refused() -> None:
     assert [name for name in DIRECTORIES if is_refused(name)] == [
-        "MXNet-CPU-multinode",
-        "MXNet-GPU-multinode",
-        "config-all",
-        "jobs-all-docker",
-        "jobs-factories",
-        "jobs-merge-dependencies",
-        "notebook-model-selection",
-        "pool-all-marketplace",
-    ]
+        "MXNet-CPU-multinode", "MXNet-GPU-multinode", "config-all", "jobs-all-docker", "jobs-factories",
+        "jobs-merge-dependencies", "notebook-model-selection", "pool-all-marketplace",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))

@@ -96,14 +96,10 @@ def test_the_directory_of_checkpoints_is_made_for_the_job_and_the_task_without_c
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(file.data)
     environment = {
-        **os.environ,
-        "AZ_BATCH_NODE_MOUNTS_DIR": str(tmp_path),
-        "AZ_BATCH_TASK_DIR": str(tmp_path),
-        "AZ_BATCH_TASK_SHARED_DIR": str(tmp_path),
-        "AZ_BATCH_NODE_IS_DEDICATED": "true",
-        "AZ_BATCH_TASK_ID": "t",
+        **os.environ, "AZ_BATCH_NODE_MOUNTS_DIR": str(tmp_path), "AZ_BATCH_TASK_DIR": str(tmp_path),
+        "AZ_BATCH_TASK_SHARED_DIR": str(tmp_path), "AZ_BATCH_NODE_IS_DEDICATED": "true", "AZ_BATCH_TASK_ID": "t",
         "AZ_BATCH_JOB_ID": "s:job-1",
-    }
+    }  # fmt: skip
     run = lambda: subprocess.run(  # noqa: E731
         ["bash", "-c", launch.application], env=environment, capture_output=True, text=True, check=False
     )

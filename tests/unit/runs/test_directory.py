@@ -60,13 +60,9 @@ def test_only_the_user_can_read_a_run_whatever_the_umask(tmp_path: Path) -> None
         os.umask(umask)
     modes = {path.relative_to(run.path).as_posix(): path.stat().st_mode & 0o777 for path in run.path.rglob("*")}
     assert modes == {
-        "run.json": 0o600,
-        "events.jsonl": 0o600,
-        "logs": 0o700,
-        "logs/t": 0o700,
-        "logs/t/ranks": 0o700,
+        "run.json": 0o600, "events.jsonl": 0o600, "logs": 0o700, "logs/t": 0o700, "logs/t/ranks": 0o700,
         "logs/t/ranks/0.stdout.txt": 0o600,
-    }
+    }  # fmt: skip
 
 
 def test_two_runs_of_one_second_have_two_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

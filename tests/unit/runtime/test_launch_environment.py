@@ -40,23 +40,13 @@ def some(values: dict[str, str], prefix: str) -> dict[str, str]:
 def test_every_process_knows_its_place_in_the_gang() -> None:
     values = some(told(gang([2, 2]), "rank 3"), "BATCHTRAIN_")
     assert values == {
-        "BATCHTRAIN_ROLE": "worker",
-        "BATCHTRAIN_INDEX": "3",
-        "BATCHTRAIN_PORT": "20101",
-        "BATCHTRAIN_NODES": "2",
-        "BATCHTRAIN_NODE_RANK": "1",
-        "BATCHTRAIN_NODE_ADDRESS": "10.0.0.5",
-        "BATCHTRAIN_PROCESSES_PER_NODE": "2",
-        "BATCHTRAIN_MASTER_ADDRESS": "10.0.0.4",
-        "BATCHTRAIN_MASTER_PORT": "20000",
-        "BATCHTRAIN_BACKEND": "gloo",
-        "BATCHTRAIN_HOST_LIST": "10.0.0.4,10.0.0.5",
-        "BATCHTRAIN_RANK": "3",
-        "BATCHTRAIN_WORLD_SIZE": "4",
-        "BATCHTRAIN_LOCAL_RANK": "1",
-        "BATCHTRAIN_LOCAL_SIZE": "2",
+        "BATCHTRAIN_ROLE": "worker", "BATCHTRAIN_INDEX": "3", "BATCHTRAIN_PORT": "20101", "BATCHTRAIN_NODES": "2",
+        "BATCHTRAIN_NODE_RANK": "1", "BATCHTRAIN_NODE_ADDRESS": "10.0.0.5", "BATCHTRAIN_PROCESSES_PER_NODE": "2",
+        "BATCHTRAIN_MASTER_ADDRESS": "10.0.0.4", "BATCHTRAIN_MASTER_PORT": "20000", "BATCHTRAIN_BACKEND": "gloo",
+        "BATCHTRAIN_HOST_LIST": "10.0.0.4,10.0.0.5", "BATCHTRAIN_RANK": "3", "BATCHTRAIN_WORLD_SIZE": "4",
+        "BATCHTRAIN_LOCAL_RANK": "1", "BATCHTRAIN_LOCAL_SIZE": "2",
         "BATCHTRAIN_WORKER_HOSTS": "10.0.0.4:20001,10.0.0.4:20002,10.0.0.5:20100,10.0.0.5:20101",
-    }
+    }  # fmt: skip
 
 
 def test_pytorch_reads_where_it_is_among_nodes_of_different_size() -> None:

@@ -34,12 +34,8 @@ def test_both_ends_name_the_same_signal() -> None:
 
 def test_the_calls_of_batchtrain_and_of_runpy_that_lead_to_a_program_are_left_out() -> None:
     places = (
-        "/w/wd/train.py",
-        "/w/wd/runpy.pyc.py",
-        "<frozen runpy>",
-        "/lib/python3.6/runpy.py",
-        "/w/.batchtrain/ends.py",
-    )
+        "/w/wd/train.py", "/w/wd/runpy.pyc.py", "<frozen runpy>", "/lib/python3.6/runpy.py", "/w/.batchtrain/ends.py",
+    )  # fmt: skip
     text = "\n".join(["Current thread 0x1 (most recent call first):", *(f'  File "{f}", line 1 in f' for f in places)])
     own = 'Thread 0x2 (most recent call first):\n  File "/w/.batchtrain/ends.py", line 1 in settle'
     frame = r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)'
