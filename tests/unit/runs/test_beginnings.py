@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,11 @@ from batchtrain.errors import UsageError
 from batchtrain.plan.lineage import Lineage, Resume
 from batchtrain.runs import continuations, directory
 from batchtrain.runs.beginnings import Beginning, copied_from, lineage_of
-from batchtrain.runs.directory import RunDirectory, RunRecord
+from batchtrain.runs.directory import RunDirectory
 from tests.unit.plan.jobs import recipe
 
-NOW = datetime(2026, 11, 24, tzinfo=timezone.utc)
+from .made import made
+
 VOLUME = {"resources": {"volumes": {"shared_data_volumes": {"share": {"volume_driver": "nfs", "source": "h:/p"}}}}}
 CHECKPOINT = {"checkpoint": {"volume": "share"}}
 
@@ -31,9 +31,7 @@ def training(home: Path, **more: Any) -> Any:
 
 
 def run_of(root: Path, job: str = "j", project: str = "0123") -> RunDirectory:
-    run = directory.make(root, job, NOW)
-    run.write(RunRecord(id=run.name, state="failed", started=NOW, job=job, project=project))
-    return run
+    return made(root, job, state="failed", project=project)
 
 
 def test_a_recipe_without_checkpoints_has_no_lineage(tmp_path: Path) -> None:

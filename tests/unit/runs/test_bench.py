@@ -7,7 +7,7 @@ import json
 import math
 import re
 import struct
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,12 @@ from batchtrain.errors import UsageError
 from batchtrain.records import Metric
 from batchtrain.runs import compare, directory, export, scaling_report
 from batchtrain.runs.compare import Statistics, statistics_of
-from batchtrain.runs.directory import RunDirectory, RunRecord
+from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.experiment import COMMAND, COUNT, cases, experiment_of, of_dlbs
 from batchtrain.runs.scaling_report import Measured
 
-START = datetime(2026, 11, 22, tzinfo=timezone.utc)
+from .batch_server import START
+from .made import made
 
 
 def test_a_matrix_is_the_product_of_its_values() -> None:
@@ -117,43 +118,27 @@ def test_statistics_leave_the_warm_up_out() -> None:
 # --- runs that have ended -------------------------------------------------------------------------------------------
 
 
-def made(root: Path, job: str, batch: int, **summary: Metric) -> RunDirectory:
-    run = directory.make(root, job, START)
-    run.write(
-        RunRecord(
-            id=run.name,
-            state="completed",
-            started=START,
-            ended=START + timedelta(seconds=90),
-            job=job,
-            nodes=2,
-            settings={"batch": str(batch)},
-            summary=summary,
-        )
-    )
-    return run
+def measured_run(root: Path, **summary: Metric) -> RunDirectory:
+    return made(root, ended=START + timedelta(seconds=90), nodes=2, settings={"batch": "8"}, summary=summary)
 
 
 def test_a_sweep_is_one_line_with_its_best_value(tmp_path: Path) -> None:
     values = {f"t{n}/{name}": Metric(n / 10, 1) for n in range(1, 6) for name in ("throughput", "loss")}
-    assert compare.row(made(tmp_path, "j", 8, **values).record()).results == "5 tasks, best last loss 0.1"
+    assert compare.row(measured_run(tmp_path, **values).record()).results == "5 tasks, best last loss 0.1"
 
 
 def test_accuracy_comes_before_throughput(tmp_path: Path) -> None:
-    run = made(tmp_path, "j", 8, throughput=Metric(909, 909), accuracy=Metric(0.5, 0.5))
+    run = measured_run(tmp_path, throughput=Metric(909, 909), accuracy=Metric(0.5, 0.5))
     assert compare.row(run.record()).results == "accuracy 0.5, throughput 909"
 
 
 def test_a_run_shows_what_it_cost_and_without_prices_its_node_hours(tmp_path: Path) -> None:
-    run, other = made(tmp_path, "j", 8), made(tmp_path, "j", 8)
+    run, other = measured_run(tmp_path), measured_run(tmp_path)
     record = run.record()
     cost = directory.Cost(currency="USD", region="westeurope", dedicated=0.2, spot=None, hour=0.8, run=1.25)
     priced = msgspec.structs.replace(record, node_hours=6.25, cost=cost)
-    assert (compare.row(priced).cost, compare.row(priced).node_hours, compare.row(record).cost) == (
-        "1.25 USD",
-        6.25,
-        "",
-    )
+    row = compare.row(priced)
+    assert (row.cost, row.node_hours, compare.row(record).cost) == ("1.25 USD", 6.25, "")
     other.write(priced)
     rows = {row.name: row.values for row in compare.compare([run, other])}
     assert (rows["cost"], rows["node_hours"]) == (("", "1.25 USD"), ("", "6.25"))
@@ -169,7 +154,7 @@ def dlbs_parse(text: str) -> dict[str, Any]:
 
 
 def test_the_export_for_dlbs_is_read_by_its_rules(tmp_path: Path) -> None:
-    run = made(tmp_path, "j", 8)
+    run = measured_run(tmp_path)
     log = run.path / "logs/train/stdout.txt"
     log.parent.mkdir(parents=True)
     log.write_text(
@@ -185,7 +170,7 @@ def test_the_export_for_dlbs_is_read_by_its_rules(tmp_path: Path) -> None:
 
 
 def test_the_export_for_dlbs_takes_each_rank_from_its_own_file(tmp_path: Path) -> None:
-    run = made(tmp_path, "j", 8)
+    run = measured_run(tmp_path)
     ranks = run.logs("train") / "ranks"
     ranks.mkdir(parents=True)
     (run.logs("train") / "stdout.txt").write_text("__results.time__=1\n__results.time__=2\n")  # mpirun has no prefix
@@ -198,13 +183,13 @@ def test_the_export_for_dlbs_takes_each_rank_from_its_own_file(tmp_path: Path) -
 
 
 def test_a_run_without_lines_of_dlbs_exports_its_throughput_or_says_that_there_is_nothing(tmp_path: Path) -> None:
-    run = made(tmp_path, "j", 8, throughput=Metric(10.5, 10.5), batch_seconds=Metric(0.25, 0.25))
+    run = measured_run(tmp_path, throughput=Metric(10.5, 10.5), batch_seconds=Metric(0.25, 0.25))
     (written,) = export.write_dlbs(run, tmp_path / "out")
     found = dlbs_parse(written.read_text())
     assert (written.name, found["exp.num_nodes"], found["exp.status"]) == ("rank_0.log", 2, "ok")
     assert (found["results.throughput"], found["results.time"], found["exp.num_gpus"]) == (10.5, 250.0, 2)
     with pytest.raises(UsageError, match="nothing for DLBS"):
-        export.write_dlbs(made(tmp_path, "k", 8), tmp_path / "none")
+        export.write_dlbs(measured_run(tmp_path), tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
@@ -215,7 +200,7 @@ def metrics(run: RunDirectory) -> None:
 
 
 def test_the_export_to_csv_has_a_line_for_each_value(tmp_path: Path) -> None:
-    run, file = made(tmp_path, "j", 8), io.StringIO()
+    run, file = measured_run(tmp_path), io.StringIO()
     metrics(run)
     assert export.write_csv(run, file) == 2
     assert file.getvalue().splitlines() == [
@@ -224,7 +209,7 @@ def test_the_export_to_csv_has_a_line_for_each_value(tmp_path: Path) -> None:
 
 
 def test_the_export_to_tensorboard_is_records_with_checksums(tmp_path: Path) -> None:
-    run = made(tmp_path, "j", 8)
+    run = measured_run(tmp_path)
     metrics(run)
     assert export.write_tensorboard(run, tmp_path / "tb") == 2
     (file,) = (tmp_path / "tb/train/rank_1").iterdir()
@@ -262,7 +247,7 @@ def records(content: bytes) -> list[bytes]:
 def test_an_event_of_tensorboard_has_its_time_step_and_value(
     tmp_path: Path, line: str, folder: str, step: bytes
 ) -> None:
-    run = made(tmp_path, "j", 8)
+    run = measured_run(tmp_path)
     directory.replace(run.metrics_file("train"), line.replace("{", '{"t": 2.0, ').encode())
     assert export.write_tensorboard(run, tmp_path / "tb") == 1
     (file,) = (tmp_path / "tb" / folder).iterdir()
@@ -275,7 +260,7 @@ def test_an_event_of_tensorboard_has_its_time_step_and_value(
 
 
 def test_a_value_too_large_for_tensorboard_is_no_number_there(tmp_path: Path) -> None:
-    run = made(tmp_path, "j", 8)
+    run = measured_run(tmp_path)
     directory.replace(run.metrics_file("train"), b'{"t": 2.0, "step": 1, "loss": 1e39}')
     assert export.write_tensorboard(run, tmp_path / "tb") == 1
     (file,) = (tmp_path / "tb" / "train" / "rank_0").iterdir()
@@ -318,7 +303,7 @@ def test_a_variable_of_dlbs_is_a_list_of_values_and_a_parameter_is_one() -> None
 
 
 def test_the_names_of_a_run_do_not_lead_an_export_out_of_its_directory(tmp_path: Path) -> None:
-    run, outside, target = made(tmp_path, "j", 8), tmp_path / "outside", tmp_path / "tb"
+    run, outside, target = measured_run(tmp_path), tmp_path / "outside", tmp_path / "tb"
     outside.mkdir()
     target.mkdir()
     (target / "linked").symlink_to(outside)

@@ -19,6 +19,8 @@ from batchtrain.runs.attempt_record import AttemptRecord
 from batchtrain.runs.directory import EventRecord, FileRecord, RunDirectory, RunNode, RunRecord
 from batchtrain.runs.numbers import Recorded
 
+from .made import made
+
 NOW = datetime(2026, 11, 22, 11, 15, 2, tzinfo=timezone.utc)
 
 
@@ -154,8 +156,7 @@ def test_the_lines_of_many_tasks_are_not_held_at_once(tmp_path: Path) -> None:
 
 
 def test_a_run_is_found_by_name_part_and_latest(tmp_path: Path) -> None:
-    run = directory.make(tmp_path, "digits", NOW)
-    run.write(_record(run))
+    run = made(tmp_path)
     for name in (run.name, run.name[-4:], "20261122", "latest", str(run.path)):
         assert directory.find(tmp_path, name).record().id == run.name
     with pytest.raises(NotFound, match="runs list"):
@@ -165,10 +166,8 @@ def test_a_run_is_found_by_name_part_and_latest(tmp_path: Path) -> None:
 def test_a_root_that_cannot_be_written_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for root in (tmp_path / "file", tmp_path / "file" / "runs"):
-        with pytest.raises(
-            UsageError,
-            match=r"results cannot be written to .*`--runs-dir DIR`, in Python `runs_dir`, or BATCHTRAIN_RUNS_DIR",
-        ):
+        words = "`--runs-dir DIR`, in Python `runs_dir`, or BATCHTRAIN_RUNS_DIR"
+        with pytest.raises(UsageError, match=f"results cannot be written to .*{words}"):
             directory.check(root)
 
 
@@ -224,10 +223,9 @@ def test_metrics_read_as_columns_are_those_of_the_points(tmp_path: Path, line: s
 
 
 def test_runs_are_listed_by_age_without_the_link_to_the_latest(tmp_path: Path) -> None:
-    made = [directory.make(tmp_path, "j", NOW.replace(second=second)) for second in (3, 1, 2)]
-    for run in made[:2]:
-        run.write(_record(run))
-    assert [run.name for run in directory.runs(tmp_path)] == [made[1].name, made[0].name]
+    later, earlier = (made(tmp_path, started=NOW.replace(second=second)) for second in (3, 1))
+    directory.make(tmp_path, "j", NOW.replace(second=2))
+    assert [run.name for run in directory.runs(tmp_path)] == [earlier.name, later.name]
     assert list(directory.runs(tmp_path / "none")) == []
 
 
@@ -240,18 +238,13 @@ def test_tags_are_words_and_each_counts_once() -> None:
 
 
 def test_the_runs_of_a_job_are_listed_without_those_that_cannot_be_read(tmp_path: Path) -> None:
-    made = [directory.make(tmp_path, "x", NOW) for _ in range(3)]
-    for run, job in zip(made, ("j", "other", "j"), strict=True):
-        run.write(RunRecord(id=run.name, state="completed", started=NOW, job=job))
-    broken = directory.make(tmp_path, "x", NOW)
-    (broken.path / "run.json").write_text("{")
-    assert {run.name for run in directory.of_job(tmp_path, "j")} == {made[0].name, made[2].name}
+    first, _, second = (made(tmp_path, job) for job in ("j", "other", "j"))
+    (made(tmp_path, "x").path / "run.json").write_text("{")
+    assert {run.name for run in directory.of_job(tmp_path, "j")} == {first.name, second.name}
 
 
 def test_without_links_the_latest_run_is_the_newest(tmp_path: Path) -> None:
-    first, second = (directory.make(tmp_path, "j", NOW.replace(second=second)) for second in (1, 2))
-    for run in (first, second):
-        run.write(_record(run))
+    _, second = (made(tmp_path, started=NOW.replace(second=second)) for second in (1, 2))
     (tmp_path / "latest").unlink()
     assert directory.find(tmp_path, "latest") == second
 

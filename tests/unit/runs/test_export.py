@@ -6,7 +6,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,14 @@ from batchtrain.cli.app import root
 from batchtrain.metrics.extract import Extractor, Pattern
 from batchtrain.metrics.point import MOST_NAME, of_json
 from batchtrain.records import Metric, Task
-from batchtrain.runs import directory, export
-from batchtrain.runs.directory import EventRecord, RunDirectory, RunFailure, RunRecord
+from batchtrain.runs import export
+from batchtrain.runs.directory import EventRecord, RunDirectory, RunFailure
 from batchtrain.runs.finished import Run, Runs
 from batchtrain.runtime import batchtrain_sweep
 
-NOW = datetime(2026, 11, 24, tzinfo=timezone.utc)
+from .batch_server import START
+from .made import made
+
 TEXTS = (
     "=cmd|' /C calc'!A0", "+1+1", "-1+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1", "'=1", "'quoted", "'\"",
     '"=1"', "a,b", "a\nb", "\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\u202egnp", "loss", "Größe ✓", "a\tb", "\x7f",
@@ -43,8 +44,7 @@ def is_safe(cell: str) -> bool:
 
 
 def run_with(tmp_path: Path, line: dict[str, Any], **fields: Any) -> RunDirectory:
-    run = directory.make(tmp_path, "job", NOW)
-    run.write(RunRecord(id=run.name, **{"state": "completed", "started": NOW, "job": "job", **fields}))
+    run = made(tmp_path, "job", **fields)
     run.replace(run.metrics_file("train"), msgspec.json.encode(line) + b"\n")
     return run
 
@@ -82,7 +82,7 @@ def hostile(tmp_path: Path, text: str) -> RunDirectory:
         run.metrics_file("train"), b"".join(msgspec.json.encode({"step": n, text: 0.5}) + b"\n" for n in (1, 2))
     )
     run.write_tasks([Task("train", text, node=text)])
-    run.add_event(EventRecord(NOW, text, text, text))
+    run.add_event(EventRecord(START, text, text, text))
     return run
 
 

@@ -11,12 +11,12 @@ import pytest
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
 from batchtrain.plan.marks import Marks
-from batchtrain.runs import directory, lease, leftovers
-from batchtrain.runs.directory import RunRecord
+from batchtrain.runs import lease, leftovers
 from batchtrain.runs.leftovers import Leftover
 from batchtrain.service.connect import Account
 
 from .batch_server import START, BatchServer, moment
+from .made import made
 
 PRICES = Prices("westeurope", "EUR", {"Standard_D4s_v5": 0.2}, {"Standard_D4s_v5": 0.05})
 NOW = START + timedelta(hours=3)
@@ -43,9 +43,7 @@ def left(service: BatchServer, **options: Any) -> tuple[Leftover, ...]:
 
 def run_of(root: Path, state: str, **fields: Any) -> str:
     """The name of a run on this machine."""
-    run = directory.make(root, "j", START)
-    run.write(RunRecord(id=run.name, job="j", started=START, state=state, **fields))
-    return run.name
+    return made(root, state=state, **fields).name
 
 
 def test_jobs_come_before_schedules_and_pools_and_what_carries_no_mark_is_left_out(service: BatchServer) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,15 @@ from batchtrain.metrics.stream import MetricStream
 from batchtrain.metrics.summary import Summary, after_warm_up
 from batchtrain.records import Metric, Point
 from batchtrain.records.events import MetricsSeen
-from batchtrain.runs import directory
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.numbers import MetricsFile, Recorded
+
+from .made import made
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
-    return directory.make(tmp_path / "runs", "job", datetime(2026, 11, 22, tzinfo=timezone.utc))
+    return made(tmp_path)
 
 
 def recorded(run: RunDirectory, *patterns: MetricPattern) -> Recorded:

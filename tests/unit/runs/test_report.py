@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
 from pathlib import Path
 
 import msgspec
@@ -13,20 +12,17 @@ from batchtrain.records import Metric, Task
 from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs import directory, report
 from batchtrain.runs.curves import continued
-from batchtrain.runs.directory import FileRecord, RunDirectory, RunFailure, RunRecord
+from batchtrain.runs.directory import FileRecord, RunDirectory, RunFailure
 
-NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
+from .batch_server import START
+from .made import made
+
 HOSTILE = "<script>alert(1)</script>"
 FOUND = Finding("disk-full", "task train", "a disk is full", HOSTILE, "free space")
 
 
-def made(tmp_path: Path, metrics: str) -> RunDirectory:
-    run = directory.make(tmp_path, "digits", NOW)
-    run.write(
-        RunRecord(
-            id=run.name, state="failed", started=NOW, job="digits", failure=RunFailure(HOSTILE, finding=FOUND._asdict())
-        )
-    )
+def failed(tmp_path: Path, metrics: str) -> RunDirectory:
+    run = made(tmp_path, state="failed", failure=RunFailure(HOSTILE, finding=FOUND._asdict()))
     run.write_tasks([Task("train", "completed", exit_code=7)])
     run.write_files([FileRecord(task="train", path=f"wd/output/{HOSTILE}", size=3, reason="the disk is full")])
     directory.replace(run.metrics_file("train"), metrics.encode())
@@ -34,14 +30,14 @@ def made(tmp_path: Path, metrics: str) -> RunDirectory:
 
 
 def test_nothing_of_a_task_is_read_as_html_and_nothing_needs_a_network(tmp_path: Path) -> None:
-    page = report.html(made(tmp_path, f'{{"step":1,"{HOSTILE}":1}}\n{{"step":2,"{HOSTILE}":2}}\n'))
+    page = report.html(failed(tmp_path, f'{{"step":1,"{HOSTILE}":1}}\n{{"step":2,"{HOSTILE}":2}}\n'))
     assert HOSTILE not in page and page.count("<script") == 3
     assert "src=" not in page and "default-src 'none'" in page and "unsafe-inline'; img" in page
     assert "the disk is full" in page
 
 
 def test_the_charts_have_the_curves_of_the_failed_and_then_the_best_tasks_and_say_of_how_many(tmp_path: Path) -> None:
-    run = made(tmp_path, "")
+    run = failed(tmp_path, "")
     run.metrics_file("train").unlink()
     summary = {f"t{number}/loss": Metric(1 / (number + 1), 1) for number in range(30)}
     run.write(msgspec.structs.replace(run.record(), summary=summary, is_by_task=True))
@@ -59,20 +55,20 @@ def test_the_charts_have_the_curves_of_the_failed_and_then_the_best_tasks_and_sa
 def test_a_metric_is_a_curve_over_its_steps_and_no_line_breaks_it(tmp_path: Path) -> None:
     lines = ['{"step":10,"rank":0,"loss":2}', "no json", '{"step":20,"rank":0,"loss":NaN}', '{"step":20,"loss":null}']
     lines += ['{"step":30,"rank":0,"loss":0.5}', '{"step":10,"rank":1,"loss":9}', '{"step":20,"rank":1,"loss":9}']
-    run = made(tmp_path, "\n".join(lines))
+    run = failed(tmp_path, "\n".join(lines))
     assert report.points(run, "train") == {"loss": [(10.0, 2.0), (30.0, 0.5)]}
 
 
 def test_an_attempt_that_goes_on_in_a_later_epoch_replaces_only_what_came_after_its_checkpoint(tmp_path: Path) -> None:
     first = [{"epoch": epoch, "step": step, "loss": 1.0} for epoch in range(3) for step in range(4)]
     second = [{"epoch": epoch, "step": step, "attempt": 2, "loss": 2.0} for epoch in (2, 3) for step in range(4)]
-    run = made(tmp_path, "\n".join(map(json.dumps, first + second)))
+    run = failed(tmp_path, "\n".join(map(json.dumps, first + second)))
     curve = [(float(place), 1.0 if place < 8 else 2.0) for place in range(16)]
     assert report.points(run, "train") == {"loss": curve}
 
 
 def test_the_cause_of_a_failure_is_on_the_page_with_the_next_step(tmp_path: Path) -> None:
-    run = made(tmp_path, "")
+    run = failed(tmp_path, "")
     failure = run.record().failure
     assert failure is not None and failure.found == FOUND
     page = report.html(run)
@@ -80,11 +76,10 @@ def test_the_cause_of_a_failure_is_on_the_page_with_the_next_step(tmp_path: Path
 
 
 def test_the_page_says_where_nodes_were_looked_for(tmp_path: Path) -> None:
-    run = made(tmp_path, "")
-    began = datetime(2026, 11, 26, tzinfo=timezone.utc)
+    run = failed(tmp_path, "")
     places = (("2 spot STANDARD_D4S_V5", "AllocationFailed"), ("2 spot STANDARD_D8S_V5", ""))
     attempts = tuple(
-        PoolAttempt(candidate=name, account="a", vm_size="", began=began, ended=began, code=code)
+        PoolAttempt(candidate=name, account="a", vm_size="", began=START, ended=START, code=code)
         for name, code in places
     )
     run.write(msgspec.structs.replace(run.record(), candidates=attempts))
@@ -93,7 +88,7 @@ def test_the_page_says_where_nodes_were_looked_for(tmp_path: Path) -> None:
 
 
 def test_a_curve_has_the_lowest_rank_of_each_attempt(tmp_path: Path) -> None:
-    run = directory.make(tmp_path / "runs", "job", datetime(2026, 11, 22, tzinfo=timezone.utc))
+    run = made(tmp_path)
     rows = [
         {"step": 1, "loss": 3.0},
         {"step": 2, "rank": 1, "attempt": 2, "loss": 9.0},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,8 @@ from batchtrain.runs import directory
 from batchtrain.runs.numbers import Recorded
 from batchtrain.runs.results import selects
 
+from .made import made
+
 
 @pytest.mark.parametrize("pattern", ["ckpt[z-a]", "[!]"])
 def test_a_pattern_with_an_invalid_set_means_its_own_text(pattern: str) -> None:
@@ -24,8 +25,7 @@ def test_a_pattern_with_an_invalid_set_means_its_own_text(pattern: str) -> None:
 
 @pytest.mark.parametrize("line", ["Epoch " + "9" * 5000 + "/3", '{"step":1,"\\ud800":1.0}'])
 def test_an_absurd_line_of_a_program_is_no_metric_and_ends_nothing(line: str, tmp_path: Path) -> None:
-    run = directory.make(tmp_path / "runs", "job", datetime(2026, 11, 22, tzinfo=timezone.utc))
-    numbers = Recorded(run, lambda task: ())
+    numbers = Recorded(made(tmp_path), lambda task: ())
     for text in (line, '{"step": 1, "loss": 2.0}'):
         numbers.lines("train", "stdout", (text,))
     assert list(numbers.end({})["train"]) == ["loss"]
@@ -51,7 +51,7 @@ def test_too_many_names_of_metrics_are_refused_before_they_fill_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(directory, "MOST_CELLS", 10_000)
-    run = directory.make(tmp_path, "job", datetime(2026, 11, 24, tzinfo=timezone.utc))
+    run = made(tmp_path)
     run.replace_lines(run.metrics_file("t"), (b'{"loss%d":1}\n' % number for number in range(1000)))
     with pytest.raises(UsageError, match=r"too many for a table.*`batchtrain runs export`"):
         run.metrics()
@@ -61,6 +61,6 @@ def test_a_table_of_metrics_may_have_as_many_cells_as_its_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(directory, "MOST_CELLS", 4)
-    run = directory.make(tmp_path, "job", datetime(2026, 11, 24, tzinfo=timezone.utc))
+    run = made(tmp_path)
     run.replace_lines(run.metrics_file("t"), (b'{"loss":1,"rate":1}\n',) * 2)
     assert run.metrics().values == {"loss": [1, 1], "rate": [1, 1]}

@@ -10,7 +10,6 @@ import os
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,15 @@ from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Notify, Recipe, Secret
 from batchtrain.errors import NotAllowed, NotFound, UsageError
 from batchtrain.runs import compare, directory, recording, restore, source_copy
-from batchtrain.runs.directory import RunDirectory, RunRecord
+from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.finished import Run, Runs
 from batchtrain.storage import blob
 from batchtrain.storage.blob import Stored
 from batchtrain.storage.source import blobs_of
 
-NOW = datetime(2026, 11, 24, tzinfo=timezone.utc)
+from .batch_server import START
+from .made import made
+
 PASSWORD = "correct-horse-battery"
 POOL = """
 pool_specification:
@@ -69,8 +70,7 @@ def recipe_in(home: Path, **files: str | bytes) -> Recipe:
 
 def kept(root: Path, recipe: Recipe, **options: Any) -> RunDirectory:
     """A run of the job `training` with its copy."""
-    run = directory.make(root, "training", NOW)
-    run.write(RunRecord(id=run.name, state="completed", started=NOW, job="training"))
+    run = made(root, "training")
     document = recording.masked_document(recording.effective(recipe), options.get("secrets", ()))
     directory.replace(run.config / "effective.yaml", yaml.safe_dump(document).encode())
     config_files = [str(path) for path in Path(recipe.directory).glob("*.yaml") if path.stem in ("pool", "jobs")]
@@ -148,27 +148,19 @@ def test_what_git_has_not_committed_is_kept_of_files_that_are_kept(tmp_path: Pat
     write(tmp_path, {"config/jobs.yaml": JOBS.replace("A: '1'", "A: '2', B_KEY: private")})
     run = kept(tmp_path, recipe, dirty=True, secrets=(Secret(PASSWORD),))
     difference = (run.path / "uncommitted.diff").read_text()
-    assert [line for line in difference.splitlines() if line.startswith("+++")] == [
-        "+++ b/config/jobs.yaml",
-        "+++ b/src/key.py",
-        "+++ b/src/train.py",
-    ]
-    assert "-print(1)\n+print(2)\n" in difference
-    assert "+K = '***'" in difference
-    assert PASSWORD not in difference
-    assert "private" not in difference
+    names = [line.removeprefix("+++ b/") for line in difference.splitlines() if line.startswith("+++")]
+    assert names == ["config/jobs.yaml", "src/key.py", "src/train.py"]
+    assert "-print(1)\n+print(2)\n" in difference and "+K = '***'" in difference
+    assert PASSWORD not in difference and "private" not in difference
 
 
 def test_a_difference_has_no_secret_of_a_filter_of_an_old_line_or_of_several_lines(tmp_path: Path) -> None:
     key = "-----BEGIN KEY-----\nfirst-line-of-it\nsecond-line-of-it\n-----END KEY-----"
-    old = (
-        JOBS.replace("A: '1'", "A: '1', WANDB_API_KEY: old-value")
-        .replace("source: ../src", "source: ..")
-        .replace("DIR/", "DIR/src/")
-    )
+    old = JOBS.replace("A: '1'", "A: '1', WANDB_API_KEY: old-value")
+    old = old.replace("source: ../src", "source: ..").replace("DIR/", "DIR/src/")
     recipe_in(tmp_path, key__txt="no key", secret__enc="enc")
-    write(tmp_path, {"config/jobs.yaml": old, "config/notes.yaml": b"# \xe4\n"})
-    write(tmp_path, {".gitattributes": "*.enc diff=decrypted\n"})
+    attributes = "*.enc diff=decrypted\n"
+    write(tmp_path, {"config/jobs.yaml": old, "config/notes.yaml": b"# \xe4\n", ".gitattributes": attributes})
     committed(tmp_path)
     subprocess.run(["git", "-C", str(tmp_path), "config", "diff.decrypted.textconv", "echo plaintext"], check=True)
     write(tmp_path, {"config/jobs.yaml": old.replace("old-value", "new-value"), "config/notes.yaml": b"# \xf6\n"})
@@ -320,10 +312,8 @@ def test_a_directory_with_files_is_not_written_to(tmp_path: Path) -> None:
 
 
 def test_a_run_without_its_configuration_cannot_be_restored(tmp_path: Path) -> None:
-    run = directory.make(tmp_path, "training", NOW)
-    run.write(RunRecord(id=run.name, state="fetched", started=NOW, job="training"))
     with pytest.raises(UsageError, match=r"has no config/effective.yaml"):
-        restore.restore(run, tmp_path / "again")
+        restore.restore(made(tmp_path, state="fetched"), tmp_path / "again")
 
 
 def of_somebody(home: Path, members: list[tuple[tarfile.TarInfo, bytes]], **record: str) -> RunDirectory:
@@ -484,7 +474,7 @@ def inputs_of(home: Path, blobs: list[Stored], monkeypatch: pytest.MonkeyPatch) 
 
 
 def a_blob(name: str, md5: bytes | None = b"\x01", version: str = '"0x8"') -> Stored:
-    return Stored(name, 5, NOW, md5, version)
+    return Stored(name, 5, START, md5, version)
 
 
 def test_the_input_data_has_the_digests_of_its_blobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,11 @@ from batchtrain.metrics.stream import OWN, RECORDS
 from batchtrain.records import Task
 from batchtrain.records.events import Event
 from batchtrain.runs import directory, sweep
-from batchtrain.runs.directory import RunDirectory, RunRecord
+from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.sweep import SweepRow, flat
 
-from .batch_server import START, BatchServer, task
+from .batch_server import BatchServer, task
+from .made import made
 
 
 def point(name: str, rate: float, output: str = "", **fields: Any) -> dict[str, Any]:
@@ -34,12 +35,7 @@ def of_service(service: BatchServer, *documents: dict[str, Any]) -> None:
 
 def of_run(service: BatchServer, *tasks: Task) -> RunDirectory:
     """The run of the job."""
-    run = directory.make(service.root, "j", START)
-    run.write(
-        RunRecord(
-            id=run.name, state="completed", started=START, job="j", account="acct", endpoint=service.account.endpoint
-        )
-    )
+    run = made(service.root, account="acct", endpoint=service.account.endpoint)
     run.write_tasks(tasks)
     return run
 
