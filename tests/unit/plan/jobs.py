@@ -9,45 +9,30 @@ from typing import Any
 
 import msgspec
 
-from batchtrain.config.types import Recipe, convert
+from batchtrain.config.types import Recipe
 from batchtrain.plan import Plan, payload, plan_jobs
 from batchtrain.plan.types import OFFLINE, Facts, Sources
+from tests.unit.plan import pools
 
-IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
+IMAGE = pools.IMAGE
 H100 = {"vm_size": "STANDARD_ND96ISR_H100_V5"}
 STORAGE: dict[str, Any] = {"credentials": {"storage": {"data": {"account": "acct", "account_key": "a2V5"}}}}
 
 
-def recipe(
-    job: dict[str, Any] | None = None,
-    task: dict[str, Any] | None = None,
-    pool: dict[str, Any] | None = None,
-    **more: Any,
-) -> Recipe:
+Fields = dict[str, Any]
+
+
+def recipe(job: Fields | None = None, task: Fields | None = None, pool: Fields | None = None, **more: Any) -> Recipe:
     """A recipe of two nodes and a job of one task; `job`, `task` and `pool` add to each, `more` are other fields."""
-    known = {
-        "id": "p",
-        "vm_configuration": {"platform_image": IMAGE},
-        "vm_size": "STANDARD_D4S_V5",
-        "vm_count": {"dedicated": 2},
-        "inter_node_communication_enabled": True,
-        **(pool or {}),
-    }
+    gangs = {"inter_node_communication_enabled": True, **(pool or {})}
     tasks = [{"command": "echo hello", **(task or {})}]
-    return convert(
-        {"directory": "x", "pool": known, "jobs": [{"id": "j", "tasks": tasks, **(job or {})}], **more}, Recipe
-    )
+    return pools.recipe(gangs, **{"jobs": [{"id": "j", "tasks": tasks, **(job or {})}], **more})
 
 
 def plan(
-    job: dict[str, Any] | None = None,
-    task: dict[str, Any] | None = None,
-    pool: dict[str, Any] | None = None,
-    *,
-    facts: Facts = OFFLINE,
-    sources: Sources | None = None,
-    **more: Any,
-) -> Plan:
+    job: Fields | None = None, task: Fields | None = None, pool: Fields | None = None,
+    *, facts: Facts = OFFLINE, sources: Sources | None = None, **more: Any,
+) -> Plan:  # fmt: skip
     return plan_jobs(recipe(job, task, pool, **more), facts, sources)
 
 

@@ -16,12 +16,9 @@ WINDOWS = {"publisher": "microsoftwindowsserver", "offer": "windowsserver", "sku
 def recipe(pool: dict[str, Any] | None = None, **more: Any) -> Recipe:
     """A recipe of a pool of two nodes; `pool` adds to it, `more` are the recipe's other fields."""
     known = {
-        "id": "p",
-        "vm_configuration": {"platform_image": IMAGE},
-        "vm_size": "STANDARD_D4S_V5",
-        "vm_count": {"dedicated": 2},
-        **(pool or {}),
-    }
+        "id": "p", "vm_configuration": {"platform_image": IMAGE}, "vm_size": "STANDARD_D4S_V5",
+        "vm_count": {"dedicated": 2}, **(pool or {}),
+    }  # fmt: skip
     return convert({"directory": "x", "pool": known, **more}, Recipe)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -24,32 +25,31 @@ def scenario(name: str = "pending_tasks", dedicated: int = 16, spot: int = 16, *
     return msgspec.convert({"name": name, "maximum_vm_count": most, **more}, Scenario)
 
 
-def nodes(
-    asked: Scenario,
-    *tasks: float,
-    least: tuple[int, int] = (0, 0),
-    a_node: int = 1,
-    now: datetime = MONDAY,
-    current: tuple[int, int] = (0, 0),
-    preempted: int = 0,
-) -> tuple[int, int]:
-    """Dedicated and spot nodes, when the samples of the last minutes (one in 30 s) were these."""
-    count = VmCount(dedicated=least[0], low_priority=least[1])
+def samples_of(tasks: Sequence[float], now: datetime = MONDAY) -> tuple[tuple[datetime, float], ...]:
+    """A sample every 30 s; the last one is of now."""
     times = [now - timedelta(seconds=30) * n for n in range(len(tasks))][::-1]
-    work = tuple(zip(times, tasks, strict=True))
-    samples = {
-        "$PendingTasks": work,
-        "$ActiveTasks": work,
-        "$CurrentDedicatedNodes": ((now, current[0]),),
-        "$CurrentLowPriorityNodes": ((now, current[1]),),
-        "$PreemptedNodeCount": ((now, preempted),),
-    }
+    return tuple(zip(times, tasks, strict=True))
+
+
+def nodes(
+    asked: Scenario, *tasks: float, least: tuple[int, int] = (0, 0), a_node: int = 1, now: datetime = MONDAY,
+    current: tuple[int, int] = (0, 0), preempted: int = 0,
+) -> tuple[int, int]:  # fmt: skip
+    """Dedicated and spot nodes, when the samples of the last minutes were these."""
+    count = VmCount(dedicated=least[0], low_priority=least[1])
+    samples = dict.fromkeys(("$PendingTasks", "$ActiveTasks"), samples_of(tasks, now))
+    samples |= {"$CurrentDedicatedNodes": ((now, current[0]),), "$CurrentLowPriorityNodes": ((now, current[1]),)}
+    samples |= {"$PreemptedNodeCount": ((now, preempted),)}
     result = evaluate(autoscale.formula_of(asked, count, a_node), Seen(now, samples))
     return result.dedicated, result.low_priority
 
 
 def steady(tasks: float) -> tuple[float, ...]:
     return (tasks,) * 20
+
+
+def pool(**more: Any) -> Pool:
+    return msgspec.convert({"id": "p", "vm_configuration": {}, "vm_size": "x", **more}, Pool)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -107,16 +107,9 @@ def test_the_count_of_the_pool_is_the_least() -> None:
 
 @pytest.mark.parametrize(("tasks", "wanted"), [(0.0, 0), (3.0, 3), (100.0, 4)])
 def test_to_zero_is_no_node_without_work_and_the_count_of_the_pool_at_most(tasks: float, wanted: int) -> None:
-    settings = {
-        "id": "p",
-        "vm_size": "STANDARD_D2_V3",
-        "vm_count": {"dedicated": 4},
-        "autoscale": "to_zero",
-        "vm_configuration": {},
-    }
-    formula = autoscale.formula(msgspec.convert(settings, Pool)) or ""
-    work = tuple((MONDAY - timedelta(seconds=30) * n, tasks) for n in range(20))[::-1]
-    assert evaluate(formula, Seen(MONDAY, {"$PendingTasks": work})).dedicated == wanted
+    formula = autoscale.formula(pool(vm_count={"dedicated": 4}, autoscale="to_zero")) or ""
+    seen = Seen(MONDAY, {"$PendingTasks": samples_of(steady(tasks))})
+    assert evaluate(formula, seen).dedicated == wanted
 
 
 def test_the_maximum_is_the_most() -> None:
@@ -178,27 +171,16 @@ def test_rebalancing_stops_at_the_most_dedicated_nodes() -> None:
 
 
 def test_a_waiting_gang_counts_one_node_for_each_instance() -> None:
-    pool = msgspec.convert(
-        {
-            "id": "p",
-            "vm_configuration": {},
-            "vm_size": "x",
-            "task_slots_per_node": 4,
-            "autoscale": {"scenario": {"name": "active_tasks", "maximum_vm_count": {"dedicated": 8}}},
-        },
-        Pool,
-    )
+    active = {"scenario": {"name": "active_tasks", "maximum_vm_count": {"dedicated": 8}}}
+    scaled = pool(task_slots_per_node=4, autoscale=active)
     gang = msgspec.convert({"id": "j", "tasks": [{"multi_instance": {"num_instances": 4}}]}, Job)
     large = msgspec.convert({"id": "j", "tasks": [{"required_slots": 2}, {}]}, Job)
-    assert autoscale.tasks_a_node(pool, [gang]) == 1
-    assert autoscale.tasks_a_node(pool, [large]) == 2
-    assert autoscale.tasks_a_node(pool, []) == 4
-    assert "tasksPerNode = 1;" in (autoscale.formula(pool, [gang]) or "")
+    assert [autoscale.tasks_a_node(scaled, jobs) for jobs in ([gang], [large], [])] == [1, 2, 4]
+    assert "tasksPerNode = 1;" in (autoscale.formula(scaled, [gang]) or "")
 
 
 def test_a_formula_of_ones_own_wins() -> None:
-    document = {"id": "p", "vm_configuration": {}, "vm_size": "x", "autoscale": {"formula": "$TargetDedicatedNodes=1;"}}
-    assert autoscale.formula(msgspec.convert(document, Pool)) == "$TargetDedicatedNodes=1;"
+    assert autoscale.formula(pool(autoscale={"formula": "$TargetDedicatedNodes=1;"})) == "$TargetDedicatedNodes=1;"
 
 
 # --- days and hours -------------------------------------------------------------------------------------------------
@@ -282,7 +264,6 @@ def test_a_pool_that_idles_to_zero_keeps_its_nodes_until_the_time_is_over(
     tasks: list[float], expected: tuple[int, int]
 ) -> None:
     formula = autoscale.idle_to_zero(VmCount(dedicated=3, low_priority=1), 1800)
-    times = [MONDAY - timedelta(seconds=30) * n for n in range(len(tasks))][::-1]
-    result = evaluate(formula, Seen(MONDAY, {"$PendingTasks": tuple(zip(times, tasks, strict=True))}))
+    result = evaluate(formula, Seen(MONDAY, {"$PendingTasks": samples_of(tasks)}))
     assert (result.dedicated, result.low_priority) == expected
     assert "lookback = TimeInterval_Minute * 30;" in formula

@@ -160,14 +160,10 @@ VALUE = '{"run":"mine","commit":"abc","dirty":true,"resume":{"run":"earlier","tr
 
 
 def test_a_job_with_checkpoints_tells_its_tasks_the_run() -> None:
-    sent = marked(
-        "job.add", sent_job(planned(job={"environment_variables": {"A": "1"}})), Marks("mine", lineage=LINEAGE)
-    )
-    assert sent["commonEnvironmentSettings"] == [
-        {"name": "A", "value": "1"},
-        {"name": "BATCHTRAIN_RUN", "value": "mine"},
-        {"name": "BATCHTRAIN_LINEAGE", "value": VALUE},
-    ]
+    job = sent_job(planned(job={"environment_variables": {"A": "1"}}))
+    settings = marked("job.add", job, Marks("mine", lineage=LINEAGE))["commonEnvironmentSettings"]
+    variables = {item["name"]: item["value"] for item in settings}
+    assert variables == {"A": "1", "BATCHTRAIN_RUN": "mine", "BATCHTRAIN_LINEAGE": VALUE}
 
 
 def test_only_the_job_that_resumes_is_told_the_run_to_continue() -> None:

@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from msgspec.structs import replace
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Price, Prices
-from batchtrain.config.types import (
-    Autoscale,
-    BatchCredentials,
-    Credentials,
-    NodeCaps,
-    PlatformImage,
-    Pool,
-    Recipe,
-    Scenario,
-    VmConfiguration,
-    VmCount,
-    VmSizes,
-)
+from batchtrain.config.types import Autoscale, BatchCredentials, Credentials, NodeCaps, Recipe, Scenario, VmSizes
 from batchtrain.plan.cost import hour_of, price_of, region_for
+from tests.unit.plan import pools
 
 CATALOG = Catalog(prices=(Prices("westeurope", "EUR", {"Standard_D4s_v5": 0.2}, {"Standard_D4s_v5": 0.05}),))
-LINUX = PlatformImage(publisher="microsoft-dsvm", offer="ubuntu-hpc", sku="2404")
-WINDOWS = PlatformImage(publisher="microsoftwindowsserver", offer="windowsserver", sku="2022-datacenter")
 
 
-def recipe(image: PlatformImage = LINUX, autoscale: Autoscale | None = None) -> Recipe:
-    pool = Pool(
-        id="p",
-        vm_size="standard_d4s_v5",
-        vm_count=VmCount(dedicated=1, low_priority=2),
-        vm_configuration=VmConfiguration(platform_image=image),
-        autoscale=autoscale,
-    )
-    return Recipe(directory=".", pool=pool, catalog=CATALOG)
+def recipe(autoscale: Autoscale | None = None, image: Mapping[str, str] = pools.IMAGE) -> Recipe:
+    count = {"dedicated": 1, "low_priority": 2}
+    vm = {"vm_size": "standard_d4s_v5", "vm_configuration": {"platform_image": image}}
+    made = pools.recipe({**vm, "vm_count": count})
+    assert made.pool is not None
+    return replace(made, pool=replace(made.pool, autoscale=autoscale), catalog=CATALOG)
 
 
 def test_dedicated_and_spot_nodes_have_their_own_prices() -> None:
@@ -77,7 +63,7 @@ def test_the_emulator_and_a_region_without_prices_have_no_price(region: str | No
 
 
 def test_a_windows_pool_has_no_price() -> None:
-    assert price_of(recipe(WINDOWS), "westeurope") is None
+    assert price_of(recipe(image=pools.WINDOWS), "westeurope") is None
     assert price_of(recipe(), "westeurope") == Price("Standard_D4s_v5", "westeurope", "EUR", 0.2, 0.05)
 
 

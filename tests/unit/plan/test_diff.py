@@ -64,11 +64,8 @@ def only(found: tuple[Compared, ...]) -> diff.Difference:
 
 def test_a_missing_object_will_be_created() -> None:
     found = diff.compare(plan_recipe(recipe()), Living())
-    assert [(item.kind, item.id, item.state) for item in found] == [
-        ("pool", "p", "make"),
-        ("job", "j", "make"),
-        ("task", "j/task-00000", "make"),
-    ]
+    objects = [(item.kind, item.id, item.state) for item in found]
+    assert objects == [("pool", "p", "make"), ("job", "j", "make"), ("task", "j/task-00000", "make")]
 
 
 def test_what_the_service_fills_in_and_respells_is_no_difference() -> None:
@@ -299,10 +296,8 @@ def test_some_of_the_tasks_alike_are_named(count: int, names: str) -> None:
     tasks = [Compared("task", f"j/{number}", "same") for number in range(count)]
     other = [Compared("task", "k/0", "same"), Compared("task", "k/1", "make")]
     assert diff.as_text([*tasks, *other]).splitlines() == [
-        f"= task {names}: as planned",
-        "= task k/0: as planned",
-        "+ task k/1: to be made",
-    ]
+        f"= task {names}: as planned", "= task k/0: as planned", "+ task k/1: to be made",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("length", "shown"), [(58, '"' + "x" * 58 + '"'), (59, '"' + "x" * 59 + "… (61 characters)")])

@@ -61,10 +61,9 @@ def test_without_a_question_every_decision_is_told() -> None:
 
 def test_a_decision_comes_with_its_reason_its_rule_its_source_and_the_way_out() -> None:
     (one,) = asked("infiniband").decisions
-    assert one.value == "true"
-    assert "has InfiniBand" in one.because
-    assert (one.rule, one.source) == ("infiniband-by-size", RULES["infiniband-by-size"].source)
-    assert one.off == "`infiniband: false` on the task or its job"
+    rule = "infiniband-by-size"
+    assert (one.value, one.rule, one.source) == ("true", rule, RULES[rule].source)
+    assert "has InfiniBand" in one.because and one.off == "`infiniband: false` on the task or its job"
 
 
 def test_decisions_alike_are_one_and_counted() -> None:

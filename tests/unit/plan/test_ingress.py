@@ -12,14 +12,11 @@ from batchtrain.plan import ingress
 
 
 def recipe(destination: dict[str, Any], **source: Any) -> Recipe:
+    link = {"storage_account_settings": "link"}
     volumes = {
-        "blobs": {
-            "volume_driver": "azureblob",
-            "storage_account_settings": "link",
-            "azure_blob_container_name": "mounted",
-        },
+        "blobs": {"volume_driver": "azureblob", **link, "azure_blob_container_name": "mounted"},
         "half": {"volume_driver": "azureblob"},
-        "share": {"volume_driver": "azurefile", "storage_account_settings": "link", "azure_file_share_name": "s"},
+        "share": {"volume_driver": "azurefile", **link, "azure_file_share_name": "s"},
         "nfs": {"volume_driver": "nfs", "source": "host:/path"},
     }
     files = [{"source": {"path": "data", **source}, "destination": destination}]
@@ -37,18 +34,12 @@ def paths(destination: dict[str, Any]) -> list[str]:
         ({"storage_account_settings": "link", "data_transfer": {"remote_path": "box"}}, "/link/box"),
         ({"storage_account_settings": "link", "data_transfer": {"remote_path": "/box/a/"}}, "/link/box/a"),
         ({"storage_account_settings": "link", "relative_destination_path": "box/a"}, "/link/box/a"),
-        (
-            {
-                "storage_account_settings": "link",
-                "data_transfer": {"remote_path": "box/a"},
-                "relative_destination_path": "b",
-            },
-            "/link/box/a/b",
-        ),
+        ({"storage_account_settings": "link", "data_transfer": {"remote_path": "box/a"},
+          "relative_destination_path": "b"}, "/link/box/a/b"),
         ({"shared_data_volume": "blobs"}, "/link/mounted"),
         ({"shared_data_volume": "blobs", "relative_destination_path": "a/b/"}, "/link/mounted/a/b"),
     ],
-)
+)  # fmt: skip
 def test_a_destination_is_a_link_a_container_and_a_path(destination: dict[str, Any], wanted: str) -> None:
     assert paths(destination) == [wanted]
 
@@ -66,12 +57,10 @@ def test_a_step_says_what_is_taken() -> None:
         ({"data_transfer": {"method": "multinode_scp"}}, "the nodes' own disks"),
         ({"shared_data_volume": "nfs"}, "the nodes' own disks"),
         ({"shared_data_volume": "share"}, "az storage file upload-batch"),
-        (
-            {"storage_account_settings": "link", "data_transfer": {"remote_path": "s", "is_file_share": True}},
-            "az storage file upload-batch",
-        ),
+        ({"storage_account_settings": "link", "data_transfer": {"remote_path": "s", "is_file_share": True}},
+         "az storage file upload-batch"),
     ],
-)
+)  # fmt: skip
 def test_files_for_no_container_are_left_out_with_a_reason(destination: dict[str, Any], words: str) -> None:
     assert paths(destination) == []
     (left,) = ingress.left_out(recipe(destination))

@@ -43,16 +43,10 @@ def test_the_tasks_of_a_job_know_their_run_beside_its_own_variables() -> None:
 
 
 def test_a_schedule_and_the_jobs_that_it_creates_are_marked() -> None:
-    body = {"id": "s", "jobSpecification": {"poolInfo": {"poolId": "p"}, "metadata": [MINE]}}
-    assert marked("schedule.add", body, MARKS) == {
-        "id": "s",
-        "jobSpecification": {
-            "poolInfo": {"poolId": "p"},
-            "metadata": [MINE, *OWN],
-            "commonEnvironmentSettings": VARIABLES,
-        },
-        "metadata": OWN,
-    }
+    pool = {"poolInfo": {"poolId": "p"}}
+    specification = {**pool, "metadata": [MINE, *OWN], "commonEnvironmentSettings": VARIABLES}
+    body = {"id": "s", "jobSpecification": {**pool, "metadata": [MINE]}}
+    assert marked("schedule.add", body, MARKS) == {"id": "s", "jobSpecification": specification, "metadata": OWN}
 
 
 def automatic(metadata: list[Any] | None = None) -> dict[str, Any]:
@@ -67,10 +61,8 @@ def test_the_automatic_pool_of_a_job_is_marked() -> None:
 
 
 def test_the_automatic_pool_of_a_schedule_is_marked() -> None:
-    body = marked("schedule.add", {"jobSpecification": automatic()}, MARKS)
-    assert body["jobSpecification"] == {
-        **automatic(OWN), "metadata": OWN, "commonEnvironmentSettings": VARIABLES,
-    }  # fmt: skip
+    specification = marked("schedule.add", {"jobSpecification": automatic()}, MARKS)["jobSpecification"]
+    assert specification == {**automatic(OWN), "metadata": OWN, "commonEnvironmentSettings": VARIABLES}
 
 
 def test_a_request_is_not_changed_by_its_marks() -> None:

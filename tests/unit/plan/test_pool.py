@@ -18,10 +18,8 @@ IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentit
 
 def machine(**configuration: Any) -> dict[str, Any]:
     built = {"platform_image": IMAGE, **configuration}
-    found: dict[str, Any] = sent({"vm_configuration": {key: value for key, value in built.items() if value}})[
-        "virtualMachineConfiguration"
-    ]
-    return found
+    body = sent({"vm_configuration": {key: value for key, value in built.items() if value}})
+    return dict(body["virtualMachineConfiguration"])
 
 
 # --- the image ------------------------------------------------------------------------------------------------------
@@ -55,11 +53,11 @@ def test_a_native_pool_is_no_decision_of_ours() -> None:
 
 
 def test_a_registry_may_be_signed_in_to_by_a_managed_identity() -> None:
-    found = sent(
-        resources={"docker_images": ["r.io/a"]},
-        credentials={"docker_registry": {"r.io": {"username": "u", "identity": IDENTITY}}},
-    )["virtualMachineConfiguration"]["containerConfiguration"]["containerRegistries"]
-    assert found == [{"registryServer": "r.io", "identityReference": {"resourceId": IDENTITY}}]
+    login = {"docker_registry": {"r.io": {"username": "u", "identity": IDENTITY}}}
+    body = sent(resources={"docker_images": ["r.io/a"]}, credentials=login)["virtualMachineConfiguration"]
+    assert body["containerConfiguration"]["containerRegistries"] == [
+        {"registryServer": "r.io", "identityReference": {"resourceId": IDENTITY}}
+    ]
 
 
 def test_a_registry_without_a_login_is_public() -> None:
@@ -83,11 +81,9 @@ def test_the_start_task_has_both_names_of_a_delayed_image_with_a_second_registry
 
 
 def test_a_delayed_image_of_a_registry_with_a_sign_in_stays_with_batch_and_says_so() -> None:
-    made = plan(
-        resources={"docker_images": ["r.io/a", "b"]},
-        settings={"delay_docker_image_preload": True},
-        credentials={"docker_registry": {"r.io": {"username": "u", "password": "hunter2"}}},
-    )
+    images, login = ["r.io/a", "b"], {"docker_registry": {"r.io": {"username": "u", "password": "hunter2"}}}
+    delayed = {"delay_docker_image_preload": True}
+    made = plan(resources={"docker_images": images}, settings=delayed, credentials=login)
     body = made.steps[0].document["virtualMachineConfiguration"]["containerConfiguration"]
     assert body["containerImageNames"] == ("r.io/a",)
     assert "sign-in-not-delayed" in rules(made)
@@ -115,11 +111,10 @@ def test_the_service_gets_the_name_of_a_size_with_its_prefix(name: str, full: st
 
 
 def test_a_formula_takes_the_place_of_the_targets() -> None:
-    found = sent({"autoscale": {"formula": "$TargetDedicatedNodes = 1;", "evaluation_interval": "00:05:00"}})
-    assert found["enableAutoScale"] is True
-    assert found["autoScaleFormula"] == "$TargetDedicatedNodes = 1;"
-    assert found["autoScaleEvaluationInterval"] == "PT5M"
-    assert "targetDedicatedNodes" not in found
+    formula = "$TargetDedicatedNodes = 1;"
+    found = sent({"autoscale": {"formula": formula, "evaluation_interval": "00:05:00"}})
+    scales = {"enableAutoScale": True, "autoScaleFormula": formula, "autoScaleEvaluationInterval": "PT5M"}
+    assert scales.items() <= found.items() and "targetDedicatedNodes" not in found
 
 
 # --- users, identities, files that come first -----------------------------------------------------------------------
@@ -130,14 +125,9 @@ def test_a_users_secrets_are_placeholders() -> None:
         {"user_accounts": [{"name": "al", "elevation_level": "admin", "uid": 7, "gid": 8}]},
         credentials={"user_accounts": {"al": {"password": "hunter2", "ssh_private_key": "key.pem"}}},
     )
-    assert found["userAccounts"] == [
-        {
-            "name": "al",
-            "password": "{{user:al:password}}",
-            "elevationLevel": "admin",
-            "linuxUserConfiguration": {"uid": 7, "gid": 8, "sshPrivateKey": "{{user:al:ssh_private_key}}"},
-        }
-    ]
+    linux = {"uid": 7, "gid": 8, "sshPrivateKey": "{{user:al:ssh_private_key}}"}
+    user = {"name": "al", "password": "{{user:al:password}}", "elevationLevel": "admin"}
+    assert found["userAccounts"] == [{**user, "linuxUserConfiguration": linux}]
 
 
 def test_a_pool_with_identities_is_made_without_nodes_and_grows_when_it_has_them() -> None:
@@ -157,12 +147,8 @@ def test_a_pool_with_identities_that_scales_itself_begins_when_it_has_them() -> 
 
 
 def test_files_of_this_machine_come_before_the_pool_where_the_file_says_so() -> None:
-    files = [
-        {
-            "source": {"path": "data"},
-            "destination": {"storage_account_settings": "s", "data_transfer": {"remote_path": "c/d"}},
-        }
-    ]
+    destination = {"storage_account_settings": "s", "data_transfer": {"remote_path": "c/d"}}
+    files = [{"source": {"path": "data"}, "destination": destination}]
     made = plan({"transfer_files_on_pool_creation": True}, resources={"files": files})
     assert [step.action for step in made.steps] == ["files.upload", "pool.add"]
 

@@ -36,12 +36,9 @@ SHARE = {"volume_driver": "azurefile", "storage_account_settings": "s", "azure_f
 
 def test_a_blob_container_is_mounted_by_key_with_the_options_of_blobfuse() -> None:
     assert mount({**BLOB, "mount_options": ["-o", "allow_other"]}, credentials=STORAGE) == {
-        "accountName": "acct",
-        "containerName": "c",
-        "relativeMountPath": "v",
-        "accountKey": "{{storage:s:key}}",
+        "accountName": "acct", "accountKey": "{{storage:s:key}}", "containerName": "c", "relativeMountPath": "v",
         "blobfuseOptions": "-o allow_other",
-    }
+    }  # fmt: skip
 
 
 def test_a_blob_container_is_mounted_by_a_managed_identity_without_a_key() -> None:
@@ -52,12 +49,9 @@ def test_a_blob_container_is_mounted_by_a_managed_identity_without_a_key() -> No
 
 def test_a_file_share_is_mounted_by_its_url() -> None:
     assert mount({**SHARE, "mount_options": ["file_mode=0777", "dir_mode=0777"]}, credentials=STORAGE) == {
-        "accountName": "acct",
-        "accountKey": "{{storage:s:key}}",
-        "azureFileUrl": "https://acct.file.core.windows.net/f",
-        "relativeMountPath": "v",
-        "mountOptions": "-o file_mode=0777,dir_mode=0777",
-    }
+        "accountName": "acct", "accountKey": "{{storage:s:key}}", "relativeMountPath": "v",
+        "azureFileUrl": "https://acct.file.core.windows.net/f", "mountOptions": "-o file_mode=0777,dir_mode=0777",
+    }  # fmt: skip
 
 
 def test_options_of_the_docker_driver_for_file_shares_get_the_names_of_mount() -> None:
@@ -77,22 +71,21 @@ def test_nfs_is_mounted_by_batch() -> None:
 
 def test_a_cifs_share_takes_its_login_from_credentials() -> None:
     login = {"shares": {"v": {"username": "al", "password": "hunter2"}}}
-    assert mount({"volume_driver": "cifs", "source": "//s/x"}, credentials=login) == {
-        "username": "al",
-        "source": "//s/x",
-        "relativeMountPath": "v",
-        "password": "{{share:v:password}}",
-    }
+    share = {"source": "//s/x", "relativeMountPath": "v", "username": "al", "password": "{{share:v:password}}"}
+    assert mount({"volume_driver": "cifs", "source": "//s/x"}, credentials=login) == share
 
 
-def test_a_login_among_mount_options_does_not_reach_the_plan() -> None:
-    found = mount(custom("cifs", "vers=3.0,username=al,password=hunter2"))
-    assert (found["username"], found["mountOptions"]) == ("al", "-o vers=3.0")
-
-
-def test_an_option_of_a_share_is_a_name_and_all_that_follows_its_first_equals_sign() -> None:
-    found = mount(custom("cifs", "user=al=b,password=a=b,prefixpath=x=y"))
-    assert (found["username"], found["mountOptions"]) == ("al=b", "-o prefixpath=x=y")
+@pytest.mark.parametrize(
+    ("options", "user", "others"),
+    [
+        ("vers=3.0,username=al,password=hunter2", "al", "-o vers=3.0"),
+        ("user=al=b,password=a=b,prefixpath=x=y", "al=b", "-o prefixpath=x=y"),
+    ],
+)
+def test_a_login_among_mount_options_does_not_reach_the_plan(options: str, user: str, others: str) -> None:
+    """An option is a name, and all that follows its first equals sign."""
+    found = mount(custom("cifs", options))
+    assert (found["username"], found["mountOptions"]) == (user, others)
 
 
 @pytest.mark.parametrize(("vfstype", "options"), [("nfs", None), ("nfs4", "-o vers=4")])

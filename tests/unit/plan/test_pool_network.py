@@ -14,18 +14,15 @@ from tests.unit.plan.pools import WINDOWS, plan, rules, sent
 
 SSH = {"username": "al", "ssh_public_key_data": "ssh-ed25519 AAAA"}
 BY_NAME = {"name": "v", "resource_group": "g", "subnet": {"name": "s"}}
-
 ADDRESS = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/publicIPAddresses/a"
 
 
 def network(pool: dict[str, Any], **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = sent(pool, **more)["networkConfiguration"]
-    return found
+    return dict(sent(pool, **more)["networkConfiguration"])
 
 
 def ports(pool: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = network(pool)["endpointConfiguration"]["inboundNATPools"]
-    return found
+    return list(network(pool)["endpointConfiguration"]["inboundNATPools"])
 
 
 def login(pool: dict[str, Any]) -> dict[str, Any]:
@@ -106,23 +103,16 @@ def test_a_windows_pool_opens_the_port_of_its_desktop() -> None:
 
 def test_a_denied_address_comes_before_the_allowed_and_all_others_last() -> None:
     made = access_rules(("10.0.0.0/8",), ("*", "10.1.0.0/16"))
-    assert [(one.priority, one.access, one.source_address_prefix) for one in made] == [
-        (150, "deny", "10.1.0.0/16"),
-        (151, "allow", "10.0.0.0/8"),
-        (152, "deny", "*"),
-    ]
+    rules = [(one.priority, one.access, one.source_address_prefix) for one in made]
+    assert rules == [(150, "deny", "10.1.0.0/16"), (151, "allow", "10.0.0.0/8"), (152, "deny", "*")]
 
 
 # --- logins ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_login_ends_after_a_span_since_a_plan_has_no_clock() -> None:
-    assert login({"ssh": {**SSH, "expiry_days": 7}}) == {
-        "name": "al",
-        "isAdmin": True,
-        "expiryTime": "{{expires:P7D}}",
-        "sshPublicKey": "ssh-ed25519 AAAA",
-    }
+    ends = {"expiryTime": "{{expires:P7D}}", "sshPublicKey": "ssh-ed25519 AAAA"}
+    assert login({"ssh": {**SSH, "expiry_days": 7}}) == {"name": "al", "isAdmin": True, **ends}
 
 
 def test_a_plan_for_display_has_the_time_at_which_a_login_ends() -> None:

@@ -15,8 +15,7 @@ SIGNED = {"image": "library://x/y:1", "signing_key": {"fingerprint": "AB12", "fi
 
 
 def start(pool: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = sent(pool, **more)["startTask"]
-    return found
+    return dict(sent(pool, **more)["startTask"])
 
 
 def settings(task: dict[str, Any]) -> dict[str, str | None]:
@@ -33,11 +32,8 @@ def test_a_pool_with_nothing_to_prepare_has_no_start_task() -> None:
 
 def test_variables_of_a_vault_come_before_those_in_the_file() -> None:
     prep = {**PREP, "environment_variables": {"A": "b"}, "environment_variables_keyvault_secret_id": "https://v/s"}
-    assert list(settings(start({"additional_node_prep": prep}))) == [
-        "{{keyvault:https://v/s}}",
-        "A",
-        "BATCHTRAIN_PREPARATION",
-    ]
+    names = list(settings(start({"additional_node_prep": prep})))
+    assert names == ["{{keyvault:https://v/s}}", "A", "BATCHTRAIN_PREPARATION"]
 
 
 @pytest.mark.parametrize("size", ["STANDARD_HB120RS_V3", "STANDARD_NV32AS_V4"])
@@ -133,10 +129,9 @@ def test_images_that_make_the_preparation_too_long_for_a_request_are_refused() -
 
 
 def test_users_cannot_set_reserved_variables() -> None:
+    variables = {"BATCHTRAIN_GIVEN_X": "{{file:/etc/shadow}}"}
     with pytest.raises(PlanError, match="BATCHTRAIN_GIVEN_X"):
-        plan(
-            {"additional_node_prep": {**PREP, "environment_variables": {"BATCHTRAIN_GIVEN_X": "{{file:/etc/shadow}}"}}}
-        )
+        plan({"additional_node_prep": {**PREP, "environment_variables": variables}})
 
 
 def test_an_empty_prefix_of_blobs_is_unset() -> None:

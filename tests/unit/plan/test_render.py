@@ -112,15 +112,9 @@ def test_equal_launches_are_shown_once_with_their_files() -> None:
     shell = f"first\nsecond{FILE_MARK}a.sh \nbody{FILE_MARK}b.py \nbody"
     plan = Plan(launch=(("a", shell), ("b", "other"), ("c", shell), ("d", shell)))
     assert str(plan).splitlines() == [
-        "",
-        "task a (and 2 more) runs:",
-        "  first",
-        "  second",
-        "  # with .batchtrain/a.sh, .batchtrain/b.py; `-o json` shows them in full",
-        "",
-        "task b runs:",
-        "  other",
-    ]
+        "", "task a (and 2 more) runs:", "  first", "  second",
+        "  # with .batchtrain/a.sh, .batchtrain/b.py; `-o json` shows them in full", "", "task b runs:", "  other",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("count", "last"), [(SHOWN, "  4"), (SHOWN + 1, "and 1 other launches; `-o json` shows them")])
@@ -145,12 +139,8 @@ def test_a_plan_in_a_notebook_folds_its_parts_and_masks_its_secrets() -> None:
 
 def test_a_document_has_every_part_of_a_plan() -> None:
     plan = Plan((Step("pool.add", "p", {"id": "p"}),), launch=(("t", "run"),))
-    assert render.as_document(plan) == {
-        "steps": [{"action": "pool.add", "method": "POST", "path": "/pools", "body": {"id": "p"}}],
-        "warnings": [],
-        "implicit": [],
-        "launch": {"t": "run"},
-    }
+    step = {"action": "pool.add", "method": "POST", "path": "/pools", "body": {"id": "p"}}
+    assert render.as_document(plan) == {"steps": [step], "warnings": [], "implicit": [], "launch": {"t": "run"}}
 
 
 # --- plans as values ------------------------------------------------------------------------------------------------

@@ -9,10 +9,11 @@ import pytest
 from batchtrain.config.travel import BLOB_STORE, LargeSource
 from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import PlanError
-from batchtrain.plan import Facts, PoolFacts, plan_jobs
+from batchtrain.plan import Facts, Plan, PoolFacts, plan_jobs
 from batchtrain.plan.outputs import relative
 from batchtrain.plan.types import OFFLINE
 from batchtrain.plan.volumes import Bind
+from tests.unit.plan import pools
 from tests.unit.plan.jobs import H100, STORAGE, archive_of, plan, said, sent_task
 
 DOCKER = {"docker_image": "a/b"}
@@ -59,12 +60,10 @@ def test_a_gang_takes_one_slot_by_itself() -> None:
     [
         ({"username": "me"}, {"username": "me"}),
         ({"default_pool_admin": True}, {"autoUser": {"scope": "pool", "elevationLevel": "admin"}}),
-        (
-            {"auto_user": {"scope": "task", "elevation_level": "admin"}},
-            {"autoUser": {"scope": "task", "elevationLevel": "admin"}},
-        ),
+        ({"auto_user": {"scope": "task", "elevation_level": "admin"}},
+         {"autoUser": {"scope": "task", "elevationLevel": "admin"}}),
     ],
-)
+)  # fmt: skip
 def test_a_task_runs_as_who_it_says(identity: dict[str, Any], wanted: dict[str, Any]) -> None:
     made = plan(task={"user_identity": identity})
     assert sent_task(made)["userIdentity"] == wanted
@@ -84,33 +83,20 @@ def test_without_a_word_the_plan_says_who_runs_it_and_why() -> None:
 
 
 def test_the_users_options_of_the_engine_come_last() -> None:
-    found = options(
-        {},
-        {
-            "shm_size": "1g",
-            "ports": ["80:8080"],
-            "labels": ["a=b c"],
-            "entrypoint": "/run me",
-            "additional_docker_run_options": ["--cap-add", "SYS_PTRACE"],
-        },
-    )
-    assert found == ("--shm-size=1g --publish=80:8080 --label='a=b c' --entrypoint='/run me' --cap-add SYS_PTRACE")
+    own = {"additional_docker_run_options": ["--cap-add", "SYS_PTRACE"], "entrypoint": "/run me"}
+    found = options({}, {"shm_size": "1g", "ports": ["80:8080"], "labels": ["a=b c"], **own})
+    assert found == "--shm-size=1g --publish=80:8080 --label='a=b c' --entrypoint='/run me' --cap-add SYS_PTRACE"
 
 
-VOLUMES: dict[str, Any] = {
-    "resources": {
-        "volumes": {
-            "data_volumes": {
-                "scratch": {"container_path": "/scratch"},
-                "disk": {"host_path": "/mnt/disk", "container_path": "/disk", "bind_options": "ro"},
-            },
-            "shared_data_volumes": {
-                "share": {"volume_driver": "nfs", "source": "h:/p", "container_path": "/share", "bind_options": "ro"},
-                "open": {"volume_driver": "nfs", "source": "h:/p", "container_path": "/open"},
-            },
-        }
-    }
+DATA_VOLUMES = {
+    "scratch": {"container_path": "/scratch"},
+    "disk": {"host_path": "/mnt/disk", "container_path": "/disk", "bind_options": "ro"},
 }
+SHARES = {
+    "share": {"volume_driver": "nfs", "source": "h:/p", "container_path": "/share", "bind_options": "ro"},
+    "open": {"volume_driver": "nfs", "source": "h:/p", "container_path": "/open"},
+}
+VOLUMES: dict[str, Any] = {"resources": {"volumes": {"data_volumes": DATA_VOLUMES, "shared_data_volumes": SHARES}}}
 
 
 def test_volumes_of_the_job_and_of_the_task_are_bound_into_the_container() -> None:
@@ -155,17 +141,18 @@ def test_a_registry_of_the_task_is_a_placeholder_or_an_identity() -> None:
     assert by_identity["registry"] == {"registryServer": "i.io", "identityReference": {"resourceId": "/id"}}
 
 
+RANK_FOR_EACH_CORE = {
+    "multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich", "processes_per_node": "nproc"}}
+}
+
+
 @pytest.mark.parametrize(
     ("task", "pool", "wanted"),
     [
         ({}, {}, SHARED),
         ({}, H100, "--shm-size=64g"),
         ({"gpus": "disable"}, H100, SHARED),
-        (
-            {"multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich", "processes_per_node": "nproc"}}},
-            {"vm_size": "STANDARD_D32S_V5"},
-            "--shm-size=2g",
-        ),
+        (RANK_FOR_EACH_CORE, {"vm_size": "STANDARD_D32S_V5"}, "--shm-size=2g"),
         ({"shm_size": "2g"}, H100, "--shm-size=2g"),
         ({"shm_size": "8 GiB"}, {}, "--shm-size=8g"),
         ({"shm_size": "8g", "additional_docker_run_options": ["--shm-size", "1g"]}, {}, "--shm-size 1g"),
@@ -255,9 +242,7 @@ def test_an_apptainer_task_runs_its_command_inside_the_image() -> None:
     made = plan(task={**APPTAINER, "additional_singularity_options": ["--cleanenv"]}, pool=H100)
     files = files_of(sent_task(made))
     assert 'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/apptainer.sh" echo hello' in files[".batchtrain/launch.sh"]
-    assert '"$runtime" exec' in files[".batchtrain/apptainer.sh"]
-    assert "--nv" in files[".batchtrain/apptainer.sh"]
-    assert "--cleanenv" in files[".batchtrain/apptainer.sh"]
+    assert all(part in files[".batchtrain/apptainer.sh"] for part in ('"$runtime" exec', "--nv", "--cleanenv"))
     assert said(made, "apptainer-gpus") == [("apptainer", "--nv", TASK)]
     assert "containerSettings" not in sent_task(made)
 
@@ -277,15 +262,14 @@ def test_an_image_can_be_run_elevated_by_its_own_script() -> None:
 # --- data in --------------------------------------------------------------------------------------------------------
 
 
-def inputs(**more: Any) -> list[dict[str, Any]]:
-    data = {"azure_storage": [{"storage_account_settings": "data", "remote_path": "c/sets", **more}]}
-    found: list[dict[str, Any]] = sent_task(plan(task={"input_data": data}, **STORAGE))["resourceFiles"]
-    return found
+def with_inputs(**more: Any) -> Plan:
+    return plan(task={"input_data": {"azure_storage": [{"storage_account_settings": "data", **more}]}}, **STORAGE)
 
 
 @pytest.mark.parametrize("pattern", ["train/*", "./train/*"])
 def test_input_data_is_fetched_by_prefix_into_the_working_directory(pattern: str) -> None:
-    assert inputs(local_path="$AZ_BATCH_TASK_WORKING_DIR/in", include=[pattern]) == [
+    made = with_inputs(remote_path="c/sets", local_path="$AZ_BATCH_TASK_WORKING_DIR/in", include=[pattern])
+    assert sent_task(made)["resourceFiles"] == [
         {"storageContainerUrl": "{{sas:data/c?days=30}}", "blobPrefix": "sets/train/", "filePath": "in"}
     ]
 
@@ -293,19 +277,15 @@ def test_input_data_is_fetched_by_prefix_into_the_working_directory(pattern: str
 @pytest.mark.parametrize(("stripped", "count"), [({}, 0), ({"blobxfer_extra_options": "--strip-components 2"}, 2)])
 def test_input_data_that_a_prefix_cannot_select_is_selected_on_the_node(stripped: dict[str, str], count: int) -> None:
     options = {"include": ["t*/*.bin"], "exclude": ["*x*"], **stripped}
-    data = {"storage_account_settings": "data", "remote_path": "c/sets", "local_path": "in", **options}
-    made = plan(task={"input_data": {"azure_storage": [data]}}, **STORAGE)
-    assert sent_task(made)["resourceFiles"][0]["blobPrefix"] == "sets/t"
-    assert sent_task(made)["resourceFiles"][0]["filePath"] == ".batchtrain-input/0"
-    text = files_of(sent_task(made))[".batchtrain/launch.sh"]
+    sent = sent_task(with_inputs(remote_path="c/sets", local_path="in", **options))
+    assert sent["resourceFiles"][0].items() >= {"blobPrefix": "sets/t", "filePath": ".batchtrain-input/0"}.items()
+    text = files_of(sent)[".batchtrain/launch.sh"]
     assert "case $bt_name in t*/*.bin) ;;" in text
     assert text.count("bt_to=${bt_to#*/}") == count
 
 
 def test_input_data_for_a_place_elsewhere_is_moved_before_the_command() -> None:
-    data = {"azure_storage": [{"storage_account_settings": "data", "remote_path": "c", "local_path": "/data"}]}
-    made = plan(task={"input_data": data}, **STORAGE)
-    text = files_of(sent_task(made))[".batchtrain/launch.sh"]
+    text = files_of(sent_task(with_inputs(remote_path="c", local_path="/data")))[".batchtrain/launch.sh"]
     assert text.index("cp -a .batchtrain-input/0/. /data/") < text.index("echo hello")
 
 
@@ -334,19 +314,13 @@ def outputs(**more: Any) -> list[dict[str, Any]]:
 
 
 def test_each_pattern_is_an_output_of_its_own() -> None:
-    found = outputs(
-        local_path="$AZ_BATCH_TASK_WORKING_DIR/out",
-        include=["*.pt", "log.txt"],
-        condition="taskcompletion",
-        upload_headers={"Content-Type": "text/plain"},
-    )
+    more = {"condition": "taskcompletion", "upload_headers": {"Content-Type": "text/plain"}}
+    found = outputs(local_path="$AZ_BATCH_TASK_WORKING_DIR/out", include=["*.pt", "log.txt"], **more)
     assert [one["filePattern"] for one in found] == ["out/*.pt", "out/log.txt"]
     assert found[0]["uploadOptions"] == {"uploadCondition": "taskcompletion"}
-    assert found[0]["destination"]["container"] == {
-        "containerUrl": "{{sas:data/c?write&days=30}}",
-        "path": "run",
-        "uploadHeaders": [{"name": "Content-Type", "value": "text/plain"}],
-    }
+    headers = [{"name": "Content-Type", "value": "text/plain"}]
+    container = {"containerUrl": "{{sas:data/c?write&days=30}}", "path": "run", "uploadHeaders": headers}
+    assert found[0]["destination"]["container"] == container
 
 
 def test_one_file_gets_its_whole_name() -> None:
@@ -395,21 +369,15 @@ def test_a_place_of_the_task_is_relative_to_its_working_directory(path: str | No
 
 # --- Windows --------------------------------------------------------------------------------------------------------
 
-WINDOWS: dict[str, Any] = {
-    "vm_configuration": {
-        "platform_image": {"publisher": "microsoftwindowsserver", "offer": "windowsserver", "sku": "2022-datacenter"}
-    }
-}
+WINDOWS: dict[str, Any] = {"vm_configuration": {"platform_image": pools.WINDOWS}}
 
 
-def test_a_command_on_windows_goes_to_its_own_shell() -> None:
-    sent = sent_task(plan(task={"command": "echo 'a' %PATH%"}, pool=WINDOWS))
-    assert sent["commandLine"] == "cmd.exe /d /s /c \"echo 'a' %PATH%\""
-
-
-def test_all_lines_of_a_command_on_windows_are_one_line() -> None:
-    sent = sent_task(plan(task={"command": "echo one\n\necho two\n"}, pool=WINDOWS))
-    assert sent["commandLine"] == 'cmd.exe /d /s /c "echo one && echo two"'
+@pytest.mark.parametrize(
+    ("command", "line"), [("echo 'a' %PATH%", "echo 'a' %PATH%"), ("echo one\n\necho two\n", "echo one && echo two")]
+)
+def test_the_lines_of_a_command_on_windows_go_as_one_to_its_own_shell(command: str, line: str) -> None:
+    sent = sent_task(plan(task={"command": command}, pool=WINDOWS))
+    assert sent["commandLine"] == f'cmd.exe /d /s /c "{line}"'
 
 
 def test_a_gang_on_windows_is_refused() -> None:

@@ -109,10 +109,7 @@ def test_a_stream_has_the_documents_that_each_task_alone_would_have(
 
 def of_factories(*factories: tuple[str | None, dict[str, Any]], made: dict[int, Any] = {}, **job: Any) -> Plan:  # noqa: B006
     """The plan of a job with a task of each id and factory. made: the rows of custom ones."""
-    tasks = [
-        {"id": task_id, "command": "x", **({"task_factory": factory} if factory else {})}
-        for task_id, factory in factories
-    ]
+    tasks = [{"id": task_id, "command": "x", "task_factory": factory or None} for task_id, factory in factories]
     recipe = convert({"directory": "x", "jobs": [{"id": "j", "tasks": tasks, **job}]}, Recipe)
     return plan_jobs(recipe, Facts(pool=POOL, made={("j", number): rows for number, rows in made.items()}))
 
@@ -121,6 +118,8 @@ def grid(*values: int) -> dict[str, Any]:
     return {"grid": {"a": list(values)}}
 
 
+IN_STORAGE = {"storage_account_settings": "link", "remote_path": "c/p"}
+FILES = {"file": {"azure_storage": IN_STORAGE, "task_filepath": "file_name"}}
 CUSTOM: dict[str, Any] = {"custom": {"module": "m"}}
 REPEATED = r"tasks\[{}\].task_factory: made task {} has the id `{}` of an earlier one; write all parameters into `id`"
 
@@ -141,13 +140,7 @@ def test_an_id_of_the_merge_task_is_refused_for_a_task_of_a_factory() -> None:
 
 
 def test_examples_of_tasks_that_are_made_later_may_have_one_id() -> None:
-    file = {
-        "file": {
-            "azure_storage": {"storage_account_settings": "link", "remote_path": "c"},
-            "task_filepath": "file_name",
-        }
-    }
-    tasks = [{"id": "t-{file_name}", "command": "x", "task_factory": file}] * 2
+    tasks = [{"id": "t-{file_name}", "command": "x", "task_factory": FILES}] * 2
     pool = {"id": "p", "vm_size": "STANDARD_D2S_V5", "vm_configuration": {"platform_image": IMAGE}}
     document = {"directory": "x", "pool": pool, "credentials": STORAGE, "jobs": [{"id": "j", "tasks": tasks}]}
     plan_jobs(convert(document, Recipe))
@@ -207,9 +200,6 @@ def streamed_of(made: dict[str, Any], rows: list[tuple[Any, ...]], **task: Any) 
 
 
 # --- what is known of a stream --------------------------------------------------------------------------------------
-
-IN_STORAGE = {"storage_account_settings": "link", "remote_path": "c/p"}
-FILES = {"file": {"azure_storage": IN_STORAGE, "task_filepath": "file_name"}}
 
 
 def of_files(count: int, **task: Any) -> Plan:
