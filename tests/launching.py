@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from batchtrain.frameworks import FRAMEWORKS
@@ -22,3 +23,9 @@ def launched(block: str, command: str = "python t.py", shape: Shape = TWO, **val
         return rendered(node_launcher.launch(FRAMEWORKS[block](**values), setup, command, shape))
     rest = {name: values.pop(name) for name in MpiLaunch._fields if name in values}
     return rendered(mpi.launch(MpiLaunch(MpiBlock(**values), setup, **rest), command, shape))
+
+
+def spec(launch: Launch) -> Any:
+    """What gang.json says."""
+    [found] = [file.data for file in launch.files if file.name == node_launcher.SPEC]
+    return json.loads(found)

@@ -20,12 +20,9 @@ PRICES = Prices(
 
 def recipe(*alternatives: dict[str, Any], order: str = "given", prices: tuple[Prices, ...] = (PRICES,)) -> Recipe:
     pool = {
-        "id": "p",
-        "vm_size": "STANDARD_NC4AS_T4_V3",
-        "vm_count": {"dedicated": 2},
-        "vm_configuration": {"platform_image": {"publisher": "p", "offer": "o", "sku": "s"}},
+        "id": "p", "vm_size": "STANDARD_NC4AS_T4_V3", "vm_count": {"dedicated": 2}, "vm_configuration": {},
         "candidates": {"alternatives": alternatives, "order": order},
-    }
+    }  # fmt: skip
     accounts = {"batch_accounts": {"west": {"account_service_url": "https://w.westus.batch.azure.com"}}}
     credentials = convert(accounts, Credentials)
     return Recipe(directory=".", pool=convert(pool, Pool), credentials=credentials, catalog=Catalog(prices=prices))
@@ -48,22 +45,12 @@ def test_a_named_account_becomes_the_account_of_the_candidate() -> None:
     assert there.recipe.credentials.batch.account_service_url == "https://w.westus.batch.azure.com"
 
 
+NC4, NC64, SPOT = "2 dedicated STANDARD_NC4AS_T4_V3", "2 dedicated STANDARD_NC64AS_T4_V3", "2 spot STANDARD_NC4AS_T4_V3"
+
+
 @pytest.mark.parametrize(
     ("order", "expected"),
-    [
-        (
-            "given",
-            ["2 dedicated STANDARD_NC4AS_T4_V3", "2 dedicated STANDARD_NC64AS_T4_V3", "2 spot STANDARD_NC4AS_T4_V3"],
-        ),
-        (
-            "price",
-            ["2 spot STANDARD_NC4AS_T4_V3", "2 dedicated STANDARD_NC4AS_T4_V3", "2 dedicated STANDARD_NC64AS_T4_V3"],
-        ),
-        (
-            "price-per-gpu",
-            ["2 spot STANDARD_NC4AS_T4_V3", "2 dedicated STANDARD_NC64AS_T4_V3", "2 dedicated STANDARD_NC4AS_T4_V3"],
-        ),
-    ],
+    [("given", [NC4, NC64, SPOT]), ("price", [SPOT, NC4, NC64]), ("price-per-gpu", [SPOT, NC64, NC4])],
 )
 def test_candidates_are_tried_in_the_order_that_the_pool_file_names(order: str, expected: list[str]) -> None:
     found = recipe({"vm_size": "STANDARD_NC64AS_T4_V3"}, {"spot": True}, order=order)

@@ -115,10 +115,9 @@ def test_the_variable_takes_the_place_of_the_user_s_file(tmp_path: Path) -> None
     user = tmp_path / "home" / ".config" / "batchtrain"
     user.mkdir(parents=True)
     written(user, "sizes: [{name: A1, cores: 2}]")
-    chosen = tmp_path / "mine.yaml"
-    chosen.write_text("sizes: [{name: A2, cores: 7}]")
-    files = catalog_file.files(None, {"HOME": str(tmp_path / "home"), "BATCHTRAIN_CATALOG": str(chosen)})
-    assert files == (chosen,)
+    chosen = written(tmp_path, "sizes: [{name: A2, cores: 7}]")
+    variables = {"HOME": str(tmp_path / "home"), "BATCHTRAIN_CATALOG": str(chosen)}
+    assert catalog_file.files(None, variables) == (chosen,)
 
 
 def test_a_variable_that_names_no_file_is_an_error(tmp_path: Path) -> None:

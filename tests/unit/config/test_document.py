@@ -1,12 +1,14 @@
 """One YAML file as data with places."""
 
+from typing import Any
+
 import pytest
 
 from batchtrain.config.document import parse
 
 
-def read(text: str) -> object:
-    document, problems = parse("x.yaml", text.encode())
+def read(text: str, name: str = "x.yaml") -> Any:
+    document, problems = parse(name, text.encode())
     assert problems == ()
     return document.data
 
@@ -68,31 +70,26 @@ def test_what_a_text_of_broken_json_begins_with_is_no_comment(value: str) -> Non
     assert "comment" not in problem.message
 
 
-def test_bytes_that_are_not_utf8_are_named_with_their_line() -> None:
-    _, problems = parse("x.yaml", b"a: 1\nb: \xff\n")
-    assert [(p.rule, p.line) for p in problems] == [("encoding", 2)]
+LAUGHS = "\n".join(["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60))])
+REFUSED = {
+    "bytes that are not UTF-8": (b"a: 1\nb: \xff\n", ("encoding", 2)),
+    "an empty file": (b"# nothing\n", ("empty-file", 1)),
+    "a billion laughs": (LAUGHS.encode(), ("aliases", 12)),
+    "an alias inside of its anchor": (b"a: &a {b: *a}\n", ("aliases", 1)),
+    "an unknown tag": (b"a: !secret x\n", ("tag", 1)),
+}
 
 
-def test_an_empty_file_is_a_problem() -> None:
-    _, problems = parse("x.yaml", b"# nothing\n")
-    assert [p.rule for p in problems] == ["empty-file"]
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_is_no_data_is_a_problem_with_its_line(kind: str) -> None:
+    content, problem = REFUSED[kind]
+    _, problems = parse("x.yaml", content)
+    assert [(p.rule, p.line) for p in problems] == [problem]
 
 
 def test_an_alias_shares_its_anchor() -> None:
-    document, problems = parse("x.yaml", b"a: &a [x]\nb: *a\n")
-    assert problems == ()
-    assert document.data["a"] is document.data["b"]
-
-
-def test_a_billion_laughs_are_refused() -> None:
-    lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60)]
-    _, problems = parse("x.yaml", "\n".join(lines).encode())
-    assert [p.rule for p in problems] == ["aliases"]
-
-
-def test_an_alias_inside_of_its_anchor_is_a_problem() -> None:
-    _, problems = parse("x.yaml", b"a: &a {b: *a}\n")
-    assert [p.rule for p in problems] == ["aliases"]
+    data = read("a: &a [x]\nb: *a\n")
+    assert data["a"] is data["b"]
 
 
 @pytest.mark.parametrize("text", ["[" * 600, "[" * 50_000, "- " * 50_000, "{a: " * 300])
@@ -102,30 +99,16 @@ def test_deep_nesting_is_refused_before_it_can_crash_the_parser(text: str) -> No
 
 
 def test_brackets_in_text_are_not_nesting() -> None:
-    document, problems = parse("x.yaml", ("a: '" + "[" * 300 + "'").encode())
-    assert problems == ()
-    assert document.data == {"a": "[" * 300}
+    assert read("a: '" + "[" * 300 + "'") == {"a": "[" * 300}
 
 
 def test_json_may_write_characters_as_surrogate_pairs() -> None:
-    document, problems = parse("x.json", b'{"a": "\\ud83d\\ude00"}')
-    assert problems == ()
-    assert document.data == {"a": "\U0001f600"}
+    assert read('{"a": "\\ud83d\\ude00"}', "x.json") == {"a": "\U0001f600"}
 
 
 def test_a_merge_key_fills_in_missing_keys() -> None:
-    assert read("base: &b {x: 1, y: 2}\nmine: {<<: *b, y: 3}\n") == {
-        "base": {"x": "1", "y": "2"},
-        "mine": {"x": "1", "y": "3"},
-    }
+    assert read("base: &b {x: 1, y: 2}\nmine: {<<: *b, y: 3}\n")["mine"] == {"x": "1", "y": "3"}
 
 
 def test_json_may_be_indented_with_tabs() -> None:
-    document, problems = parse("x.json", b'{\n\t"a": {\n\t\t"b": 1\n\t}\n}')
-    assert problems == ()
-    assert document.data == {"a": {"b": "1"}}
-
-
-def test_an_unknown_tag_is_a_problem() -> None:
-    _, problems = parse("x.yaml", b"a: !secret x\n")
-    assert [p.rule for p in problems] == ["tag"]
+    assert read('{\n\t"a": {\n\t\t"b": 1\n\t}\n}', "x.json") == {"a": {"b": "1"}}

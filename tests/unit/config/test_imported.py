@@ -21,11 +21,8 @@ MACHINE = {
 }
 POOL = {"id": "p", "vmSize": "STANDARD_D2S_V5", "virtualMachineConfiguration": MACHINE, "targetDedicatedNodes": 2}
 JOB = {"id": "j", "poolInfo": {"poolId": "p"}}
-CONTAINER = {
-    "imageName": "me/it:1",
-    "containerRunOptions": "--rm -e 'A=b c'",
-    "workingDirectory": "containerImageDefault",
-}
+RUN = {"containerRunOptions": "--rm -e 'A=b c'", "workingDirectory": "containerImageDefault"}
+CONTAINER = {"imageName": "me/it:1", **RUN}
 URL = "https://acct.blob.core.windows.net/out?sv=1&sig=abc"
 TASK = {
     "id": "t", "commandLine": "/bin/sh -c 'python train.py'", "containerSettings": CONTAINER,
@@ -39,9 +36,8 @@ TASK = {
 
 
 def made(*documents: Any) -> Result:
-    return recipe_of(
-        {f"{number}.json": json.dumps(item).encode() for number, item in enumerate(documents)}, Path("/no")
-    )
+    files = {f"{number}.json": json.dumps(item).encode() for number, item in enumerate(documents)}
+    return recipe_of(files, Path("/no"))
 
 
 def test_a_pool_a_job_and_its_tasks_are_one_valid_recipe() -> None:
@@ -131,16 +127,11 @@ def test_a_pool_of_a_template_is_read_with_its_parameters(is_bicep: bool) -> Non
             "startTask": {"commandLine": "[concat('a', variables('unknown'))]"},
         },
     }  # fmt: skip
-    result = made(
-        {
-            "parameters": {"name": {"defaultValue": "from-template"}, "account": {}, "count": {"type": "int"}},
-            "variables": {"size": "STANDARD_D2S_V5"},
-            "resources": {"pool": pool}
-            if is_bicep
-            else [{"type": "Microsoft.Batch/batchAccounts", "resources": [pool]}],
-        },
-        PARAMETERS,
-    )
+    parameters = {"name": {"defaultValue": "from-template"}, "account": {}, "count": {"type": "int"}}
+    account = {"type": "Microsoft.Batch/batchAccounts", "resources": [pool]}
+    resources = {"pool": pool} if is_bicep else [account]
+    variables = {"size": "STANDARD_D2S_V5"}
+    result = made({"parameters": parameters, "variables": variables, "resources": resources}, PARAMETERS)
     read = result.recipe.pool
     assert read is not None
     assert (read.id, read.vm_size, read.vm_count.dedicated) == ("from-template", "STANDARD_D2S_V5", 3)
@@ -156,11 +147,9 @@ def test_a_template_of_az_batch_is_a_recipe_with_a_task_for_each_number_or_of_it
     pool = {"type": "Microsoft.Batch/batchAccounts/pools", "properties": {
         **POOL, "id": "[parameters('poolId')]", "maxTasksPerNode": 4,
         "startTask": {"commandLine": "[concat('setup ', variables('what'))]", "runElevated": True}}}  # fmt: skip
-    sweep = {
-        "type": "parametricSweep",
-        "parameterSets": [{"start": 1, "end": "[parameters('last')]"}],
-        "repeatTask": {"commandLine": "render --frame {0} '[parameters('scene')]'", "runElevated": True},
-    }
+    repeated = {"commandLine": "render --frame {0} '[parameters('scene')]'", "runElevated": True}
+    steps = [{"start": 1, "end": "[parameters('last')]"}]
+    sweep = {"type": "parametricSweep", "parameterSets": steps, "repeatTask": repeated}
     job = {"properties": {"id": "j", "poolInfo": {"poolId": "[parameters('poolId')]"}, "taskFactory": sweep}}
     templates = (
         {"parameters": parameters, "variables": {"what": "all"}, "pool": pool},
@@ -175,10 +164,8 @@ def test_a_template_of_az_batch_is_a_recipe_with_a_task_for_each_number_or_of_it
     assert task.task_factory is not None and task.task_factory.parametric_sweep is not None
     assert [(steps.start, steps.stop) for steps in task.task_factory.parametric_sweep.product] == [(1, 4)]
     assert task.user_identity is not None and task.user_identity.auto_user is not None
-    listed = {
-        **job["properties"],
-        "taskFactory": {"type": "taskCollection", "tasks": [{"id": "a", "commandLine": "b"}]},
-    }
+    factory = {"type": "taskCollection", "tasks": [{"id": "a", "commandLine": "b"}]}
+    listed = {**job["properties"], "taskFactory": factory}
     (task,) = made(POOL, {"job": listed}).recipe.jobs[0].tasks
     assert (task.id, task.command) == ("a", "b")
 

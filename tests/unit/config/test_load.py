@@ -303,19 +303,16 @@ def test_a_placeholder_hides_no_other_mistake(tmp_path: Path) -> None:
 
 def test_a_value_of_the_command_line_replaces_a_placeholder(tmp_path: Path) -> None:
     place = write(tmp_path, pool=POOL, jobs=PLACEHOLDERS.replace("<url of a film>", "https://a.b/c"))
-    recipe = load(
-        place,
-        settings={"job_specifications[0].id": "films", "job_specifications[0].tasks[0].max_wall_time": "01:00:00"},
-    ).recipe
+    settings = {"job_specifications[0].id": "films", "job_specifications[0].tasks[0].max_wall_time": "01:00:00"}
+    recipe = load(place, settings=settings).recipe
     require_filled(recipe, emulated=True)
     assert recipe.jobs[0].id == "films"
 
 
 def test_a_part_can_be_read_from_another_file(tmp_path: Path) -> None:
     place = write(tmp_path, pool=POOL, jobs=JOBS)
-    other = tmp_path / "jobs-other.yaml"
-    other.write_text(JOBS.replace("id: ", "id: other-", 1))
-    recipe = load(place, files={"jobs": str(other)}).recipe
+    write(tmp_path, **{"jobs-other": JOBS.replace("id: ", "id: other-", 1)})
+    recipe = load(place, files={"jobs": str(tmp_path / "jobs-other.yaml")}).recipe
     assert recipe.jobs[0].id.startswith("other-")
 
 
@@ -326,15 +323,13 @@ def test_a_missing_replacement_file_is_an_error(tmp_path: Path) -> None:
 
 def test_files_that_are_named_need_no_directory_with_files(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
-    file = tmp_path / "elsewhere" / "mine.yaml"
-    file.write_text(POOL)
-    assert load(tmp_path, files={"pool": str(file)}).recipe.pool is not None
+    write(tmp_path / "elsewhere", mine=POOL)
+    assert load(tmp_path, files={"pool": str(tmp_path / "elsewhere/mine.yaml")}).recipe.pool is not None
 
 
 def test_the_plan_goes_by_the_catalogue_of_the_files(tmp_path: Path) -> None:
-    place = write(tmp_path, pool=POOL, jobs=JOBS)
-    (place / "catalog.yaml").write_text("sizes: [{name: Standard_D2s_v5, cores: 7}]\n")
-    recipe = load(place).recipe
+    sizes = "sizes: [{name: Standard_D2s_v5, cores: 7}]\n"
+    recipe = load(write(tmp_path, pool=POOL, jobs=JOBS, catalog=sizes)).recipe
     assert recipe.catalog.size("standard_d2s_v5").cores == 7  # type: ignore[union-attr]
 
 
@@ -466,19 +461,15 @@ def test_a_misspelt_key_is_judged_as_the_key_that_was_meant(tmp_path: Path) -> N
 def test_the_checks_that_wait_for_other_mistakes_are_counted(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(write(tmp_path, pool=POOL.replace("id: p", "id: [p]"), jobs=JOBS))
-    assert re.fullmatch(
-        r"info: \d+ checks left out because of mistakes in pool_specification \[left-out\]",
-        str(caught.value.problems[-1]),
-    )
+    pattern = r"info: \d+ checks left out because of mistakes in pool_specification \[left-out\]"
+    assert re.fullmatch(pattern, str(caught.value.problems[-1]))
 
 
 def test_a_name_that_is_wrong_is_not_missed_by_those_that_name_it(tmp_path: Path) -> None:
-    jobs = (
-        "job_specifications:\n- id: j\n  tasks: [{id: 'a b', command: x}, {id: c, command: x, depends_on: ['a b']}]\n"
-    )
-    assert {path for path, _ in said(write(tmp_path, pool=POOL, jobs=jobs))} - {""} <= {
-        "job_specifications[0].tasks[0].id", "job_specifications[0].tasks[1].depends_on[0]",
-    }  # fmt: skip
+    tasks = "[{id: 'a b', command: x}, {id: c, command: x, depends_on: ['a b']}]"
+    jobs = f"job_specifications:\n- id: j\n  tasks: {tasks}\n"
+    told = {path.partition(".")[2] for path, _ in said(write(tmp_path, pool=POOL, jobs=jobs))}
+    assert told - {""} <= {"tasks[0].id", "tasks[1].depends_on[0]"}
 
 
 @pytest.mark.parametrize("path", ["pool_specification.vm_sise", "pool_specification.vm_coutn.dedicated"])
@@ -519,19 +510,9 @@ def test_an_invented_key_is_a_warning_until_something_is_sent_to_its_account(
         require_credentials(loaded.recipe.credentials, loaded.warnings, part=part)
 
 
-POOL_JSON = json.dumps(
-    {
-        "pool_specification": {
-            "id": "p",
-            "vm_size": "STANDARD_D4S_V5",
-            "vm_count": {"dedicated": 2},
-            "vm_configuration": {
-                "platform_image": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
-            },
-        }
-    },
-    indent=2,
-)
+VM = {"platform_image": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}}
+SPECIFICATION = {"id": "p", "vm_size": "STANDARD_D4S_V5", "vm_count": {"dedicated": 2}, "vm_configuration": VM}
+POOL_JSON = json.dumps({"pool_specification": SPECIFICATION}, indent=2)
 NOTATIONS: dict[str, tuple[str, bytes, str]] = {
     "line ends of Windows": ("pool.yaml", POOL.replace("\n", "\r\n").encode(), ""),
     "line ends of old Macs": ("pool.yaml", POOL.replace("\n", "\r").encode(), ""),

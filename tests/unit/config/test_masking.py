@@ -13,15 +13,7 @@ import yaml
 
 from batchtrain.config import masking
 from batchtrain.config.load import examine
-from batchtrain.config.masking import (
-    masked_document,
-    masked_line,
-    masked_request,
-    masked_text,
-    masked_yaml,
-    secrets_in,
-    variable,
-)
+from batchtrain.config.masking import masked_document, masked_line, masked_text, masked_yaml, secrets_in
 from batchtrain.config.secret_names import is_secret
 from batchtrain.config.types import Recipe, Secret, convert
 from batchtrain.plan import plan_recipe
@@ -103,8 +95,8 @@ def test_a_line_of_a_file_is_masked() -> None:
 
 
 def test_a_placeholder_of_ours_holds_no_secret() -> None:
-    assert variable("BATCHTRAIN_GIVEN_PASSWORD_0", "{{registry:x}}") == "{{registry:x}}"
-    assert variable("REGISTRY_PASSWORD", "{{registry:x}}") == "***"
+    assert masking.variable("BATCHTRAIN_GIVEN_PASSWORD_0", "{{registry:x}}") == "{{registry:x}}"
+    assert masking.variable("REGISTRY_PASSWORD", "{{registry:x}}") == "***"
 
 
 @pytest.mark.parametrize(
@@ -125,10 +117,8 @@ def test_a_secret_variable_of_a_file_is_masked_however_it_is_written(written: st
     masked = masked_yaml(f"environment_variables: {written.format(value='zq')}\nid: j\n")
     document = yaml.safe_load(masked)
     assert "zq" not in masked
-    assert document == {
-        "environment_variables": {**document["environment_variables"], "A_KEY": "***", "Y": 2},
-        "id": "j",
-    }
+    variables = {**document["environment_variables"], "A_KEY": "***", "Y": 2}
+    assert document == {"environment_variables": variables, "id": "j"}
 
 
 def test_a_variable_is_masked_in_a_document_however_short_it_is() -> None:
@@ -149,27 +139,22 @@ def test_the_value_of_a_pair_is_masked_by_its_name(name: str, value: str) -> Non
     assert [len(item) for item in yaml.safe_load(masked)] == [2, 2, 1]
 
 
-def test_a_secret_name_elsewhere_in_a_file_is_masked_too() -> None:
+def test_a_secret_name_elsewhere_in_a_file_or_a_document_is_masked_too() -> None:
     assert "zq" not in masked_yaml("metadata:\n  HF_TOKEN: zq\n  # A_KEY: zq\nenvironment_variables: {A_KEY: zq}\n")
-
-
-def test_a_secret_name_elsewhere_in_a_document_is_masked_too() -> None:
     assert masked_document({"metadata": {"HF_TOKEN": "zq", "b": "y"}}) == {"metadata": {"HF_TOKEN": "***", "b": "y"}}
 
 
 def test_a_secret_property_of_a_file_is_masked_and_json_stays_json() -> None:
     masked = masked_yaml('{"credentials": {"batch": {"account_key": "zq"}}, "environment_variables": {"a_key": "zq"}}')
-    assert msgspec.json.decode(masked) == {
-        "credentials": {"batch": {"account_key": "***"}},
-        "environment_variables": {"a_key": "***"},
-    }
+    hidden = {"credentials": {"batch": {"account_key": "***"}}, "environment_variables": {"a_key": "***"}}
+    assert msgspec.json.decode(masked) == hidden
 
 
 def test_a_variable_of_a_request_is_masked_in_its_command_line() -> None:
     settings = [{"name": "A_KEY", "value": SAID}, {"name": "B", "value": "shown"}]
     masked = {"commandLine": "login ***", "environmentSettings": [{"name": "A_KEY", "value": "***"}, settings[1]]}
     document = {"commandLine": f"login {SAID}", "environmentSettings": settings}
-    assert masked_request(document) == masked
+    assert masking.masked_request(document) == masked
 
 
 @pytest.mark.parametrize(("written", "masked"), [
@@ -217,11 +202,8 @@ def test_what_has_the_shape_of_a_secret_at_one_place_is_masked_at_every_other() 
 
 def test_a_plan_with_secrets_shows_no_packed_files_and_one_without_shows_them() -> None:
     def shown(command: str) -> str:
-        task = {
-            "id": "a_token",
-            "command": command,
-            "multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich"}},
-        }
+        gang = {"num_instances": 2, "mpi": {"runtime": "mpich"}}
+        task = {"id": "a_token", "command": command, "multi_instance": gang}
         pool = {**TOLD["pool"], "inter_node_communication_enabled": True, "vm_count": {"dedicated": 2}}
         plan = plan_recipe(convert({"directory": ".", "pool": pool, "jobs": [{"id": "j", "tasks": [task]}]}, Recipe))
         document = as_document(plan._replace(hidden=() if command == "train" else plan.hidden))

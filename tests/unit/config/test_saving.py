@@ -110,9 +110,7 @@ def test_an_existing_file_is_not_replaced(tmp_path: Path) -> None:
 
 def test_a_saved_file_looks_like_one_written_by_hand() -> None:
     recipe = load(ROOT / "recipes" / "PyTorch-CPU").recipe
-    assert (
-        saving.rendered(recipe.files["jobs"])
-        == """\
+    text = """\
 # jobs.yaml: the work.
 # Its properties: batchtrain help config
 job_specifications:
@@ -128,4 +126,4 @@ job_specifications:
             processes_per_node: 2  # Processes per node
         command: python -u train.py --epochs 10
 """
-    )
+    assert saving.rendered(recipe.files["jobs"]) == text

@@ -62,9 +62,8 @@ def test_nodes_are_waited_for_long_enough_to_answer(seconds: int, fits: bool) ->
 
 
 def test_a_wrong_type_is_underlined() -> None:
-    assert underlined("jobs", "job_specifications: [{id: a, priority: high}]") == [
-        "'high' does not match '^[+-]?[0-9]+$'"
-    ]
+    messages = underlined("jobs", "job_specifications: [{id: a, priority: high}]")
+    assert messages == ["'high' does not match '^[+-]?[0-9]+$'"]
 
 
 def test_a_misspelt_section_is_underlined() -> None:

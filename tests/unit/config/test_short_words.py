@@ -87,9 +87,8 @@ def test_a_misspelt_short_word_is_told_the_short_words(tmp_path: Path, name: str
 
 
 def test_in_a_recipe_with_two_tasks_the_path_must_be_whole(tmp_path: Path) -> None:
-    (tmp_path / "jobs.yaml").write_text(
-        "job_specifications: [{id: a, tasks: [{command: x}, {command: y}]}]", encoding="utf-8"
-    )
+    jobs = "job_specifications: [{id: a, tasks: [{command: x}, {command: y}]}]"
+    (tmp_path / "jobs.yaml").write_text(jobs, encoding="utf-8")
     with pytest.raises(ConfigError, match=r"this is not the path of a property; write `job_spec.*command`"):
         bt.load(tmp_path, settings={"command": "z"})
 

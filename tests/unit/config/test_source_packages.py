@@ -13,12 +13,17 @@ from tests.unit.plan.jobs import recipe
 IMAGE = "example/train"
 
 
+def write(directory: Path, **files: str) -> Path:
+    directory.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (directory / name.replace("__", ".")).write_text(text, encoding="utf-8")
+    return directory
+
+
 def listed(
     home: Path, image: str = IMAGE, command: str = "true", **files: str
 ) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-    (home / "src").mkdir(exist_ok=True)
-    for name, text in files.items():
-        (home / "src" / name.replace("__", ".")).write_text(text, encoding="utf-8")
+    write(home / "src", **files)
     mine = recipe(task={"docker_image": IMAGE, "source": "src", "command": command}, directory=str(home))
     return [(packages.file, packages.lines, packages.arguments) for packages in of_recipe(mine, image)]
 
@@ -33,8 +38,7 @@ def test_requirements_are_installed_as_they_are_and_shown_without_comments(tmp_p
 
 def test_a_line_of_requirements_may_continue_on_the_next_and_hashes_are_for_the_file(tmp_path: Path) -> None:
     text = "# a \\\nnumpy==2.0.0 \\\n    --hash=sha256:aaaa \\\n    --hash=sha256:bbbb\n    # via x\nrich\n"
-    (tmp_path / "requirements.txt").write_text(text, encoding="utf-8")
-    packages = of_directory(tmp_path)
+    packages = of_directory(write(tmp_path, requirements__txt=text))
     assert packages.packages == (Package("numpy==2.0.0", 2), Package("rich", 6))
     assert packages.words() == ("numpy==2.0.0", "rich")
 
@@ -107,8 +111,7 @@ dependencies:
 )
 def test_conda_writes_versions_in_several_ways(tmp_path: Path, dependency: str, requirement: str) -> None:
     text = f"dependencies:\n- {dependency}\n- cudatoolkit>=11\n- pip >=23\n"
-    (tmp_path / "environment.yml").write_text(text, encoding="utf-8")
-    assert of_directory(tmp_path).lines == (requirement,)
+    assert of_directory(write(tmp_path, environment__yml=text)).lines == (requirement,)
 
 
 def test_two_files_with_other_versions_of_a_package_are_an_error_with_both_places(tmp_path: Path) -> None:
@@ -131,9 +134,7 @@ def test_the_name_of_a_package_is_normalized(text: str, name: str) -> None:
 
 
 def with_pythons(home: Path, **files: str) -> SourcePackages:
-    for name, text in files.items():
-        (home / name.replace("__", ".")).write_text(text, encoding="utf-8")
-    return of_directory(home, "train.py")
+    return of_directory(write(home, **files), "train.py")
 
 
 def test_the_versions_of_python_of_all_files_count_and_are_no_package(tmp_path: Path) -> None:

@@ -360,17 +360,14 @@ def test_python_files_that_do_not_compile_are_found_with_their_lines(tmp_path: P
     command = "python $AZ_BATCH_TASK_SHARED_DIR/train.py"
     assert told(tmp_path, command=command)[0][0] == "script-syntax"
     survey = source_directory.surveys(recipe(tmp_path))["src"]
-    assert [(name, reason.partition(": ")[0]) for name, reason in survey.syntax_errors] == [
-        ("lib/model.py", "line 2"),
-        ("train.py", "line 2"),
-    ]
+    errors = [(name, reason.partition(": ")[0]) for name, reason in survey.syntax_errors]
+    assert errors == [("lib/model.py", "line 2"), ("train.py", "line 2")]
 
 
 def test_a_path_of_files_to_upload_that_does_not_exist_is_found_from_the_directory_of_the_files(tmp_path: Path) -> None:
     destination = {"storage_account_settings": "s", "data_transfer": {"remote_path": "c"}}
     files = [{"source": {"path": path}, "destination": destination} for path in ("src", "../data", str(tmp_path))]
     write(tmp_path / "src", {"a": "x"})
-    surveys = source_directory.surveys(
-        msgspec.convert({"directory": str(tmp_path), "resources": {"files": files}}, Recipe)
-    )
+    uploads = msgspec.convert({"directory": str(tmp_path), "resources": {"files": files}}, Recipe)
+    surveys = source_directory.surveys(uploads)
     assert {name: survey.absent for name, survey in surveys.items()} == {"../data": str(tmp_path.parent / "data")}

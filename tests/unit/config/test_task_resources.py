@@ -21,16 +21,9 @@ def task(**more: Any) -> Task:
 
 @pytest.mark.parametrize(
     ("word", "seen"),
-    [
-        (None, None),
-        ("all", None),
-        ("disable", ()),
-        ("0", ()),
-        ("2", ("0", "1")),
-        ("device=1,3", ("1", "3")),
-        ('"device=GPU-a"', ("GPU-a",)),
-    ],
-)
+    [(None, None), ("all", None), ("disable", ()), ("0", ()), ("2", ("0", "1")), ("device=1,3", ("1", "3")),
+     ('"device=GPU-a"', ("GPU-a",))],
+)  # fmt: skip
 def test_a_word_chooses_gpus(word: str | None, seen: tuple[str, ...] | None) -> None:
     assert task_resources.gpus_seen(word) == seen
 

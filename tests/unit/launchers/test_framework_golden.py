@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,6 @@ from tests.unit.launchers.test_mpi_golden import compare
 GOLDEN = Path(__file__).parents[2] / "golden" / "frameworks"
 COMMAND = "python -u train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output"
 BENCHMARKS = "python tf_cnn_benchmarks.py --model=resnet50 --variable_update="
-USUAL = {"pre_execution_command": "source /opt/activate"}
 
 CPU = Shape(2, size="Standard_D4s_v5", family="Dsv5")
 INFINIBAND = Shape(
@@ -25,32 +25,29 @@ INFINIBAND = Shape(
 SHAPES = {"cpu": CPU, "infiniband": INFINIBAND}
 
 
-def flags(update: str) -> Callable[[Shape], Launch]:
-    return lambda shape: launched("tensorflow", BENCHMARKS + update, shape, **USUAL, mode="flags")
+def usual(block: str, command: str = COMMAND, **options: Any) -> Callable[[Shape], Launch]:
+    return lambda shape: launched(block, command, shape, pre_execution_command="source /opt/activate", **options)
 
 
+ELASTIC = {"launcher": "torchrun", "rendezvous": "c10d", "max_restarts": 3, "min_instances": 1}
 LAUNCHES: dict[str, Callable[[Shape], Launch]] = {
-    "pytorch": lambda shape: launched("pytorch", COMMAND, shape, **USUAL),
-    "pytorch-torchrun": lambda shape: launched(
-        "pytorch", COMMAND, shape, **USUAL, launcher="torchrun", rendezvous="c10d", max_restarts=3, min_instances=1
+    "pytorch": usual("pytorch"),
+    "pytorch-torchrun": usual("pytorch", **ELASTIC),
+    "accelerate": usual("accelerate", mixed_precision="bf16", gradient_accumulation_steps=2),
+    "deepspeed": usual("deepspeed"),
+    "ray": usual("ray"),
+    "jax": usual("jax"),
+    "tensorflow-workers": usual("tensorflow"),
+    "tensorflow-parameter-server": usual("tensorflow", mode="parameter_server", evaluator=True),
+    "tensorflow-estimator": usual("tensorflow", mode="estimator"),
+    "tensorflow-flags": usual("tensorflow", mode="flags"),
+    "tf_cnn_benchmarks-distributed_all_reduce": usual(
+        "tensorflow", f"{BENCHMARKS}distributed_all_reduce", mode="flags"
     ),
-    "accelerate": lambda shape: launched(
-        "accelerate", COMMAND, shape, **USUAL, mixed_precision="bf16", gradient_accumulation_steps=2
-    ),
-    "deepspeed": lambda shape: launched("deepspeed", COMMAND, shape, **USUAL),
-    "ray": lambda shape: launched("ray", COMMAND, shape, **USUAL),
-    "jax": lambda shape: launched("jax", COMMAND, shape, **USUAL),
-    "tensorflow-workers": lambda shape: launched("tensorflow", COMMAND, shape, **USUAL),
-    "tensorflow-parameter-server": lambda shape: launched(
-        "tensorflow", COMMAND, shape, **USUAL, mode="parameter_server", evaluator=True
-    ),
-    "tensorflow-estimator": lambda shape: launched("tensorflow", COMMAND, shape, **USUAL, mode="estimator"),
-    "tensorflow-flags": lambda shape: launched("tensorflow", COMMAND, shape, **USUAL, mode="flags"),
-    "tf_cnn_benchmarks-distributed_all_reduce": flags("distributed_all_reduce"),
-    "tf_cnn_benchmarks-collective_all_reduce": flags("collective_all_reduce"),
-    "mxnet": lambda shape: launched("mxnet", COMMAND, shape, **USUAL, rendezvous="ib0:IP_ADDRESS:29500"),
-    "horovod-gloo": lambda shape: launched("horovod", COMMAND, shape, **USUAL),
-    "horovod-mpi": lambda shape: launched("horovod", COMMAND, shape, **USUAL, over="mpi"),
+    "tf_cnn_benchmarks-collective_all_reduce": usual("tensorflow", f"{BENCHMARKS}collective_all_reduce", mode="flags"),
+    "mxnet": usual("mxnet", rendezvous="ib0:IP_ADDRESS:29500"),
+    "horovod-gloo": usual("horovod"),
+    "horovod-mpi": usual("horovod", over="mpi"),
 }
 
 

@@ -65,10 +65,8 @@ def test_a_framework_of_a_package_is_launched_as_one_of_ours(tmp_path: Path, ins
     install("echo = batchtrain_echo:EchoBlock")
     plan = plan_recipe(loaded(tmp_path, {"echo": {"greeting": "hi", "processes_per_node": 3}}).recipe)
     ((_, text),) = plan.launch
-    assert '"framework": "echo"' in text
-    assert '"processes_per_node": 3' in text
-    assert '"greeting": "hi"' in text
-    assert "class Echo(Framework):" in text
+    parts = ('"framework": "echo"', '"processes_per_node": 3', '"greeting": "hi"', "class Echo(Framework):")
+    assert [part for part in parts if part not in text] == []
     assert {("ECHO_RANK", "framework-environment"), ("ECHO_GREETING", "framework-environment")} <= {
         (implicit.what, implicit.rule) for implicit in plan.implicit
     }
@@ -85,10 +83,12 @@ def test_a_job_described_in_python_keeps_the_block_in_its_files(tmp_path: Path, 
 
 def test_the_rules_about_frameworks_hold_for_one_of_a_package(tmp_path: Path, install: Install) -> None:
     install("echo = batchtrain_echo:EchoBlock")
-    paths = [
-        fault.partition(":")[0] for fault in faults(tmp_path, {"echo": {"port": 6000, "processes": 3}}, pytorch={})
+    found = faults(tmp_path, {"echo": {"port": 6000, "processes": 3}}, pytorch={})
+    assert [fault.partition(":")[0] for fault in found] == [
+        ".framework.echo",
+        ".framework.echo.port",
+        ".framework.echo.processes",
     ]
-    assert paths == [".framework.echo", ".framework.echo.port", ".framework.echo.processes"]
 
 
 def test_mistakes_in_the_block_are_found_by_its_type(tmp_path: Path, install: Install) -> None:

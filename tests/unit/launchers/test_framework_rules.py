@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
+from batchtrain.catalog.sizes import SIZES
 from batchtrain.errors import PlanError
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.frameworks.mxnet import Rendezvous, rendezvous
-from batchtrain.launchers import node_launcher, steps, variables
-from batchtrain.launchers.launch import Launch
-from tests.launching import launched
+from batchtrain.launchers import steps, variables
+from tests.launching import launched, spec
 
 TWO = Shape(2)
 A100 = Shape(2, Fabric.SR_IOV, size="Standard_ND96asr_v4", family="ND A100 v4", gpus=8, gpu_vendor="nvidia")
 BENCH = "python tf_cnn_benchmarks.py"
-
-
-def spec(launch: Launch) -> Any:
-    [found] = [file.data for file in launch.files if file.name == node_launcher.SPEC]
-    return json.loads(found)
+COLLECTIVE = f"{BENCH} --variable_update=collective_all_reduce"
 
 
 def torch(shape: Shape = TWO, command: str = "python t.py", **more: Any) -> Any:
@@ -66,8 +61,6 @@ def test_a_variable_is_left_alone_by_name(way: str) -> None:
 
 
 def test_every_family_with_settings_is_one_of_the_catalogue() -> None:
-    from batchtrain.catalog.sizes import SIZES
-
     known = {size.family for size in SIZES if size.gpu_vendor == "nvidia"}
     assert {*variables.TOPOLOGIES, *variables.RELAXED_ORDERING, *variables.MULTI_NODE_NVLINK} <= known
 
@@ -151,11 +144,7 @@ def test_a_variable_update_without_a_cluster_is_refused(update: str) -> None:
     ("options", "command", "says"),
     [
         ({"mode": "parameter_server", "parameter_servers": 0}, "python t.py", "needs parameter servers"),
-        (
-            {"mode": "flags", "parameter_servers": 1},
-            f"{BENCH} --variable_update=collective_all_reduce",
-            "no parameter servers",
-        ),
+        ({"mode": "flags", "parameter_servers": 1}, COLLECTIVE, "no parameter servers"),
     ],
 )
 def test_roles_that_cannot_work_together_are_refused(options: dict[str, Any], command: str, says: str) -> None:
@@ -216,9 +205,8 @@ def test_a_gang_of_one_node_needs_no_ssh() -> None:
 
 def test_mpi4py_is_not_missed_by_cntk_and_horovod() -> None:
     cntk = launched("mpi", "python train.py", TWO, runtime="openmpi", misses_mpi4py=False).application
-    assert "bt_find_mpi4py python 2>/dev/null" in cntk
     over_mpi = launched("horovod", "python train.py", TWO, over="mpi").application
-    assert "bt_find_mpi4py python 2>/dev/null" in over_mpi
+    assert all("bt_find_mpi4py python 2>/dev/null" in text for text in (cntk, over_mpi))
     hidden = launched("horovod", "env A=1 python train.py", TWO, over="mpi").application
     assert "mpi4py" not in hidden
 

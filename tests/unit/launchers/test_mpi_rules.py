@@ -114,18 +114,11 @@ def test_the_payload_is_kept_to_the_letter() -> None:
 
 
 def test_the_files_lie_below_batchtrain_and_are_the_runtimes() -> None:
-    files = {file.name: file.data for file in launch().files}
-    assert files == {
-        ".batchtrain/gang.sh": runtime.read("gang.sh"),
-        ".batchtrain/node.sh": runtime.read("node.sh"),
-        ".batchtrain/rank.sh": steps.RANK.data,
-        ".batchtrain/python/sitecustomize.py": runtime.read("registered_stacks.py"),
-        ".batchtrain/lines.sh": runtime.read("lines.sh"),
-        ".batchtrain/lines.awk": runtime.read("lines.awk"),
-        ".batchtrain/sweep.sh": runtime.read("sweep.sh"),
-        ".batchtrain/bin/ssh": runtime.read("ssh.sh"),
-        ".batchtrain/preflight.sh": runtime.read("preflight.sh"),
-    }
+    names = ("gang.sh", "node.sh", "lines.sh", "lines.awk", "sweep.sh", "preflight.sh")
+    renamed = {"python/sitecustomize.py": "registered_stacks.py", "bin/ssh": "ssh.sh"}
+    contents = {name: runtime.read(renamed.get(name, name)) for name in (*names, *renamed)}
+    files = {file.name.removeprefix(".batchtrain/"): file.data for file in launch().files}
+    assert files == {**contents, "rank.sh": steps.RANK.data}
 
 
 def test_rank_sh_reads_the_number_of_every_mpis_ranks() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -11,20 +10,12 @@ import pytest
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.launchers import node_launcher, variables
 from batchtrain.launchers.launch import Launch
-from tests.launching import launched
+from tests.launching import launched, spec
 
 CPU = Shape(2)
 HB = Shape(2, Fabric.SR_IOV, size="Standard_HB120rs_v3", family="HBv3", hcas=1, port_gbps=200)
-A100 = Shape(
-    2,
-    Fabric.SR_IOV,
-    size="Standard_ND96asr_v4",
-    family="ND A100 v4",
-    gpus=8,
-    gpu_vendor="nvidia",
-    hcas=8,
-    port_gbps=200,
-)
+A100 = Shape(2, Fabric.SR_IOV, size="Standard_ND96asr_v4", family="ND A100 v4", hcas=8, port_gbps=200)
+A100 = A100._replace(gpus=8, gpu_vendor="nvidia")
 ON_A100 = "gpus=8 vendor=nvidia size=Standard_ND96asr_v4"
 
 
@@ -41,18 +32,13 @@ def by_mpi(shape: Shape, **more: Any) -> str:
     return line.removeprefix("bt_wait_for_hosts").strip()
 
 
-def spec(launch: Launch) -> Any:
-    [found] = [file.data for file in launch.files if file.name == node_launcher.SPEC]
-    return json.loads(found)
-
-
 @pytest.mark.parametrize(
     ("shape", "more", "by_a_framework", "by_an_mpi"),
     [
-        (CPU, {}, "processes=1 port=22", "processes=1 port=22"),
-        (CPU, {"processes_per_node": 6}, "processes=6 port=22", "processes=6 port=22"),
-        (CPU, {"processes_per_node": "nproc"}, "processes=1 port=22", "processes=1 port=22"),
-        (CPU._replace(instances=1), {}, "processes=1", "processes=1"),
+        (CPU, {}, *("processes=1 port=22",) * 2),
+        (CPU, {"processes_per_node": 6}, *("processes=6 port=22",) * 2),
+        (CPU, {"processes_per_node": "nproc"}, *("processes=1 port=22",) * 2),
+        (CPU._replace(instances=1), {}, *("processes=1",) * 2),
         (HB, {}, "processes=1 port=22", "processes=1 infiniband=1 rate=200 memlock=1 port=22"),
         (
             A100._replace(family="ND GB300 v6", gpus=4, hcas=4), {},
@@ -60,18 +46,9 @@ def spec(launch: Launch) -> Any:
             f"processes=4 {ON_A100.replace('8', '4', 1)} imex=\"${{NCCL_MNNVL_ENABLE-1}}\" infiniband=4 rate=200"
             " memlock=1 port=22",
         ),
-        (
-            A100, {}, f"processes=8 {ON_A100} infiniband=8 rate=200 memlock=1 port=22",
-            f"processes=8 {ON_A100} infiniband=8 rate=200 memlock=1 port=22",
-        ),
-        (
-            A100._replace(hcas=0, port_gbps=0), {}, f"processes=8 {ON_A100} infiniband=1 memlock=1 port=22",
-            f"processes=8 {ON_A100} infiniband=1 memlock=1 port=22",
-        ),
-        (
-            A100._replace(fabric=Fabric.ETHERNET), {}, f"processes=8 {ON_A100} port=22",
-            f"processes=8 {ON_A100} port=22",
-        ),
+        (A100, {}, *(f"processes=8 {ON_A100} infiniband=8 rate=200 memlock=1 port=22",) * 2),
+        (A100._replace(hcas=0, port_gbps=0), {}, *(f"processes=8 {ON_A100} infiniband=1 memlock=1 port=22",) * 2),
+        (A100._replace(fabric=Fabric.ETHERNET), {}, *(f"processes=8 {ON_A100} port=22",) * 2),
     ],
 )  # fmt: skip
 def test_nodes_are_expected_to_have_what_the_task_uses(

@@ -19,17 +19,13 @@ def test_nothing_to_do_is_no_text() -> None:
 
 
 def test_a_persons_lines_alone_stay_as_they_are() -> None:
-    assert (
-        preparation.linux(("echo 'one' # a comment",), ("exit 4",), prepares=False) == "echo 'one' # a comment\nexit 4"
-    )
+    text = preparation.linux(("echo 'one' # a comment",), ("exit 4",), prepares=False)
+    assert text == "echo 'one' # a comment\nexit 4"
 
 
 def test_a_line_that_asks_for_more_does_not_swallow_our_part() -> None:
-    assert preparation.linux(("echo a \\",), (), prepares=True).splitlines() == [
-        "echo a \\",
-        "",
-        '/bin/bash -c "$BATCHTRAIN_NODE_PREPARATION" || exit $?',
-    ]
+    text = preparation.linux(("echo a \\",), (), prepares=True)
+    assert text.splitlines() == ["echo a \\", "", '/bin/bash -c "$BATCHTRAIN_NODE_PREPARATION" || exit $?']
 
 
 def test_files_alone_need_a_command_all_the_same() -> None:
@@ -44,15 +40,9 @@ def test_the_command_lines_hold_no_text_of_anybody() -> None:
 
 @pytest.mark.parametrize(
     ("path", "word"),
-    [
-        ("/data", "/data"),
-        ("/my data", "'/my data'"),
-        ("$A/b", '"${A}"/b'),
-        ("${A}b c", "\"${A}\"'b c'"),
-        ("$(reboot)", "'$(reboot)'"),
-        ("", "''"),
-    ],
-)
+    [("/data", "/data"), ("/my data", "'/my data'"), ("$A/b", '"${A}"/b'), ("${A}b c", "\"${A}\"'b c'"),
+     ("$(reboot)", "'$(reboot)'"), ("", "''")],
+)  # fmt: skip
 def test_of_a_path_only_variables_are_expanded(path: str, word: str) -> None:
     assert preparation.path_word(path) == word
 

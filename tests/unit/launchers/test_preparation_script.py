@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,8 @@ from batchtrain import runtime
 from batchtrain.launchers import preparation
 from batchtrain.launchers.preparation import Fstab, Image, Login, Moved, Preparation, Sif
 from tests import containers
+
+Done = subprocess.CompletedProcess[str]
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", reason="a script of Linux")]
 
@@ -50,13 +54,10 @@ class Stage:
         (root / "bin").mkdir()
         (root / "wd").mkdir()
         self.environment = {
-            "PATH": f"{root / 'bin'}:{os.environ['PATH']}",
-            "STAGE": str(root),
-            "HOME": str(root),
-            "BATCHTRAIN_RETRY_SECONDS": "0",
-            "AZ_BATCH_NODE_SHARED_DIR": str(root / "shared dir"),
+            "PATH": f"{root / 'bin'}:{os.environ['PATH']}", "STAGE": str(root), "HOME": str(root),
+            "BATCHTRAIN_RETRY_SECONDS": "0", "AZ_BATCH_NODE_SHARED_DIR": str(root / "shared dir"),
             "AZ_BATCH_NODE_MOUNTS_DIR": str(root / "mounts"),
-        }
+        }  # fmt: skip
 
     def tool(self, name: str, text: str = FLAKY) -> None:
         path = self.root / "bin" / name
@@ -71,15 +72,18 @@ class Stage:
         path = self.root / "asked"
         return path.read_text().splitlines() if path.exists() else []
 
-    def run(self, text: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(self, text: str, **environment: str) -> Done:
+        environment = {**self.environment, **environment}
+        command = ["bash", "-c", text]
         return subprocess.run(
-            ["bash", "-c", text],
-            cwd=self.root / "wd",
-            env={**self.environment, **environment},
-            capture_output=True,
-            text=True,
-            check=False,
+            command, cwd=self.root / "wd", env=environment, capture_output=True, text=True, check=False
         )
+
+    def prepare(self, is_ready: bool = True, /, *, variables: Mapping[str, str] = {}, **parts: Any) -> Done:
+        """Runs our part of a preparation. is_ready: whether it is to succeed."""
+        done = self.run(preparation.own(Preparation(**parts)), **variables)
+        assert done.returncode == (0 if is_ready else 1), done.stderr
+        return done
 
 
 @pytest.fixture
@@ -87,7 +91,7 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
-def start(stage: Stage, script: str, own: str = "") -> subprocess.CompletedProcess[str]:
+def start(stage: Stage, script: str, own: str = "") -> Done:
     """As Batch runs it: the command line, with the texts in its environment."""
     return stage.run(preparation.LINUX, **{preparation.SCRIPT: script, preparation.OWN: own})
 
@@ -122,8 +126,7 @@ def test_any_quotes_of_a_person_survive(stage: Stage) -> None:
 def test_images_are_pulled_with_retries(stage: Stage) -> None:
     stage.tool("docker", NO_IMAGES)
     stage.fails(2)
-    done = stage.run(preparation.own(Preparation(docker_images=(Image("a/b:1"),))))
-    assert done.returncode == 0, done.stderr
+    stage.prepare(docker_images=(Image("a/b:1"),))
     assert stage.asked == ["docker pull --quiet a/b:1"] * 3
 
 
@@ -131,8 +134,7 @@ def test_an_image_that_never_comes_is_named_after_the_last_try(stage: Stage) -> 
     stage.tool("docker", NO_IMAGES)
     stage.fails(99)
     (stage.root / "tmp").mkdir()
-    done = stage.run(preparation.own(Preparation(docker_images=(Image("a/b:1"),))), TMPDIR=str(stage.root / "tmp"))
-    assert done.returncode == 1
+    done = stage.prepare(False, docker_images=(Image("a/b:1"),), variables={"TMPDIR": str(stage.root / "tmp")})
     assert not list((stage.root / "tmp").iterdir())
     assert done.stderr.splitlines()[-1].startswith("batchtrain: these images cannot be pulled: a/b:1. Are the names")
     assert len(stage.asked) == preparation.TRIES
@@ -140,8 +142,8 @@ def test_an_image_that_never_comes_is_named_after_the_last_try(stage: Stage) -> 
 
 def test_an_answer_that_will_not_change_is_not_asked_for_again(stage: Stage) -> None:
     stage.tool("docker", NO_IMAGES + 'echo "manifest for $3 not found: manifest unknown" >&2; exit 1\n')
-    done = stage.run(preparation.own(Preparation(docker_images=(Image("a/b:1"),))))
-    assert (done.returncode, stage.asked) == (1, ["docker pull --quiet a/b:1"])
+    done = stage.prepare(False, docker_images=(Image("a/b:1"),))
+    assert stage.asked == ["docker pull --quiet a/b:1"]
     assert done.stderr.splitlines()[0] == "manifest for a/b:1 not found: manifest unknown"
 
 
@@ -149,14 +151,14 @@ def test_many_images_are_pulled_all_and_not_all_at_once(stage: Stage) -> None:
     (stage.root / "now").mkdir()
     stage.tool("docker", NO_IMAGES + COUNTED)
     images = tuple(Image(f"image:{number}") for number in range(10))
-    assert stage.run(preparation.own(Preparation(docker_images=images))).returncode == 0
+    stage.prepare(docker_images=images)
     assert sorted(stage.asked) == sorted(f"docker pull --quiet {image.name}" for image in images)
     assert not (stage.root / "many").exists()
 
 
 def test_an_image_that_the_engine_has_is_not_asked_for_again(stage: Stage) -> None:
     stage.tool("docker")
-    assert stage.run(preparation.own(Preparation(docker_images=(Image("a/b:1"),)))).returncode == 0
+    stage.prepare(docker_images=(Image("a/b:1"),))
     assert stage.asked == ["docker image inspect a/b:1"]
 
 
@@ -166,12 +168,9 @@ SECOND_ONLY = FLAKY + 'case "$1 $*" in pull*second* | tag*) ;; *) echo no route 
 
 def test_an_image_that_its_registry_refuses_comes_from_the_second_one_at_the_first_try(stage: Stage) -> None:
     stage.tool("docker", SECOND_ONLY)
-    done = stage.run(preparation.own(Preparation(docker_images=(Image("a/b:1", "second/a/b:1"),))))
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines() == [
-        "no route",
-        "batchtrain: a/b:1 cannot be had from its own registry; this node takes second/a/b:1",
-    ]
+    done = stage.prepare(docker_images=(Image("a/b:1", "second/a/b:1"),))
+    said = "batchtrain: a/b:1 cannot be had from its own registry; this node takes second/a/b:1"
+    assert done.stderr.splitlines() == ["no route", said]
     assert stage.asked[-3:] == [
         "docker pull --quiet a/b:1", "docker pull --quiet second/a/b:1", "docker tag second/a/b:1 a/b:1"
     ]  # fmt: skip
@@ -179,22 +178,20 @@ def test_an_image_that_its_registry_refuses_comes_from_the_second_one_at_the_fir
 
 def test_a_copy_by_its_digest_keeps_its_own_name(stage: Stage) -> None:
     stage.tool("docker", SECOND_ONLY)
-    done = stage.run(preparation.own(Preparation(docker_images=(Image("a@sha256:1", "second/a@sha256:1"),))))
-    assert done.returncode == 0, done.stderr
+    stage.prepare(docker_images=(Image("a@sha256:1", "second/a@sha256:1"),))
     assert stage.asked[-1] == "docker pull --quiet second/a@sha256:1"
 
 
 def test_a_copy_that_the_engine_has_is_not_asked_for_again(stage: Stage) -> None:
     stage.tool("docker", FLAKY + '[ "$*" = "image inspect second/a@sha256:1" ]\n')
-    done = stage.run(preparation.own(Preparation(docker_images=(Image("a@sha256:1", "second/a@sha256:1"),))))
-    assert (done.returncode, len(stage.asked)) == (0, 2), done.stderr
+    stage.prepare(docker_images=(Image("a@sha256:1", "second/a@sha256:1"),))
+    assert len(stage.asked) == 2
 
 
 def test_an_image_that_neither_registry_has_is_named_with_its_copy(stage: Stage) -> None:
     stage.tool("docker", NO_IMAGES)
     stage.fails(99)
-    done = stage.run(preparation.own(Preparation(docker_images=(Image("a/b:1", "second/a/b:1"), Image("c")))))
-    assert done.returncode == 1
+    done = stage.prepare(False, docker_images=(Image("a/b:1", "second/a/b:1"), Image("c")))
     last = done.stderr.splitlines()[-1].removeprefix("batchtrain: these images cannot be pulled: ")
     assert last.partition(". ")[0] in ("a/b:1 (nor second/a/b:1),c", "c,a/b:1 (nor second/a/b:1)")
     assert len(stage.asked) == 3 * preparation.TRIES
@@ -222,9 +219,8 @@ def test_an_engine_takes_the_copy_of_an_image_whose_registry_is_dead_and_names_o
 @pytest.mark.parametrize("fallback", [False, True])
 def test_a_sign_in_that_fails_stops_a_node_without_a_second_registry(stage: Stage, *, fallback: bool) -> None:
     stage.tool("apptainer", FLAKY + '[ "$1" != registry ]\n')
-    todo = Preparation(logins=(Login("r.io", "me", "PASSWORD"),), fallback=fallback)
-    done = stage.run(preparation.own(todo), PASSWORD="hunter2")
-    assert done.returncode == (0 if fallback else 1)
+    logins = (Login("r.io", "me", "PASSWORD"),)
+    done = stage.prepare(fallback, logins=logins, fallback=fallback, variables={"PASSWORD": "hunter2"})
     assert "batchtrain: the registry r.io takes no sign-in of me" in done.stderr
     assert ("images have a second registry, so this continues" in done.stderr) is fallback
     assert "hunter2" not in done.stderr
@@ -235,22 +231,17 @@ def test_a_sign_in_that_fails_stops_a_node_without_a_second_registry(stage: Stag
 
 def test_an_apptainer_image_is_pulled_once_and_kept(stage: Stage) -> None:
     stage.tool("apptainer", APPTAINER)
-    text = preparation.own(Preparation(images=(Sif("docker://a/b:1"),)))
     for _ in range(2):
-        done = stage.run(text)
-        assert done.returncode == 0, done.stderr
+        stage.prepare(images=(Sif("docker://a/b:1"),))
     assert sum(line.startswith("apptainer pull") for line in stage.asked) == 1
     (file,) = (stage.root / "shared dir" / "batchtrain" / "apptainer").glob("*.sif")
     assert str(file).endswith(preparation.image_path("docker://a/b:1").rpartition("/")[2])
 
 
 def test_an_apptainer_image_comes_from_the_second_registry_where_its_own_refuses(stage: Stage) -> None:
-    stage.tool(
-        "apptainer",
-        APPTAINER.replace('echo image > "$3"', 'case "$4" in *second*) echo image > "$3" ;; *) exit 1; esac'),
-    )
-    done = stage.run(preparation.own(Preparation(images=(Sif("docker://a:1", copy="docker://second/a:1"),))))
-    assert done.returncode == 0, done.stderr
+    second_only = 'case "$4" in *second*) echo image > "$3" ;; *) exit 1; esac'
+    stage.tool("apptainer", APPTAINER.replace('echo image > "$3"', second_only))
+    done = stage.prepare(images=(Sif("docker://a:1", copy="docker://second/a:1"),))
     assert "this node takes docker://second/a:1" in done.stderr
     (file,) = (stage.root / "shared dir" / "batchtrain" / "apptainer").glob("*.sif")
     assert str(file).endswith(preparation.image_path("docker://a:1").rpartition("/")[2])
@@ -258,12 +249,10 @@ def test_an_apptainer_image_comes_from_the_second_registry_where_its_own_refuses
 
 def test_a_signed_image_is_kept_only_when_that_key_signed_it(stage: Stage) -> None:
     stage.tool("apptainer", APPTAINER)
-    good = preparation.own(Preparation(images=(Sif("library://x/y", "ab 12cd", "KEY"),)))
-    bad = preparation.own(Preparation(images=(Sif("library://x/z", "FFFF", "KEY"),)))
-    assert stage.run(good, KEY="the key").returncode == 0
+    stage.prepare(images=(Sif("library://x/y", "ab 12cd", "KEY"),), variables={"KEY": "the key"})
     assert (stage.root / "key").read_text() == "the key\n"
-    done = stage.run(bad, KEY="the key")
-    assert (done.returncode, done.stderr) == (1, "batchtrain: library://x/z is not signed by FFFF\n")
+    done = stage.prepare(False, images=(Sif("library://x/z", "FFFF", "KEY"),), variables={"KEY": "the key"})
+    assert done.stderr == "batchtrain: library://x/z is not signed by FFFF\n"
     kept = [path.name for path in (stage.root / "shared dir" / "batchtrain" / "apptainer").glob("*.sif")]
     assert len(kept) == 1
     assert not any("key pull" in line for line in stage.asked)
@@ -271,16 +260,14 @@ def test_a_signed_image_is_kept_only_when_that_key_signed_it(stage: Stage) -> No
 
 def test_a_key_without_a_file_is_taken_from_the_key_server(stage: Stage) -> None:
     stage.tool("apptainer", APPTAINER)
-    done = stage.run(preparation.own(Preparation(images=(Sif("library://x/y", "AB 12CD"),))))
-    assert (done.returncode, done.stderr) == (0, "")
+    assert stage.prepare(images=(Sif("library://x/y", "AB 12CD"),)).stderr == ""
     assert "apptainer key pull AB12CD" in stage.asked
 
 
 @pytest.mark.parametrize(("server", "address"), [("r.io", "r.io"), ("hub", "docker.io")])
 def test_a_password_goes_to_the_registry_by_stdin_alone(stage: Stage, server: str, address: str) -> None:
     stage.tool("apptainer", APPTAINER)
-    done = stage.run(preparation.own(Preparation(logins=(Login(server, "u ser", "PASSWORD"),))), PASSWORD="hunter2")
-    assert done.returncode == 0, done.stderr
+    stage.prepare(logins=(Login(server, "u ser", "PASSWORD"),), variables={"PASSWORD": "hunter2"})
     assert (stage.root / "stdin").read_text() == "hunter2"
     assert stage.asked[-1] == f"apptainer registry login --username u ser --password-stdin docker://{address}"
 
@@ -332,8 +319,7 @@ def test_a_login_that_is_not_there_yet_is_put_into_the_group(stage: Stage, befor
 def test_each_process_up_to_the_agent_may_lock_memory(stage: Stage) -> None:
     stage.tool("prlimit")
     stage.tool("awk", '#!/bin/bash\necho "${2//[!0-9]/}" >>"$STAGE/parents"; exec /usr/bin/awk "$@"\n')
-    done = stage.run(preparation.own(Preparation(locks_memory=True)))
-    assert (done.returncode, done.stderr) == (0, "")
+    assert stage.prepare(locks_memory=True).stderr == ""
     ancestors = (stage.root / "parents").read_text().split()
     assert str(os.getpid()) == ancestors[0]
     assert str(os.getppid()) == ancestors[1]
@@ -342,11 +328,9 @@ def test_each_process_up_to_the_agent_may_lock_memory(stage: Stage) -> None:
 
 def test_a_limit_that_stays_is_said_and_an_emulated_node_keeps_its_machines(stage: Stage) -> None:
     stage.tool("prlimit", "#!/bin/sh\nexit 1\n")
-    text = preparation.own(Preparation(locks_memory=True))
-    done = stage.run(text)
-    assert done.returncode == 0
-    assert done.stderr.startswith(f"batchtrain: the limit of locked memory of process {os.getpid()} stays as it is")
-    assert stage.run(text, BATCHTRAIN_EMULATED_NODE="/n").stderr == ""
+    said = f"batchtrain: the limit of locked memory of process {os.getpid()} stays as it is"
+    assert stage.prepare(locks_memory=True).stderr.startswith(said)
+    assert stage.prepare(locks_memory=True, variables={"BATCHTRAIN_EMULATED_NODE": "/n"}).stderr == ""
 
 
 HOSTS = "10.0.0.20,10.0.0.5"
@@ -400,10 +384,8 @@ def test_a_driver_is_installed_once(stage: Stage) -> None:
 
 def test_the_emulator_installs_no_driver_and_says_so(stage: Stage) -> None:
     stage.tool("apt-get")
-    done = stage.run(preparation.own(Preparation(nvidia_driver="https://d")), BATCHTRAIN_EMULATED_NODE="container")
-    assert (done.returncode, done.stdout, stage.asked) == (
-        0, "no driver is installed: emulated GPUs need none\n", [],
-    )  # fmt: skip
+    done = stage.prepare(nvidia_driver="https://d", variables={"BATCHTRAIN_EMULATED_NODE": "container"})
+    assert (done.stdout, stage.asked) == ("no driver is installed: emulated GPUs need none\n", [])
 
 
 def test_a_package_is_tried_again_while_its_mirror_fails(stage: Stage) -> None:
@@ -416,26 +398,20 @@ def test_a_package_is_tried_again_while_its_mirror_fails(stage: Stage) -> None:
 
 
 def test_data_is_moved_to_where_it_belongs_and_again_after_a_reboot(stage: Stage) -> None:
-    text = preparation.own(Preparation(moves=(Moved(".batchtrain/input/0", "$AZ_BATCH_NODE_SHARED_DIR/my data"),)))
     for content in ("one", "two"):
         (stage.root / "wd/.batchtrain/input/0/sub").mkdir(parents=True)
         (stage.root / "wd/.batchtrain/input/0/sub/file").write_text(content)
-        done = stage.run(text)
-        assert done.returncode == 0, done.stderr
+        stage.prepare(moves=(Moved(".batchtrain/input/0", "$AZ_BATCH_NODE_SHARED_DIR/my data"),))
         assert (stage.root / "shared dir/my data/sub/file").read_text() == content
     assert not (stage.root / "wd/.batchtrain/input/0").exists()
 
 
 def test_every_part_at_once_is_sound_shell() -> None:
     todo = Preparation(
-        mounts=(Fstab("v", "s:/x", "lustre"),),
-        nvidia_driver="https://d/x y",
-        runtimes=("runc", "kata_containers", "singularity"),
-        docker_user="a'l",
-        docker_images=(Image("a"), Image("b c'd", "c d'e")),
-        logins=(Login("hub", "u'v", "P"),),
+        mounts=(Fstab("v", "s:/x", "lustre"),), nvidia_driver="https://d/x y", docker_user="a'l",
+        runtimes=("runc", "kata_containers", "singularity"), docker_images=(Image("a"), Image("b c'd", "c d'e")),
         images=(Sif("docker://a", copy="docker://b c/a"), Sif("library://b", "AB", "K")),
-        moves=(Moved("x", "$A/y"),),
-    )
+        logins=(Login("hub", "u'v", "P"),), moves=(Moved("x", "$A/y"),),
+    )  # fmt: skip
     done = subprocess.run(["bash", "-n"], input=preparation.own(todo), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -28,17 +28,10 @@ def test_it_goes_before_the_script(command: str, interpreter: str) -> None:
     assert (payload.text, payload.interpreter) == (command.replace("!", HOOK), interpreter)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "./solve python x.py.in",
-        "cntk configFile=a.cntk",
-        "python -u -m mpi4py train.py",
-        "python -m mpi4py.run x.py",
-        "python -m mpi4py",
-        "",
-    ],
-)
+@pytest.mark.parametrize("command", [
+    "./solve python x.py.in", "cntk configFile=a.cntk", "python -u -m mpi4py train.py", "python -m mpi4py.run x.py",
+    "python -m mpi4py", "",
+])  # fmt: skip
 def test_other_commands_are_left_alone_without_a_word(command: str) -> None:
     payload = with_mpi4py(command)
     assert (payload.text, payload.interpreter) == (command, "")
@@ -51,6 +44,5 @@ def test_other_commands_are_left_alone_without_a_word(command: str) -> None:
 )
 def test_a_python_that_cannot_get_it_is_said(command: str) -> None:
     payload = with_mpi4py(command)
-    assert payload.text == command
-    assert payload.interpreter == ""
+    assert (payload.text, payload.interpreter) == (command, "")
     assert "waiting for ever" in payload.note

@@ -30,33 +30,17 @@ def test_every_process_is_told_of_gpus_only_where_there_are_some(gpus: int, vend
     ("family", "more"),
     [
         ("", set()),
-        (
-            "ND GB300 v6",
-            {
-                "NCCL_NVLS_ENABLE",
-                "NCCL_SHM_DISABLE",
-                "NCCL_DMABUF_ENABLE",
-                "NCCL_P2P_DISABLE",
-                "NCCL_P2P_NET_CHUNKSIZE",
-                "NCCL_IB_QPS_PER_CONNECTION",
-                "NCCL_IB_SL",
-                "NCCL_NET_GDR_LEVEL",
-                "NCCL_NET_GDR_C2C",
-            },
-        ),
+        ("ND GB300 v6", {
+            "NCCL_NVLS_ENABLE", "NCCL_SHM_DISABLE", "NCCL_DMABUF_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_NET_CHUNKSIZE",
+            "NCCL_IB_QPS_PER_CONNECTION", "NCCL_IB_SL", "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_C2C",
+        }),
         ("NDv2", set()),
-        (
-            "ND H100 v5",
-            {
-                "NCCL_IB_PCI_RELAXED_ORDERING",
-                "NCCL_PXN_DISABLE",
-                "NCCL_MIN_NCHANNELS",
-                "NCCL_P2P_NET_CHUNKSIZE",
-                "NCCL_IB_QPS_PER_CONNECTION",
-            },
-        ),
+        ("ND H100 v5", {
+            "NCCL_IB_PCI_RELAXED_ORDERING", "NCCL_PXN_DISABLE", "NCCL_MIN_NCHANNELS", "NCCL_P2P_NET_CHUNKSIZE",
+            "NCCL_IB_QPS_PER_CONNECTION",
+        }),
     ],
-)
+)  # fmt: skip
 def test_a_family_has_the_settings_of_its_own_images(family: str, more: set[str]) -> None:
     shape = H100._replace(family=family)
     assert names(variables.on_infiniband(shape)) == PLAIN | more
@@ -146,19 +130,12 @@ def test_a_log_of_the_users_own_is_left_alone(own: tuple[str, ...], text: str, n
 
 def test_the_ranks_of_an_mpi_have_the_ports_of_the_primary_and_leave_out_what_the_user_sets() -> None:
     rows = variables.of_ranks(H100, frozenset({"NCCL_PXN_DISABLE", "NCCL_P2P_NET_CHUNKSIZE"}))
-    assert variables.values(rows) == {
-        "NCCL_SOCKET_IFNAME": "eth0",
-        "NCCL_IB_HCA": "=$bt_ports",
-        "NCCL_IB_PCI_RELAXED_ORDERING": "1",
-        "NCCL_MIN_NCHANNELS": "32",
-        "NCCL_IB_QPS_PER_CONNECTION": "4",
-    }
+    of_nccl = "NCCL_IB_PCI_RELAXED_ORDERING=1 NCCL_MIN_NCHANNELS=32 NCCL_IB_QPS_PER_CONNECTION=4"
+    expected = dict(word.split("=") for word in of_nccl.split())
+    assert variables.values(rows) == {"NCCL_SOCKET_IFNAME": "eth0", "NCCL_IB_HCA": "=$bt_ports", **expected}
     lines = variables.step_of_ranks(rows).text.splitlines()
     assert "  bt_find_ports" in lines
-    assert (
-        '  bt_default NCCL_SOCKET_IFNAME=eth0 NCCL_IB_HCA="=$bt_ports" NCCL_IB_PCI_RELAXED_ORDERING=1'
-        " NCCL_MIN_NCHANNELS=32 NCCL_IB_QPS_PER_CONNECTION=4"
-    ) in lines
+    assert f'  bt_default NCCL_SOCKET_IFNAME=eth0 NCCL_IB_HCA="=$bt_ports" {of_nccl}' in lines
     without = variables.step_of_ranks(variables.of_ranks(H100, frozenset({"NCCL_IB_HCA"}))).text
     assert "bt_find_ports" not in without
 
@@ -173,10 +150,8 @@ def test_a_file_is_only_named_where_it_can_be_read() -> None:
 
 def test_the_plan_shows_what_is_found_on_the_node_in_words() -> None:
     rows = variables.implicit((Variable("A", AUTO, "why", "rule"), Variable("B", "1", "so", "other")))
-    assert [(row.what, row.value, row.because, row.rule) for row in rows] == [
-        ("A", "auto (found on each node)", "why", "rule"),
-        ("B", "1", "so", "other"),
-    ]
+    told = [(row.what, row.value, row.because, row.rule) for row in rows]
+    assert told == [("A", "auto (found on each node)", "why", "rule"), ("B", "1", "so", "other")]
 
 
 @pytest.mark.parametrize(
@@ -192,11 +167,9 @@ def test_cntk_is_known_by_its_command_or_its_image(command: str, image: str, is_
     assert runs_cntk(command, image) is is_cntk
 
 
-NCCL_TABLES = {
-    "topology": variables.TOPOLOGIES,
-    "ordering": variables.RELAXED_ORDERING,
-    "launch": variables.LAUNCH_FILES,
-}
+TABLES = {
+    "topology": variables.TOPOLOGIES, "ordering": variables.RELAXED_ORDERING, "launch": variables.LAUNCH_FILES,
+}  # fmt: skip
 DECIDED = {
     "NC": "", "NCv2": "", "NCv3": "", "ND": "", "NDv2": "topology",
     "ND A100 v4": "topology ordering", "NDm A100 v4": "topology ordering",
@@ -208,5 +181,5 @@ DECIDED = {
 
 def test_the_settings_of_nccl_are_decided_for_each_series_with_infiniband() -> None:
     families = {size.family for size in SIZES if size.gpu_vendor == "nvidia" and size.rdma}
-    found = {family: [name for name, table in NCCL_TABLES.items() if family in table] for family in families}
+    found = {family: [name for name, table in TABLES.items() if family in table] for family in families}
     assert found == {family: words.split() for family, words in DECIDED.items()}
