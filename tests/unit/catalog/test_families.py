@@ -6,8 +6,8 @@ from datetime import date
 
 import pytest
 
-from batchtrain.catalog import sizes
-from batchtrain.catalog.sizes import SIZES, VmSize
+from batchtrain.catalog.sizes import SIZES
+from tests.unit.catalog.test_sizes import named
 
 NETWORK_DIRECT = {"ND", "NC", "NCv2", "H"}
 
@@ -94,9 +94,3 @@ def test_a_constrained_size_has_fewer_cores_and_everything_else_of_the_full_one(
 def test_a_size_at_another_price_is_the_same_machine(name: str) -> None:
     promoted, usual = named(name), named(name.removesuffix("_Promo"))
     assert promoted._replace(name=usual.name) == usual
-
-
-def named(name: str) -> VmSize:
-    size = sizes.find(name)
-    assert size is not None, name
-    return size

@@ -7,13 +7,7 @@ import pytest
 from batchtrain.catalog import list_prices, sizes, successors
 from batchtrain.catalog.prices import Prices
 from batchtrain.catalog.sizes import SIZES, VmSize
-
-
-def named(name: str) -> VmSize:
-    size = sizes.find(name)
-    assert size is not None, name
-    return size
-
+from tests.unit.catalog.test_sizes import named
 
 NEAREST = {
     # K80 and M60: T4 has more memory and the CUDA driver of Batch's images

@@ -640,8 +640,6 @@ def test_of_a_job_that_runs_the_diagnosis_says_how_far_it_is(monkeypatch: pytest
     monkeypatch.setattr(job, "progress", lambda batch, job_id, task, now: f"{task.id}: rank 1 stood still for 31 s")
     examined_job = job.Job(cast(Session, SimpleNamespace(batch=None)), "j")
     monkeypatch.setattr(examined_job, "recorded", lambda _: None)
-    assert str(examined_job.diagnose()).split("\n") == [
-        "job j: active, tasks: 1 running, 1 waiting",
-        "no task has failed",
-        "t: rank 1 stood still for 31 s",
-    ]
+    first, *others = str(examined_job.diagnose()).split("\n")
+    assert first == "job j: active, tasks: 1 running, 1 waiting"
+    assert others == ["no task has failed", "t: rank 1 stood still for 31 s"]

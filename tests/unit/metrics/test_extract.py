@@ -82,14 +82,7 @@ LINES = {
     ),
     "[rank0]:[titan] 2026-11-24 10:00:00,123 - root - INFO - step: 20  loss:  2.71828  grad_norm:  0.9000"
     "  memory:  8.10GiB(50.00%)  tps: 6,500  tflops: 0.48  mfu: 0.15%": Point(
-        {
-            "loss": 2.71828,
-            "grad_norm": 0.9,
-            "memory_gib": 8.1,
-            "tokens_per_second": 6500.0,
-            "tflops": 0.48,
-            "mfu": 0.15,
-        },
+        {"loss": 2.71828, "grad_norm": 0.9, "memory_gib": 8.1, "tokens_per_second": 6500, "tflops": 0.48, "mfu": 0.15},
         rank=0,
         step=20,
     ),
@@ -413,12 +406,8 @@ def test_a_point_is_a_line_with_its_time() -> None:
 
 
 def test_losses_and_times_are_best_at_their_lowest() -> None:
-    assert (
-        lower_is_better("validation_loss")
-        and lower_is_better("test_rmse")
-        and lower_is_better("results.time")
-        and not lower_is_better("accuracy")
-    )
+    assert all(map(lower_is_better, ("validation_loss", "test_rmse", "results.time")))
+    assert not lower_is_better("accuracy")
 
 
 def test_a_step_is_a_whole_number_and_an_epoch_may_be_a_part() -> None:

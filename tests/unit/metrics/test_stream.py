@@ -35,15 +35,13 @@ def values(batch: Batch) -> list[tuple[int | None, int | None, Mapping[str, floa
 
 
 def test_the_records_of_ranks_are_points_in_their_order_with_attempt_rank_step_and_time() -> None:
-    batch = MetricStream().records(
-        [
-            record(1, "step 7 loss 0.5", time=990.25, node="n1"),
-            record(0, "hello"),
-            record(0, "step 7: train loss 0.25, val loss 0.75", time=991.5, attempt=2),
-            record(1, '{"step": 8, "t": 5.5, "accuracy": 1}', file="metrics", time=992),
-        ],
-        NOW,
-    )
+    lines = [
+        record(1, "step 7 loss 0.5", time=990.25, node="n1"),
+        record(0, "hello"),
+        record(0, "step 7: train loss 0.25, val loss 0.75", time=991.5, attempt=2),
+        record(1, '{"step": 8, "t": 5.5, "accuracy": 1}', file="metrics", time=992),
+    ]
+    batch = MetricStream().records(lines, NOW)
     assert batch.points == (
         Point({"loss": 0.5}, rank=1, step=7, t=990.25, global_step=7),
         Point({"train_loss": 0.25, "val_loss": 0.75}, rank=0, step=7, t=991.5, attempt=2, global_step=7),
@@ -146,14 +144,9 @@ def test_the_file_of_a_task_without_a_gang_has_the_rank_0_unless_it_names_one() 
 
 def test_a_rank_has_its_node_its_last_line_its_step_and_its_rate() -> None:
     stream = MetricStream()
-    stream.records(
-        [
-            record(3, "step 5 images_per_second 120", node="n1"),
-            record(3, "\x1b[31mdone\x1b[0m " + "x" * 400, node="n1", time=NOW - 5),
-            record(None, "the launcher says 1", node="n0"),
-        ],
-        NOW,
-    )
+    last = record(3, "\x1b[31mdone\x1b[0m " + "x" * 400, node="n1", time=NOW - 5)
+    first, launcher = record(3, "step 5 images_per_second 120", node="n1"), record(None, "the launcher says 1")
+    stream.records([first, last, launcher], NOW)
     (rank,) = stream.seen()
     assert (rank.number, rank.node, rank.lines, rank.step, rank.rate) == (3, "n1", 2, 5, 120.0)
     assert rank.last.startswith("done x") and len(rank.last) == 300
@@ -162,9 +155,8 @@ def test_a_rank_has_its_node_its_last_line_its_step_and_its_rate() -> None:
 def test_a_rank_that_only_measures_is_alive_too() -> None:
     stream = MetricStream()
     stream.records([measured(2, step=4, loss=1)], NOW)
-    assert [(rank.number, rank.lines, rank.last, rank.heard, rank.step) for rank in stream.seen()] == [
-        (2, 0, "", NOW, 4)
-    ]
+    (rank,) = stream.seen()
+    assert (rank.number, rank.lines, rank.last, rank.heard, rank.step) == (2, 0, "", NOW, 4)
 
 
 @pytest.mark.parametrize("ahead", [-3600.0, 0.0, 3600.0])
@@ -225,15 +217,8 @@ def test_the_progress_is_that_of_the_last_line_that_tells_it() -> None:
 
 def test_an_event_has_what_came_and_at_the_end_what_was_not_read() -> None:
     stream = MetricStream()
-    batch = stream.records(
-        [
-            record(0, "step 1/2 loss 1"),
-            record(0, "", skipped=1200),
-            record(0, "no json", file="metrics"),
-            record(0, '{"a": "text"}', file="metrics"),
-        ],
-        NOW,
-    )
+    ignored = (record(0, line, file="metrics") for line in ("no json", '{"a": "text"}'))
+    batch = stream.records([record(0, "step 1/2 loss 1"), record(0, "", skipped=1200), *ignored], NOW)
     event = stream.event("job", "train", batch)
     assert (event.job, event.subject, event.points, event.has_records) == ("job", "train", batch.points, True)
     assert (event.ended, event.notes, event.progress) == (False, (), TrainingProgress("step", 1, 2))

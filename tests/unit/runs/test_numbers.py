@@ -52,10 +52,8 @@ def test_a_programs_own_metrics_replace_those_of_its_output(run: RunDirectory) -
     numbers = recorded(run)
     numbers.lines("train", "stdout", ("epoch 1 loss 0.5 accuracy 0.9",))
     path = write(run, "3.jsonl", '{"step": 1, "loss": 0.4, "t": 1}\n\n{"step": 2, "loss": 0.3, "rank": 8, "t": 2}\n')
-    assert numbers.end({"train": (MetricsFile(1, path),)})["train"] == {
-        "accuracy": Metric(0.9, 0.9),
-        "loss": Metric(0.4, 0.4, 1),
-    }
+    summary = numbers.end({"train": (MetricsFile(1, path),)})["train"]
+    assert summary == {"accuracy": Metric(0.9, 0.9), "loss": Metric(0.4, 0.4, 1)}
     assert [line.get("rank") for line in lines(run)] == [None, 3, 8]
 
 

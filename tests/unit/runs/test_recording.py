@@ -38,7 +38,7 @@ from batchtrain.records.events import (
     Stdout,
     TasksAdded,
     TasksWait,
-)
+)  # fmt: skip
 from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs import directory, lease, recording
 from batchtrain.runs.beginnings import commit_of
@@ -59,6 +59,7 @@ from batchtrain.version import __version__
 from tests.unit.plan.jobs import recipe
 
 from .batch_server import START, BatchServer, node, task
+from .made import made
 
 KEY = "c2VjcmV0c2VjcmV0"
 VERSIONS = {"batchtrain": __version__, "python": platform.python_version()}
@@ -82,13 +83,15 @@ def after(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def started(service: BatchServer, *, job: JobSettings | None = None, ended: Any = None, **fields: Any) -> Recording:
+def started(
+    service: BatchServer, *, job: JobSettings | None = None, ended: Any = None, secrets: tuple[Secret, ...] = (),
+    **fields: Any,
+) -> Recording:  # fmt: skip
     """The recording of a job that began at START."""
     run = directory.make(service.root, "j", START)
-    record = RunRecord(
-        id=run.name, job="j", started=START, endpoint=service.account.endpoint, **{"state": "running", **fields}
-    )
-    return Recording(service.client, service.account, run, record, job or job_of(), job_ended=ended)
+    known = {"id": run.name, "job": "j", "started": START, "endpoint": service.account.endpoint, "state": "running"}
+    record = RunRecord(**known | fields)
+    return Recording(service.client, service.account, run, record, job or job_of(), secrets=secrets, job_ended=ended)
 
 
 def ran(name: str = "train", exit_code: int = 0, node_id: str = "tvm-1") -> Task:
@@ -152,9 +155,8 @@ def test_the_planned_cost_of_a_run_is_that_of_all_nodes(service: BatchServer) ->
     service.account = service.account._replace(endpoint="https://acct.westeurope.batch.azure.com")
     whole = recipe(pool={"vm_count": {"dedicated": 2, "low_priority": 4}})
     run = begun(service, msgspec.structs.replace(whole, catalog=Catalog(prices=(prices,)))).run
-    assert run.record().cost == Cost(
-        currency="EUR", region="westeurope", dedicated=0.2, spot=0.05, hour=pytest.approx(0.6)
-    )
+    hour = pytest.approx(0.6)
+    assert run.record().cost == Cost(currency="EUR", region="westeurope", dedicated=0.2, spot=0.05, hour=hour)
     unpriced = msgspec.structs.replace(whole, catalog=Catalog(prices=(Prices("eastus", "EUR", {}, {}),)))
     assert begun(service, unpriced).run.record().cost is None
 
@@ -179,13 +181,9 @@ def test_secrets_are_masked_in_everything_that_a_run_records(service: BatchServe
     storage = {"credentials": {"storage": {"data": {"account": "acct", "account_key": KEY}}}}
     settings = {"credentials.batch.account_key": "S3CR3T", "pool_specification.id": "p"}
     whole = recipe(task={"environment_variables": {"TOKEN_OF_TESTS": KEY}}, **storage)
-    run = begun(
-        service,
-        whole,
-        command=("run", "--set", "credentials.batch.account_key=S3CR3T"),
-        settings=settings,
-        files={"conf/jobs.yaml": f"a: 1 # {KEY}\nb: 2\n".encode(), "conf/credentials.yaml": b"x"},
-    ).run
+    command = ("run", "--set", "credentials.batch.account_key=S3CR3T")
+    sent = {"conf/jobs.yaml": f"a: 1 # {KEY}\nb: 2\n".encode(), "conf/credentials.yaml": b"x"}
+    run = begun(service, whole, command=command, settings=settings, files=sent).run
     record = run.record()
     assert record.command[:2] == ("run", "--set")
     assert (record.settings["pool_specification.id"], len(record.settings)) == ("p", 2)
@@ -345,11 +343,8 @@ def test_a_file_that_an_output_of_its_task_sent_to_storage_is_not_on_its_node_al
 ) -> None:
     service.files["/jobs/j/tasks/train"] = {path: b"model"}
     data = {"output_data": {"azure_storage": [output]}} if output else {}
-    recorded = fetched(
-        service,
-        replace(ran(), result="success"),
-        job=job_of({"results": {"max_created_size": "0", "max_size": "0"}, **data}),
-    )
+    job = job_of({"results": {"max_created_size": "0", "max_size": "0"}, **data})
+    recorded = fetched(service, job=job)
     assert (recorded.exceeds_limit, recorded.is_on_nodes_alone) == (True, is_alone)
 
 
@@ -477,23 +472,16 @@ def test_the_parameters_of_a_sweep_are_recorded_with_its_tasks(service: BatchSer
 
 def test_secrets_in_the_parameters_and_the_failure_of_a_task_are_masked(service: BatchServer) -> None:
     service.job(task("t0", BATCHTRAIN_PARAMETERS=f'{{"token": "{KEY}"}}'))
-    run, record = started(service).run, RunRecord(id="r", job="j", started=START, state="running")
     failed = replace(ran("t0", exit_code=1), failure=Failure("BlobAccessDenied", f"no access with {KEY}"))
-    recorded = Recording(
-        service.client, service.account, run, record, job_of({"task_factory": {"repeat": 1}}), secrets=(Secret(KEY),)
-    )
-    recorded.fetch([failed])
-    (kept,) = run.tasks()
+    recorded = fetched(service, failed, job=job_of({"task_factory": {"repeat": 1}}), secrets=(Secret(KEY),))
+    (kept,) = recorded.run.tasks()
     assert kept.failure.code == "BlobAccessDenied" and kept.failure.message.startswith("no access with ")
     assert KEY not in str((kept.parameters, kept.failure))
 
 
 def test_secrets_in_all_that_a_run_meets_are_masked(service: BatchServer) -> None:
-    run = directory.make(service.root, "j", START)
-    record = RunRecord(id=run.name, job="j", started=START, state="running")
-    recorded = Recording(
-        service.client, service.account, run, record, job_of(), secrets=(Secret(KEY),), job_ended=after(60)
-    )
+    recorded = started(service, secrets=(Secret(KEY),), ended=after(60))
+    run = recorded.run
     recorded.tell(PoolAdded("p", f"the registry of p has {KEY}"))
     attempt = PoolAttempt(
         candidate="c", account="a", vm_size="v", began=START, ended=START, code="X", reason=f"no login with {KEY}"
@@ -771,10 +759,8 @@ def test_a_run_that_another_process_still_records_is_left_to_it(service: BatchSe
 
 
 def test_a_lost_run_is_ended_by_the_next_process_that_records_it(service: BatchServer) -> None:
-    run = directory.make(service.root, "j", START)
-    run.write(RunRecord(id=run.name, job="j", started=START, state="running"))
-    recorded = Recording(service.client, service.account, run, run.record(), job_of())
-    recorded.end("completed")
+    run = made(service.root, state="running")
+    Recording(service.client, service.account, run, run.record(), job_of()).end("completed")
     assert run.record().state == "completed"
 
 
@@ -804,16 +790,14 @@ def stopped(why: str, next_step: str = "run it again") -> RunFailure:
 @pytest.mark.parametrize(
     ("error", "failure"),
     [
-        (
-            TaskFailed("it failed", task="train", rank=3, node="tvm-1", code=7, cause="KeyError"),
-            RunFailure("it failed", "train", 3, "tvm-1", 7, "KeyError"),
-        ),
+        (TaskFailed("it failed", task="train", rank=3, node="tvm-1", code=7, cause="KeyError"),
+         RunFailure("it failed", "train", 3, "tvm-1", 7, "KeyError")),
         (UsageError("wrong"), RunFailure("wrong")),
         (KeyboardInterrupt(), stopped("stopped by the user")),
         (Terminated(), stopped("stopped by SIGTERM")),
         (None, None),
     ],
-)
+)  # fmt: skip
 def test_why_a_run_failed_is_recorded(
     service: BatchServer, error: BaseException | None, failure: RunFailure | None
 ) -> None:
@@ -921,10 +905,8 @@ def test_a_job_that_does_not_exist_gets_no_run_directory(service: BatchServer) -
 
 
 def written(service: BatchServer, number: int, **fields: Any) -> RunDirectory:
-    run = directory.make(service.root, "j", after(number))
-    known = {"id": run.name, "state": "completed", "started": START, "ended": after(300), "job": "j", "account": "acct"}
-    run.write(RunRecord(**{**known, "endpoint": service.account.endpoint, **fields}))
-    return run
+    known = {"ended": after(300), "account": "acct", "endpoint": service.account.endpoint}
+    return made(service.root, **{"started": after(number), **known, **fields})
 
 
 def test_the_newest_run_of_a_job_is_continued_and_one_that_cannot_be_read_is_skipped(service: BatchServer) -> None:
@@ -983,8 +965,7 @@ def test_the_commit_of_a_recipe_says_whether_files_differ_from_it(tmp_path: Path
 
 def test_the_run_of_a_job_that_is_gone_is_closed_with_what_its_directory_has(service: BatchServer) -> None:
     service.documents.clear()
-    run = directory.make(service.root, "j", START)
-    run.write(RunRecord(id=run.name, job="j", started=START, state="running"))
+    run = made(service.root, state="running")
     run.add_event(EventRecord(after(60), "job.add", "j", "added job j"))
     directory.replace(run.metrics_file("t"), b'{"t": 1, "step": 1, "of_a_pattern": 0.5}\n')
     Recording(service.client, service.account, run, run.record()).close("interrupted")

@@ -53,11 +53,8 @@ def row(path: str, content: bytes, node: str) -> FileRow:
     return FileRow(path, len(content), START, node)
 
 
-OF_FIRST = [
-    row("stdout.txt", b"out", "tvm-1"),
-    row("wd/output/model.pt", b"weights", "tvm-1"),
-    row(".batchtrain/pipe", b"", "tvm-1"),
-]
+FIRST = {"stdout.txt": b"out", "wd/output/model.pt": b"weights", ".batchtrain/pipe": b""}
+OF_FIRST = [row(path, content, "tvm-1") for path, content in FIRST.items()]
 OF_SECOND = [row("wd/output/model.pt", b"others", "tvm-2")]
 
 

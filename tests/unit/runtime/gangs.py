@@ -18,21 +18,14 @@ def spec(instances: int, **more: Any) -> Spec:
 
 def nodes(processes: list[int], **facts: Any) -> list[Node]:
     """tvm-1 (10.0.0.4) is the primary; eth0 has these addresses, ib0 172.16.1.4 and up."""
-    return [
-        Node(
-            index,
-            f"10.0.0.{index + 4}",
-            {
-                "node": f"tvm-{index + 1}",
-                "processes": count,
-                "cores": 8,
-                "ports": list(range(20000 + 100 * index, 20100 + 100 * index)),
-                "interfaces": {"lo": "127.0.0.1", "eth0": f"10.0.0.{index + 4}", "ib0": f"172.16.1.{index + 4}"},
-                **facts,
-            },
-        )
-        for index, count in enumerate(processes)
-    ]
+
+    def node(index: int, count: int) -> Node:
+        address, ports = f"10.0.0.{index + 4}", list(range(20000 + 100 * index, 20100 + 100 * index))
+        interfaces = {"lo": "127.0.0.1", "eth0": address, "ib0": f"172.16.1.{index + 4}"}
+        known = {"node": f"tvm-{index + 1}", "processes": count, "cores": 8, "ports": ports, "interfaces": interfaces}
+        return Node(index, address, {**known, **facts})
+
+    return [node(index, count) for index, count in enumerate(processes)]
 
 
 def gang(processes: list[int], *, gpus: list[str] | None = None, real: bool = True, **more: Any) -> Gang:

@@ -45,9 +45,7 @@ def test_the_complete_one_with_the_highest_step_wins() -> None:
     completed(10)
     completed(9)
     written(11)
-    found = checkpoint.newest()
-    assert found is not None
-    assert checkpoint.step_of(found) == 10
+    assert checkpoint.step_of(checkpoint.newest()) == 10
 
 
 def test_the_manifest_names_every_file_with_its_size() -> None:

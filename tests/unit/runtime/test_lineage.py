@@ -18,13 +18,9 @@ from batchtrain.runtime import batchtrain_checkpoint, batchtrain_lineage
 
 FILES = (Path(batchtrain_lineage.__file__), Path(batchtrain_checkpoint.__file__))
 FACTS: dict[str, Any] = {
-    "files": {"train.py": "1"},
-    "settings": {"command": "c", "image": "", "environment": "e"},
-    "nodes": 2,
-    "ranks": 4,
-    "reshard": True,
-    "results": 1000,
-}
+    "files": {"train.py": "1"}, "settings": {"command": "c", "image": "", "environment": "e"},
+    "nodes": 2, "ranks": 4, "reshard": True, "results": 1000,
+}  # fmt: skip
 STEP = "import batchtrain_checkpoint as c; c.complete(c.begin({}))"
 
 
@@ -49,17 +45,13 @@ class Node:
         environment_more = more.pop("environment", {})
         told = {name_: more.pop(name_) for name_ in ("fresh", "resume", "commit", "dirty") if name_ in more}
         former = more.pop("former", "")
-        (self.python / "batchtrain_lineage.json").write_text(
-            json.dumps({**FACTS, **more}, ensure_ascii=False), encoding="utf-8"
-        )
+        facts = json.dumps({**FACTS, **more}, ensure_ascii=False)
+        (self.python / "batchtrain_lineage.json").write_text(facts, encoding="utf-8")
         environment = {
-            **os.environ,
-            "AZ_BATCH_TASK_DIR": str(self.home / "task"),
-            "AZ_BATCH_TASK_WORKING_DIR": str(self.home / "task" / "wd"),
-            "PYTHONPATH": str(self.python),
-        }
-        environment.update(environment_more)
-        environment["BATCHTRAIN_LINEAGE"] = json.dumps({"run": name, **told})
+            **os.environ, "AZ_BATCH_TASK_DIR": str(self.home / "task"), "PYTHONPATH": str(self.python),
+            "AZ_BATCH_TASK_WORKING_DIR": str(self.home / "task" / "wd"), **environment_more,
+            "BATCHTRAIN_LINEAGE": json.dumps({"run": name, **told}),
+        }  # fmt: skip
         command = [sys.executable, *isolated, str(self.python / "batchtrain_lineage.py")]
         places = [str(self.volume / task), *([str(self.volume / former)] if former else [])]
         begun = subprocess.run([*command, "begin", *places], env=environment, capture_output=True, text=True)
@@ -152,9 +144,7 @@ def test_a_fresh_run_begins_anew_and_keeps_the_checkpoints_before(node: Node) ->
 
 def test_the_run_after_a_finished_one_says_so_and_how_to_start_anew(node: Node) -> None:
     node.run("a", 10, finish=True)
-    assert node.run("b").said[2:] == [
-        "that run had finished the training; `batchtrain run` with --fresh starts anew"
-    ]  # fmt: skip
+    assert node.run("b").said[2:] == ["that run had finished the training; `batchtrain run` with --fresh starts anew"]
     assert node.record["continues"]["finished"]
 
 

@@ -38,9 +38,8 @@ def test_no_value_of_a_secret_variable_is_noted(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_programs_of_the_fabric_are_not_started_on_a_size_without_one() -> None:
-    assert observe.observed({"nccl": observe.program("nccl")}, FACTS) == {
-        "nccl": {"unread": "OSError: the size has no InfiniBand"}
-    }
+    unread = {"nccl": {"unread": "OSError: the size has no InfiniBand"}}
+    assert observe.observed({"nccl": observe.program("nccl")}, FACTS) == unread
 
 
 def test_names_whose_listing_the_client_looks_at_are_made_twice_alike(

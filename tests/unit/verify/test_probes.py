@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from batchtrain.catalog.offer import Catalog
-from batchtrain.verify.probe import DIFFERS, HAND, HOLDS, NOT_ASKED, Area, Probe, by_hand, judge
+from batchtrain.verify.probe import DIFFERS, HAND, HOLDS, NOT_ASKED, Area, Judgement, Probe, by_hand, judge
 from batchtrain.verify.probes import AREAS
 from tests import untested_page
 
@@ -37,6 +37,12 @@ def judged(probe: Probe, value: Any) -> str:
     return judge(Area("", "", "", ()), probe, {part: observations}, sizes[0], local=False).judgement
 
 
+def row(probe: Probe, observations: Mapping[str, Any], *, local: bool = False) -> Judgement:
+    """How a probe is judged on a size without special hardware."""
+    assert SIZE is not None
+    return judge(AREAS[0], probe, observations, SIZE, local=local)
+
+
 @NAMES
 def test_a_probe_judges_its_recorded_answers(name: str) -> None:
     probe = PROBES[name]
@@ -49,11 +55,9 @@ def test_an_answer_that_cannot_be_read_never_holds(name: str) -> None:
     probe = PROBES[name]
     for value in ({"unread": "PermissionError"}, {}, [], "", "not this", -7, 3.5, {"n": {"unread": "x"}}, [None]):
         assert value == probe.right or judged(probe, value) != HOLDS or probe.shape in (str, bool), value
-    area = Area("", "", "", ())
     silent: list[dict[str, Any]] = [{}, {"unread": "no node"}, {"nodes": {}}]
     for observations in ({}, *({probe.part: part} for part in silent)):
-        assert SIZE is not None
-        assert judge(area, probe, observations, SIZE, local=False).judgement == NOT_ASKED
+        assert row(probe, observations).judgement == NOT_ASKED
 
 
 def test_mutated_observations_are_noticed() -> None:
@@ -118,13 +122,11 @@ def _changed(value: Any, path: tuple[Any, ...], other: Any) -> Any:
 
 
 def test_one_node_that_differs_decides_and_one_that_is_silent_hides_nothing() -> None:
-    probe, area = PROBES["node-python"], Area("", "", "", ())
-    assert SIZE is not None
+    probe = PROBES["node-python"]
 
     def on(*values: Any) -> str:
         nodes = {f"n{number}": {"python": value} for number, value in enumerate(values)}
-        assert SIZE is not None
-        return judge(area, probe, {"host": {"nodes": nodes}}, SIZE, local=False).judgement
+        return row(probe, {"host": {"nodes": nodes}}).judgement
 
     assert on(probe.right, probe.right) == HOLDS
     assert on(probe.right, probe.unread) == NOT_ASKED
@@ -133,24 +135,19 @@ def test_one_node_that_differs_decides_and_one_that_is_silent_hides_nothing() ->
 
 def test_a_difference_names_the_node_and_the_code_that_depends_on_it() -> None:
     probe = PROBES["node-python"]
-    assert SIZE is not None
-    observations = {"host": {"nodes": {"n1": {"python": probe.wrong}}}}
-    row = judge(AREAS[0], probe, observations, SIZE, local=False)
-    assert row.detail.startswith("n1: {")
-    assert row.code == probe.code
+    found = row(probe, {"host": {"nodes": {"n1": {"python": probe.wrong}}}})
+    assert found.detail.startswith("n1: {")
+    assert found.code == probe.code
 
 
 def test_the_emulator_is_asked_nothing_that_it_cannot_answer() -> None:
     probe = PROBES["infiniband-device"]
-    assert SIZE is not None
-    row = judge(AREAS[0], probe, {}, SIZE, local=True)
-    assert (row.judgement, row.detail) == (NOT_ASKED, f"not on the emulator: {probe.not_local}")
+    found = row(probe, {}, local=True)
+    assert (found.judgement, found.detail) == (NOT_ASKED, f"not on the emulator: {probe.not_local}")
 
 
 def test_a_size_without_the_hardware_is_said() -> None:
-    assert SIZE is not None
-    row = judge(AREAS[0], PROBES["infiniband-device"], {}, SIZE, local=False)
-    assert row.detail == "needs a size with InfiniBand, and Standard_D4s_v5 is none"
+    assert row(PROBES["infiniband-device"], {}).detail == "needs a size with InfiniBand, and Standard_D4s_v5 is none"
 
 
 def test_names_are_used_once_and_the_named_files_exist() -> None:
@@ -167,8 +164,7 @@ def test_the_ten_most_probable_first_failures_are_probes() -> None:
 def test_a_probe_by_hand_takes_the_users_answer() -> None:
     probe = by_hand("bill", "", "", "look at the invoice", why="it comes late", code="x", not_local="y")
     assert (judged(probe, True), judged(probe, False), judged(probe, "perhaps")) == (HOLDS, DIFFERS, NOT_ASKED)
-    assert SIZE is not None
-    assert judge(AREAS[0], probe, {HAND: {}}, SIZE, local=False).detail == "by hand: look at the invoice"
+    assert row(probe, {HAND: {}}).detail == "by hand: look at the invoice"
 
 
 def test_reports_of_the_repository_are_of_azure() -> None:

@@ -6,10 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 
-from batchtrain.config.types import Credentials
+from batchtrain.config.types import Credentials, convert
 from batchtrain.errors import ServiceError
 from batchtrain.verify import questions
 from batchtrain.verify.probe import UNREAD
@@ -17,6 +16,12 @@ from batchtrain.verify.probe import UNREAD
 
 def answer(document: dict[str, Any], status: int = 200) -> SimpleNamespace:
     return SimpleNamespace(status_code=status, content=b"{}", headers={}, json=lambda: document)
+
+
+def with_storage() -> questions.Target:
+    accounts = {"a": {"account": "a", "endpoint": "core.windows.net", "account_key": "eA=="}}
+    credentials = convert({"storage": accounts}, Credentials)
+    return questions.Target(None, None, "p", "j", credentials)  # type: ignore[arg-type]  # asks neither
 
 
 def test_a_task_that_has_not_ended_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,9 +71,7 @@ def test_a_storage_account_is_asked_with_an_old_date(monkeypatch: pytest.MonkeyP
         raise ServiceError("refused", code="AuthenticationFailed")
 
     monkeypatch.setattr(questions.blob, "exists", exists)
-    accounts = {"a": {"account": "a", "endpoint": "core.windows.net", "account_key": "eA=="}}
-    credentials = msgspec.convert({"storage": accounts}, Credentials, dec_hook=lambda kind, text: kind(text))
-    target = questions.Target(None, None, "p", "j", credentials)  # type: ignore[arg-type]  # asks neither
+    target = with_storage()
     assert questions.OF_HOST["storage-date"](target) == "AuthenticationFailed"
     assert dates == [-1200]
     assert UNREAD in questions.answers(questions.OF_HOST, frozenset({"delegated"}), target)["delegated"]
@@ -91,9 +94,6 @@ def test_the_uploads_of_a_task_are_read_by_their_patterns(monkeypatch: pytest.Mo
     monkeypatch.setattr(questions.blob, "container_link", lambda *_, **__: "https://a/box?sig")
     monkeypatch.setattr(questions.blob, "stored", lambda *_: [SimpleNamespace(name=name) for name in names])
     monkeypatch.setattr(questions, "_task", lambda _, body: sent.update(body))
-    accounts = {"a": {"account": "a", "endpoint": "core.windows.net", "account_key": "eA=="}}
-    credentials = msgspec.convert({"storage": accounts}, Credentials, dec_hook=lambda kind, text: kind(text))
-    target = questions.Target(None, None, "p", "j", credentials)  # type: ignore[arg-type]  # asks neither
-    assert questions.OF_HOST["uploads"](target) == {"plain": ["link", "folder/plain"], "hidden": [".dot"]}
+    assert questions.OF_HOST["uploads"](with_storage()) == {"plain": ["link", "folder/plain"], "hidden": [".dot"]}
     assert [file["filePattern"] for file in sent["outputFiles"]] == ["**/*", "**/.*"]
     assert sent["deleted"]
