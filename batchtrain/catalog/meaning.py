@@ -565,7 +565,8 @@ def task(document: Document, job: Document) -> Iterator[Refusal]:
     ranges of exit codes; such a task can never work. That of the dependency action is of an older REST reference."""
     yield from display_name(document)
     yield from command(document)
-    yield from _output_files(document.get("outputFiles", ()))
+    if "outputFiles" in document:
+        yield from _output_files(document["outputFiles"])
     yield from packages(document)
     slots = document.get("requiredSlots", 1)
     if not 1 <= slots <= MOST_SLOTS:
@@ -632,7 +633,8 @@ def command(document: Document) -> Iterator[Refusal]:
     """The refusals of what every kind of task has."""
     if not document["commandLine"].strip() and "containerSettings" not in document:
         yield Refusal("commandLine", "", "The command line cannot be empty.")
-    yield from resource_files(document.get("resourceFiles", ()), "resourceFiles")
+    if "resourceFiles" in document:
+        yield from resource_files(document["resourceFiles"], "resourceFiles")
     yield from environment(document)
     yield from retries(document)
     identity = document.get("userIdentity")
