@@ -132,7 +132,7 @@ TYPES = {
 
 def _last(enum: str, value: str) -> str:
     """The last service version with a value, if the newest does not have it."""
-    revisions = (revision for revision in versions.REVISIONS.values() if models.has_value(enum, value, revision))
+    revisions = (revision for revision in versions.REVISIONS.values() if value in models.values_of(enum, revision))
     last = max(revisions)
     return f" (until {versions.name(last)})" if last < versions.NEWEST else ""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
 import msgspec
 
@@ -52,21 +52,21 @@ def decode(body: bytes) -> Document:
 
 
 def read(model: str, document: object, path: str = "", revision: int = CURRENT) -> Document:
-    """A document in canonical form. Raises Fault 400 that names the property."""
+    """A document in canonical form: the same one if it has it. Raises Fault 400 that names the property."""
     if not isinstance(document, dict):
         raise Fault("InvalidRequestBody", PropertyName=path or model, Reason="An object was expected.")
-    shape = shapes(revision)[model]
-    readers = shape.readers
-    read_ = {}
+    try:
+        msgspec.convert(document, _canonical(model, revision))
+        return document  # as most are
+    except msgspec.ValidationError:
+        shape, read_ = shapes(revision)[model], {}
     for name, value in document.items():
-        reader = readers.get(name)
+        reader = shape.readers.get(name)
         if reader is None:
             if name.startswith(ANNOTATION):
                 continue
             raise _unknown(model, name, path, revision)
-        if reader is _str and type(value) is str:  # most values
-            read_[name] = value
-        elif value is not None:
+        if value is not None:
             read_[name] = reader(value, f"{path}/{name}" if path else name)
     if shape.moved:
         _move(shape, read_)
@@ -288,18 +288,11 @@ def _bool(value: Any, path: str) -> bool:
     raise _mistyped(path, "Boolean")
 
 
-def _duration(value: Any, path: str) -> str:
+def _ticks(value: Any, path: str, parse: Callable[[str], int], write: Callable[[int], str], kind: str) -> str:
     try:
-        return wire.duration(wire.parse_duration(_str(value, path)))
+        return write(parse(_str(value, path)))
     except ValueError:
-        raise _mistyped(path, "Time") from None
-
-
-def _time(value: Any, path: str) -> str:
-    try:
-        return wire.timestamp(wire.parse_timestamp(_str(value, path)))
-    except ValueError:
-        raise _mistyped(path, "DateTime") from None
+        raise _mistyped(path, kind) from None
 
 
 def _map(value: Any, path: str) -> dict[str, str]:
@@ -352,13 +345,10 @@ def _link(value: Any, path: str, form: str) -> str:
     return str(value)
 
 
-def _list(reader: Reader) -> Reader:
-    def read_list(value: Any, path: str) -> list[Any]:
-        if not isinstance(value, list):
-            raise Fault("InvalidRequestBody", PropertyName=path, Reason="A list was expected.")
-        return [reader(item, f"{path}[{index}]") for index, item in enumerate(value)]
-
-    return read_list
+def _list(value: Any, path: str, reader: Reader) -> list[Any]:
+    if not isinstance(value, list):
+        raise Fault("InvalidRequestBody", PropertyName=path, Reason="A list was expected.")
+    return [reader(item, f"{path}[{index}]") for index, item in enumerate(value)]
 
 
 # The tables -----------------------------------------------------------------------------------------------------------
@@ -379,8 +369,8 @@ _SCALARS: Mapping[str, Reader] = {
     "int": _int,
     "float": _any,
     "bool": _bool,
-    "duration": _duration,
-    "time": _time,
+    "duration": functools.partial(_ticks, parse=wire.parse_duration, write=wire.duration, kind="Time"),
+    "time": functools.partial(_ticks, parse=wire.parse_timestamp, write=wire.timestamp, kind="DateTime"),
     "map": _map,
     "object": _object,
     "any": _any,
@@ -456,17 +446,15 @@ def _field(text: str) -> Field:
     return Field(name, kind.rstrip("*!"), "*" in kind, "!" in kind, 0, NEWEST, path, effect)
 
 
-def has_value(enum: str, value: str, revision: int) -> bool:
-    """Whether a service version has a value of an enum."""
-    return revision <= _spans().get((enum, value), (0, NEWEST))[1]
+def values_of(enum: str, revision: int) -> tuple[str, ...]:
+    """The values of an enum that a service version has."""
+    return tuple(value for value in enums()[enum] if revision <= _spans().get((enum, value), (0, NEWEST))[1])
 
 
 @functools.cache
 def shapes(revision: int) -> Mapping[str, Shape]:
     """All models as a service version has them."""
-    scalars = dict(_SCALARS)
-    for name, values in enums().items():
-        scalars[name] = _enum([value for value in values if has_value(name, value, revision)])
+    scalars = {**_SCALARS, **{name: _enum(values_of(name, revision)) for name in enums()}}
     models = {}
     for name, every in fields().items():
         current = [field for field in every if field.since <= revision <= field.until]
@@ -475,8 +463,27 @@ def shapes(revision: int) -> Mapping[str, Shape]:
             reader = scalars.get(field.kind) or functools.partial(read, field.kind, revision=revision)
             if field.effect == "refused" and field.kind in UNAVAILABLE:
                 reader = functools.partial(_unavailable, reader=reader, what=UNAVAILABLE[field.kind])
-            readers[field.name] = _list(reader) if field.many else reader
+            readers[field.name] = functools.partial(_list, reader=reader) if field.many else reader
         required = tuple(field.name for field in current if field.required)
         new_paths = {field.name: field.into for field in current if field.into or field.kind == "retired"}
         models[name] = Shape(readers, required, {field.name: field.kind for field in current}, new_paths)
     return models
+
+
+_CANONICAL = {"str": str, "bool": bool, "int": Annotated[int, msgspec.Meta(ge=-MOST - 1, le=MOST)]}
+
+
+@functools.cache
+def _canonical(model: str, revision: int) -> type[msgspec.Struct]:
+    """A type of only canonical documents of a model: those without a property whose values a reader has to judge."""
+    types: list[Any] = []
+    for field in fields()[model]:
+        kind: Any = _CANONICAL.get(field.kind)
+        if field.kind in enums():
+            kind = Literal[values_of(field.kind, revision)]
+        elif field.kind in fields():
+            kind = _canonical(field.kind, revision)
+        if kind and field.since <= revision <= field.until and not field.into and field.effect != "refused":
+            kind = list[kind] if field.many else kind
+            types.append((field.name, kind) if field.required else (field.name, kind, msgspec.UNSET))
+    return msgspec.defstruct(model, types, forbid_unknown_fields=True, kw_only=True, gc=False)

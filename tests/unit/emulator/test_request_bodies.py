@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -20,6 +21,31 @@ def test_values_are_read_in_the_forms_that_the_service_takes_and_come_out_in_its
     read = models.read("BatchPoolCreateOptions", {**POOL, **forms})
     policy = {"taskSchedulingPolicy": {"nodeFillType": "Pack"}, "resizeTimeout": "PT6M"}
     assert read == {**POOL, "targetDedicatedNodes": 2, "enableAutoScale": False, **policy}
+
+
+def test_a_canonical_document_is_returned_as_it_is() -> None:
+    document = {"id": "t", "commandLine": "true", "requiredSlots": 2, "environmentSettings": [{"name": "A"}]}
+    assert models.read("BatchTaskCreateOptions", document) is document
+
+
+@pytest.mark.parametrize("value", [None, True, 1, 1.0, 2**31, "1", "TRUE", "true", "INVALID", "P1D", [], [1.0], {}])
+def test_a_body_is_read_as_its_properties_are_by_their_readers(value: object) -> None:
+    for revision, model in itertools.product((0, CURRENT), models.fields()):
+        shape = models.shapes(revision)[model]
+        for name in shape.readers.keys() - shape.moved if not shape.required else ():
+            assert outcome(models.read, model, {name: value}, "", revision) == outcome(by_reader, shape, name, value)
+
+
+def by_reader(shape: models.Shape, name: str, value: object) -> dict[str, object]:
+    return {} if value is None else {name: shape.readers[name](value, name)}
+
+
+def outcome(read: Callable[..., object], *arguments: object) -> str:
+    """What is read or refused, with the kind of each number."""
+    try:
+        return repr(read(*arguments))
+    except Fault as fault:
+        return f"{fault} {fault.details} {fault.property_path}"
 
 
 @pytest.mark.parametrize(
