@@ -134,6 +134,7 @@ class TaskTable:
         self._columns.add(task)
         if isinstance(task, Task):
             self._here[task.seq] = task
+            self._shelf.use(task)
 
     def change(self, task: Task) -> None:
         self._changed[task.seq] = task

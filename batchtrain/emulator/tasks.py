@@ -31,6 +31,7 @@ IDENTITY: Mapping[str, Any] = {"autoUser": {"scope": "pool", "elevationLevel": "
 def create_task(world: World, call: Call) -> Reply:
     entry = _open_job(world, call.path[0])
     task = add(world, entry, call.read("BatchTaskCreateOptions"), call.now)
+    world.touch_job(entry.key)
     return created(task, documents.task_url(call.base, entry.record, task))
 
 
@@ -40,20 +41,19 @@ def create_task_collection(world: World, call: Call) -> Reply:
     items = _items(call)
     read = [_read_one(item, index, call) for index, item in enumerate(items)]
     results = [_add_one(world, entry, *pair, call) for pair in zip(items, read, strict=True)]
+    if any("eTag" in result for result in results):
+        world.touch_job(entry.key)
     return Reply(200, {"odata.metadata": f"{call.base}/$metadata#taskaddresult", "value": results})
 
 
 def _items(call: Call) -> list[Any]:
     body = models.decode(call.body)
-    items = body.pop("value", None)
-    models.read("BatchTaskGroup", {"value": [], **body}, revision=call.revision)  # only the ids are known
-    if items is None:
-        raise Fault("MissingRequiredProperty", PropertyName="value")
-    if not isinstance(items, list):
-        raise Fault("InvalidRequestBody", PropertyName="value", Reason="A list was expected.")
+    items: Any = body.pop("value", None)
+    group = {**body, "value": [] if isinstance(items, list) else items}  # the tasks are read one by one
+    models.read("BatchTaskGroup", group, revision=call.revision)
     if len(items) > COLLECTION_LIMIT:
         raise invalid_property("value", len(items), f"At most {COLLECTION_LIMIT} tasks can be added at once.")
-    return items
+    return list(items)
 
 
 def _read_one(item: object, index: int, call: Call) -> Document | Fault:
@@ -124,7 +124,6 @@ def add(world: World, entry: JobEntry, document: Document, now: int) -> Task:
     world.stamp(task, now)
     world.add_task(entry, task)
     lines.enqueue(entry, task, spec)
-    world.touch_job(entry.key)
     return task
 
 

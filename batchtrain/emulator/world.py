@@ -281,8 +281,7 @@ class World:
 
     def add_task(self, entry: JobEntry, task: records.Task) -> None:
         _index_task(entry, task)
-        self.shelf.use(task)
-        self._note_task(task)
+        self._change("task", str(task.job), str(task.seq), task)
 
     def drop_task(self, entry: JobEntry, task: records.Task) -> None:
         self._tasks[task] = None
@@ -378,9 +377,6 @@ class World:
         if entry is None or not entry.tasks.has(task):
             return
         entry.tasks.change(task)
-        self._note_task(task)
-
-    def _note_task(self, task: records.Task) -> None:
         self._change("task", str(task.job), str(task.seq), task)
         self._tasks[task] = None
 
@@ -571,8 +567,6 @@ class World:
 
     def _restore_task(self, entry: JobEntry, task: records.TaskFacts) -> None:
         _index_task(entry, task)
-        if isinstance(task, records.Task):
-            self.shelf.use(task)
         dependent = entry.record.spec.get("usesTaskDependencies", False)
         if task.satisfies and dependent:
             entry.satisfied.add(dependency_key(task.id))
