@@ -48,6 +48,11 @@ def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, t
 
 
 @pytest.fixture
+def as_plain_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATCHTRAIN_EMULATOR_ISOLATION", "process")
+
+
+@pytest.fixture
 def in_namespaces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     namespaces(monkeypatch, tmp_path)
 
@@ -309,6 +314,17 @@ async def test_removing_a_node_leaves_the_mode_of_what_its_links_lead_to(
     assert outside.stat().st_mode & 0o777 == 0o640
 
 
+async def test_a_profile_that_is_a_link_is_replaced_at_boot(nodes: Nodes, tmp_path: Path) -> None:
+    outside, profile = tmp_path / "outside", nodes.up["a"].root / "volatile/home/_azbatch/.profile"
+    outside.write_text("safe")
+    await nodes.machine.shutdown("a")
+    profile.unlink()
+    profile.symlink_to(outside)
+    await nodes.boot("a")
+    assert profile.read_text().startswith("PATH=")
+    assert outside.read_text() == "safe"
+
+
 # --- a node among others ----------------------------------------------------------------------------------------
 
 
@@ -452,18 +468,19 @@ async def test_nvidia_smi_counts_the_gpus_of_the_vm_size(isolation: str, nodes: 
 
 
 class Blobs(BaseHTTPRequestHandler):
-    """A blob that does not come before it may."""
+    """A blob whose second half does not come before it may."""
 
     asked = threading.Event()
     go_on = threading.Event()
 
     def do_GET(self) -> None:
-        self.asked.set()
-        self.go_on.wait()
         self.send_response(200)
         self.send_header("Content-Length", "4")
         self.end_headers()
-        self.wfile.write(b"body")
+        self.wfile.write(b"bo")
+        self.asked.set()
+        self.go_on.wait()
+        self.wfile.write(b"dy")
 
     def log_message(self, *_: object) -> None:
         pass
@@ -492,6 +509,23 @@ async def test_what_was_ended_during_its_downloads_does_not_start(nodes: Nodes, 
     assert (await nodes.machine.run("a", run)).failure == "TaskEnded"
     assert not nodes.file("a", "wd/started").exists()
     assert not nodes.file("a", "wd/x").exists()
+
+
+async def test_a_directory_that_is_swapped_during_a_download_is_not_entered(
+    as_plain_processes: None, nodes: Nodes, slow_blob: str
+) -> None:
+    """The file comes to where the directory was moved. Only plain processes see what the link leads to."""
+    outside, task = nodes.data_dir / "outside", nodes.up["a"].root / TASK
+    (outside / "wd").mkdir(parents=True)
+    run = Run(SCOPE, TASK, "touch started", {}, (Download(slow_blob, "x"),))
+    running = asyncio.create_task(nodes.machine.run("a", run))
+    await asyncio.to_thread(until, lambda: [*task.glob("wd/.*")])  # until the file is open
+    task.rename(task.with_name("moved"))
+    task.symlink_to(outside)
+    Blobs.go_on.set()
+    assert (await running).failure == "CommandLaunchFailed"
+    assert [*outside.rglob("*")] == [outside / "wd"]
+    assert (task.with_name("moved") / "wd/x").read_text() == "body"
 
 
 QUITTER = """
