@@ -61,11 +61,3 @@ def test_a_request_without_a_known_service_version_is_refused(emulator: Emulator
     status, _, document = raw(emulator, "GET", f"/pools{query}")
     assert (status, document["code"]) == (400, code)
     assert document["values"][0] == {"key": "QueryParameterName", "value": "api-version"}
-
-
-@pytest.mark.parametrize("kind", ["job", "pool"])
-def test_statistics_of_the_account_are_there_until_2022(emulator: Emulator, kind: str) -> None:
-    status, _, document = raw(emulator, "GET", f"/lifetime{kind}stats?api-version=2022-10-01.16.0")
-    assert (status, document["url"]) == (200, f"{emulator.endpoint}/lifetime{kind}stats")
-    status, _, document = raw(emulator, "GET", f"/lifetime{kind}stats?api-version=2023-05-01.17.0")
-    assert (status, document["code"]) == (404, "ResourceNotFound")
