@@ -24,7 +24,7 @@ CHILDREN = {
     "batchtrain/emulator/machine/agent.py": (
         "tests/contract/test_process_machine.py", "tests/contract/test_a_nodes_view.py",
     ),
-    "batchtrain/emulator/machine/ssh.py": ("tests/contract/test_multi_instance.py",),
+    "batchtrain/emulator/machine/ssh.py": ("tests/contract/test_process_machine.py",),
     "batchtrain/emulator/server.py": ("tests/contract/test_emulator_process.py",),
     "batchtrain/emulator/serving.py": ("tests/contract/test_emulator_process.py",),
     "batchtrain/connections.py": ("tests/contract/test_emulator_process.py",),
