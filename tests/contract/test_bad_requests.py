@@ -11,7 +11,6 @@ import os
 import resource
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,12 +19,11 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from batchtrain import connections
 from batchtrain.emulator import server, wire
 from batchtrain.emulator.server import Settings, Status
 from batchtrain.emulator.serving import Emulator
 from tests.contract.conftest import completed, connect, eventually, idle, job, pool, task
-from tests.emulation import POOL, FakeMachine
+from tests.emulation import POOL
 
 pytestmark = pytest.mark.process
 
@@ -104,18 +102,6 @@ def refused(found: Answer, status: int, code: str) -> bool:
 # What is asked -------------------------------------------------------------------------------------------------------
 
 
-def test_a_body_without_end_is_not_read_to_its_end(emulator: Emulator) -> None:
-    with connection(emulator) as line:
-        line.sendall(request(emulator, "POST", "/pools", content_length="", transfer_encoding="chunked"))
-        chunk = b"100000\r\n" + b" " * 0x100000 + b"\r\n"
-        with contextlib.suppress(ConnectionError):
-            for _ in range(200):
-                line.sendall(chunk)
-        with contextlib.suppress(ConnectionError, EOFError):
-            assert refused(answer(line), 413, "RequestBodyTooLarge")
-    assert ask(emulator, "GET", "/pools").status == 200
-
-
 def test_a_body_in_chunks_is_taken(emulator: Emulator) -> None:
     body = json.dumps(POOL).encode()
     with connection(emulator) as line:
@@ -160,36 +146,6 @@ def test_requests_in_one_piece_are_answered_in_their_order(emulator: Emulator) -
     with connection(emulator) as line:
         line.sendall(b"".join([made, *looked]))
         assert [answer(line).status for _ in range(4)] == [201, 200, 404, 200]
-
-
-def test_a_request_that_breaks_off_asks_for_nothing(emulator: Emulator) -> None:
-    body = json.dumps({**POOL, "displayName": "x"}).encode()
-    whole = request(emulator, "POST", "/pools", body)
-    for end in (1, 30, len(whole) - len(body), len(whole) - 1):
-        with connection(emulator) as line:
-            line.sendall(whole[:end])
-    assert json.loads(ask(emulator, "GET", "/pools").content)["value"] == []
-    ask(emulator, "POST", "/jobs", b'{"id": "job", "poolInfo": {"poolId": "pool"}}')
-    with connection(emulator) as line:  # an empty body would do
-        line.sendall(request(emulator, "POST", "/jobs/job/terminate", b"{}")[:-2])
-        line.shutdown(socket.SHUT_WR)
-        with pytest.raises(EOFError):
-            answer(line)
-    assert json.loads(ask(emulator, "GET", "/jobs/job").content)["state"] == "active"
-
-
-def test_a_request_that_comes_too_slowly_ends_its_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.3)
-    with Emulator(Settings(tmp_path / "data", port=0), FakeMachine.open) as emulator, contextlib.ExitStack() as stack:
-        whole = request(emulator, "POST", "/pools", json.dumps(POOL).encode())
-        slow = [stack.enter_context(connection(emulator)) for _ in range(20)]
-        with contextlib.suppress(ConnectionError):
-            for byte in whole:
-                for line in slow:
-                    line.sendall(bytes([byte]))
-                assert ask(emulator, "GET", "/jobs").status == 200  # nobody else waits for them
-                time.sleep(0.01)
-        assert json.loads(ask(emulator, "GET", "/pools").content)["value"] == []
 
 
 @pytest.fixture
