@@ -46,28 +46,6 @@ def test_an_edited_script_runs_on_the_pool_that_stands(batchtrain: Shell, recipe
     assert again.stdout.splitlines() == ["second"]
     assert batchtrain("jobs", "list", "--local", "-o", "json").stdout.strip() == "[]"
 
-    more = batchtrain("run", str(recipe), "--local", "--reuse", "--set", "pool_specification.vm_count.dedicated=3")
-    assert "matches the plan" in more.stderr  # the number of nodes is the pool's own
-    other = ("--set", "pool_specification.vm_size=STANDARD_D4S_V5",
-             "--set", "pool_specification.additional_node_prep.environment_variables.A_TOKEN=other-word")  # fmt: skip
-    said = batchtrain("run", str(recipe), "--local", "--reuse", *other, code=11).stderr
-    assert 'vmSize: "standard_d2s_v5" -> "STANDARD_D4S_V5"' in said
-    assert "batchtrain pool del p --local" in said
-    assert "left as it is" not in said
-
-    batchtrain("jobs", "add", str(recipe), "--local")
-    said = batchtrain("run", str(recipe), "--local", "--reuse", code=4).stderr
-    assert "batchtrain jobs del j --local" in said
-    assert batchtrain("jobs", "show", "j", "--local").stdout  # it is not ours to delete
-    batchtrain("jobs", "del", "j", "--local", "-y")
-
-    batchtrain("pool", "del", "p", "--local", "-y")
-    assert "pool p has no `idle_timeout`" in batchtrain("pool", "add", str(recipe), "--local").stderr
-    assert "it keeps its nodes" in batchtrain("run", str(recipe), "--local", "--reuse").stderr
-    batchtrain("pool", "resize", "p", "--dedicated", "0", "--spot", "0", "--local")
-    said = batchtrain("run", str(recipe), "--local", "--reuse", code=2).stderr
-    assert "batchtrain pool resize p --dedicated 1 --spot 1 --local" in said
-
 
 def test_a_pool_that_stands_has_no_nodes_after_its_idle_time_and_the_next_run_brings_them_back(
     batchtrain: Shell, recipe: Path

@@ -145,13 +145,3 @@ def test_a_script_that_cannot_be_launched_is_refused_before_anything_is_created(
     assert "train.py:2: error: the script starts the processes" in told
     assert len(told.strip().splitlines()) <= 4
     assert not batchtrain.home.exists() or not list(batchtrain.home.iterdir())
-
-
-@pytest.mark.slow
-def test_a_package_that_does_not_exist_is_one_message(batchtrain: Any) -> None:
-    (batchtrain.cwd / "train.py").write_text("print(1)\n", encoding="utf-8")
-    (batchtrain.cwd / "requirements.txt").write_text("no-such-package-of-batchtrain==1\n", encoding="utf-8")
-    told = batchtrain("run", "train.py", "--local", code=2, timeout=300).stderr
-    assert "requirements.txt lists: exit code 1" in told
-    assert "no-such-package-of-batchtrain" in told
-    assert batchtrain("pool", "list", "--local", "-o", "json").stdout.strip() in ("", "[]")
