@@ -110,10 +110,6 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def _azure_ml() -> Iterable[tuple[str, ...]]:
-    return ((_code(names), *told) for names, told in AZURE_ML.items())
-
-
 def _section(title: str, text: str, rows: Iterable[tuple[str, str]]) -> str:
     return _table(title, text, ("variable", "value"), ((_code(name), value) for name, value in rows))
 
@@ -124,9 +120,6 @@ def _framework(name: str, variables: Iterable[Variable]) -> str:
         (_code(v.name), v.value or f"`{v.option}`", v.because, "default" if v.keeps else "always") for v in variables
     )
     return _table(f"`{name}`", text, ("variable", "value", "reason", "set"), rows)
-
-
-_SET = {True: "default", False: "always"}
 
 
 def _mpi() -> str:
