@@ -1,4 +1,4 @@
-"""`batchtrain emulator env`: the account as a shell takes it; and `emulator start` where one runs."""
+"""`batchtrain emulator env` and `token`: the account as a shell takes it; and `emulator start` where one runs."""
 
 from __future__ import annotations
 
@@ -32,6 +32,19 @@ def test_a_shell_that_evaluates_it_knows_the_account(batchtrain: Any) -> None:
     endpoint, account, key = shell.stdout.split()
     with BatchClient(endpoint, AzureNamedKeyCredential(account, key), retry_total=0) as client:
         assert list(client.list_pools()) == []
+
+
+def test_a_printed_token_opens_the_account_to_curl_s_like(batchtrain: Any) -> None:
+    started = json.loads(batchtrain("emulator", "start", "--port", "0", "--https", "-o", "json").stdout)
+    made = batchtrain("emulator", "token").stdout.strip()
+    script = (
+        "import os, urllib.request as u; print(u.urlopen(u.Request(os.environ['URL'], headers={'Authorization':"
+        " 'Bearer ' + os.environ['TOKEN']})).status)"
+    )
+    said = batchtrain("emulator", "env").stdout
+    url = f"{started['endpoint']}/pools?api-version=2025-06-01"
+    shell = f"{said}\nTOKEN={made} URL='{url}' python3 -c \"{script}\""
+    assert subprocess.run(["sh", "-c", shell], capture_output=True, text=True).stdout == "200\n"
 
 
 def test_a_directory_that_only_an_option_names_is_told_to_other_commands(batchtrain: Any, tmp_path: Path) -> None:
