@@ -9,16 +9,18 @@ import msgspec
 import pytest
 
 from batchtrain.client.client import load
+from batchtrain.config.types import Credentials, convert
 from batchtrain.emulator import steering
 from batchtrain.emulator.interface import StorageAccount
 from batchtrain.emulator.server import Settings
 from batchtrain.emulator.serving import Emulator
 from tests import azurite as azurite_program
+from tests.azurite import section
 from tests.waiting import until
 
 from .conftest import Shell
 from .test_checkpoints import recipe as checkpointed
-from .test_outlived import PREEMPTED, client_of, printed_so_far, recipe
+from .test_outlived import PREEMPTED, client_of, printed_so_far
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 CANDIDATES = '{"alternatives": [{"vm_size": "STANDARD_D8DS_V5"}], "patience": "1s", "recover": true}'
@@ -36,7 +38,7 @@ def test_a_job_without_a_client_moves_to_the_next_candidate_and_has_one_curve(
         settings={"pool_specification.candidates": CANDIDATES},
         ignore=("environment-launcher",),
     )
-    made = msgspec.structs.replace(made, credentials=recipe("j", azurite).credentials)
+    made = msgspec.structs.replace(made, credentials=convert(section(azurite), Credentials))
     with Emulator(Settings(tmp_path / "data", port=0)) as emulator:
         client = client_of(emulator, made.credentials)
         [begun] = client.detach(made, runs_dir=tmp_path / "runs", max_duration=1800, controller=True)

@@ -10,44 +10,26 @@ import msgspec
 import pytest
 
 from batchtrain.client.client import Client, load
-from batchtrain.client.detach import detach
 from batchtrain.client.job import Job
-from batchtrain.client.limits import Limits
-from batchtrain.config.types import Credentials, Recipe, Secret, StopWhen
+from batchtrain.config.types import Credentials, Secret, convert
 from batchtrain.emulator import steering
 from batchtrain.emulator.interface import StorageAccount
 from batchtrain.emulator.server import Settings
 from batchtrain.emulator.serving import Emulator
-from batchtrain.errors import JobStopped, NotFound, ServiceError, TaskFailed
-from batchtrain.runs.finished import Runs
-from batchtrain.runs.recording import Origin
+from batchtrain.errors import NotFound, ServiceError
 from batchtrain.service.connect import Account
 from tests.azurite import section
-from tests.unit.plan import jobs
 from tests.waiting import until
 
 from .test_checkpoints import recipe as checkpointed
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-TRAIN = (
-    "for step in 1 2 3; do echo step=$step loss=0.$((9 - step)); done;"
-    " [ $BATCHTRAIN_RANK != 0 ] || { mkdir -p output && echo model >output/model.pt; }"
-)
-
-
-def recipe(job: str, storage: StorageAccount) -> Recipe:
-    task = {"id": "t", "command": TRAIN, "multi_instance": {"num_instances": 2, "jax": {"processes_per_node": 1}}}
-    return jobs.recipe({"id": job}, task, credentials=section(storage))
 
 
 def client_of(emulator: Emulator, credentials: Credentials) -> Client:
     client = Client(Account(emulator.endpoint, emulator.account, Secret(emulator.key), emulated=True))
     client.credentials = credentials
     return client
-
-
-def detached(client: Client, made: Recipe, root: Path) -> None:
-    detach(client, made, tell=lambda _: None, origin=Origin(root), limits=Limits(seconds=1800))
 
 
 PREEMPTED = """
@@ -75,10 +57,10 @@ def test_a_training_that_was_preempted_without_a_client_has_one_curve(
     directory = checkpointed(tmp_path, PREEMPTED, multi_instance=gang, environment_variables=often)
     nodes = {"pool_specification.vm_count.low_priority": 3}
     made = load(directory, local=True, settings=nodes, ignore=("environment-launcher",))
-    made = msgspec.structs.replace(made, credentials=recipe("j", azurite).credentials)
+    made = msgspec.structs.replace(made, credentials=convert(section(azurite), Credentials))
     with Emulator(Settings(tmp_path / "data", port=0)) as emulator:
         client = client_of(emulator, made.credentials)
-        detached(client, made, tmp_path / "runs")
+        client.detach(made, runs_dir=tmp_path / "runs", max_duration=1800)
         shutil.rmtree(tmp_path / "runs")
         job = client.jobs.handle("training")
         until(lambda: job.open and job.seen_task().state == "running")
@@ -116,38 +98,3 @@ def read_or_empty(job: Job) -> bytes:
         return job.read()
     except ServiceError:  # it does not run yet
         return b""
-
-
-def test_a_run_is_followed_and_stopped_from_python(azurite: StorageAccount, tmp_path: Path) -> None:
-    made = recipe("j", azurite)
-    hangs = msgspec.structs.replace(made.jobs[0].tasks[0], command="echo step=1 loss=0.5; sleep 86400")
-    stands = msgspec.structs.replace(made, jobs=(msgspec.structs.replace(made.jobs[0], id="k", tasks=(hangs,)),))
-    with Emulator(Settings(tmp_path / "data", port=0)) as emulator:
-        client = client_of(emulator, made.credentials)
-        [begun] = client.detach(made, runs_dir=tmp_path / "runs", max_duration=1800)
-        run = client.attach(begun.run.name[-4:], runs_dir=tmp_path / "elsewhere")
-        assert (run.id, run.state) == (begun.run.name, "completed")
-        [other] = client.detach(stands, runs_dir=tmp_path / "runs")
-        job = client.jobs.handle("k")
-        until(lambda: b"step=1" in read_or_empty(job))
-        client.stop_run(other.run.name, runs_dir=tmp_path / "elsewhere")
-        with pytest.raises(JobStopped, match="job k was terminated by a user"):
-            client.attach(other.run.name, runs_dir=tmp_path / "elsewhere")
-        assert [(row.run, row.state) for row in client.account_runs()] == [
-            (begun.run.name, "completed"), (other.run.name, "completed"),
-        ]  # fmt: skip
-
-
-def test_a_stalled_gang_ends_with_its_cause(azurite: StorageAccount, tmp_path: Path) -> None:
-    made = recipe("j", azurite)
-    command = "echo step=1; [ $BATCHTRAIN_RANK != 0 ] || { sleep 1; echo step=2; }; sleep 86400"
-    stalls = msgspec.structs.replace(made.jobs[0].tasks[0], command=command)
-    job = msgspec.structs.replace(made.jobs[0], tasks=(stalls,), stop_when=StopWhen(silent="5s"))
-    with Emulator(Settings(tmp_path / "data", port=0)) as emulator:
-        client = client_of(emulator, made.credentials)
-        with pytest.raises(TaskFailed, match=r"rank 1 on .* stalled first") as caught:
-            client.run(msgspec.structs.replace(made, jobs=(job,)), runs_dir=tmp_path / "runs")
-        assert (caught.value.rank, caught.value.code, caught.value.cause) == (1, 124, "stalled")
-        failure = Runs(tmp_path / "runs").get().record.failure
-        assert failure is not None and (failure.rank, failure.cause) == (1, "stalled")
-        assert client.pools.list() == ()
