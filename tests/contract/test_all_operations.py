@@ -230,6 +230,11 @@ schedule_has, node_has = partial(then, "get_job_schedule", "schedule"), partial(
 node_will_have, task_will_have = partial(soon, "get_node", "pool", NODE), partial(soon, "get_task", "job", "task")
 
 
+def job_and_task(scene: Scene) -> tuple[str, str]:
+    """Their states."""
+    return scene.ask("get_job", "job").state, scene.ask("get_task", "job", "task").state
+
+
 class Row(NamedTuple):
     operation: str
     happy: Call
@@ -267,362 +272,169 @@ LOGS = models.UploadBatchServiceLogsOptions(
     container_url="http://127.0.0.1:9/account/logs?sv=1", start_time="2026-11-21T00:00:00Z"
 )
 POOLS = (
-    Row(
-        "create_pool",
-        call(nothing, pool(nodes=2)),
-        pool_has(target_dedicated_nodes=2),
-        Refusal(409, "PoolExists"),
-        call(empty_pool, pool()),
-    ),
-    Row(
-        "list_pools",
-        call(empty_pool, select=["id"]),
-        lambda found, _: [(one.id, one.vm_size) for one in found] == [("pool", None)],
-        BAD_QUERY,
-        NONSENSE,
-    ),
+    Row("create_pool", call(nothing, pool(nodes=2)), pool_has(target_dedicated_nodes=2),
+        Refusal(409, "PoolExists"), call(empty_pool, pool())),
+    Row("list_pools", call(empty_pool, select=["id"]),
+        lambda found, _: [(one.id, one.vm_size) for one in found] == [("pool", None)], BAD_QUERY, NONSENSE),
     Row("delete_pool", call(idle_node, "pool"), lambda _, scene: scene.ask("list_pools") == []),
     Row("pool_exists", call(empty_pool, "pool"), lambda found, _: found is True, NO_CODE),
     Row("get_pool", call(empty_pool, "pool"), lambda found, _: found.id == "pool"),
-    Row(
-        "update_pool",
-        call(empty_pool, "pool", models.BatchPoolUpdateOptions(metadata=METADATA)),
-        pool_has(metadata=METADATA),
-    ),
+    Row("update_pool", call(empty_pool, "pool", models.BatchPoolUpdateOptions(metadata=METADATA)),
+        pool_has(metadata=METADATA)),
     Row("disable_pool_auto_scale", call(autoscaled_pool, "pool"), pool_has(enable_auto_scale=False)),
     Row("enable_pool_auto_scale", call(empty_pool, "pool", ENABLE_SCALING), pool_has(auto_scale_formula=FORMULA)),
-    Row(
-        "evaluate_pool_auto_scale",
-        call(autoscaled_pool, "pool", EVALUATE),
-        lambda found, _: "$TargetDedicatedNodes=1" in found.results,
-    ),
+    Row("evaluate_pool_auto_scale", call(autoscaled_pool, "pool", EVALUATE),
+        lambda found, _: "$TargetDedicatedNodes=1" in found.results),
     Row("resize_pool", call(empty_pool, "pool", RESIZE), pool_has(current_dedicated_nodes=2)),
-    Row(
-        "stop_pool_resize",
-        call(shrinking_pool, "pool"),
+    Row("stop_pool_resize", call(shrinking_pool, "pool"),
         lambda _, scene: [one.code for one in scene.ask("get_pool", "pool").resize_errors] == ["ResizeStopped"],
-        Refusal(409, "OperationInvalidForCurrentState"),
-        call(empty_pool, "pool"),
-    ),
-    Row(
-        "replace_pool_properties",
+        Refusal(409, "OperationInvalidForCurrentState"), call(empty_pool, "pool")),
+    Row("replace_pool_properties",
         call(empty_pool, "pool", models.BatchPoolReplaceOptions(application_package_references=[], metadata=METADATA)),
-        pool_has(metadata=METADATA),
-    ),
-    Row(
-        "remove_nodes",
-        call(idle_node, "pool", {"nodeList": [NODE]}),
-        lambda _, scene: scene.ask("list_nodes", "pool") == [],
-    ),
-    Row(
-        "list_supported_images",
-        call(nothing, filter="osType eq 'linux'"),
-        lambda found, _: found and {one.os_type for one in found} == {"linux"},
-        BAD_QUERY,
-        NONSENSE,
-    ),
-    Row(
-        "list_pool_node_counts",
-        call(idle_node, filter="poolId eq 'pool'"),
-        lambda found, _: [one.dedicated.idle for one in found] == [1],
-        BAD_QUERY,
-        NONSENSE,
-    ),
+        pool_has(metadata=METADATA)),
+    Row("remove_nodes", call(idle_node, "pool", {"nodeList": [NODE]}),
+        lambda _, scene: scene.ask("list_nodes", "pool") == []),
+    Row("list_supported_images", call(nothing, filter="osType eq 'linux'"),
+        lambda found, _: found and {one.os_type for one in found} == {"linux"}, BAD_QUERY, NONSENSE),
+    Row("list_pool_node_counts", call(idle_node, filter="poolId eq 'pool'"),
+        lambda found, _: [one.dedicated.idle for one in found] == [1], BAD_QUERY, NONSENSE),
     Row("list_pool_usage_metrics", call(nothing), lambda found, _: found == [], BAD_QUERY, NONSENSE),
-    Row(
-        "list_applications",
-        call(nothing),
+    Row("list_applications", call(nothing),
         lambda found, _: [(one.id, one.versions) for one in found] == [("solver", ["1.0"])],
-        BAD_QUERY,
-        call(nothing, max_results=0),
-    ),
-    Row(
-        "get_application",
-        call(nothing, "solver"),
-        lambda found, _: found.versions == ["1.0"],
-        Refusal(404, "ApplicationNotFound"),
-        call(nothing, "nothing"),
-    ),
-)
+        BAD_QUERY, call(nothing, max_results=0)),
+    Row("get_application", call(nothing, "solver"), lambda found, _: found.versions == ["1.0"],
+        Refusal(404, "ApplicationNotFound"), call(nothing, "nothing")),
+)  # fmt: skip
 
 NODES = (
-    Row(
-        "list_nodes",
-        call(idle_node, "pool", filter="state eq 'idle'"),
-        lambda found, scene: [one.id for one in found] == [scene.node],
-    ),
+    Row("list_nodes", call(idle_node, "pool", filter="state eq 'idle'"),
+        lambda found, scene: [one.id for one in found] == [scene.node]),
     Row("get_node", call(idle_node, "pool", NODE), lambda found, _: found.state == "idle"),
-    Row(
-        "create_node_user",
+    Row("create_node_user",
         call(idle_node, "pool", NODE, models.BatchNodeUserCreateOptions(name="ann", password="s3cret!")),
         lambda _, scene: scene.ask("delete_node_user", "pool", scene.node, "ann") is None,
         Refusal(409, "NodeUserExists"),
-        call(a_user, "pool", NODE, models.BatchNodeUserCreateOptions(name="ann", password="s3cret!")),
-    ),
-    Row(
-        "delete_node_user",
-        call(a_user, "pool", NODE, "ann"),
+        call(a_user, "pool", NODE, models.BatchNodeUserCreateOptions(name="ann", password="s3cret!"))),
+    Row("delete_node_user", call(a_user, "pool", NODE, "ann"), lambda found, _: found is None,
+        Refusal(404, "NodeUserNotFound"), call(idle_node, "pool", NODE, "ann")),
+    Row("replace_node_user", call(a_user, "pool", NODE, "ann", models.BatchNodeUserReplaceOptions(password="an0ther!")),
         lambda found, _: found is None,
         Refusal(404, "NodeUserNotFound"),
-        call(idle_node, "pool", NODE, "ann"),
-    ),
-    Row(
-        "replace_node_user",
-        call(a_user, "pool", NODE, "ann", models.BatchNodeUserReplaceOptions(password="an0ther!")),
-        lambda found, _: found is None,
-        Refusal(404, "NodeUserNotFound"),
-        call(idle_node, "pool", NODE, "ann", models.BatchNodeUserReplaceOptions(password="an0ther!")),
-    ),
+        call(idle_node, "pool", NODE, "ann", models.BatchNodeUserReplaceOptions(password="an0ther!"))),
     Row("reboot_node", call(idle_node, "pool", NODE, {"nodeRebootOption": "requeue"}), node_will_have(state="idle")),
     Row("start_node", call(deallocated_node, "pool", NODE), node_will_have(state="idle")),
     Row("reimage_node", call(idle_node, "pool", NODE, {"nodeReimageOption": "requeue"}), node_will_have(state="idle")),
-    Row(
-        "deallocate_node",
-        call(idle_node, "pool", NODE, {"nodeDeallocateOption": "requeue"}),
-        node_has(state="deallocated"),
-    ),
-    Row(
-        "disable_node_scheduling", call(idle_node, "pool", NODE, REQUEUE_OFFLINE), node_has(scheduling_state="disabled")
-    ),
-    Row(
-        "enable_node_scheduling",
-        call(offline_node, "pool", NODE),
-        node_has(scheduling_state="enabled"),
-        Refusal(409, "NodeAlreadyInTargetSchedulingState"),
-        call(idle_node, "pool", NODE),
-    ),
-    Row(
-        "get_node_remote_login_settings",
-        call(reachable_node, "pool", NODE),
-        lambda found, _: found.remote_login_ip_address and found.remote_login_port == 2200,
-    ),
-    Row(
-        "upload_node_logs",
-        call(idle_node, "pool", NODE, LOGS),
-        lambda found, _: found.virtual_directory_name and found.number_of_files_uploaded >= 0,
-    ),
-    Row(
-        "list_node_extensions",
-        call(extended_node, "pool", NODE),
-        lambda found, _: [one.vm_extension.name for one in found] == ["monitor", "batchNodeExtension"],
-    ),
-    Row(
-        "get_node_extension",
-        call(extended_node, "pool", NODE, "monitor"),
+    Row("deallocate_node", call(idle_node, "pool", NODE, {"nodeDeallocateOption": "requeue"}),
+        node_has(state="deallocated")),
+    Row("disable_node_scheduling", call(idle_node, "pool", NODE, REQUEUE_OFFLINE),
+        node_has(scheduling_state="disabled")),
+    Row("enable_node_scheduling", call(offline_node, "pool", NODE), node_has(scheduling_state="enabled"),
+        Refusal(409, "NodeAlreadyInTargetSchedulingState"), call(idle_node, "pool", NODE)),
+    Row("get_node_remote_login_settings", call(reachable_node, "pool", NODE),
+        lambda found, _: found.remote_login_ip_address and found.remote_login_port == 2200),
+    Row("upload_node_logs", call(idle_node, "pool", NODE, LOGS),
+        lambda found, _: found.virtual_directory_name and found.number_of_files_uploaded >= 0),
+    Row("list_node_extensions", call(extended_node, "pool", NODE),
+        lambda found, _: [one.vm_extension.name for one in found] == ["monitor", "batchNodeExtension"]),
+    Row("get_node_extension", call(extended_node, "pool", NODE, "monitor"),
         lambda found, _: found.vm_extension.publisher == "Example.Monitor",
-        Refusal(404, "NodeExtensionNotFound"),
-        call(idle_node, "pool", NODE, "monitor"),
-    ),
-)
+        Refusal(404, "NodeExtensionNotFound"), call(idle_node, "pool", NODE, "monitor")),
+)  # fmt: skip
 
 FILE = "workitems/job/job-1/task/stdout.txt"
 FILES = (
-    Row(
-        "list_node_files",
-        call(ended_task, "pool", NODE, recursive=True),
-        lambda found, _: FILE in [one.name for one in found],
-    ),
-    Row(
-        "download_node_file",
-        call(ended_task, "pool", NODE, FILE),
-        lambda found, _: found == b"hello\n",
-        NO_CODE,
-        call(idle_node, "pool", NODE, "nothing.txt"),
-    ),
-    Row(
-        "get_node_file_properties",
-        call(ended_task, "pool", NODE, FILE),
+    Row("list_node_files", call(ended_task, "pool", NODE, recursive=True),
+        lambda found, _: FILE in [one.name for one in found]),
+    Row("download_node_file", call(ended_task, "pool", NODE, FILE), lambda found, _: found == b"hello\n",
+        NO_CODE, call(idle_node, "pool", NODE, "nothing.txt")),
+    Row("get_node_file_properties", call(ended_task, "pool", NODE, FILE),
         lambda found, _: (found.content_length, found.is_directory) == (6, False),
-        NO_CODE,
-        call(idle_node, "pool", NODE, "nothing.txt"),
-    ),
-    Row(
-        "delete_node_file",
-        call(ended_task, "pool", NODE, FILE),
+        NO_CODE, call(idle_node, "pool", NODE, "nothing.txt")),
+    Row("delete_node_file", call(ended_task, "pool", NODE, FILE),
         lambda _, scene: FILE not in [one.name for one in scene.ask("list_node_files", "pool", scene.node)],
-        Refusal(404, "FileNotFound"),
-        call(idle_node, "pool", NODE, "nothing.txt"),
-    ),
-    Row(
-        "list_task_files",
-        call(ended_task, "job", "task"),
+        Refusal(404, "FileNotFound"), call(idle_node, "pool", NODE, "nothing.txt")),
+    Row("list_task_files", call(ended_task, "job", "task"),
         lambda found, _: [one.name for one in found] == ["stderr.txt", "stdout.txt", "wd"],
-        Refusal(404, "JobNotFound"),
-        call(nothing, "nothing", "task"),
-    ),
-    Row(
-        "download_task_file",
-        call(ended_task, "job", "task", "stdout.txt", ocp_range="bytes=1-3"),
-        lambda found, _: found == b"ell",
-        NO_CODE,
-        call(ended_task, "job", "task", "nothing.txt"),
-    ),
-    Row(
-        "get_task_file_properties",
-        call(ended_task, "job", "task", "wd"),
-        lambda found, _: found.is_directory is True,
-        NO_CODE,
-        call(ended_task, "job", "task", "nothing.txt"),
-    ),
-    Row(
-        "delete_task_file",
-        call(ended_task, "job", "task", "stdout.txt"),
+        Refusal(404, "JobNotFound"), call(nothing, "nothing", "task")),
+    Row("download_task_file", call(ended_task, "job", "task", "stdout.txt", ocp_range="bytes=1-3"),
+        lambda found, _: found == b"ell", NO_CODE, call(ended_task, "job", "task", "nothing.txt")),
+    Row("get_task_file_properties", call(ended_task, "job", "task", "wd"), lambda found, _: found.is_directory is True,
+        NO_CODE, call(ended_task, "job", "task", "nothing.txt")),
+    Row("delete_task_file", call(ended_task, "job", "task", "stdout.txt"),
         lambda _, scene: [one.name for one in scene.ask("list_task_files", "job", "task")] == ["stderr.txt", "wd"],
-        Refusal(409, "OperationInvalidForCurrentState"),
-        call(waiting_task, "job", "task", "stdout.txt"),
-    ),
-)
+        Refusal(409, "OperationInvalidForCurrentState"), call(waiting_task, "job", "task", "stdout.txt")),
+)  # fmt: skip
 
 PRIORITY = models.BatchJobUpdateOptions(priority=7)
 REQUEUE = models.BatchJobDisableOptions(disable_tasks="requeue")
 JOBS = (
-    Row(
-        "create_job",
-        call(empty_pool, job(priority=5)),
-        job_has(priority=5),
-        Refusal(409, "JobExists"),
-        call(waiting_task, job()),
-    ),
-    Row(
-        "list_jobs",
-        call(waiting_task, filter="state eq 'active'"),
-        lambda found, _: [one.id for one in found] == ["job"],
-        BAD_QUERY,
-        NONSENSE,
-    ),
+    Row("create_job", call(empty_pool, job(priority=5)), job_has(priority=5),
+        Refusal(409, "JobExists"), call(waiting_task, job())),
+    Row("list_jobs", call(waiting_task, filter="state eq 'active'"),
+        lambda found, _: [one.id for one in found] == ["job"], BAD_QUERY, NONSENSE),
     Row("delete_job", call(waiting_task, "job"), lambda _, scene: scene.ask("list_jobs") == []),
-    Row(
-        "get_job",
-        call(waiting_task, "job"),
-        lambda found, _: (found.state, found.pool_info.pool_id) == ("active", "pool"),
-    ),
+    Row("get_job", call(waiting_task, "job"),
+        lambda found, _: (found.state, found.pool_info.pool_id) == ("active", "pool")),
     Row("update_job", call(waiting_task, "job", PRIORITY), job_has(priority=7)),
     Row("replace_job", call(waiting_task, "job", {"poolInfo": {"poolId": "pool"}, "priority": 9}), job_has(priority=9)),
-    Row(
-        "disable_job",
-        call(running_task, "job", REQUEUE),
-        lambda _, scene: (
-            (scene.ask("get_job", "job").state, scene.ask("get_task", "job", "task").state) == ("disabled", "active")
-        ),
-    ),
+    Row("disable_job", call(running_task, "job", REQUEUE),
+        lambda _, scene: job_and_task(scene) == ("disabled", "active")),
     Row("enable_job", call(disabled_job, "job"), job_has(state="active")),
-    Row(
-        "terminate_job",
-        call(running_task, "job", {"terminateReason": "enough"}),
-        lambda _, scene: scene.ask("get_job", "job").execution_info.termination_reason == "enough",
-    ),
-    Row(
-        "get_job_task_counts",
-        call(ended_task, "job"),
-        lambda found, _: (found.task_counts.completed, found.task_slot_counts.succeeded) == (1, 1),
-    ),
-    Row(
-        "list_job_preparation_and_release_task_status",
-        call(prepared_job, "job"),
-        lambda found, scene: (
-            [(one.node_id, one.job_preparation_task_execution_info.exit_code) for one in found] == [(scene.node, 0)]
-        ),
-    ),
-)
+    Row("terminate_job", call(running_task, "job", {"terminateReason": "enough"}),
+        lambda _, scene: scene.ask("get_job", "job").execution_info.termination_reason == "enough"),
+    Row("get_job_task_counts", call(ended_task, "job"),
+        lambda found, _: (found.task_counts.completed, found.task_slot_counts.succeeded) == (1, 1)),
+    Row("list_job_preparation_and_release_task_status", call(prepared_job, "job"),
+        lambda found, scene: [(one.node_id, one.job_preparation_task_execution_info.exit_code) for one in found]
+        == [(scene.node, 0)]),
+)  # fmt: skip
 
 TASKS = (
-    Row(
-        "create_task",
-        call(empty_job, "job", task("new")),
-        then("get_task", "job", "new", state="active"),
-        Refusal(409, "TaskExists"),
-        call(waiting_task, "job", task()),
-    ),
-    Row(
-        "list_tasks",
-        call(waiting_task, "job", select=["id", "state"]),
-        lambda found, _: [(one.id, one.state, one.command_line) for one in found] == [("task", "active", None)],
-    ),
-    Row(
-        "create_task_collection",
+    Row("create_task", call(empty_job, "job", task("new")), then("get_task", "job", "new", state="active"),
+        Refusal(409, "TaskExists"), call(waiting_task, "job", task())),
+    Row("list_tasks", call(waiting_task, "job", select=["id", "state"]),
+        lambda found, _: [(one.id, one.state, one.command_line) for one in found] == [("task", "active", None)]),
+    Row("create_task_collection",
         call(waiting_task, "job", models.BatchTaskGroup(task_values=[task("new"), task("task")])),
-        lambda found, _: (
-            {one.task_id: one.status.lower() for one in found.result_values}
-            == {"new": "success", "task": "clienterror"}
-        ),
+        lambda found, _: {one.task_id: one.status.lower() for one in found.result_values}
+        == {"new": "success", "task": "clienterror"},
         Refusal(400, "InvalidPropertyValue"),
-        call(waiting_task, "job", models.BatchTaskGroup(task_values=[task(f"t{n}") for n in range(101)])),
-    ),
-    Row(
-        "delete_task",
-        call(ended_task, "job", "task"),
-        lambda _, scene: until(lambda: scene.ask("list_tasks", "job") == []),
-    ),
-    Row(
-        "get_task",
-        call(ended_task, "job", "task"),
-        lambda found, _: (found.state, found.execution_info.exit_code) == ("completed", 0),
-    ),
-    Row(
-        "replace_task",
-        call(waiting_task, "job", "task", {"constraints": {"maxTaskRetryCount": 4}}),
-        lambda _, scene: scene.ask("get_task", "job", "task").constraints.max_task_retry_count == 4,
-    ),
+        call(waiting_task, "job", models.BatchTaskGroup(task_values=[task(f"t{n}") for n in range(101)]))),
+    Row("delete_task", call(ended_task, "job", "task"),
+        lambda _, scene: until(lambda: scene.ask("list_tasks", "job") == [])),
+    Row("get_task", call(ended_task, "job", "task"),
+        lambda found, _: (found.state, found.execution_info.exit_code) == ("completed", 0)),
+    Row("replace_task", call(waiting_task, "job", "task", {"constraints": {"maxTaskRetryCount": 4}}),
+        lambda _, scene: scene.ask("get_task", "job", "task").constraints.max_task_retry_count == 4),
     Row("list_subtasks", call(waiting_task, "job", "task"), lambda found, _: found == []),
-    Row(
-        "terminate_task",
-        call(running_task, "job", "task"),
-        task_will_have(state="completed"),
-        Refusal(409, "TaskCompleted"),
-        call(ended_task, "job", "task"),
-    ),
-    Row(
-        "reactivate_task",
-        call(failed_task, "job", "task"),
-        task_will_have(state="completed"),
-        Refusal(409, "TaskSucceeded"),
-        call(ended_task, "job", "task"),
-    ),
-)
+    Row("terminate_task", call(running_task, "job", "task"), task_will_have(state="completed"),
+        Refusal(409, "TaskCompleted"), call(ended_task, "job", "task")),
+    Row("reactivate_task", call(failed_task, "job", "task"), task_will_have(state="completed"),
+        Refusal(409, "TaskSucceeded"), call(ended_task, "job", "task")),
+)  # fmt: skip
 
 DAILY = models.BatchJobScheduleConfiguration(recurrence_interval="P1D")
 SPECIFICATION = {"poolInfo": {"poolId": "pool"}}
 SCHEDULES = (
-    Row(
-        "create_job_schedule",
-        call(empty_pool, a_schedule()),
-        schedule_has(state="active"),
-        Refusal(409, "JobScheduleExists"),
-        call(schedule, a_schedule()),
-    ),
-    Row(
-        "list_job_schedules",
-        call(schedule, select=["id"]),
-        lambda found, _: [one.id for one in found] == ["schedule"],
-        BAD_QUERY,
-        NONSENSE,
-    ),
-    Row(
-        "list_jobs_from_schedule",
-        call(schedule, "schedule"),
-        lambda found, _: [one.id for one in found] == ["schedule:job-1"],
-    ),
+    Row("create_job_schedule", call(empty_pool, a_schedule()), schedule_has(state="active"),
+        Refusal(409, "JobScheduleExists"), call(schedule, a_schedule())),
+    Row("list_job_schedules", call(schedule, select=["id"]), lambda found, _: [one.id for one in found] == ["schedule"],
+        BAD_QUERY, NONSENSE),
+    Row("list_jobs_from_schedule", call(schedule, "schedule"),
+        lambda found, _: [one.id for one in found] == ["schedule:job-1"]),
     Row("job_schedule_exists", call(schedule, "schedule"), lambda found, _: found is True, NO_CODE),
     Row("delete_job_schedule", call(schedule, "schedule"), lambda _, scene: scene.ask("list_job_schedules") == []),
-    Row(
-        "get_job_schedule",
-        call(schedule, "schedule"),
-        lambda found, _: (found.id, found.execution_info.recent_job.id) == ("schedule", "schedule:job-1"),
-    ),
-    Row(
-        "update_job_schedule",
-        call(schedule, "schedule", models.BatchJobScheduleUpdateOptions(schedule=DAILY)),
-        lambda _, scene: scene.ask("get_job_schedule", "schedule").schedule.recurrence_interval.days == 1,
-    ),
-    Row(
-        "replace_job_schedule",
+    Row("get_job_schedule", call(schedule, "schedule"),
+        lambda found, _: (found.id, found.execution_info.recent_job.id) == ("schedule", "schedule:job-1")),
+    Row("update_job_schedule", call(schedule, "schedule", models.BatchJobScheduleUpdateOptions(schedule=DAILY)),
+        lambda _, scene: scene.ask("get_job_schedule", "schedule").schedule.recurrence_interval.days == 1),
+    Row("replace_job_schedule",
         call(schedule, "schedule", {"schedule": {"recurrenceInterval": "P1D"}, "jobSpecification": SPECIFICATION}),
-        lambda _, scene: scene.ask("get_job_schedule", "schedule").schedule.recurrence_interval.days == 1,
-    ),
+        lambda _, scene: scene.ask("get_job_schedule", "schedule").schedule.recurrence_interval.days == 1),
     Row("disable_job_schedule", call(schedule, "schedule"), schedule_has(state="disabled")),
     Row("enable_job_schedule", call(disabled_schedule, "schedule"), schedule_has(state="active")),
     Row("terminate_job_schedule", call(schedule, "schedule"), schedule_has(state="completed")),
-)
+)  # fmt: skip
 
 
 ROWS = (*POOLS, *NODES, *FILES, *JOBS, *TASKS, *SCHEDULES)
