@@ -111,16 +111,9 @@ def _does_more(item: pytest.Item) -> bool:
 
 
 LONGEST = (
-    "test_release.py",
-    "test_hints.py",
-    "test_scripts.py",
-    "test_docs.py",
-    "test_site.py",
-    "test_sources.py",
-    "test_clients.py",
-    "test_saving.py",
-    "test_checkpoints.py",
-)
+    "test_release.py", "test_hints.py", "test_scripts.py", "test_docs.py", "test_site.py", "test_sources.py",
+    "test_clients.py", "test_saving.py", "test_checkpoints.py",
+)  # fmt: skip
 """The files of the tests that take longest. One that begins last would run alone at the end."""
 
 

@@ -13,16 +13,9 @@ import pytest
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 PARTS = (
-    "emulator",
-    "catalog",
-    "__init__.py",
-    "errors.py",
-    "foreign.py",
-    "formula.py",
-    "connections.py",
-    "state_files.py",
+    "emulator", "catalog", "__init__.py", "errors.py", "foreign.py", "formula.py", "connections.py", "state_files.py",
     "version.py",
-)
+)  # fmt: skip
 """`catalog` and `state_files` import `errors`, and `state_files` imports `foreign`; `__init__` and `version` are the
 package itself."""
 PROJECT = """

@@ -177,17 +177,8 @@ ENVIRONMENT: dict[tuple[str, Fabric], dict[str, str]] = {
 }
 OPENMPI_INTERFACE = ["--mca", "btl_tcp_if_include", "eth0"]
 OPENMPI_TCP = [
-    *OPENMPI_INTERFACE,
-    "--mca",
-    "pml",
-    "ob1",
-    "--mca",
-    "btl",
-    "^openib,uct,ofi",
-    "--mca",
-    "coll",
-    "^hcoll,ucc",
-]
+    *OPENMPI_INTERFACE, "--mca", "pml", "ob1", "--mca", "btl", "^openib,uct,ofi", "--mca", "coll", "^hcoll,ucc",
+]  # fmt: skip
 OPENMPI_FABRIC = {
     Fabric.SR_IOV: ["--mca", "pml", "ucx", "--mca", "btl", "^vader,tcp,openib"],
     Fabric.NETWORK_DIRECT: OPENMPI_TCP,

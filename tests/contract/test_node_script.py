@@ -22,24 +22,20 @@ MIG = """GPU 0: NVIDIA A100 (UUID: GPU-1)
 """
 
 
+PARTS = (
+    "/proc/stat", "/proc/net/dev", "/proc/meminfo", "/dev/nvidia", "/dev/kfd", "/sys/class/", "/proc/driver/",
+    "/proc/self/cgroup", "/proc/vmstat", "/sys/fs/cgroup",
+)  # fmt: skip
+"""What the script reads of the kernel."""
+
+
 class Machine:
     """The kernel's files below a folder, and programs of its own on PATH."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         text = runtime.read("node.sh").decode()
-        for part in (
-            "/proc/stat",
-            "/proc/net/dev",
-            "/proc/meminfo",
-            "/dev/nvidia",
-            "/dev/kfd",
-            "/sys/class/",
-            "/proc/driver/",
-            "/proc/self/cgroup",
-            "/proc/vmstat",
-            "/sys/fs/cgroup",
-        ):
+        for part in PARTS:
             text = text.replace(part, f"{folder}{part}")
         (folder / "bin").mkdir()
         (folder / "node.sh").write_text(text)
@@ -163,14 +159,8 @@ def counters(machine: Machine, busy: int, idle: int, received: int, sent: int) -
 
 def samples(machine: Machine, **variables: str) -> subprocess.Popen[bytes]:
     values = {"PATH": f"{machine.folder}/bin:{os.environ['PATH']}", "BATCHTRAIN_SAMPLE_SECONDS": "1", **variables}
-    program = [
-        "bash",
-        str(machine.folder / "node.sh"),
-        "samples",
-        str(machine.folder / "samples.jsonl"),
-        str(os.getpid()),
-    ]
-    return subprocess.Popen(program, env=values, stderr=subprocess.PIPE)
+    script, file = str(machine.folder / "node.sh"), str(machine.folder / "samples.jsonl")
+    return subprocess.Popen(["bash", script, "samples", file, str(os.getpid())], env=values, stderr=subprocess.PIPE)
 
 
 def lines(machine: Machine) -> list[dict[str, object]]:

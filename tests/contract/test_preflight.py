@@ -37,14 +37,8 @@ GPUS = Shape(
     port_gbps=200,
 )
 EXPECTED = (
-    "processes=4",
-    "gpus=4",
-    "vendor=nvidia",
-    "size=Standard_ND96asr_v4",
-    "infiniband=2",
-    "rate=200",
-    "memlock=1",
-)
+    "processes=4", "gpus=4", "vendor=nvidia", "size=Standard_ND96asr_v4", "infiniband=2", "rate=200", "memlock=1",
+)  # fmt: skip
 SMI = 'for i in {}; do echo "GPU $i: NVIDIA A100-SXM4-40GB (UUID: GPU-$i)"; done'
 SPACE = "case $* in */dev/shm) echo {}; ;; *) echo {} ;; esac"
 PLENTY, NOTHING = "4096 262144 262144", "4096 4096 4096"
