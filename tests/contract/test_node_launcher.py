@@ -772,17 +772,6 @@ def test_a_processes_per_node_that_is_no_number_on_one_node_is_named_with_it(nod
     refused(nodes, "node tvm-2 (127.0.88.3): processes_per_node: `", "printed 'none'", processes_per_node=command)
 
 
-def test_more_ranks_than_gpus_are_refused(nodes: Nodes) -> None:
-    (nodes.bin / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: Emulated (UUID: GPU-1)'\n")
-    (nodes.bin / "nvidia-smi").chmod(0o755)
-    refused(nodes, "node tvm-1 (127.0.88.2): 2 processes are to share 1 GPU")
-
-
-@pytest.mark.smoke
-def test_hosts_that_were_not_planned_are_refused(nodes: Nodes) -> None:
-    refused(nodes, "3 instances were planned, AZ_BATCH_HOST_LIST has 2 hosts", instances=3)
-
-
 # --- Horovod's meeting place ----------------------------------------------------------------------------------------
 
 MEET = """
