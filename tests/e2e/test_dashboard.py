@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import psutil
 import pytest
@@ -25,6 +23,7 @@ from tests.waiting import GUARD, until
 
 from .conftest import pool_file
 
+pytestmark = pytest.mark.browser
 ONE_NODE = pool_file("one")
 DRAWN = "() => document.querySelector('.charts canvas').toDataURL()"
 """The first chart as it is drawn."""
@@ -56,44 +55,6 @@ def ended(running: Dashboard, job: str, task: str) -> Any:
     return until(lambda: (seen := running.get(f"/jobs/{job}/tasks/{task}"))["state"] == "completed" and seen)
 
 
-# --- the API --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_run_opens_its_page_in_a_dashboard_that_outlives_it(tmp_path: Path, batchtrain: Any) -> None:
-    (tmp_path / "pool.yaml").write_text(ONE_NODE)
-    task = {"id": "train", "command": "echo hello"}
-    jobs = {"job_specifications": [{"id": "digits", "auto_complete": True, "tasks": [task]}]}
-    (tmp_path / "jobs.yaml").write_text(json.dumps(jobs))
-    browser_ = tmp_path / "browser"
-    browser_.write_text(f'#!/bin/sh\nfile="$1"; cp "${{file#file://}}" {tmp_path}/opened\n')
-    browser_.chmod(0o700)
-    ran = batchtrain("run", str(tmp_path), "--local", "--dashboard", environment={"BROWSER": f"{browser_} %s"})
-    (link,) = re.findall(r"^watch it at (\S+)$", ran.stderr, flags=re.M)
-    url, name, token = re.fullmatch(r"(http://[^/]+)/runs/([^#]+)#token=(.+)", link).groups()  # type: ignore[union-attr]
-    try:
-        assert link in (tmp_path / "opened").read_text()
-        headers = {"Authorization": f"Bearer {token}"}
-        with urlopen(Request(f"{url}/api/v1/runs/{name}", headers=headers)) as answer:
-            assert json.load(answer)["state"] == "completed"
-        second = batchtrain("run", str(tmp_path), "--local")
-        assert f"watch it at {url}/runs/" in second.stderr and token not in second.stderr
-    finally:
-        port = int(url.rpartition(":")[2])
-        (process,) = (row for row in psutil.process_iter() if listens(row, port))
-        process.send_signal(2)
-        process.wait()
-
-
-def listens(process: psutil.Process, port: int) -> bool:
-    with contextlib.suppress(psutil.Error):
-        return any(row.laddr.port == port and row.status == "LISTEN" for row in process.net_connections("tcp"))
-    return False
-
-
-# --- the pages ------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     with browser() as found:
@@ -109,7 +70,28 @@ def signed_in(chromium: Any, running: Dashboard, **options: Any) -> Any:
     return page
 
 
-@pytest.mark.browser
+SignIn = Callable[..., Any]
+
+
+@pytest.fixture
+def sign_in(chromium: Any) -> Iterator[SignIn]:
+    """Signs in to a dashboard, with options of the browser; what it opens is closed after the test."""
+    pages = list[Any]()
+
+    def opened(running: Dashboard, **options: Any) -> Any:
+        pages.append(signed_in(chromium, running, **options))
+        return pages[-1]
+
+    yield opened
+    for page in pages:
+        page.context.close()
+
+
+@pytest.fixture
+def page(sign_in: SignIn, running: Dashboard) -> Any:
+    return sign_in(running)
+
+
 @pytest.mark.parametrize(
     "lost", ["api/v1/session", "api/v1/account", "api/v1/events?*", "static/js/app.js", "static/js/jobs.js", "*.css"]
 )
@@ -129,14 +111,12 @@ def reader(chromium: Any, running: Dashboard) -> Iterator[Any]:
     """A page that is signed in once, for tests that go to another address and leave nothing behind."""
     page = signed_in(chromium, running)
     yield page
-    page.context.close()
 
 
 RULES: dict[str, Any] = {"light": {}, "dark": {"runOnly": ["color-contrast"]}}
 """Of axe, by colour scheme: only the contrast depends on it."""
 
 
-@pytest.mark.browser
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_has_no_barrier(reader: Any, running: Dashboard, name: str) -> None:
     from axe_playwright_python.sync_playwright import Axe
@@ -152,31 +132,25 @@ def test_a_page_has_no_barrier(reader: Any, running: Dashboard, name: str) -> No
     assert reader.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways at 320 pixels"
 
 
-@pytest.mark.browser
-def test_a_line_is_on_the_page_while_its_task_runs(chromium: Any, stage: tuple[BatchService, Dashboard]) -> None:
+def test_a_line_is_on_the_page_while_its_task_runs(page: Any, stage: tuple[BatchService, Dashboard]) -> None:
     service, running = stage
     gate = Gate()
     program = f"print('first', flush=True)\n{gate.wait}\nprint('second')"
     dashboards.add_job(connect(environment=service.environment).batch, "live", "cpu", train=dashboards.python(program))
-    page = signed_in(chromium, running)
     page.goto(f"{running.url}/jobs/live/tasks/train?view=output")
     page.wait_for_selector(".log .line >> text=first")
     assert "second" not in page.inner_text(".log")
     gate.open()
     page.wait_for_selector(".log .line >> text=second")
-    page.context.close()
 
 
-@pytest.mark.browser
-def test_the_timeline_of_a_pool_tells_when_its_nodes_changed(chromium: Any, running: Dashboard) -> None:
-    page = signed_in(chromium, running)
+def test_the_timeline_of_a_pool_tells_when_its_nodes_changed(page: Any, running: Dashboard) -> None:
     page.goto(f"{running.url}/pools/gpu-a100")
     page.click("text=Timeline")
     page.wait_for_selector("td >> text=allocated")
     rows = [row.split("\t") for row in page.inner_text("main tbody").splitlines()]
     for change in ("allocated", "booted"):
         assert sum(int(row[2]) for row in rows if row[1] == change) == 48
-    page.context.close()
 
 
 HIDDEN = """hidden => {
@@ -185,15 +159,11 @@ HIDDEN = """hidden => {
 }"""
 
 
-@pytest.mark.browser
-def test_a_hidden_page_closes_its_stream_and_loses_nothing(
-    chromium: Any, stage: tuple[BatchService, Dashboard]
-) -> None:
+def test_a_hidden_page_closes_its_stream_and_loses_nothing(page: Any, stage: tuple[BatchService, Dashboard]) -> None:
     service, running = stage
     gate = Gate()
     program = f"print('before', flush=True)\n{gate.wait}\nfor n in range(1000): print('line', n)"
     dashboards.add_job(connect(environment=service.environment).batch, "asleep", "cpu", t=dashboards.python(program))
-    page = signed_in(chromium, running)
     page.goto(f"{running.url}/jobs/asleep/tasks/t?view=output")
     page.wait_for_selector(".log .line >> text=before")
     streams: list[Any] = []
@@ -207,18 +177,16 @@ def test_a_hidden_page_closes_its_stream_and_loses_nothing(
     page.wait_for_selector(".log .line >> text=line 999")
     assert [stream.headers.get("last-event-id") is not None for stream in streams] == [True]
     assert page.inner_text(".log").split("\n") == ["before", *(f"line {number}" for number in range(1000))]
-    page.context.close()
 
 
-@pytest.mark.browser
 @pytest.mark.mpi
 def test_a_real_training_is_followed_from_its_pool_to_its_curve_and_its_model_comes_home(
-    chromium: Any, trained: Any, tmp_path: Path
+    sign_in: SignIn, trained: Any, tmp_path: Path
 ) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
     with dashboards.dashboard(trained.environment, "--local", runs=runs) as running:
-        page = signed_in(chromium, running)
+        page = sign_in(running)
         training = trained.start("run", str(RECIPES / "mpi4py-MPICH"), "--local", "--keep")
         page.click("nav >> text=Pools")
         page.click("main >> text=digits-mpich")
@@ -242,12 +210,10 @@ def test_a_real_training_is_followed_from_its_pool_to_its_curve_and_its_model_co
         assert accuracy in shown
         model = runs / "latest" / "outputs" / "train" / "weights.npz"
         assert Path(download.value.path()).read_bytes() == model.read_bytes()
-        page.context.close()
 
 
-@pytest.mark.browser
 def test_the_page_of_a_job_that_is_gone_goes_on_as_that_of_its_run(
-    chromium: Any, batchtrain: Any, tmp_path: Path
+    sign_in: SignIn, batchtrain: Any, tmp_path: Path
 ) -> None:
     """One address from the first node to the record: no reload, no line twice or lost, no JobNotFound."""
     runs, recipe = tmp_path / "runs", tmp_path / "recipe"
@@ -264,7 +230,7 @@ def test_the_page_of_a_job_that_is_gone_goes_on_as_that_of_its_run(
         (recipe / "jobs.yaml").write_text(json.dumps(jobs))
         command = batchtrain.start("run", str(recipe), "--local")
         name = until(lambda: next((row["id"] for row in running.get("/runs")), None))
-        page = signed_in(chromium, running)
+        page = sign_in(running)
         loads: list[Any] = []
         page.on("load", lambda: loads.append(page.url))
         page.goto(f"{running.url}/runs/{name}?view=output")
@@ -280,14 +246,11 @@ def test_the_page_of_a_job_that_is_gone_goes_on_as_that_of_its_run(
         assert len(loads) == 1
         page.goto(f"{running.url}/jobs/{running.get('/runs')[0]['job']}")
         page.wait_for_url(f"**/runs/{name}")
-        page.context.close()
 
 
-@pytest.mark.browser
 def test_a_rank_that_stood_still_is_first_and_marked_when_the_page_is_opened_later(
-    chromium: Any, running: Dashboard
+    page: Any, running: Dashboard
 ) -> None:
-    page = signed_in(chromium, running)
     page.goto(f"{running.url}/runs/{GANG}?view=ranks")
     first = page.inner_text(".ranks li:first-child")
     assert "r5" in first and "step 40" in first and "stands still" in first
@@ -297,14 +260,11 @@ def test_a_rank_that_stood_still_is_first_and_marked_when_the_page_is_opened_lat
     page.wait_for_selector(".nodes .tile")
     assert (page.locator(".ranks li").count(), page.locator(".nodes .tile").count()) == (10, 1024)
     assert page.inner_text(".ranks li:first-child strong") == "r700 n87"
-    page.context.close()
 
 
-@pytest.mark.browser
 def test_a_search_counts_the_whole_file_and_goes_to_each_match(
-    chromium: Any, running: Dashboard, stage: tuple[BatchService, Dashboard]
+    page: Any, running: Dashboard, stage: tuple[BatchService, Dashboard]
 ) -> None:
-    page = signed_in(chromium, running)
     page.goto(f"{running.url}/runs/{LARGE}?view=output")
     page.wait_for_selector(".log .line")
     assert "step 1/" not in page.inner_text(".log .line >> nth=0")  # only the end is loaded
@@ -319,12 +279,9 @@ def test_a_search_counts_the_whole_file_and_goes_to_each_match(
     page.wait_for_selector(".line.current .who >> text=r1023")
     page.goto(f"{running.url}/runs/{LARGE}?view=output&find=step+2/120")
     page.wait_for_selector(".line.current >> text=step 2/120")  # the address goes to its match
-    page.context.close()
 
 
-@pytest.mark.browser
-def test_no_handler_of_the_page_cancels_its_event_by_what_it_returns(chromium: Any, running: Dashboard) -> None:
-    page = signed_in(chromium, running)
+def test_no_handler_of_the_page_cancels_its_event_by_what_it_returns(page: Any, running: Dashboard) -> None:
     cancelled = page.evaluate(
         """async () => {
           const { h } = await import("/static/js/dom.js");
@@ -341,12 +298,9 @@ def test_no_handler_of_the_page_cancels_its_event_by_what_it_returns(chromium: A
     page.focus("input[name=find]")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.name") != "find"
-    page.context.close()
 
 
-@pytest.mark.browser
-def test_each_line_has_its_time_when_times_are_switched_on(chromium: Any, running: Dashboard) -> None:
-    page = signed_in(chromium, running)
+def test_each_line_has_its_time_when_times_are_switched_on(page: Any, running: Dashboard) -> None:
     page.goto(f"{running.url}/runs/{GANG}?view=output")
     page.wait_for_selector(".log .line")
     assert page.locator(".log .time").count() == 0
@@ -360,12 +314,9 @@ def test_each_line_has_its_time_when_times_are_switched_on(chromium: Any, runnin
     assert times[-1].endswith(last)
     page.goto(f"{running.url}/runs/{GANG}?view=output&file=stderr.txt&times=on")
     page.wait_for_selector("text=No times were recorded.")
-    page.context.close()
 
 
-@pytest.mark.browser
-def test_styles_of_a_terminal_are_shown_and_what_turns_a_line_is_written_out(chromium: Any, running: Dashboard) -> None:
-    page = signed_in(chromium, running)
+def test_styles_of_a_terminal_are_shown_and_what_turns_a_line_is_written_out(page: Any, running: Dashboard) -> None:
     page.goto(f"{running.url}/runs/{GANG}?view=output&file=stderr.txt")
     page.wait_for_selector(".log .line")
     assert page.inner_text(".log .line >> nth=0").startswith(
@@ -377,20 +328,18 @@ def test_styles_of_a_terminal_are_shown_and_what_turns_a_line_is_written_out(chr
     named = dict(styles)
     assert (named["bold"], named["underlined"], named["red"]) == ("bold", "underline", "ink1")
     assert page.evaluate("getComputedStyle(document.querySelector('.paper')).backgroundColor") == "rgb(30, 90, 200)"
-    page.context.close()
 
 
 PAINTED = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 """Waits until uPlot has drawn the pointer, which it does in a frame."""
 
 
-@pytest.mark.browser
 def test_a_zoom_stays_while_data_arrives_and_all_charts_show_the_values_under_the_pointer(
-    chromium: Any, tmp_path: Path
+    sign_in: SignIn, tmp_path: Path
 ) -> None:
     dashboards.record(tmp_path, FIRST, loss=0.09)
     with dashboards.dashboard({"HOME": str(tmp_path)}, runs=tmp_path) as running:
-        page = signed_in(chromium, running, viewport={"width": 1280, "height": 900})
+        page = sign_in(running, viewport={"width": 1280, "height": 900})
         page.goto(f"{running.url}/runs/{FIRST}?view=curves")
         page.wait_for_selector(".charts canvas >> nth=1")
         values = "() => [...document.querySelectorAll('.keys .number')].map(node => Number(node.textContent))"
@@ -417,24 +366,23 @@ def test_a_zoom_stays_while_data_arrives_and_all_charts_show_the_values_under_th
         assert pointed() == zoomed
         page.dblclick(".u-over >> nth=0")
         assert pointed() == first
-        page.context.close()
 
 
-def on_curves(chromium: Any, running: Dashboard, query: str = "") -> Any:
-    """The curves of a run."""
-    page = signed_in(chromium, running, viewport={"width": 1280, "height": 900})
-    page.goto(f"{running.url}/runs/{FIRST}?view=curves{query}")
+@pytest.fixture
+def curves(page: Any, running: Dashboard) -> Any:
+    """The page of a run's curves."""
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(f"{running.url}/runs/{FIRST}?view=curves")
     page.wait_for_selector(".charts canvas >> nth=1")
     return page
 
 
-@pytest.mark.browser
 def test_what_a_page_cuts_is_one_click_away_and_a_value_that_is_not_finite_is_red(
-    chromium: Any, tmp_path: Path
+    sign_in: SignIn, tmp_path: Path
 ) -> None:
     names = {story: recorded_runs.recorded(tmp_path, story).name for story in ("nan", "sweep", "many-metrics")}
     with dashboards.dashboard({}, runs=tmp_path) as running:
-        page = signed_in(chromium, running)
+        page = sign_in(running)
         page.goto(f"{running.url}/runs/{names['many-metrics']}?view=curves")
         page.click("text=Show all 45 metrics")
         page.wait_for_selector("figure >> nth=44")
@@ -458,64 +406,49 @@ def test_what_a_page_cuts_is_one_click_away_and_a_value_that_is_not_finite_is_re
         page.keyboard.type("diverged")
         until(lambda: page.locator("tbody tr").count() == 1)
         assert page.locator("td.results > .bad").all_text_contents() == ["loss NaN since step 16"]
-        page.context.close()
 
 
-@pytest.mark.browser
-def test_curves_are_saved_as_csv_with_every_value(chromium: Any, running: Dashboard) -> None:
-    page = on_curves(chromium, running)
-    with page.expect_download() as download:
-        page.click("text=Save as CSV")
+def test_curves_are_saved_as_csv_with_every_value(curves: Any, running: Dashboard) -> None:
+    with curves.expect_download() as download:
+        curves.click("text=Save as CSV")
     first, *rows = csv.DictReader(Path(download.value.path()).read_text(encoding="utf-8").splitlines())
     assert download.value.suggested_filename == "curves.csv"
     values = running.get(f"/runs/{FIRST}/tasks/train/metrics")[first["metric"]]
     (columns,) = values.values()
     assert [float(row["value"]) for row in (first, *rows) if row["metric"] == first["metric"]] == columns["value"]
     assert {row["metric"] for row in rows} == {"loss", "accuracy"}
-    page.context.close()
 
 
-@pytest.mark.browser
-def test_a_chart_is_saved_as_a_picture(chromium: Any, running: Dashboard) -> None:
-    page = on_curves(chromium, running)
-    with page.expect_download() as download:
-        page.click("[aria-label='Save loss as PNG']")
+def test_a_chart_is_saved_as_a_picture(curves: Any) -> None:
+    with curves.expect_download() as download:
+        curves.click("[aria-label='Save loss as PNG']")
     assert download.value.suggested_filename == "loss.png"
     assert Path(download.value.path()).read_bytes().startswith(b"\x89PNG")
-    page.context.close()
 
 
-@pytest.mark.browser
-def test_a_logarithmic_axis_draws_the_curves_anew_and_stays_in_the_address(chromium: Any, running: Dashboard) -> None:
-    page = on_curves(chromium, running)
-    linear = page.evaluate(DRAWN)
-    page.check("label:has-text('Logarithmic') input")
-    page.wait_for_function(f"before => ({DRAWN})() !== before", arg=linear)
-    assert page.url.endswith("&y=log")
-    logarithmic = page.evaluate(DRAWN)
-    page.reload()
-    page.wait_for_function(
+def test_a_logarithmic_axis_draws_the_curves_anew_and_stays_in_the_address(curves: Any) -> None:
+    linear = curves.evaluate(DRAWN)
+    curves.check("label:has-text('Logarithmic') input")
+    curves.wait_for_function(f"before => ({DRAWN})() !== before", arg=linear)
+    assert curves.url.endswith("&y=log")
+    logarithmic = curves.evaluate(DRAWN)
+    curves.reload()
+    curves.wait_for_function(
         f"before => document.querySelector('.charts canvas') && ({DRAWN})() === before", arg=logarithmic
     )
-    assert page.is_checked("label:has-text('Logarithmic') input")
-    page.context.close()
+    assert curves.is_checked("label:has-text('Logarithmic') input")
 
 
-@pytest.mark.browser
-def test_another_run_is_laid_over_the_curves_and_taken_away(chromium: Any, running: Dashboard) -> None:
-    page = on_curves(chromium, running)
-    page.click("text=Lay other runs over this one")
-    page.check(f"label:has-text('{SECOND}') input")
-    page.wait_for_selector(f".keys >> text={SECOND}")
-    assert f"with={SECOND}" in page.url
-    page.uncheck(f"label:has-text('{SECOND}') input")
-    page.wait_for_selector(f".keys >> text={SECOND}", state="detached")
-    page.context.close()
+def test_another_run_is_laid_over_the_curves_and_taken_away(curves: Any) -> None:
+    curves.click("text=Lay other runs over this one")
+    curves.check(f"label:has-text('{SECOND}') input")
+    curves.wait_for_selector(f".keys >> text={SECOND}")
+    assert f"with={SECOND}" in curves.url
+    curves.uncheck(f"label:has-text('{SECOND}') input")
+    curves.wait_for_selector(f".keys >> text={SECOND}", state="detached")
 
 
-@pytest.mark.browser
-def test_the_numbers_of_a_job_count_its_failures_by_cause(chromium: Any, running: Dashboard) -> None:
-    page = signed_in(chromium, running)
+def test_the_numbers_of_a_job_count_its_failures_by_cause(page: Any, running: Dashboard) -> None:
     page.goto(f"{running.url}/jobs/sweep")
     page.click(".tabs >> text=Numbers")
     page.wait_for_selector("text=From the 14 tasks that ended last.")
@@ -523,10 +456,8 @@ def test_the_numbers_of_a_job_count_its_failures_by_cause(chromium: Any, running
     assert row.split("\t")[:2] == ["4", "exit code 1"]
     assert page.locator("text=Retry these").count() == 0  # without --allow-changes
     assert page.locator(".columns").count() == 2
-    page.context.close()
 
 
-@pytest.mark.browser
 @pytest.mark.parametrize(
     ("path", "title"),
     [
@@ -536,32 +467,24 @@ def test_the_numbers_of_a_job_count_its_failures_by_cause(chromium: Any, running
         ("/jobs/x/tasks/y", "no task y"),
     ],
 )
-def test_an_address_of_nothing_has_a_page_with_the_way_on(
-    chromium: Any, running: Dashboard, path: str, title: str
-) -> None:
-    page = signed_in(chromium, running)
+def test_an_address_of_nothing_has_a_page_with_the_way_on(page: Any, running: Dashboard, path: str, title: str) -> None:
     page.goto(f"{running.url}{path}")
     page.wait_for_selector(f"h1 >> text={title}")
     assert page.locator("text=Loading").count() == 0
     page.click(".ways >> text=Overview")
     page.wait_for_selector("h1 >> text=Overview")
-    page.context.close()
 
 
-@pytest.mark.browser
-def test_what_a_task_prints_stays_text(chromium: Any, running: Dashboard) -> None:
+def test_what_a_task_prints_stays_text(page: Any, running: Dashboard) -> None:
     ended(running, "hostile", "shout")
-    page = signed_in(chromium, running)
     page.goto(f"{running.url}/jobs/hostile/tasks/shout?view=output")
     page.wait_for_selector(".log .line >> text=<script>")
     assert page.title() == "shout · batchtrain"
     assert page.evaluate("document.querySelectorAll('.log script, .log img').length") == 0
     assert "\x1b" not in page.inner_text(".log") and "52;c" not in page.inner_text(".log")
-    page.context.close()
 
 
-@pytest.mark.browser
-def test_nothing_of_a_hostile_run_becomes_markup_on_any_of_its_pages(chromium: Any, tmp_path: Path) -> None:
+def test_nothing_of_a_hostile_run_becomes_markup_on_any_of_its_pages(sign_in: SignIn, tmp_path: Path) -> None:
     dashboards.record_gang(tmp_path, GANG, 2, hung=1, steps=22)
     run, evil = tmp_path / GANG, "<img src=x onerror=document.title='owned'>"
     record = json.loads((run / "run.json").read_text())
@@ -580,7 +503,7 @@ def test_nothing_of_a_hostile_run_becomes_markup_on_any_of_its_pages(chromium: A
     (run / "config").mkdir()
     (run / "config/plan.json").write_text(json.dumps({"id": evil}))
     with dashboards.dashboard({"HOME": str(tmp_path)}, runs=tmp_path) as running:
-        page = signed_in(chromium, running)
+        page = sign_in(running)
         dialogs: list[Any] = []
         page.on("dialog", lambda dialog: dialogs.append(dialog))
         for view in ("", "ranks", "output", "curves", "files", "configuration"):
@@ -590,14 +513,10 @@ def test_nothing_of_a_hostile_run_becomes_markup_on_any_of_its_pages(chromium: A
             assert page.evaluate("document.querySelectorAll('main img, main script').length") == 0, view
             assert "owned" not in page.title().split("<")[0], view
         assert dialogs == []
-        page.context.close()
 
 
-@pytest.mark.browser
-def test_the_token_leaves_the_address_and_a_stranger_must_sign_in(chromium: Any, running: Dashboard) -> None:
-    page = signed_in(chromium, running)
+def test_the_token_leaves_the_address_and_a_stranger_must_sign_in(chromium: Any, page: Any, running: Dashboard) -> None:
     assert running.token not in page.url and not page.evaluate("document.cookie")
-    page.context.close()
     stranger = chromium.new_context().new_page()
     stranger.goto(f"{running.url}/jobs")
     stranger.fill("input[name=token]", running.link)
@@ -606,9 +525,7 @@ def test_the_token_leaves_the_address_and_a_stranger_must_sign_in(chromium: Any,
     stranger.context.close()
 
 
-@pytest.mark.browser
-def test_runs_are_chosen_and_compared_by_the_keyboard(chromium: Any, running: Dashboard) -> None:
-    page = signed_in(chromium, running)
+def test_runs_are_chosen_and_compared_by_the_keyboard(page: Any, running: Dashboard) -> None:
     page.goto(f"{running.url}/runs")
     for name in (FIRST, SECOND):
         page.focus(f"[aria-label='Compare {name}']")
@@ -617,11 +534,11 @@ def test_runs_are_chosen_and_compared_by_the_keyboard(chromium: Any, running: Da
     page.keyboard.press("Enter")
     page.wait_for_selector(".charts canvas")
     assert page.inner_text("th:nth-child(2)") == FIRST
-    page.context.close()
 
 
-@pytest.mark.browser
-def test_the_page_of_a_run_is_not_live_once_its_service_is_gone(chromium: Any, batchtrain: Any, tmp_path: Path) -> None:
+def test_the_page_of_a_run_is_not_live_once_its_service_is_gone(
+    sign_in: SignIn, batchtrain: Any, tmp_path: Path
+) -> None:
     """What it reads of the service has no card of its own; its directory is read all the time."""
     runs, recipe = tmp_path / "runs", tmp_path / "recipe"
     runs.mkdir()
@@ -633,19 +550,16 @@ def test_the_page_of_a_run_is_not_live_once_its_service_is_gone(chromium: Any, b
         command = batchtrain.start("run", str(recipe), "--local")
         name = until(lambda: next((row["id"] for row in running.get("/runs")), None))
         until(lambda: running.ask("/api/v1/jobs/digits/tasks/train")[0] == 200)
-        page = signed_in(chromium, running)
+        page = sign_in(running)
         page.goto(f"{running.url}/runs/{name}")
         page.wait_for_selector("#live.good >> text=live")
         psutil.Process(json.loads((batchtrain.home / "emulator.json").read_text())["pid"]).kill()
         page.wait_for_selector("#live.bad >> text=as of")
-        page.context.close()
         command.kill()
         command.communicate()
 
 
-@pytest.mark.browser
-def test_a_page_says_that_the_dashboard_has_ended(chromium: Any, tmp_path: Path) -> None:
+def test_a_page_says_that_the_dashboard_has_ended(sign_in: SignIn, tmp_path: Path) -> None:
     with dashboards.dashboard({"HOME": str(tmp_path)}, runs=tmp_path) as running:
-        page = signed_in(chromium, running)
+        page = sign_in(running)
     page.wait_for_selector("#live >> text=does not answer")
-    page.context.close()

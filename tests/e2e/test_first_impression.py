@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
+import psutil
 import pytest
 
 from .conftest import SCRIPT, pool_file
@@ -134,3 +137,35 @@ def test_the_emulators_status_has_names_as_all_documents_have(batchtrain: Any) -
     status = json.loads(batchtrain("emulator", "status", "-o", "json").stdout)
     assert {"data_dir", "up_seconds", "active_tasks", "clock"} <= set(status)
     assert [name for name in (*status, *status["clock"]) if name != name.lower()] == []
+
+
+@pytest.mark.slow
+def test_a_run_opens_its_page_in_a_dashboard_that_outlives_it(tmp_path: Path, batchtrain: Any) -> None:
+    (tmp_path / "pool.yaml").write_text(pool_file("one"))
+    task = {"id": "train", "command": "echo hello"}
+    jobs = {"job_specifications": [{"id": "digits", "auto_complete": True, "tasks": [task]}]}
+    (tmp_path / "jobs.yaml").write_text(json.dumps(jobs))
+    browser_ = tmp_path / "browser"
+    browser_.write_text(f'#!/bin/sh\nfile="$1"; cp "${{file#file://}}" {tmp_path}/opened\n')
+    browser_.chmod(0o700)
+    ran = batchtrain("run", str(tmp_path), "--local", "--dashboard", environment={"BROWSER": f"{browser_} %s"})
+    (link,) = re.findall(r"^watch it at (\S+)$", ran.stderr, flags=re.M)
+    url, name, token = re.fullmatch(r"(http://[^/]+)/runs/([^#]+)#token=(.+)", link).groups()  # type: ignore[union-attr]
+    try:
+        assert link in (tmp_path / "opened").read_text()
+        headers = {"Authorization": f"Bearer {token}"}
+        with urlopen(Request(f"{url}/api/v1/runs/{name}", headers=headers)) as answer:
+            assert json.load(answer)["state"] == "completed"
+        second = batchtrain("run", str(tmp_path), "--local")
+        assert f"watch it at {url}/runs/" in second.stderr and token not in second.stderr
+    finally:
+        port = int(url.rpartition(":")[2])
+        (process,) = (row for row in psutil.process_iter() if listens(row, port))
+        process.send_signal(2)
+        process.wait()
+
+
+def listens(process: psutil.Process, port: int) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return any(row.laddr.port == port and row.status == "LISTEN" for row in process.net_connections("tcp"))
+    return False
