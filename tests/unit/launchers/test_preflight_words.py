@@ -14,8 +14,8 @@ from tests.launching import launched, spec
 
 CPU = Shape(2)
 HB = Shape(2, Fabric.SR_IOV, size="Standard_HB120rs_v3", family="HBv3", hcas=1, port_gbps=200)
-A100 = Shape(2, Fabric.SR_IOV, size="Standard_ND96asr_v4", family="ND A100 v4", hcas=8, port_gbps=200)
-A100 = A100._replace(gpus=8, gpu_vendor="nvidia")
+GPUS = Shape(2, Fabric.SR_IOV, gpus=8, gpu_vendor="nvidia")
+A100 = GPUS._replace(size="Standard_ND96asr_v4", family="ND A100 v4", hcas=8, port_gbps=200)
 ON_A100 = "gpus=8 vendor=nvidia size=Standard_ND96asr_v4"
 
 
