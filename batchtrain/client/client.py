@@ -134,11 +134,13 @@ class Client(Operations):
         (both unless `check` is off); otherwise ResultsLeft, or the error of a failed deletion, else the `__cause__`.
 
         tell: receives each event in place of the display; None shows nothing. timeout: seconds for each wait; by
-        default what the wall-clock limits need, otherwise 24 hours. reuse: use the existing pool, or create it, and
-        keep it; raises Differs if it differs from the plan. runs_dir: where the run directory is made; by default
-        BATCHTRAIN_RUNS_DIR or `runs`. max_price, max_duration: the most that the nodes may cost, in the currency of the
-        catalogue, and the most seconds; the results are fetched then. Tasks with `checkpoint` continue the last run of
-        the same project. fresh: they start anew. resume: they continue this run, which may be of another project.
+        default what the wall-clock limits need, otherwise 24 hours. A longer wait raises TimedOut: what was created
+        stays, and the last event names it with the commands that delete it. reuse: use the existing pool, or create
+        it, and keep it; raises Differs if it differs from the plan. runs_dir: where the run directory is made; by
+        default BATCHTRAIN_RUNS_DIR or `runs`. max_price, max_duration: the most that the nodes may cost, in the
+        currency of the catalogue, and the most seconds; the results are fetched then. Tasks with `checkpoint` continue
+        the last run of the same project. fresh: they start anew. resume: they continue this run, which may be of
+        another project.
         """
         from batchtrain.client.run import run  # a run needs more than all other calls together
 

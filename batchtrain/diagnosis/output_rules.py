@@ -226,9 +226,9 @@ OUTPUT_RULES = (
     _rule("missing-module",
         r"ModuleNotFoundError: No module named '(?P<name>[^']+)'|ImportError: No module named (?P<other>\S+)",
         "Python has no module {name}",
-        "list it in requirements.txt of the source, which scripts and local environments install, or install it in the"
-        " image; a task without an image has the Python of its node, and `batchtrain init SCRIPT` writes a recipe that"
-        " installs requirements.txt; a module of the recipe must be below `source`"),
+        "a task without an image has only the Python of its node: give it a `docker_image`, as a recipe by `batchtrain"
+        " init SCRIPT` has one. With an image, list the module in requirements.txt of the source, which scripts and"
+        " local environments install, or install it in the image; a module of the recipe must be below `source`"),
     _rule("import-failed",
         r"ImportError: (?P<name>cannot import name '[^']+' from (?:partially initialized module )?'[^']+')"
         r"|ImportError: (?P<other>\S+: undefined symbol: \S+)|ImportError: (?P<third>\S+ failed to import)",

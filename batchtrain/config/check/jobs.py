@@ -541,6 +541,23 @@ def _lost_files(subject: Subject) -> Found:
             yield (*path, "auto_complete"), message
 
 
+def _outputs_of_factories(subject: Subject) -> Found:
+    for path, _, task in subject.tasks:
+        if task.task_factory is None:
+            continue
+        names = factories.names(task.task_factory)
+        for number, output in enumerate(task.output_data.azure_storage):
+            names_one = any(not re.search(r"[*?[]", pattern) for pattern in output.include)
+            is_shared = names_one or (not output.include and output.local_path is None)  # stdout.txt, too
+            if is_shared and not any(f"{{{name}" in output.remote_path for name in names):
+                way = f"`{output.remote_path.rstrip('/')}/{{{names[0]}}}`" if names else "the name of a parameter"
+                message = (
+                    f"every task of the factory uploads to {output.remote_path}, so files of one name replace each"
+                    f" other; write {way} there, or let the program put $AZ_BATCH_TASK_ID into its file names"
+                )
+                yield (*path, "output_data", "azure_storage", number, "remote_path"), message
+
+
 # --- ends -----------------------------------------------------------------------------------------------------------
 
 
@@ -647,6 +664,8 @@ RULES = (
          "azure-batch 15.1, BatchAutoPoolSpecification", _auto_pool),
     Rule("auto-pool-files", WARNING, JOBS, "The files of tasks outlive an automatic pool.",
          f"{_JOB}.onAllTasksComplete", _lost_files),
+    Rule("output-replaced", WARNING, JOBS, "Each task of a factory uploads to a path of its own.",
+         "batchtrain: a blob has one content", _outputs_of_factories),
     Rule("exit-codes", ERROR, JOBS, "Exit codes are listed once, and ranges do not overlap.",
          "azure-batch 15.1, ExitConditions", _exit_codes),
     Rule("exit-job-action", ERROR, JOBS, "The job allows the job actions of its exit conditions.",

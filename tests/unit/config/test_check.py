@@ -286,6 +286,7 @@ GLUSTER: Parts = {
     }
 }
 FACTORY = task(id=None, task_factory={"repeat": 2})
+SWEPT = task(task_factory={"grid": {"lr": [1, 2]}})
 SCENARIO = {"name": "pending_tasks", "maximum_vm_count": {"dedicated": 4}}
 SPOT = {"dedicated": 0, "low_priority": 2}
 MIDNIGHT = {"do_not_run_until": "2027-01-01T02:00:00+02:00"}
@@ -1111,6 +1112,11 @@ CASES = [
     Case("auto-pool", "job.auto_pool", "no pool.yaml", {"pool": None, **job(auto_pool={})}, job(auto_pool={})),
     Case("auto-pool-files", "job.auto_complete", "deletes the `auto_pool` with all files",
          job(auto_pool={}, auto_complete=True), job(auto_pool={"keep_alive": True}, auto_complete=True)),
+    Case("output-replaced", "task.output_data.azure_storage[0].remote_path", "write `box/out/{lr}` there",
+         both(SWEPT, task(**OUT)), both(SWEPT, task(output_data={"azure_storage": [
+             {"storage_account_settings": "link", "remote_path": "box/{lr}"}]}))),
+    Case("output-replaced", "task.output_data.azure_storage[0].remote_path", "the name of a parameter",
+         both(FACTORY, task(**OUT)), task(**OUT)),
     broken_by("recurrence-tasks", "job.tasks", "1 more cannot be added", job(recurrence={"schedule": {}}), FACTORY),
     Case("recurrence-tasks", "job.tasks", "`job_manager`, which adds", job(
         recurrence={"schedule": {}}, job_manager={"command": "x"}), {"tasks": [], **job(
