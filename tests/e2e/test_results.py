@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pty
@@ -73,12 +74,19 @@ def test_a_digits_model_of_two_nodes_comes_home_and_has_the_printed_accuracy(tra
     ]
     assert accuracy in (ranks / "0.stdout.txt").read_text()
 
-    _check_content(trained, model, tmp_path)
+    _check_files(trained, model, tmp_path)
 
 
-def _check_content(trained: Any, model: Path, tmp_path: Path) -> None:
-    """The same file as a pipe gets it, and the word that a terminal gets instead."""
+def _check_files(trained: Any, model: Path, tmp_path: Path) -> None:
+    """The same file by each of the other ways."""
+    digest = hashlib.sha256(model.read_bytes()).hexdigest()
     file = "wd/output/weights.npz"
+    (row,) = json.loads(trained("jobs", "get", "digits", "output/*.npz", "-d", "got", "--local", "-o", "json").stdout)
+    assert (row["path"], row["sha256"]) == (file, digest)
+    assert (tmp_path / row["local"]).read_bytes() == model.read_bytes()
+    listed = json.loads(trained("jobs", "files", "digits", "train", "--all-nodes", "--local", "-o", "json").stdout)
+    assert len({row["node"] for row in listed}) == 2
+
     piped = subprocess.run(
         [SCRIPT, "jobs", "logs", "digits", "--file", file, "--local"],
         cwd=tmp_path, env=trained.environment, capture_output=True, check=False,
