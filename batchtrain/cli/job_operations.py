@@ -16,8 +16,10 @@ from batchtrain.cli.options import settings
 from batchtrain.cli.output import show, show_rows, write
 from batchtrain.cli.run_directories import named_run
 from batchtrain.client.job import Job
-from batchtrain.errors import UsageError, counted
-from batchtrain.runs.sweep import flat, of_run
+from batchtrain.errors import NoAccount, NotFound, UsageError, counted
+from batchtrain.records import Table
+from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.sweep import SweepRow, flat, of_run
 from batchtrain.service.statistics import Stats
 from batchtrain.service.task_actions import Changed
 
@@ -140,15 +142,15 @@ def sweep(job_id: str, metric: str, highest: bool | None) -> None:
     """Show the tasks of a sweep with their parameters and a metric, best first.
 
     The values are those of the run directory, otherwise of the end of the tasks' output. In place of a job, the name of
-    its run works, too: one that has ended is read from its directory, without an account.
+    its run works, too, or its beginning or end: one that has ended is read from its directory, without an account.
     """
-    run = named_run(job_id)
-    if run and run.record().ended:
-        rows = of_run(run, metric, highest=highest)
-    else:
-        client = connect_to(run.name) if run else connect()
-        job = client.jobs.handle(run.record().job if run else job_id)
-        rows = job.sweep(metric, highest=highest, runs_dir=settings().runs_dir, tell=tell)
+    try:
+        rows = _swept(job_id, named_run(job_id), metric, highest)
+    except (NoAccount, NotFound) as error:
+        run = named_run(job_id, in_part=True)
+        if run is None or (isinstance(error, NotFound) and error.code != "JobNotFound"):
+            raise
+        rows = _swept(job_id, run, metric, highest)
     if settings().output == "table":
         show_rows(
             [
@@ -158,3 +160,12 @@ def sweep(job_id: str, metric: str, highest: bool | None) -> None:
         )
     else:
         show_rows(flat(rows, metric) if settings().output == "csv" else rows)
+
+
+def _swept(job_id: str, run: RunDirectory | None, metric: str, highest: bool | None) -> Table[SweepRow]:
+    """The tasks of a run, or else of a job of the account."""
+    if run and run.record().ended:
+        return of_run(run, metric, highest=highest)
+    client = connect_to(run.name) if run else connect()
+    job = client.jobs.handle(run.record().job if run else job_id)
+    return job.sweep(metric, highest=highest, runs_dir=settings().runs_dir, tell=tell)

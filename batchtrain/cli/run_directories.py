@@ -18,13 +18,14 @@ def runs_root() -> Path:
     return root_of(settings().runs_dir, os.environ)
 
 
-def named_run(name: str) -> RunDirectory | None:
-    """The run below `runs_root` with this whole name, or `latest`; None if it is the name of something else."""
+def named_run(name: str, *, in_part: bool = False) -> RunDirectory | None:
+    """The run below `runs_root` with this whole name, or `latest`; None if it is the name of something else. in_part:
+    the beginning or the end of a name will do, too."""
     try:
         run = find(runs_root(), name)
     except (NotFound, UsageError):
         return None
-    return run if name in (run.name, LATEST) else None
+    return run if in_part or name in (run.name, LATEST) else None
 
 
 def origin(directory: str | None = None) -> Origin:

@@ -177,3 +177,5 @@ def test_a_sweep_ends_with_the_command_that_lists_its_tasks(batchtrain: Run, tmp
         directory.replace(run.metrics_file(f"t{number}"), b'{"loss": %d}\n' % -number)
     rows = batchtrain("jobs", "sweep", name, "--metric", "loss").stdout.splitlines()
     assert [row.split()[:2] for row in rows] == [["task", "loss"], ["t1", "-1"], ["t0", "0"]]
+    assert batchtrain("jobs", "sweep", name[-4:], "--metric", "loss").stdout.splitlines() == rows
+    assert "nowhere to run" in batchtrain("jobs", "sweep", "other", "--metric", "loss", code=2).stderr
