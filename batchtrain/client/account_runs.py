@@ -24,6 +24,7 @@ from batchtrain.plan.marks import is_controller, marks_of
 from batchtrain.records import Table
 from batchtrain.records.events import Event, Output, Stderr, Stdout, Waiting
 from batchtrain.runs import directory, stored_results
+from batchtrain.runs.compare import RunRow
 from batchtrain.runs.directory import LATEST
 from batchtrain.runs.finished import Run
 from batchtrain.service import job_actions, read, retry, submit, watch
@@ -57,7 +58,7 @@ class AccountRun(NamedTuple):
     host: str
 
 
-NamedRun = str | Run | Detached | AccountRun | tuple[Detached, ...]
+NamedRun = str | Run | RunRow | Detached | AccountRun | tuple[Detached, ...]
 """What names a run; of several runs that `detach` returned, one must be taken."""
 
 
@@ -166,12 +167,12 @@ class AccountRuns(NamedTuple):
 def named(run: object) -> tuple[str, Path | None]:
     """The name of a run, as `AccountRuns.find` takes it, and the directory with its run directory, if the value has
     one. Raises UsageError for a value that names no run, or several."""
-    if isinstance(run, tuple) and not isinstance(run, (AccountRun, Detached)) and len(run) == 1:
+    if isinstance(run, tuple) and not isinstance(run, (AccountRun, Detached, RunRow)) and len(run) == 1:
         (run,) = run  # `detach` of a recipe with one job
     match run:
         case str(text):
             return text, None
-        case AccountRun(run=text):
+        case AccountRun(run=text) | RunRow(run=text):
             return text, None
         case Detached(run=path) | Run(directory=path):
             return path.name, path.path.parent

@@ -351,9 +351,15 @@ class Runs:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def get(self, name: str = directory.LATEST) -> Run:
-        """A run by its name, the beginning or the end of its name, its path, or `latest`. Raises NotFound."""
-        return Run(directory.find(self.root, name))
+    def get(self, name: str | Path | Run | compare.RunRow = directory.LATEST) -> Run:
+        """A run by its name, the beginning or the end of its name, its path, its row of `list()`, or `latest`. Raises
+        NotFound."""
+        if isinstance(name, Run):
+            return name
+        text = name.id if isinstance(name, compare.RunRow) else name
+        if not isinstance(text, (str, Path)):
+            raise UsageError(f"this call takes a run: its name, or a row of `list()`; this is a {type(name).__name__}")
+        return Run(directory.find(self.root, str(text)))
 
     def list(self) -> Table[compare.RunRow]:
         """All runs that can be read, the oldest first."""
@@ -363,11 +369,11 @@ class Runs:
                 rows.append(compare.row(run.record(), run.labels_or_none()))
         return Table(rows)
 
-    def compare(self, *runs: str | Run) -> Comparison:
+    def compare(self, *runs: str | Path | Run | compare.RunRow) -> Comparison:
         """Two or more runs beside one another. Raises NotFound."""
         if len(runs) < 2:
             raise UsageError("name at least two runs; `client.runs.list()` lists them")
-        return Comparison([run if isinstance(run, Run) else self.get(run) for run in runs])
+        return Comparison([self.get(run) for run in runs])
 
     def _repr_html_(self) -> str:
         return self.list()._repr_html_()

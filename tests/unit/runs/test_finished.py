@@ -107,6 +107,10 @@ def test_runs_are_compared_by_their_differences_and_curves(tmp_path: Path) -> No
     assert compared._repr_html_().count("<polyline") == 2
     with pytest.raises(UsageError, match="at least two"):
         Runs(tmp_path).compare(first)
+    rows = Runs(tmp_path).list()
+    assert repr(Runs(tmp_path).compare(*rows)) == repr(Runs(tmp_path).compare(*(row.id for row in rows)))
+    with pytest.raises(UsageError, match="this is a int"):
+        Runs(tmp_path).get(3)  # type: ignore[arg-type]  # the mistake
 
 
 def test_a_run_that_cannot_be_read_hides_no_other_one(tmp_path: Path) -> None:
